@@ -1,0 +1,89 @@
+# The whole of development behind a few words: `make help` lists them.
+# Needs GNU make, Python 3.11 or newer (PYTHON=... names another interpreter) and a package index that pip can reach.
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+SCRATCH := build/constraints
+CACHES := .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
+
+PYTHON ?=
+ARGS ?=
+
+# Whatever environment is active in the caller's shell, ours is $(VENV).
+unexport VIRTUAL_ENV PYTHONHOME
+export PIP_DISABLE_PIP_VERSION_CHECK = 1
+
+# $(call create,FOLDER): an environment with pip in it; an unfinished or broken one is made anew.
+# Python 3.11 comes first, because constraints.txt is made with it.
+define create
+if ! $(1)/bin/python -m pip --version >/dev/null 2>&1; then \
+	for python in $(or $(PYTHON),python3.11 python3 python3.12 python3.13 python3.14 python); do \
+		$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && break; \
+		python=; \
+	done; \
+	if [ -z "$$python" ]; then echo "$(or $(PYTHON),python3) is not Python 3.11 or newer: name one with PYTHON=..." >&2; exit 1; fi; \
+	echo "setup: $(1) with $$($$python --version)"; \
+	$$python -m venv --clear $(1); \
+fi
+endef
+
+# $(call install,FOLDER,OPTIONS): pip first, as older ones do not know dependency groups; then tools and peers; then ourselves.
+define install
+echo "setup: pip"
+$(1)/bin/python -m pip install --quiet --upgrade $(2) pip
+echo "setup: tools and peers (the first time takes a minute)"
+$(1)/bin/python -m pip install --quiet $(2) --group dev --group peers
+echo "setup: dragoman"
+$(1)/bin/python -m pip install --quiet $(2) --no-build-isolation --editable .
+endef
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help setup demo test lint bench format coverage constraints clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+setup: $(STAMP) ## create .venv with everything in it; does nothing when nothing changed
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(call create,$(VENV))
+	@$(call install,$(VENV),--constraint constraints.txt)
+	@touch $@
+
+demo: setup ## watch a client talk to a bundled backend through the gateway
+	@$(BIN)/dragoman demo
+
+test: lint ## every gate: lint, then the tests; ARGS="..." goes to pytest
+	$(BIN)/pytest $(ARGS)
+
+lint: setup ## ruff, mypy --strict and the import rules
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: setup ## the benchmarks; ARGS="..." goes to them
+	$(BIN)/python -m tests.bench $(ARGS)
+
+format: setup ## sort imports and format
+	$(BIN)/ruff check --select I --fix
+	$(BIN)/ruff format
+
+coverage: setup ## what the tests run, by module
+	$(BIN)/coverage run -m pytest $(ARGS)
+	$(BIN)/coverage report
+
+constraints: ## take the newest releases that fit and pin them in constraints.txt
+	@rm -rf $(SCRATCH)
+	@$(call create,$(SCRATCH))
+	@$(call install,$(SCRATCH))
+	@{ echo "# The releases that make installs: the newest that fitted together when \`make constraints\` wrote this."; \
+	   $(SCRATCH)/bin/python -m pip freeze --all --exclude-editable --exclude setuptools; } > constraints.new
+	@mv constraints.new constraints.txt
+	@rm -rf $(SCRATCH)
+
+clean: ## remove all that make made, .venv too
+	rm -rf $(VENV) $(CACHES)
+	find gateway adapters mappings tests -name __pycache__ -prune -exec rm -rf {} +

@@ -1,0 +1,5 @@
+"""`python -m gateway` is `dragoman`."""
+
+from gateway.cli import main
+
+main()

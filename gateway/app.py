@@ -1,0 +1,159 @@
+"""The gateway as a running program: its listeners, its links, its tasks and its end.
+
+One TaskGroup for the app, one inside each link; every task has a name and an owner. SIGTERM: stop accepting, let turns finish until
+the deadline, tell the clients, close, return. A second SIGTERM ends now.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import signal
+import time
+from collections.abc import Callable, Coroutine
+from itertools import count
+from typing import Any
+from uuid import uuid4
+
+import structlog
+
+from adapters.base import CloseReason, Listener, Transport
+from gateway import registry
+from gateway.config import Config, Route
+from gateway.endpoint import Endpoint
+from gateway.ledger import Ledger
+from gateway.link import Link
+from gateway.outbox import Outbox
+from gateway.router import Router
+from gateway.session import Session
+from gateway.upstream import Backend, Upstream
+
+__all__ = ["App", "MakeBackend", "new_id"]
+
+log = structlog.get_logger("dragoman")
+
+MakeBackend = Callable[[Session], Backend]
+
+
+def new_id() -> str:
+    """A fresh UUID as text."""
+    return str(uuid4())
+
+
+class App:
+    """Listeners and routes. `make_backend` replaces dialling the route's upstream: a backend played in process."""
+
+    def __init__(self, config: Config, *, make_backend: MakeBackend | None = None) -> None:
+        self._config = config
+        self._make_backend = make_backend
+        self._group: asyncio.TaskGroup
+        self._links: dict[str, Link] = {}
+        self._listeners: list[Listener] = []
+        self._routers: list[Router] = []
+        self._numbers = count(1)
+        self.ledger = Ledger()
+        self.stop = asyncio.Event()
+        for route in config.routes:
+            for endpoint in route.listen:
+                registry.check_listen(endpoint)
+            if make_backend is None:
+                registry.check_upstream(route.upstream)
+
+    async def run(self, listening: Callable[[str], None] = lambda _endpoint: None) -> None:
+        """Serve until `stop`. `listening` hears each real endpoint once it accepts; OSError if one cannot listen."""
+        async with asyncio.TaskGroup() as self._group:
+            try:
+                for route in self._config.routes:
+                    router = self._router(route)
+                    self._routers.append(router)
+                    for endpoint in route.listen:
+                        listening(await self._listen(endpoint, router))
+                gc.collect()
+                gc.freeze()  # performance.md: what stands now never dies; without it a full collection walks it all
+                await self.stop.wait()
+                await self._drain()
+            finally:
+                await self._close()
+
+    def on_signals(self) -> None:
+        """SIGTERM and SIGINT stop the app; a second one ends it now."""
+        loop = asyncio.get_running_loop()
+        main = asyncio.current_task()
+
+        def ring() -> None:
+            if self.stop.is_set() and main is not None:
+                main.cancel()
+            self.stop.set()
+
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, ring)
+
+    def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        """Run `work` as a task of the app."""
+        self._group.create_task(work, name=name)
+
+    # -- routes and links ------------------------------------------------------------------------------
+
+    def _router(self, route: Route) -> Router:
+        loop = asyncio.get_running_loop()
+        return Router(
+            route, self._make_backend or (lambda session: self._upstream(route, session)), registry.dialects,
+            limits=self._config.limits, ledger=self.ledger, clock=time.time_ns, new_id=new_id, later=loop.call_later,
+        )  # fmt: skip
+
+    def _upstream(self, route: Route, session: Session) -> Upstream:
+        endpoint = route.upstream
+        return Upstream(
+            session.state.id, str(endpoint), registry.dialect(endpoint.dialect),
+            registry.connector(endpoint, self._config.limits), session, spawn=self.spawn, limits=self._config.limits,
+            ledger=self.ledger, clock=time.time_ns, new_id=new_id,
+        )  # fmt: skip
+
+    async def _listen(self, endpoint: Endpoint, router: Router) -> str:
+        limits = self._config.limits
+        dialect = registry.dialect(endpoint.dialect)
+
+        def accept(transport: Transport) -> None:
+            link = Link(
+                f"{dialect.name}-{next(self._numbers)}", dialect, transport, dialect.server(time.time_ns, new_id),
+                Outbox(limits.outbox_soft, limits.outbox_hard), sink=router.receive, drained=router.drained,
+                ledger=self.ledger,
+            )  # fmt: skip
+            self._links[link.id] = link
+            self.spawn(self._serve(link, router), link.id)
+
+        listener = await registry.listen(endpoint, limits, accept)
+        self._listeners.append(listener)
+        return f"{endpoint.dialect}+{listener.address}"
+
+    async def _serve(self, link: Link, router: Router) -> None:
+        link.log.info("client connected")
+        try:
+            router.connected(link)
+            await link.run()
+        finally:
+            del self._links[link.id]
+            router.gone(link)
+            link.log.info("client gone")
+
+    # -- the end ---------------------------------------------------------------------------------------
+
+    async def _drain(self) -> None:
+        for listener in self._listeners:
+            await listener.close()
+        if any(router.busy for router in self._routers):
+            log.info("letting open turns finish", seconds=self._config.limits.drain_deadline)
+        deadline = time.monotonic() + self._config.limits.drain_deadline
+        while any(router.busy for router in self._routers) and time.monotonic() < deadline:
+            await asyncio.sleep(0.05)
+
+    async def _close(self) -> None:
+        for listener in self._listeners:
+            await listener.close()
+        for link in list(self._links.values()):
+            link.end(CloseReason.GOING_AWAY, "the gateway stops")
+        for router in self._routers:
+            for session in router.sessions:
+                session.stop()
+        log.info("stopped", losses=sum(entry.count for entry in self.ledger.entries()))
+

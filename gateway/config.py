@@ -1,0 +1,105 @@
+"""What can be configured: limits and routes, as frozen structs. Each limit says why it is what it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import tomli
+from msgspec import Meta, Struct
+
+from gateway.endpoint import Endpoint, parse
+from mappings.errors import ConfigError
+
+__all__ = ["Config", "Limits", "Route", "load"]
+
+Bytes = Annotated[int, Meta(ge=1024)]
+Count = Annotated[int, Meta(ge=1)]
+Seconds = Annotated[float, Meta(gt=0)]
+
+
+class Limits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename=None):
+    """Every bound of the gateway. Sizes in bytes, times in seconds."""
+
+    max_message: Bytes = 16 * 1024 * 1024  # the largest tool results seen are below 4 MiB
+    outbox_soft: Bytes = 1024 * 1024  # past it a link keeps a cursor into the log instead of frames
+    outbox_hard: Bytes = 16 * 1024 * 1024  # past it a link that asks and does not read is disconnected
+    log_max: Count = 65_536  # events a session keeps in memory: three long turns
+    transcript_max: Bytes = 16 * 1024 * 1024  # text a session keeps for history; what is older is dropped and counted
+    catch_up: Count = 4_096  # events rendered at once for a link that fell behind
+    connect_deadline: Seconds = 5.0  # below a pando call's 10 s and a smooth request's 30 s
+    accept_deadline: Seconds = 30.0  # a pod that compacts lets a run wait; a smooth client gives up after 30 s
+    cancel_deadline: Seconds = 10.0  # translation.md 3.4
+    drain_deadline: Seconds = 10.0  # SIGTERM: turns may finish until then
+    backoff_first: Seconds = 0.1
+    backoff_max: Seconds = 5.0
+    session_ttl: Seconds = 3600.0  # design.md, section 5
+    heartbeat: Seconds = 20.0  # smooth peers drop who is silent for 20 s
+
+
+class Route(Struct, frozen=True, kw_only=True):
+    """Joins listeners to an upstream; `name` goes into the ids of its sessions."""
+
+    name: str
+    listen: tuple[Endpoint, ...]
+    upstream: Endpoint
+    overflow: str = "coalesce"
+
+
+class RouteTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A `[[route]]` of the file, before its endpoints are read."""
+
+    listen: list[str]
+    upstream: str
+    name: str = "default"
+    overflow: str = "coalesce"
+
+
+class ConfigFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The file as it is written."""
+
+    route: list[RouteTable]
+    limits: Limits = Limits()
+
+
+class Config(Struct, frozen=True, kw_only=True):
+    """A checked configuration."""
+
+    routes: tuple[Route, ...]
+    limits: Limits = Limits()
+
+
+OVERFLOWS = ("coalesce", "disconnect")
+
+
+def load(path: Path) -> Config:
+    """Read and check a configuration file; ConfigError names the file and the key path."""
+    try:
+        table = tomli.loads(path.read_text("utf-8"))
+        file = msgspec.convert(table, ConfigFile)
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from error
+    except (tomli.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: not TOML: {error}") from error
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"{path}: {error}") from error
+    names = [route.name for route in file.route]
+    if not names:
+        raise ConfigError(f"{path}: no [[route]]: a gateway needs at least one")
+    if len(set(names)) != len(names):
+        raise ConfigError(f"{path}: two routes have the same name; give each its own `name`")
+    return Config(routes=tuple(_route(path, route) for route in file.route), limits=file.limits)
+
+
+def _route(path: Path, table: RouteTable) -> Route:
+    if table.overflow not in OVERFLOWS:
+        raise ConfigError(f"{path}: route {table.name!r}: overflow is one of {', '.join(OVERFLOWS)}")
+    if not table.listen:
+        raise ConfigError(f"{path}: route {table.name!r}: `listen` names no endpoint")
+    return Route(
+        name=table.name,
+        listen=tuple(parse(text) for text in table.listen),
+        upstream=parse(table.upstream),
+        overflow=table.overflow,
+    )

@@ -1,0 +1,247 @@
+"""The one delivery path of a session: render once for all who see the same, put, never wait (design.md, section 6).
+
+Attachments that see the same share a projection. One whose outbox is full leaves its group with a copy of the projection and
+a cursor into the log; when its writer has drained, the suffix is rendered for it with adjacent text deltas merged and nothing
+else touched, until it has caught up and joins its group again. For each link: events offered = rendered + merged, and what a
+projection has no word for is counted by the projection.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+
+from msgspec import Struct, structs
+
+from gateway.ledger import Ledger
+from gateway.link import Link
+from mappings.canonical import Batch, SessionState, prelude
+from mappings.canonical.events import Event, TextDelta, TurnAccepted, TurnEnded
+from mappings.dialect import Projection
+from mappings.errors import PeerError
+
+__all__ = ["Attachment", "Delivery"]
+
+GONE = PeerError("too_slow", "fell behind further than the log reaches", can_continue=False)
+
+
+class Attachment(Struct, kw_only=True, eq=False):
+    """A link that sees a session. `request` is the id under which its own turn runs, "" between and for others' turns.
+
+    `behind` is its own projection while it lags, and `cursor` the seq of the first event that it has not got.
+    """
+
+    link: Link
+    request: str = ""
+    behind: Projection | None = None
+    cursor: int = 0
+    offered: int = 0
+    rendered: int = 0
+    merged: int = 0
+
+
+class Group(Struct, kw_only=True, eq=False):
+    """Attachments that share a rendering."""
+
+    projection: Projection
+    members: list[Attachment]
+
+
+Key = tuple[str, str]
+
+
+class Delivery:
+    """Log, groups and attachments of one session."""
+
+    def __init__(self, state: SessionState, ledger: Ledger, *, log_max: int, catch_up: int, coalesce: bool) -> None:
+        self._state = state
+        self._ledger = ledger
+        self._log_max = log_max
+        self._catch_up = catch_up
+        self._coalesce = coalesce
+        self._log: deque[Batch] = deque()
+        self._logged = 0
+        self._groups: dict[Key, Group] = {}
+        self.attachments: dict[str, Attachment] = {}
+
+    # -- who is there --------------------------------------------------------------------------------
+
+    def attach(self, link: Link, request: str) -> None:
+        """Show the session to `link`: its reply or snapshot, then what is in progress, then whatever comes."""
+        attachment = Attachment(link=link, cursor=self._state.seq)
+        self.attachments[link.id] = attachment
+        link.attach(self._state, request)
+        events = prelude(self._state)
+        if events and self._state.turn is not None:
+            turn = self._state.turn
+            batch = Batch(
+                session=self._state.id, epoch=self._state.epoch, first_seq=self._state.seq, events=events,
+                turn=turn.id, origin=turn.origin, at=self._state.updated_at,
+            )  # fmt: skip
+            self._render(attachment, link.dialect.projection(""), batch)
+        self._join(attachment)
+
+    def detach(self, link: Link) -> None:
+        """`link` is gone."""
+        attachment = self.attachments.pop(link.id, None)
+        if attachment is not None:
+            self._leave(attachment)
+            self._ledger.counters["events_merged"] += attachment.merged
+
+    def _key(self, attachment: Attachment) -> Key:
+        return attachment.link.dialect.name, attachment.request
+
+    def _join(self, attachment: Attachment) -> None:
+        key = self._key(attachment)
+        group = self._groups.get(key)
+        if group is None:
+            projection = attachment.behind or attachment.link.dialect.projection(attachment.request)
+            group = self._groups[key] = Group(projection=projection, members=[])
+        group.members.append(attachment)
+        attachment.behind = None
+
+    def _leave(self, attachment: Attachment) -> None:
+        key = self._key(attachment)
+        group = self._groups.get(key)
+        if group is not None and attachment in group.members:
+            group.members.remove(attachment)
+            if not group.members:
+                del self._groups[key]
+
+    # -- what happens ----------------------------------------------------------------------------------
+
+    def deliver(self, batch: Batch, *, opened: bool, ended: bool) -> None:
+        """Log a batch and give it to everybody; `opened` and `ended` say that it begins or ends its turn."""
+        self._append(batch)
+        if opened:
+            self._begin_turn(batch)
+        for group in list(self._groups.values()):
+            self._set_behind(group, batch)
+            if not group.members:
+                continue
+            rendered = group.projection.render(batch)
+            if rendered.losses:
+                target = group.members[0].link.dialect.name
+                self._ledger.record(rendered.losses, session=self._state.id, target=target)
+            count = len(batch.events)
+            for attachment in group.members:
+                attachment.offered += count
+                attachment.rendered += count
+                attachment.link.put(rendered.frames)
+        if opened or ended:
+            for attachment in list(self.attachments.values()):
+                if attachment.behind is None:
+                    attachment.link.passed(batch)
+        if ended:
+            self._end_turn()
+
+    def _append(self, batch: Batch) -> None:
+        self._log.append(batch)
+        self._logged += len(batch.events)
+        while self._logged > self._log_max and len(self._log) > 1:
+            self._logged -= len(self._log.popleft().events)
+
+    def _begin_turn(self, batch: Batch) -> None:
+        """The link that began the turn sees it under its own request id."""
+        own = self.attachments.get(batch.origin.link)
+        if own is not None and own.behind is None and own.link.dialect.addressed:
+            self._leave(own)
+            own.request = batch.origin.request
+            self._join(own)
+
+    def _end_turn(self) -> None:
+        for attachment in self.attachments.values():
+            if attachment.request and attachment.behind is None:
+                self._leave(attachment)
+                attachment.request = ""
+                self._join(attachment)
+
+    # -- who is slow -----------------------------------------------------------------------------------
+
+    def _set_behind(self, group: Group, batch: Batch) -> None:
+        for attachment in [a for a in group.members if a.link.outbox.full]:
+            if not self._coalesce:
+                self._leave(attachment)
+                attachment.link.cut(PeerError("too_slow", "does not read fast enough", can_continue=False))
+                continue
+            attachment.behind = group.projection.copy()
+            attachment.cursor = batch.first_seq
+            self._leave(attachment)
+            attachment.link.log.info("client is slow, merging its text deltas")
+
+    def drained(self, link: Link) -> None:
+        """`link` has written everything: give it what it missed, a slice at a time."""
+        attachment = self.attachments.get(link.id)
+        if attachment is None or attachment.behind is None:
+            return
+        if self._log and attachment.cursor < self._log[0].first_seq:
+            attachment.link.cut(GONE)
+            return
+        projection = attachment.behind
+        for batch in self._suffix(attachment.cursor, self._catch_up):
+            projection = self._turn_projection(attachment, projection, batch)
+            self._render(attachment, projection, batch)
+            attachment.cursor = batch.first_seq + len(batch.events)
+            if any(type(event) in _BOUNDARY for event in batch.events):
+                link.passed(batch)
+            if isinstance(batch.events[-1], TurnEnded):
+                attachment.request = ""
+        attachment.behind = projection
+        if attachment.cursor >= self._state.seq:
+            self._join(attachment)
+
+    def _turn_projection(self, attachment: Attachment, projection: Projection, batch: Batch) -> Projection:
+        request = batch.origin.request if batch.origin.link == attachment.link.id else ""
+        if not attachment.link.dialect.addressed or request == attachment.request:
+            return projection
+        attachment.request = request
+        return attachment.link.dialect.projection(request)
+
+    def _suffix(self, cursor: int, limit: int) -> Iterator[Batch]:
+        """The log from `cursor`, at most about `limit` events, neighbours of one turn as one batch."""
+        joined: Batch | None = None
+        for batch in self._log:
+            if batch.first_seq + len(batch.events) <= cursor:
+                continue
+            if limit <= 0:
+                break
+            limit -= len(batch.events)
+            if joined is not None and joined.turn == batch.turn and joined.epoch == batch.epoch:
+                joined.events.extend(batch.events)
+                continue
+            if joined is not None:
+                yield joined
+            joined = structs.replace(batch, events=list(batch.events))
+        if joined is not None:
+            yield joined
+
+    def _render(self, attachment: Attachment, projection: Projection, batch: Batch) -> None:
+        merged = _merge(batch.events)
+        rendered = projection.render(structs.replace(batch, events=merged))
+        if rendered.losses:
+            target = attachment.link.dialect.name
+            self._ledger.record(rendered.losses, session=self._state.id, target=target)
+        attachment.offered += len(batch.events)
+        attachment.rendered += len(merged)
+        attachment.merged += len(batch.events) - len(merged)
+        attachment.link.put(rendered.frames)
+
+
+_BOUNDARY = frozenset({TurnAccepted, TurnEnded})
+
+
+def _merge(events: list[Event]) -> list[Event]:
+    """Adjacent text deltas as one; every other event as it is."""
+    merged: list[Event] = []
+    texts: list[str] = []
+    for event in events:
+        if type(event) is TextDelta:
+            texts.append(event.text)
+            continue
+        if texts:
+            merged.append(TextDelta(text="".join(texts)))
+            texts = []
+        merged.append(event)
+    if texts:
+        merged.append(TextDelta(text="".join(texts)))
+    return merged

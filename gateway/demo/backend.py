@@ -1,0 +1,168 @@
+"""The demo backend: plays scripts in process, behind the same sessions and translators as a real one.
+
+It behaves as the pod sheet's section 8 says: one turn at a time; cancel or pause before any output rolls the input back, after it
+ends or pauses the turn; resume goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from typing import Any
+
+from gateway.demo.script import Line, Scripts
+from gateway.upstream import Connected
+from mappings.canonical import Command
+from mappings.canonical.commands import (
+    CancelTurn,
+    ListCompletions,
+    PauseTurn,
+    ResumeTurn,
+    ShutdownBackend,
+    SubmitInput,
+)
+from mappings.canonical.events import (
+    CompletionsListed,
+    HistorySnapshot,
+    Reply,
+    StatusChanged,
+    TurnAccepted,
+    TurnEnded,
+    TurnResult,
+)
+from mappings.canonical.values import Backend, Cause, Completion, End, Failure, Status, flatten
+from mappings.dialect import Burst
+
+__all__ = ["DemoBackend"]
+
+BURST = 512  # events that are told at once where the script has no delays
+
+ABOUT = Backend(
+    name="demo", model="scripted", provider="unknown", cwd="/srv/demo", tools=("lookup_order", "list_files")
+)
+
+
+class DemoBackend:
+    """Answers a session's commands from scripts."""
+
+    def __init__(self, session: Connected, spawn: Callable[[Coroutine[Any, Any, None], str], None]) -> None:
+        self._session = session
+        self._spawn = spawn
+        self._scripts = Scripts()
+        self._status: Status = "idle"
+        self._rest: Iterator[Line] | None = None
+        self._output = False
+        self._stop: End | None = None
+        self._wake = asyncio.Event()
+        self._started = False
+        self._stopped = False
+
+    def start(self) -> None:
+        if not self._started:
+            self._started = True
+            self._spawn(self._run(), "demo:backend")
+            self._say(HistorySnapshot(items=(), status="idle", backend=ABOUT))
+
+    def send(self, commands: Sequence[Command]) -> None:
+        for command in commands:
+            match command:
+                case SubmitInput():
+                    self._submit(command)
+                case CancelTurn():
+                    self._interrupt(command.request, "cancelled")
+                case PauseTurn():
+                    self._interrupt(command.request, "paused")
+                case ResumeTurn():
+                    self._resume(command.request)
+                case ListCompletions():
+                    entries = tuple(Completion(value=v) for v in ("notes.md", "orders.csv") if v.startswith(command.prefix))
+                    self._say(CompletionsListed(request=command.request, kind=command.kind, entries=entries))
+                case ShutdownBackend():
+                    self._say(Reply(request=command.request))
+                case _:
+                    self._refuse(command.request, "unsupported", "the demo backend does not know this")
+
+    def stop(self) -> None:
+        self._stopped = True
+        self._wake.set()
+
+    # -- commands --------------------------------------------------------------------------------------
+
+    def _submit(self, command: SubmitInput) -> None:
+        if self._status == "running":
+            self._refuse(command.request, "busy", "a run is in progress")
+            return
+        self._begin(self._scripts.turn(flatten(command.segments)), output=False)
+        self._say(TurnAccepted(request=command.request), StatusChanged(status="running"))
+
+    def _resume(self, request: str) -> None:
+        if self._status != "paused" or self._rest is None:
+            self._refuse(request, "not_running", "nothing is paused")
+            return
+        self._begin(self._rest, output=True)
+        self._say(Reply(request=request), StatusChanged(status="running"))
+
+    def _interrupt(self, request: str, end: End) -> None:
+        if self._status != "running":
+            self._refuse(request, "not_running", "nothing is running")
+            return
+        self._say(Reply(request=request))
+        self._stop = end if self._output else "rolled_back"
+        self._wake.set()
+
+    def _begin(self, turn: Iterator[Line], *, output: bool) -> None:
+        self._status, self._rest, self._output, self._stop = "running", turn, output, None
+        self._wake.set()
+
+    def _refuse(self, request: str, cause: Cause, text: str) -> None:
+        self._say(Reply(request=request, failure=Failure(cause=cause, text=text)))
+
+    # -- the player ------------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        while not self._stopped:
+            self._wake.clear()
+            if self._status == "running" and self._rest is not None:
+                await self._play(self._rest)
+            else:
+                await self._wake.wait()
+
+    async def _play(self, turn: Iterator[Line]) -> None:
+        events: list[Any] = []
+        for line in turn:
+            if line.delay or len(events) >= BURST:
+                self._tell(events)
+                events = []
+                await self._pause(line.delay)
+            if self._stop is not None or self._stopped:
+                break
+            events.append(line.event)
+            if isinstance(line.event, TurnEnded):
+                self._status = "idle"
+                break
+        self._tell(events)
+        if self._stop is not None:
+            self._interrupted(self._stop)
+
+    async def _pause(self, delay: float) -> None:
+        if not delay:
+            await asyncio.sleep(0)
+            return
+        try:
+            async with asyncio.timeout(delay):
+                await self._wake.wait()
+        except TimeoutError:
+            pass
+
+    def _interrupted(self, end: End) -> None:
+        self._stop = None
+        self._status = "paused" if end == "paused" else "idle"
+        self._say(TurnResult(end=end), StatusChanged(status=self._status))
+
+    def _tell(self, events: list[Any]) -> None:
+        if events:
+            self._output = True
+            self._session.receive([Burst(items=events)])
+
+    def _say(self, *events: Any) -> None:
+        self._session.receive([Burst(items=list(events))])

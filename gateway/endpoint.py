@@ -1,0 +1,79 @@
+"""Endpoints: `DIALECT[@GENERATION]+TRANSPORT:ADDRESS[?OPTIONS]` (design.md, section 7).
+
+    smooth+ws://127.0.0.1:8787/ws      pod+unix:/run/x/sock      pod@seed+unix:/run/x/sock?session=latest
+
+An endpoint names no code: registry.py knows which dialect goes with which transport.
+"""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import parse_qsl, urlsplit
+
+from msgspec import Struct
+
+from mappings.errors import ConfigError
+
+__all__ = ["EXAMPLES", "Endpoint", "parse", "split_url"]
+
+EXAMPLES = "smooth+ws://127.0.0.1:8787/ws or pod+unix:/run/x/sock"
+
+_GRAMMAR = re.compile(
+    r"(?P<dialect>[a-z][a-z0-9]*)(@(?P<generation>[A-Za-z0-9.]+))?\+(?P<transport>[a-z]+):(?P<address>.*)", re.DOTALL
+)
+
+
+class Endpoint(Struct, frozen=True, kw_only=True):
+    """Where a dialect is spoken. `generation` "" is the dialect's default; `options` may name one key several times."""
+
+    dialect: str
+    transport: str
+    address: str
+    generation: str = ""
+    options: tuple[tuple[str, str], ...] = ()
+
+    def option(self, key: str, default: str = "") -> str:
+        """The last value of option `key`."""
+        return dict(self.options).get(key, default)
+
+    def all(self, key: str) -> tuple[str, ...]:
+        """Every value of option `key`."""
+        return tuple(value for name, value in self.options if name == key)
+
+    def __str__(self) -> str:
+        generation = f"@{self.generation}" if self.generation else ""
+        options = "&".join(f"{key}={value}" for key, value in self.options)
+        return f"{self.dialect}{generation}+{self.transport}:{self.address}" + (f"?{options}" if options else "")
+
+
+def parse(text: str) -> Endpoint:
+    """Read an endpoint; ConfigError says what is wrong with it and shows a right one."""
+    match = _GRAMMAR.fullmatch(text)
+    if match is None:
+        raise ConfigError(f"{text!r} is no endpoint: write DIALECT+TRANSPORT:ADDRESS, for example {EXAMPLES}")
+    address, _, query = match["address"].partition("?")
+    if not address:
+        raise ConfigError(f"{text!r} has no address: write for example {EXAMPLES}")
+    try:
+        options = tuple(parse_qsl(query, keep_blank_values=True, strict_parsing=True)) if query else ()
+    except ValueError as error:
+        raise ConfigError(f"{text!r}: the options behind `?` are written KEY=VALUE&KEY=VALUE") from error
+    return Endpoint(
+        dialect=match["dialect"],
+        generation=match["generation"] or "",
+        transport=match["transport"],
+        address=address,
+        options=options,
+    )
+
+
+def split_url(endpoint: Endpoint) -> tuple[str, int, str]:
+    """Host, port and path of a `ws:` endpoint; the path is `/` if it names none. ConfigError without host or port."""
+    try:
+        url = urlsplit(f"ws:{endpoint.address}")
+        host, port = url.hostname, url.port
+    except ValueError as error:
+        raise ConfigError(f"{endpoint}: {error}") from error
+    if not host or port is None:
+        raise ConfigError(f"{endpoint}: write host and port, for example smooth+ws://127.0.0.1:8787/ws")
+    return host, port, url.path or "/"

@@ -1,0 +1,147 @@
+"""A link: one live peer, with its transport, its translator and its outbox.
+
+The same class serves both roles: downstream the sink is the router, upstream the session. A link's failure ends that link
+alone; this is the one place where any exception is caught.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import structlog
+
+from adapters.base import CloseReason, Transport
+from gateway.ledger import Ledger
+from gateway.outbox import Outbox
+from mappings.canonical import Batch, SessionState
+from mappings.dialect import Burst, Dialect, Step, Translator
+from mappings.errors import PeerError
+
+__all__ = ["Link", "Sink"]
+
+Sink = Callable[["Link", list[Burst]], None]
+
+FLUSH_DEADLINE = 2.0  # seconds that a peer which is sent away has to read what waits for it
+
+log = structlog.get_logger("dragoman.link")
+
+
+class Link:
+    """One live peer. `id` is unique in this process; `principal` says who it is (`local` without authentication)."""
+
+    def __init__(
+        self, id: str, dialect: Dialect, transport: Transport, translator: Translator, outbox: Outbox, *,
+        sink: Sink, ledger: Ledger, drained: Callable[[Link], None] | None = None, principal: str = "local",
+    ) -> None:  # fmt: skip
+        self.id = id
+        self.dialect = dialect
+        self.outbox = outbox
+        self.principal = principal
+        self.alive = True
+        self._transport = transport
+        self._translator = translator
+        self._sink = sink
+        self._drained = drained
+        self._ledger = ledger
+        self._reason = CloseReason.DONE
+        self._over = asyncio.Event()
+        self._flush = FLUSH_DEADLINE
+        self.log = log.bind(link=id, dialect=dialect.name, peer=transport.peer)
+
+    async def run(self) -> None:
+        """Serve the peer until it goes or is sent away."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                reader = group.create_task(self._read(), name=f"{self.id}:read")
+                writer = group.create_task(self._write(), name=f"{self.id}:write")
+                await self._over.wait()
+                self.alive = False
+                reader.cancel()
+                self.outbox.close()
+                await asyncio.wait((writer,), timeout=self._flush)
+                writer.cancel()
+        except Exception:
+            self.log.exception("link failed")
+            self._reason = CloseReason.INTERNAL
+        finally:
+            self.alive = False
+            self.outbox.discard()
+            await self._transport.close(self._reason)
+
+    def end(self, reason: CloseReason, cause: str = "") -> None:
+        """Send the peer away: what waits for it is written, then the transport is closed."""
+        if self._over.is_set():
+            return
+        self._reason = reason
+        self._apply(self._translator.closed(cause))
+        self._over.set()
+
+    def cut(self, fault: PeerError) -> None:
+        """Send the peer away for what it did; what waits for it is dropped, for it would never read it."""
+        self.log.warning("link cut", code=fault.code, reason=fault.text)
+        self._ledger.counters[f"links_cut_{fault.code}"] += 1
+        self._reason = CloseReason.TOO_SLOW
+        self._flush = 0.0
+        self.outbox.discard()
+        self._over.set()
+
+    # -- what is said to the peer ----------------------------------------------------------------------
+
+    def open(self) -> None:
+        """Say what is said first."""
+        self._apply(self._translator.opened())
+
+    def send(self, items: Sequence[Any]) -> None:
+        """Say these canonical items to this peer alone."""
+        self._apply(self._translator.send(items))
+
+    def attach(self, state: SessionState, request: str) -> None:
+        """Show a session to the peer."""
+        self._apply(self._translator.attach(state, request))
+
+    def passed(self, batch: Batch) -> None:
+        """A turn began or ended for this peer."""
+        self._apply(self._translator.passed(batch))
+
+    def put(self, frames: Sequence[bytes]) -> None:
+        """Queue rendered frames."""
+        self.outbox.put(frames)
+        if self.outbox.over:
+            self.cut(PeerError("flooding", "asks and does not read the answers", can_continue=False))
+
+    # -- tasks -----------------------------------------------------------------------------------------
+
+    async def _read(self) -> None:
+        try:
+            while frames := await self._transport.receive():
+                self._apply(self._translator.receive(frames))
+            self.outbox.discard()
+        finally:
+            self._over.set()
+
+    async def _write(self) -> None:
+        try:
+            while frames := await self.outbox.take():
+                await self._transport.send(frames)
+                if self.outbox.empty and self._drained is not None:
+                    self._drained(self)
+        except ConnectionError as error:
+            # The peer may have written before it closed: what it said is still read and acted on.
+            self.log.debug("peer does not read any more", error=str(error))
+            self.outbox.discard()
+
+    def _apply(self, step: Step) -> None:
+        if step.frames:
+            self.put(step.frames)
+        if step.losses:
+            self._ledger.record(step.losses, source=self.dialect.name)
+        for fault in step.faults:
+            self.log.info("bad frame", code=fault.code, reason=fault.text)
+            self._ledger.counters[f"faults_{self.dialect.name}_{fault.code}"] += 1
+        if step.bursts:
+            self._sink(self, step.bursts)
+        fatal = next((fault for fault in step.faults if not fault.can_continue), None)
+        if fatal is not None:
+            self.end(CloseReason.PROTOCOL, fatal.code)

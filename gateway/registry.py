@@ -1,0 +1,87 @@
+"""The one place that knows which dialects there are and which transport each goes with.
+
+Third parties add dialects through the entry-point group `dragoman.dialects`: each entry is a Dialect record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import cache
+from importlib.metadata import entry_points
+
+from adapters import unix, websocket
+from adapters.base import Accept, Limits as AdapterLimits, Listener, Transport
+from gateway.config import Limits
+from gateway.endpoint import Endpoint, split_url
+from mappings.dialect import Dialect
+from mappings.errors import ConfigError
+from mappings.pod import DIALECT as POD
+from mappings.smooth import DIALECT as SMOOTH
+
+__all__ = ["check_listen", "check_upstream", "connector", "dialect", "dialects", "listen"]
+
+LISTEN: dict[str, tuple[str, ...]] = {"smooth": ("ws",), "pod": ("unix",)}
+"""Dialect -> transports that we listen on."""
+
+DIAL: dict[str, tuple[str, ...]] = {"pod": ("unix",)}
+"""Dialect -> transports that we dial."""
+
+OPTIONS = {"ws": frozenset({"origin"}), "unix": frozenset[str]()}
+"""Transport -> options that its endpoints take."""
+
+
+@cache
+def dialects() -> dict[str, Dialect]:
+    """All dialects by name, ours first."""
+    known = {SMOOTH.name: SMOOTH, POD.name: POD}
+    for entry in entry_points(group="dragoman.dialects"):
+        known.setdefault(entry.name, entry.load())
+    return known
+
+
+def dialect(name: str) -> Dialect:
+    """The dialect of that name; ConfigError lists those there are."""
+    try:
+        return dialects()[name]
+    except KeyError:
+        raise ConfigError(f"unknown dialect {name!r}: there are {', '.join(dialects())}") from None
+
+
+def check_listen(endpoint: Endpoint) -> None:
+    """Refuse an endpoint that we cannot listen on, with a ConfigError that says what to write."""
+    _check(endpoint, LISTEN, "listen on")
+
+
+def check_upstream(endpoint: Endpoint) -> None:
+    """Refuse an endpoint that we cannot dial, with a ConfigError that says what to write."""
+    _check(endpoint, DIAL, "connect to")
+
+
+def _check(endpoint: Endpoint, table: dict[str, tuple[str, ...]], verb: str) -> None:
+    known = dialect(endpoint.dialect)
+    if endpoint.generation and endpoint.generation not in known.generations:
+        raise ConfigError(f"{endpoint}: {known.name} has the generations {', '.join(known.generations)}")
+    if endpoint.transport not in table.get(endpoint.dialect, ()):
+        forms = ", ".join(f"{name}+{transport}:..." for name, transports in table.items() for transport in transports)
+        raise ConfigError(f"{endpoint}: dragoman cannot {verb} this; it can {verb} {forms}")
+    for key, _value in endpoint.options:
+        if key not in OPTIONS[endpoint.transport]:
+            takes = ", ".join(sorted(OPTIONS[endpoint.transport])) or "none"
+            raise ConfigError(f"{endpoint}: unknown option {key!r}; options of {endpoint.transport}: {takes}")
+
+
+async def listen(endpoint: Endpoint, limits: Limits, accept: Accept) -> Listener:
+    """Listen on a checked endpoint; OSError says what is in the way."""
+    if endpoint.transport == "ws":
+        host, port, path = split_url(endpoint)
+        return await websocket.listen(host, port, path, _limits(limits), accept, endpoint.all("origin"))
+    return await unix.listen(endpoint.address, _limits(limits), accept)
+
+
+def connector(endpoint: Endpoint, limits: Limits) -> Callable[[], Awaitable[Transport]]:
+    """What connects to a checked endpoint."""
+    return lambda: unix.connect(endpoint.address, _limits(limits))
+
+
+def _limits(limits: Limits) -> AdapterLimits:
+    return AdapterLimits(max_message=limits.max_message, heartbeat=limits.heartbeat)

@@ -1,0 +1,180 @@
+"""Which session: brings each command of a downstream link to the session that it means (design.md, section 5).
+
+One router a route. It answers what needs no session (ping, lists), opens and finds sessions, and attaches links to them. A foreign
+session is answered exactly like an unknown one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from uuid import NAMESPACE_URL, uuid5
+
+from gateway.config import Limits, Route
+from gateway.ledger import Ledger
+from gateway.link import Link
+from gateway.session import Later, Session
+from gateway.upstream import Backend
+from mappings.canonical import Command, SessionState
+from mappings.canonical.commands import GetSession, ListSessions, OpenSession, Ping, ResumeSession
+from mappings.canonical.events import Pong, Reply, SessionOpened, SessionsListed
+from mappings.canonical.unmapped import Unmapped
+from mappings.canonical.values import Failure
+from mappings.dialect import Burst, Clock, Dialect, NewId
+
+__all__ = ["Router", "session_id"]
+
+LIST_DEFAULT, LIST_MAX = 50, 200  # smooth sheet, section 3: list_conversations
+
+
+def session_id(route: str, endpoint: str) -> str:
+    """The id of the one session behind `endpoint` (translation.md 3.1): the same after a restart."""
+    return str(uuid5(NAMESPACE_URL, f"dragoman:{route}:{endpoint}"))
+
+
+class Router:
+    """The sessions of one route."""
+
+    def __init__(
+        self, route: Route, make_backend: Callable[[Session], Backend], dialects: Callable[[], dict[str, Dialect]], *,
+        limits: Limits, ledger: Ledger, clock: Clock, new_id: NewId, later: Later,
+    ) -> None:  # fmt: skip
+        self._route = route
+        self._clock = clock
+        self._sessions: dict[str, Session] = {}
+        self._shown: dict[str, Session] = {}
+        self._dialects = dialects
+        state = SessionState(id=session_id(route.name, str(route.upstream)), opened_at=clock())
+        session = Session(
+            state, limits=limits, ledger=ledger, clock=clock, new_id=new_id, later=later,
+            coalesce=route.overflow == "coalesce",
+        )  # fmt: skip
+        session.backend = make_backend(session)
+        self._add(session)
+
+    def _add(self, session: Session) -> None:
+        self._sessions[session.state.id] = session
+        self._shown[session.state.id] = session
+        for dialect in self._dialects().values():
+            self._shown.update(dict.fromkeys(dialect.shown(session.state.id), session))
+
+    @property
+    def sessions(self) -> list[Session]:
+        """All sessions of the route."""
+        return list(self._sessions.values())
+
+    @property
+    def busy(self) -> bool:
+        """Whether a turn is open anywhere."""
+        return any(session.state.turn is not None for session in self.sessions)
+
+    # -- links -----------------------------------------------------------------------------------------
+
+    def connected(self, link: Link) -> None:
+        """A peer connected. A dialect whose backends hold one session shows it at once."""
+        link.open()
+        if link.dialect.one_session:
+            self._the_session().attach(link)
+
+    def gone(self, link: Link) -> None:
+        """A peer went away."""
+        for session in self.sessions:
+            session.detach(link)
+
+    def drained(self, link: Link) -> None:
+        """A peer has read everything."""
+        for session in self.sessions:
+            session.delivery.drained(link)
+
+    def receive(self, link: Link, bursts: list[Burst]) -> None:
+        """A peer said this."""
+        for burst in bursts:
+            for command in burst.items:
+                self._command(link, command)
+
+    # -- commands --------------------------------------------------------------------------------------
+
+    def _command(self, link: Link, command: Command) -> None:
+        match command:
+            case Ping():
+                link.send([Pong(request=command.request, at=self._clock())])
+            case ListSessions():
+                link.send([self._list(link, command)])
+            case OpenSession():
+                self._open(link, command)
+            case ResumeSession():
+                session = self._find(link, command.session)
+                if session is None:
+                    self._open(link, command)
+                else:
+                    self._show(link, session, command.request, command.agent)
+            case GetSession():
+                self._get(link, command)
+            case Unmapped():
+                failure = Failure(cause="unsupported", text=f"unknown: {command.tag}")
+                link.send([Reply(request=command.request, failure=failure)])
+            case _:
+                session = self._find(link, command.session)
+                if session is None:
+                    self._not_found(link, command)
+                    return
+                self._attach(link, session)
+                session.command(link, command)
+
+    def _list(self, link: Link, command: ListSessions) -> SessionsListed:
+        rows = [s.summary() for s in self.sessions if s.state.owner == link.principal]
+        rows = [row for row in rows if row.messages and command.query.lower() in row.title.lower()]
+        rows.sort(key=lambda row: -row.updated_at)
+        start = next((i + 1 for i, row in enumerate(rows) if row.session == command.cursor), 0)
+        limit = min(command.limit or LIST_DEFAULT, LIST_MAX)
+        shown = rows[start : start + limit]
+        more = start + limit < len(rows)
+        return SessionsListed(
+            request=command.request, sessions=tuple(shown), next_cursor=shown[-1].session if more and shown else None
+        )
+
+    def _open(self, link: Link, command: OpenSession | ResumeSession) -> None:
+        """A backend that holds one session gives that one to its owner and is busy for everybody else."""
+        session = self._the_session()
+        if session.state.owner != link.principal:
+            failure = Failure(cause="busy", text="the backend holds one session, and it is somebody else's")
+            link.send([Reply(request=command.request, failure=failure)])
+            return
+        if command.agent:
+            session.state.agent = command.agent
+        self._show(link, session, command.request, command.agent)
+
+    def _get(self, link: Link, command: GetSession) -> None:
+        session = self._find(link, command.session)
+        if session is None:
+            self._not_found(link, command)
+            return
+        self._show(link, session, command.request, "")
+
+    def _show(self, link: Link, session: Session, request: str, agent: str) -> None:
+        state = session.state
+        if link.id in session.delivery.attachments:
+            link.send(
+                [SessionOpened(request=request, session=state.id, agent=agent or state.agent, status=state.status)]
+            )
+        else:
+            session.attach(link, request)
+
+    def _attach(self, link: Link, session: Session) -> None:
+        """Any action that names a session attaches."""
+        if link.id not in session.delivery.attachments:
+            session.attach(link)
+
+    def _find(self, link: Link, name: str) -> Session | None:
+        """The session that `link` calls `name`, or its own for ""; None if there is none that it may see."""
+        if not name:
+            mine = [session for session in self.sessions if link.id in session.delivery.attachments]
+            return mine[0] if len(mine) == 1 else None
+        session = self._shown.get(name)
+        return session if session is not None and session.state.owner == link.principal else None
+
+    def _not_found(self, link: Link, command: Command) -> None:
+        failure = Failure(cause="not_found", text=f"session {command.session!r} not found")
+        link.send([Reply(request=command.request, failure=failure)])
+
+    def _the_session(self) -> Session:
+        return next(iter(self._sessions.values()))

@@ -1,0 +1,306 @@
+"""A session: one conversation, with its state, its way to the backend and the commands that are under way.
+
+Links attach to sessions; sessions own the way to their backend (design.md, section 5). Everything here is synchronous: what the
+backend says comes in by `receive`, what clients ask by `command`, and both leave by `Delivery` or to one link. The only timers are
+deadlines, and the scheduler for them is injected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import structlog
+from msgspec import Struct, structs
+
+from gateway.config import Limits
+from gateway.delivery import Delivery
+from gateway.history import page, trim
+from gateway.ledger import Ledger
+from gateway.link import Link
+from gateway.turn import NormalForm, Run
+from gateway.upstream import Backend
+from mappings.canonical import Batch, Command, SessionState
+from mappings.canonical.commands import CancelTurn, GetHistory, ShutdownBackend, SubmitInput
+from mappings.canonical.events import (
+    BackendShutdown,
+    CompletionsListed,
+    PodAttached,
+    PodInspected,
+    Pong,
+    Reply,
+    SessionOpened,
+    SessionsListed,
+    TurnAccepted,
+)
+from mappings.canonical.unmapped import Unmapped
+from mappings.canonical.values import Cause, Failure, Message, Origin, SessionSummary, flatten
+from mappings.dialect import Burst, Clock, Loss, NewId
+
+__all__ = ["Later", "Session", "Timer"]
+
+log = structlog.get_logger("dragoman.session")
+
+PENDING_MAX = 256  # commands of all links that wait for the backend's answer
+
+ANSWERS = frozenset({TurnAccepted, Reply, CompletionsListed, SessionsListed, SessionOpened, PodInspected, PodAttached, Pong})
+"""Events that answer one command: they go to the link that asked, not into the log."""
+
+
+class Timer(Protocol):
+    """A deadline that can be called off."""
+
+    def cancel(self) -> None:
+        """It will not ring."""
+
+
+Later = Callable[[float, Callable[[], None]], Timer]
+"""Call a function in so many seconds."""
+
+
+class Pending(Struct, frozen=True, kw_only=True):
+    """A command that was written to the backend and has no answer yet."""
+
+    link: Link
+    command: Command
+    timer: Timer
+
+
+class Session:
+    """One conversation. `backend` is set by whoever makes the session, before anything attaches."""
+
+    backend: Backend
+
+    def __init__(
+        self, state: SessionState, *, limits: Limits, ledger: Ledger, clock: Clock, new_id: NewId, later: Later,
+        coalesce: bool = True,
+    ) -> None:  # fmt: skip
+        self.state = state
+        self._limits = limits
+        self._ledger = ledger
+        self._clock = clock
+        self._new_id = new_id
+        self._later = later
+        self._form = NormalForm(state, new_id)
+        self.delivery = Delivery(
+            state, ledger, log_max=limits.log_max, catch_up=limits.catch_up, coalesce=coalesce
+        )  # fmt: skip
+        self._pending: dict[str, Pending] = {}
+        self._input: str = ""  # the pending SubmitInput's upstream request: at most one
+        self._cancelling: Timer | None = None
+        self._expiry: Timer | None = None
+        self.log = log.bind(session=state.id)
+
+    # -- links -----------------------------------------------------------------------------------------
+
+    def attach(self, link: Link, request: str = "") -> None:
+        """Show this session to `link` and keep it informed."""
+        if self._expiry is not None:
+            self._expiry.cancel()
+            self._expiry = None
+        self.delivery.attach(link, request)
+        self.backend.start()
+
+    def detach(self, link: Link) -> None:
+        """`link` is gone; its turn goes on, the answers to its commands have nowhere to go."""
+        self.delivery.detach(link)
+        if not self.delivery.attachments:
+            self._expiry = self._later(self._limits.session_ttl, self._expire)
+
+    def _expire(self) -> None:
+        if not self.delivery.attachments and self.state.turn is None:
+            self.log.info("session idle, closing its backend connection")
+            self.backend.stop()
+
+    def stop(self) -> None:
+        """The gateway ends: call off every deadline and close the way to the backend."""
+        for pending in self._pending.values():
+            pending.timer.cancel()
+        self._stop_cancelling()
+        if self._expiry is not None:
+            self._expiry.cancel()
+        self.backend.stop()
+
+    def summary(self) -> SessionSummary:
+        """This session as a row of a list."""
+        messages = self.state.messages()
+        title = self.state.title or next((m.text for m in messages if m.role == "user"), "")
+        return SessionSummary(
+            session=self.state.id, title=title, updated_at=self.state.updated_at, messages=len(messages),
+            status=self.state.status,
+        )  # fmt: skip
+
+    # -- what clients ask ------------------------------------------------------------------------------
+
+    def command(self, link: Link, command: Command) -> None:
+        """Act on a command of an attached link; it gets exactly one answer (translation.md 3.18)."""
+        match command:
+            case GetHistory():
+                self._page(link, command)
+            case SubmitInput():
+                self._submit(link, command)
+            case CancelTurn():
+                self._cancel(link, command)
+            case ShutdownBackend():
+                link.send([Reply(request=command.request)])
+                link.send([BackendShutdown(reason="detached")])
+            case Unmapped():
+                self.refuse(link, command.request, "unsupported", f"unknown command {command.tag!r}")
+            case _:
+                self._forward(link, command)
+
+    def refuse(self, link: Link, request: str, cause: Cause, text: str) -> None:
+        """Answer a command with an error."""
+        link.send([Reply(request=request, failure=Failure(cause=cause, text=text))])
+
+    def _page(self, link: Link, command: GetHistory) -> None:
+        answer = page(self.state, command.request, command.limit or 50, command.cursor)
+        if answer is None:
+            self.refuse(link, command.request, "invalid", f"unknown cursor {command.cursor!r}")
+        else:
+            link.send([answer])
+
+    def _submit(self, link: Link, command: SubmitInput) -> None:
+        if not flatten(command.segments).strip():
+            self.refuse(link, command.request, "invalid", "the input is empty")
+        elif self._form.discarding:
+            self.refuse(link, command.request, "busy", "the cancelled turn has not ended in the backend yet; try again")
+        elif self.state.turn is not None or self._input:
+            self.refuse(link, command.request, "busy", "a turn is already in progress in this session")
+        else:
+            self._input = self._forward(link, command)
+
+    def _cancel(self, link: Link, command: CancelTurn) -> None:
+        if self.state.turn is None and not self._input:
+            self.refuse(link, command.request, "not_running", "no turn is in progress")
+            return
+        if self._cancelling is None:
+            self._cancelling = self._later(self._limits.cancel_deadline, self._force_cancel)
+        self._forward(link, command)
+
+    def _forward(self, link: Link, command: Command) -> str:
+        """Write a command to the backend under a request id of our own; that id, or "" if it was refused."""
+        if len(self._pending) >= PENDING_MAX:
+            self.refuse(link, command.request, "busy", "too many commands wait for the backend")
+            return ""
+        request = self._new_id()
+        timer = self._later(self._limits.accept_deadline, lambda: self._unanswered(request))
+        self._pending[request] = Pending(link=link, command=command, timer=timer)
+        self.backend.send([structs.replace(command, request=request)])
+        return request if request in self._pending else ""
+
+    def _unanswered(self, request: str) -> None:
+        self._answer(request, Failure(cause="timeout", text="the backend did not answer in time"))
+
+    def _force_cancel(self) -> None:
+        self._cancelling = None
+        if self.state.turn is not None:
+            self.log.warning("backend did not end the cancelled turn in time, ending it for its clients")
+            self._deliver(self._form.end("cancelled", None, self._clock(), discard=True), self._clock())
+
+    # -- what the backend says ---------------------------------------------------------------------------
+
+    def receive(self, bursts: Sequence[Burst]) -> None:
+        """The backend said this: normalise, log, fold, deliver."""
+        now = self._clock()
+        for burst in bursts:
+            items, at = burst.items, burst.at or now
+            if ANSWERS.isdisjoint(map(type, items)):
+                self._deliver(self._form.feed(items, at), at)
+                continue
+            for item in items:
+                if type(item) in ANSWERS:
+                    self._take_answer(item, at)
+                else:
+                    self._deliver(self._form.feed([item], at), at)
+
+    def _take_answer(self, event: Any, at: int) -> None:
+        pending = self._pending.get(event.request)
+        if pending is None:
+            self._ledger.record(
+                [Loss(kind=type(event).__name__, why="answers no command of ours")], session=self.state.id
+            )
+            return
+        if isinstance(event, TurnAccepted):
+            self._settle(event.request)
+            self._accepted(pending, at)
+        elif isinstance(event, Reply):
+            self._answer(event.request, event.failure, event)
+        else:
+            self._settle(event.request)
+            pending.link.send([structs.replace(event, request=pending.command.request)])
+
+    def _accepted(self, pending: Pending, at: int) -> None:
+        command = pending.command
+        if not isinstance(command, SubmitInput):
+            return
+        message = Message(role="user", text=flatten(command.segments), segments=command.segments)
+        origin = Origin(link=pending.link.id, request=command.request)
+        self._deliver(self._form.accept(origin, message, at), at)
+
+    def _answer(self, request: str, failure: Failure | None, event: Reply | None = None) -> None:
+        pending = self._settle(request)
+        if pending is None:
+            return
+        if isinstance(pending.command, CancelTurn) and failure is not None:
+            self._stop_cancelling()
+        result = event.result if event is not None else None
+        pending.link.send([Reply(request=pending.command.request, failure=failure, result=result)])
+
+    def _settle(self, request: str) -> Pending | None:
+        pending = self._pending.pop(request, None)
+        if pending is not None:
+            pending.timer.cancel()
+        if request == self._input:
+            self._input = ""
+        return pending
+
+    def connected(self) -> None:
+        """The backend can be reached."""
+
+    def lost(self, cause: str, unsent: Sequence[Command]) -> None:
+        """The backend cannot be reached: what waits for it fails, and so does the open turn (design.md, section 6)."""
+        failure = Failure(cause="upstream_lost", text=cause)
+        for request in [command.request for command in unsent] or list(self._pending):
+            self._answer(request, failure)
+        now = self._clock()
+        self._stop_cancelling()
+        self._form.discarding = False
+        self._deliver(self._form.end("failed", failure, now), now)
+
+    def _stop_cancelling(self) -> None:
+        if self._cancelling is not None:
+            self._cancelling.cancel()
+            self._cancelling = None
+
+    # -- the way out -------------------------------------------------------------------------------------
+
+    def _deliver(self, runs: list[Run], at: int) -> None:
+        for run in runs:
+            opened = bool(run.turn) and type(run.events[0]) is TurnAccepted
+            batch = self.batch(run, at)
+            self.delivery.deliver(batch, opened=opened, ended=run.ended)
+            if run.ended:
+                self._stop_cancelling()
+                self._trim()
+        if self._form.losses:
+            self._ledger.record(self._form.losses, session=self.state.id)
+            self._form.losses.clear()
+
+    def batch(self, run: Run, at: int) -> Batch:
+        """A run as the next batch of the log."""
+        state = self.state
+        batch = Batch(
+            session=state.id, epoch=state.epoch, first_seq=state.seq, events=run.events, turn=run.turn, origin=run.origin,
+            at=at,
+        )  # fmt: skip
+        state.seq += len(run.events)
+        state.updated_at = at
+        return batch
+
+    def _trim(self) -> None:
+        dropped = trim(self.state, self._limits.transcript_max)
+        if dropped:
+            loss = Loss(kind="transcript", why="older than transcript_max", count=dropped)
+            self._ledger.record([loss], session=self.state.id)
+

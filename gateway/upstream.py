@@ -1,0 +1,156 @@
+"""A session's way to its backend: connect, connect again, and never repeat a command.
+
+The connection is made when the first link attaches and kept while the session lives. When it is lost the session hears of
+it at once; the next attempt waits with backoff and jitter, unless a command needs the backend: then it is made now, and the
+command is either written once or answered with why not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any, Protocol
+
+import structlog
+
+from adapters.base import CloseReason, Transport
+from gateway.config import Limits
+from gateway.ledger import Ledger
+from gateway.link import Link
+from gateway.outbox import Outbox
+from mappings.canonical import Command
+from mappings.dialect import Burst, Clock, Dialect, NewId
+
+__all__ = ["Backend", "Connected", "Upstream"]
+
+Connect = Callable[[], Awaitable[Transport]]
+
+WAITING_MAX = 64  # commands that wait for one connection attempt: more than a client sends by hand
+
+log = structlog.get_logger("dragoman.upstream")
+
+
+class Backend(Protocol):
+    """What a session needs of its backend: a real one (Upstream) or one played in process (the demo backend)."""
+
+    def start(self) -> None:
+        """A link attached: have a connection."""
+
+    def send(self, commands: Sequence[Command]) -> None:
+        """Write these commands once, now or when the connection stands; else `lost` names them."""
+
+    def stop(self) -> None:
+        """Close the connection for good."""
+
+
+class Connected(Protocol):
+    """What a backend tells its session."""
+
+    def receive(self, bursts: list[Burst]) -> None:
+        """The backend said this."""
+
+    def connected(self) -> None:
+        """The backend can be reached now."""
+
+    def lost(self, cause: str, unsent: Sequence[Command]) -> None:
+        """The backend cannot be reached; `unsent` were never written."""
+
+
+class Upstream:
+    """The connection of one session to a backend that we dial."""
+
+    def __init__(
+        self, name: str, endpoint: str, dialect: Dialect, connect: Connect, session: Connected, *,
+        spawn: Callable[[Coroutine[Any, Any, None], str], None], limits: Limits, ledger: Ledger, clock: Clock, new_id: NewId,
+    ) -> None:  # fmt: skip
+        self._name = name
+        self._endpoint = endpoint
+        self._dialect = dialect
+        self._connect = connect
+        self._session = session
+        self._spawn = spawn
+        self._limits = limits
+        self._ledger = ledger
+        self._clock = clock
+        self._new_id = new_id
+        self._link: Link | None = None
+        self._waiting: list[Command] = []
+        self._wanted = asyncio.Event()
+        self._running = False
+        self._stopped = False
+        self._log = log.bind(session=name, endpoint=endpoint)
+
+    def start(self) -> None:
+        if not self._running and not self._stopped:
+            self._running = True
+            self._spawn(self._run(), f"{self._name}:upstream")
+
+    def send(self, commands: Sequence[Command]) -> None:
+        if self._link is not None and self._link.alive:
+            self._link.send(commands)
+            return
+        room = WAITING_MAX - len(self._waiting)
+        self._waiting += commands[:room]
+        if commands[room:]:
+            self._session.lost(f"too many commands wait for {self._endpoint}", commands[room:])
+        self._wanted.set()
+        self.start()
+
+    def stop(self) -> None:
+        self._stopped = True
+        self._wanted.set()
+        if self._link is not None:
+            self._link.end(CloseReason.DONE)
+
+    async def _run(self) -> None:
+        failures = 0
+        while not self._stopped:
+            self._wanted.clear()
+            try:
+                async with asyncio.timeout(self._limits.connect_deadline):
+                    transport = await self._connect()
+            except (OSError, TimeoutError) as error:
+                cause = str(error) or f"no connection within {self._limits.connect_deadline:g} s"
+                if failures == 0:
+                    self._log.warning("backend not reachable, trying again", cause=cause)
+                failures += 1
+                unsent, self._waiting = self._waiting, []
+                self._session.lost(f"the backend {self._endpoint} cannot be reached: {cause}", unsent)
+            else:
+                failures = 0
+                await self._serve(transport)
+                if not self._stopped:
+                    self._log.warning("backend lost, connecting again")
+                    self._session.lost(f"the connection to the backend {self._endpoint} was lost", [])
+            await self._pause(failures)
+        self._running = False
+
+    async def _serve(self, transport: Transport) -> None:
+        link = Link(
+            f"{self._name}:up", self._dialect, transport, self._dialect.client(self._clock, self._new_id),
+            Outbox(self._limits.outbox_soft, self._limits.outbox_hard),
+            sink=lambda _link, bursts: self._session.receive(bursts), ledger=self._ledger,
+        )  # fmt: skip
+        self._link = link
+        self._log.info("backend connected")
+        try:
+            link.open()
+            self._session.connected()
+            waiting, self._waiting = self._waiting, []
+            if waiting:
+                link.send(waiting)
+            await link.run()
+        finally:
+            self._link = None
+
+    async def _pause(self, failures: int) -> None:
+        """Wait before the next attempt, not at all when a command wants the backend meanwhile."""
+        if self._stopped:
+            return
+        delay = min(self._limits.backoff_max, self._limits.backoff_first * 2 ** min(failures, 16))
+        try:
+            async with asyncio.timeout(delay * random.uniform(0.5, 1.0)):  # noqa: S311  # jitter, not a secret
+                await self._wanted.wait()
+        except TimeoutError:
+            pass

@@ -1,0 +1,1 @@
+"""The bottom layer: what the dialects mean. Pure: no sockets, clock, files, randomness or logging."""

@@ -1,0 +1,290 @@
+"""Commands: what a client asks of a backend (translation.md, section 1, in its order).
+
+`request` is the id under which the answer goes back, "" where the client gave none. `session` is the
+session as its client names it; "" is the session that the link is attached to.
+"""
+
+from __future__ import annotations
+
+from typing import Union
+
+from msgspec import Raw, Struct
+
+from mappings.canonical.unmapped import Unmapped
+from mappings.canonical.values import Ext, Segment, snake_case
+
+__all__ = [
+    "AnswerApproval",
+    "AnswerInteraction",
+    "AnswerOtp",
+    "ArchiveSession",
+    "CancelTurn",
+    "ClearGoal",
+    "Command",
+    "Compact",
+    "DeleteSession",
+    "ForkSession",
+    "GetCapabilities",
+    "GetConfig",
+    "GetGoal",
+    "GetHistory",
+    "GetSession",
+    "InjectNote",
+    "ListCompletions",
+    "ListConfig",
+    "ListModels",
+    "ListSessions",
+    "OpenSession",
+    "PauseTurn",
+    "Ping",
+    "PromptOnce",
+    "ReloadConfig",
+    "RenameSession",
+    "ResumeSession",
+    "ResumeTurn",
+    "SetConfig",
+    "SetGoal",
+    "ShutdownBackend",
+    "StoreWrite",
+    "SubmitInput",
+    "UnarchiveSession",
+    "UnsetConfig",
+]
+
+
+class CommandBase(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True, tag_field="type", tag=snake_case):
+    """Base of the commands."""
+
+    request: str = ""
+    session: str = ""
+    ext: Ext | None = None
+
+
+class OpenSession(CommandBase, frozen=True, kw_only=True):
+    """Begin a conversation. `supports` None means that the client did not say what it can render."""
+
+    agent: str = ""
+    user_name: str = ""
+    user_email: str = ""
+    supports: tuple[str, ...] | None = None
+    metadata: Raw | None = None
+
+
+class ResumeSession(CommandBase, frozen=True, kw_only=True):
+    """Go on with the conversation `session`."""
+
+    agent: str = ""
+    user_name: str = ""
+    user_email: str = ""
+    supports: tuple[str, ...] | None = None
+    metadata: Raw | None = None
+
+
+class ListSessions(CommandBase, frozen=True, kw_only=True):
+    """List conversations, newest first; `limit` 0 means the dialect's default."""
+
+    limit: int = 0
+    cursor: str = ""
+    query: str = ""
+
+
+class GetSession(CommandBase, frozen=True, kw_only=True):
+    """Describe one session."""
+
+
+class GetHistory(CommandBase, frozen=True, kw_only=True):
+    """One page of a session's messages, newest first; `limit` 0 means the dialect's default."""
+
+    limit: int = 0
+    cursor: str = ""
+
+
+class SubmitInput(CommandBase, frozen=True, kw_only=True):
+    """The user's input: begins a turn."""
+
+    segments: tuple[Segment, ...]
+    model: str = ""
+
+
+class PromptOnce(CommandBase, frozen=True, kw_only=True):
+    """One prompt with a result of its own, never a turn (codewhale)."""
+
+    prompt: str
+    model: str = ""
+
+
+class InjectNote(CommandBase, frozen=True, kw_only=True):
+    """A note for the model from elsewhere (pod `notify` and `pod_event`)."""
+
+    text: str
+
+
+class CancelTurn(CommandBase, frozen=True, kw_only=True):
+    """End the open turn."""
+
+
+class PauseTurn(CommandBase, frozen=True, kw_only=True):
+    """Stop the open turn so that it can be resumed."""
+
+
+class ResumeTurn(CommandBase, frozen=True, kw_only=True):
+    """Go on with the paused turn."""
+
+
+class Compact(CommandBase, frozen=True, kw_only=True):
+    """Summarise the history."""
+
+
+class AnswerApproval(CommandBase, frozen=True, kw_only=True):
+    """Approve or deny; `question` "" means the one that this link was last shown."""
+
+    approved: bool
+    question: str = ""
+
+
+class AnswerOtp(CommandBase, frozen=True, kw_only=True):
+    """The one-time code that the user typed."""
+
+    code: str
+
+
+class AnswerInteraction(CommandBase, frozen=True, kw_only=True):
+    """What the user filled in; `values` is a JSON object, None when declined."""
+
+    question: str
+    kind: str = ""
+    values: Raw | None = None
+    declined: bool = False
+
+
+class ListCompletions(CommandBase, frozen=True, kw_only=True):
+    """Completions of `prefix`; `kind` is file, knowledge or workflow."""
+
+    kind: str
+    prefix: str
+
+
+class ForkSession(CommandBase, frozen=True, kw_only=True):
+    """Begin a conversation from the history of another."""
+
+
+class RenameSession(CommandBase, frozen=True, kw_only=True):
+    """Give a conversation a title."""
+
+    title: str
+
+
+class ArchiveSession(CommandBase, frozen=True, kw_only=True):
+    """Put a conversation away."""
+
+
+class UnarchiveSession(CommandBase, frozen=True, kw_only=True):
+    """Bring an archived conversation back."""
+
+
+class DeleteSession(CommandBase, frozen=True, kw_only=True):
+    """Forget a conversation."""
+
+
+class SetGoal(CommandBase, frozen=True, kw_only=True):
+    """Give a conversation a goal; `token_budget` None means no bound."""
+
+    objective: str
+    token_budget: int | None = None
+
+
+class GetGoal(CommandBase, frozen=True, kw_only=True):
+    """Ask for a conversation's goal."""
+
+
+class ClearGoal(CommandBase, frozen=True, kw_only=True):
+    """Take a conversation's goal away."""
+
+
+class GetConfig(CommandBase, frozen=True, kw_only=True):
+    """Ask for one setting of the backend."""
+
+    key: str
+
+
+class SetConfig(CommandBase, frozen=True, kw_only=True):
+    """Change one setting of the backend."""
+
+    key: str
+    value: str
+
+
+class UnsetConfig(CommandBase, frozen=True, kw_only=True):
+    """Take one setting of the backend away."""
+
+    key: str
+
+
+class ListConfig(CommandBase, frozen=True, kw_only=True):
+    """List the settings of the backend."""
+
+
+class ReloadConfig(CommandBase, frozen=True, kw_only=True):
+    """Have the backend read its settings anew."""
+
+
+class ListModels(CommandBase, frozen=True, kw_only=True):
+    """List the models of the backend."""
+
+
+class GetCapabilities(CommandBase, frozen=True, kw_only=True):
+    """Ask what the backend can do."""
+
+
+class Ping(CommandBase, frozen=True, kw_only=True):
+    """Are you there?"""
+
+
+class ShutdownBackend(CommandBase, frozen=True, kw_only=True):
+    """End the client's attachment, or the backend where the route says so (translation.md 3.16)."""
+
+
+class StoreWrite(CommandBase, frozen=True, kw_only=True):
+    """A write into the backend's store (pando `db.write`); `params` is its JSON."""
+
+    method: str
+    params: Raw | None = None
+
+
+Command = Union[  # noqa: UP007  # thirty-five names read better in a list than joined by bars
+    OpenSession,
+    ResumeSession,
+    ListSessions,
+    GetSession,
+    GetHistory,
+    SubmitInput,
+    PromptOnce,
+    InjectNote,
+    CancelTurn,
+    PauseTurn,
+    ResumeTurn,
+    Compact,
+    AnswerApproval,
+    AnswerOtp,
+    AnswerInteraction,
+    ListCompletions,
+    ForkSession,
+    RenameSession,
+    ArchiveSession,
+    UnarchiveSession,
+    DeleteSession,
+    SetGoal,
+    GetGoal,
+    ClearGoal,
+    GetConfig,
+    SetConfig,
+    UnsetConfig,
+    ListConfig,
+    ReloadConfig,
+    ListModels,
+    GetCapabilities,
+    Ping,
+    ShutdownBackend,
+    StoreWrite,
+    Unmapped,
+]

@@ -1,0 +1,184 @@
+"""SessionState: a session as folded from its log; the one mutable value of the model.
+
+Append-only in its bulk: text is a list of parts until its block is done. gateway/session.py keeps it; every
+dialect's from_canonical.py makes of it what its clients are shown.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+
+from msgspec import Struct, field, structs
+
+from mappings.canonical.events import (
+    Alert,
+    ErrorReported,
+    Event,
+    ModelTurnStarted,
+    ReasoningDelta,
+    ReasoningDone,
+    ReasoningStarted,
+    TextDelta,
+    TextDone,
+    ToolCallArguments,
+    ToolCallFinished,
+    ToolCallStarted,
+    TurnResult,
+)
+from mappings.canonical.values import Backend, End, Ext, Item, Message, Origin, Status, Usage
+
+__all__ = ["Batch", "Block", "CallBlock", "OpenTurn", "ReasoningBlock", "SessionState", "TextBlock", "prelude"]
+
+ALERTS_KEPT = 64  # translation.md 3.14: replayed to late joiners, the oldest dropped
+
+
+class Batch(Struct, frozen=True, kw_only=True):
+    """Events of one session that go out together; never across a turn's boundary (design.md, section 3).
+
+    `turn` is the UUID of the turn that they belong to, "" outside of any. `at` is in ns. Event i of the
+    batch stands in the log at `epoch:first_seq + i`.
+    """
+
+    session: str
+    epoch: int
+    first_seq: int
+    events: list[Event]
+    turn: str = ""
+    origin: Origin = Origin()
+    at: int = 0
+
+
+class TextBlock(Struct, kw_only=True):
+    """A block of visible text."""
+
+    parts: list[str] = field(default_factory=list)
+    done: bool = False
+
+
+class ReasoningBlock(Struct, kw_only=True):
+    """A block of reasoning."""
+
+    parts: list[str] = field(default_factory=list)
+    done: bool = False
+
+
+class CallBlock(Struct, kw_only=True):
+    """A tool call: argument fragments until `arguments` is complete, then its result."""
+
+    call: str
+    name: str
+    parts: list[str] = field(default_factory=list)
+    arguments: str | None = None
+    result: ToolCallFinished | None = None
+
+
+Block = TextBlock | ReasoningBlock | CallBlock | ToolCallFinished
+"""In order of appearance; a bare ToolCallFinished answers a call of an earlier turn, after a resume."""
+
+
+class OpenTurn(Struct, kw_only=True):
+    """The turn in progress."""
+
+    id: str
+    message: str
+    origin: Origin = Origin()
+    started_at: int = 0
+    accepted: bool = False
+    blocks: list[Block] = field(default_factory=list)
+    open: TextBlock | ReasoningBlock | None = None
+    calls: dict[str, CallBlock] = field(default_factory=dict)
+    usage: Usage | None = None
+    result: End | None = None
+    result_ext: Ext | None = None
+    errors: list[ErrorReported] = field(default_factory=list)
+    model_turn: ModelTurnStarted | None = None
+
+    def text(self) -> str:
+        """All visible text of the turn so far, without separators (translation.md 3.7)."""
+        return "".join("".join(block.parts) for block in self.blocks if isinstance(block, TextBlock))
+
+
+class SessionState(Struct, kw_only=True):
+    """One session as the gateway knows it. `title` "" means that nobody named it; `opened_at` in ns.
+
+    `fresh` is where the transcript's items begin that came since the last turn ended; `unanswered` names the calls of
+    ended turns that have no result yet (call -> tool).
+    """
+
+    id: str
+    title: str = ""
+    owner: str = "local"
+    agent: str = ""
+    status: Status = "idle"
+    opened_at: int = 0
+    updated_at: int = 0
+    backend: Backend = Backend()
+    transcript: list[Item] = field(default_factory=list)
+    fresh: int = 0
+    unanswered: dict[str, str] = field(default_factory=dict)
+    turn: OpenTurn | None = None
+    usage: Usage = Usage()
+    alerts: deque[Alert] = field(default_factory=lambda: deque(maxlen=ALERTS_KEPT))
+    snapshot_ext: Ext | None = None
+    epoch: int = 1
+    seq: int = 0
+
+    def messages(self) -> list[Message]:
+        """What user and assistant said, oldest first, the text blocks of one turn as one message.
+
+        This is what a list of messages counts and a history page shows.
+        """
+        messages: list[Message] = []
+        for item in self.transcript:
+            if not isinstance(item, Message) or item.role == "system":
+                continue
+            last = messages[-1] if messages else None
+            if last is not None and item.turn and last.role == item.role == "assistant" and last.turn == item.turn:
+                messages[-1] = structs.replace(last, text=last.text + item.text, id=item.id or last.id)
+            else:
+                messages.append(item)
+        return messages
+
+
+def prelude(state: SessionState) -> list[Event]:
+    """The open turn as ordinary events, for a client that joins in its middle; [] between turns."""
+    turn = state.turn
+    if turn is None:
+        return []
+    events: list[Event] = []
+    if turn.model_turn is not None:
+        events.append(turn.model_turn)
+    for block in turn.blocks:
+        events.extend(_replay(block))
+    events.extend(turn.errors)
+    if turn.result is not None:
+        events.append(TurnResult(end=turn.result, ext=turn.result_ext))
+    return events
+
+
+def _replay(block: Block) -> Iterator[Event]:
+    if isinstance(block, ToolCallFinished):
+        yield block
+        return
+    if isinstance(block, CallBlock):
+        yield ToolCallStarted(call=block.call, name=block.name)
+        if block.arguments is not None:
+            yield ToolCallArguments(call=block.call, name=block.name, json=block.arguments, done=True)
+        elif block.parts:
+            yield ToolCallArguments(call=block.call, name=block.name, json="".join(block.parts))
+        if block.result is not None:
+            yield block.result
+        return
+    text = "".join(block.parts)
+    if isinstance(block, TextBlock):
+        if text:
+            yield TextDelta(text=text)
+        if block.done:
+            yield TextDone(text=text)
+    else:
+        yield ReasoningStarted()
+        if text:
+            yield ReasoningDelta(text=text)
+        if block.done:
+            yield ReasoningDone(text=text)

@@ -1,0 +1,27 @@
+"""A message whose name the dialect does not know: a value, never an exception."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from msgspec import Struct
+
+from mappings.canonical.values import Visibility
+
+__all__ = ["Unmapped"]
+
+
+class Unmapped(Struct, frozen=True, kw_only=True, gc=False, tag_field="type", tag="unmapped"):
+    """A whole message with an unknown name.
+
+    It is logged, recorded and counted, and goes out again only to its own dialect and only where that
+    dialect's sheet says that clients survive it. `raw` is the frame as text.
+    """
+
+    visibility: ClassVar[Visibility] = "internal"
+
+    dialect: str
+    tag: str
+    raw: str
+    request: str = ""
+    session: str = ""

@@ -1,0 +1,171 @@
+"""One direction of a dialect between frames and its wire structs.
+
+The common path is one typed msgspec decode with `forbid_unknown_fields`, inlined by the translators as
+`codec.decode(frame)`. Whatever that refuses comes to `mend`, which reads the frame untyped and decides: an unknown
+name becomes Unmapped, undocumented keys are taken out and named (strict peers drop or die on extra keys, so they never
+travel on), everything else is a PeerError. Both paths end in the same typed decoder, so there is one idea of what a
+message is.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Generic, TypeVar
+
+import msgspec
+from msgspec import inspect
+
+from mappings.canonical import Unmapped
+from mappings.errors import PeerError
+
+__all__ = ["MALFORMED", "Codec"]
+
+M = TypeVar("M")
+
+MALFORMED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, TypeError)
+"""What `Codec.decode` raises on a frame that `Codec.mend` must look at."""
+
+
+class Codec(Generic[M]):
+    """Decodes and encodes the messages of one dialect in one direction.
+
+    `union` is the union of its wire structs, `max_depth` the nesting its own parsers accept, `reshape` turns a further
+    legal spelling into the usual one, `unique_keys` refuses duplicate keys.
+    """
+
+    def __init__(
+        self,
+        dialect: str,
+        union: object,
+        *,
+        max_depth: int,
+        unique_keys: bool = False,
+        reshape: Callable[[object], object] | None = None,
+    ) -> None:
+        self.dialect = dialect
+        self.max_depth = max_depth
+        self.unique_keys = unique_keys
+        self._reshape = reshape
+        self._decoder: msgspec.json.Decoder[M] = msgspec.json.Decoder(union)
+        self._encoder = msgspec.json.Encoder(order="deterministic")  # structs as declared, opaque objects sorted
+        self._shape = inspect.type_info(union)
+        self._variants = {t.tag: t for t in _structs(self._shape)}
+        self._tag_field = next(iter(self._variants.values())).tag_field or ""
+        self.decode = self._decoder.decode
+        self.encode = self._encoder.encode
+
+    def suspicious(self, frame: bytes, message: M) -> bool:
+        """Whether a frame that decoded may still be too deep or say one key twice: a few counts, on the safe side."""
+        if self.unique_keys and (
+            frame.count(b":") > self.encode(message).count(b":") or b"\\u003" in frame  # an escaped colon
+        ):
+            return True
+        return len(frame) > 2 * self.max_depth and frame.count(b"{") + frame.count(b"[") > self.max_depth
+
+    def check(self, frame: bytes) -> None:
+        """Look at a suspicious frame again; PeerError `too_deep` or `duplicate_key`."""
+        if _depth(self._untyped(frame)) > self.max_depth:
+            raise PeerError("too_deep", f"nested deeper than {self.max_depth} levels")
+        if self.unique_keys:
+            self.check_keys(frame)
+
+    def check_keys(self, frame: bytes) -> None:
+        """Refuse an object that says one key twice; PeerError `duplicate_key`."""
+        json.loads(frame, object_pairs_hook=_unique)
+
+    def mend(self, frame: bytes) -> tuple[M | Unmapped, list[str]]:
+        """Decode what the typed decoder refused: the message and the paths of the keys that were taken out of it.
+
+        Raises PeerError when it is no message of this dialect; its `value` is the untyped JSON, if it was JSON.
+        """
+        value = self._untyped(frame)
+        if _depth(value) > self.max_depth:
+            raise PeerError("too_deep", f"nested deeper than {self.max_depth} levels")
+        if self.unique_keys:
+            self.check_keys(frame)
+        if self._reshape is not None:
+            value = self._reshape(value)
+        if not isinstance(value, dict):
+            raise PeerError("invalid", "expected a JSON object", value=value)
+        tag = value.get(self._tag_field)
+        if not isinstance(tag, str):
+            raise PeerError("invalid", f"missing `{self._tag_field}`", value=value)
+        variant = self._variants.get(tag)
+        if variant is None:
+            return Unmapped(dialect=self.dialect, tag=tag, raw=frame.decode()), []
+        dropped = list(_prune(value, variant, "$"))
+        try:
+            return self.decode(msgspec.json.encode(value)), dropped
+        except msgspec.DecodeError as error:
+            raise PeerError("invalid", f"invalid `{tag}`: {error}", value=value) from error
+
+    def _untyped(self, frame: bytes) -> object:
+        try:
+            return msgspec.json.decode(frame)
+        except UnicodeDecodeError as error:
+            raise PeerError("not_utf8", "not UTF-8 text") from error
+        except RecursionError as error:
+            raise PeerError("too_deep", "nested too deep") from error
+        except msgspec.DecodeError as error:
+            raise PeerError("not_json", f"not JSON: {error}") from error
+
+
+def _structs(shape: inspect.Type) -> Iterator[inspect.StructType]:
+    if isinstance(shape, inspect.StructType):
+        yield shape
+    elif isinstance(shape, inspect.UnionType):
+        for member in shape.types:
+            yield from _structs(member)
+
+
+def _prune(value: object, shape: inspect.Type, path: str) -> Iterator[str]:
+    """Take every key that `shape` does not document out of `value`, in place; yields their paths."""
+    if isinstance(value, dict):
+        struct = _variant(value, shape)
+        if struct is None:
+            return
+        fields = {f.encode_name: f.type for f in struct.fields}
+        for key in [k for k in value if k not in fields and k != struct.tag_field]:
+            del value[key]
+            yield f"{path}.{key}"
+        for key, member in value.items():
+            if key in fields:
+                yield from _prune(member, fields[key], f"{path}.{key}")
+    elif isinstance(value, list):
+        item = _item(shape)
+        if item is not None:
+            for member in value:
+                yield from _prune(member, item, f"{path}[]")
+
+
+def _variant(value: dict[str, object], shape: inspect.Type) -> inspect.StructType | None:
+    structs = list(_structs(shape))
+    if len(structs) < 2:
+        return structs[0] if structs else None
+    return next((s for s in structs if s.tag == value.get(s.tag_field or "")), None)
+
+
+def _item(shape: inspect.Type) -> inspect.Type | None:
+    members = shape.types if isinstance(shape, inspect.UnionType) else (shape,)
+    for member in members:
+        if isinstance(member, inspect.ListType | inspect.VarTupleType):
+            return member.item_type
+    return None
+
+
+def _depth(value: object) -> int:
+    """How deep `value` nests, level by level: a parser's own recursion must not be what finds out."""
+    depth = 0
+    level = [value]
+    while level := [v for v in level if isinstance(v, dict | list)]:
+        depth += 1
+        level = [m for v in level for m in (v.values() if isinstance(v, dict) else v)]
+    return depth
+
+
+def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        raise PeerError("duplicate_key", "the same key stands twice in one object")
+    return members

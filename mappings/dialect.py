@@ -1,0 +1,212 @@
+"""What a dialect is to the gateway: a record, two translators and a projection.
+
+A *translator* belongs to one link and keeps its protocol state; a *projection* belongs to one session and renders
+what is broadcast, once for all links that see the same. Both are pure and synchronous: frames in, a Step or Rendered
+out. Times, ids and randomness are injected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from msgspec import Struct, field
+
+from mappings.canonical import Batch, SessionState, Unmapped
+from mappings.codec import MALFORMED, Codec
+from mappings.errors import PeerError
+from mappings.rules import Rules
+
+__all__ = [
+    "Burst",
+    "Clock",
+    "Dialect",
+    "Direction",
+    "Frame",
+    "Loss",
+    "NewId",
+    "Oversize",
+    "Parts",
+    "Projection",
+    "Rendered",
+    "Step",
+    "Translator",
+]
+
+Clock = Callable[[], int]
+"""Nanoseconds since the Unix epoch, read once a batch."""
+
+NewId = Callable[[], str]
+"""A fresh UUID as text."""
+
+
+class Parts(Struct, frozen=True):
+    """A ZeroMQ message: which socket, whose, and its frames."""
+
+    channel: str
+    identity: bytes
+    parts: tuple[bytes, ...]
+
+
+class Oversize(Struct, frozen=True):
+    """Stands where a frame was that the adapter refused: `size` bytes (so far) against a limit of `limit`."""
+
+    size: int
+    limit: int
+
+
+Frame = bytes | Parts | Oversize
+
+
+class Loss(Struct, frozen=True, kw_only=True):
+    """Something of a message did not arrive: its kind, the field ("" is all of it), why, and a sample (bounded)."""
+
+    kind: str
+    field: str = ""
+    why: str = ""
+    sample: str = ""
+    count: int = 1
+
+
+class Burst(Struct, frozen=True, kw_only=True):
+    """What one peer said in a row: under one request id ("" if its dialect has none) and at one time.
+
+    `at` is in ns, 0 where the dialect carries no time. `items` are commands or events, in order.
+    """
+
+    items: list[Any]
+    request: str = ""
+    at: int = 0
+
+
+class Step(Struct, kw_only=True):
+    """What came of one step of a translator.
+
+    `bursts`: what the gateway must act on. `frames`: for this very peer. `faults`: what the peer did wrong; one that
+    cannot go on closes the link after its frames. `losses`: what was dropped.
+    """
+
+    bursts: list[Burst] = field(default_factory=list)
+    frames: list[bytes] = field(default_factory=list)
+    faults: list[PeerError] = field(default_factory=list)
+    losses: list[Loss] = field(default_factory=list)
+
+
+class Rendered(Struct, frozen=True, kw_only=True):
+    """Events as one dialect broadcasts them, and what it has no word for."""
+
+    frames: list[bytes]
+    losses: list[Loss]
+
+
+class Translator(Protocol):
+    """The protocol of one link, with the peer's frames on one side and canonical items on the other."""
+
+    def opened(self) -> Step:
+        """What is said first on this link."""
+
+    def receive(self, frames: Sequence[Frame]) -> Step:
+        """The peer said this. Never raises: what is wrong comes as faults."""
+
+    def send(self, items: Sequence[Any]) -> Step:
+        """Say this to the peer: replies when we play the server, commands when we play the client."""
+
+    def attach(self, state: SessionState, request: str) -> Step:
+        """Show this session to the peer, which asked by `request` ("" by connecting)."""
+
+    def passed(self, batch: Batch) -> Step:
+        """This batch went out to the peer."""
+
+    def closed(self, cause: str) -> Step:
+        """The link is about to close: what is said last."""
+
+
+class Projection(Protocol):
+    """The rendering of one session in one dialect; `copy` forks it for a link that falls behind."""
+
+    def render(self, batch: Batch) -> Rendered:
+        """The frames that broadcast this batch."""
+
+    def copy(self) -> Projection:
+        """An independent projection in the same state."""
+
+
+class Direction(Struct, frozen=True, kw_only=True):
+    """One direction of a dialect, without any link's state: its codec and both rule tables.
+
+    `envelope` reads request id and time (ns) off a message, None where the dialect's messages carry neither. `write`
+    says one burst in wire messages, each item by itself: nothing is added that another item would bring.
+    """
+
+    codec: Codec[Any]
+    to_canonical: Rules
+    from_canonical: Rules
+    envelope: Callable[[Any], tuple[str, int]] | None
+    write: Callable[[Burst], Rendered]
+
+    def receive(self, frames: Sequence[Frame], step: Step) -> None:
+        """Read `frames` into `step`: bursts, faults, and dropped keys as losses."""
+        decode, functions, envelope = self.codec.decode, self.to_canonical.functions, self.envelope
+        suspicious = self.codec.suspicious
+        items: list[Any] = []
+        burst_of: tuple[str, int] | None = None
+        for frame in frames:
+            try:
+                message = decode(frame)  # type: ignore[arg-type]  # what is not bytes raises TypeError: the rare path
+                if suspicious(frame, message):  # type: ignore[arg-type]  # as above
+                    self.codec.check(frame)  # type: ignore[arg-type]  # as above
+            except (*MALFORMED, PeerError) as error:
+                try:
+                    message = self._mend(frame, error, step)
+                except PeerError as fault:
+                    step.faults.append(fault)
+                    continue
+            if type(message) is Unmapped:
+                items.append(message)
+                continue
+            if envelope is not None:
+                said = envelope(message)
+                if burst_of is None or said[0] != burst_of[0]:
+                    _flush(items, burst_of, step)
+                    items, burst_of = [], said
+            items += functions[type(message)](message)
+        _flush(items, burst_of, step)
+
+    def _mend(self, frame: Frame, error: Exception, step: Step) -> Any:
+        if isinstance(error, PeerError):
+            raise error
+        if isinstance(frame, Oversize):
+            raise PeerError("too_large", f"message of {frame.size} bytes is over the limit of {frame.limit}")
+        if isinstance(frame, Parts):
+            raise PeerError("invalid", "a message of several parts on a dialect of single frames")
+        message, dropped = self.codec.mend(frame)
+        kind = type(message).__name__
+        step.losses += [Loss(kind=kind, field=path, why="undocumented key") for path in dropped]
+        return message
+
+
+def _flush(items: list[Any], burst_of: tuple[str, int] | None, step: Step) -> None:
+    if items:
+        request, at = burst_of or ("", 0)
+        step.bursts.append(Burst(items=items, request=request, at=at))
+
+
+class Dialect(Struct, frozen=True, kw_only=True):
+    """Everything the gateway knows of a dialect.
+
+    `server` and `client` make the translator for a link on which we play that role. `projection(request)` makes a
+    projection; `addressed` says that its frames carry a request id, so that the link which began a turn sees another
+    rendering than the rest. `shown(session)` are the ids under which its clients know a canonical session.
+    `one_session` says that a backend of this dialect holds a single session.
+    """
+
+    name: str
+    generations: tuple[str, ...]
+    events: Direction
+    commands: Direction
+    server: Callable[[Clock, NewId], Translator]
+    client: Callable[[Clock, NewId], Translator]
+    projection: Callable[[str], Projection]
+    shown: Callable[[str], tuple[str, ...]]
+    addressed: bool
+    one_session: bool

@@ -1,0 +1,54 @@
+"""Who is to blame: the three ways in which dragoman refuses something.
+
+    DragomanError
+    +-- ConfigError         the user's endpoint, option or file is wrong
+    +-- PeerError           a peer broke its dialect; says whether its stream survives
+    +-- TranslationError    dragoman broke its own rules: a bug here
+
+Every parser of the project lets PeerError out and nothing else.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+__all__ = ["ConfigError", "DragomanError", "PeerError", "PeerErrorCode", "TranslationError"]
+
+PeerErrorCode = Literal[
+    "not_utf8",  # the frame is not text
+    "not_json",  # the text is not one JSON value
+    "too_deep",  # nested deeper than the dialect's own parsers go
+    "too_large",  # longer than the listener's limit
+    "invalid",  # JSON, but not a message of this dialect
+    "duplicate_key",  # two parsers could read two different commands
+    "too_slow",  # the peer does not read what it is sent
+    "flooding",  # the peer asks faster than it reads the answers
+]
+
+
+class DragomanError(Exception):
+    """Base of every error that dragoman raises on purpose."""
+
+
+class ConfigError(DragomanError):
+    """An endpoint, option or configuration file is wrong; the text says what to write instead."""
+
+
+class PeerError(DragomanError):
+    """A peer broke its dialect.
+
+    `code` is bounded and may label a counter. `can_continue` says whether the stream survives: True
+    costs the one frame, False ends the link. `value` is the untyped JSON value where there was one,
+    so that an answer can name the request that it refuses.
+    """
+
+    def __init__(self, code: PeerErrorCode, text: str, *, can_continue: bool = True, value: object = None) -> None:
+        super().__init__(text)
+        self.code: PeerErrorCode = code
+        self.text = text
+        self.can_continue = can_continue
+        self.value = value
+
+
+class TranslationError(DragomanError):
+    """A rule produced what its target cannot say: a bug in dragoman, never the peer's fault."""

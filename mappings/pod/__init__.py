@@ -1,0 +1,21 @@
+"""The pod dialect: newline-delimited JSON between a coding agent and its clients (protocols/pod.md), at the seed."""
+
+from mappings.dialect import Dialect
+from mappings.pod.directions import COMMANDS, EVENTS
+from mappings.pod.projection import Projection
+from mappings.pod.translator import ClientTranslator, ServerTranslator
+
+__all__ = ["DIALECT", "ClientTranslator", "Projection", "ServerTranslator"]
+
+DIALECT = Dialect(
+    name="pod",
+    generations=("seed",),
+    events=EVENTS,
+    commands=COMMANDS,
+    server=ServerTranslator,
+    client=ClientTranslator,
+    projection=Projection,
+    shown=lambda _session: (),  # pod messages name no session
+    addressed=False,
+    one_session=True,
+)

@@ -1,0 +1,38 @@
+"""The two directions of the dialect without any link's state: what translators and `translate` share."""
+
+from __future__ import annotations
+
+from mappings.dialect import Burst, Direction, Rendered
+from mappings.pod import wire
+from mappings.pod.from_canonical import FROM_EVENT
+from mappings.pod.from_commands import FROM_COMMAND
+from mappings.pod.ledger import Ledger
+from mappings.pod.projection import Projection
+from mappings.pod.to_canonical import TO_EVENT
+from mappings.pod.to_commands import TO_COMMAND
+
+__all__ = ["COMMANDS", "EVENTS"]
+
+
+def _write_events(burst: Burst) -> Rendered:
+    return Projection(live=False).write(burst.items, burst.at)
+
+
+def _write_commands(burst: Burst) -> Rendered:
+    ledger = Ledger(FROM_COMMAND)
+    functions, encode = FROM_COMMAND.functions, wire.METHODS.encode
+    frames = [encode(method) for item in burst.items for method in functions[type(item)](item, ledger)]
+    return Rendered(frames=frames, losses=ledger.take())
+
+
+EVENTS = Direction(
+    codec=wire.EVENTS,
+    to_canonical=TO_EVENT,
+    from_canonical=FROM_EVENT,
+    envelope=None,  # pods say neither request ids nor the time of a message
+    write=_write_events,
+)
+
+COMMANDS = Direction(
+    codec=wire.METHODS, to_canonical=TO_COMMAND, from_canonical=FROM_COMMAND, envelope=None, write=_write_commands
+)

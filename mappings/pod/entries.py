@@ -1,0 +1,296 @@
+"""Log entries of a pod and canonical transcript items, both ways (pod sheet, section 9).
+
+On the wire entries are opaque: what cannot be read is skipped, as every known reader does. Written entries are plain
+dicts, whose keys the encoder sorts. The conversation that entries tell: `segment_start.history` resets and seeds,
+`user_input`, `assistant_item`, `tool_result` and `system_item` append, the rest is bookkeeping.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import Raw, Struct
+
+from mappings.canonical.events import ToolCallFinished
+from mappings.canonical.values import (
+    Item,
+    Message,
+    Reasoning,
+    Role,
+    Text,
+    ToolCall,
+    ToolResult,
+    flatten,
+    snake_case,
+)
+from mappings.pod.segments import from_segments, to_segments
+from mappings.pod.wire import EVENTS, known_segments
+from mappings.pod.wire_contents import RunResult
+from mappings.pod.wire_values import Segment
+
+__all__ = [
+    "MS",
+    "canonical_items",
+    "logged_item",
+    "made_entries",
+    "opaque",
+    "result_summary",
+    "run_is_open",
+    "segment_start",
+    "system_item",
+    "system_text",
+    "user_segments",
+]
+
+MS = 1_000_000  # ns
+
+T = TypeVar("T")
+
+
+# -- what is read -----------------------------------------------------------------------------------
+
+
+class Kinded(Struct, frozen=True, kw_only=True, gc=False, tag_field="kind", tag=snake_case):
+    """Base of entries and logged items; undocumented keys are ignored, the original travels in `ext`."""
+
+
+class SegmentStart(Kinded, frozen=True, kw_only=True):
+    history: list[object]
+    ts: int = 0
+
+
+class UserInput(Kinded, frozen=True, kw_only=True):
+    segments: list[Segment]
+    ts: int = 0
+
+
+class AssistantItem(Kinded, frozen=True, kw_only=True):
+    item: object
+    ts: int = 0
+
+
+class ToolResultEntry(Kinded, frozen=True, kw_only=True, tag="tool_result"):
+    item: object
+    ts: int = 0
+
+
+class SystemItemEntry(Kinded, frozen=True, kw_only=True, tag="system_item"):
+    item: object
+    ts: int = 0
+
+
+Entry = SegmentStart | UserInput | AssistantItem | ToolResultEntry | SystemItemEntry
+
+
+class LoggedPart(Struct, frozen=True, kw_only=True, gc=False):
+    text: str = ""
+    refusal: str = ""
+
+
+class LoggedMessage(Kinded, frozen=True, kw_only=True, tag="message"):
+    role: Role
+    content: list[LoggedPart]
+
+
+class LoggedCall(Kinded, frozen=True, kw_only=True, tag="tool_call"):
+    call_id: str
+    name: str
+    arguments: str
+
+
+class LoggedResult(Kinded, frozen=True, kw_only=True, tag="tool_result"):
+    call_id: str
+    summary: str
+    content: str | None = None
+    is_error: bool = False
+
+
+class LoggedReasoning(Kinded, frozen=True, kw_only=True, tag="reasoning"):
+    text: str
+
+
+LoggedItem = LoggedMessage | LoggedCall | LoggedResult | LoggedReasoning
+
+
+def opaque(value: object) -> Raw:
+    """An opaque value as JSON with its keys sorted: as a pod writes it, and as `ext` carries it."""
+    return Raw(EVENTS.encode(value))
+
+
+def canonical_items(entries: Iterable[object]) -> tuple[Item, ...]:
+    """The conversation that these entries tell, oldest first."""
+    items: list[Item] = []
+    names: dict[str, str] = {}
+    for value in entries:
+        entry = _read(value, Entry)
+        if entry is None:
+            continue
+        at = entry.ts * MS
+        if isinstance(entry, SegmentStart):
+            items = [i for v in entry.history if (i := _logged(v, at, names)) is not None]
+        elif isinstance(entry, UserInput):
+            segments = to_segments(entry.segments)
+            items.append(Message(role="user", text=flatten(segments), segments=segments, at=at))
+        elif isinstance(entry, SystemItemEntry):
+            ext = {"pod.item": opaque(entry.item)}
+            items.append(Message(role="system", text=system_text(entry.item), at=at, ext=ext))
+        elif (item := _logged(entry.item, at, names)) is not None:
+            items.append(item)
+    return tuple(items)
+
+
+def run_is_open(entries: Iterable[object]) -> bool:
+    """Whether the last run that these entries tell of has no end."""
+    is_open = False
+    for entry in entries:
+        kind = entry.get("kind") if isinstance(entry, dict) else None
+        if kind == "invoke":
+            is_open = True
+        elif kind in ("run_completed", "run_errored"):
+            is_open = False
+    return is_open
+
+
+def system_text(item: object) -> str:
+    """The text of a SystemItem that the model saw; of a kind not known here too, if it has a body."""
+    body = item.get("body") if isinstance(item, dict) else None
+    return body if isinstance(body, str) else ""
+
+
+def _logged(value: object, at: int, names: dict[str, str]) -> Item | None:
+    item = _read(value, LoggedItem)
+    if isinstance(item, LoggedMessage):
+        text = "".join(part.text or part.refusal for part in item.content)
+        segments = (Text(text=text),) if item.role == "user" else ()
+        return Message(role=item.role, text=text, segments=segments, at=at)
+    if isinstance(item, LoggedReasoning):
+        return Reasoning(text=item.text, at=at)
+    if isinstance(item, LoggedCall):
+        names[item.call_id] = item.name
+        return ToolCall(call=item.call_id, name=item.name, arguments=item.arguments, at=at)
+    if isinstance(item, LoggedResult):
+        return ToolResult(
+            call=item.call_id,
+            name=names.get(item.call_id, ""),
+            summary=item.summary,
+            output=item.content,
+            is_error=item.is_error,
+            at=at,
+        )
+    return None
+
+
+def _read(value: object, shape: Any) -> Any:
+    """One opaque value as `shape`, None if it is nothing of the kind."""
+    if isinstance(value, dict) and value.get("kind") == "user_input":
+        segments = value.get("segments")
+        if isinstance(segments, list):
+            segments = list(segments)  # the original must stay as it is
+            known_segments(segments)
+            value = {**value, "segments": segments}
+    try:
+        return msgspec.convert(value, shape)
+    except msgspec.ValidationError:
+        return None
+
+
+# -- what is written --------------------------------------------------------------------------------
+
+NO_CONFIG: dict[str, object] = {
+    "max_tokens": None,
+    "reasoning": None,
+    "stop_sequences": [],
+    "temperature": None,
+    "top_k": None,
+    "top_p": None,
+}
+
+
+def user_segments(message: Message) -> list[Segment]:
+    """What a user said as pod segments; a message without segments is one text, an empty one is none."""
+    if message.segments:
+        return from_segments(message.segments)
+    return from_segments([Text(text=message.text)] if message.text else [])
+
+
+def system_item(message: Message) -> object:
+    """A system message as SystemItem: the original, or a notification."""
+    if message.ext and "pod.item" in message.ext:
+        return message.ext["pod.item"]
+    return {"kind": "notification", "message": message.text, "body": message.text}
+
+
+def logged_item(item: Item) -> dict[str, object]:
+    """An item as LoggedItem."""
+    if isinstance(item, Message):
+        return {"kind": "message", "role": item.role, "content": [{"kind": "text", "text": item.text}]}
+    if isinstance(item, Reasoning):
+        return {"kind": "reasoning", "text": item.text}
+    if isinstance(item, ToolCall):
+        return {"kind": "tool_call", "call_id": item.call, "name": item.name, "arguments": item.arguments}
+    result: dict[str, object] = {"kind": "tool_result", "call_id": item.call, "summary": result_summary(item)}
+    if item.output is not None:
+        result["content"] = item.output
+    if item.is_error:
+        result["is_error"] = True
+    return result
+
+
+SUMMARY = 200  # characters of the first line of an output that stand for a missing summary
+
+
+def result_summary(result: ToolResult | ToolCallFinished) -> str:
+    """A tool's summary; where its backend gives none, the beginning of the output."""
+    if result.summary is not None:
+        return result.summary
+    return (result.output or "").partition("\n")[0][:SUMMARY]
+
+
+def segment_start(session: str, items: Sequence[Item], at: int) -> dict[str, object]:
+    """A `segment_start` whose history is these items."""
+    return {
+        "kind": "segment_start",
+        "ts": at // MS,
+        "session_id": session,
+        "system_prompt": None,
+        "config": NO_CONFIG,
+        "history": [logged_item(item) for item in items],
+    }
+
+
+def made_entries(
+    items: Iterable[Item], *, run_open: bool = False, running: bool = False, paused: bool = False
+) -> list[object]:
+    """Entries for items that no pod logged.
+
+    Each user message begins a run, which ends before the next; the last one stays open while a turn is `running`,
+    and ended as `paused` if the session is. `run_open` says that what stands before these entries left a run open.
+    """
+    entries: list[object] = []
+    ts = 0
+    for item in items:
+        ts = item.at // MS
+        if isinstance(item, Message) and item.role == "user":
+            if run_open:
+                entries.append(_completed(ts))
+            run_open = True
+            entries.append({"kind": "invoke", "trigger": "user_send", "ts": ts})
+            segments = msgspec.to_builtins(user_segments(item))
+            entries.append({"kind": "user_input", "segments": segments, "ts": ts})
+        elif isinstance(item, Message) and item.role == "system":
+            entries.append({"kind": "system_item", "item": system_item(item), "ts": ts})
+        elif isinstance(item, ToolResult):
+            entries.append({"kind": "tool_result", "item": logged_item(item), "ts": ts})
+        else:
+            entries.append({"kind": "assistant_item", "item": logged_item(item), "ts": ts})
+    if entries and run_open and not running:
+        entries.append(_completed(ts, "paused" if paused else "finished"))
+    elif running and not run_open:
+        entries.append({"kind": "invoke", "trigger": "wakeup", "ts": ts})
+    return entries
+
+
+def _completed(ts: int, result: RunResult = "finished") -> dict[str, object]:
+    return {"kind": "run_completed", "interrupted": False, "result": result, "ts": ts}

@@ -1,0 +1,377 @@
+"""Canonical events to pod events, in the order of to_canonical.py; then what a pod has no word for.
+
+The second argument of a rule is the projection that writes: it knows the time and session of the batch, continues
+counters and takes what has no place. What a joining client is shown is in shown.py.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+from uuid import UUID
+
+from msgspec import UNSET, json
+
+from mappings.canonical import events
+from mappings.canonical.unmapped import Unmapped
+from mappings.canonical.values import Backend, Ext, Failure, SessionSummary, Status
+from mappings.pod import wire_contents as contents
+from mappings.pod import wire_events as wire
+from mappings.pod.entries import MS, made_entries, result_summary, segment_start, system_item, user_segments
+from mappings.pod.vocabulary import (
+    ALERT_SOURCES,
+    CANCELLED,
+    CODE_OF_CAUSE,
+    COMPLETION_KINDS,
+    ERROR_CODES,
+    INVOKE_KINDS,
+    RESULT_OF_END,
+)
+from mappings.rules import Emulated, Lossy, Rules
+
+if TYPE_CHECKING:
+    from mappings.pod.projection import Projection
+
+__all__ = ["FROM_EVENT", "described", "greeting", "original", "problem"]
+
+FROM_EVENT = Rules("canonical events -> pod")
+
+Events = tuple[wire.Event, ...]
+T = TypeVar("T")
+
+
+def original(ext: Ext | None, field: str, shape: type[T], default: T) -> T:
+    """A field of ours as it came from a pod, or `default`."""
+    if ext is None or field not in ext:
+        return default
+    return json.decode(ext[field], type=shape)
+
+
+@FROM_EVENT.rule(
+    events.HistorySnapshot,
+    produces=(wire.Snapshot, wire.SegmentRotated, wire.Status),
+    fidelity=Lossy(("request", "next_cursor", "items.turn", "items.id")),
+)
+def history_snapshot(event: events.HistorySnapshot, projection: Projection) -> Events:
+    # A client that is attached never gets a second snapshot: a changed history reaches it as a rotation.
+    if event.rotated or projection.live:
+        rotated = wire.SegmentRotated(data=contents.Rotation(entry=_start(event, projection)))
+        # A backend that is found at work says so in its history alone; idle is what its clients think already.
+        if event.rotated or event.status in (None, "idle"):
+            return (rotated,)
+        return rotated, wire.Status(data=contents.State(status=event.status))
+    entries: list[object] = original(event.ext, "pod.entries", list[object], [])
+    if not entries:
+        entries = made_entries(event.items)
+    history = contents.History(
+        entries=entries, greeting=greeting(event.backend or Backend()), status=event.status or "idle"
+    )
+    return (wire.Snapshot(data=history),)
+
+
+def _start(event: events.HistorySnapshot, projection: Projection) -> object:
+    if event.ext and "pod.entry" in event.ext:
+        return event.ext["pod.entry"]
+    return segment_start(projection.session, event.items, projection.at)
+
+
+def greeting(backend: Backend) -> contents.Greeting:
+    """Who the backend is, as a pod introduces itself."""
+    return contents.Greeting(
+        pod_name=backend.name,
+        cwd=backend.cwd,
+        provider=backend.provider or "unknown",
+        model=backend.model,
+        scope_summary=original(backend.ext, "pod.scope_summary", str, ""),
+        tools=list(backend.tools),
+        context_window=original(backend.ext, "pod.context_window", int, 0),
+        context_tokens=original(backend.ext, "pod.context_tokens", int, 0),
+    )
+
+
+@FROM_EVENT.rule(
+    events.MessageAppended,
+    produces=(wire.UserMessage, wire.SystemItem),
+    fidelity=Lossy(("message.id", "message.at", "message.turn")),
+)
+def message_appended(event: events.MessageAppended, projection: Projection) -> Events:
+    message = event.message
+    if message.role == "user":
+        return (wire.UserMessage(data=contents.Segments(segments=user_segments(message))),)
+    if message.role == "system":
+        return (wire.SystemItem(data=contents.Item(item=system_item(message))),)
+    projection.lose(event, why="what the assistant says reaches pod clients as text events")
+    return ()
+
+
+@FROM_EVENT.rule(events.RunStarted, produces=(wire.InvokeStart,))
+def run_started(event: events.RunStarted, _projection: Projection) -> Events:
+    kind = INVOKE_KINDS.get(event.kind, "wakeup")
+    return (wire.InvokeStart(data=contents.Invocation(kind=kind)),)
+
+
+@FROM_EVENT.rule(events.ModelTurnStarted, produces=(wire.TurnStart,))
+def model_turn_started(event: events.ModelTurnStarted, projection: Projection) -> Events:
+    return (wire.TurnStart(data=contents.Turn(turn=projection.turns.begin(event.index))),)
+
+
+@FROM_EVENT.rule(events.ModelTurnEnded, produces=(wire.TurnEnd,))
+def model_turn_ended(event: events.ModelTurnEnded, projection: Projection) -> Events:
+    turn = projection.turns.current(event.index)
+    return (wire.TurnEnd(data=contents.EndOfTurn(turn=turn, result=event.result)),)
+
+
+@FROM_EVENT.rule(events.ModelCallStarted, produces=(wire.LlmCallStart,))
+def model_call_started(event: events.ModelCallStarted, projection: Projection) -> Events:
+    return (wire.LlmCallStart(data=contents.Call(llm_call=projection.model_calls.begin(event.index))),)
+
+
+@FROM_EVENT.rule(events.ModelCallEnded, produces=(wire.LlmCallEnd,))
+def model_call_ended(event: events.ModelCallEnded, projection: Projection) -> Events:
+    return (wire.LlmCallEnd(data=contents.Call(llm_call=projection.model_calls.current(event.index))),)
+
+
+@FROM_EVENT.rule(events.ModelRetry, produces=(wire.LlmRetry,))
+def model_retry(event: events.ModelRetry, _projection: Projection) -> Events:
+    retry = contents.Retry(
+        llm_call=event.index,
+        failed_attempt=event.failed_attempt,
+        max_attempts=event.max_attempts,
+        wait_ms=event.wait_ms,
+        elapsed_ms=event.elapsed_ms,
+        status=event.status,
+        error=event.text,
+    )
+    return (wire.LlmRetry(data=retry),)
+
+
+@FROM_EVENT.rule(events.ModelContinuation, produces=(wire.LlmContinuation,))
+def model_continuation(event: events.ModelContinuation, _projection: Projection) -> Events:
+    continuation = contents.Continuation(
+        llm_call=event.index, attempt=event.attempt, max_attempts=event.max_attempts, reason=event.reason
+    )
+    return (wire.LlmContinuation(data=continuation),)
+
+
+@FROM_EVENT.rule(events.TextDelta, produces=(wire.TextDelta,))
+def text_delta(event: events.TextDelta, _projection: Projection) -> Events:
+    return (wire.TextDelta(data=contents.Words(text=event.text)),)
+
+
+@FROM_EVENT.rule(events.TextDone, produces=(wire.TextDone,))
+def text_done(event: events.TextDone, _projection: Projection) -> Events:
+    return (wire.TextDone(data=contents.Words(text=event.text)),)
+
+
+@FROM_EVENT.rule(events.ReasoningStarted, produces=(wire.ThinkingStart,))
+def reasoning_started(_event: events.ReasoningStarted, _projection: Projection) -> Events:
+    return (wire.ThinkingStart(),)
+
+
+@FROM_EVENT.rule(events.ReasoningDelta, produces=(wire.ThinkingDelta,))
+def reasoning_delta(event: events.ReasoningDelta, _projection: Projection) -> Events:
+    return (wire.ThinkingDelta(data=contents.Words(text=event.text)),)
+
+
+@FROM_EVENT.rule(events.ReasoningDone, produces=(wire.ThinkingDone,))
+def reasoning_done(event: events.ReasoningDone, _projection: Projection) -> Events:
+    return (wire.ThinkingDone(data=contents.Words(text=event.text)),)
+
+
+@FROM_EVENT.rule(events.ToolCallStarted, produces=(wire.ToolCallStart,))
+def tool_call_started(event: events.ToolCallStarted, _projection: Projection) -> Events:
+    return (wire.ToolCallStart(data=contents.NewCall(id=event.call, name=event.name)),)
+
+
+@FROM_EVENT.rule(
+    events.ToolCallArguments, produces=(wire.ToolCallArgsDelta, wire.ToolCallDone), fidelity=Lossy(("name",))
+)
+def tool_call_arguments(event: events.ToolCallArguments, _projection: Projection) -> Events:
+    if event.done:
+        return (wire.ToolCallDone(data=contents.WholeCall(id=event.call, name=event.name, arguments=event.json)),)
+    return (wire.ToolCallArgsDelta(data=contents.Fragment(id=event.call, json=event.json)),)
+
+
+@FROM_EVENT.rule(events.ToolCallFinished, produces=(wire.ToolResult,), fidelity=Lossy(("name",)))
+def tool_call_finished(event: events.ToolCallFinished, _projection: Projection) -> Events:
+    result = contents.Result(
+        id=event.call,
+        summary=result_summary(event),
+        output=UNSET if event.output is None else event.output,
+        is_error=event.is_error,
+    )
+    return (wire.ToolResult(data=result),)
+
+
+@FROM_EVENT.rule(events.UsageReported, produces=(wire.Usage,), fidelity=Lossy(("usage.cost_usd",)))
+def usage_reported(event: events.UsageReported, _projection: Projection) -> Events:
+    used = event.usage
+    tokens = contents.Tokens(
+        input_tokens=used.input_tokens,
+        output_tokens=used.output_tokens,
+        cache_read_input_tokens=UNSET if used.cache_read_tokens is None else used.cache_read_tokens,
+    )
+    return (wire.Usage(data=tokens),)
+
+
+@FROM_EVENT.rule(events.TurnResult, produces=(wire.RunEnd, wire.Error))
+def turn_result(event: events.TurnResult, _projection: Projection) -> Events:
+    if event.end == "failed":  # a failed run has no `run_end`: ErrorReported wrote its `error`
+        return ()
+    if event.end == "cancelled":
+        return (wire.Error(data=contents.Problem(code="internal", message=CANCELLED)),)
+    return (wire.RunEnd(data=contents.Outcome(result=RESULT_OF_END[event.end])),)
+
+
+@FROM_EVENT.rule(events.ErrorReported, produces=(wire.Error,), fidelity=Lossy(("cause",)))
+def error_reported(event: events.ErrorReported, _projection: Projection) -> Events:
+    return (problem(event),)
+
+
+def problem(event: events.ErrorReported | Failure) -> wire.Error:
+    """A failure as `error`, with the code that it came with from a pod."""
+    code = original(event.ext, "pod.code", str, "")
+    code_now = ERROR_CODES.get(code, CODE_OF_CAUSE[event.cause])
+    return wire.Error(data=contents.Problem(code=code_now, message=event.text))
+
+
+@FROM_EVENT.rule(events.StatusChanged, produces=(wire.Status,))
+def status_changed(event: events.StatusChanged, _projection: Projection) -> Events:
+    return (wire.Status(data=contents.State(status=event.status)),)
+
+
+@FROM_EVENT.rule(events.CompletionsListed, produces=(wire.Completions,), fidelity=Lossy(("request",)))
+def completions_listed(event: events.CompletionsListed, projection: Projection) -> Events:
+    kind = COMPLETION_KINDS.get(event.kind)
+    if kind is None:
+        projection.lose(event, "kind", "pods complete files, knowledge and workflows only")
+        return ()
+    listed = [contents.CompletionEntry(value=entry.value, is_dir=entry.is_dir) for entry in event.entries]
+    return (wire.Completions(data=contents.CompletionList(kind=kind, entries=listed)),)
+
+
+@FROM_EVENT.rule(
+    events.SessionsListed,
+    produces=(wire.VisiblePods,),
+    fidelity=Lossy(("request", "next_cursor", "sessions.updated_at", "sessions.messages")),
+)
+def sessions_listed(event: events.SessionsListed, _projection: Projection) -> Events:
+    return (wire.VisiblePods(data=contents.Pods(pods=[_pod(session) for session in event.sessions])),)
+
+
+def _pod(session: SessionSummary) -> object:
+    """A session as an item of the list of pods (pod sheet, section 10)."""
+    if session.ext and "pod.pod" in session.ext:
+        return session.ext["pod.pod"]
+    return {**described(session.session, session.status), "state": "readable"}
+
+
+def described(name: str, status: Status) -> dict[str, object]:
+    """A session as a pod's inspection shows it; its clients reach it where they are, so no other socket is named."""
+    return {
+        "pod_name": name,
+        "visibility": "self_pod",
+        "live": {"socket_path": "", "reachable": True, "status": status},
+        "restore": {"possible": False, "reason": "sessions of a gateway are not restored by name"},
+        "spawned_children": {"count": 0, "reachable": 0, "unreachable": 0},
+    }
+
+
+@FROM_EVENT.rule(events.PodInspected, produces=(wire.PodInspection,), fidelity=Lossy(("request",)))
+def pod_inspected(event: events.PodInspected, _projection: Projection) -> Events:
+    return (wire.PodInspection(data=contents.Inspection(pod=event.pod)),)
+
+
+@FROM_EVENT.rule(events.PodAttached, produces=(wire.PodAttachRestore,), fidelity=Lossy(("request",)))
+def pod_attached(event: events.PodAttached, _projection: Projection) -> Events:
+    return (wire.PodAttachRestore(data=contents.Attachment(result=event.result)),)
+
+
+@FROM_EVENT.rule(events.Alert, produces=(wire.Alert,))
+def alert(event: events.Alert, projection: Projection) -> Events:
+    notice = contents.Notice(
+        level=event.level,
+        source=ALERT_SOURCES.get(event.source, "pod"),
+        message=event.text,
+        timestamp_ms=(event.at or projection.at) // MS,
+    )
+    return (wire.Alert(data=notice),)
+
+
+@FROM_EVENT.rule(events.MemoryWork, produces=(wire.MemoryWorker,))
+def memory_work(event: events.MemoryWork, _projection: Projection) -> Events:
+    report = contents.MemoryReport(
+        worker=event.worker,
+        status=event.status,
+        run_id=event.run,
+        trigger=event.trigger,
+        reason=event.reason,
+        message=event.text,
+        timestamp_ms=event.at // MS,
+    )
+    return (wire.MemoryWorker(data=report),)
+
+
+@FROM_EVENT.rule(events.CompactionStarted, produces=(wire.CompactStart,))
+def compaction_started(_event: events.CompactionStarted, _projection: Projection) -> Events:
+    return (wire.CompactStart(),)
+
+
+@FROM_EVENT.rule(events.CompactionDone, produces=(wire.CompactDone,))
+def compaction_done(event: events.CompactionDone, _projection: Projection) -> Events:
+    return (wire.CompactDone(data=contents.NewSegment(new_segment_id=UUID(event.segment))),)
+
+
+@FROM_EVENT.rule(events.CompactionFailed, produces=(wire.CompactFailed,))
+def compaction_failed(event: events.CompactionFailed, _projection: Projection) -> Events:
+    return (wire.CompactFailed(data=contents.CompactError(error=event.text)),)
+
+
+@FROM_EVENT.rule(events.BackendShutdown, produces=(wire.Shutdown,), fidelity=Lossy(("reason",)))
+def backend_shutdown(_event: events.BackendShutdown, _projection: Projection) -> Events:
+    return (wire.Shutdown(),)
+
+
+@FROM_EVENT.rule(events.Reply, produces=(wire.Error,), fidelity=Lossy(("request", "result")))
+def reply(event: events.Reply, _projection: Projection) -> Events:
+    # A pod has no word for "done": what was done is seen in the events that follow.
+    return (problem(event.failure),) if event.failure is not None else ()
+
+
+@FROM_EVENT.rule(events.Gap, produces=(wire.Alert,), fidelity=Emulated("alert{warn}"))
+def gap(event: events.Gap, projection: Projection) -> Events:
+    notice = contents.Notice(level="warn", source="pod", message=event.text, timestamp_ms=projection.at // MS)
+    return (wire.Alert(data=notice),)
+
+
+# -- what goes out otherwise, and what a pod has no word for ----------------------------------------
+
+FROM_EVENT.carried(events.SessionOpened, "the snapshot that a client gets when it attaches")
+FROM_EVENT.carried(events.TurnAccepted, "status{running}")
+FROM_EVENT.carried(events.TurnEnded, "run_end or error, and status")
+FROM_EVENT.none(
+    "a pod client sees one session and no description of it",
+    events.SessionUpdated,
+    events.SessionActivated,
+    events.SessionClosed,
+)
+FROM_EVENT.none("pods have no words outside of the answer", events.Preamble)
+FROM_EVENT.none("pods show a tool's output when it is whole", events.ToolOutputDelta)
+FROM_EVENT.none("pods have no graph", events.StateSnapshot)
+FROM_EVENT.none(
+    "questions toward pod clients are not asked yet",
+    events.ApprovalRequested,
+    events.ApprovalResolved,
+    events.OtpRequired,
+    events.OtpSent,
+    events.OtpVerified,
+    events.OtpInvalid,
+    events.InteractionRequired,
+    events.InteractionInvalid,
+    events.InteractionResolved,
+)
+FROM_EVENT.none("pods do not report MCP servers", events.McpStartup)
+FROM_EVENT.none("pods have no goals", events.GoalUpdated, events.GoalCleared)
+FROM_EVENT.none("pods have no hook lines", events.LifecycleReport)
+FROM_EVENT.none("pods keep no store that clients see", events.StoreChanged)
+FROM_EVENT.none("pods have no ping and no heartbeat", events.Heartbeat, events.Pong)
+FROM_EVENT.none("an unknown event ends a pod client's reader for good", Unmapped)

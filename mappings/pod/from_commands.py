@@ -1,0 +1,127 @@
+"""Canonical commands to pod methods, in the order of to_commands.py; then what a pod has no word for.
+
+The second argument of a rule is the writer's ledger, which takes what has no place.
+"""
+
+from __future__ import annotations
+
+from msgspec import json
+
+from mappings.canonical import commands
+from mappings.canonical.unmapped import Unmapped
+from mappings.pod import wire_methods as wire
+from mappings.pod.ledger import Ledger
+from mappings.pod.segments import attachments, from_segments
+from mappings.pod.vocabulary import COMPLETION_KINDS
+from mappings.pod.wire_values import ChildReport
+from mappings.rules import Lossy, Rules
+
+__all__ = ["FROM_COMMAND"]
+
+FROM_COMMAND = Rules("canonical commands -> pod")
+
+Methods = tuple[wire.Method, ...]
+
+
+@FROM_COMMAND.rule(
+    commands.SubmitInput, produces=(wire.Run,), fidelity=Lossy(("model", "segments.image", "segments.file"))
+)
+def submit_input(command: commands.SubmitInput, ledger: Ledger) -> Methods:
+    if command.model:
+        ledger.lose(command, "model", "a pod's model is chosen by its manifest")
+    for _ in attachments(command.segments):
+        ledger.lose(command, "segments", "a pod takes no images or files by URL")
+    return (wire.Run(params=wire.RunInput(input=from_segments(command.segments))),)
+
+
+@FROM_COMMAND.rule(commands.InjectNote, produces=(wire.Notify, wire.PodEvent))
+def inject_note(command: commands.InjectNote, _ledger: Ledger) -> Methods:
+    if command.ext and "pod.pod_event" in command.ext:
+        report: ChildReport = json.decode(command.ext["pod.pod_event"], type=ChildReport)
+        return (wire.PodEvent(params=report),)
+    return (wire.Notify(params=wire.Note(message=command.text)),)
+
+
+@FROM_COMMAND.rule(commands.ResumeTurn, produces=(wire.Resume,))
+def resume_turn(_command: commands.ResumeTurn, _ledger: Ledger) -> Methods:
+    return (wire.Resume(),)
+
+
+@FROM_COMMAND.rule(commands.CancelTurn, produces=(wire.Cancel,))
+def cancel_turn(_command: commands.CancelTurn, _ledger: Ledger) -> Methods:
+    return (wire.Cancel(),)
+
+
+@FROM_COMMAND.rule(commands.PauseTurn, produces=(wire.Pause,))
+def pause_turn(_command: commands.PauseTurn, _ledger: Ledger) -> Methods:
+    return (wire.Pause(),)
+
+
+@FROM_COMMAND.rule(commands.Compact, produces=(wire.Compact,))
+def compact(_command: commands.Compact, _ledger: Ledger) -> Methods:
+    return (wire.Compact(),)
+
+
+@FROM_COMMAND.rule(commands.ShutdownBackend, produces=(wire.Shutdown,))
+def shutdown_backend(_command: commands.ShutdownBackend, _ledger: Ledger) -> Methods:
+    return (wire.Shutdown(),)
+
+
+@FROM_COMMAND.rule(commands.ListCompletions, produces=(wire.ListCompletions,))
+def list_completions(command: commands.ListCompletions, ledger: Ledger) -> Methods:
+    kind = COMPLETION_KINDS.get(command.kind)
+    if kind is None:
+        ledger.lose(command, "kind", "pods complete files, knowledge and workflows only")
+        return ()
+    return (wire.ListCompletions(params=wire.Prefix(kind=kind, prefix=command.prefix)),)
+
+
+@FROM_COMMAND.rule(
+    commands.ListSessions, produces=(wire.ListVisiblePods,), fidelity=Lossy(("limit", "cursor", "query"))
+)
+def list_sessions(_command: commands.ListSessions, _ledger: Ledger) -> Methods:
+    return (wire.ListVisiblePods(),)
+
+
+@FROM_COMMAND.rule(commands.GetSession, produces=(wire.InspectPod,))
+def get_session(command: commands.GetSession, _ledger: Ledger) -> Methods:
+    return (wire.InspectPod(params=wire.Name(name=command.session)),)
+
+
+@FROM_COMMAND.rule(
+    commands.ResumeSession,
+    produces=(wire.AttachOrRestorePod,),
+    fidelity=Lossy(("agent", "user_name", "user_email", "supports", "metadata")),
+)
+def resume_session(command: commands.ResumeSession, _ledger: Ledger) -> Methods:
+    return (wire.AttachOrRestorePod(params=wire.Name(name=command.session)),)
+
+
+# -- what a pod has no word for ---------------------------------------------------------------------
+
+FROM_COMMAND.carried(commands.OpenSession, "connecting to the pod")
+FROM_COMMAND.none("a pod tells its history once, as it is connected to", commands.GetHistory)
+FROM_COMMAND.none("pods run no prompt outside of their conversation", commands.PromptOnce)
+FROM_COMMAND.none("pods ask no questions", commands.AnswerApproval, commands.AnswerOtp, commands.AnswerInteraction)
+FROM_COMMAND.none(
+    "a pod is one session that its clients cannot rename, archive, fork or delete",
+    commands.ForkSession,
+    commands.RenameSession,
+    commands.ArchiveSession,
+    commands.UnarchiveSession,
+    commands.DeleteSession,
+)
+FROM_COMMAND.none("pods have no goals", commands.SetGoal, commands.GetGoal, commands.ClearGoal)
+FROM_COMMAND.none(
+    "pods are configured by files, not by their clients",
+    commands.GetConfig,
+    commands.SetConfig,
+    commands.UnsetConfig,
+    commands.ListConfig,
+    commands.ReloadConfig,
+    commands.ListModels,
+    commands.GetCapabilities,
+)
+FROM_COMMAND.none("pods have no ping", commands.Ping)
+FROM_COMMAND.none("pods keep no store that clients write to", commands.StoreWrite)
+FROM_COMMAND.none("a pod refuses methods of unknown names", Unmapped)

@@ -1,0 +1,73 @@
+"""The rendering of one session for all pod clients that are attached to it.
+
+Text needs no memory here: the session's normal form brings whole blocks, and ids for tool calls. What is kept are the
+counters of model turns and model calls, which other dialects do not send.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from msgspec import Struct
+
+from mappings.canonical import Batch
+from mappings.dialect import Rendered
+from mappings.pod.from_canonical import FROM_EVENT
+from mappings.pod.ledger import Ledger
+from mappings.pod.wire import EVENTS
+
+__all__ = ["Counter", "Projection"]
+
+
+class Counter(Struct):
+    """Counts what a dialect does not: goes on after the last index seen."""
+
+    last: int = -1
+
+    def begin(self, index: int | None) -> int:
+        """The index of what begins now."""
+        self.last = self.last + 1 if index is None else index
+        return self.last
+
+    def current(self, index: int | None) -> int:
+        """The index of what goes on or ends now."""
+        if index is not None:
+            self.last = index
+        return max(self.last, 0)
+
+
+class Projection:
+    """Renders batches for attached clients; `live` is False where each line stands alone (`translate`)."""
+
+    def __init__(self, request: str = "", *, live: bool = True) -> None:
+        self.live = live
+        self.session = ""
+        self.at = 0
+        self.turns = Counter()
+        self.model_calls = Counter()
+        self._request = request  # pods know no requests: kept for `copy` alone
+        self._ledger = Ledger(FROM_EVENT)
+
+    def render(self, batch: Batch) -> Rendered:
+        """The lines that broadcast this batch."""
+        self.session = batch.session
+        return self.write(batch.events, batch.at)
+
+    def write(self, items: Iterable[Any], at: int) -> Rendered:
+        """Items as lines, in order, and what of them was lost."""
+        self.at = at
+        functions, encode = FROM_EVENT.functions, EVENTS.encode
+        frames = [encode(message) for item in items for message in functions[type(item)](item, self)]
+        return Rendered(frames=frames, losses=self._ledger.take())
+
+    def copy(self) -> Projection:
+        """An independent projection in the same state."""
+        twin = Projection(self._request, live=self.live)
+        twin.session, twin.at = self.session, self.at
+        twin.turns, twin.model_calls = Counter(last=self.turns.last), Counter(last=self.model_calls.last)
+        return twin
+
+    def lose(self, source: object, field: str = "", why: str = "") -> None:
+        """A rule found no place for `source`, or for one field of it."""
+        self._ledger.lose(source, field, why)

@@ -1,0 +1,54 @@
+"""What a pod client is shown of a session when it attaches: the alerts, then one snapshot (pod sheet, section 3)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mappings.canonical.state import SessionState
+from mappings.canonical.values import Item, Message, Reasoning
+from mappings.pod import wire_contents as contents
+from mappings.pod import wire_events as wire
+from mappings.pod.entries import canonical_items, made_entries, run_is_open, segment_start
+from mappings.pod.from_canonical import greeting, original
+
+__all__ = ["rotation", "snapshot"]
+
+
+def snapshot(state: SessionState) -> wire.Snapshot:
+    """The session as a pod tells it: its true entries if it is a pod's, and entries for what came after."""
+    entries = _true_entries(state)
+    told = canonical_items(entries)
+    if not _begins_with(state.transcript, told):  # the history was cut or rewritten: the transcript is the truth
+        entries, told = [], ()
+    made = made_entries(
+        state.transcript[len(told) :],
+        run_open=run_is_open(entries),
+        running=state.turn is not None or state.status == "running",
+        paused=state.status == "paused",
+    )
+    history = contents.History(entries=entries + made, greeting=greeting(state.backend), status=state.status)
+    return wire.Snapshot(data=history)
+
+
+def rotation(state: SessionState, at: int) -> wire.SegmentRotated:
+    """The session for a client that had its one snapshot already."""
+    entry = segment_start(state.id, state.transcript, at)
+    return wire.SegmentRotated(data=contents.Rotation(entry=entry))
+
+
+def _true_entries(state: SessionState) -> list[object]:
+    ext = state.snapshot_ext
+    if ext is not None and "pod.entry" in ext:
+        return [original(ext, "pod.entry", object, None)]
+    return original(ext, "pod.entries", list[object], [])
+
+
+def _begins_with(transcript: Sequence[Item], told: Sequence[Item]) -> bool:
+    """Whether `told` is how the transcript begins; ids and times may have been filled in since."""
+    if len(transcript) < len(told):
+        return False
+    return all(_mark(a) == _mark(b) for a, b in zip(transcript, told, strict=False))
+
+
+def _mark(item: Item) -> tuple[type, str]:
+    return type(item), item.text if isinstance(item, Message | Reasoning) else item.call

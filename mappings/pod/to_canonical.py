@@ -1,0 +1,277 @@
+"""Pod events to canonical ones: one small function a message, in the order of the pod sheet, section 6.
+
+What has no canonical place rides in `ext` under `pod.FIELD`, so that a pod client gets the frame that a pod wrote.
+"""
+
+from __future__ import annotations
+
+from msgspec import UNSET, Raw, json
+
+from mappings.canonical import events
+from mappings.canonical.values import Backend, Completion, Ext, Message, SessionSummary, Usage, flatten
+from mappings.pod import wire_contents as contents
+from mappings.pod import wire_events as wire
+from mappings.pod.entries import MS, canonical_items, opaque, system_text
+from mappings.pod.segments import to_segments
+from mappings.pod.vocabulary import CANCELLED, CAUSE_OF_CODE, CODE_OF_CAUSE, END_OF_RESULT
+from mappings.rules import Rules
+
+__all__ = ["TO_EVENT"]
+
+TO_EVENT = Rules("pod -> canonical events")
+
+
+@TO_EVENT.rule(wire.Snapshot, produces=(events.HistorySnapshot,))
+def snapshot(message: wire.Snapshot) -> tuple[events.Event, ...]:
+    data = message.data
+    return (
+        events.HistorySnapshot(
+            items=canonical_items(data.entries),
+            status=data.status,
+            backend=_backend(data.greeting),
+            ext={"pod.entries": opaque(data.entries)},
+        ),
+    )
+
+
+def _backend(greeting: contents.Greeting) -> Backend:
+    return Backend(
+        name=greeting.pod_name,
+        model=greeting.model,
+        provider=greeting.provider,
+        cwd=greeting.cwd,
+        tools=tuple(greeting.tools),
+        ext={
+            "pod.scope_summary": Raw(json.encode(greeting.scope_summary)),
+            "pod.context_window": Raw(json.encode(greeting.context_window)),
+            "pod.context_tokens": Raw(json.encode(greeting.context_tokens)),
+        },
+    )
+
+
+@TO_EVENT.rule(wire.UserMessage, produces=(events.MessageAppended,))
+def user_message(message: wire.UserMessage) -> tuple[events.Event, ...]:
+    segments = to_segments(message.data.segments)
+    return (events.MessageAppended(message=Message(role="user", text=flatten(segments), segments=segments)),)
+
+
+@TO_EVENT.rule(wire.SystemItem, produces=(events.MessageAppended,))
+def system_item(message: wire.SystemItem) -> tuple[events.Event, ...]:
+    item = message.data.item
+    said = Message(role="system", text=system_text(item), ext={"pod.item": opaque(item)})
+    return (events.MessageAppended(message=said),)
+
+
+@TO_EVENT.rule(wire.InvokeStart, produces=(events.RunStarted,))
+def invoke_start(message: wire.InvokeStart) -> tuple[events.Event, ...]:
+    return (events.RunStarted(kind=message.data.kind),)
+
+
+@TO_EVENT.rule(wire.TurnStart, produces=(events.ModelTurnStarted,))
+def turn_start(message: wire.TurnStart) -> tuple[events.Event, ...]:
+    return (events.ModelTurnStarted(index=message.data.turn),)
+
+
+@TO_EVENT.rule(wire.TurnEnd, produces=(events.ModelTurnEnded,))
+def turn_end(message: wire.TurnEnd) -> tuple[events.Event, ...]:
+    return (events.ModelTurnEnded(index=message.data.turn, result=message.data.result),)
+
+
+@TO_EVENT.rule(wire.LlmCallStart, produces=(events.ModelCallStarted,))
+def llm_call_start(message: wire.LlmCallStart) -> tuple[events.Event, ...]:
+    return (events.ModelCallStarted(index=message.data.llm_call),)
+
+
+@TO_EVENT.rule(wire.LlmCallEnd, produces=(events.ModelCallEnded,))
+def llm_call_end(message: wire.LlmCallEnd) -> tuple[events.Event, ...]:
+    return (events.ModelCallEnded(index=message.data.llm_call),)
+
+
+@TO_EVENT.rule(wire.LlmRetry, produces=(events.ModelRetry,))
+def llm_retry(message: wire.LlmRetry) -> tuple[events.Event, ...]:
+    data = message.data
+    return (
+        events.ModelRetry(
+            index=data.llm_call,
+            failed_attempt=data.failed_attempt,
+            max_attempts=data.max_attempts,
+            wait_ms=data.wait_ms,
+            elapsed_ms=data.elapsed_ms,
+            text=data.error,
+            status=data.status,
+        ),
+    )
+
+
+@TO_EVENT.rule(wire.LlmContinuation, produces=(events.ModelContinuation,))
+def llm_continuation(message: wire.LlmContinuation) -> tuple[events.Event, ...]:
+    data = message.data
+    return (
+        events.ModelContinuation(
+            index=data.llm_call, attempt=data.attempt, max_attempts=data.max_attempts, reason=data.reason
+        ),
+    )
+
+
+@TO_EVENT.rule(wire.TextDelta, produces=(events.TextDelta,))
+def text_delta(message: wire.TextDelta) -> tuple[events.Event, ...]:
+    return (events.TextDelta(text=message.data.text),)
+
+
+@TO_EVENT.rule(wire.TextDone, produces=(events.TextDone,))
+def text_done(message: wire.TextDone) -> tuple[events.Event, ...]:
+    return (events.TextDone(text=message.data.text),)
+
+
+@TO_EVENT.rule(wire.ThinkingStart, produces=(events.ReasoningStarted,))
+def thinking_start(_message: wire.ThinkingStart) -> tuple[events.Event, ...]:
+    return (events.ReasoningStarted(),)
+
+
+@TO_EVENT.rule(wire.ThinkingDelta, produces=(events.ReasoningDelta,))
+def thinking_delta(message: wire.ThinkingDelta) -> tuple[events.Event, ...]:
+    return (events.ReasoningDelta(text=message.data.text),)
+
+
+@TO_EVENT.rule(wire.ThinkingDone, produces=(events.ReasoningDone,))
+def thinking_done(message: wire.ThinkingDone) -> tuple[events.Event, ...]:
+    return (events.ReasoningDone(text=message.data.text),)
+
+
+@TO_EVENT.rule(wire.ToolCallStart, produces=(events.ToolCallStarted,))
+def tool_call_start(message: wire.ToolCallStart) -> tuple[events.Event, ...]:
+    return (events.ToolCallStarted(call=message.data.id, name=message.data.name),)
+
+
+@TO_EVENT.rule(wire.ToolCallArgsDelta, produces=(events.ToolCallArguments,))
+def tool_call_args_delta(message: wire.ToolCallArgsDelta) -> tuple[events.Event, ...]:
+    return (events.ToolCallArguments(call=message.data.id, json=message.data.json),)
+
+
+@TO_EVENT.rule(wire.ToolCallDone, produces=(events.ToolCallArguments,))
+def tool_call_done(message: wire.ToolCallDone) -> tuple[events.Event, ...]:
+    data = message.data
+    return (events.ToolCallArguments(call=data.id, name=data.name, json=data.arguments, done=True),)
+
+
+@TO_EVENT.rule(wire.ToolResult, produces=(events.ToolCallFinished,))
+def tool_result(message: wire.ToolResult) -> tuple[events.Event, ...]:
+    data = message.data
+    output = None if data.output is UNSET else data.output
+    return (events.ToolCallFinished(call=data.id, summary=data.summary, output=output, is_error=data.is_error),)
+
+
+@TO_EVENT.rule(wire.Usage, produces=(events.UsageReported,))
+def usage(message: wire.Usage) -> tuple[events.Event, ...]:
+    data = message.data
+    cached = None if data.cache_read_input_tokens is UNSET else data.cache_read_input_tokens
+    used = Usage(input_tokens=data.input_tokens, output_tokens=data.output_tokens, cache_read_tokens=cached)
+    return (events.UsageReported(usage=used),)
+
+
+@TO_EVENT.rule(wire.RunEnd, produces=(events.TurnResult,))
+def run_end(message: wire.RunEnd) -> tuple[events.Event, ...]:
+    return (events.TurnResult(end=END_OF_RESULT[message.data.result]),)
+
+
+@TO_EVENT.rule(wire.Error, produces=(events.ErrorReported, events.TurnResult))
+def error(message: wire.Error) -> tuple[events.Event, ...]:
+    code, text = message.data.code, message.data.message
+    if code == "internal" and text == CANCELLED:
+        return (events.TurnResult(end="cancelled"),)
+    cause = CAUSE_OF_CODE[code]
+    ext: Ext | None = None
+    if CODE_OF_CAUSE[cause] != code:
+        ext = {"pod.code": Raw(json.encode(code))}
+    return (events.ErrorReported(cause=cause, text=text, ext=ext),)
+
+
+@TO_EVENT.rule(wire.SegmentRotated, produces=(events.HistorySnapshot,))
+def segment_rotated(message: wire.SegmentRotated) -> tuple[events.Event, ...]:
+    entry = message.data.entry
+    items = canonical_items([entry])
+    return (events.HistorySnapshot(items=items, rotated=True, ext={"pod.entry": opaque(entry)}),)
+
+
+@TO_EVENT.rule(wire.Status, produces=(events.StatusChanged,))
+def status(message: wire.Status) -> tuple[events.Event, ...]:
+    return (events.StatusChanged(status=message.data.status),)
+
+
+@TO_EVENT.rule(wire.Completions, produces=(events.CompletionsListed,))
+def completions(message: wire.Completions) -> tuple[events.Event, ...]:
+    listed = tuple(Completion(value=entry.value, is_dir=entry.is_dir) for entry in message.data.entries)
+    return (events.CompletionsListed(kind=message.data.kind, entries=listed),)
+
+
+@TO_EVENT.rule(wire.VisiblePods, produces=(events.SessionsListed,))
+def visible_pods(message: wire.VisiblePods) -> tuple[events.Event, ...]:
+    return (events.SessionsListed(request="", sessions=tuple(_summary(pod) for pod in message.data.pods)),)
+
+
+def _summary(pod: object) -> SessionSummary:
+    """A pod of a list, by the name under which it is asked for (pod sheet, section 10)."""
+    known = pod if isinstance(pod, dict) else {}
+    live = known.get("live")
+    state = live.get("status") if isinstance(live, dict) else None
+    name = known.get("pod_name")
+    name = name if isinstance(name, str) else ""
+    return SessionSummary(
+        session=name,
+        title=name,
+        status=state if state in ("running", "paused") else "idle",
+        ext={"pod.pod": opaque(pod)},
+    )
+
+
+@TO_EVENT.rule(wire.PodInspection, produces=(events.PodInspected,))
+def pod_inspection(message: wire.PodInspection) -> tuple[events.Event, ...]:
+    return (events.PodInspected(pod=opaque(message.data.pod)),)
+
+
+@TO_EVENT.rule(wire.PodAttachRestore, produces=(events.PodAttached,))
+def pod_attach_restore(message: wire.PodAttachRestore) -> tuple[events.Event, ...]:
+    return (events.PodAttached(result=opaque(message.data.result)),)
+
+
+@TO_EVENT.rule(wire.Alert, produces=(events.Alert,))
+def alert(message: wire.Alert) -> tuple[events.Event, ...]:
+    data = message.data
+    at = data.timestamp_ms * MS
+    return (events.Alert(level=data.level, source=data.source, text=data.message, at=at),)
+
+
+@TO_EVENT.rule(wire.MemoryWorker, produces=(events.MemoryWork,))
+def memory_worker(message: wire.MemoryWorker) -> tuple[events.Event, ...]:
+    data = message.data
+    return (
+        events.MemoryWork(
+            worker=data.worker,
+            status=data.status,
+            run=data.run_id,
+            trigger=data.trigger,
+            reason=data.reason,
+            text=data.message,
+            at=data.timestamp_ms * MS,
+        ),
+    )
+
+
+@TO_EVENT.rule(wire.CompactStart, produces=(events.CompactionStarted,))
+def compact_start(_message: wire.CompactStart) -> tuple[events.Event, ...]:
+    return (events.CompactionStarted(),)
+
+
+@TO_EVENT.rule(wire.CompactDone, produces=(events.CompactionDone,))
+def compact_done(message: wire.CompactDone) -> tuple[events.Event, ...]:
+    return (events.CompactionDone(segment=str(message.data.new_segment_id)),)
+
+
+@TO_EVENT.rule(wire.CompactFailed, produces=(events.CompactionFailed,))
+def compact_failed(message: wire.CompactFailed) -> tuple[events.Event, ...]:
+    return (events.CompactionFailed(text=message.data.error),)
+
+
+@TO_EVENT.rule(wire.Shutdown, produces=(events.BackendShutdown,))
+def shutdown_event(_message: wire.Shutdown) -> tuple[events.Event, ...]:
+    return (events.BackendShutdown(),)

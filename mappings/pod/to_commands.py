@@ -1,0 +1,89 @@
+"""Pod methods to canonical commands, in the order of the pod sheet, section 5.
+
+Pods know no request ids: the server translator mints them.
+"""
+
+from __future__ import annotations
+
+from mappings.canonical import commands
+from mappings.pod import wire_methods as wire
+from mappings.pod import wire_values
+from mappings.pod.entries import opaque
+from mappings.pod.segments import to_segments
+from mappings.rules import Rules
+
+__all__ = ["TO_COMMAND"]
+
+TO_COMMAND = Rules("pod -> canonical commands")
+
+
+@TO_COMMAND.rule(wire.Run, produces=(commands.SubmitInput,))
+def run(message: wire.Run) -> tuple[commands.Command, ...]:
+    return (commands.SubmitInput(segments=to_segments(message.params.input)),)
+
+
+@TO_COMMAND.rule(wire.Notify, produces=(commands.InjectNote,))
+def notify(message: wire.Notify) -> tuple[commands.Command, ...]:
+    return (commands.InjectNote(text=message.params.message),)
+
+
+@TO_COMMAND.rule(wire.PodEvent, produces=(commands.InjectNote,))
+def pod_event(message: wire.PodEvent) -> tuple[commands.Command, ...]:
+    report = message.params
+    return (commands.InjectNote(text=_told(report), ext={"pod.pod_event": opaque(report)}),)
+
+
+def _told(report: wire_values.ChildReport) -> str:
+    """A child's report in words, for backends that know no such reports."""
+    if isinstance(report, wire_values.TurnEnded):
+        return f"Pod {report.pod_name} finished its run."
+    if isinstance(report, wire_values.Errored):
+        return f"Pod {report.pod_name} failed: {report.message}"
+    if isinstance(report, wire_values.ShutDown):
+        return f"Pod {report.pod_name} has shut down."
+    return f"Pod {report.parent_pod} gave a part of its scope to its new pod {report.sub_pod}."
+
+
+@TO_COMMAND.rule(wire.Resume, produces=(commands.ResumeTurn,))
+def resume(_message: wire.Resume) -> tuple[commands.Command, ...]:
+    return (commands.ResumeTurn(),)
+
+
+@TO_COMMAND.rule(wire.Cancel, produces=(commands.CancelTurn,))
+def cancel(_message: wire.Cancel) -> tuple[commands.Command, ...]:
+    return (commands.CancelTurn(),)
+
+
+@TO_COMMAND.rule(wire.Pause, produces=(commands.PauseTurn,))
+def pause(_message: wire.Pause) -> tuple[commands.Command, ...]:
+    return (commands.PauseTurn(),)
+
+
+@TO_COMMAND.rule(wire.Compact, produces=(commands.Compact,))
+def compact(_message: wire.Compact) -> tuple[commands.Command, ...]:
+    return (commands.Compact(),)
+
+
+@TO_COMMAND.rule(wire.Shutdown, produces=(commands.ShutdownBackend,))
+def shutdown(_message: wire.Shutdown) -> tuple[commands.Command, ...]:
+    return (commands.ShutdownBackend(),)
+
+
+@TO_COMMAND.rule(wire.ListCompletions, produces=(commands.ListCompletions,))
+def list_completions(message: wire.ListCompletions) -> tuple[commands.Command, ...]:
+    return (commands.ListCompletions(kind=message.params.kind, prefix=message.params.prefix),)
+
+
+@TO_COMMAND.rule(wire.ListVisiblePods, produces=(commands.ListSessions,))
+def list_visible_pods(_message: wire.ListVisiblePods) -> tuple[commands.Command, ...]:
+    return (commands.ListSessions(),)
+
+
+@TO_COMMAND.rule(wire.InspectPod, produces=(commands.GetSession,))
+def inspect_pod(message: wire.InspectPod) -> tuple[commands.Command, ...]:
+    return (commands.GetSession(session=message.params.name),)
+
+
+@TO_COMMAND.rule(wire.AttachOrRestorePod, produces=(commands.ResumeSession,))
+def attach_or_restore_pod(message: wire.AttachOrRestorePod) -> tuple[commands.Command, ...]:
+    return (commands.ResumeSession(session=message.params.name),)

@@ -1,0 +1,353 @@
+"""The protocol of one pod link: in ServerTranslator the peer is a pod client, in ClientTranslator it is a pod.
+
+A pod client gets its alerts and one snapshot when it attaches and the session's broadcast after; answers and errors go
+to the client that asked, though a seed pod would broadcast them (translation.md 3.14). A pod answers without ids: which
+command of ours an event answers is found by pending.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, get_args
+
+from msgspec import structs
+
+from mappings.canonical import Batch, SessionState, Unmapped
+from mappings.canonical import commands as ask
+from mappings.canonical import events as say
+from mappings.canonical.values import Cause, Failure
+from mappings.dialect import Burst, Clock, Frame, Loss, NewId, Step
+from mappings.errors import PeerErrorCode
+from mappings.pod import shown, wire
+from mappings.pod import wire_contents as contents
+from mappings.pod import wire_events as out
+from mappings.pod.directions import COMMANDS, EVENTS
+from mappings.pod.entries import opaque
+from mappings.pod.from_canonical import FROM_EVENT, described, problem
+from mappings.pod.from_commands import FROM_COMMAND
+from mappings.pod.ledger import Ledger
+from mappings.pod.pending import PENDING_MAX, TRACKED, Entry, Pending
+from mappings.pod.projection import Projection
+from mappings.pod.segments import attachments
+from mappings.pod.wire_methods import Method
+from mappings.rules import Emulated, Nothing
+
+__all__ = ["ClientTranslator", "ServerTranslator"]
+
+TEXT_MAX = 500  # characters of an error's text: it may quote what the peer sent
+ALERTS_SHOWN = 64  # translation.md 3.14
+BAD_METHOD = "invalid method: "  # how a pod begins its error for a line that it cannot read (pod sheet, section 1.1)
+
+
+class ServerTranslator:
+    """The peer is a pod client."""
+
+    ANSWERS = frozenset(
+        (
+            say.Reply,
+            say.CompletionsListed,
+            say.SessionsListed,
+            say.PodInspected,
+            say.PodAttached,
+            say.BackendShutdown,  # to this client alone: the answer to its `shutdown` (translation.md 3.16)
+        )
+    )
+
+    def __init__(self, clock: Clock, new_id: NewId) -> None:
+        self._clock = clock
+        self._new_id = new_id
+        self._session: SessionState | None = None
+        self._asked: dict[str, type] = {}  # requests that a SessionOpened may answer; oldest forgotten first
+        self._shut = False
+
+    def opened(self) -> Step:
+        """A pod says nothing before it shows its session."""
+        return Step()
+
+    def receive(self, frames: Sequence[Frame]) -> Step:
+        """Methods become commands, each with a request id of ours; what is no method is answered with `error`."""
+        step = Step()
+        COMMANDS.receive([frame for frame in frames if not _blank(frame)], step)
+        bursts, step.bursts = step.bursts, []
+        for command in (item for burst in bursts for item in burst.items):
+            if type(command) is Unmapped:
+                step.frames.append(_bad_method(f"unknown variant `{command.tag}`, expected one of {METHOD_NAMES}"))
+                step.losses.append(Loss(kind="Unmapped", why="unknown method", sample=command.raw[:TEXT_MAX]))
+                continue
+            request = self._new_id()
+            named = self._named(command, request)
+            step.bursts.append(Burst(items=[structs.replace(named, request=request)], request=request))
+        step.frames += [_bad_method(fault.text) for fault in step.faults]
+        return step
+
+    def _named(self, command: Any, request: str) -> Any:
+        """A command that names the pod which this client is attached to means its session."""
+        if type(command) not in (ask.GetSession, ask.ResumeSession):
+            return command
+        while len(self._asked) >= PENDING_MAX:
+            del self._asked[next(iter(self._asked))]
+        self._asked[request] = type(command)
+        own = self._session is not None and command.session == self._session.backend.name
+        return structs.replace(command, session="") if own else command
+
+    def send(self, items: Sequence[Any]) -> Step:
+        """Answers to this client; a command that went well has none but the events that follow."""
+        projection = Projection(live=False)
+        answers = []
+        for item in items:
+            answer = self._answer(item)
+            if type(answer) in self.ANSWERS:
+                answers.append(answer)
+                self._shut = self._shut or type(answer) is say.BackendShutdown
+            elif not isinstance(FROM_EVENT.entries[type(answer)].fidelity, Emulated):
+                projection.lose(answer, why="no answer that a pod gives to one client")
+        rendered = projection.write(answers, self._clock())
+        return Step(frames=rendered.frames, losses=rendered.losses)
+
+    def _answer(self, item: Any) -> Any:
+        """What answers one client in a pod's own terms, where the session or a list of them is described."""
+        state = self._session
+        asked = self._asked.pop(getattr(item, "request", ""), None)
+        if state is None:
+            return item
+        name = state.backend.name or state.id
+        if type(item) is say.SessionsListed:
+            rows = [structs.replace(row, session=name) if row.session == state.id else row for row in item.sessions]
+            return structs.replace(item, sessions=tuple(sorted(rows, key=lambda row: row.session)))
+        if type(item) is say.SessionOpened and asked is not None:
+            if asked is ask.GetSession:
+                return say.PodInspected(pod=opaque(described(name, item.status)), request=item.request)
+            attached = {"action": "attached", "pod_name": name, "socket_path": "", "status": item.status}
+            return say.PodAttached(result=opaque(attached), request=item.request)
+        return item
+
+    def attach(self, state: SessionState, request: str = "") -> Step:
+        """The alerts and the snapshot; a client that had its snapshot gets the history as a rotation."""
+        now = self._clock()
+        if self._session is not None:
+            self._session = state
+            return Step(frames=[wire.EVENTS.encode(shown.rotation(state, now))])
+        self._session = state
+        alerts = Projection(live=False).write(list(state.alerts)[-ALERTS_SHOWN:], now)
+        return Step(frames=[*alerts.frames, wire.EVENTS.encode(shown.snapshot(state))], losses=alerts.losses)
+
+    def passed(self, batch: Batch) -> Step:
+        """A pod client waits for nothing of its own."""
+        return Step()
+
+    def closed(self, cause: str) -> Step:
+        """`shutdown` where the end is in order; a client that broke the dialect sees the connection end."""
+        if self._session is None or self._shut or not cause or cause in get_args(PeerErrorCode):
+            return Step()
+        self._shut = True
+        return Step(frames=[wire.EVENTS.encode(out.Shutdown())])
+
+
+METHOD_NAMES = ", ".join(f"`{method.__struct_config__.tag}`" for method in get_args(Method))
+
+
+def _blank(frame: Frame) -> bool:
+    """Whether this is a line that pods skip (pod sheet, section 1)."""
+    return isinstance(frame, bytes) and frame[:1] != b"{" and not frame.decode(errors="replace").strip()
+
+
+def _bad_method(text: str) -> bytes:
+    data = contents.Problem(code="internal", message=(BAD_METHOD + text)[:TEXT_MAX])
+    return wire.EVENTS.encode(out.Error(data=data))
+
+
+class ClientTranslator:
+    """The peer is a pod."""
+
+    def __init__(self, clock: Clock, new_id: NewId) -> None:
+        self._status = "idle"
+        self._pending = Pending()
+        self._ledger = Ledger(FROM_COMMAND)
+        self._foreign = 0
+        self._seen: dict[type, Callable[[Any], tuple[say.Event, ...]]] = {
+            say.HistorySnapshot: self._snapshot,
+            say.MessageAppended: self._message,
+            say.TurnResult: self._result,
+            say.ErrorReported: self._error,
+            say.StatusChanged: self._state,
+            say.Alert: self._alert,
+            say.CompactionDone: self._compacted,
+            say.CompactionFailed: self._compacted,
+            say.CompletionsListed: self._listed,
+            say.SessionsListed: self._listed,
+            say.PodInspected: self._listed,
+            say.PodAttached: self._listed,
+        }
+        self._special = frozenset(self._seen)
+
+    def opened(self) -> Step:
+        """A client says nothing first: the pod shows itself."""
+        return Step()
+
+    def receive(self, frames: Sequence[Frame]) -> Step:
+        """The pod's events, with what answers a command of ours given that command's request."""
+        step = Step()
+        EVENTS.receive(frames, step)
+        for burst in step.bursts:
+            items = burst.items
+            if not self._special.isdisjoint(map(type, items)):
+                items[:] = [said for item in items for said in self._seen.get(type(item), _as_it_is)(item)]
+        step.bursts = [burst for burst in step.bursts if burst.items]
+        if self._foreign:
+            step.losses.append(Loss(kind="ErrorReported", why="answer to another client", count=self._foreign))
+            self._foreign = 0
+        return step
+
+    def send(self, items: Sequence[Any]) -> Step:
+        """Commands as methods; what a pod cannot be asked is refused at once."""
+        step = Step()
+        answers: list[say.Event] = []
+        for command in items:
+            answers += self._ask(command, step)
+        step.losses += self._ledger.take()
+        if answers:
+            step.bursts.append(Burst(items=answers))
+        return step
+
+    def attach(self, state: SessionState, request: str = "") -> Step:
+        """A pod is shown nothing."""
+        return Step()
+
+    def passed(self, batch: Batch) -> Step:
+        """A pod waits for nothing of its own."""
+        return Step()
+
+    def closed(self, cause: str) -> Step:
+        """Nothing is said to the pod; what it has not answered it never will."""
+        text = f"the connection to the pod ended: {cause}"
+        lost = [r for entry in self._pending.drain() for r in _reply(entry.request, "upstream_lost", text)]
+        return Step(bursts=[Burst(items=list(lost))] if lost else [])
+
+    def _ask(self, command: Any, step: Step) -> tuple[say.Event, ...]:
+        """Write one command and remember what waits for its answer; or answer it."""
+        kind = type(command)
+        if kind is ask.SubmitInput and attachments(command.segments):
+            return _reply(command.request, "unsupported", "a pod takes no images or files by URL")
+        if kind in TRACKED and self._pending.full():
+            return _reply(command.request, "busy", f"{PENDING_MAX} commands wait for the pod's answer")
+        entry = FROM_COMMAND.entries[kind]
+        messages = entry.function(command, self._ledger)
+        if not messages and not isinstance(entry.fidelity, Emulated):
+            why = entry.fidelity.why if isinstance(entry.fidelity, Nothing) else "it has no such method"
+            return _reply(command.request, "unsupported", f"a pod cannot be asked this: {why}")
+        step.frames += [wire.METHODS.encode(message) for message in messages]
+        # A paused pod says nothing to `pause`; notes and shutdown have no answer at all (pod sheet, section 8).
+        if kind not in TRACKED or (kind is ask.PauseTurn and self._status == "paused"):
+            return _done(command.request)
+        self._pending.add(command, running=self._status == "running")
+        return ()
+
+    # -- what an event of the pod answers ---------------------------------------------------------------
+
+    def _snapshot(self, event: say.HistorySnapshot) -> tuple[say.Event, ...]:
+        if event.status is not None:
+            self._status = event.status
+        return (event,)
+
+    def _message(self, event: say.MessageAppended) -> tuple[say.Event, ...]:
+        if event.message.role != "user" or self._pending.echo(event.message.segments) is None:
+            return (event,)
+        return self._accepted()  # the session adds the user's message itself, once
+
+    def _state(self, event: say.StatusChanged) -> tuple[say.Event, ...]:
+        self._status = event.status
+        pending = self._pending
+        if event.status != "running":
+            return (event, *(r for entry in pending.run_ended() for r in _too_late(entry)))
+        pending.run_began()
+        accepted = self._accepted()
+        if accepted:
+            return (*accepted, event)
+        resumed = pending.take(ask.ResumeTurn)
+        return (event, *(_done(resumed.request) if resumed is not None else ()))
+
+    def _accepted(self) -> tuple[say.Event, ...]:
+        run = self._pending.accepted()
+        return (say.TurnAccepted(request=run.request),) if run is not None else ()
+
+    def _result(self, event: say.TurnResult) -> tuple[say.Event, ...]:
+        stopped = self._pending.take(*STOPPED_BY.get(event.end, ()))
+        return (event, *(_done(stopped.request) if stopped is not None else ()))
+
+    def _error(self, event: say.ErrorReported) -> tuple[say.Event, ...]:
+        code = problem(event).data.code
+        pending = self._pending
+        if code == "not_running" and pending.late:
+            pending.late -= 1  # of a stop that its run's own end has answered
+            return ()
+        refused = pending.refused(code)
+        if refused is not None:
+            if refused.kind is ask.CancelTurn and refused.running:
+                return _done(refused.request)
+            return _reply(refused.request, event.cause, event.text, event)
+        if self._belongs_to_others(code, event.text):
+            self._foreign += 1
+            return ()
+        return (event,)
+
+    def _belongs_to_others(self, code: str, text: str) -> bool:
+        """Whether an error that answers nothing of ours answers another client."""
+        if code == "invalid_request":
+            return self._status != "running"  # in a run it may be its cause: an invalid workflow slug
+        if code == "internal":
+            return text.startswith(BAD_METHOD)
+        return code in ("already_running", "not_running", "not_paused")
+
+    def _alert(self, event: say.Alert) -> tuple[say.Event, ...]:
+        # A compact that there is nothing to do for is answered with this alert alone (pod sheet, section 8).
+        if event.source == "compactor" and self._status != "running":
+            return self._compacted(event)
+        return (event,)
+
+    def _compacted(self, event: say.Event) -> tuple[say.Event, ...]:
+        # Done or failed, the command was carried out; the event itself tells everybody what came of it.
+        entry = self._pending.take(ask.Compact)
+        return (event, *(_done(entry.request) if entry is not None else ()))
+
+    def _listed(self, event: Any) -> tuple[say.Event, ...]:
+        entry = self._pending.take(ANSWER_TO[type(event)])
+        if entry is None:
+            self._foreign += 1
+            return ()
+        return (structs.replace(event, request=entry.request),)
+
+
+STOPPED_BY: dict[str, tuple[type, ...]] = {
+    "cancelled": (ask.CancelTurn,),
+    "paused": (ask.PauseTurn,),
+    "rolled_back": (ask.CancelTurn, ask.PauseTurn),
+}
+"""Which stop a run's end is the answer to."""
+
+ANSWER_TO: dict[type, type] = {
+    say.CompletionsListed: ask.ListCompletions,
+    say.SessionsListed: ask.ListSessions,
+    say.PodInspected: ask.GetSession,
+    say.PodAttached: ask.ResumeSession,
+}
+
+
+def _as_it_is(event: say.Event) -> tuple[say.Event, ...]:
+    return (event,)
+
+
+def _done(request: str) -> tuple[say.Event, ...]:
+    """The answer "done"; a command without a request asked for none."""
+    return (say.Reply(request=request),) if request else ()
+
+
+def _reply(request: str, cause: Cause, text: str, event: say.ErrorReported | None = None) -> tuple[say.Event, ...]:
+    failure = Failure(cause=cause, text=text, ext=event.ext if event is not None else None)
+    return (say.Reply(request=request, failure=failure),) if request else ()
+
+
+def _too_late(entry: Entry) -> tuple[say.Event, ...]:
+    """A stop that its run's own end was faster than: cancelled is as good as done, paused it is not."""
+    if entry.kind is ask.CancelTurn:
+        return _done(entry.request)
+    return _reply(entry.request, "not_running", "the run ended before it could be paused")

@@ -1,0 +1,64 @@
+"""The dialect's words for causes and ends, and what they are in the common vocabulary (translation.md 3.6, 3.11)."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+from mappings.canonical.values import Cause, End
+from mappings.pod.wire_contents import AlertSource, ErrorCode, InvokeKind, RunResult
+from mappings.pod.wire_values import CompletionKind
+
+__all__ = [
+    "ALERT_SOURCES",
+    "CANCELLED",
+    "CAUSE_OF_CODE",
+    "CODE_OF_CAUSE",
+    "COMPLETION_KINDS",
+    "END_OF_RESULT",
+    "ERROR_CODES",
+    "INVOKE_KINDS",
+    "RESULT_OF_END",
+]
+
+CANCELLED = "Cancelled"  # `error{internal}` with this text is the end of a cancelled run (pod sheet, section 8)
+
+CAUSE_OF_CODE: dict[ErrorCode, Cause] = {
+    "already_running": "busy",
+    "not_running": "not_running",
+    "not_paused": "not_running",
+    "provider_error": "model_failed",
+    "tool_error": "tool_failed",
+    "invalid_request": "invalid",
+    "internal": "internal",
+}
+
+CODE_OF_CAUSE: dict[Cause, ErrorCode] = {
+    "invalid": "invalid_request",
+    "unsupported": "invalid_request",
+    "not_found": "invalid_request",
+    "busy": "already_running",
+    "not_running": "not_running",
+    "denied": "invalid_request",
+    "upstream_lost": "internal",
+    "timeout": "internal",
+    "too_large": "invalid_request",
+    "internal": "internal",
+    "rate_limited": "provider_error",
+    "model_failed": "provider_error",
+    "tool_failed": "tool_error",
+}
+
+END_OF_RESULT: dict[RunResult, End] = {
+    "finished": "completed",
+    "paused": "paused",
+    "limit_reached": "limit_reached",
+    "rolled_back": "rolled_back",
+}
+
+RESULT_OF_END: dict[End, RunResult] = {end: result for result, end in END_OF_RESULT.items()}
+
+# Closed sets: what another dialect says is looked up here before it is written.
+INVOKE_KINDS: dict[str, InvokeKind] = {kind: kind for kind in get_args(InvokeKind)}
+ALERT_SOURCES: dict[str, AlertSource] = {source: source for source in get_args(AlertSource)}
+ERROR_CODES: dict[str, ErrorCode] = {code: code for code in get_args(ErrorCode)}
+COMPLETION_KINDS: dict[str, CompletionKind] = {kind: kind for kind in get_args(CompletionKind)}

@@ -1,0 +1,53 @@
+"""The two codecs of the pod dialect: METHODS (client to pod) and EVENTS (pod to client), pod sheet, section 4.
+
+Two legal spellings are rare and mended only when the typed decoder refused the line: the two-element array
+`[name, content]` for a whole message, and segments of a kind that is not known here, which are `unknown`.
+"""
+
+from __future__ import annotations
+
+from typing import get_args
+
+from mappings.codec import Codec
+from mappings.pod.wire_events import Event
+from mappings.pod.wire_methods import Method
+from mappings.pod.wire_values import Segment
+
+__all__ = ["EVENTS", "MAX_DEPTH", "METHODS"]
+
+MAX_DEPTH = 128  # serde_json's default: a deeper line is a parse error for every real peer
+
+SEGMENT_KINDS = frozenset(segment.__struct_config__.tag for segment in get_args(Segment))
+
+
+def known_segments(segments: object) -> None:
+    """Turn the segments of unknown kinds into `unknown`, in place; anything else is left to the decoder."""
+    if not isinstance(segments, list):
+        return
+    for index, segment in enumerate(segments):
+        if isinstance(segment, dict):
+            kind = segment.get("kind")
+            if isinstance(kind, str) and kind not in SEGMENT_KINDS:
+                segments[index] = {"kind": "unknown"}
+
+
+def _usual_form(value: object, tag: str, content: str, segments: str) -> object:
+    if isinstance(value, list) and len(value) == 2:
+        value = {tag: value[0], content: value[1]}
+    if isinstance(value, dict):
+        inner = value.get(content)
+        if isinstance(inner, dict):
+            known_segments(inner.get(segments))
+    return value
+
+
+def _usual_method(value: object) -> object:
+    return _usual_form(value, "method", "params", "input")
+
+
+def _usual_event(value: object) -> object:
+    return _usual_form(value, "event", "data", "segments")
+
+
+METHODS: Codec[Method] = Codec("pod", Method, max_depth=MAX_DEPTH, unique_keys=True, reshape=_usual_method)
+EVENTS: Codec[Event] = Codec("pod", Event, max_depth=MAX_DEPTH, reshape=_usual_event)

@@ -1,0 +1,146 @@
+"""What a client says to a pod (pod sheet, section 5): `{"method": NAME, "params": CONTENT}`.
+
+A method without content has no `params` when it is written; when it is read, null will do and `{}` will not.
+"""
+
+from __future__ import annotations
+
+from mappings.canonical.values import snake_case
+from mappings.pod.wire_values import ChildReport, CompletionKind, Segment, Wire
+
+__all__ = [
+    "AttachOrRestorePod",
+    "Cancel",
+    "Compact",
+    "InspectPod",
+    "ListCompletions",
+    "ListVisiblePods",
+    "Method",
+    "Name",
+    "Note",
+    "Notify",
+    "Pause",
+    "PodEvent",
+    "Prefix",
+    "Resume",
+    "Run",
+    "RunInput",
+    "Shutdown",
+]
+
+
+class MethodBase(Wire, frozen=True, kw_only=True, tag_field="method", tag=snake_case):
+    """Base of the methods."""
+
+
+class RunInput(Wire, frozen=True, kw_only=True):
+    """Content of `run`."""
+
+    input: list[Segment]
+
+
+class Run(MethodBase, frozen=True, kw_only=True):
+    """Start a run."""
+
+    params: RunInput
+
+
+class Note(Wire, frozen=True, kw_only=True):
+    """Content of `notify`."""
+
+    message: str
+
+
+class Notify(MethodBase, frozen=True, kw_only=True):
+    """Queue a note for the model; wakes an idle pod."""
+
+    params: Note
+
+
+class PodEvent(MethodBase, frozen=True, kw_only=True):
+    """A child reports."""
+
+    params: ChildReport
+
+
+class Resume(MethodBase, frozen=True, kw_only=True, omit_defaults=True):
+    """Go on with the paused run."""
+
+    params: None = None
+
+
+class Cancel(MethodBase, frozen=True, kw_only=True, omit_defaults=True):
+    """Abort the run."""
+
+    params: None = None
+
+
+class Pause(MethodBase, frozen=True, kw_only=True, omit_defaults=True):
+    """Abort the run so that it can be resumed."""
+
+    params: None = None
+
+
+class Compact(MethodBase, frozen=True, kw_only=True, omit_defaults=True):
+    """Compact the history; only while idle."""
+
+    params: None = None
+
+
+class Shutdown(MethodBase, frozen=True, kw_only=True, omit_defaults=True):
+    """Stop the pod."""
+
+    params: None = None
+
+
+class Prefix(Wire, frozen=True, kw_only=True):
+    """Content of `list_completions`."""
+
+    kind: CompletionKind
+    prefix: str
+
+
+class ListCompletions(MethodBase, frozen=True, kw_only=True):
+    """Ask for completions."""
+
+    params: Prefix
+
+
+class ListVisiblePods(MethodBase, frozen=True, kw_only=True, omit_defaults=True):
+    """Ask which pods this one sees."""
+
+    params: None = None
+
+
+class Name(Wire, frozen=True, kw_only=True):
+    """Content of the methods that name a pod."""
+
+    name: str
+
+
+class InspectPod(MethodBase, frozen=True, kw_only=True):
+    """Ask for one pod's description."""
+
+    params: Name
+
+
+class AttachOrRestorePod(MethodBase, frozen=True, kw_only=True):
+    """Have a pod live: it is attached if it runs, restored if not."""
+
+    params: Name
+
+
+Method = (
+    Run
+    | Notify
+    | PodEvent
+    | Resume
+    | Cancel
+    | Pause
+    | Compact
+    | Shutdown
+    | ListCompletions
+    | ListVisiblePods
+    | InspectPod
+    | AttachOrRestorePod
+)

@@ -1,0 +1,150 @@
+"""The parts that pod methods and events are made of (pod sheet, sections 4 to 6).
+
+Tags stand in `kind`. Integers are bounded as the peers' own parsers bound them. An optional field that upstream skips
+when it has none, beside fields with defaults that are always emitted, has the default UNSET: null is read, nothing
+is written.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+from mappings.canonical.values import snake_case
+
+__all__ = [
+    "I64",
+    "U16",
+    "U32",
+    "U64",
+    "ChildReport",
+    "CompletionKind",
+    "Errored",
+    "FileRef",
+    "KnowledgeRef",
+    "Paste",
+    "ScopeRule",
+    "ScopeSubDelegated",
+    "Segment",
+    "ShutDown",
+    "Text",
+    "TurnEnded",
+    "Unknown",
+    "Wire",
+    "WorkflowInvoke",
+    "check_u64",
+]
+
+U64_MAX = (1 << 64) - 1
+
+U16 = Annotated[int, Meta(ge=0, le=0xFFFF)]
+U32 = Annotated[int, Meta(ge=0, le=0xFFFF_FFFF)]
+U64 = Annotated[int, Meta(ge=0)]
+"""msgspec bounds end at i64: a struct with such a field calls `check_u64` in its `__post_init__`."""
+I64 = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+
+CompletionKind = Literal["file", "knowledge", "workflow"]
+
+
+def check_u64(*values: int | None) -> None:
+    """Refuse what does not fit a u64; msgspec makes a ValidationError of it."""
+    if any(value is not None and value > U64_MAX for value in values):
+        raise ValueError("integer out of the u64 range")
+
+
+class Wire(Struct, frozen=True, kw_only=True, gc=False, forbid_unknown_fields=True):
+    """Base of everything on a pod's wire."""
+
+
+# -- segments ---------------------------------------------------------------------------------------
+
+
+class SegmentBase(Wire, frozen=True, kw_only=True, tag_field="kind", tag=snake_case):
+    """Base of the segments of a user's input."""
+
+
+class Text(SegmentBase, frozen=True, kw_only=True):
+    """Typed text."""
+
+    content: str
+
+
+class Paste(SegmentBase, frozen=True, kw_only=True):
+    """Pasted text with the client's own counts."""
+
+    id: U32
+    chars: U32
+    lines: U32
+    content: str
+
+
+class FileRef(SegmentBase, frozen=True, kw_only=True):
+    """A file that the pod resolves."""
+
+    path: str
+
+
+class KnowledgeRef(SegmentBase, frozen=True, kw_only=True):
+    """A knowledge entry."""
+
+    slug: str
+
+
+class WorkflowInvoke(SegmentBase, frozen=True, kw_only=True):
+    """A workflow."""
+
+    slug: str
+
+
+class Unknown(SegmentBase, frozen=True, kw_only=True):
+    """Any segment of another kind; its fields are gone."""
+
+
+Segment = Text | Paste | FileRef | KnowledgeRef | WorkflowInvoke | Unknown
+
+
+# -- reports of a child pod (`pod_event`) -----------------------------------------------------------
+
+
+class ScopeRule(Wire, frozen=True, kw_only=True):
+    """What a pod may touch."""
+
+    target: str
+    permission: Literal["read", "write"]
+    recursive: bool = True
+
+
+class ReportBase(Wire, frozen=True, kw_only=True, tag_field="kind", tag=snake_case):
+    """Base of the child reports; a closed set."""
+
+
+class TurnEnded(ReportBase, frozen=True, kw_only=True):
+    """A child finished a run."""
+
+    pod_name: str
+
+
+class Errored(ReportBase, frozen=True, kw_only=True):
+    """A child's run failed."""
+
+    pod_name: str
+    message: str
+
+
+class ShutDown(ReportBase, frozen=True, kw_only=True):
+    """A child is gone."""
+
+    pod_name: str
+
+
+class ScopeSubDelegated(ReportBase, frozen=True, kw_only=True):
+    """A child gave a part of its scope to a child of its own."""
+
+    parent_pod: str
+    sub_pod: str
+    sub_socket: str
+    scope: list[ScopeRule]
+
+
+ChildReport = TurnEnded | Errored | ShutDown | ScopeSubDelegated

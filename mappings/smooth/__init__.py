@@ -1,0 +1,27 @@
+"""smooth: JSON over WebSocket between chat clients and the servers of smooth-operator (smooth sheet).
+
+wire            structs as on the wire     directions   both rule tables, line by line
+to_canonical    smooth -> canonical        translator   one link's protocol
+from_canonical  canonical -> smooth        projection   one session's rendering
+"""
+
+from mappings.dialect import Dialect
+from mappings.smooth.directions import FROM_CLIENT, FROM_SERVER
+from mappings.smooth.from_canonical import shown
+from mappings.smooth.projection import Projection
+from mappings.smooth.translator import ClientTranslator, ServerTranslator
+
+__all__ = ["DIALECT"]
+
+DIALECT = Dialect(
+    name="smooth",
+    generations=("1.57",),
+    events=FROM_SERVER,
+    commands=FROM_CLIENT,
+    server=ServerTranslator,
+    client=ClientTranslator,
+    projection=Projection,
+    shown=shown,
+    addressed=True,
+    one_session=False,
+)

@@ -1,0 +1,56 @@
+"""Both directions of smooth, without any link's state: what `translate` runs line by line, and translators run live."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from mappings.dialect import Burst, Direction, Rendered
+from mappings.smooth.extras import given
+from mappings.smooth.from_canonical import FROM_COMMAND, FROM_EVENT, Context
+from mappings.smooth.to_canonical import TO_COMMAND, TO_EVENT, envelope
+from mappings.smooth.wire import ACTIONS, EVENTS
+
+__all__ = ["FROM_CLIENT", "FROM_SERVER"]
+
+
+def _write_events(burst: Burst) -> Rendered:
+    context = Context(FROM_EVENT, burst.request, burst.at)
+    frames = [
+        EVENTS.encode(_as_said(message, item))
+        for item in burst.items
+        for message in FROM_EVENT.functions[type(item)](item, context)
+    ]
+    return Rendered(frames=frames, losses=context.losses())
+
+
+def _write_commands(burst: Burst) -> Rendered:
+    frames = []
+    losses = []
+    for item in burst.items:
+        context = Context(FROM_COMMAND, item.request)
+        messages = FROM_COMMAND.functions[type(item)](item, context)
+        frames += [ACTIONS.encode(_as_said(message, item)) for message in messages]
+        losses += context.losses()
+    return Rendered(frames=frames, losses=losses)
+
+
+def _as_said(message: Any, item: Any) -> Any:
+    """`message` with the rare envelopes that request id and time of a burst cannot give back."""
+    ext = getattr(item, "ext", None)
+    if ext is not None and isinstance(message, msgspec.Struct):
+        if given(ext, "timestamp") is None:
+            message = msgspec.structs.replace(message, timestamp=None)
+        if given(ext, "requestId") == "":
+            message = msgspec.structs.replace(message, request_id="")
+    return message
+
+
+FROM_SERVER = Direction(
+    codec=EVENTS, to_canonical=TO_EVENT, from_canonical=FROM_EVENT, envelope=envelope, write=_write_events
+)
+
+FROM_CLIENT = Direction(
+    codec=ACTIONS, to_canonical=TO_COMMAND, from_canonical=FROM_COMMAND, envelope=None, write=_write_commands
+)

@@ -1,0 +1,212 @@
+"""Canonical commands as a smooth client says them, in the order of to_canonical/actions.py.
+
+The request id is the context's: a gateway's own upstream, the client's when an action is only read and written again.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+from msgspec import Raw
+
+from mappings.canonical import Unmapped, commands
+from mappings.canonical.values import Ext, FileAttachment, ImageAttachment, flatten
+from mappings.rules import Lossy, Rules
+from mappings.smooth.extras import given
+from mappings.smooth.from_canonical.context import Context, Messages
+from mappings.smooth.wire import actions as wire
+
+__all__ = ["FROM_COMMAND"]
+
+FROM_COMMAND = Rules("canonical commands -> smooth")
+
+DETAILS: tuple[Literal["low", "high", "auto"], ...] = ("low", "high", "auto")
+
+
+def _text(value: str, ext: Ext | None, field: str) -> str | None:
+    """A string that is omitted when empty, unless the client said the empty one."""
+    return value or ("" if given(ext, field) == "" else None)
+
+
+def _number(value: int, ext: Ext | None, field: str) -> int | None:
+    return value or (0 if given(ext, field) == 0 else None)
+
+
+def _flag(ext: Ext | None, field: str) -> bool | None:
+    flag = given(ext, field)
+    return flag if isinstance(flag, bool) else None
+
+
+def _object(value: Raw | None) -> dict[str, object] | None:
+    decoded = None if value is None else msgspec.json.decode(value)
+    return decoded if isinstance(decoded, dict) else None
+
+
+def _create(
+    command: commands.OpenSession | commands.ResumeSession, context: Context, conversation: str | None
+) -> Messages:
+    ext = command.ext
+    fingerprint, auth = given(ext, "browserFingerprint"), given(ext, "authContext")
+    return (
+        wire.CreateConversationSession(
+            request_id=context.top,
+            agent_id=command.agent,
+            user_name=_text(command.user_name, ext, "userName"),
+            user_email=_text(command.user_email, ext, "userEmail"),
+            browser_fingerprint=fingerprint if isinstance(fingerprint, str) else None,
+            metadata=_object(command.metadata),
+            auth_context=msgspec.convert(auth, wire.AuthContext) if isinstance(auth, dict) else None,
+            supports=None if command.supports is None else list(command.supports),
+            conversation_id=conversation,
+        ),
+    )
+
+
+@FROM_COMMAND.rule(commands.OpenSession, produces=(wire.CreateConversationSession,))
+def open_session(command: commands.OpenSession, context: Context) -> Messages:
+    """A new conversation."""
+    return _create(command, context, _text("", command.ext, "conversationId"))
+
+
+@FROM_COMMAND.rule(commands.ResumeSession, produces=(wire.CreateConversationSession,))
+def resume_session(command: commands.ResumeSession, context: Context) -> Messages:
+    """The conversation that it names."""
+    return _create(command, context, command.session)
+
+
+@FROM_COMMAND.rule(commands.GetSession, produces=(wire.GetSession,))
+def get_session(command: commands.GetSession, context: Context) -> Messages:
+    """Describe a session."""
+    return (wire.GetSession(request_id=context.top, session_id=command.session),)
+
+
+@FROM_COMMAND.rule(commands.GetHistory, produces=(wire.GetConversationMessages,))
+def get_history(command: commands.GetHistory, context: Context) -> Messages:
+    """One page of the history."""
+    return (
+        wire.GetConversationMessages(
+            request_id=context.top,
+            session_id=command.session,
+            limit=_number(command.limit, command.ext, "limit"),
+            cursor=_text(command.cursor, command.ext, "cursor"),
+        ),
+    )
+
+
+@FROM_COMMAND.rule(commands.ListSessions, produces=(wire.ListConversations,))
+def list_sessions(command: commands.ListSessions, context: Context) -> Messages:
+    """The user's conversations."""
+    return (
+        wire.ListConversations(
+            request_id=context.top,
+            limit=_number(command.limit, command.ext, "limit"),
+            cursor=_text(command.cursor, command.ext, "cursor"),
+            query=_text(command.query, command.ext, "query"),
+        ),
+    )
+
+
+@FROM_COMMAND.rule(commands.RenameSession, produces=(wire.RenameConversation,))
+def rename_session(command: commands.RenameSession, context: Context) -> Messages:
+    """A title for a conversation."""
+    return (wire.RenameConversation(request_id=context.top, conversation_id=command.session, title=command.title),)
+
+
+@FROM_COMMAND.rule(
+    commands.SubmitInput, produces=(wire.SendMessage,), fidelity=Lossy(("segments",))
+)  # references and pastes become text
+def submit_input(command: commands.SubmitInput, context: Context) -> Messages:
+    """The user's input as one string and its attachments."""
+    ext = command.ext
+    images = [
+        wire.Image(url=segment.url, detail=next((d for d in DETAILS if d == segment.detail), None))
+        for segment in command.segments
+        if isinstance(segment, ImageAttachment)
+    ]
+    files = [
+        wire.File(name=segment.name, url=segment.url, mime_type=segment.mime_type or None)
+        for segment in command.segments
+        if isinstance(segment, FileAttachment)
+    ]
+    skill = given(ext, "skill")
+    return (
+        wire.SendMessage(
+            request_id=context.top,
+            session_id=command.session,
+            message=flatten(command.segments),
+            stream=_flag(ext, "stream"),
+            model=_text(command.model, ext, "model"),
+            images=images or ([] if given(ext, "images") == [] else None),
+            files=files or ([] if given(ext, "files") == [] else None),
+            skill=skill if isinstance(skill, str) else None,
+        ),
+    )
+
+
+@FROM_COMMAND.rule(commands.AnswerApproval, produces=(wire.ConfirmToolAction,), fidelity=Lossy(("question",)))
+def answer_approval(command: commands.AnswerApproval, context: Context) -> Messages:
+    """Yes or no to the question that is open."""
+    return (wire.ConfirmToolAction(request_id=context.top, session_id=command.session, approved=command.approved),)
+
+
+@FROM_COMMAND.rule(commands.AnswerOtp, produces=(wire.VerifyOtp,))
+def answer_otp(command: commands.AnswerOtp, context: Context) -> Messages:
+    """The code that the user typed."""
+    return (wire.VerifyOtp(request_id=context.top, session_id=command.session, code=command.code),)
+
+
+@FROM_COMMAND.rule(commands.AnswerInteraction, produces=(wire.SubmitInteraction,))
+def answer_interaction(command: commands.AnswerInteraction, context: Context) -> Messages:
+    """A filled-in or declined form."""
+    return (
+        wire.SubmitInteraction(
+            request_id=context.top,
+            session_id=command.session,
+            interaction_id=command.question,
+            kind=_text(command.kind, command.ext, "kind"),
+            values=_object(command.values),
+            declined=True if command.declined else _flag(command.ext, "declined"),
+        ),
+    )
+
+
+@FROM_COMMAND.rule(commands.CancelTurn, produces=(wire.Cancel,))
+def cancel_turn(command: commands.CancelTurn, context: Context) -> Messages:
+    """End the turn."""
+    session = _text(command.session, command.ext, "sessionId")
+    return (wire.Cancel(request_id=context.top, session_id=session),)
+
+
+@FROM_COMMAND.rule(commands.Ping, produces=(wire.Ping,))
+def ping(command: commands.Ping, context: Context) -> Messages:
+    """Are you there?"""
+    return (wire.Ping(request_id=context.top),)
+
+
+FROM_COMMAND.none("smooth has no prompt without a turn", commands.PromptOnce)
+FROM_COMMAND.none("smooth has no notes for the model", commands.InjectNote)
+FROM_COMMAND.none("smooth cannot pause", commands.PauseTurn, commands.ResumeTurn)
+FROM_COMMAND.none("smooth cannot compact", commands.Compact)
+FROM_COMMAND.none("smooth has no completions", commands.ListCompletions)
+FROM_COMMAND.none(
+    "smooth can only rename a conversation",
+    commands.ForkSession,
+    commands.ArchiveSession,
+    commands.UnarchiveSession,
+    commands.DeleteSession,
+)
+FROM_COMMAND.none("smooth has no goals", commands.SetGoal, commands.GetGoal, commands.ClearGoal)
+FROM_COMMAND.none(
+    "smooth has no configuration on the wire",
+    commands.GetConfig,
+    commands.SetConfig,
+    commands.UnsetConfig,
+    commands.ListConfig,
+    commands.ReloadConfig,
+    commands.ListModels,
+    commands.GetCapabilities,
+)
+FROM_COMMAND.none("smooth cannot end its server", commands.ShutdownBackend)
+FROM_COMMAND.none("smooth has no store", commands.StoreWrite)
+FROM_COMMAND.none("a server answers UNSUPPORTED_ACTION", Unmapped)

@@ -1,0 +1,97 @@
+"""What a rule toward smooth needs to know beside its item: the envelope, and who asked.
+
+The base class stands for an item said by itself (`Direction.write`, an answer to one link); the projection of a whole
+turn refines it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mappings.canonical.commands import Command
+from mappings.canonical.events import ErrorReported
+from mappings.canonical.values import Cause, Ext
+from mappings.dialect import Loss
+from mappings.rules import Nothing, Rules
+from mappings.smooth.extras import given
+from mappings.smooth.wire import events as wire
+from mappings.smooth.wire.codes import CODE_OF_CAUSE
+
+__all__ = ["Context", "Messages", "code_of", "error_event"]
+
+Messages = tuple[Any, ...]
+"""Wire structs; untyped JSON for a message that is only passed on."""
+
+NS_PER_MS = 1_000_000
+SAMPLE = 200  # characters of a lost item that the ledger shows
+
+
+class Context:
+    """The envelope of the messages that a rule makes.
+
+    `request_id` stands in mirrors, `top` at the top of the frame: None where it is omitted. `timestamp` is in ms.
+    `turn` is the UUID of the turn, "" outside of any. `asked` is the command that is being answered, if one is.
+    `alone` says that an item is said by itself; else the turn's other items bring what belongs to it.
+    """
+
+    __slots__ = ("_losses", "alone", "asked", "request_id", "rules", "timestamp", "top", "turn")
+
+    def __init__(self, rules: Rules, request: str = "", at: int = 0, asked: Command | None = None) -> None:
+        self.rules = rules
+        self.request_id = request
+        self.top: str | None = request or None
+        self.timestamp = at // NS_PER_MS
+        self.turn = ""
+        self.asked = asked
+        self.alone = True
+        self._losses: dict[tuple[str, str], Loss] = {}
+
+    def lose(self, source: object, field: str = "", why: str = "") -> None:
+        """Count that `source`, or a field of it, does not arrive."""
+        kind = type(source).__name__
+        known = self._losses.get((kind, field))
+        if known is not None:
+            self._losses[kind, field] = Loss(
+                kind=kind, field=field, why=known.why, sample=known.sample, count=known.count + 1
+            )
+            return
+        if not why:
+            entry = self.rules.entries.get(type(source))
+            why = entry.fidelity.why if entry is not None and isinstance(entry.fidelity, Nothing) else ""
+        self._losses[kind, field] = Loss(kind=kind, field=field, why=why, sample=repr(source)[:SAMPLE])
+
+    def losses(self) -> list[Loss]:
+        """What was lost since the last call."""
+        if not self._losses:
+            return []
+        losses = list(self._losses.values())
+        self._losses.clear()
+        return losses
+
+    def hold(self, event: ErrorReported) -> bool:
+        """Whether this error waits for the end of its turn."""
+        return False
+
+    def held(self, failure: tuple[Cause, str] | None) -> list[ErrorReported]:
+        """The errors that waited, without those that are the turn's `failure` itself."""
+        return []
+
+
+def code_of(cause: Cause, ext: Ext | None) -> str:
+    """The code of a cause: the original one where ext carries it."""
+    code = given(ext, "code")
+    return code if isinstance(code, str) else CODE_OF_CAUSE[cause]
+
+
+def error_event(
+    context: Context, code: str, text: str, ext: Ext | None = None, *, loose: bool = False
+) -> wire.ErrorEvent:
+    """An `error` for the context's request, or a `loose` one that ends no turn (translation.md 3.11)."""
+    body = wire.ErrorBody(code=code, message=text)
+    request = None if loose else context.top
+    return wire.ErrorEvent(
+        request_id=request,
+        error=body,
+        data=wire.ErrorData(request_id=request, error=body, details=given(ext, "details")),
+        timestamp=context.timestamp,
+    )

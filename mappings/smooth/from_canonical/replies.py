@@ -1,0 +1,107 @@
+"""What a smooth client is shown of sessions: ids, descriptions, history and lists (translation.md 3.1).
+
+The ids are functions of the canonical session id, so every client sees the same ones, after a reconnect too. Strict
+clients refuse an id that is no UUID: what is none becomes one, the same one each time.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+from uuid import NAMESPACE_OID, UUID, uuid5
+
+from mappings.canonical.commands import AnswerApproval, AnswerInteraction, GetSession, RenameSession
+from mappings.canonical.events import HistorySnapshot, SessionOpened, SessionsListed
+from mappings.canonical.values import Message, Status
+from mappings.smooth.wire import replies as wire
+from mappings.smooth.wire.times import rfc3339
+
+__all__ = ["acknowledged", "as_uuid", "conversations", "derived", "page", "session", "shown"]
+
+TITLE_KEPT = 8  # characters of the id in a title for a session that nobody named
+
+
+def as_uuid(text: str) -> UUID:
+    """`text` as the UUID that it is, else the UUID that stands for it."""
+    try:
+        return UUID(text)
+    except ValueError:
+        return uuid5(NAMESPACE_OID, text)
+
+
+def derived(session_id: str, name: str) -> str:
+    """The id of something that belongs to a session."""
+    return str(uuid5(as_uuid(session_id), name))
+
+
+def shown(session_id: str) -> tuple[str, ...]:
+    """The ids under which clients know a session: sessionId, conversationId."""
+    return derived(session_id, "session"), str(as_uuid(session_id))
+
+
+def session(event: SessionOpened, asked: object) -> wire.Session:
+    """The session descriptor; only get_session's says whether a turn runs."""
+    try:
+        agent = str(UUID(event.agent))
+    except ValueError:
+        agent = derived(event.session, "agentId")
+    session_id, conversation_id = shown(event.session)
+    return wire.Session(
+        session_id=session_id,
+        conversation_id=conversation_id,
+        agent_id=agent,
+        agent_name=wire.AGENT_NAME,
+        user_participant_id=derived(event.session, "user"),
+        agent_participant_id=derived(event.session, "agent"),
+        status=_status(event.status) if isinstance(asked, GetSession) else None,
+    )
+
+
+def _status(status: Status) -> Literal["active", "idle"]:
+    return "active" if status == "running" else "idle"
+
+
+def page(event: HistorySnapshot) -> wire.Page:
+    """One page of the history; only what user and assistant said."""
+    return wire.Page(
+        messages=[_record(item) for item in event.items if isinstance(item, Message) and item.role != "system"],
+        next_cursor=event.next_cursor,
+        has_more=event.next_cursor is not None,
+    )
+
+
+def _record(message: Message) -> wire.Record:
+    known = message.id or f"{message.turn}:{message.role}:{message.at}:{message.text}"
+    return wire.Record(
+        id=str(as_uuid(known)),
+        direction="inbound" if message.role == "user" else "outbound",
+        content=wire.Content(text=message.text),
+        created_at=rfc3339(message.at),
+    )
+
+
+def conversations(event: SessionsListed) -> wire.Conversations:
+    """The list of conversations; those that nobody said anything in are left out."""
+    rows = [
+        wire.Conversation(
+            conversation_id=str(as_uuid(row.session)),
+            title=row.title or f"Session {row.session[:TITLE_KEPT]}",
+            updated_at=rfc3339(row.updated_at),
+            message_count=row.messages,
+        )
+        for row in event.sessions
+        if row.messages > 0
+    ]
+    return wire.Conversations(conversations=rows, next_cursor=event.next_cursor, has_more=event.next_cursor is not None)
+
+
+def acknowledged(asked: object) -> dict[str, object]:
+    """`data` of a 200 to a command that has no result of its own; clients rely on `approved` alone."""
+    match asked:
+        case AnswerApproval():
+            return {"sessionId": asked.session, "approved": asked.approved}
+        case AnswerInteraction():
+            return {"sessionId": asked.session, "interactionId": asked.question}
+        case RenameSession():
+            return {"conversationId": asked.session, "title": asked.title}
+        case _:
+            return {}

@@ -1,0 +1,152 @@
+"""A session as its smooth clients see it: every frame of a turn under one request id.
+
+The link that began a turn has a projection with its own request id and gets the 202; all others see the turn under the
+turn's UUID (translation.md 3.1). An `error` under a turn's request id would end the turn in the client, so errors
+inside a turn wait for its end. No frame is larger than the smallest reader takes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from mappings.canonical import Batch
+from mappings.canonical.events import ErrorReported
+from mappings.canonical.values import Cause
+from mappings.dialect import Rendered
+from mappings.smooth.extras import as_json
+from mappings.smooth.from_canonical import FROM_EVENT, Context, error_event
+from mappings.smooth.wire import EVENTS
+from mappings.smooth.wire import events as wire
+from mappings.smooth.wire.payloads import call_of, call_state, result_of, result_state
+
+__all__ = ["MAX_EVENT", "Projection", "fitted"]
+
+MAX_EVENT = 1_000_000
+"""Bytes of a frame: Python and Go clients read at most 1 MiB (smooth sheet, section 1)."""
+
+PIECE = 64_000
+"""Characters of a text that fits: it stands twice in a frame, and a character takes up to 6 bytes."""
+
+HELD_MAX = 64
+"""Errors that wait for the end of a turn; further ones are counted."""
+
+NS_PER_MS = 1_000_000
+
+
+class Projection(Context):
+    """The rendering of one session; `request` is the id of the link's own turn, "" for everybody else's."""
+
+    __slots__ = ("_held", "request")
+
+    def __init__(self, request: str = "") -> None:
+        super().__init__(FROM_EVENT)
+        self.request = request
+        self.alone = False
+        self._held: list[ErrorReported] = []
+
+    def render(self, batch: Batch) -> Rendered:
+        """The frames that broadcast this batch."""
+        frames: list[bytes] = []
+        if batch.turn != self.turn and self._held:
+            self._release(frames)  # a turn that never ended
+        self.turn = batch.turn
+        self.request_id = self.request or batch.turn
+        self.top = self.request_id or None
+        self.timestamp = batch.at // NS_PER_MS
+        functions, encode = FROM_EVENT.functions, EVENTS.encode
+        for event in batch.events:
+            for message in functions[type(event)](event, self):
+                frame = encode(message)
+                if len(frame) > MAX_EVENT:
+                    frames += fitted(message, self)
+                else:
+                    frames.append(frame)
+        return Rendered(frames=frames, losses=self.losses())
+
+    def copy(self) -> Projection:
+        """An independent projection in the same state."""
+        other = Projection(self.request)
+        other.turn = self.turn
+        other._held = self._held.copy()
+        return other
+
+    def hold(self, event: ErrorReported) -> bool:
+        """Inside a turn an error waits for its end."""
+        if not self.turn:
+            return False
+        if len(self._held) < HELD_MAX:
+            self._held.append(event)
+        else:
+            self.lose(event, why=f"more than {HELD_MAX} errors in one turn")
+        return True
+
+    def held(self, failure: tuple[Cause, str] | None) -> list[ErrorReported]:
+        """The errors that waited, without those that are the turn's `failure` itself."""
+        waited, self._held = self._held, []
+        return [event for event in waited if (event.cause, event.text) != failure]
+
+    def _release(self, frames: list[bytes]) -> None:
+        context = Context(FROM_EVENT, at=self.timestamp * NS_PER_MS)
+        for event in self.held(None):
+            frames += [EVENTS.encode(m) for m in FROM_EVENT.functions[ErrorReported](event, context)]
+
+
+# -- frames that are too large (translation.md 3.15) ------------------------------------------------
+
+
+def fitted(message: Any, context: Context) -> list[bytes]:
+    """A message above MAX_EVENT as frames below it.
+
+    A token is split, a tool's words are cut with a mark and counted; a terminal is never cut: its turn ends with an
+    error instead.
+    """
+    match message:
+        case wire.StreamToken() | wire.StreamReasoning() | wire.StreamPreamble():
+            return [EVENTS.encode(piece) for piece in _pieces(message)]
+        case wire.StreamChunk():
+            state = _cut_state(message.data.state)
+            context.lose(message, "state", f"above {MAX_EVENT} bytes")
+            data = msgspec.structs.replace(message.data, state=state)
+            return _checked(msgspec.structs.replace(message, data=data), context)
+        case wire.ErrorEvent():
+            context.lose(message, "message", f"above {MAX_EVENT} bytes")
+            return _checked(error_event(context, message.error.code, _cut(message.error.message)), context)
+        case wire.EventualResponse():
+            context.lose(message, "response", f"above {MAX_EVENT} bytes")
+            words = f"the answer is larger than the {MAX_EVENT} bytes that clients read"
+            return _checked(error_event(context, "INTERNAL_ERROR", words), context)
+        case _:
+            context.lose(message, why=f"above {MAX_EVENT} bytes")
+            return []
+
+
+def _checked(message: Any, context: Context) -> list[bytes]:
+    frame = EVENTS.encode(message)
+    if len(frame) <= MAX_EVENT:
+        return [frame]
+    context.lose(message, why=f"above {MAX_EVENT} bytes")
+    return []
+
+
+def _pieces(message: wire.StreamToken | wire.StreamReasoning | wire.StreamPreamble) -> list[Any]:
+    pieces = [message.token[start : start + PIECE] for start in range(0, len(message.token), PIECE)]
+    return [
+        msgspec.structs.replace(message, token=piece, data=msgspec.structs.replace(message.data, token=piece))
+        for piece in pieces
+    ]
+
+
+def _cut_state(state: wire.NodeState) -> wire.NodeState:
+    call, result = call_of(state.raw_response), result_of(state.raw_response)
+    if call is not None:
+        # whoever parses arguments still gets an object
+        return wire.NodeState(raw_response=call_state(call.name, as_json({"cut": _cut(call.arguments)})))
+    if result is not None:
+        return wire.NodeState(raw_response=result_state(result.name, _cut(result.output), result.is_error))
+    return wire.NodeState()
+
+
+def _cut(text: str) -> str:
+    return f"{text[:PIECE]}\n[cut: {len(text)} characters, {min(len(text), PIECE)} shown]"

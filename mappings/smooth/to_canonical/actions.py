@@ -1,0 +1,198 @@
+"""What a smooth client says, as canonical commands: `session` and `request` exactly as the client said them.
+
+Limits, blanks and missing request ids are the translator's business. What an empty canonical string could not give
+back rides in ext.
+"""
+
+from __future__ import annotations
+
+from msgspec import UNSET
+
+from mappings.canonical.commands import (
+    AnswerApproval,
+    AnswerInteraction,
+    AnswerOtp,
+    CancelTurn,
+    Command,
+    GetHistory,
+    GetSession,
+    ListSessions,
+    OpenSession,
+    Ping,
+    RenameSession,
+    ResumeSession,
+    SubmitInput,
+)
+from mappings.canonical.values import Ext, FileAttachment, ImageAttachment, Segment, Text
+from mappings.rules import Rules
+from mappings.smooth.extras import keep, raw
+from mappings.smooth.wire import actions as wire
+from mappings.smooth.wire.base import ActionBase
+
+__all__ = ["TO_COMMAND"]
+
+TO_COMMAND = Rules("smooth -> canonical commands")
+
+
+def _keep(action: ActionBase, **fields: object) -> Ext | None:
+    return keep(requestId="" if action.request_id == "" else UNSET, **fields)
+
+
+def _if_empty(value: object) -> object:
+    """A value that says no more than its absence: kept, because it was said."""
+    return UNSET if value is None or value else value
+
+
+def _if_given(value: object) -> object:
+    return UNSET if value is None else value
+
+
+@TO_COMMAND.rule(wire.CreateConversationSession, produces=(OpenSession, ResumeSession))
+def create_conversation_session(action: wire.CreateConversationSession) -> tuple[Command, ...]:
+    """A new conversation, or the one that it names."""
+    ext = _keep(
+        action,
+        userName=_if_empty(action.user_name),
+        userEmail=_if_empty(action.user_email),
+        browserFingerprint=_if_given(action.browser_fingerprint),
+        authContext=_if_given(action.auth_context),
+        conversationId=_if_empty(action.conversation_id),
+    )
+    request, agent = action.request_id or "", action.agent_id
+    name, email = action.user_name or "", action.user_email or ""
+    supports = None if action.supports is None else tuple(action.supports)
+    metadata = None if action.metadata is None else raw(action.metadata)
+    if not action.conversation_id:
+        opening = OpenSession(
+            request=request,
+            agent=agent,
+            user_name=name,
+            user_email=email,
+            supports=supports,
+            metadata=metadata,
+            ext=ext,
+        )
+        return (opening,)
+    resuming = ResumeSession(
+        request=request,
+        session=action.conversation_id,
+        agent=agent,
+        user_name=name,
+        user_email=email,
+        supports=supports,
+        metadata=metadata,
+        ext=ext,
+    )
+    return (resuming,)
+
+
+@TO_COMMAND.rule(wire.GetSession, produces=(GetSession,))
+def get_session(action: wire.GetSession) -> tuple[Command, ...]:
+    """Describe a session."""
+    return (GetSession(request=action.request_id or "", session=action.session_id, ext=_keep(action)),)
+
+
+@TO_COMMAND.rule(wire.GetConversationMessages, produces=(GetHistory,))
+def get_conversation_messages(action: wire.GetConversationMessages) -> tuple[Command, ...]:
+    """One page of the history."""
+    history = GetHistory(
+        request=action.request_id or "",
+        session=action.session_id,
+        limit=action.limit or 0,
+        cursor=action.cursor or "",
+        ext=_keep(action, limit=_if_empty(action.limit), cursor=_if_empty(action.cursor)),
+    )
+    return (history,)
+
+
+@TO_COMMAND.rule(wire.ListConversations, produces=(ListSessions,))
+def list_conversations(action: wire.ListConversations) -> tuple[Command, ...]:
+    """The user's conversations."""
+    ext = _keep(action, limit=_if_empty(action.limit), cursor=_if_empty(action.cursor), query=_if_empty(action.query))
+    listing = ListSessions(
+        request=action.request_id or "",
+        limit=action.limit or 0,
+        cursor=action.cursor or "",
+        query=action.query or "",
+        ext=ext,
+    )
+    return (listing,)
+
+
+@TO_COMMAND.rule(wire.RenameConversation, produces=(RenameSession,))
+def rename_conversation(action: wire.RenameConversation) -> tuple[Command, ...]:
+    """A title for a conversation."""
+    renaming = RenameSession(
+        request=action.request_id or "", session=action.conversation_id, title=action.title, ext=_keep(action)
+    )
+    return (renaming,)
+
+
+@TO_COMMAND.rule(wire.SendMessage, produces=(SubmitInput,))
+def send_message(action: wire.SendMessage) -> tuple[Command, ...]:
+    """The user's input."""
+    segments: list[Segment] = [Text(text=action.message)] if action.message else []
+    segments += [ImageAttachment(url=image.url, detail=image.detail or "") for image in action.images or ()]
+    segments += [
+        FileAttachment(name=file.name, url=file.url, mime_type=file.mime_type or "") for file in action.files or ()
+    ]
+    ext = _keep(
+        action,
+        stream=_if_given(action.stream),
+        skill=_if_given(action.skill),
+        model=_if_empty(action.model),
+        images=_if_empty(action.images),
+        files=_if_empty(action.files),
+    )
+    submitting = SubmitInput(
+        request=action.request_id or "",
+        session=action.session_id,
+        segments=tuple(segments),
+        model=action.model or "",
+        ext=ext,
+    )
+    return (submitting,)
+
+
+@TO_COMMAND.rule(wire.ConfirmToolAction, produces=(AnswerApproval,))
+def confirm_tool_action(action: wire.ConfirmToolAction) -> tuple[Command, ...]:
+    """Yes or no to the question that this client was last shown."""
+    answer = AnswerApproval(
+        request=action.request_id or "", session=action.session_id, approved=action.approved, ext=_keep(action)
+    )
+    return (answer,)
+
+
+@TO_COMMAND.rule(wire.VerifyOtp, produces=(AnswerOtp,))
+def verify_otp(action: wire.VerifyOtp) -> tuple[Command, ...]:
+    """The code that the user typed."""
+    answer = AnswerOtp(request=action.request_id or "", session=action.session_id, code=action.code, ext=_keep(action))
+    return (answer,)
+
+
+@TO_COMMAND.rule(wire.SubmitInteraction, produces=(AnswerInteraction,))
+def submit_interaction(action: wire.SubmitInteraction) -> tuple[Command, ...]:
+    """A filled-in or declined form."""
+    answer = AnswerInteraction(
+        request=action.request_id or "",
+        session=action.session_id,
+        question=action.interaction_id,
+        kind=action.kind or "",
+        values=None if action.values is None else raw(action.values),
+        declined=action.declined or False,
+        ext=_keep(action, kind=_if_empty(action.kind), declined=_if_empty(action.declined)),
+    )
+    return (answer,)
+
+
+@TO_COMMAND.rule(wire.Cancel, produces=(CancelTurn,))
+def cancel(action: wire.Cancel) -> tuple[Command, ...]:
+    """End the turn; its ids are advisory."""
+    ext = _keep(action, sessionId=_if_empty(action.session_id))
+    return (CancelTurn(request=action.request_id or "", session=action.session_id or "", ext=ext),)
+
+
+@TO_COMMAND.rule(wire.Ping, produces=(Ping,))
+def ping(action: wire.Ping) -> tuple[Command, ...]:
+    """Are you there?"""
+    return (Ping(request=action.request_id or "", ext=_keep(action)),)

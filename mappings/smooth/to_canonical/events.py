@@ -1,0 +1,189 @@
+"""What a smooth server says, as canonical events: each message by itself.
+
+Which turn or command an event belongs to is the translator's knowledge: here a 200 is a Reply with its raw data and an
+`error` is ErrorReported. The request id and the time stand on the burst (`envelope`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import UNSET
+
+from mappings.canonical.events import (
+    ErrorReported,
+    Event,
+    Heartbeat,
+    Pong,
+    Preamble,
+    ReasoningDelta,
+    Reply,
+    StateSnapshot,
+    TextDelta,
+    ToolCallArguments,
+    ToolCallFinished,
+    ToolCallStarted,
+    TurnAccepted,
+    TurnEnded,
+)
+from mappings.canonical.values import Ext, Usage
+from mappings.rules import Rules
+from mappings.smooth.extras import keep, raw
+from mappings.smooth.wire import events as wire
+from mappings.smooth.wire.base import EventBase
+from mappings.smooth.wire.codes import CODE_OF_CAUSE, cause_of
+from mappings.smooth.wire.payloads import answer_of, call_of, result_of, text_of
+
+__all__ = ["ACCEPTED", "DONE", "TO_EVENT", "envelope", "keep_envelope"]
+
+TO_EVENT = Rules("smooth -> canonical events")
+
+ACCEPTED = "Processing your request..."
+"""Free text of a 202; an upstream's own words ride in ext."""
+
+DONE = "OK"
+"""Free text of a 200."""
+
+NS_PER_MS = 1_000_000
+
+
+def envelope(message: Any) -> tuple[str, int]:
+    """Request id and time (ns) of an event; an id that stands only in the mirror counts."""
+    request = message.request_id
+    if request is None:
+        request = getattr(message.data, "request_id", None) or ""
+    return request, (message.timestamp or 0) * NS_PER_MS
+
+
+def keep_envelope(event: EventBase, /, **fields: object) -> Ext | None:
+    """ext of `fields`, and of an envelope that request id and time of the burst would not give back."""
+    return keep(
+        timestamp=None if event.timestamp is None else UNSET,
+        requestId="" if event.request_id == "" else UNSET,
+        **fields,
+    )
+
+
+def _unless(value: object, *usual: object) -> object:
+    return UNSET if value in usual else value
+
+
+# -- answers to one request -------------------------------------------------------------------------
+
+
+@TO_EVENT.rule(wire.ImmediateResponse, produces=(TurnAccepted, Reply))
+def immediate_response(message: wire.ImmediateResponse) -> tuple[Event, ...]:
+    """202 begins a turn, everything else answers a command."""
+    request = message.request_id or ""
+    if message.status == 202:
+        words = _unless(message.message, None, ACCEPTED)
+        ext = keep_envelope(message, message=words, data=_unless(message.data, {}))
+        return (TurnAccepted(request=request, ext=ext),)
+    words = _unless(message.message, None, DONE)
+    ext = keep_envelope(message, status=_unless(message.status, None, 200), message=words)
+    return (Reply(request=request, result=raw(message.data), ext=ext),)
+
+
+# -- the stream of a turn ---------------------------------------------------------------------------
+
+
+@TO_EVENT.rule(wire.StreamToken, produces=(TextDelta,))
+def stream_token(message: wire.StreamToken) -> tuple[Event, ...]:
+    """More of the answer: the hot path."""
+    if message.timestamp is None or message.request_id == "":
+        return (TextDelta(text=message.token, ext=keep_envelope(message)),)
+    return (TextDelta(text=message.token),)
+
+
+@TO_EVENT.rule(wire.StreamReasoning, produces=(ReasoningDelta,))
+def stream_reasoning(message: wire.StreamReasoning) -> tuple[Event, ...]:
+    """More of what the model thinks."""
+    return (ReasoningDelta(text=message.token, ext=keep_envelope(message)),)
+
+
+@TO_EVENT.rule(wire.StreamPreamble, produces=(Preamble,))
+def stream_preamble(message: wire.StreamPreamble) -> tuple[Event, ...]:
+    """Words to fill the wait."""
+    return (Preamble(text=message.token, ext=keep_envelope(message)),)
+
+
+@TO_EVENT.rule(
+    wire.StreamChunk,
+    produces=(ToolCallStarted, ToolCallArguments, ToolCallFinished, StateSnapshot),
+)
+def stream_chunk(message: wire.StreamChunk) -> tuple[Event, ...]:
+    """A tool call, a tool result, or any other state; the nth open call of a name is meant."""
+    state = message.data.state
+    done = UNSET if message.data.done is None else message.data.done
+    only_raw = state == wire.NodeState(raw_response=state.raw_response)
+    call = call_of(state.raw_response)
+    if call is not None:
+        kept = UNSET if only_raw and call.usual else state
+        ext = keep_envelope(message, done=done, node=_unless(message.node, call.name), state=kept)
+        return (
+            ToolCallStarted(name=call.name),
+            ToolCallArguments(name=call.name, json=call.arguments, done=True, ext=ext),
+        )
+    result = result_of(state.raw_response)
+    if result is not None:
+        kept = UNSET if only_raw and result.usual else state
+        ext = keep_envelope(message, done=done, node=_unless(message.node, result.name), state=kept)
+        return (ToolCallFinished(name=result.name, output=result.output, is_error=result.is_error, ext=ext),)
+    return (StateSnapshot(node=message.node, state=raw(state), ext=keep_envelope(message, done=done)),)
+
+
+# -- the ends of a turn -----------------------------------------------------------------------------
+
+
+@TO_EVENT.rule(wire.EventualResponse, produces=(TurnEnded,))
+def eventual_response(message: wire.EventualResponse) -> tuple[Event, ...]:
+    """The turn is complete; of the answer what is more than text rides in ext."""
+    answer = message.data.data
+    text = text_of(answer.response) or ""
+    ext = keep_envelope(
+        message,
+        status=_unless(message.status, 200),
+        response=_unless(answer.response, answer_of(text)),
+        needsEscalation=_unless(answer.needs_escalation, None, False),
+        escalationReason=_unless(answer.escalation_reason, None),
+        citations=_unless(answer.citations, None),
+        directive=answer.directive,
+    )
+    return (TurnEnded(end="completed", text=text, message=answer.message_id, usage=_usage(answer.usage), ext=ext),)
+
+
+def _usage(usage: wire.TurnUsage | None) -> Usage | None:
+    if usage is None:
+        return None
+    return Usage(input_tokens=usage.prompt_tokens, output_tokens=usage.completion_tokens, cost_usd=usage.cost_usd)
+
+
+@TO_EVENT.rule(wire.Cancelled, produces=(TurnEnded,))
+def cancelled(message: wire.Cancelled) -> tuple[Event, ...]:
+    """The turn was cancelled."""
+    return (TurnEnded(end="cancelled", ext=keep_envelope(message)),)
+
+
+@TO_EVENT.rule(wire.ErrorEvent, produces=(ErrorReported,))
+def error(message: wire.ErrorEvent) -> tuple[Event, ...]:
+    """Something failed: a request, a turn or neither, as the translator knows."""
+    code = message.error.code
+    cause = cause_of(code)
+    ext = keep_envelope(message, code=_unless(code, CODE_OF_CAUSE[cause]), details=message.data.details)
+    return (ErrorReported(cause=cause, text=message.error.message, ext=ext),)
+
+
+# -- life -------------------------------------------------------------------------------------------
+
+
+@TO_EVENT.rule(wire.Keepalive, produces=(Heartbeat,))
+def keepalive(message: wire.Keepalive) -> tuple[Event, ...]:
+    """The server lives."""
+    return (Heartbeat(request=message.request_id or message.data.request_id, ext=keep_envelope(message)),)
+
+
+@TO_EVENT.rule(wire.Pong, produces=(Pong,))
+def pong(message: wire.Pong) -> tuple[Event, ...]:
+    """Answers ping."""
+    at = (message.timestamp or 0) * NS_PER_MS
+    return (Pong(request=message.request_id or "", at=at, ext=keep_envelope(message)),)

@@ -1,0 +1,81 @@
+"""The payload of a 200, as the typed answer to the command that a link sent (translation.md 3.18).
+
+Read laxly (smooth sheet, section 5: R's real page differs from its schema). What does not fit is None: the answer then
+stays a Reply with its raw data.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import msgspec
+from msgspec import UNSET, Raw
+
+from mappings.canonical.events import HistorySnapshot, SessionOpened, SessionsListed
+from mappings.canonical.values import Message, SessionSummary
+from mappings.smooth.wire import replies as wire
+from mappings.smooth.wire.times import nanoseconds
+
+__all__ = ["history_page", "session_opened", "sessions_listed"]
+
+P = TypeVar("P")
+
+
+def _read(result: Raw | None, kind: type[P]) -> P | None:
+    try:
+        return None if result is None else msgspec.json.decode(result, type=kind)
+    except msgspec.DecodeError:
+        return None
+
+
+def session_opened(request: str, result: Raw | None) -> SessionOpened | None:
+    """The reply of create_conversation_session or get_session.
+
+    `status` says whether the session lives (R), not whether a turn runs: nothing is taken from it.
+    """
+    payload = _read(result, wire.Session)
+    if payload is None:
+        return None
+    return SessionOpened(request=request, session=payload.conversation_id, agent=payload.agent_id or "")
+
+
+def history_page(request: str, result: Raw | None) -> HistorySnapshot | None:
+    """The reply of get_conversation_messages."""
+    page = _read(result, wire.Page)
+    if page is None:
+        return None
+    return HistorySnapshot(
+        request=request,
+        items=tuple(_message(record) for record in page.messages),
+        next_cursor=None if page.next_cursor is UNSET else page.next_cursor,
+    )
+
+
+def _message(record: wire.Record) -> Message:
+    text = record.content.text
+    if text is None:
+        text = "".join(item.text for item in record.content.items or ())
+    return Message(
+        id=record.id,
+        role="user" if record.direction == "inbound" else "assistant",
+        text=text,
+        at=nanoseconds(record.created_at),
+    )
+
+
+def sessions_listed(request: str, result: Raw | None) -> SessionsListed | None:
+    """The reply of list_conversations."""
+    payload = _read(result, wire.Conversations)
+    if payload is None:
+        return None
+    rows = tuple(
+        SessionSummary(
+            session=row.conversation_id,
+            title=row.title,
+            updated_at=nanoseconds(row.updated_at),
+            messages=row.message_count,
+        )
+        for row in payload.conversations
+    )
+    cursor = None if payload.next_cursor is UNSET else payload.next_cursor
+    return SessionsListed(request=request, sessions=rows, next_cursor=cursor)

@@ -1,0 +1,171 @@
+"""A link with a smooth server, on which we play the client (smooth sheet, sections 2, 6 and 9; translation.md 3.11).
+
+Every command goes out under a request id of ours: servers want one, and a confirm must not carry its turn's. What comes
+back belongs to a command that waits, to a turn that runs, or to neither; a turn that we did not begin is one as soon as
+something of it is heard. Events of a turn stand on bursts with the id of the command that began it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from mappings.canonical import Batch, SessionState, commands
+from mappings.canonical.commands import Command
+from mappings.canonical.events import (
+    ErrorReported,
+    Event,
+    Heartbeat,
+    OtpInvalid,
+    OtpVerified,
+    Pong,
+    Reply,
+    TurnAccepted,
+    TurnEnded,
+)
+from mappings.canonical.unmapped import Unmapped
+from mappings.canonical.values import Failure
+from mappings.dialect import Burst, Clock, Frame, NewId, Step
+from mappings.smooth.directions import FROM_SERVER
+from mappings.smooth.extras import given
+from mappings.smooth.from_canonical import FROM_COMMAND, Context
+from mappings.smooth.to_canonical import history_page, session_opened, sessions_listed
+from mappings.smooth.wire import ACTIONS
+
+__all__ = ["ClientTranslator"]
+
+WAITING_MAX = 1024
+"""Commands and turns that a link keeps at a time; the oldest is forgotten."""
+
+OUTSIDE_TURNS = (Reply, ErrorReported, Pong, Heartbeat, OtpVerified, OtpInvalid, Unmapped)
+"""Events that do not show by themselves that a turn runs under their request id."""
+
+
+class ClientTranslator:
+    """The link of a smooth server, with us as its client."""
+
+    def __init__(self, clock: Clock, new_id: NewId) -> None:
+        self._clock = clock
+        self._new_id = new_id
+        self._waiting: dict[str, Command] = {}
+        self._turns: dict[str, str] = {}  # our id on the wire -> the request that began the turn
+
+    def opened(self) -> Step:
+        """Neither side says hello."""
+        return Step()
+
+    def receive(self, frames: Sequence[Frame]) -> Step:
+        """Events become answers to our commands, parts of turns, or neither."""
+        step = Step()
+        FROM_SERVER.receive(frames, step)
+        step.bursts = [self._place(burst) for burst in step.bursts]
+        return step
+
+    def send(self, items: Sequence[Any]) -> Step:
+        """Say commands; one without a word in smooth is refused at once."""
+        step = Step()
+        for command in items:
+            own = self._new_id()
+            context = Context(FROM_COMMAND, own)
+            messages = FROM_COMMAND.functions[type(command)](command, context)
+            step.losses += context.losses()
+            if not messages:
+                failure = Failure(cause="unsupported", text="smooth has no word for this command")
+                refusal = Reply(request=command.request, failure=failure)
+                step.bursts.append(Burst(items=[refusal], request=command.request))
+                continue
+            _remember(self._waiting, own, command)
+            step.frames += [ACTIONS.encode(message) for message in messages]
+        return step
+
+    def attach(self, state: SessionState, request: str) -> Step:
+        """A client shows its server nothing."""
+        return Step()
+
+    def passed(self, batch: Batch) -> Step:
+        """Events do not go to a server."""
+        return Step()
+
+    def closed(self, cause: str) -> Step:
+        """A client leaves without a word."""
+        return Step()
+
+    def _place(self, burst: Burst) -> Burst:
+        own = burst.request
+        request = self._turns.get(own)
+        items: list[Event] = []
+        for said in burst.items:
+            if request is None and own and self._begins(own, said):
+                request = self._begin(own, said, items)
+            item = said
+            if type(said) is Reply or type(said) is ErrorReported or type(said) is Pong:
+                item = self._answer(own, said)
+            elif type(said) is TurnAccepted:
+                item = msgspec.structs.replace(said, request=request or own)
+            items.append(item)
+            if type(item) is TurnEnded:
+                self._turns.pop(own, None)
+                items += self._answered(lambda command: isinstance(command, commands.CancelTurn))
+            elif type(item) is OtpVerified or type(item) is OtpInvalid:
+                items += self._answered(lambda command: isinstance(command, commands.AnswerOtp))
+        return Burst(items=items, request=request or own, at=burst.at)
+
+    def _begins(self, own: str, item: Event) -> bool:
+        """Whether a turn runs under an id of which we have heard nothing yet."""
+        return not isinstance(item, OUTSIDE_TURNS) and isinstance(self._waiting.get(own), commands.SubmitInput | None)
+
+    def _begin(self, own: str, item: Event, items: list[Event]) -> str:
+        """The first event of a turn: our input is accepted, by a 202 or by what stands for it."""
+        command = self._waiting.pop(own, None)
+        request = own if command is None else command.request or own
+        if command is not None and type(item) is not TurnAccepted:
+            items.append(TurnAccepted(request=request))
+        _remember(self._turns, own, request)
+        return request
+
+    def _answer(self, own: str, item: Reply | ErrorReported | Pong) -> Event:
+        command = self._waiting.pop(own, None)
+        request = own if command is None else command.request
+        if isinstance(item, Pong):
+            return msgspec.structs.replace(item, request=request)
+        if isinstance(item, ErrorReported):
+            failure = Failure(cause=item.cause, text=item.text, ext=item.ext)
+            if command is not None:
+                return Reply(request=request, failure=failure)
+            if own in self._turns and given(item.ext, "code") != "OTP_SEND_FAILED":
+                return TurnEnded(end="failed", failure=failure)
+            return item
+        if isinstance(command, commands.SubmitInput):
+            _remember(self._turns, own, request or own)
+            return TurnAccepted(request=request, ext=item.ext)
+        return _typed(command, request, item) or msgspec.structs.replace(item, request=request)
+
+    def _answered(self, fits: Callable[[Command], bool]) -> list[Event]:
+        """The commands that have no acknowledgement are answered by what they bring about.
+
+        A connection has one turn: its end answers every cancel.
+        """
+        done = {own: command for own, command in self._waiting.items() if fits(command)}
+        for own in done:
+            del self._waiting[own]
+        return [Reply(request=command.request) for command in done.values()]
+
+
+def _typed(command: Command | None, request: str, item: Reply) -> Event | None:
+    match command:
+        case commands.OpenSession() | commands.ResumeSession() | commands.GetSession():
+            return session_opened(request, item.result)
+        case commands.GetHistory():
+            return history_page(request, item.result)
+        case commands.ListSessions():
+            return sessions_listed(request, item.result)
+        case _:
+            return None
+
+
+def _remember(known: dict[str, Any], own: str, what: Any) -> None:
+    if len(known) >= WAITING_MAX:
+        del known[next(iter(known))]
+    known[own] = what

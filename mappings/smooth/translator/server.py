@@ -1,0 +1,184 @@
+"""A link with a smooth client, on which we play the server (smooth sheet, sections 2, 3 and 6).
+
+It refuses what a server refuses, keeps the one turn that a connection may have, and the commands that wait for their
+answer, so that an answer takes the form of its command. A client may use one request id twice at a time (a confirm
+usually carries its turn's): the second command goes on under an id of ours and is answered under the client's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from mappings.canonical import Batch, SessionState, Unmapped, commands
+from mappings.canonical.commands import Command
+from mappings.canonical.events import Reply, SessionOpened, TurnEnded
+from mappings.dialect import Burst, Clock, Frame, Loss, NewId, Step
+from mappings.errors import PeerError
+from mappings.smooth.directions import FROM_CLIENT
+from mappings.smooth.from_canonical import FROM_EVENT, Context, error_event
+from mappings.smooth.projection import MAX_EVENT
+from mappings.smooth.translator.admission import admitted
+from mappings.smooth.wire import EVENTS
+
+__all__ = ["ServerTranslator"]
+
+PENDING_MAX = 1024
+"""Commands of one link that may wait for an answer; the oldest is forgotten, its answer then has no special form."""
+
+
+class Pending(Struct, frozen=True, kw_only=True):
+    """A command that waits for its answer; `said` is the request id that the client used, None if it used none."""
+
+    command: Command
+    said: str | None
+
+
+class ServerTranslator:
+    """The link of a smooth client, with us as its server."""
+
+    def __init__(self, clock: Clock, new_id: NewId) -> None:
+        self._clock = clock
+        self._new_id = new_id
+        self._pending: dict[str, Pending] = {}
+        self._turn: commands.SubmitInput | None = None
+
+    def opened(self) -> Step:
+        """A server says nothing until the client speaks."""
+        return Step()
+
+    def receive(self, frames: Sequence[Frame]) -> Step:
+        """Actions become commands; what a server refuses is answered at once."""
+        step = Step()
+        for frame in frames:
+            heard = Step()
+            FROM_CLIENT.receive((frame,), heard)
+            step.faults += heard.faults
+            step.losses += heard.losses
+            step.frames += [self._refused_frame(fault) for fault in heard.faults]
+            for burst in heard.bursts:
+                for item in burst.items:
+                    self._hear(item, step)
+        return step
+
+    def send(self, items: Sequence[Any]) -> Step:
+        """Answers to this link's commands, each in the form of its command."""
+        step = Step()
+        for item in items:
+            self._answer(item, step)
+        return step
+
+    def attach(self, state: SessionState, request: str) -> Step:
+        """The reply to the create or get that asked for this session; whoever only sent a message gets none."""
+        known = self._pending.get(request)
+        asks = commands.OpenSession | commands.ResumeSession | commands.GetSession
+        if not request or known is None or not isinstance(known.command, asks):
+            return Step()
+        opened = SessionOpened(
+            request=request, session=state.id, agent=state.agent, title=state.title, status=state.status
+        )
+        return self.send((opened,))
+
+    def passed(self, batch: Batch) -> Step:
+        """The end of this link's turn frees its slot."""
+        turn = self._turn
+        if turn is None or batch.origin.request != turn.request:
+            return Step()
+        if any(type(event) is TurnEnded for event in batch.events):
+            self._turn = None
+        return Step()
+
+    def closed(self, cause: str) -> Step:
+        """The adapter closes with 1001: there are no last words."""
+        return Step()
+
+    # -- what the client asks -----------------------------------------------------------------------
+
+    def _hear(self, item: Command, step: Step) -> None:
+        if isinstance(item, Unmapped):
+            said = _request_of(item.raw)
+            step.losses.append(Loss(kind="Unmapped", why="unsupported action", sample=item.tag[:80]))
+            step.frames.append(self._error(said, "UNSUPPORTED_ACTION", f"unsupported action `{item.tag[:80]}`"))
+            return
+        said = "" if item.ext is not None and "smooth.requestId" in item.ext else item.request or None
+        try:
+            command = admitted(item)
+        except PeerError as fault:
+            step.faults.append(fault)
+            step.frames.append(self._error(said, "VALIDATION_ERROR", fault.text))
+            return
+        if isinstance(command, commands.SubmitInput):
+            self._begin(command, said, step)
+        elif isinstance(command, commands.CancelTurn):
+            if self._turn is not None:  # else silence
+                self._wait(msgspec.structs.replace(command, session=self._turn.session), said, step)
+        else:
+            self._wait(command, said, step)
+
+    def _begin(self, command: commands.SubmitInput, said: str | None, step: Step) -> None:
+        if self._turn is not None:
+            words = "a turn is already running on this connection"
+            step.frames.append(self._error(said, "TURN_IN_PROGRESS", words))
+            return
+        if not command.request:
+            # like P: the id made up for it stands on everything that belongs to the turn
+            command = msgspec.structs.replace(command, request=self._new_id())
+        self._turn = command
+        step.bursts.append(Burst(items=[command], request=command.request))
+
+    def _wait(self, command: Command, said: str | None, step: Step) -> None:
+        """Hand on a command under a request id that is the link's only one."""
+        taken = self._turn is not None and self._turn.request == command.request
+        if not command.request or taken or command.request in self._pending:
+            command = msgspec.structs.replace(command, request=self._new_id())
+        if len(self._pending) >= PENDING_MAX:
+            del self._pending[next(iter(self._pending))]
+        self._pending[command.request] = Pending(command=command, said=said)
+        step.bursts.append(Burst(items=[command], request=command.request))
+
+    # -- what is answered ---------------------------------------------------------------------------
+
+    def _answer(self, item: Any, step: Step) -> None:
+        known = self._pending.pop(item.request, None)
+        said = item.request if known is None else known.said
+        context = self._context(said, None if known is None else known.command)
+        if isinstance(item, Reply) and item.failure is not None and self._ends_turn(said):
+            if known is None:
+                self._turn = None  # the turn itself is refused: it never began, and this ends it in the client
+            else:
+                context.top = None
+        for message in FROM_EVENT.functions[type(item)](item, context):
+            frame = EVENTS.encode(message)
+            if len(frame) <= MAX_EVENT:
+                step.frames.append(frame)
+                continue
+            step.losses.append(Loss(kind=type(item).__name__, why=f"above {MAX_EVENT} bytes"))
+            words = f"the answer is larger than {MAX_EVENT} bytes: ask for less at once"
+            step.frames.append(self._error(said, "INTERNAL_ERROR", words))
+        step.losses += context.losses()
+
+    def _context(self, said: str | None, asked: Command | None) -> Context:
+        context = Context(FROM_EVENT, said or "", self._clock(), asked)
+        context.top = said
+        return context
+
+    def _ends_turn(self, said: str | None) -> bool:
+        """Whether an `error` with this id would end the client's live turn (translation.md 3.11)."""
+        return self._turn is not None and self._turn.request == said
+
+    def _error(self, said: str | None, code: str, text: str) -> bytes:
+        context = self._context(None if self._ends_turn(said) else said, None)
+        return EVENTS.encode(error_event(context, code, text))
+
+    def _refused_frame(self, fault: PeerError) -> bytes:
+        said = fault.value.get("requestId") if isinstance(fault.value, dict) else None
+        return self._error(said if isinstance(said, str) else None, "VALIDATION_ERROR", fault.text)
+
+
+def _request_of(raw: str) -> str | None:
+    value = msgspec.json.decode(raw)
+    said = value.get("requestId") if isinstance(value, dict) else None
+    return said if isinstance(said, str) else None

@@ -1,0 +1,255 @@
+"""What a smooth server says (smooth sheet, section 4), exactly as the strict schemas have it.
+
+Every struct is closed. A payload stands in `data`, for questions one level deeper in `data.data`; `requestId` and the
+leading fields are repeated inside `data` ("mirrors"). Servers that leave mirrors out are read through spellings.py.
+Opaque JSON is `object`: decoded, so that what we hand on is known to be JSON in UTF-8.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias, Union
+
+from msgspec import UNSET
+
+from mappings.codec import Codec
+from mappings.smooth.wire.base import Closed, EventBase
+from mappings.smooth.wire.questions import (
+    InteractionInvalid,
+    InteractionRequired,
+    OtpInvalid,
+    OtpSent,
+    OtpVerificationRequired,
+    OtpVerified,
+    WriteConfirmationRequired,
+)
+from mappings.smooth.wire.spellings import usual_event
+
+__all__ = [
+    "EVENTS",
+    "AnyEvent",
+    "Cancelled",
+    "CancelledData",
+    "Citation",
+    "ErrorBody",
+    "ErrorData",
+    "ErrorEvent",
+    "EventualData",
+    "EventualResponse",
+    "FinalAnswer",
+    "ImmediateResponse",
+    "Keepalive",
+    "KeepaliveData",
+    "NodeState",
+    "Pong",
+    "PongData",
+    "StreamChunk",
+    "StreamChunkData",
+    "StreamPreamble",
+    "StreamReasoning",
+    "StreamToken",
+    "TokenData",
+    "TurnUsage",
+]
+
+MAX_DEPTH = 512  # no server states a bound; tool arguments nest a few levels, Python's own parser ends near 1000
+
+
+# -- answers to one request -------------------------------------------------------------------------
+
+
+class ImmediateResponse(EventBase, frozen=True, kw_only=True, tag="immediate_response"):
+    """202: the turn was accepted; 200: done, with `data`. `message` is free text."""
+
+    status: int | None = None
+    message: str | None = None
+    data: dict[str, object]
+
+
+# -- the stream of a turn ---------------------------------------------------------------------------
+
+
+class TokenData(Closed, frozen=True, kw_only=True):
+    """Mirror of a token."""
+
+    request_id: str
+    token: str
+
+
+class StreamToken(EventBase, frozen=True, kw_only=True, tag="stream_token"):
+    """More of the answer."""
+
+    token: str
+    data: TokenData
+
+
+class StreamReasoning(EventBase, frozen=True, kw_only=True, tag="stream_reasoning"):
+    """More of what the model thinks; never part of the answer."""
+
+    token: str
+    data: TokenData
+
+
+class StreamPreamble(EventBase, frozen=True, kw_only=True, tag="stream_preamble"):
+    """Words to fill the wait; never part of the answer."""
+
+    token: str
+    data: TokenData
+
+
+class NodeState(Closed, frozen=True, kw_only=True):
+    """The four documented keys of a chunk's state; null and absent differ."""
+
+    raw_response: object = UNSET
+    structured_response: object = UNSET
+    pending_write_confirmation: object = UNSET
+    pending_otp_verification: object = UNSET
+
+
+class StreamChunkData(Closed, frozen=True, kw_only=True):
+    """Mirror of a chunk, with its state."""
+
+    request_id: str
+    node: str
+    state: NodeState
+    done: bool | None = None
+
+
+class StreamChunk(EventBase, frozen=True, kw_only=True, tag="stream_chunk"):
+    """A node of the backend's graph said something: a tool call, its result, or a phase."""
+
+    node: str
+    data: StreamChunkData
+
+
+# -- the ends of a turn -----------------------------------------------------------------------------
+
+
+class Citation(Closed, frozen=True, kw_only=True):
+    """A source of the answer; `score` is any number."""
+
+    id: str
+    title: str
+    url: str | None = None
+    snippet: str
+    score: float
+
+
+class TurnUsage(Closed, frozen=True, kw_only=True):
+    """Tokens and cost, summed over the turn's model calls."""
+
+    cost_usd: float | None = None
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+
+
+class FinalAnswer(Closed, frozen=True, kw_only=True):
+    """The answer: `response` is any JSON, usually an object with `responseParts`."""
+
+    message_id: str
+    response: object
+    needs_escalation: bool | None = None
+    escalation_reason: str | None = None
+    citations: list[Citation] | None = None
+    usage: TurnUsage | None = None
+    directive: object = UNSET
+
+
+class EventualData(Closed, frozen=True, kw_only=True):
+    """Mirror of a terminal, with the answer."""
+
+    request_id: str
+    status: int
+    data: FinalAnswer
+
+
+class EventualResponse(EventBase, frozen=True, kw_only=True, tag="eventual_response"):
+    """The turn is complete."""
+
+    status: int
+    data: EventualData
+
+
+class CancelledData(Closed, frozen=True, kw_only=True):
+    """Mirror of a cancellation."""
+
+    request_id: str | None = None
+    status: Literal[499]
+
+
+class Cancelled(EventBase, frozen=True, kw_only=True, tag="cancelled"):
+    """The turn was cancelled."""
+
+    status: Literal[499]
+    data: CancelledData
+
+
+class ErrorBody(Closed, frozen=True, kw_only=True):
+    """What went wrong; codes are an open set (smooth sheet, section 8)."""
+
+    code: str
+    message: str
+
+
+class ErrorData(Closed, frozen=True, kw_only=True):
+    """Mirror of an error; nobody emits `details`."""
+
+    request_id: str | None = None
+    error: ErrorBody
+    details: object = UNSET
+
+
+class ErrorEvent(EventBase, frozen=True, kw_only=True, tag="error"):
+    """A request or turn failed, or without requestId something else did."""
+
+    error: ErrorBody
+    data: ErrorData
+
+
+# -- life -------------------------------------------------------------------------------------------
+
+
+class KeepaliveData(Closed, frozen=True, kw_only=True):
+    """Mirror of a keepalive."""
+
+    request_id: str
+
+
+class Keepalive(EventBase, frozen=True, kw_only=True, tag="keepalive"):
+    """The server lives; in the schemas, emitted by nobody."""
+
+    data: KeepaliveData
+
+
+class PongData(Closed, frozen=True, kw_only=True):
+    """Mirror of a pong."""
+
+    timestamp: int
+
+
+class Pong(EventBase, frozen=True, kw_only=True, tag="pong"):
+    """Answers ping."""
+
+    data: PongData | None = None
+
+
+AnyEvent: TypeAlias = Union[  # noqa: UP007  # seventeen names read better in a list than joined by bars
+    ImmediateResponse,
+    StreamToken,
+    StreamReasoning,
+    StreamPreamble,
+    StreamChunk,
+    EventualResponse,
+    Cancelled,
+    ErrorEvent,
+    WriteConfirmationRequired,
+    OtpVerificationRequired,
+    OtpSent,
+    OtpVerified,
+    OtpInvalid,
+    InteractionRequired,
+    InteractionInvalid,
+    Keepalive,
+    Pong,
+]
+
+EVENTS: Codec[AnyEvent] = Codec("smooth", AnyEvent, max_depth=MAX_DEPTH, reshape=usual_event)

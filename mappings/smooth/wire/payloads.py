@@ -1,0 +1,88 @@
+"""Conventions inside the opaque JSON of two events: tool chunks and the final answer (smooth sheet, section 4).
+
+`arguments` of a call is a JSON string from R and an object from P and T; `response` is any JSON,
+in practice one object.
+"""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import Struct
+
+__all__ = ["Call", "Result", "answer_of", "call_of", "call_state", "result_of", "result_state", "text_of"]
+
+ENCODER = msgspec.json.Encoder()
+
+
+class Call(Struct, frozen=True):
+    """A tool call of a chunk; `arguments` is JSON text, `usual` says that `call_state` gives it back."""
+
+    name: str
+    arguments: str
+    usual: bool
+
+
+class Result(Struct, frozen=True):
+    """A tool result of a chunk; `usual` says that `result_state` gives it back."""
+
+    name: str
+    output: str
+    is_error: bool
+    usual: bool
+
+
+def call_of(raw_response: object) -> Call | None:
+    """The tool call in a chunk's `rawResponse`, None if there is none."""
+    call = raw_response.get("toolCall") if isinstance(raw_response, dict) else None
+    if not isinstance(call, dict):
+        return None
+    name, arguments = call.get("name"), call.get("arguments", {})
+    if not isinstance(name, str):
+        return None
+    text = arguments if isinstance(arguments, str) else ENCODER.encode(arguments).decode()
+    return Call(name, text, raw_response == call_state(name, text))
+
+
+def result_of(raw_response: object) -> Result | None:
+    """The tool result in a chunk's `rawResponse`, None if there is none."""
+    result = raw_response.get("toolResult") if isinstance(raw_response, dict) else None
+    if not isinstance(result, dict):
+        return None
+    name, output = result.get("name"), result.get("result", "")
+    if not isinstance(name, str):
+        return None
+    text = output if isinstance(output, str) else ENCODER.encode(output).decode()
+    is_error = result.get("isError") is True
+    return Result(name, text, is_error, raw_response == result_state(name, text, is_error))
+
+
+def call_state(name: str, arguments: str) -> dict[str, object]:
+    """`rawResponse` of a tool call, `arguments` as a JSON string like R's."""
+    return {"toolCall": {"name": name, "arguments": arguments}}
+
+
+def result_state(name: str, output: str, is_error: bool) -> dict[str, object]:
+    """`rawResponse` of a tool result."""
+    return {"toolResult": {"name": name, "isError": is_error, "result": output}}
+
+
+def answer_of(text: str) -> dict[str, object]:
+    """The `response` that carries `text`; the judgements are the ones every reference server gives."""
+    return {
+        "responseParts": [text] if text else [],
+        "customerHappinessScore": 0.5,
+        "needsSatisfactionScore": 0.5,
+        "requestSummary": "",
+        "resolutionStatus": "in_progress",
+        "suggestedNextActions": [],
+    }
+
+
+def text_of(response: object) -> str | None:
+    """The visible text in a `response`; None if it has no place for one."""
+    if isinstance(response, str):
+        return response
+    parts = response.get("responseParts") if isinstance(response, dict) else None
+    if not isinstance(parts, list):
+        return None
+    return "".join(part for part in parts if isinstance(part, str))

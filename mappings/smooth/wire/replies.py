@@ -1,0 +1,80 @@
+"""What stands in `data` of an immediate_response (smooth sheet, sections 3 and 5).
+
+Written as the strict schemas have it; read laxly, because servers add keys here (R's history records) or leave some out
+(T's get_session): these structs pass over what they do not know.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import UNSET, Struct, UnsetType
+
+__all__ = ["AGENT_NAME", "Content", "ContentItem", "Conversation", "Conversations", "Page", "Record", "Session"]
+
+AGENT_NAME = "smooth-agent"
+"""What every reference server calls its agent."""
+
+
+class Payload(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True, rename="camel"):
+    """Base of the payloads."""
+
+
+class Session(Payload, frozen=True, kw_only=True):
+    """Answers create_conversation_session and get_session; only the latter says `status`."""
+
+    session_id: str
+    conversation_id: str
+    agent_id: str | None = None
+    agent_name: str = ""
+    user_participant_id: str = ""
+    agent_participant_id: str = ""
+    status: Literal["active", "idle", "ended"] | None = None
+
+
+class ContentItem(Payload, frozen=True, kw_only=True):
+    """A piece of a stored message (R)."""
+
+    type: str = ""
+    text: str = ""
+
+
+class Content(Payload, frozen=True, kw_only=True):
+    """The text of a message; R tells it in `items`."""
+
+    text: str | None = None
+    items: list[ContentItem] | None = None
+
+
+class Record(Payload, frozen=True, kw_only=True):
+    """One message of the history; inbound is the user."""
+
+    id: str
+    direction: Literal["inbound", "outbound"]
+    content: Content
+    created_at: str
+
+
+class Page(Payload, frozen=True, kw_only=True):
+    """One page of the history, newest first. `next_cursor` is an explicit null on the last page."""
+
+    messages: list[Record]
+    next_cursor: str | UnsetType | None = UNSET
+    has_more: bool | UnsetType = UNSET
+
+
+class Conversation(Payload, frozen=True, kw_only=True):
+    """One row of the list of conversations."""
+
+    conversation_id: str
+    title: str
+    updated_at: str
+    message_count: int
+
+
+class Conversations(Payload, frozen=True, kw_only=True):
+    """The list of conversations, newest first; paged since after HEAD."""
+
+    conversations: list[Conversation]
+    next_cursor: str | UnsetType | None = UNSET
+    has_more: bool | UnsetType = UNSET

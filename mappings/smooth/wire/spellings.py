@@ -1,0 +1,137 @@
+"""Further legal spellings of smooth messages, turned into the usual one (smooth sheet, sections 2, 3 and 11.2).
+
+Only frames that the strict decoder refused come here. What is not repaired is still refused afterwards.
+"""
+
+from __future__ import annotations
+
+__all__ = ["usual_action", "usual_event"]
+
+JsonObject = dict[str, object]
+
+MIRRORED: dict[str, tuple[str, ...]] = {
+    "stream_token": ("token",),
+    "stream_reasoning": ("token",),
+    "stream_preamble": ("token",),
+    "stream_chunk": ("node",),
+    "eventual_response": ("status",),
+    "cancelled": ("status",),
+    "error": ("error",),
+    "write_confirmation_required": (),
+    "otp_verification_required": (),
+    "otp_sent": (),
+    "otp_verified": (),
+    "otp_invalid": (),
+    "interaction_required": (),
+    "interaction_invalid": (),
+    "keepalive": (),
+}
+"""Events that repeat their requestId inside `data`, and what else they repeat."""
+
+STATUS = {"eventual_response": 200, "cancelled": 499}
+OPTIONAL_ID = ("cancelled", "error")
+"""Events whose `data.requestId` may be absent; the others need one, "" when nobody knows it."""
+
+
+def usual_event(value: object) -> object:
+    """An event with its mirrors filled in and its times whole."""
+    if not isinstance(value, dict):
+        return value
+    _drop_unless(value, "requestId", str)
+    timestamp = value.get("timestamp")
+    if isinstance(timestamp, float) and timestamp.is_integer():
+        value["timestamp"] = int(timestamp)
+    kind = value.get("type")
+    if kind == "pong":
+        _pong(value)
+    elif kind == "immediate_response":
+        if value.get("data") is None:
+            value["data"] = {}
+    elif isinstance(kind, str) and kind in MIRRORED:
+        _mirrors(value, kind)
+    return value
+
+
+def _pong(value: JsonObject) -> None:
+    data = value.get("data")
+    if isinstance(data, dict) and "timestamp" in data:
+        if value.get("timestamp") is None:
+            value["timestamp"] = data["timestamp"]
+    elif value.get("timestamp") is not None:
+        value["data"] = {"timestamp": value["timestamp"]}
+    else:
+        value.pop("data", None)
+
+
+def _mirrors(value: JsonObject, kind: str) -> None:
+    data = value.get("data")
+    if data is None:
+        data = value["data"] = {}
+    if not isinstance(data, dict):
+        return
+    _drop_unless(data, "requestId", str)
+    for key in ("requestId", *MIRRORED[kind]):
+        if data.get(key) is None and value.get(key) is not None:
+            data[key] = value[key]
+        elif value.get(key) is None and data.get(key) is not None:
+            value[key] = data[key]
+    if "requestId" not in data and kind not in OPTIONAL_ID:
+        data["requestId"] = ""
+    if kind in STATUS and value.get("status") is None:
+        value["status"] = data["status"] = STATUS[kind]
+
+
+def usual_action(value: object) -> object:
+    """An action without what every server passes over: ids, limits and attachments of a wrong form."""
+    if not isinstance(value, dict):
+        return value
+    _drop_unless(value, "requestId", str)
+    match value.get("action"):
+        case "create_conversation_session":
+            _drop_unless(value, "supports", list)
+            _keep(value, "supports", lambda item: isinstance(item, str))
+        case "send_message":
+            if value.get("message") is None:
+                value["message"] = ""  # legal beside an attachment; the translator looks
+            _drop_unless(value, "stream", bool)
+            _keep(value, "images", _is_image)
+            _keep(value, "files", _is_file)
+        case "get_conversation_messages" | "list_conversations":
+            if type(value.get("limit")) is not int:  # True is an int to isinstance
+                value.pop("limit", None)
+        case "cancel":
+            _drop_unless(value, "sessionId", str)
+    return value
+
+
+def _drop_unless(value: JsonObject, key: str, kind: type) -> None:
+    if key in value and not isinstance(value[key], kind):
+        del value[key]
+
+
+def _keep(value: JsonObject, key: str, good: object) -> None:
+    items = value.get(key)
+    if isinstance(items, list) and callable(good):
+        value[key] = [item for item in items if good(item)]
+    else:
+        value.pop(key, None)
+
+
+def _is_image(item: object) -> bool:
+    return (
+        isinstance(item, dict)
+        and isinstance(item.get("url"), str)
+        and item.get("detail") in (None, "low", "high", "auto")
+    )
+
+
+def _is_file(item: object) -> bool:
+    if not isinstance(item, dict):
+        return False
+    name, mime_type = item.get("name"), item.get("mimeType")
+    return (
+        isinstance(name, str)
+        and 1 <= len(name) <= 255
+        and isinstance(item.get("url"), str)
+        and (mime_type is None or isinstance(mime_type, str))
+    )

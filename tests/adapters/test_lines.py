@@ -1,0 +1,143 @@
+"""The line splitter: whole, byte by byte, in random pieces, with garbage and with lines over the limit."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Iterable, Sequence
+from time import perf_counter
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from adapters.lines import LineSplitter, join
+from mappings.dialect import Frame, Oversize
+
+ROOMY = 1024
+
+
+def split(pieces: Iterable[bytes], max_line: int = ROOMY) -> list[Frame]:
+    splitter = LineSplitter(max_line)
+    frames: list[Frame] = []
+    for piece in pieces:
+        frames += splitter.feed(piece)
+    return frames + splitter.finish()
+
+
+def pieces_of(data: bytes, cuts: Sequence[int]) -> list[bytes]:
+    bounds = [0, *sorted(cut % (len(data) + 1) for cut in cuts), len(data)]
+    return [data[a:b] for a, b in zip(bounds, bounds[1:], strict=False)]
+
+
+def single_bytes(data: bytes) -> list[bytes]:
+    return [data[i : i + 1] for i in range(len(data))]
+
+
+def test_one_read_gives_all_its_lines_in_order() -> None:
+    assert split([b'{"a":1}\n{"b":2}\n{"c":3}\n']) == [b'{"a":1}', b'{"b":2}', b'{"c":3}']
+
+
+def test_byte_by_byte_gives_the_same_lines() -> None:
+    assert split(single_bytes(b'{"a":1}\n\n{"b":2}\r\n')) == [b'{"a":1}', b'{"b":2}']
+
+
+def test_a_partial_line_waits_for_its_newline() -> None:
+    splitter = LineSplitter(ROOMY)
+    assert splitter.feed(b'{"a":') == []
+    assert splitter.feed(b'1}\n{"b"') == [b'{"a":1}']
+    assert splitter.feed(b":2}\n") == [b'{"b":2}']
+
+
+def test_the_unterminated_last_line_counts_at_the_end() -> None:
+    assert split([b"one\ntwo"]) == [b"one", b"two"]
+
+
+def test_nothing_is_left_after_the_end() -> None:
+    splitter = LineSplitter(ROOMY)
+    splitter.feed(b"one")
+    assert splitter.finish() == [b"one"]
+    assert splitter.finish() == []
+
+
+@pytest.mark.parametrize("blank", ["", " ", "\t \r", "\x0b\x0c", "\u00a0", " \u2003\u2028 ", "\u3000\x85"])
+def test_a_line_of_white_space_is_skipped(blank: str) -> None:
+    assert split([f"one\n{blank}\ntwo\n{blank}".encode()]) == [b"one", b"two"]
+
+
+@pytest.mark.parametrize("around", ["\r", " ", "\t", "\u00a0", "\r\u2003 "])
+def test_white_space_around_a_line_is_trimmed(around: str) -> None:
+    assert split([f"{around}{{}}{around}\n".encode()]) == [b"{}"]
+
+
+def test_a_byte_order_mark_is_no_white_space() -> None:
+    assert split(["\ufeff{}\n".encode()]) == ["\ufeff{}".encode()]
+
+
+def test_white_space_within_a_line_stays() -> None:
+    line = '{"text":"a \u2028 b\u00a0"}'.encode()
+    assert split([line + b"\n"]) == [line]
+
+
+def test_a_line_that_is_not_utf8_is_given_as_it_came() -> None:
+    assert split([b"\xff\xfe\n{}\n\x80"]) == [b"\xff\xfe", b"{}", b"\x80"]
+
+
+@pytest.mark.parametrize("cut", [list, single_bytes], ids=["whole", "byte by byte"])
+def test_a_line_over_the_limit_costs_only_itself(cut: type[list[bytes]]) -> None:
+    data = b"good\n" + b"x" * 11 + b"\nnext\n"
+    pieces = cut(data) if cut is not list else [data]
+    assert split(pieces, max_line=10) == [b"good", Oversize(size=11, limit=10), b"next"]
+
+
+def test_a_line_at_the_limit_is_whole() -> None:
+    assert split([b"x" * 10 + b"\n"], max_line=10) == [b"x" * 10]
+
+
+def test_a_line_over_the_limit_counts_at_the_end_too() -> None:
+    assert split([b"x" * 8, b"x" * 8], max_line=10) == [Oversize(size=16, limit=10)]
+
+
+def test_the_bytes_of_a_line_over_the_limit_are_not_held() -> None:
+    splitter = LineSplitter(1024 * 1024)
+    megabyte = b"x" * (1024 * 1024)
+    tracemalloc.start()
+    try:
+        for _ in range(64):
+            splitter.feed(megabyte)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 4 * len(megabyte)
+    assert splitter.feed(b"\nnext\n") == [Oversize(size=64 * len(megabyte), limit=len(megabyte)), b"next"]
+
+
+def test_a_line_byte_by_byte_takes_time_in_proportion_to_its_length() -> None:
+    def seconds(size: int) -> float:
+        splitter = LineSplitter(size)
+        began = perf_counter()
+        for _ in range(size):
+            splitter.feed(b"x")
+        took = perf_counter() - began
+        assert splitter.feed(b"\n") == [b"x" * size]
+        return took
+
+    seconds(1_000)
+    short, long = min(seconds(20_000) for _ in range(3)), seconds(320_000)
+    assert long < 16 * short * 6, "16 times the bytes; quadratic would be 256 times"
+
+
+@given(st.binary(max_size=300), st.lists(st.integers(min_value=0), max_size=12), st.integers(1, 40))
+@example(b"\n" * 5 + b"x" * 41, [3], 40)
+def test_how_the_bytes_were_cut_makes_no_difference(data: bytes, cuts: list[int], max_line: int) -> None:
+    assert split(pieces_of(data, cuts), max_line) == split(single_bytes(data), max_line)
+
+
+@given(st.lists(st.sampled_from([b"{}", b"[1]", b'"\xc3\xa9"', "\u00a0x".encode()]), max_size=20))
+def test_what_join_writes_comes_back(lines: list[bytes]) -> None:
+    trimmed = [line.decode().strip().encode() for line in lines]
+    assert split([join(lines)]) == trimmed
+
+
+def test_join_ends_every_frame_with_its_newline() -> None:
+    assert join([b"a", b"b"]) == b"a\nb\n"
+    assert join([]) == b""

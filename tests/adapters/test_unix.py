@@ -1,0 +1,423 @@
+"""The Unix socket adapter: both of its sides, and raw sockets as peers that behave badly."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import socket
+import stat
+import sys
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from adapters.base import Limits, Listener, Transport
+from adapters.unix import SUN_PATH, UnixTransport, connect, listen
+from mappings.dialect import Frame, Oversize
+from mappings.errors import ConfigError
+
+DEADLINE = 10.0  # what should happen at once happens far below
+LIMITS = Limits(close_deadline=1.0)
+
+
+class Server:
+    """A listener, and the transports that it accepted."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.accepted: asyncio.Queue[Transport] = asyncio.Queue()
+        self.transports: list[Transport] = []
+        self.listener: Listener
+
+    def accept(self, transport: Transport) -> None:
+        self.transports.append(transport)
+        self.accepted.put_nowait(transport)
+
+    async def next(self) -> UnixTransport:
+        transport = await self.accepted.get()
+        assert isinstance(transport, UnixTransport)
+        return transport
+
+
+@asynccontextmanager
+async def serving(
+    folder: Path, limits: Limits = LIMITS, accept: Callable[[Transport], None] | None = None
+) -> AsyncIterator[Server]:
+    """A listener whose transports are closed at the end, all within the deadline; no task is left."""
+    before = asyncio.all_tasks()
+    async with asyncio.timeout(DEADLINE):
+        server = Server(str(folder / "sock"))
+        server.listener = await listen(server.path, limits, accept or server.accept)
+        try:
+            yield server
+        finally:
+            await server.listener.close()
+            for transport in server.transports:
+                await transport.close()
+        if left := asyncio.all_tasks() - before:  # asyncio's own task that accepts; it ends by itself
+            await asyncio.wait(left)
+
+
+@asynccontextmanager
+async def dialled(server: Server, limits: Limits = LIMITS) -> AsyncIterator[tuple[UnixTransport, UnixTransport]]:
+    """Our client's transport, and ours that accepted it."""
+    client = await connect(server.path, limits)
+    try:
+        yield client, await server.next()
+    finally:
+        await client.close()
+
+
+def raw(path: str) -> socket.socket:
+    peer = socket.socket(socket.AF_UNIX)
+    peer.connect(path)
+    return peer
+
+
+async def everything(transport: Transport) -> list[Frame]:
+    frames: list[Frame] = []
+    while received := await transport.receive():
+        frames += received
+    return frames
+
+
+async def refused(sending: Coroutine[None, None, None]) -> None:
+    with pytest.raises(ConnectionError):
+        await sending
+
+
+async def cycles(count: int = 20) -> None:
+    """Let the event loop turn, so that whatever can happen has happened."""
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+async def test_frames_go_both_ways(tmp_path: Path) -> None:
+    async with serving(tmp_path) as server, dialled(server) as (client, ours):
+        await client.send([b'{"method":"run"}'])
+        assert await ours.receive() == [b'{"method":"run"}']
+        await ours.send([b'{"event":"status"}'])
+        assert await client.receive() == [b'{"event":"status"}']
+
+
+async def test_all_frames_of_one_send_arrive_in_order(tmp_path: Path) -> None:
+    frames = [b'{"n":%d}' % n for n in range(10_000)]
+    async with serving(tmp_path) as server, dialled(server) as (client, ours):
+        async with asyncio.TaskGroup() as group:
+            reading = group.create_task(everything(client))
+            for start in range(0, len(frames), 100):
+                await ours.send(frames[start : start + 100])
+            await ours.close()
+        assert reading.result() == frames
+
+
+async def test_one_receive_gives_all_that_is_ready(tmp_path: Path) -> None:
+    async with serving(tmp_path) as server:
+        with raw(server.path) as peer:
+            peer.sendall(b"one\ntwo\nthree\n")
+            assert await (await server.next()).receive() == [b"one", b"two", b"three"]
+
+
+async def test_a_line_in_two_writes_is_one_frame(tmp_path: Path) -> None:
+    async with serving(tmp_path) as server:
+        with raw(server.path) as peer:
+            ours = await server.next()
+            peer.sendall(b'{"method":"run"}')
+            await cycles()
+            peer.sendall(b"\n")
+            assert await ours.receive() == [b'{"method":"run"}']
+
+
+async def test_an_oversized_line_costs_only_itself(tmp_path: Path) -> None:
+    async with serving(tmp_path, Limits(max_message=100)) as server:
+        with raw(server.path) as peer:
+            peer.sendall(b"x" * 101 + b"\nnext\n")
+            peer.shutdown(socket.SHUT_WR)
+            assert await everything(await server.next()) == [Oversize(size=101, limit=100), b"next"]
+
+
+async def test_a_cancelled_receive_loses_nothing(tmp_path: Path) -> None:
+    async with serving(tmp_path) as server:
+        with raw(server.path) as peer:
+            ours = await server.next()
+            async with asyncio.TaskGroup() as group:
+                waiting = group.create_task(ours.receive())
+                await cycles()
+                peer.sendall(b"one\n")
+                waiting.cancel()
+            assert await ours.receive() == [b"one"]
+
+
+# -- the end -------------------------------------------------------------------------------------------
+
+
+async def test_the_end_delivers_the_unterminated_last_line_and_then_nothing(tmp_path: Path) -> None:
+    async with serving(tmp_path) as server:
+        with raw(server.path) as peer:
+            peer.sendall(b"one\ntwo")
+        assert await everything(await server.next()) == [b"one", b"two"]
+
+
+async def test_a_peer_that_only_stopped_writing_still_gets_answers(tmp_path: Path) -> None:
+    async with serving(tmp_path) as server:
+        with raw(server.path) as peer:
+            peer.sendall(b"ask\n")
+            peer.shutdown(socket.SHUT_WR)
+            ours = await server.next()
+            assert await everything(ours) == [b"ask"]
+            await ours.send([b"answer"])
+            await cycles()
+            assert peer.recv(100) == b"answer\n"
+
+
+async def test_a_probe_that_connects_and_drops_ends_quietly(tmp_path: Path) -> None:
+    async with serving(tmp_path) as server:
+        raw(server.path).close()
+        ours = await server.next()
+        assert await everything(ours) == []
+        assert await ours.receive() == []
+
+
+async def test_sending_to_a_gone_peer_raises_connection_error(tmp_path: Path) -> None:
+    async with serving(tmp_path) as server:
+        raw(server.path).close()
+        ours = await server.next()
+        with pytest.raises(ConnectionError):
+            while True:
+                await ours.send([b"anybody?"])
+                await cycles(1)
+
+
+async def test_sending_after_our_own_close_raises_connection_error(tmp_path: Path) -> None:
+    async with serving(tmp_path) as server, dialled(server) as (client, _):
+        await client.close()
+        with pytest.raises(ConnectionError):
+            await client.send([b"late"])
+
+
+async def test_what_a_gone_peer_wrote_is_read_although_our_write_failed_first(tmp_path: Path) -> None:
+    accepted: asyncio.Queue[UnixTransport] = asyncio.Queue()
+
+    def write_before_the_first_read(transport: Transport) -> None:
+        assert isinstance(transport, UnixTransport)
+        transport._transport.write(b'{"event":"snapshot"}\n')
+        accepted.put_nowait(transport)
+
+    async with serving(tmp_path, accept=write_before_the_first_read) as server:
+        with raw(server.path) as peer:
+            peer.sendall(b'{"method":"run"}\n{"method":"cancel"}')
+        ours = await accepted.get()
+        assert await everything(ours) == [b'{"method":"run"}', b'{"method":"cancel"}']
+        with pytest.raises(ConnectionError):
+            await ours.send([b"more"])
+        await ours.close()
+
+
+async def test_what_a_gone_peer_wrote_is_read_although_reading_was_paused(tmp_path: Path) -> None:
+    async with serving(tmp_path, Limits(receive_high=1)) as server:
+        with raw(server.path) as peer:
+            ours = await server.next()
+            peer.sendall(b"one\n")
+            await cycles()
+            assert not ours._reading
+            peer.sendall(b"two\nthree\n")
+        with pytest.raises(ConnectionError):
+            while True:
+                await ours.send([b"anybody?"])
+                await cycles(1)
+        await ours._lost.wait()
+        assert await everything(ours) == [b"one", b"two", b"three"]
+
+
+async def test_close_writes_what_waits(tmp_path: Path) -> None:
+    frame = b"x" * 150_000
+    async with serving(tmp_path) as server, dialled(server) as (client, ours):
+        async with asyncio.TaskGroup() as group:
+            reading = group.create_task(everything(client))
+            await ours.send([frame, frame])
+            await ours.close()
+        assert reading.result() == [frame, frame]
+
+
+async def test_close_is_idempotent(tmp_path: Path) -> None:
+    async with serving(tmp_path) as server, dialled(server) as (client, ours):
+        async with asyncio.TaskGroup() as group:
+            group.create_task(ours.close())
+            group.create_task(ours.close())
+        await ours.close()
+        assert await everything(client) == []
+
+
+async def test_close_gives_up_on_a_peer_that_does_not_read(tmp_path: Path) -> None:
+    async with serving(tmp_path, Limits(close_deadline=0.05, send_high=8 * 1024 * 1024)) as server:
+        with raw(server.path):
+            ours = await server.next()
+            await ours.send([b"x" * 4 * 1024 * 1024])
+            await ours.close()
+            assert await everything(ours) == []
+
+
+# -- back-pressure -------------------------------------------------------------------------------------
+
+
+async def test_send_waits_for_a_peer_that_does_not_read(tmp_path: Path) -> None:
+    limits = Limits(send_high=64 * 1024)
+    frame = b"x" * 1024 * 1024
+    async with serving(tmp_path, limits) as server:
+        with raw(server.path) as peer:
+            peer.setblocking(False)
+            ours = await server.next()
+            async with asyncio.TaskGroup() as group:
+                sending = group.create_task(ours.send([frame]))
+                more = group.create_task(ours.send([frame]))
+                await cycles()
+                assert not sending.done()
+                assert ours._transport.get_write_buffer_size() <= len(frame) + 1, "the second batch was not written yet"
+                received = 0
+                while received < 2 * (len(frame) + 1):
+                    received += len(await asyncio.get_running_loop().sock_recv(peer, 1 << 20))
+                await asyncio.wait((sending, more))
+            assert ours._transport.get_write_buffer_size() == 0
+
+
+async def test_a_send_that_waits_ends_when_the_peer_goes(tmp_path: Path) -> None:
+    async with serving(tmp_path, Limits(send_high=1024)) as server:
+        with raw(server.path) as peer:
+            ours = await server.next()
+            async with asyncio.TaskGroup() as group:
+                sending = group.create_task(refused(ours.send([b"x" * 1024 * 1024])))
+                await cycles()
+                assert not sending.done()
+                peer.close()
+
+
+async def test_a_gateway_that_does_not_receive_stops_the_peer(tmp_path: Path) -> None:
+    limits = Limits(receive_high=128 * 1024)
+    line = b"x" * 999 + b"\n"
+    async with serving(tmp_path, limits) as server:
+        with raw(server.path) as peer:
+            peer.setblocking(False)
+            ours = await server.next()
+            sent = stopped = 0
+            while stopped < 100:
+                try:
+                    sent += peer.send(line)
+                except BlockingIOError:
+                    stopped += 1
+                await asyncio.sleep(0)
+            held = sum(len(frame) for frame in ours._frames if isinstance(frame, bytes))
+            assert held < limits.receive_high + 256 * 1024, "at most the mark and one read"
+            assert sent < 4 * 1024 * 1024, "the kernel's buffer and ours"
+            peer.shutdown(socket.SHUT_WR)
+            frames = await everything(ours)
+            assert sum(len(frame) + 1 for frame in frames if isinstance(frame, bytes)) in (sent, sent + 1)
+
+
+async def test_a_line_longer_than_the_receive_mark_still_arrives(tmp_path: Path) -> None:
+    line = b"x" * 3_000_000
+    async with serving(tmp_path, Limits(receive_high=1024)) as server, dialled(server) as (client, ours):
+        async with asyncio.TaskGroup() as group:
+            group.create_task(client.send([line]))
+            assert await ours.receive() == [line]
+
+
+# -- listening and dialling ----------------------------------------------------------------------------
+
+
+async def test_the_address_with_its_dialect_is_the_endpoint(tmp_path: Path) -> None:
+    async with serving(tmp_path) as server:
+        assert server.listener.address == f"unix:{tmp_path}/sock"
+
+
+async def test_the_socket_is_its_owners_alone(tmp_path: Path) -> None:
+    before = os.umask(0)
+    os.umask(before)
+    async with serving(tmp_path) as server:
+        assert stat.S_IMODE(os.stat(server.path).st_mode) == 0o600
+    after = os.umask(before)
+    assert after == before
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="SO_PEERCRED is Linux's")
+async def test_the_peer_is_named_by_its_credentials(tmp_path: Path) -> None:
+    async with serving(tmp_path) as server, dialled(server) as (client, ours):
+        assert ours.peer == client.peer == f"uid={os.getuid()} pid={os.getpid()}"
+
+
+async def test_a_stale_socket_file_is_replaced(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(str(tmp_path / "sock"))
+    async with serving(tmp_path) as server, dialled(server) as (client, ours):
+        await client.send([b"hello"])
+        assert await ours.receive() == [b"hello"]
+
+
+async def test_a_live_socket_is_refused_and_left_alone(tmp_path: Path) -> None:
+    async with serving(tmp_path) as server:
+        with pytest.raises(OSError, match="another process listens here.*sock") as refused:
+            await listen(server.path, LIMITS, server.accept)
+        assert refused.value.errno == errno.EADDRINUSE
+        await (await server.next()).close()  # the probe
+        async with dialled(server) as (client, ours):
+            await client.send([b"still here"])
+            assert await ours.receive() == [b"still here"]
+
+
+async def test_a_file_that_is_no_socket_is_refused_and_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "sock"
+    path.write_text("precious")
+    with pytest.raises(FileExistsError, match="not a socket"):
+        await listen(str(path), LIMITS, lambda _: None)
+    assert path.read_text() == "precious"
+
+
+async def test_a_missing_directory_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="nowhere/sock: the directory of the socket does not exist"):
+        await listen(str(tmp_path / "nowhere" / "sock"), LIMITS, lambda _: None)
+
+
+async def test_a_path_that_is_too_long_is_refused_with_the_limit(tmp_path: Path) -> None:
+    path = str(tmp_path / ("x" * SUN_PATH))
+    with pytest.raises(ConfigError, match=f"at most {SUN_PATH} bytes"):
+        await listen(path, LIMITS, lambda _: None)
+    with pytest.raises(OSError, match=f"at most {SUN_PATH} bytes"):
+        await connect(path, LIMITS)
+
+
+async def test_the_longest_path_works(tmp_path: Path) -> None:
+    path = f"{tmp_path}/"
+    path += "x" * (SUN_PATH - len(path))
+    listener = await listen(path, LIMITS, lambda _: None)
+    await listener.close()
+
+
+async def test_closing_a_listener_removes_its_file_and_keeps_its_peers(tmp_path: Path) -> None:
+    async with serving(tmp_path) as server, dialled(server) as (client, ours):
+        await server.listener.close()
+        await server.listener.close()
+        assert not os.path.exists(server.path)
+        with pytest.raises(FileNotFoundError, match="sock"):
+            await connect(server.path, LIMITS)
+        await client.send([b"still here"])
+        assert await ours.receive() == [b"still here"]
+
+
+async def test_closing_a_listener_leaves_a_file_that_is_not_its_own(tmp_path: Path) -> None:
+    async with serving(tmp_path) as server:
+        os.unlink(server.path)
+        with socket.socket(socket.AF_UNIX) as other:
+            other.bind(server.path)
+            await server.listener.close()
+            assert os.path.exists(server.path)
+
+
+async def test_dialling_nobody_says_where_and_why(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=f"No such file.*{tmp_path}/sock"):
+        await connect(str(tmp_path / "sock"), LIMITS)
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(str(tmp_path / "sock"))
+    with pytest.raises(ConnectionRefusedError, match=f"refused.*{tmp_path}/sock"):
+        await connect(str(tmp_path / "sock"), LIMITS)

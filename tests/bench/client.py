@@ -1,0 +1,140 @@
+"""The client of the bulk benchmark: a WebSocket on a blocking socket that reads first and looks afterwards.
+
+While the clock runs it only takes bytes from the kernel and looks for the terminal; every frame is parsed, decoded and
+counted once the clock stands. So the client costs next to nothing, and yet each turn is checked whole: every token in
+order, and the terminal.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import socket
+import time
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import urlsplit
+from uuid import uuid4
+
+import msgspec
+
+__all__ = ["Client", "Seen"]
+
+READ_SIZE = 1 << 20
+PATIENCE = 120.0  # seconds without a byte after which the bridge counts as broken
+TERMINAL = b"eventual_response"
+TEXT = 0x1
+
+
+class Seen(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of one turn. `seconds` from the client's frame until its terminal begins to arrive."""
+
+    seconds: float
+    frames: int
+    text: str
+    final: str
+
+
+class Client:
+    """One connection with an open session."""
+
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url)
+        self._socket = socket.create_connection((parts.hostname or "", parts.port or 80))
+        self._socket.settimeout(PATIENCE)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._handshake(f"{parts.hostname}:{parts.port}", parts.path)
+        self._send({"action": "create_conversation_session", "requestId": "open", "agentId": str(uuid4())})
+        reply = self._reply()
+        assert reply["type"] == "immediate_response", reply
+        self._session = reply["data"]["sessionId"]
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def turn(self, message: str) -> Seen:
+        """Say `message` and take everything up to the terminal."""
+        request = f"req-{uuid4()}"
+        action = {"action": "send_message", "requestId": request, "sessionId": self._session, "message": message}
+        started = time.perf_counter()
+        self._send(action)
+        chunks, tail = [b""], b""
+        while TERMINAL not in tail + chunks[-1]:
+            tail = chunks[-1][-len(TERMINAL) :]
+            chunks.append(self._receive())
+        seconds = time.perf_counter() - started
+        received = b"".join(chunks)
+        while not _whole(received):
+            received += self._receive()
+        return _examine(received, request, seconds)
+
+    # --------------------------------------------------------------------------------------------------
+
+    def _handshake(self, host: str, path: str) -> None:
+        key = base64.b64encode(os.urandom(16)).decode()
+        self._socket.sendall(
+            f"GET {path} HTTP/1.1\r\nHost: {host}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+            f"Sec-WebSocket-Key: {key}\r\nSec-WebSocket-Version: 13\r\n\r\n".encode()
+        )
+        head = b""
+        while not head.endswith(b"\r\n\r\n"):
+            head += self._socket.recv(1)  # byte by byte: what follows the head belongs to the first frame
+        assert head.startswith(b"HTTP/1.1 101 "), head
+
+    def _send(self, action: dict[str, Any]) -> None:
+        payload = msgspec.json.encode(action)
+        size, mask = len(payload), os.urandom(4)
+        head = bytes((0x80 | TEXT, 0x80 | size)) if size < 126 else bytes((0x80 | TEXT, 0x80 | 126, size >> 8, size & 0xFF))
+        self._socket.sendall(head + mask + bytes(byte ^ mask[i % 4] for i, byte in enumerate(payload)))
+
+    def _receive(self) -> bytes:
+        chunk = self._socket.recv(READ_SIZE)
+        assert chunk, "the bridge closed the connection"
+        return chunk
+
+    def _reply(self) -> Any:
+        received = self._receive()
+        while not _whole(received):
+            received += self._receive()
+        return msgspec.json.decode(next(_payloads(received)))
+
+
+def _payloads(received: bytes) -> Iterator[bytes]:
+    """The text messages in `received`; a message of a server is one unmasked frame."""
+    at = 0
+    while at < len(received):
+        opcode, start, end = _frame(received, at)
+        if opcode == TEXT:
+            yield received[start:end]
+        at = end
+
+
+def _frame(received: bytes, at: int) -> tuple[int, int, int]:
+    size, start = received[at + 1], at + 2
+    if size == 126:
+        size, start = int.from_bytes(received[at + 2 : at + 4]), at + 4
+    elif size == 127:
+        size, start = int.from_bytes(received[at + 2 : at + 10]), at + 10
+    return received[at] & 0x0F, start, start + size
+
+
+def _whole(received: bytes) -> bool:
+    """Whether `received` ends with a frame."""
+    at = 0
+    while at + 10 <= len(received):
+        at = _frame(received, at)[2]
+    return at == len(received)
+
+
+def _examine(received: bytes, request: str, seconds: float) -> Seen:
+    tokens: list[str] = []
+    final = ""
+    for payload in _payloads(received):
+        event = msgspec.json.decode(payload)
+        assert event["requestId"] == request, event
+        if event["type"] == "stream_token":
+            assert event["data"] == {"requestId": request, "token": event["token"]}, event
+            tokens.append(event["token"])
+        elif event["type"] == "eventual_response":
+            final = "".join(event["data"]["data"]["response"]["responseParts"])
+    return Seen(seconds=seconds, frames=len(tokens), text="".join(tokens), final=final)

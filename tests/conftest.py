@@ -1,0 +1,28 @@
+"""What holds for every test: hypothesis without a stopwatch, the `peers` mark by folder, skips made visible."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+from tests.shared import NOT_FOUND
+
+PEERS = Path(__file__).parent / "peers"
+
+# An example that is slow once is a busy machine: tests/bench measures what must be fast, `timeout` stops what hangs.
+settings.register_profile("dragoman", deadline=None, print_blob=True)
+settings.load_profile("dragoman")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if PEERS in item.path.parents:
+            item.add_marker(pytest.mark.peers)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    skipped = [r for r in terminalreporter.stats.get("skipped", []) if NOT_FOUND in str(r.longrepr)]
+    if skipped:
+        terminalreporter.write_line(f"{len(skipped)} skipped: {NOT_FOUND}", yellow=True, bold=True)

@@ -1,0 +1,42 @@
+"""The pod vectors and captures that lie in tests/data, and one line pushed there and back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from mappings.dialect import Direction, Step
+from mappings.pod import DIALECT
+
+__all__ = ["CAPTURES", "VECTORS", "back_and_forth", "captured", "direction_of"]
+
+DATA = Path(__file__).parents[2] / "data"
+
+
+def _rows(path: Path) -> list[dict[str, Any]]:
+    # U+2028 stands raw in the captures: only \n ends a line
+    return [json.loads(line) for line in path.read_text("utf-8").split("\n") if line]
+
+
+VECTORS = _rows(DATA / "vectors" / "pod.jsonl")
+CAPTURES = sorted((DATA / "captures" / "pod").glob("*.jsonl"))
+
+
+def captured(path: Path) -> Iterator[tuple[str, str, bytes]]:
+    """Connection, direction and frame of each captured line."""
+    for row in _rows(path)[1:]:
+        yield row["conn"], row["dir"], row["frame"].encode()
+
+
+def direction_of(name: str) -> Direction:
+    """The direction that a vector or a captured line names."""
+    return DIALECT.commands if name in ("client_to_pod", "c2s") else DIALECT.events
+
+
+def back_and_forth(direction: Direction, frame: bytes) -> tuple[Step, list[bytes]]:
+    """What one line says, and the lines that say it again."""
+    step = Step()
+    direction.receive([frame], step)
+    return step, [out for burst in step.bursts for out in direction.write(burst).frames]

@@ -1,0 +1,226 @@
+"""What the codecs accept beyond the vectors: bounds, depth, duplicate keys, odd spellings, garbage."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import json
+
+from mappings.dialect import Direction, Oversize, Parts, Step
+from mappings.pod import DIALECT
+from tests.mappings.pod.data import VECTORS, back_and_forth
+
+WIRES = [row["wire"].encode() for row in VECTORS]
+FRAGMENTS = [
+    b"{", b"}", b"[", b"]", b'"', b":", b",", b"null", b"-1", b"1.5", b"1e999", b"9" * 40, b"\xff", b"\\ud800",
+    b"\\udc00", b"\x00", b'"kind":"text"', b'{"a":' * 200, b"[" * 5000, b"18446744073709551616",
+]  # fmt: skip
+
+
+def event(frame: bytes) -> tuple[Step, list[bytes]]:
+    return back_and_forth(DIALECT.events, frame)
+
+
+def method(frame: bytes) -> tuple[Step, list[bytes]]:
+    return back_and_forth(DIALECT.commands, frame)
+
+
+def codes(step: Step) -> list[str]:
+    return [fault.code for fault in step.faults]
+
+
+SNAPSHOT = (
+    b'{"event":"snapshot","data":{"entries":[],"greeting":{"pod_name":"a","cwd":"","provider":"p","model":"",'
+    b'"scope_summary":"","tools":[],"context_window":0,"context_tokens":0},"status":"idle"}}'
+)
+U64_FIELDS = [
+    b'{"event":"turn_start","data":{"turn":%d}}',
+    b'{"event":"turn_end","data":{"turn":%d,"result":"finished"}}',
+    b'{"event":"llm_call_start","data":{"llm_call":%d}}',
+    b'{"event":"llm_call_end","data":{"llm_call":%d}}',
+    b'{"event":"llm_retry","data":{"llm_call":%d,"failed_attempt":1,"max_attempts":1,"wait_ms":1,"elapsed_ms":1,"error":""}}',
+    b'{"event":"llm_retry","data":{"llm_call":1,"failed_attempt":1,"max_attempts":1,"wait_ms":%d,"elapsed_ms":1,"error":""}}',
+    b'{"event":"llm_retry","data":{"llm_call":1,"failed_attempt":1,"max_attempts":1,"wait_ms":1,"elapsed_ms":%d,"error":""}}',
+    b'{"event":"llm_continuation","data":{"llm_call":%d,"attempt":1,"max_attempts":1,"reason":""}}',
+    b'{"event":"usage","data":{"input_tokens":%d,"output_tokens":null}}',
+    b'{"event":"usage","data":{"input_tokens":null,"output_tokens":%d}}',
+    b'{"event":"usage","data":{"input_tokens":1,"output_tokens":1,"cache_read_input_tokens":%d}}',
+    SNAPSHOT.replace(b'"context_window":0', b'"context_window":%d'),
+    SNAPSHOT.replace(b'"context_tokens":0', b'"context_tokens":%d'),
+]
+
+
+@pytest.mark.parametrize("form", U64_FIELDS)
+def test_u64_fields_take_their_whole_range(form: bytes) -> None:
+    frame = form % ((1 << 64) - 1)
+    assert event(frame)[1] == [frame]
+
+
+@pytest.mark.parametrize(("form", "value"), list(product(U64_FIELDS, (1 << 64, -1))))
+def test_u64_fields_refuse_what_is_outside(form: bytes, value: int) -> None:
+    assert codes(event(form % value)[0]) == ["invalid"]
+
+
+PASTE = b'{"method":"run","params":{"input":[{"kind":"paste","id":%d,"chars":%d,"lines":%d,"content":""}]}}'
+
+
+def test_u32_fields_of_a_paste_take_their_whole_range() -> None:
+    frame = PASTE % ((0xFFFF_FFFF,) * 3)
+    assert method(frame)[1] == [frame]
+
+
+@pytest.mark.parametrize("values", [(1 << 32, 0, 0), (0, 1 << 32, 0), (0, 0, 1 << 32)])
+def test_u32_fields_of_a_paste_refuse_more(values: tuple[int, int, int]) -> None:
+    assert codes(method(PASTE % values)[0]) == ["invalid"]
+
+
+ALERT = b'{"event":"alert","data":{"level":"warn","source":"pod","message":"m","timestamp_ms":%d}}'
+
+
+@pytest.mark.parametrize("value", [-(1 << 63), -1, 0, (1 << 63) - 1])
+def test_timestamps_take_all_of_i64(value: int) -> None:
+    frame = ALERT % value
+    assert event(frame)[1] == [frame]
+
+
+def test_timestamps_above_i64_are_refused() -> None:
+    assert codes(event(ALERT % (1 << 63))[0]) == ["invalid"]
+
+
+def nested(depth: int) -> bytes:
+    """A pod inspection that nests `depth` levels in all."""
+    inner = depth - 2
+    return b'{"event":"pod_inspection","data":{"pod":' + b"[" * inner + b"]" * inner + b"}}"
+
+
+def test_128_levels_are_accepted() -> None:
+    assert event(nested(128))[1] == [nested(128)]
+
+
+@pytest.mark.parametrize("depth", [129, 1000, 300_000])
+def test_more_than_128_levels_are_too_deep(depth: int) -> None:
+    step, frames = event(nested(depth))
+    assert (codes(step), frames) == (["too_deep"], [])
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        b'{"method":"run","params":{"input":[]},"params":{"input":[]}}',
+        b'{"method":"notify","params":{"message":"a","message":"b"}}',
+        b'{"method":"notify","params":{"message":"a","m\\u0065ssage":"b"}}',
+        b'{"method":"run","params":{"input":[{"kind":"text","content":"a","content":"b"}]}}',
+        b'{"method":"cancel","x":1,"x":2}',
+    ],
+)
+def test_a_method_that_says_one_key_twice_is_refused(frame: bytes) -> None:
+    assert codes(method(frame)[0]) == ["duplicate_key"]
+
+
+def test_colons_in_text_are_no_duplicate_keys() -> None:
+    frame = b'{"method":"notify","params":{"message":"a:b::c \\\\u003a"}}'
+    assert method(frame)[1] == [frame]
+
+
+def test_unknown_segment_kinds_are_unknown_in_events_too() -> None:
+    frame = (
+        b'{"event":"user_message","data":{"segments":[{"kind":"flow","selector":"x"},{"kind":"text","content":"y"}]}}'
+    )
+    said = b'{"event":"user_message","data":{"segments":[{"kind":"unknown"},{"kind":"text","content":"y"}]}}'
+    assert event(frame)[1] == [said]
+
+
+@pytest.mark.parametrize("segment", [b'{"kind":"paste","content":"x"}', b'{"kind":1}', b"{}", b'"text"', b"null"])
+def test_known_segments_with_a_missing_field_are_refused(segment: bytes) -> None:
+    frame = b'{"event":"user_message","data":{"segments":[' + segment + b"]}}"
+    assert codes(event(frame)[0]) == ["invalid"]
+
+
+def test_an_event_may_be_an_array_of_name_and_content() -> None:
+    assert event(b'["text_delta",{"text":"x"}]')[1] == [b'{"event":"text_delta","data":{"text":"x"}}']
+
+
+@pytest.mark.parametrize("frame", [b'["text_delta"]', b'["text_delta",{"text":"x"},1]', b"[1,2]", b"[]", b"7", b"null"])
+def test_other_arrays_and_values_are_refused(frame: bytes) -> None:
+    assert codes(event(frame)[0]) == ["invalid"]
+
+
+def test_undocumented_keys_are_dropped_and_named() -> None:
+    step, frames = event(b'{"event":"text_delta","seq":4,"data":{"text":"x","lang":"en"}}')
+    assert frames == [b'{"event":"text_delta","data":{"text":"x"}}']
+    assert sorted(loss.field for loss in step.losses) == ["$.data.lang", "$.seq"]
+
+
+def test_keys_of_opaque_values_are_sorted_at_every_level() -> None:
+    step, frames = event(b'{"event":"pod_inspection","data":{"pod":{"z":[{"b":1,"a":2}],"a":{"d":null,"c":1.5}}}}')
+    assert step.faults == []
+    assert frames == [b'{"event":"pod_inspection","data":{"pod":{"a":{"c":1.5,"d":null},"z":[{"a":2,"b":1}]}}}']
+
+
+@pytest.mark.parametrize("text", [b"\xff", b"\xed\xa0\x80", b"\\ud83d", b"\\udc00"])
+def test_opaque_text_that_is_no_text_is_found(text: bytes) -> None:
+    step, frames = event(b'{"event":"system_item","data":{"item":{"body":"' + text + b'"}}}')
+    assert (len(step.faults), frames) == (1, [])
+
+
+@pytest.mark.parametrize("direction", [DIALECT.events, DIALECT.commands])
+def test_what_is_no_frame_of_bytes_is_a_fault(direction: Direction) -> None:
+    step = Step()
+    direction.receive([Oversize(size=9, limit=8), Parts(channel="", identity=b"", parts=())], step)
+    assert codes(step) == ["too_large", "invalid"]
+
+
+def survives(frame: bytes) -> None:
+    """Nothing is raised, and what is written of it can be read again and stays as it is."""
+    for direction in (DIALECT.events, DIALECT.commands):
+        step, frames = back_and_forth(direction, frame)
+        assert len(step.faults) + sum(len(burst.items) for burst in step.bursts) <= 1
+        for written in frames:
+            assert back_and_forth(direction, written)[1] == [written]
+
+
+@given(st.binary(max_size=200))
+def test_garbage_never_raises(frame: bytes) -> None:
+    survives(frame)
+
+
+@given(st.data())
+def test_mutated_lines_never_raise(data: st.DataObject) -> None:
+    frame = bytearray(data.draw(st.sampled_from(WIRES)))
+    for _ in range(data.draw(st.integers(1, 4))):
+        at = data.draw(st.integers(0, len(frame)))
+        cut = data.draw(st.integers(0, 6))
+        frame[at : at + cut] = data.draw(st.sampled_from(FRAGMENTS) | st.binary(max_size=4))
+    survives(bytes(frame))
+
+
+JSON: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4) | st.just("kind"), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+
+
+@given(st.sampled_from(["snapshot", "system_item", "segment_rotated", "visible_pods", "pod_inspection"]), JSON)
+def test_any_json_may_stand_where_a_value_is_opaque(name: str, value: object) -> None:
+    greeting = {"pod_name": "a", "cwd": "", "provider": "p", "model": "", "scope_summary": "", "tools": []}
+    contents = {
+        "snapshot": {
+            "entries": [value],
+            "greeting": {**greeting, "context_window": 0, "context_tokens": 0},
+            "status": "idle",
+        },
+        "system_item": {"item": value},
+        "segment_rotated": {"entry": value},
+        "visible_pods": {"pods": [value]},
+        "pod_inspection": {"pod": value},
+    }
+    step, frames = event(json.encode({"event": name, "data": contents[name]}))
+    assert step.faults == []
+    assert [json.decode(frame)["data"] for frame in frames] == [contents[name]]

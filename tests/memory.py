@@ -1,0 +1,47 @@
+"""A transport in memory: the test is the peer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from adapters.base import CloseReason
+from mappings.dialect import Frame
+
+__all__ = ["MemoryTransport"]
+
+
+class MemoryTransport:
+    """`said` is what the peer said, `got` what it was sent. With `reading` cleared the peer does not read."""
+
+    peer = "memory"
+
+    def __init__(self) -> None:
+        self.said: asyncio.Queue[list[Frame]] = asyncio.Queue()
+        self.got: list[bytes] = []
+        self.writes = 0
+        self.reading = asyncio.Event()
+        self.reading.set()
+        self.closed: CloseReason | None = None
+        self.broken = False
+
+    async def receive(self) -> Sequence[Frame]:
+        return await self.said.get()
+
+    async def send(self, frames: Sequence[bytes]) -> None:
+        if self.broken:
+            raise BrokenPipeError("the peer is gone")
+        self.writes += 1
+        self.got += frames
+        await self.reading.wait()
+
+    async def close(self, reason: CloseReason = CloseReason.DONE, text: str = "") -> None:
+        self.closed = reason
+
+    def say(self, *frames: bytes) -> None:
+        """The peer says this in one piece."""
+        self.said.put_nowait(list(frames))
+
+    def hang_up(self) -> None:
+        """The peer goes."""
+        self.said.put_nowait([])

@@ -1,0 +1,113 @@
+"""The gateway in the test's own loop, on real sockets, and a plain smooth client that keeps every frame."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import aiohttp
+
+from gateway.app import App, MakeBackend
+from gateway.config import Config, Limits, Route
+from gateway.endpoint import parse
+from tests.smooth_shapes import assert_strict
+
+__all__ = ["SmoothClient", "bridged"]
+
+TERMINALS = {"eventual_response", "error", "cancelled"}
+LIMITS = Limits(drain_deadline=0.5)  # a test that leaves a turn open does not wait for it
+DEADLINE = 20.0  # seconds for anything that a test waits for
+
+
+@asynccontextmanager
+async def bridged(
+    upstream: str, *, limits: Limits = LIMITS, make_backend: MakeBackend | None = None,
+    listen: str = "smooth+ws://127.0.0.1:0/ws",
+) -> AsyncIterator[tuple[App, str]]:  # fmt: skip
+    """A running gateway and the address of its listener, without its dialect."""
+    route = Route(name="test", listen=(parse(listen),), upstream=parse(upstream))
+    app = App(Config(routes=(route,), limits=limits), make_backend=make_backend)
+    ready: asyncio.Queue[str] = asyncio.Queue()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(app.run(ready.put_nowait), name="gateway")
+        try:
+            yield app, (await ready.get()).partition("+")[2]
+        finally:
+            app.stop.set()
+
+
+class SmoothClient:
+    """A smooth client without manners of its own: what it is sent stands in `frames`, each one strict."""
+
+    def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
+        self.socket = socket
+        self.frames: list[dict[str, Any]] = []
+        self.session = ""
+        self._news = asyncio.Event()
+        self._number = 0
+
+    @classmethod
+    @asynccontextmanager
+    async def connected(cls, url: str) -> AsyncIterator[SmoothClient]:
+        async with (
+            aiohttp.ClientSession() as http,
+            http.ws_connect(url, max_msg_size=0) as socket,
+            asyncio.TaskGroup() as group,
+        ):
+            client = cls(socket)
+            reader = group.create_task(client._read(), name="client")
+            opened = await client.ask({"action": "create_conversation_session", "agentId": str(uuid4())})
+            client.session = opened["data"]["sessionId"]
+            try:
+                yield client
+            finally:
+                reader.cancel()
+
+    async def _read(self) -> None:
+        async for message in self.socket:
+            frame = json.loads(message.data)
+            assert_strict(frame)
+            self.frames.append(frame)
+            self._news.set()
+
+    async def send(self, frame: dict[str, Any]) -> str:
+        """Send a frame; its request id, numbered where it has none."""
+        self._number += 1
+        frame = {"requestId": f"r{self._number}", **frame}
+        await self.socket.send_str(json.dumps(frame))
+        return str(frame["requestId"])
+
+    async def ask(self, frame: dict[str, Any]) -> dict[str, Any]:
+        """Send a frame and wait for the first frame that answers it."""
+        request = await self.send(frame)
+        await self.until(lambda: any(f.get("requestId") == request for f in self.frames))
+        return next(f for f in self.frames if f.get("requestId") == request)
+
+    async def say(self, text: str) -> str:
+        """Begin a turn; its request id."""
+        return await self.send({"action": "send_message", "sessionId": self.session, "message": text})
+
+    async def until(self, condition: Any) -> None:
+        """Wait until `condition()` holds for what was received."""
+        async with asyncio.timeout(DEADLINE):
+            while not condition():
+                self._news.clear()
+                await self._news.wait()
+
+    def terminals(self) -> list[dict[str, Any]]:
+        """The ends of turns, in order: an `error` without request id ends none."""
+        return [f for f in self.frames if f["type"] in TERMINALS and "requestId" in f]
+
+    def of(self, request: str) -> list[dict[str, Any]]:
+        """Every frame of one request."""
+        return [f for f in self.frames if f.get("requestId") == request]
+
+
+def socket_path(folder: Path) -> Path:
+    """Where the tests' pod listens."""
+    return folder / "sock"

@@ -1,0 +1,74 @@
+"""dragoman as users run it: a process of its own, awaited, ended by SIGTERM, its exit code checked."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+__all__ = ["Process", "running"]
+
+START = 20.0  # seconds until a process must listen, on a machine that does other things too
+END = 15.0  # seconds until a process must have ended after SIGTERM: its own drain deadline is 10
+
+
+class Process:
+    """A running `dragoman ...`: what it listens on, and what it logged so far."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self.process = process
+        self.endpoints: list[str] = []
+        self.log: list[str] = []
+
+    @property
+    def url(self) -> str:
+        """The first endpoint without its dialect."""
+        return self.endpoints[0].partition("+")[2]
+
+    async def kill(self) -> None:
+        """SIGKILL, and wait until it is gone."""
+        self.process.kill()
+        await self.process.wait()
+
+    async def read(self, ready: asyncio.Event) -> None:
+        stream = self.process.stderr
+        assert stream is not None
+        while line := await stream.readline():
+            text = line.decode().rstrip("\n")
+            self.log.append(text)
+            if text.startswith("listening "):
+                self.endpoints.append(text.removeprefix("listening "))
+                ready.set()
+        ready.set()
+
+
+@asynccontextmanager
+async def running(*arguments: str) -> AsyncIterator[Process]:
+    """Run `dragoman ARGUMENTS` until the block ends; unless it was killed it must then exit with 0."""
+    process = Process(
+        await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "gateway", *arguments, stderr=asyncio.subprocess.PIPE, stdin=asyncio.subprocess.DEVNULL
+        )
+    )
+    ready = asyncio.Event()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(process.read(ready), name="stderr")
+        try:
+            async with asyncio.timeout(START):
+                await ready.wait()
+            assert process.endpoints, "\n".join(process.log)
+            yield process
+        finally:
+            killed = process.process.returncode is not None
+            if not killed:
+                process.process.send_signal(signal.SIGTERM)
+            try:
+                async with asyncio.timeout(END):
+                    await process.process.wait()
+            except TimeoutError:
+                process.process.kill()
+                raise AssertionError("did not end after SIGTERM:\n" + "\n".join(process.log[-20:])) from None
+    assert killed or process.process.returncode == 0, "\n".join(process.log[-20:])
+    assert not any("Traceback" in line for line in process.log), "\n".join(process.log)

@@ -1,0 +1,213 @@
+"""The real smooth client holds conversations with a pod, through `dragoman bridge` as a process of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from smooth_operator.client import ProtocolError
+
+from tests.peers.client import Client, connected
+from tests.peers.processes import Process, running
+
+pytestmark = pytest.mark.peers
+
+TERMINALS = {"eventual_response", "error", "cancelled"}
+
+
+class Bridge:
+    """A demo backend, the gateway in front of it, and a client."""
+
+    def __init__(self, backend: str, gateway: Process, client: Client) -> None:
+        self.backend = backend
+        self.gateway = gateway
+        self.client = client
+
+
+@pytest.fixture
+async def gateway(tmp_path: Path) -> AsyncIterator[tuple[str, Process]]:
+    backend = f"pod+unix:{tmp_path}/sock"
+    async with running("bridge", "smooth+ws://127.0.0.1:0/ws", backend) as process:
+        yield backend, process
+
+
+@pytest.fixture
+async def client(gateway: tuple[str, Process]) -> AsyncIterator[Client]:
+    backend, process = gateway
+    async with running("demo-backend", backend), connected(process.url) as smooth:
+        yield smooth
+
+
+async def until(client: Client, kind: str, count: int = 1) -> None:
+    """Wait until the client was sent `count` frames of this type."""
+    async with asyncio.timeout(10):
+        while client.kinds().count(kind) < count:
+            await asyncio.sleep(0.01)
+
+
+def parts(final: Any) -> str:
+    return "".join(final.data.data.response["responseParts"])
+
+
+async def test_a_turn_streams_reasoning_a_tool_call_and_text(client: Client) -> None:
+    turn = client.say("Where is my order?")
+    final = await turn
+    kinds = client.kinds(turn.request_id)
+    assert kinds[0] == "immediate_response"
+    assert kinds[-1] == "eventual_response"
+    assert {"stream_reasoning", "stream_chunk", "stream_token"} <= set(kinds)
+    chunks = [f["data"]["state"]["rawResponse"] for f in client.frames if f["type"] == "stream_chunk"]
+    assert chunks[0] == {"toolCall": {"name": "lookup_order", "arguments": '{"order":"A-1042"}'}}
+    assert chunks[1]["toolResult"]["name"] == "lookup_order"
+    assert "Kestrel" in chunks[1]["toolResult"]["result"]
+    assert client.tokens(turn.request_id) == parts(final)
+    assert parts(final).startswith("Let me look that up. Order A-1042")
+    usage = final.data.data.usage
+    assert (usage.prompt_tokens, usage.completion_tokens) == (812 + 901, 41 + 24)
+
+
+async def test_two_turns_then_history_newest_first(client: Client) -> None:
+    first = parts(await client.say("Where is my order?"))
+    second = parts(await client.say("Thank you!"))
+    page = await client.smooth.get_messages(session_id=client.session)
+    told = [(message.direction.value, message.content.text) for message in page.messages]
+    assert told == [("outbound", second), ("inbound", "Thank you!"), ("outbound", first), ("inbound", "Where is my order?")]
+    assert page.has_more is False
+    newest = await client.smooth.get_messages(session_id=client.session, limit=1)
+    assert newest.has_more is True
+    assert newest.next_cursor == str(newest.messages[0].id)
+    terminal = [frame for frame in client.frames if frame["type"] == "eventual_response"][-1]
+    assert terminal["data"]["data"]["messageId"] == str(newest.messages[0].id)
+
+
+async def test_ping_get_session_and_list(client: Client) -> None:
+    assert await client.smooth.ping() > 0
+    session = await client.smooth.get_session(session_id=client.session)
+    assert str(session.session_id) == client.session
+    await client.say("Where is my order?")
+    listed = await client.smooth.list_conversations()
+    assert [row.title for row in listed.conversations] == ["Where is my order?"]
+
+
+async def test_an_unknown_session_is_not_found(client: Client) -> None:
+    with pytest.raises(ProtocolError) as refused:
+        await client.smooth.get_session(session_id="00000000-0000-4000-8000-00000000dead")
+    assert refused.value.code == "SESSION_NOT_FOUND"
+
+
+async def test_cancel_in_the_middle_of_the_stream(client: Client) -> None:
+    turn = client.say("slow please")
+    await until(client, "stream_token", 3)
+    turn.cancel()
+    final = await turn
+    assert final.type == "cancelled"
+    assert [kind for kind in client.kinds(turn.request_id) if kind in TERMINALS] == ["cancelled"]
+    sent = len(client.frames)
+    assert parts(await client.say("and now?")), "the next turn works"
+    assert not [f for f in client.frames[sent:] if f.get("requestId") == turn.request_id], "nothing after the end"
+
+
+async def test_cancel_before_any_output_rolls_the_input_back(client: Client) -> None:
+    turn = client.say("wait for it")
+    await until(client, "immediate_response", 2)
+    turn.cancel()
+    assert (await turn).type == "cancelled"
+    page = await client.smooth.get_messages(session_id=client.session)
+    assert page.messages == []
+
+
+async def test_cancel_at_once_ends_the_turn_once(client: Client) -> None:
+    turn = client.say("wait for it")
+    turn.cancel()
+    assert (await turn).type == "cancelled"
+    assert [kind for kind in client.kinds(turn.request_id) if kind in TERMINALS] == ["cancelled"]
+
+
+async def test_a_failing_backend_ends_the_turn_with_one_error(client: Client) -> None:
+    turn = client.say("fail now")
+    with pytest.raises(ProtocolError) as failed:
+        await turn
+    assert "broke off" in str(failed.value)
+    assert [kind for kind in client.kinds(turn.request_id) if kind in TERMINALS] == ["error"]
+    assert client.kinds().count("error") == 1
+    assert parts(await client.say("again"))
+
+
+async def test_a_second_input_during_a_turn_is_refused(client: Client) -> None:
+    turn = client.say("slow please")
+    await until(client, "stream_token")
+    with pytest.raises(ProtocolError) as refused:
+        await client.say("me too")
+    assert refused.value.code == "TURN_IN_PROGRESS"
+    turn.cancel()
+    await turn
+
+
+async def test_twenty_thousand_tokens_arrive_whole_and_in_order(client: Client) -> None:
+    turn = client.say("count 20000")
+    final = await turn
+    expected = "".join(f"{n} " for n in range(20_000))
+    assert parts(final) == expected
+    assert client.tokens(turn.request_id) == expected
+
+
+async def test_a_backend_killed_in_mid_turn_ends_the_turn_and_the_next_one_works(gateway: tuple[str, Process]) -> None:
+    backend, process = gateway
+    async with running("demo-backend", backend) as pod:
+        async with connected(process.url) as client:
+            turn = client.say("slow please")
+            await until(client, "stream_token", 3)
+            await pod.kill()
+            async with asyncio.timeout(1):
+                with pytest.raises(ProtocolError) as lost:
+                    await turn
+            assert "lost" in str(lost.value)
+            assert [kind for kind in client.kinds(turn.request_id) if kind in TERMINALS] == ["error"]
+            with pytest.raises(ProtocolError) as refused:
+                await client.say("anybody there?")
+            assert "cannot be reached" in str(refused.value)
+            async with running("demo-backend", backend):
+                assert parts(await client.say("Where is my order?"))
+
+
+async def test_the_gateway_starts_before_its_backend(gateway: tuple[str, Process]) -> None:
+    backend, process = gateway
+    async with connected(process.url) as client:
+        with pytest.raises(ProtocolError) as refused:
+            await client.say("hello?")
+        assert backend in str(refused.value)
+        async with running("demo-backend", backend):
+            assert parts(await client.say("hello"))
+
+
+async def test_two_clients_share_the_one_session_of_a_pod(client: Client, gateway: tuple[str, Process]) -> None:
+    async with connected(gateway[1].url) as other:
+        assert other.session == client.session
+        turn = client.say("Where is my order?")
+        final = await turn
+        await until(other, "eventual_response")
+        shown = {frame["requestId"] for frame in other.frames if frame["type"] == "stream_token"}
+        assert len(shown) == 1
+        assert turn.request_id not in shown, "a turn that it did not begin has the turn's own id"
+        assert other.tokens(shown.pop()) == parts(final)
+        assert other.kinds().count("immediate_response") == 1, "no 202 for somebody else's input"
+
+
+async def test_sigterm_in_mid_turn_lets_the_turn_finish(tmp_path: Path) -> None:
+    backend = f"pod+unix:{tmp_path}/sock"
+    async with running("demo-backend", backend):
+        async with running("bridge", "smooth+ws://127.0.0.1:0/ws", backend) as process:
+            client = Client(process.url)
+            await client.smooth.connect()
+            await client.open()
+            turn = client.say("Where is my order?")
+            await until(client, "stream_token")
+            process.process.terminate()
+            assert parts(await turn)
+            await process.process.wait()
+            assert process.process.returncode == 0
+        await client.smooth.disconnect()
+        assert not client.wrong

@@ -1,0 +1,148 @@
+"""The rules of the house that a machine can check. Each test fails with the list of places that break its rule."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+TOPS = ("mappings", "adapters", "gateway")
+SOURCES = [path for top in TOPS for path in sorted((ROOT / top).rglob("*.py"))]
+TESTS = sorted((ROOT / "tests").rglob("*.py"))
+
+MAX_LINES = 400  # past it a module does two jobs
+NO_NOUNS = {"util", "utils", "helper", "helpers", "common", "misc", "manager"}  # names that say nothing
+
+# Source module -> why it has no test file of its own.
+WITHOUT_TEST: dict[str, str] = {}
+
+SUPPRESSION = re.compile(
+    r"#\s*(type:\s*ignore|noqa|pragma:\s*no cover)(\[[^\]]*\]|:\s*[A-Z]+[0-9]+(,\s*[A-Z]+[0-9]+)*)?(?P<rest>.*)"
+)
+
+
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text("utf-8"))
+
+
+def name(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def listed(problems: Iterable[str]) -> str:
+    return "\n" + "\n".join(f"    {problem}" for problem in problems)
+
+
+def runs(path: Path) -> bool:
+    """Whether a module has a function with a body: what only declares is tested through those who use it."""
+    return any(
+        not (
+            isinstance(statement, ast.Pass)
+            or (isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant))
+        )
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        for statement in node.body
+    )
+
+
+def is_dialect(folder: Path) -> bool:
+    return (folder / "translator.py").exists()
+
+
+def mirrors(path: Path) -> Iterator[Path]:
+    """The test files that may hold the tests of a module: its own, or that of the package into which a module was split."""
+    folder = path.parent
+    yield ROOT / "tests" / folder.relative_to(ROOT) / f"test_{path.stem}.py"
+    while folder.parent != ROOT and not is_dialect(folder):
+        yield ROOT / "tests" / folder.parent.relative_to(ROOT) / f"test_{folder.name}.py"
+        folder = folder.parent
+
+
+def calls_of_create_task(path: Path) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(parsed(path)):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "create_task":
+            yield node.lineno, ast.unparse(node.func.value)
+
+
+def unexplained(line: str) -> bool:
+    """Whether a line suppresses a gate without a reason on it."""
+    found = SUPPRESSION.search(line)
+    return found is not None and not re.search(r"\w{2,}", found["rest"])
+
+
+def test_there_are_sources_to_look_at() -> None:
+    assert {path.relative_to(ROOT).parts[0] for path in SOURCES} == set(TOPS)
+
+
+def test_no_module_is_too_long() -> None:
+    lines = {name(path): len(path.read_text("utf-8").splitlines()) for path in SOURCES}
+    long = [f"{module}: {count} lines, at most {MAX_LINES}" for module, count in lines.items() if count > MAX_LINES]
+    assert not long, listed(long)
+
+
+def test_each_module_that_does_something_has_its_test_file() -> None:
+    bare = [
+        f"{name(path)}: expected {' or '.join(name(mirror) for mirror in mirrors(path))}"
+        for path in SOURCES
+        if path.stem not in {"__init__", "__main__"} and name(path) not in WITHOUT_TEST and runs(path)
+        if not any(mirror.exists() for mirror in mirrors(path))
+    ]
+    assert not bare, listed(bare)
+
+
+def test_an_exception_names_a_module_that_has_no_test_file() -> None:
+    stale = [
+        module
+        for module in WITHOUT_TEST
+        if not (ROOT / module).exists() or any(m.exists() for m in mirrors(ROOT / module))
+    ]
+    assert not stale, listed(stale)
+
+
+def test_a_module_is_named_after_what_it_holds() -> None:
+    vague = [name(path) for path in SOURCES + TESTS if NO_NOUNS & set(path.stem.split("_"))]
+    assert not vague, listed(vague)
+
+
+def test_a_package_file_holds_no_code_of_its_own() -> None:
+    holding = [
+        f"{name(path)}:{node.lineno}: {node.name}"
+        for path in SOURCES
+        if path.stem == "__init__"
+        for node in parsed(path).body
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
+    assert not holding, listed(holding)
+
+
+def test_each_task_belongs_to_a_task_group() -> None:
+    loose = [
+        f"{name(path)}:{line}: {owner}.create_task"
+        for path in SOURCES + TESTS
+        for line, owner in calls_of_create_task(path)
+        if owner == "asyncio" or "loop" in owner.lower()
+    ]
+    assert not loose, listed(loose)
+
+
+def test_each_suppression_says_why_on_its_line() -> None:
+    silent = [
+        f"{name(path)}:{number}: {line.strip()}"
+        for path in SOURCES + TESTS
+        for number, line in enumerate(path.read_text("utf-8").splitlines(), 1)
+        if unexplained(line)
+    ]
+    assert not silent, listed(silent)
+
+
+def test_a_suppression_without_a_reason_is_noticed() -> None:
+    hush = "# no" + "qa"
+    assert unexplained(f"x = 1  {hush}")
+    assert unexplained(f"x = 1  {hush}: S311")
+    assert unexplained(f"x = 1  {hush}: S311, B008")
+    assert not unexplained(f"x = 1  {hush}: S311  # jitter, not a secret")
