@@ -53,7 +53,7 @@ class Limits(Struct, frozen=True, kw_only=True, gc=False):
 
     `max_message`: one message; what is longer arrives as Oversize. `send_high`: written and not yet taken by the
     kernel, past which `send` waits. `receive_high`: received and not yet asked for, past which reading pauses.
-    `heartbeat`: the silence before a ping, for transports that have pings.
+    `heartbeat`: the silence before a ping, for transports that have pings; 0 is none.
     """
 
     max_message: int = MAX_MESSAGE

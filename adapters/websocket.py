@@ -183,14 +183,14 @@ class WebSocketListener:
         if self._server is not None:
             self._server.close()
         for connection in self._http.connections:
-            if connection not in self._upgraded:  # an idle HTTP client would keep its task for a minute
+            if True:  # an idle HTTP client would keep its task for a minute
                 connection.force_close()
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         corked = _Corked.possible(request.protocol)
         socket: WebSocket = web.WebSocketResponse(
             timeout=self._limits.close_deadline,
-            heartbeat=self._limits.heartbeat,
+            heartbeat=self._limits.heartbeat or None,
             compress=False,
             decode_text=False,
             max_msg_size=HARD_LIMIT * self._limits.max_message,

@@ -1,12 +1,13 @@
 """The gateway as a running program: its listeners, its links, its tasks and its end.
 
-One TaskGroup for the app, one inside each link; every task has a name and an owner. SIGTERM: stop accepting, let turns finish until
-the deadline, tell the clients, close, return. A second SIGTERM ends now.
+One TaskGroup for the app, one inside each link; every task has a name and an owner. SIGTERM: stop accepting, let turns
+finish until the deadline, tell the clients, close, return. A second SIGTERM ends now.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import signal
 import time
@@ -141,11 +142,13 @@ class App:
     async def _drain(self) -> None:
         for listener in self._listeners:
             await listener.close()
-        if any(router.busy for router in self._routers):
+        sessions = [session for router in self._routers for session in router.sessions]
+        if not all(session.quiet.is_set() for session in sessions):
             log.info("letting open turns finish", seconds=self._config.limits.drain_deadline)
-        deadline = time.monotonic() + self._config.limits.drain_deadline
-        while any(router.busy for router in self._routers) and time.monotonic() < deadline:
-            await asyncio.sleep(0.05)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._config.limits.drain_deadline):
+                for session in sessions:
+                    await session.quiet.wait()
 
     async def _close(self) -> None:
         for listener in self._listeners:
@@ -156,4 +159,3 @@ class App:
             for session in router.sessions:
                 session.stop()
         log.info("stopped", losses=sum(entry.count for entry in self.ledger.entries()))
-

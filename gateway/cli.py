@@ -1,4 +1,6 @@
-"""The command line: every command, its help and its exit code (0 well, 1 the work failed, 2 bad usage or configuration)."""
+"""The command line: every command, its help and its exit code (0 well, 1 the work failed, 2 bad usage or
+configuration).
+"""
 
 from __future__ import annotations
 
@@ -125,8 +127,8 @@ def bridge(
 ) -> None:
     """Join clients of one dialect to a backend of another, without a config file.
 
-    Prints `listening ENDPOINT` on stderr for each listener once it accepts (port 0 lets the system choose). SIGTERM lets open turns
-    finish, then tells the clients and exits 0.
+    Prints `listening ENDPOINT` on stderr for each listener once it accepts (port 0 lets the system choose). SIGTERM
+    lets open turns finish, then tells the clients and exits 0.
     """
     _set_up(log_level, log_json)
     if len(endpoints) < 2:
@@ -151,15 +153,17 @@ def serve(
 
 @app.command("demo-backend", epilog="Example: dragoman demo-backend pod+unix:/tmp/demo.sock")
 def demo_backend(
-    endpoint: Annotated[str, typer.Argument(metavar="ENDPOINT", help="Where to serve it, for example pod+unix:/tmp/demo.sock")],
+    endpoint: Annotated[
+        str, typer.Argument(metavar="ENDPOINT", help="Where to serve it, for example pod+unix:/tmp/demo.sock")
+    ],
     log_level: LogLevel = "info",
     log_json: LogJson = False,
 ) -> None:
     """Serve a scripted backend, to try without an agent.
 
-    It answers any input with the next turn of a conversation with thinking, a tool call and streamed text. Begin an input with
-    [bold]fail[/], [bold]retry[/], [bold]limit[/], [bold]slow[/] (a minute of text, to cancel), [bold]wait[/] (a minute of silence) or
-    [bold]count N[/] (N tokens at full speed) to see those.
+    It answers any input with the next turn of a conversation with thinking, a tool call and streamed text. Begin an
+    input with [bold]fail[/], [bold]retry[/], [bold]limit[/], [bold]slow[/] (a minute of text, to cancel), [bold]wait[/]
+    (a minute of silence) or [bold]count N[/] (N tokens at full speed) to see those.
     """
     _set_up(log_level, log_json)
     _run(_serve(make_demo_backend(parse(endpoint))))
@@ -173,18 +177,18 @@ def demo() -> None:
     _run(play_demo(Console(highlight=False)))
 
 
-@app.command(
-    epilog="Example: dragoman translate --from pod --to smooth < events.jsonl"
-)
+@app.command(epilog="Example: dragoman translate --from pod --to smooth < events.jsonl")
 def translate(
     source: Annotated[str, typer.Option("--from", metavar="DIALECT", help="The dialect of the lines on stdin.")],
     target: Annotated[str, typer.Option("--to", metavar="DIALECT", help="The dialect of the lines on stdout.")],
-    commands: Annotated[bool, typer.Option("--commands", help="Client to backend; without it backend to client.")] = False,
+    commands: Annotated[
+        bool, typer.Option("--commands", help="Client to backend; without it backend to client.")
+    ] = False,
 ) -> None:
     """Translate frames, one a line, as a filter.
 
-    Losses and bad lines come as JSON lines on stderr; the rest goes on, and the exit code is 1 if any line was bad. Equal input gives
-    equal output.
+    Losses and bad lines come as JSON lines on stderr; the rest goes on, and the exit code is 1 if any line was bad.
+    Equal input gives equal output.
     """
     encoder = msgspec.json.Encoder()
     stdout, stderr = sys.stdout.buffer, sys.stderr.buffer
@@ -211,15 +215,15 @@ def _lines() -> Iterator[Frame]:
 
 @app.command(epilog="Example: dragoman schema events > events.schema.json")
 def schema(
-    what: Annotated[str, typer.Argument(metavar="events|config", help="The canonical model, or the configuration file.")] = "events",
+    what: Annotated[
+        str, typer.Argument(metavar="events|config", help="The canonical model, or the configuration file.")
+    ] = "events",
 ) -> None:
     """Print a JSON Schema: of the canonical events and commands, or of the configuration file."""
     if what == "config":
         document = msgspec.json.schema(ConfigFile)
     elif what == "events":
-        (events, commands), components = msgspec.json.schema_components(
-            (Event, Command), ref_template="#/$defs/{name}"
-        )
+        (events, commands), components = msgspec.json.schema_components((Event, Command), ref_template="#/$defs/{name}")
         document = {
             "$schema": "https://json-schema.org/draft/2020-12/schema", "title": "dragoman canonical model",
             "anyOf": [{"title": "Event", **events}, {"title": "Command", **commands}], "$defs": components,
@@ -245,5 +249,7 @@ def dialects(as_json: AsJson = False) -> None:
         return
     table = Table("dialect", "generations", "clients connect to", "backends are dialled at")
     for row in rows:
-        table.add_row(str(row["dialect"]), *(", ".join(row[key]) or "-" for key in ("generations", "listen", "connect")))
+        table.add_row(
+            str(row["dialect"]), *(", ".join(row[key]) or "-" for key in ("generations", "listen", "connect"))
+        )
     Console().print(table)

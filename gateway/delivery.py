@@ -1,9 +1,9 @@
 """The one delivery path of a session: render once for all who see the same, put, never wait (design.md, section 6).
 
-Attachments that see the same share a projection. One whose outbox is full leaves its group with a copy of the projection and
-a cursor into the log; when its writer has drained, the suffix is rendered for it with adjacent text deltas merged and nothing
-else touched, until it has caught up and joins its group again. For each link: events offered = rendered + merged, and what a
-projection has no word for is counted by the projection.
+Attachments that see the same share a projection. One whose outbox is full leaves its group with a copy of the
+projection and a cursor into the log; when its writer has drained, the suffix is rendered for it with adjacent text
+deltas merged and nothing else touched, until it has caught up and joins its group again. For each link: events offered
+= rendered + merged, and what a projection has no word for is counted by the projection.
 """
 
 from __future__ import annotations
@@ -128,10 +128,9 @@ class Delivery:
                 attachment.offered += count
                 attachment.rendered += count
                 attachment.link.put(rendered.frames)
-        if opened or ended:
-            for attachment in list(self.attachments.values()):
-                if attachment.behind is None:
-                    attachment.link.passed(batch)
+        own = self.attachments.get(batch.origin.link) if opened or ended else None
+        if own is not None and own.behind is None:
+            own.link.passed(batch)
         if ended:
             self._end_turn()
 
@@ -182,7 +181,7 @@ class Delivery:
             projection = self._turn_projection(attachment, projection, batch)
             self._render(attachment, projection, batch)
             attachment.cursor = batch.first_seq + len(batch.events)
-            if any(type(event) in _BOUNDARY for event in batch.events):
+            if batch.origin.link == link.id and any(type(event) in _BOUNDARY for event in batch.events):
                 link.passed(batch)
             if isinstance(batch.events[-1], TurnEnded):
                 attachment.request = ""

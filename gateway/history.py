@@ -21,7 +21,8 @@ __all__ = ["page", "renew", "trim"]
 def renew(event: HistorySnapshot, state: SessionState, new_id: NewId) -> HistorySnapshot:
     """The history with ids and turns: those of `state` as far as both begin alike, fresh ones from there.
 
-    A rotated history does not speak of the input that is being worked on; it is kept behind it, unless the history has it.
+    A rotated history does not speak of the input that is being worked on; it is kept behind it, unless the history has
+    it.
     """
     items: list[Item] = []
     turn, alike = "", True
@@ -35,8 +36,9 @@ def renew(event: HistorySnapshot, state: SessionState, new_id: NewId) -> History
         if isinstance(item, Message):
             if item.role == "user":
                 turn = new_id()
-            item = structs.replace(item, id=item.id or new_id())
-        items.append(structs.replace(item, turn=turn))
+            items.append(structs.replace(item, id=item.id or new_id(), turn=turn))
+        else:
+            items.append(structs.replace(item, turn=turn))
     if event.rotated:
         tail = items[-8:]  # the input being worked on stands at a history's end, behind what it pulled in
         items += [i for i in state.transcript[state.fresh :] if not any(_same(i, known) for known in tail)]
@@ -50,7 +52,7 @@ def _same(old: Item, new: Item) -> bool:
 
 
 def page(state: SessionState, request: str, limit: int, cursor: str) -> HistorySnapshot | None:
-    """Messages of user and assistant, newest first, from before the message `cursor`; None if there is no such message."""
+    """Messages of user and assistant, newest first, from before the message `cursor`; None if there is none such."""
     messages = state.messages()
     if cursor:
         at = next((i for i, message in enumerate(messages) if message.id == cursor), None)

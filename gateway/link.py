@@ -1,7 +1,7 @@
 """A link: one live peer, with its transport, its translator and its outbox.
 
-The same class serves both roles: downstream the sink is the router, upstream the session. A link's failure ends that link
-alone; this is the one place where any exception is caught.
+The same class serves both roles: downstream the sink is the router, upstream the session. A link's failure ends that
+link alone; this is the one place where any exception is caught.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class Link:
         self._apply(self._translator.attach(state, request))
 
     def passed(self, batch: Batch) -> None:
-        """A turn began or ended for this peer."""
+        """A turn that this peer began was accepted or has ended for it."""
         self._apply(self._translator.passed(batch))
 
     def put(self, frames: Sequence[bytes]) -> None:

@@ -1,8 +1,8 @@
 """What waits to be written to one link: bounded, never awaited by those who put (design.md, section 6).
 
 Past `soft` the outbox is `full`: whoever broadcasts keeps a cursor for this link instead of putting frames. Past `hard`
-it is `over`: the peer asks and does not read, and its link is disconnected. What the writer has taken is no longer counted
-here; the transport bounds it.
+it is `over`: the peer asks and does not read, and its link is disconnected. What the writer has taken is no longer
+counted here; the transport bounds it.
 """
 
 from __future__ import annotations

@@ -12,12 +12,14 @@ PACKAGES = ("gateway", "adapters", "mappings")
 
 
 def check() -> None:
-    """Raise ConfigError when another installed distribution brings a package of ours; importing the wrong one would be silent."""
+    """Raise ConfigError when another installed distribution brings a package of ours; importing the wrong one would be
+    silent.
+    """
     owners = packages_distributions()
     for package in PACKAGES:
         others = sorted(set(owners.get(package, ())) - {"dragoman"})
         if others:
             raise ConfigError(
-                f"the package {package!r} is also brought by {', '.join(others)}: install dragoman in an environment of its own "
-                "(pipx install dragoman, or uv tool install dragoman)"
+                f"the package {package!r} is also brought by {', '.join(others)}: install dragoman in an environment "
+                "of its own (pipx install dragoman, or uv tool install dragoman)"
             )

@@ -10,7 +10,8 @@ from functools import cache
 from importlib.metadata import entry_points
 
 from adapters import unix, websocket
-from adapters.base import Accept, Limits as AdapterLimits, Listener, Transport
+from adapters.base import Accept, Listener, Transport
+from adapters.base import Limits as AdapterLimits
 from gateway.config import Limits
 from gateway.endpoint import Endpoint, split_url
 from mappings.dialect import Dialect

@@ -1,7 +1,7 @@
 """Which session: brings each command of a downstream link to the session that it means (design.md, section 5).
 
-One router a route. It answers what needs no session (ping, lists), opens and finds sessions, and attaches links to them. A foreign
-session is answered exactly like an unknown one.
+One router a route. It answers what needs no session (ping, lists), opens and finds sessions, and attaches links to
+them. A foreign session is answered exactly like an unknown one.
 """
 
 from __future__ import annotations
@@ -61,11 +61,6 @@ class Router:
     def sessions(self) -> list[Session]:
         """All sessions of the route."""
         return list(self._sessions.values())
-
-    @property
-    def busy(self) -> bool:
-        """Whether a turn is open anywhere."""
-        return any(session.state.turn is not None for session in self.sessions)
 
     # -- links -----------------------------------------------------------------------------------------
 

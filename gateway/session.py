@@ -1,12 +1,13 @@
 """A session: one conversation, with its state, its way to the backend and the commands that are under way.
 
-Links attach to sessions; sessions own the way to their backend (design.md, section 5). Everything here is synchronous: what the
-backend says comes in by `receive`, what clients ask by `command`, and both leave by `Delivery` or to one link. The only timers are
-deadlines, and the scheduler for them is injected.
+Links attach to sessions; sessions own the way to their backend (design.md, section 5). Everything here is synchronous:
+what the backend says comes in by `receive`, what clients ask by `command`, and both leave by `Delivery` or to one link.
+The only timers are deadlines, and the scheduler for them is injected.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
@@ -43,7 +44,9 @@ log = structlog.get_logger("dragoman.session")
 
 PENDING_MAX = 256  # commands of all links that wait for the backend's answer
 
-ANSWERS = frozenset({TurnAccepted, Reply, CompletionsListed, SessionsListed, SessionOpened, PodInspected, PodAttached, Pong})
+ANSWERS = frozenset(
+    {TurnAccepted, Reply, CompletionsListed, SessionsListed, SessionOpened, PodInspected, PodAttached, Pong}
+)
 """Events that answer one command: they go to the link that asked, not into the log."""
 
 
@@ -89,6 +92,8 @@ class Session:
         self._input: str = ""  # the pending SubmitInput's upstream request: at most one
         self._cancelling: Timer | None = None
         self._expiry: Timer | None = None
+        self.quiet = asyncio.Event()  # no turn is open
+        self.quiet.set()
         self.log = log.bind(session=state.id)
 
     # -- links -----------------------------------------------------------------------------------------
@@ -283,6 +288,10 @@ class Session:
             if run.ended:
                 self._stop_cancelling()
                 self._trim()
+        if self.state.turn is None:
+            self.quiet.set()
+        else:
+            self.quiet.clear()
         if self._form.losses:
             self._ledger.record(self._form.losses, session=self.state.id)
             self._form.losses.clear()
@@ -291,8 +300,8 @@ class Session:
         """A run as the next batch of the log."""
         state = self.state
         batch = Batch(
-            session=state.id, epoch=state.epoch, first_seq=state.seq, events=run.events, turn=run.turn, origin=run.origin,
-            at=at,
+            session=state.id, epoch=state.epoch, first_seq=state.seq, events=run.events, turn=run.turn,
+            origin=run.origin, at=at,
         )  # fmt: skip
         state.seq += len(run.events)
         state.updated_at = at
@@ -303,4 +312,3 @@ class Session:
         if dropped:
             loss = Loss(kind="transcript", why="older than transcript_max", count=dropped)
             self._ledger.record([loss], session=self.state.id)
-

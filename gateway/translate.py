@@ -1,7 +1,8 @@
 """`dragoman translate`: one stream in one direction as a filter, through the sessions and projections of live traffic.
 
-To the same dialect each line stands alone and nothing is added. Between two dialects the events go through the normal form of a
-turn. Ids that the input does not bring are counted up from zero, times come from the input or are 0: equal input, equal output.
+To the same dialect each line stands alone and nothing is added. Between two dialects the events go through the normal
+form of a turn. Ids that the input does not bring are counted up from zero, times come from the input or are 0: equal
+input, equal output.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ Out = Callable[[bytes], None]
 Said = Callable[[Report], None]
 
 
-def translate(source: Dialect, target: Dialect, lines: Iterable[Frame], *, commands: bool, out: Out, said: Said) -> bool:
+def translate(
+    source: Dialect, target: Dialect, lines: Iterable[Frame], *, commands: bool, out: Out, said: Said
+) -> bool:
     """Translate `lines`; frames go to `out`, reports to `said`. Returns whether every line was good."""
     reading = source.commands if commands else source.events
     writing = target.commands if commands else target.events
@@ -49,7 +52,7 @@ def translate(source: Dialect, target: Dialect, lines: Iterable[Frame], *, comma
         for item in unknown:
             said(Report(line=number, error="unknown", text=f"unknown {source.name} message {item.tag!r}"))
         good = good and not step.faults and not unknown
-        if unknown and (alone and source.name != target.name or not _survives(writing, unknown[0])):
+        if unknown and ((alone and source.name != target.name) or not _survives(writing, unknown[0])):
             continue
         losses = step.losses
         for burst in step.bursts:
@@ -95,4 +98,3 @@ class _Stream:
                     )
                 )  # fmt: skip
                 self._state.seq += len(run.events)
-

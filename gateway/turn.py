@@ -17,6 +17,7 @@ from gateway.fold import FOLD, open_turn
 from gateway.history import renew
 from mappings.canonical import OpenTurn, SessionState
 from mappings.canonical.events import (
+    Alert,
     ApprovalRequested,
     ErrorReported,
     Event,
@@ -278,6 +279,10 @@ class NormalForm:
 
     # -- what else belongs to a turn -----------------------------------------------------------------
 
+    def _alert(self, event: Alert) -> None:
+        if event not in self._state.alerts:  # a pod says all of its alerts again to whoever connects again
+            self._emit(event)
+
     def _content(self, event: Event) -> None:
         self._turn()
         self._emit(event)
@@ -392,7 +397,8 @@ _HANDLERS: dict[type, Callable[[NormalForm, Any], None]] = {
     TurnResult: NormalForm._result,
     StatusChanged: NormalForm._status,
     TurnEnded: NormalForm._ended,
+    Alert: NormalForm._alert,
     **dict.fromkeys(_CONTENT, NormalForm._content),
 }
 
-_OF_A_TURN = frozenset(_HANDLERS) - {MessageAppended, HistorySnapshot, StatusChanged} | {ErrorReported}
+_OF_A_TURN = frozenset(_HANDLERS) - {MessageAppended, HistorySnapshot, StatusChanged, Alert} | {ErrorReported}

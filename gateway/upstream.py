@@ -1,8 +1,8 @@
 """A session's way to its backend: connect, connect again, and never repeat a command.
 
-The connection is made when the first link attaches and kept while the session lives. When it is lost the session hears of
-it at once; the next attempt waits with backoff and jitter, unless a command needs the backend: then it is made now, and the
-command is either written once or answered with why not.
+The connection is made when the first link attaches and kept while the session lives. When it is lost the session hears
+of it at once; the next attempt waits with backoff and jitter, unless a command needs the backend: then it is made now,
+and the command is either written once or answered with why not.
 """
 
 from __future__ import annotations
@@ -62,7 +62,8 @@ class Upstream:
 
     def __init__(
         self, name: str, endpoint: str, dialect: Dialect, connect: Connect, session: Connected, *,
-        spawn: Callable[[Coroutine[Any, Any, None], str], None], limits: Limits, ledger: Ledger, clock: Clock, new_id: NewId,
+        spawn: Callable[[Coroutine[Any, Any, None], str], None], limits: Limits, ledger: Ledger, clock: Clock,
+        new_id: NewId,
     ) -> None:  # fmt: skip
         self._name = name
         self._endpoint = endpoint

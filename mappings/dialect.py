@@ -115,7 +115,7 @@ class Translator(Protocol):
         """Show this session to the peer, which asked by `request` ("" by connecting)."""
 
     def passed(self, batch: Batch) -> Step:
-        """This batch went out to the peer."""
+        """This batch went out to the peer: it begins or ends a turn that the peer began."""
 
     def closed(self, cause: str) -> Step:
         """The link is about to close: what is said last."""

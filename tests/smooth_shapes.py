@@ -115,14 +115,10 @@ SHAPES: dict[str, dict[str, Shape]] = {
     "stream_chunk": _event(
         "stream_chunk", {"requestId": str, "node": str, "state": STATE, "done?": bool}, node_opt=str
     ),
-    "eventual_response": _event(
-        "eventual_response", {"requestId": str, "status": int, "data": ANSWER}, status_opt=int
-    ),
+    "eventual_response": _event("eventual_response", {"requestId": str, "status": int, "data": ANSWER}, status_opt=int),
     "cancelled": {"type": ("cancelled",), **ENVELOPE, "status": (499,), "data?": {"requestId?": str, "status": (499,)}},
     "error": _event("error", {"requestId?": str, "error": ERROR, "details?": anything}, error_opt=ERROR),
-    "write_confirmation_required": _nested(
-        "write_confirmation_required", {"toolId": str, "actionDescription": str}
-    ),
+    "write_confirmation_required": _nested("write_confirmation_required", {"toolId": str, "actionDescription": str}),
     "otp_verification_required": _nested(
         "otp_verification_required",
         {"toolId": str, "actionDescription": str, "availableChannels": one_or_more(CHANNEL), "authLevel": str},

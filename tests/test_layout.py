@@ -51,11 +51,11 @@ def runs(path: Path) -> bool:
 
 
 def is_dialect(folder: Path) -> bool:
-    return (folder / "translator.py").exists()
+    return (folder / "projection.py").exists()
 
 
 def mirrors(path: Path) -> Iterator[Path]:
-    """The test files that may hold the tests of a module: its own, or that of the package into which a module was split."""
+    """The test files that may hold a module's tests: its own, or that of the package of which it is a part."""
     folder = path.parent
     yield ROOT / "tests" / folder.relative_to(ROOT) / f"test_{path.stem}.py"
     while folder.parent != ROOT and not is_dialect(folder):
@@ -96,11 +96,8 @@ def test_each_module_that_does_something_has_its_test_file() -> None:
 
 
 def test_an_exception_names_a_module_that_has_no_test_file() -> None:
-    stale = [
-        module
-        for module in WITHOUT_TEST
-        if not (ROOT / module).exists() or any(m.exists() for m in mirrors(ROOT / module))
-    ]
+    modules = [ROOT / module for module in WITHOUT_TEST]
+    stale = [name(m) for m in modules if not m.exists() or any(mirror.exists() for mirror in mirrors(m))]
     assert not stale, listed(stale)
 
 

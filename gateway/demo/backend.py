@@ -1,7 +1,7 @@
 """The demo backend: plays scripts in process, behind the same sessions and translators as a real one.
 
-It behaves as the pod sheet's section 8 says: one turn at a time; cancel or pause before any output rolls the input back, after it
-ends or pauses the turn; resume goes on where it stopped.
+It behaves as the pod sheet's section 8 says: one turn at a time; cancel or pause before any output rolls the input
+back, after it ends or pauses the turn; resume goes on where it stopped.
 """
 
 from __future__ import annotations
@@ -75,7 +75,9 @@ class DemoBackend:
                 case ResumeTurn():
                     self._resume(command.request)
                 case ListCompletions():
-                    entries = tuple(Completion(value=v) for v in ("notes.md", "orders.csv") if v.startswith(command.prefix))
+                    entries = tuple(
+                        Completion(value=v) for v in ("notes.md", "orders.csv") if v.startswith(command.prefix)
+                    )
                     self._say(CompletionsListed(request=command.request, kind=command.kind, entries=entries))
                 case ShutdownBackend():
                     self._say(Reply(request=command.request))

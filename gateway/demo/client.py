@@ -83,7 +83,9 @@ async def _show_turn(console: Console, socket: aiohttp.ClientWebSocketResponse) 
         if kind in labels:
             if kind != speaking:
                 console.print(("\n" if speaking else "") + labels[kind], end=" ")
-            console.print(event["token"], end="", markup=False, highlight=False, style="dim" if "reason" in kind else None)
+            console.print(
+                event["token"], end="", markup=False, highlight=False, style="dim" if "reason" in kind else None
+            )
             speaking = kind
             continue
         if speaking:

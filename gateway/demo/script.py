@@ -1,7 +1,7 @@
 """Scripts: canonical events as JSON Lines, each with an optional `delay_ms`; a `turn_ended` line ends a turn.
 
-The bundled ones stand in `scripts/`: `conversation` plays turn after turn, each other one plays when an input begins with its
-name. `count N` is made here: N tokens at full speed.
+The bundled ones stand in `scripts/`: `conversation` plays turn after turn, each other one plays when an input begins
+with its name. `count N` is made here: N tokens at full speed.
 """
 
 from __future__ import annotations

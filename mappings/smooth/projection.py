@@ -44,6 +44,7 @@ class Projection(Context):
         super().__init__(FROM_EVENT)
         self.request = request
         self.alone = False
+        self.own = bool(request)
         self._held: list[ErrorReported] = []
 
     def render(self, batch: Batch) -> Rendered:

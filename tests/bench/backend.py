@@ -3,12 +3,13 @@
     python -m tests.bench.backend PATH
 
 It must cost little, for it shares a core with the client: frames are made once for each size of a turn, and written
-in blocks of LINES lines, as performance.md measures "bulk". The words are those of ordinary model output: short, most of
-them ASCII, some with what JSON must escape.
+in blocks of LINES lines, as performance.md measures "bulk". The words are those of ordinary model output: short, most
+of them ASCII, some with what JSON must escape.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import sys
@@ -22,8 +23,9 @@ __all__ = ["LINES", "answer"]
 LINES = 32  # lines in one write
 
 WORDS = (
-    "The", " quick", " brown", " fox", " jumps", " over", " the", " lazy", " dog", ",", " said", ' "', "D", "ragon", '"',
-    " —", " and", " no", " one", " knew", " why", ".", "\n\n", "It", " is", " a", " caf", "é", " in", " Paris", "!", " ",
+    "The", " quick", " brown", " fox", " jumps", " over", " the", " lazy", " dog", ",", " said", ' "', "D", "ragon",
+    '"', " —", " and", " no", " one", " knew", " why", ".", "\n\n", "It", " is", " a", " caf", "é", " in", " Paris",
+    "!", " ",
 )  # fmt: skip
 
 encode = msgspec.json.Encoder().encode
@@ -35,7 +37,7 @@ def answer(count: int) -> str:
     return "".join(WORDS) * whole + "".join(WORDS[:rest])
 
 
-def line(event: str, **data: object) -> bytes:
+def line(event: str, /, **data: object) -> bytes:
     """One event as a pod writes it."""
     return encode({"event": event, "data": data} if data else {"event": event}) + b"\n"
 
@@ -44,8 +46,8 @@ SNAPSHOT = line(
     "snapshot",
     entries=[],
     greeting={
-        "pod_name": "bench", "cwd": "/srv/bench", "provider": "unknown", "model": "none", "scope_summary": "", "tools": [],
-        "context_window": 0, "context_tokens": 0,
+        "pod_name": "bench", "cwd": "/srv/bench", "provider": "unknown", "model": "none", "scope_summary": "",
+        "tools": [], "context_window": 0, "context_tokens": 0,
     },
     status="idle",
 )  # fmt: skip
@@ -94,10 +96,8 @@ def main(path: str) -> None:
 
 
 def _until_gone(connection: socket.socket) -> None:
-    try:
+    with contextlib.suppress(ConnectionError):  # the process under test was ended
         serve(connection)
-    except ConnectionError:
-        pass  # the process under test was ended in the middle of nothing
 
 
 if __name__ == "__main__":

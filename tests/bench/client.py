@@ -58,15 +58,14 @@ class Client:
         action = {"action": "send_message", "requestId": request, "sessionId": self._session, "message": message}
         started = time.perf_counter()
         self._send(action)
-        chunks, tail = [b""], b""
-        while TERMINAL not in tail + chunks[-1]:
-            tail = chunks[-1][-len(TERMINAL) :]
-            chunks.append(self._receive())
+        chunks, tail, found = [], b"", False
+        while not found:
+            chunk = self._receive()
+            chunks.append(chunk)
+            found = TERMINAL in chunk or TERMINAL in tail + chunk[: len(TERMINAL)]
+            tail = (tail + chunk[-len(TERMINAL) :])[-len(TERMINAL) :]
         seconds = time.perf_counter() - started
-        received = b"".join(chunks)
-        while not _whole(received):
-            received += self._receive()
-        return _examine(received, request, seconds)
+        return _examine(self._whole(b"".join(chunks)), request, seconds)
 
     # --------------------------------------------------------------------------------------------------
 
@@ -84,7 +83,7 @@ class Client:
     def _send(self, action: dict[str, Any]) -> None:
         payload = msgspec.json.encode(action)
         size, mask = len(payload), os.urandom(4)
-        head = bytes((0x80 | TEXT, 0x80 | size)) if size < 126 else bytes((0x80 | TEXT, 0x80 | 126, size >> 8, size & 0xFF))
+        head = bytes((0x80 | TEXT, 0x80 | 126)) + size.to_bytes(2)  # no action of ours is longer
         self._socket.sendall(head + mask + bytes(byte ^ mask[i % 4] for i, byte in enumerate(payload)))
 
     def _receive(self) -> bytes:
@@ -93,10 +92,18 @@ class Client:
         return chunk
 
     def _reply(self) -> Any:
-        received = self._receive()
-        while not _whole(received):
-            received += self._receive()
-        return msgspec.json.decode(next(_payloads(received)))
+        return msgspec.json.decode(next(_payloads(self._whole(self._receive()))))
+
+    def _whole(self, received: bytes) -> bytes:
+        """`received` up to the end of a frame, with what is still missing of it."""
+        at = 0
+        while at < len(received):
+            while not _headed(received, at):
+                received += self._receive()
+            at = _frame(received, at)[2]
+            while len(received) < at:
+                received += self._receive()
+        return received
 
 
 def _payloads(received: bytes) -> Iterator[bytes]:
@@ -118,12 +125,10 @@ def _frame(received: bytes, at: int) -> tuple[int, int, int]:
     return received[at] & 0x0F, start, start + size
 
 
-def _whole(received: bytes) -> bool:
-    """Whether `received` ends with a frame."""
-    at = 0
-    while at + 10 <= len(received):
-        at = _frame(received, at)[2]
-    return at == len(received)
+def _headed(received: bytes, at: int) -> bool:
+    """Whether the header of the frame at `at` is there."""
+    have = len(received) - at
+    return have >= 2 and have >= {126: 4, 127: 10}.get(received[at + 1], 2)
 
 
 def _examine(received: bytes, request: str, seconds: float) -> Seen:

@@ -74,7 +74,8 @@ class Bridge:
         if self.error is not None:
             await self.send("error", request, error=self.error, data={"requestId": request, "error": self.error})
             return
-        answer = {"messageId": str(uuid4()), "response": {"responseParts": ["".join(self.text)]}, "needsEscalation": False}
+        response = {"responseParts": ["".join(self.text)]}
+        answer = {"messageId": str(uuid4()), "response": response, "needsEscalation": False}
         if self.usage is not None:
             answer["usage"] = self.usage
         data = {"requestId": request, "status": 200, "data": answer}

@@ -16,7 +16,15 @@ from gateway.link import Link
 from gateway.outbox import Outbox
 from gateway.turn import NormalForm
 from mappings.canonical import Batch, Event, SessionState
-from mappings.canonical.events import MessageAppended, StatusChanged, TextDelta, TextDone, TurnAccepted, TurnEnded, TurnResult
+from mappings.canonical.events import (
+    MessageAppended,
+    StatusChanged,
+    TextDelta,
+    TextDone,
+    TurnAccepted,
+    TurnEnded,
+    TurnResult,
+)
 from mappings.canonical.values import Message, Origin
 from tests.memory import MemoryTransport
 
@@ -49,7 +57,13 @@ class Stage:
 
     def play(self, *events: Event, opened: bool = False, ended: bool = False, turn: str = TURN) -> None:
         batch = Batch(
-            session=SESSION, epoch=1, first_seq=self.state.seq, events=list(events), turn=turn, origin=self.origin, at=10**9
+            session=SESSION,
+            epoch=1,
+            first_seq=self.state.seq,
+            events=list(events),
+            turn=turn,
+            origin=self.origin,
+            at=10**9,
         )
         self.state.seq += len(events)
         self.delivery.deliver(batch, opened=opened, ended=ended)
@@ -58,7 +72,11 @@ class Stage:
         self.origin = Origin(link=link, request=request)
         message = Message(role="user", text="hi", id=SESSION)
         self.play(
-            TurnAccepted(request=request), MessageAppended(message=message), StatusChanged(status="running"), opened=True, turn=turn
+            TurnAccepted(request=request),
+            MessageAppended(message=message),
+            StatusChanged(status="running"),
+            opened=True,
+            turn=turn,
         )
 
     def end(self, text: str, turn: str = TURN) -> None:

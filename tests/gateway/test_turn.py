@@ -73,7 +73,11 @@ def test_a_pod_turn_ends_by_its_status_with_the_result_before_it() -> None:
     session = Session()
     session.accept()
     said = session.feed(
-        TextDelta(text="a"), TextDelta(text="b"), TextDone(text="ab"), TurnResult(end="completed"), StatusChanged(status="idle")
+        TextDelta(text="a"),
+        TextDelta(text="b"),
+        TextDone(text="ab"),
+        TurnResult(end="completed"),
+        StatusChanged(status="idle"),
     )
     assert kinds(said) == ["TextDelta", "TextDelta", "TextDone", "TurnResult", "StatusChanged", "TurnEnded"]
     end = said[-1]
@@ -206,7 +210,10 @@ def test_a_result_after_a_resume_knows_its_tools_name() -> None:
         ((TurnResult(end="rolled_back"), StatusChanged(status="idle")), "rolled_back"),
         ((TurnResult(end="cancelled"), StatusChanged(status="idle")), "cancelled"),
         ((ErrorReported(cause="model_failed", text="x"), StatusChanged(status="idle")), "failed"),
-        ((ErrorReported(cause="model_failed", text="x"), TurnResult(end="completed"), StatusChanged(status="idle")), "completed"),
+        (
+            (ErrorReported(cause="model_failed", text="x"), TurnResult(end="completed"), StatusChanged(status="idle")),
+            "completed",
+        ),
         ((StatusChanged(status="idle"),), "completed"),
     ],
 )
@@ -275,9 +282,15 @@ EVENTS: st.SearchStrategy[Event] = st.one_of(
     st.builds(ReasoningDone, text=st.text(max_size=3)),
     st.builds(ToolCallStarted, call=st.sampled_from(["", "a", "b"]), name=st.sampled_from(["x", "y"])),
     st.builds(
-        ToolCallArguments, call=st.sampled_from(["", "a", "b"]), name=st.sampled_from(["x", "y"]), json=st.just("{}"), done=st.booleans()
+        ToolCallArguments,
+        call=st.sampled_from(["", "a", "b"]),
+        name=st.sampled_from(["x", "y"]),
+        json=st.just("{}"),
+        done=st.booleans(),
     ),
-    st.builds(ToolCallFinished, call=st.sampled_from(["", "a", "b"]), name=st.sampled_from(["x", "y"]), output=st.just("ok")),
+    st.builds(
+        ToolCallFinished, call=st.sampled_from(["", "a", "b"]), name=st.sampled_from(["x", "y"]), output=st.just("ok")
+    ),
     st.builds(TurnResult, end=st.sampled_from(["completed", "cancelled", "rolled_back", "paused"])),
     st.builds(StatusChanged, status=st.sampled_from(["idle", "running", "paused"])),
     st.builds(ErrorReported, cause=st.just("internal"), text=st.just("x")),
@@ -308,4 +321,6 @@ def test_any_order_gives_whole_turns(events: list[Event], ours: bool) -> None:
         assert len(finished) == len(set(finished)), "complete arguments once a call"
         started = {e.call for e in said if isinstance(e, ToolCallStarted)}
         assert started == set(finished), "every call that began has its complete arguments"
-    assert not any(isinstance(event, TurnAccepted | TextDelta) for run in session.runs if not run.turn for event in run.events)
+    assert not any(
+        isinstance(event, TurnAccepted | TextDelta) for run in session.runs if not run.turn for event in run.events
+    )

@@ -1,8 +1,8 @@
 """A pod that plays a recorded conversation in its recorded order, lane races included.
 
-What the recorded client sent is waited for where dragoman can bring a client to say it (`run`, `cancel`), and passed over where a smooth
-client has no word for it: to dragoman it is then another client's doing. The echo of an input is the input that really came, as a
-real pod would echo it.
+What the recorded client sent is waited for where dragoman can bring a client to say it (`run`, `cancel`), and passed
+over where a smooth client has no word for it: to dragoman it is then another client's doing. The echo of an input is
+the input that really came, as a real pod would echo it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 from msgspec import Struct
 
-__all__ = ["Turn", "Recording", "PodPlayer"]
+__all__ = ["PodPlayer", "Recording", "Turn"]
 
 
 class Turn(Struct, kw_only=True):
@@ -29,6 +29,18 @@ class Turn(Struct, kw_only=True):
     end: str = ""
     ours: bool = False
 
+    def add(self, event: str, data: dict[str, Any]) -> None:
+        """One event of the run's output."""
+        match event:
+            case "text_delta":
+                self.text += data["text"]
+            case "thinking_delta":
+                self.reasoning += data["text"]
+            case "tool_call_done":
+                self.calls.append((data["name"], data["arguments"]))
+            case "tool_result":
+                self.results.append(data.get("output") or data["summary"])
+
 
 class Recording:
     """One capture: connection `a` in order, and the turns that it shows."""
@@ -40,7 +52,9 @@ class Recording:
         ]
 
     def expected(self, upto: int | None = None) -> list[Turn]:
-        """The turns in the first `upto` messages, by the pod sheet's sections 6 to 8: a run lives from its first output or own input to `status` not running."""
+        """The turns in the first `upto` messages, by the pod sheet's sections 6 to 8: a run lives from its first output
+        or own input to `status` not running.
+        """
         turns: list[Turn] = []
         turn: Turn | None = None
         asked = False
@@ -59,14 +73,6 @@ class Recording:
                 asked = False
             elif turn is None:
                 continue
-            elif event == "text_delta":
-                turn.text += data["text"]
-            elif event == "thinking_delta":
-                turn.reasoning += data["text"]
-            elif event == "tool_call_done":
-                turn.calls.append((data["name"], data["arguments"]))
-            elif event == "tool_result":
-                turn.results.append(data.get("output") or data["summary"])
             elif event == "run_end":
                 result = data["result"]
             elif event == "error":
@@ -74,13 +80,29 @@ class Recording:
             elif event == "status" and data["status"] != "running":
                 turn.end = result or ("cancelled" if error == "Cancelled" else "failed" if error else "finished")
                 turn = None
+            else:
+                turn.add(event, data)
         return turns
 
 
 _CONTENT = {
-    "text_delta", "text_done", "thinking_start", "thinking_delta", "thinking_done", "tool_call_start", "tool_call_args_delta",
-    "tool_call_done", "tool_result", "turn_start", "turn_end", "llm_call_start", "llm_call_end", "llm_retry", "llm_continuation", "usage",
-}  # fmt: skip
+    "text_delta",
+    "text_done",
+    "thinking_start",
+    "thinking_delta",
+    "thinking_done",
+    "tool_call_start",
+    "tool_call_args_delta",
+    "tool_call_done",
+    "tool_result",
+    "turn_start",
+    "turn_end",
+    "llm_call_start",
+    "llm_call_end",
+    "llm_retry",
+    "llm_continuation",
+    "usage",
+}
 
 
 class PodPlayer:
@@ -106,9 +128,9 @@ class PodPlayer:
         segments: list[Any] = []
         for at, (direction, frame) in enumerate(self._recording.messages):
             if direction == "s2c":
-                if frame["event"] == "user_message" and segments:
-                    frame = {"event": "user_message", "data": {"segments": segments}}
-                writer.write(json.dumps(frame, ensure_ascii=False).encode() + b"\n")
+                echo = {"event": "user_message", "data": {"segments": segments}}
+                said = echo if frame["event"] == "user_message" and segments else frame
+                writer.write(json.dumps(said, ensure_ascii=False).encode() + b"\n")
                 await writer.drain()
             elif frame["method"] == "run":
                 ended = sum(1 for turn in self._recording.expected(at) if turn.end)

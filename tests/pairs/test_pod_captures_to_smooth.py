@@ -1,4 +1,6 @@
-"""Each recorded pod conversation, played in its recorded order, reaches a smooth client with the same text, tools and ends."""
+"""Each recorded pod conversation, played in its recorded order, reaches a smooth client with the same text, tools and
+ends.
+"""
 
 from __future__ import annotations
 

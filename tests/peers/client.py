@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -26,14 +27,21 @@ class Client:
         self.frames: list[dict[str, Any]] = []
         self.session = ""
         self.wrong: list[str] = []
+        self._news = asyncio.Event()
 
     def _tap(self, data: str) -> None:
         frame = json.loads(data)
         self.frames.append(frame)
+        self._news.set()
         try:
             assert_strict(frame)
         except AssertionError as error:  # raised here it would vanish in the client's reader
             self.wrong.append(f"{error}: {data}")
+
+    async def news(self) -> None:
+        """Wait for the next frame."""
+        self._news.clear()
+        await self._news.wait()
 
     async def open(self) -> None:
         session = await self.smooth.create_conversation_session(agent_id=str(uuid4()), user_name="Ann")

@@ -49,7 +49,12 @@ async def running(*arguments: str) -> AsyncIterator[Process]:
     """Run `dragoman ARGUMENTS` until the block ends; unless it was killed it must then exit with 0."""
     process = Process(
         await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "gateway", *arguments, stderr=asyncio.subprocess.PIPE, stdin=asyncio.subprocess.DEVNULL
+            sys.executable,
+            "-m",
+            "gateway",
+            *arguments,
+            stderr=asyncio.subprocess.PIPE,
+            stdin=asyncio.subprocess.DEVNULL,
         )
     )
     ready = asyncio.Event()

@@ -45,7 +45,7 @@ async def until(client: Client, kind: str, count: int = 1) -> None:
     """Wait until the client was sent `count` frames of this type."""
     async with asyncio.timeout(10):
         while client.kinds().count(kind) < count:
-            await asyncio.sleep(0.01)
+            await client.news()
 
 
 def parts(final: Any) -> str:
@@ -74,7 +74,12 @@ async def test_two_turns_then_history_newest_first(client: Client) -> None:
     second = parts(await client.say("Thank you!"))
     page = await client.smooth.get_messages(session_id=client.session)
     told = [(message.direction.value, message.content.text) for message in page.messages]
-    assert told == [("outbound", second), ("inbound", "Thank you!"), ("outbound", first), ("inbound", "Where is my order?")]
+    assert told == [
+        ("outbound", second),
+        ("inbound", "Thank you!"),
+        ("outbound", first),
+        ("inbound", "Where is my order?"),
+    ]
     assert page.has_more is False
     newest = await client.smooth.get_messages(session_id=client.session, limit=1)
     assert newest.has_more is True
@@ -156,21 +161,20 @@ async def test_twenty_thousand_tokens_arrive_whole_and_in_order(client: Client) 
 
 async def test_a_backend_killed_in_mid_turn_ends_the_turn_and_the_next_one_works(gateway: tuple[str, Process]) -> None:
     backend, process = gateway
-    async with running("demo-backend", backend) as pod:
-        async with connected(process.url) as client:
-            turn = client.say("slow please")
-            await until(client, "stream_token", 3)
-            await pod.kill()
-            async with asyncio.timeout(1):
-                with pytest.raises(ProtocolError) as lost:
-                    await turn
-            assert "lost" in str(lost.value)
-            assert [kind for kind in client.kinds(turn.request_id) if kind in TERMINALS] == ["error"]
-            with pytest.raises(ProtocolError) as refused:
-                await client.say("anybody there?")
-            assert "cannot be reached" in str(refused.value)
-            async with running("demo-backend", backend):
-                assert parts(await client.say("Where is my order?"))
+    async with running("demo-backend", backend) as pod, connected(process.url) as client:
+        turn = client.say("slow please")
+        await until(client, "stream_token", 3)
+        await pod.kill()
+        async with asyncio.timeout(1):
+            with pytest.raises(ProtocolError) as lost:
+                await turn
+        assert "lost" in str(lost.value)
+        assert [kind for kind in client.kinds(turn.request_id) if kind in TERMINALS] == ["error"]
+        with pytest.raises(ProtocolError) as refused:
+            await client.say("anybody there?")
+        assert "cannot be reached" in str(refused.value)
+        async with running("demo-backend", backend):
+            assert parts(await client.say("Where is my order?"))
 
 
 async def test_the_gateway_starts_before_its_backend(gateway: tuple[str, Process]) -> None:

@@ -31,10 +31,10 @@ class Context:
 
     `request_id` stands in mirrors, `top` at the top of the frame: None where it is omitted. `timestamp` is in ms.
     `turn` is the UUID of the turn, "" outside of any. `asked` is the command that is being answered, if one is.
-    `alone` says that an item is said by itself; else the turn's other items bring what belongs to it.
+    `own` says that the link which sees this began the turn. `alone` says that an item is said by itself; else the turn's other items bring what belongs to it.
     """
 
-    __slots__ = ("_losses", "alone", "asked", "request_id", "rules", "timestamp", "top", "turn")
+    __slots__ = ("_losses", "alone", "asked", "own", "request_id", "rules", "timestamp", "top", "turn")
 
     def __init__(self, rules: Rules, request: str = "", at: int = 0, asked: Command | None = None) -> None:
         self.rules = rules
@@ -44,6 +44,7 @@ class Context:
         self.turn = ""
         self.asked = asked
         self.alone = True
+        self.own = True
         self._losses: dict[tuple[str, str], Loss] = {}
 
     def lose(self, source: object, field: str = "", why: str = "") -> None:

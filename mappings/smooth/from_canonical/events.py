@@ -69,7 +69,7 @@ def history_snapshot(event: events.HistorySnapshot, context: Context) -> Message
 @FROM_EVENT.rule(events.TurnAccepted, produces=(wire.ImmediateResponse,))
 def turn_accepted(event: events.TurnAccepted, context: Context) -> Messages:
     """202, only to the link that began the turn (translation.md 3.17)."""
-    if context.top is None and not context.alone:
+    if not context.own:
         return ()
     message, data = given(event.ext, "message"), given(event.ext, "data")
     return (

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 from msgspec import UNSET
 
 from mappings.canonical.events import (
@@ -185,5 +186,9 @@ def keepalive(message: wire.Keepalive) -> tuple[Event, ...]:
 @TO_EVENT.rule(wire.Pong, produces=(Pong,))
 def pong(message: wire.Pong) -> tuple[Event, ...]:
     """Answers ping."""
-    at = (message.timestamp or 0) * NS_PER_MS
+    timestamp = message.timestamp
+    if timestamp is None and message.data is not None:
+        timestamp = message.data.timestamp
+        message = msgspec.structs.replace(message, timestamp=timestamp)
+    at = (timestamp or 0) * NS_PER_MS
     return (Pong(request=message.request_id or "", at=at, ext=keep_envelope(message)),)

@@ -1,0 +1,73 @@
+"""Events about sessions and their history."""
+
+from __future__ import annotations
+
+from mappings.canonical.events.base import EventBase
+from mappings.canonical.values import Backend, Item, Message, SessionSummary, Status
+
+__all__ = [
+    "HistorySnapshot",
+    "MessageAppended",
+    "SessionActivated",
+    "SessionClosed",
+    "SessionOpened",
+    "SessionUpdated",
+    "SessionsListed",
+]
+
+
+class SessionOpened(EventBase, frozen=True, kw_only=True):
+    """Answers OpenSession, ResumeSession and GetSession. `agent` is the agent id that the client named."""
+
+    request: str
+    session: str
+    agent: str = ""
+    title: str = ""
+    status: Status = "idle"
+
+
+class SessionUpdated(EventBase, frozen=True, kw_only=True):
+    """A session's description changed."""
+
+    session: SessionSummary
+
+
+class SessionActivated(EventBase, frozen=True, kw_only=True):
+    """A client brought this session to the front."""
+
+    session: SessionSummary
+
+
+class SessionClosed(EventBase, frozen=True, kw_only=True):
+    """A session is gone; its last description."""
+
+    session: SessionSummary
+
+
+class SessionsListed(EventBase, frozen=True, kw_only=True):
+    """Answers ListSessions, newest first; `next_cursor` None on the last page."""
+
+    request: str
+    sessions: tuple[SessionSummary, ...]
+    next_cursor: str | None = None
+
+
+class HistorySnapshot(EventBase, frozen=True, kw_only=True):
+    """A session's history: all of it, replacing what was known, or with a `request` the page asked for.
+
+    A whole history is oldest first and tells status and backend where the dialect does; a page is newest
+    first, `next_cursor` None on the last. `rotated` marks a history that changed under attached clients.
+    """
+
+    items: tuple[Item, ...]
+    request: str = ""
+    status: Status | None = None
+    backend: Backend | None = None
+    next_cursor: str | None = None
+    rotated: bool = False
+
+
+class MessageAppended(EventBase, frozen=True, kw_only=True):
+    """The user or the system said something. A system message is internal (translation.md 3.8)."""
+
+    message: Message

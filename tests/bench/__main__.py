@@ -1,0 +1,100 @@
+"""`make bench`: every goal of performance.md that can be measured so far, as ratios in one interleaved run.
+
+    python -m tests.bench [--quick] [--json] [--write README.md]
+
+Exits 1 when a goal is missed. Ratios are what counts: absolute figures belong to the machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from tests.bench import bulk, codec, report
+from tests.bench.report import Report
+
+ROUNDS, QUICK_ROUNDS = 7, 3
+BEGIN, END = "<!-- bench -->", "<!-- /bench -->"
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench", description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument(
+        "--quick", action="store_true", help=f"{QUICK_ROUNDS} short rounds: a first look, not for quoting"
+    )
+    parser.add_argument("--rounds", type=int, help=f"how many rounds (default {ROUNDS})")
+    parser.add_argument("--only", choices=("codec", "bulk"), help="one part alone")
+    parser.add_argument("--json", action="store_true", help="the figures as JSON, for scripts")
+    parser.add_argument("--write", type=Path, metavar="FILE", help=f"put the figures between {BEGIN} and {END}")
+    return parser.parse_args()
+
+
+def main() -> int:
+    given = arguments()
+    if given.write and (given.quick or given.only):
+        print("error: --write wants the whole run, without --quick and --only", file=sys.stderr)
+        return 2
+    if given.write and not has_markers(given.write):
+        print(f"error: {given.write} has no {BEGIN} ... {END}", file=sys.stderr)
+        return 2
+    rounds = max(1, given.rounds or (QUICK_ROUNDS if given.quick else ROUNDS))
+    reports: dict[str, Report] = {}
+    if given.only != "bulk":
+        with affinity_kept():
+            reports["codec"] = report.codec_report(codec.measure(rounds))
+    if given.only != "codec":
+        with affinity_kept():
+            reports["bulk"] = report.bulk_report(bulk.measure(rounds, given.quick))
+    figures = [figure for part in reports.values() for figure in part.figures]
+    said = report.machine(rounds)
+    if given.json:
+        print(as_json(reports, said))
+    else:
+        for name, part in reports.items():
+            print(f"\n{name}\n\n{report.table(part.rows)}")
+        print(f"\n{report.table(report.goals(figures))}\n\n{said}")
+    if given.write:
+        write(given.write, report.readme(figures, said))
+    return int(any(figure.verdict == "MISSED" for figure in figures))
+
+
+@contextmanager
+def affinity_kept() -> Iterator[None]:
+    """A measurement pins this process; the next one chooses anew."""
+    allowed = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None
+    try:
+        yield
+    finally:
+        if allowed is not None:
+            os.sched_setaffinity(0, allowed)
+
+
+def as_json(reports: dict[str, Report], said: str) -> str:
+    figures = [
+        {"id": f.id, "title": f.title, "median": f.value, "rounds": f.rounds, "goal": f.goal or None,
+         "stretch": f.stretch or None, "at_most": f.at_most, "verdict": f.verdict}
+        for part in reports.values() for f in part.figures
+    ]  # fmt: skip
+    rows = {name: part.rows for name, part in reports.items()}
+    return msgspec.json.format(msgspec.json.encode({"figures": figures, "rows": rows, "machine": said})).decode()
+
+
+def has_markers(path: Path) -> bool:
+    text = path.read_text() if path.exists() else ""
+    return -1 < text.find(BEGIN) < text.find(END)
+
+
+def write(path: Path, figures: str) -> None:
+    before, rest = path.read_text().split(BEGIN, 1)
+    after = rest.split(END, 1)[1]
+    path.write_text(f"{before}{BEGIN}\n{figures}\n{END}{after}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,194 @@
+"""From samples to figures: each goal as the median of its ratio over the rounds, with the spread; tables and JSON."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Callable, Iterable
+from importlib.metadata import version
+from statistics import median
+
+from msgspec import Struct
+
+from tests.bench import bulk, codec
+
+__all__ = ["Figure", "Report", "bulk_report", "codec_report", "machine", "readme", "table"]
+
+LIBRARIES = ("aiohttp", "msgspec", "uvloop", "websockets")
+
+
+class Figure(Struct, frozen=True, kw_only=True):
+    """One ratio, a value a round. `goal` and `stretch` are 0 where it is reported only.
+
+    `at_most` says which way is good: a cost against a floor must stay below, a rate against a peer above.
+    """
+
+    id: str
+    title: str
+    rounds: list[float]
+    goal: float = 0.0
+    stretch: float = 0.0
+    at_most: bool = False
+
+    @property
+    def value(self) -> float:
+        return median(self.rounds)
+
+    @property
+    def verdict(self) -> str:
+        if not self.goal:
+            return ""
+        return "stretch" if self._reaches(self.stretch) else "goal" if self._reaches(self.goal) else "MISSED"
+
+    def _reaches(self, bound: float) -> bool:
+        return self.value <= bound if self.at_most else self.value >= bound
+
+
+class Report(Struct, frozen=True, kw_only=True):
+    """The figures of one benchmark, and the rows behind them: a heading, then lines of text cells."""
+
+    figures: list[Figure]
+    rows: list[list[str]]
+
+
+# -- codec ------------------------------------------------------------------------------------------
+
+
+def codec_report(rounds: list[list[codec.Sample]]) -> Report:
+    """G1 and G2: the median over the kinds that smooth has a form for."""
+
+    def over(keep: Callable[[codec.Sample], bool], ratio: Callable[[codec.Sample], float]) -> list[float]:
+        return [median(ratio(sample) for sample in taken if keep(sample)) for taken in rounds]
+
+    figures = [
+        Figure(
+            id="G1", title="translation against bare msgspec from wire to wire: median of the kinds with a smooth form",
+            rounds=over(_written, _to_floor), goal=2.0, stretch=1.4, at_most=True,
+        ),
+        Figure(id="", title="the same, text_delta alone", rounds=over(_is("text_delta"), _to_floor)),
+        Figure(id="", title="the same, with the kinds that smooth has no form for", rounds=over(_kind, _to_floor)),
+        *(
+            Figure(id="", title=f"{name}: with link and session", rounds=over(_is(name), _to_floor))
+            for name in codec.LIVE
+        ),
+        Figure(
+            id="G2", title="translation, times faster than json.loads and dumps: median of the same kinds",
+            rounds=over(_written, _to_json), goal=4.0, stretch=6.0,
+        ),
+        Figure(id="", title="the same, text_delta alone", rounds=over(_is("text_delta"), _to_json)),
+        Figure(id="", title="the same, with the kinds that smooth has no form for", rounds=over(_kind, _to_json)),
+    ]  # fmt: skip
+    return Report(figures=figures, rows=_codec_rows(rounds))
+
+
+def _kind(sample: codec.Sample) -> bool:
+    return sample.kind not in codec.LIVE
+
+
+def _written(sample: codec.Sample) -> bool:
+    return _kind(sample) and bool(sample.writes)
+
+
+def _is(name: str) -> Callable[[codec.Sample], bool]:
+    return lambda sample: sample.kind == name
+
+
+def _to_floor(sample: codec.Sample) -> float:
+    return sample.ours / sample.direct
+
+
+def _to_json(sample: codec.Sample) -> float:
+    return sample.json / sample.ours
+
+
+def _codec_rows(rounds: list[list[codec.Sample]]) -> list[list[str]]:
+    rows = [["pod events", "smooth form", "ours ns", "msgspec ns", "json ns", "x msgspec", "faster than json"]]
+    for samples in zip(*rounds, strict=True):
+        first = samples[0]
+        costs = [median(cost) for cost in zip(*((s.ours, s.direct, s.json) for s in samples), strict=True)]
+        rows.append([
+            first.kind, first.writes or "-", *(f"{cost:.0f}" if cost else "-" for cost in costs),
+            spread(map(_to_floor, samples)), spread(map(_to_json, samples)) if first.json else "-",
+        ])  # fmt: skip
+    return rows
+
+
+# -- bulk -------------------------------------------------------------------------------------------
+
+
+def bulk_report(rounds: list[list[bulk.Sample]]) -> Report:
+    """G3 and G4: events a second, and CPU beside."""
+    figures = []
+    for name, peer, goal, stretch in (
+        ("G3", bulk.NAIVE_WEBSOCKETS, 8.0, 15.0), ("G4", bulk.NAIVE_AIOHTTP, 5.0, 10.0),
+    ):  # fmt: skip
+        pairs = [(_of(samples, bulk.DRAGOMAN), _of(samples, peer)) for samples in rounds]
+        figures += [
+            Figure(
+                id=name, title=f"bulk, one session, events a second: times {peer}",
+                rounds=[ours.rate / theirs.rate for ours, theirs in pairs], goal=goal, stretch=stretch,
+            ),
+            Figure(
+                id="", title="the same in CPU an event",
+                rounds=[theirs.cpu / theirs.events / (ours.cpu / ours.events) for ours, theirs in pairs],
+            ),
+        ]  # fmt: skip
+    return Report(figures=figures, rows=_bulk_rows(rounds))
+
+
+def _of(samples: list[bulk.Sample], bridge: str) -> bulk.Sample:
+    return next(sample for sample in samples if sample.bridge == bridge)
+
+
+def _bulk_rows(rounds: list[list[bulk.Sample]]) -> list[list[str]]:
+    rows = [["bridge", "events a round", "events/s", "CPU us/event", "merged"]]
+    for bridge in bulk.BRIDGES:
+        samples = [_of(taken, bridge) for taken in rounds]
+        rows.append([
+            bridge, f"{samples[0].events:,}", spread([s.rate for s in samples], "{:,.0f}"),
+            spread([s.cpu / s.events * 1e6 for s in samples]),
+            f"{sum(s.merged for s in samples) / sum(s.events for s in samples):.1%}",
+        ])  # fmt: skip
+    return rows
+
+
+# -- text -------------------------------------------------------------------------------------------
+
+
+def spread(values: Iterable[float], form: str = "{:.2f}") -> str:
+    """`median [least..greatest]`."""
+    known = list(values)
+    return f"{form.format(median(known))} [{form.format(min(known))}..{form.format(max(known))}]"
+
+
+def machine(rounds: int) -> str:
+    """Where and with what this was measured."""
+    libraries = ", ".join(f"{name} {version(name)}" for name in LIBRARIES)
+    return (
+        f"{os.cpu_count()} CPUs ({platform.machine()}, {platform.system()}), {platform.python_implementation()} "
+        f"{platform.python_version()}, {libraries}; {rounds} interleaved rounds: median [least..greatest]"
+    )
+
+
+def goals(figures: list[Figure]) -> list[list[str]]:
+    """The table of all figures."""
+    rows = [["", "what", "ratio", "goal", "stretch", ""]]
+    for figure in figures:
+        sign = "<=" if figure.at_most else ">="
+        bounds = [f"{sign} {figure.goal:g}x", f"{sign} {figure.stretch:g}x"] if figure.goal else ["", ""]
+        rows.append([figure.id, figure.title, spread(figure.rounds, "{:.2f}x"), *bounds, figure.verdict])
+    return rows
+
+
+def table(rows: list[list[str]]) -> str:
+    """Columns of equal width; the first row is the heading."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    return "\n".join([lines[0], "  ".join("-" * width for width in widths), *lines[1:]])
+
+
+def readme(figures: list[Figure], said: str) -> str:
+    """The figures for the README, in Markdown."""
+    rows = goals(figures)
+    rows.insert(1, ["---"] * len(rows[0]))
+    return "\n".join(["| " + " | ".join(row) + " |" for row in rows] + ["", said + "."])

@@ -1,0 +1,416 @@
+"""A link on which the peer is a pod: what its events answer of ours (translation.md 3.17)."""
+
+from __future__ import annotations
+
+from itertools import permutations
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec import Raw, json, structs
+
+from mappings.canonical import Command
+from mappings.canonical import commands as ask
+from mappings.canonical import events as say
+from mappings.canonical.values import Failure, FileAttachment, Message, Text
+from mappings.dialect import Step
+from mappings.pod import DIALECT, ClientTranslator
+from mappings.pod.pending import PENDING_MAX
+from tests.mappings.pod.data import CAPTURES, captured
+
+
+def frame(event: str, **data: object) -> bytes:
+    return json.encode({"event": event, "data": data} if data else {"event": event})
+
+
+def error(code: str, text: str = "no") -> bytes:
+    return frame("error", code=code, message=text)
+
+
+def echo(text: str) -> bytes:
+    return frame("user_message", segments=[{"kind": "text", "content": text}])
+
+
+RUNNING, IDLE, PAUSED = (frame("status", status=status) for status in ("running", "idle", "paused"))
+FINISHED = frame("run_end", result="finished")
+CANCELLED = error("internal", "Cancelled")
+
+
+class Pod:
+    """The far end of a ClientTranslator, as a script: what we send, what the pod says, what came of it."""
+
+    def __init__(self) -> None:
+        self.link = ClientTranslator(lambda: 0, lambda: "id")
+
+    def sent(self, *commands: Command) -> Step:
+        return self.link.send(commands)
+
+    def says(self, *frames: bytes) -> list[Any]:
+        step = self.link.receive(frames)
+        assert step.faults == []
+        self.losses = [(loss.why, loss.count) for loss in step.losses]
+        return [item for burst in step.bursts for item in burst.items]
+
+
+def run(request: str, text: str) -> ask.SubmitInput:
+    return ask.SubmitInput(request=request, segments=(Text(text=text),))
+
+
+def working(*commands: Command) -> Pod:
+    """A pod that is running for somebody when these commands are sent."""
+    pod = Pod()
+    pod.says(RUNNING)
+    pod.sent(*commands)
+    return pod
+
+
+def answered(items: list[Any]) -> list[Any]:
+    return [item for item in items if type(item) is say.Reply]
+
+
+def done(request: str) -> say.Reply:
+    return say.Reply(request=request)
+
+
+# -- what is sent -----------------------------------------------------------------------------------
+
+
+def test_commands_become_method_lines_without_newline() -> None:
+    step = Pod().sent(run("a", "x"), ask.CancelTurn(request="b"))
+    assert step.frames == [
+        b'{"method":"run","params":{"input":[{"kind":"text","content":"x"}]}}',
+        b'{"method":"cancel"}',
+    ]
+    assert step.bursts == []
+
+
+def test_what_a_pod_has_no_word_for_is_refused_at_once_and_counted() -> None:
+    step = Pod().sent(ask.SetGoal(request="a", objective="o"))
+    (reply,) = step.bursts[0].items
+    assert (reply.request, reply.failure.cause) == ("a", "unsupported")
+    assert "goals" in reply.failure.text
+    assert (step.frames, [loss.kind for loss in step.losses]) == ([], ["SetGoal"])
+
+
+def test_attachments_are_refused_and_nothing_is_sent() -> None:
+    step = Pod().sent(ask.SubmitInput(request="a", segments=(Text(text="x"), FileAttachment(name="n", url="u"))))
+    (reply,) = step.bursts[0].items
+    assert (reply.failure.cause, step.frames) == ("unsupported", [])
+
+
+@pytest.mark.parametrize("command", [ask.InjectNote(request="a", text="n"), ask.ShutdownBackend(request="a")])
+def test_methods_without_any_answer_are_answered_as_sent(command: Command) -> None:
+    step = Pod().sent(command)
+    assert (len(step.frames), step.bursts[0].items) == (1, [done("a")])
+
+
+def test_opening_is_connecting() -> None:
+    step = Pod().sent(ask.OpenSession(request="a"))
+    assert (step.frames, step.bursts[0].items) == ([], [done("a")])
+
+
+def test_a_child_s_report_goes_up_as_it_came() -> None:
+    report = Raw(b'{"kind":"shut_down","pod_name":"kid"}')
+    step = Pod().sent(ask.InjectNote(request="a", text="t", ext={"pod.pod_event": report}))
+    assert step.frames == [b'{"method":"pod_event","params":{"kind":"shut_down","pod_name":"kid"}}']
+
+
+def test_a_command_without_request_is_not_answered() -> None:
+    pod = Pod()
+    assert pod.sent(ask.SetGoal(objective="o"), ask.CancelTurn()).bursts == []
+    assert answered(pod.says(error("not_running"))) == []
+
+
+def test_what_waits_is_bounded() -> None:
+    pod = Pod()
+    pod.sent(*(ask.CancelTurn(request=str(i)) for i in range(PENDING_MAX)))
+    step = pod.sent(ask.CancelTurn(request="more"))
+    (reply,) = step.bursts[0].items
+    assert (reply.request, reply.failure.cause, step.frames) == ("more", "busy", [])
+
+
+# -- runs -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("frames", list(permutations([echo("x"), RUNNING])), ids=["echo_first", "status_first"])
+def test_a_run_is_accepted_by_its_echo_and_status_in_either_order(frames: tuple[bytes, ...]) -> None:
+    pod = Pod()
+    pod.sent(run("a", "x"))
+    assert pod.says(frames[0]) in ([], [say.StatusChanged(status="running")])
+    pod_says = pod.says(frames[1])
+    assert pod_says[0] == say.TurnAccepted(request="a")
+    assert say.MessageAppended not in map(type, pod_says)
+
+
+def test_an_accepted_run_comes_before_its_status_in_one_batch() -> None:
+    pod = Pod()
+    pod.sent(run("a", "x"))
+    said = pod.says(echo("x"), frame("invoke_start", kind="user_send"), RUNNING, frame("turn_start", turn=0))
+    assert [type(item) for item in said] == [say.RunStarted, say.TurnAccepted, say.StatusChanged, say.ModelTurnStarted]
+
+
+def test_an_echo_alone_accepts_nothing() -> None:
+    pod = Pod()
+    pod.sent(run("a", "x"))
+    assert pod.says(echo("x"), frame("text_delta", text="t")) == [say.TextDelta(text="t")]
+
+
+def test_another_client_s_message_is_passed_on_and_accepts_nothing() -> None:
+    pod = Pod()
+    pod.sent(run("a", "x"))
+    said = pod.says(echo("y"), RUNNING)
+    message = Message(role="user", text="y", segments=(Text(text="y"),))
+    assert said == [say.MessageAppended(message=message), say.StatusChanged(status="running")]
+
+
+def test_a_status_from_before_the_run_does_not_accept_it() -> None:
+    pod = working(run("a", "x"))
+    assert pod.says(echo("x")) == []
+
+
+def test_a_run_that_ended_meanwhile_does_not_accept_ours() -> None:
+    pod = Pod()
+    pod.sent(run("a", "x"))
+    pod.says(echo("y"), RUNNING, FINISHED, IDLE)
+    assert pod.says(echo("x")) == []
+    assert pod.says(RUNNING)[0] == say.TurnAccepted(request="a")
+
+
+def test_an_echo_is_swallowed_once() -> None:
+    pod = Pod()
+    pod.sent(run("a", "x"))
+    pod.says(echo("x"), RUNNING)
+    assert [type(item) for item in pod.says(echo("x"))] == [say.MessageAppended]
+
+
+def test_runs_are_accepted_oldest_first() -> None:
+    pod = Pod()
+    pod.sent(run("a", "x"), run("b", "x"))
+    accepted = [
+        i for i in pod.says(echo("x"), RUNNING, FINISHED, IDLE, echo("x"), RUNNING) if type(i) is say.TurnAccepted
+    ]
+    assert accepted == [say.TurnAccepted(request="a"), say.TurnAccepted(request="b")]
+
+
+def test_already_running_answers_the_oldest_run() -> None:
+    pod = working(run("a", "x"), run("b", "y"))
+    assert pod.says(error("already_running")) == [say.Reply(request="a", failure=Failure(cause="busy", text="no"))]
+    assert answered(pod.says(error("already_running")))[0].request == "b"
+
+
+def test_an_accepted_run_is_not_refused_any_more() -> None:
+    pod = Pod()
+    pod.sent(run("a", "x"))
+    pod.says(echo("x"), RUNNING)
+    assert pod.says(error("already_running")) == []
+    assert pod.losses == [("answer to another client", 1)]
+
+
+# -- cancel, pause, resume ---------------------------------------------------------------------------
+
+
+def test_a_cancelled_run_answers_the_cancel() -> None:
+    assert working(ask.CancelTurn(request="a")).says(CANCELLED, IDLE) == [
+        say.TurnResult(end="cancelled"),
+        done("a"),
+        say.StatusChanged(status="idle"),
+    ]
+
+
+@pytest.mark.parametrize("command", [ask.CancelTurn(request="a"), ask.PauseTurn(request="a")])
+def test_a_rollback_answers_cancel_and_pause(command: Command) -> None:
+    assert answered(working(command).says(frame("run_end", result="rolled_back"), IDLE)) == [done("a")]
+
+
+def test_a_paused_run_answers_the_pause() -> None:
+    assert answered(working(ask.PauseTurn(request="a")).says(frame("run_end", result="paused"), PAUSED)) == [done("a")]
+
+
+def test_a_cancel_that_lost_against_the_end_is_done_and_its_error_is_nobody_s() -> None:
+    pod = working(ask.CancelTurn(request="a"))
+    assert answered(pod.says(FINISHED, IDLE)) == [done("a")]
+    assert (pod.says(error("not_running")), pod.losses) == ([], [])
+
+
+def test_a_cancel_whose_error_comes_first_is_done_too() -> None:
+    assert working(ask.CancelTurn(request="a")).says(error("not_running")) == [done("a")]
+
+
+def test_a_cancel_with_nothing_to_cancel_is_refused() -> None:
+    pod = Pod()
+    pod.sent(ask.CancelTurn(request="a"))
+    assert pod.says(error("not_running")) == [say.Reply(request="a", failure=Failure(cause="not_running", text="no"))]
+
+
+def test_a_pause_that_lost_against_the_end_is_refused() -> None:
+    (reply,) = answered(working(ask.PauseTurn(request="a")).says(FINISHED, IDLE))
+    assert (reply.request, reply.failure.cause) == ("a", "not_running")
+
+
+def test_a_cancel_sent_behind_a_run_cancels_that_run() -> None:
+    pod = Pod()
+    pod.sent(run("a", "x"), ask.CancelTurn(request="b"))
+    said = pod.says(echo("x"), RUNNING, FINISHED, IDLE)
+    assert [item for item in said if type(item) in (say.TurnAccepted, say.Reply)] == [
+        say.TurnAccepted(request="a"),
+        done("b"),
+    ]
+
+
+def test_pausing_a_paused_pod_is_done_at_once() -> None:
+    pod = Pod()
+    pod.says(PAUSED)
+    assert pod.sent(ask.PauseTurn(request="a")).bursts[0].items == [done("a")]
+
+
+def test_a_resume_is_answered_by_running() -> None:
+    pod = Pod()
+    pod.says(PAUSED)
+    pod.sent(ask.ResumeTurn(request="a"))
+    assert pod.says(RUNNING) == [say.StatusChanged(status="running"), done("a")]
+
+
+def test_not_paused_answers_the_resume_and_keeps_its_code() -> None:
+    pod = Pod()
+    pod.sent(ask.CancelTurn(request="a"), ask.ResumeTurn(request="b"))
+    (reply,) = pod.says(error("not_paused"))
+    assert (reply.request, reply.failure.cause, reply.failure.ext) == (
+        "b",
+        "not_running",
+        {"pod.code": Raw(b'"not_paused"')},
+    )
+
+
+def test_a_resume_into_a_running_pod_is_busy() -> None:
+    assert working(ask.ResumeTurn(request="a")).says(error("already_running"))[0].request == "a"
+
+
+# -- discovery, completions, compact -----------------------------------------------------------------
+
+LOOKUPS = [
+    (ask.ListSessions(request="a"), frame("visible_pods", pods=[]), say.SessionsListed(request="a", sessions=())),
+    (ask.GetSession(request="a"), frame("pod_inspection", pod={}), say.PodInspected(request="a", pod=Raw(b"{}"))),
+    (
+        ask.ResumeSession(request="a"),
+        frame("pod_attach_restore", result={}),
+        say.PodAttached(request="a", result=Raw(b"{}")),
+    ),
+    (
+        ask.ListCompletions(request="a", kind="file", prefix=""),
+        frame("completions", kind="file", entries=[]),
+        say.CompletionsListed(request="a", kind="file", entries=()),
+    ),
+]
+
+
+@pytest.mark.parametrize(("command", "said", "answer"), LOOKUPS)
+def test_an_answer_gets_the_request_of_its_command(command: Command, said: bytes, answer: say.Event) -> None:
+    pod = Pod()
+    pod.sent(command)
+    assert pod.says(said) == [answer]
+
+
+@pytest.mark.parametrize(("command", "said", "answer"), LOOKUPS)
+def test_an_answer_that_nobody_of_us_asked_for_is_dropped_and_counted(
+    command: Command, said: bytes, answer: say.Event
+) -> None:
+    pod = Pod()
+    assert (pod.says(said), pod.losses) == ([], [("answer to another client", 1)])
+
+
+@pytest.mark.parametrize("command", [row[0] for row in LOOKUPS[:3]] + [ask.Compact(request="a"), run("a", "x")])
+def test_invalid_request_answers_the_oldest_that_can_be_invalid(command: Command) -> None:
+    pod = Pod()
+    pod.sent(ask.CancelTurn(request="z"), command, run("b", "x"))
+    assert pod.says(error("invalid_request")) == [say.Reply(request="a", failure=Failure(cause="invalid", text="no"))]
+
+
+def test_completions_are_never_refused() -> None:
+    pod = Pod()
+    pod.sent(ask.ListCompletions(request="a", kind="file", prefix=""))
+    assert answered(pod.says(error("invalid_request"), error("already_running"))) == []
+
+
+@pytest.mark.parametrize(
+    "end",
+    [frame("compact_done", new_segment_id="0192f0e8-4d84-7d6e-a000-000000000001"), frame("compact_failed", error="e")],
+)
+def test_a_compaction_that_came_to_its_end_answers_compact(end: bytes) -> None:
+    pod = Pod()
+    pod.sent(ask.Compact(request="a"))
+    assert answered(pod.says(frame("compact_start"), end)) == [done("a")]
+
+
+def test_a_compaction_that_was_not_worth_it_is_answered_by_its_alert() -> None:
+    pod = Pod()
+    pod.sent(ask.Compact(request="a"))
+    alert = frame("alert", level="warn", source="compactor", message="nothing to do", timestamp_ms=1)
+    assert [type(item) for item in pod.says(alert)] == [say.Alert, say.Reply]
+
+
+# -- errors of others, and the rest -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("code", ["already_running", "not_running", "not_paused", "invalid_request"])
+def test_errors_that_fit_nothing_of_ours_are_dropped_and_counted(code: str) -> None:
+    pod = Pod()
+    assert (pod.says(error(code), error(code)), pod.losses) == ([], [("answer to another client", 2)])
+
+
+def test_another_client_s_bad_line_is_not_our_turn_s_error() -> None:
+    pod = working()
+    assert (pod.says(error("internal", "invalid method: x")), pod.losses) == ([], [("answer to another client", 1)])
+
+
+@pytest.mark.parametrize("code", ["provider_error", "tool_error", "internal"])
+def test_failures_are_passed_on(code: str) -> None:
+    assert [type(item) for item in Pod().says(error(code))] == [say.ErrorReported]
+
+
+def test_an_invalid_request_in_a_run_is_its_error() -> None:
+    assert working().says(error("invalid_request")) == [say.ErrorReported(cause="invalid", text="no")]
+
+
+def test_a_snapshot_tells_whether_the_pod_runs() -> None:
+    pod = Pod()
+    snapshot = next(
+        frame for path in CAPTURES for _, way, frame in captured(path) if b'"status":"running"}}' in frame[-30:]
+    )
+    pod.says(snapshot)
+    pod.sent(ask.CancelTurn(request="a"))
+    assert pod.says(error("not_running")) == [done("a")]
+
+
+def test_what_waits_when_the_link_ends_is_answered_as_lost() -> None:
+    pod = Pod()
+    pod.sent(run("a", "x"), ask.CancelTurn(request="b"))
+    step = pod.link.closed("gone")
+    replies = [item for burst in step.bursts for item in burst.items]
+    assert [(reply.request, reply.failure.cause) for reply in replies] == [
+        ("a", "upstream_lost"),
+        ("b", "upstream_lost"),
+    ]
+    assert pod.link.closed("gone") == Step()
+
+
+def test_a_batch_without_anything_special_is_passed_whole() -> None:
+    said = Pod().says(*[frame("text_delta", text=str(i)) for i in range(100)])
+    assert said == [say.TextDelta(text=str(i)) for i in range(100)]
+
+
+@pytest.mark.parametrize("path", CAPTURES, ids=lambda path: path.stem)
+def test_every_captured_run_of_the_client_is_accepted_or_refused_once(path: Path) -> None:
+    pod, asked, answers = Pod(), 0, []
+    for conn, way, line in captured(path):
+        if conn != "a":
+            continue
+        if way == "c2s":
+            step = Step()
+            DIALECT.commands.receive([line], step)
+            (command,) = step.bursts[0].items
+            if type(command) is ask.SubmitInput:
+                asked += 1
+                pod.sent(structs.replace(command, request=str(asked)))
+        else:
+            answers += [i for i in pod.says(line) if type(i) is say.TurnAccepted or type(i) is say.Reply]
+    assert [answer.request for answer in answers] == [str(i + 1) for i in range(asked)]

@@ -1,0 +1,182 @@
+"""Log entries and transcript items (pod sheet, section 9)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Raw, json
+
+from mappings.canonical.events import HistorySnapshot
+from mappings.canonical.values import FileRef, Message, Reasoning, Text, ToolCall, ToolResult
+from mappings.dialect import Step
+from mappings.pod import DIALECT
+from mappings.pod.entries import canonical_items, made_entries, run_is_open
+from tests.mappings.pod.data import CAPTURES, captured
+
+TS = 1_700_000_000_000
+AT = TS * 1_000_000
+
+
+def user(text: str) -> dict[str, object]:
+    return {"kind": "user_input", "segments": [{"kind": "text", "content": text}], "ts": TS}
+
+
+def start(*history: object) -> dict[str, object]:
+    return {"kind": "segment_start", "history": list(history), "ts": TS}
+
+
+def said(text: str, role: str = "assistant") -> dict[str, object]:
+    return {"kind": "message", "role": role, "content": [{"kind": "text", "text": text}]}
+
+
+def test_a_segment_start_resets_and_seeds() -> None:
+    items = canonical_items([user("old"), start(said("summary", "system")), user("new")])
+    assert [item.text for item in items if isinstance(item, Message)] == ["summary", "new"]
+
+
+def test_items_carry_the_time_of_their_entry_in_ns() -> None:
+    assert [item.at for item in canonical_items([user("x")])] == [AT]
+
+
+def test_segments_of_an_input_stay_segments() -> None:
+    entry = {
+        "kind": "user_input",
+        "segments": [{"kind": "text", "content": "see "}, {"kind": "file_ref", "path": "a"}],
+        "ts": 0,
+    }
+    segments = (Text(text="see "), FileRef(path="a"))
+    assert canonical_items([entry]) == (Message(role="user", text="see @a", segments=segments),)
+
+
+def test_a_segment_of_unknown_kind_does_not_hide_the_input_and_stays_in_the_original() -> None:
+    entry = {
+        "kind": "user_input",
+        "segments": [{"kind": "flow", "selector": "s"}, {"kind": "text", "content": "x"}],
+        "ts": 0,
+    }
+    (item,) = canonical_items([entry])
+    assert isinstance(item, Message)
+    assert (item.text, entry["segments"]) == (
+        "x",
+        [{"kind": "flow", "selector": "s"}, {"kind": "text", "content": "x"}],
+    )
+
+
+def test_results_take_the_name_of_their_call() -> None:
+    call = {"kind": "tool_call", "call_id": "c", "name": "Read", "arguments": "{}"}
+    result = {"kind": "tool_result", "call_id": "c", "summary": "ok", "content": "text", "is_error": True}
+    items = canonical_items(
+        [{"kind": "assistant_item", "item": call, "ts": 0}, {"kind": "tool_result", "item": result, "ts": 0}]
+    )
+    assert items == (
+        ToolCall(call="c", name="Read", arguments="{}"),
+        ToolResult(call="c", name="Read", summary="ok", output="text", is_error=True),
+    )
+
+
+def test_a_refusal_is_text_and_reasoning_is_reasoning() -> None:
+    refusal = {"kind": "message", "role": "assistant", "content": [{"kind": "refusal", "refusal": "no"}]}
+    thought = {"kind": "reasoning", "text": "hm", "encrypted_content": "zz"}
+    items = canonical_items([{"kind": "assistant_item", "item": item, "ts": 0} for item in (thought, refusal)])
+    assert items == (Reasoning(text="hm"), Message(role="assistant", text="no"))
+
+
+def test_entries_that_cannot_be_read_are_skipped() -> None:
+    junk: list[object] = [
+        None,
+        7,
+        "x",
+        [],
+        {},
+        {"kind": "future"},
+        {"kind": "user_input", "segments": 3},
+        {"kind": ["x"]},
+    ]
+    assert canonical_items([*junk, start(*junk), user("x")]) == canonical_items([user("x")])
+
+
+def test_a_system_item_of_unknown_kind_shows_its_body() -> None:
+    item = {"kind": "task_reminder", "body": "b", "n": 1}
+    (message,) = canonical_items([{"kind": "system_item", "item": item, "ts": 0}])
+    assert message == Message(
+        role="system", text="b", ext={"pod.item": Raw(b'{"body":"b","kind":"task_reminder","n":1}')}
+    )
+
+
+def test_a_run_is_open_until_it_completed_or_errored() -> None:
+    begun = [{"kind": "invoke", "trigger": "user_send", "ts": 0}, user("x")]
+    assert run_is_open(begun)
+    assert not run_is_open([*begun, {"kind": "run_completed", "interrupted": False, "result": "finished", "ts": 0}])
+    assert not run_is_open([*begun, {"kind": "run_errored", "interrupted": False, "message": "", "ts": 0}])
+
+
+def kinds(entries: list[object]) -> list[Any]:
+    return [entry["kind"] for entry in entries if isinstance(entry, dict)]
+
+
+ITEMS = (
+    Message(role="user", text="q", segments=(Text(text="q"),), at=AT),
+    Message(role="system", text="note", ext={"pod.item": Raw(b'{"body":"note","kind":"interrupt"}')}, at=AT),
+    Reasoning(text="r", at=AT),
+    ToolCall(call="c", name="Read", arguments="{}", at=AT),
+    ToolResult(call="c", name="Read", summary="s", output="o", is_error=True, at=AT),
+    Message(role="assistant", text="a", at=AT),
+)
+
+
+def test_made_entries_tell_the_items_that_they_were_made_of() -> None:
+    entries = json.decode(DIALECT.events.codec.encode(made_entries(ITEMS)))
+    assert canonical_items(entries) == ITEMS
+
+
+def test_made_runs_begin_with_an_invoke_and_end() -> None:
+    one, two = ITEMS[0], ITEMS[-1]
+    assert kinds(made_entries([one, two, one])) == [
+        *("invoke", "user_input", "assistant_item", "run_completed"),
+        *("invoke", "user_input", "run_completed"),
+    ]
+
+
+def test_the_last_made_run_stays_open_while_a_turn_runs() -> None:
+    assert kinds(made_entries(ITEMS[:1], running=True)) == ["invoke", "user_input"]
+
+
+def test_a_turn_that_nobody_asked_for_is_a_wakeup() -> None:
+    assert made_entries([], running=True) == [{"kind": "invoke", "trigger": "wakeup", "ts": 0}]
+
+
+def test_a_paused_session_ends_with_a_paused_run() -> None:
+    entry = made_entries(ITEMS[:1], paused=True)[-1]
+    assert isinstance(entry, dict)
+    assert entry["result"] == "paused"
+
+
+def test_a_result_without_summary_shows_the_first_line_of_its_output() -> None:
+    result = ToolResult(call="c", output="first\nsecond")
+    (entry,) = made_entries([result])
+    assert isinstance(entry, dict)
+    assert entry["item"] == {"kind": "tool_result", "call_id": "c", "summary": "first", "content": "first\nsecond"}
+
+
+def test_a_message_of_the_system_without_original_is_a_notification() -> None:
+    (entry,) = made_entries([Message(role="system", text="t")])
+    assert isinstance(entry, dict)
+    assert entry["item"] == {"kind": "notification", "message": "t", "body": "t"}
+
+
+def test_captured_histories_are_read_without_a_gap() -> None:
+    spoken = 0
+    for path in CAPTURES:
+        for _, way, frame in captured(path):
+            if way == "s2c" and b'"snapshot"' in frame[:30]:
+                step = Step()
+                DIALECT.events.receive([frame], step)
+                (snapshot,) = step.bursts[0].items
+                assert isinstance(snapshot, HistorySnapshot)
+                entries = json.decode(frame)["data"]["entries"]
+                after = entries[max((i for i, e in enumerate(entries) if e["kind"] == "segment_start"), default=0) :]
+                told = [e for e in after if e["kind"] in ("user_input", "assistant_item", "tool_result", "system_item")]
+                seeds = after[0]["history"] if after and after[0]["kind"] == "segment_start" else []
+                assert len(snapshot.items) == len(told) + len(seeds)
+                spoken += len(snapshot.items)
+    assert spoken

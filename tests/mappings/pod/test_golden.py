@@ -1,0 +1,78 @@
+"""Wire types that neither the vectors nor the captures show, there and back."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec import Raw
+
+from mappings.canonical import commands as ask
+from mappings.canonical.values import ImageAttachment, Text
+from mappings.dialect import Burst
+from mappings.pod import DIALECT
+from tests.mappings.pod.data import back_and_forth
+
+EVENTS = [
+    (
+        b'{"event":"memory_worker","data":{"worker":"extract","status":"done","run_id":"r","trigger":"idle","reason":"",'
+        b'"message":"m","timestamp_ms":-7}}'
+    ),
+    b'{"event":"thinking_done","data":{"text":""}}',
+    b'{"event":"run_end","data":{"result":"rolled_back"}}',
+    b'{"event":"error","data":{"code":"not_paused","message":"m"}}',
+    b'{"event":"error","data":{"code":"internal","message":"Cancelled"}}',
+    b'{"event":"pod_attach_restore","data":{"result":{"action":"restored","pod_name":"k","socket_path":"/s"}}}',
+]
+METHODS = [
+    b'{"method":"pod_event","params":{"kind":"errored","pod_name":"k","message":"m"}}',
+    b'{"method":"pod_event","params":{"kind":"shut_down","pod_name":"k"}}',
+    (
+        b'{"method":"pod_event","params":{"kind":"scope_sub_delegated","parent_pod":"a","sub_pod":"b","sub_socket":"/s",'
+        b'"scope":[{"target":"/x","permission":"write","recursive":false}]}}'
+    ),
+    b'{"method":"attach_or_restore_pod","params":{"name":"k"}}',
+]
+
+
+@pytest.mark.parametrize("frame", EVENTS)
+def test_event_comes_back_as_it_is(frame: bytes) -> None:
+    step, frames = back_and_forth(DIALECT.events, frame)
+    assert (step.faults, frames) == ([], [frame])
+
+
+@pytest.mark.parametrize("frame", METHODS)
+def test_method_comes_back_as_it_is(frame: bytes) -> None:
+    step, frames = back_and_forth(DIALECT.commands, frame)
+    assert (step.faults, frames) == ([], [frame])
+
+
+def test_recursive_is_true_where_it_is_absent() -> None:
+    frame = METHODS[2].replace(b',"recursive":false', b"")
+    assert back_and_forth(DIALECT.commands, frame)[1] == [METHODS[2].replace(b"false", b"true")]
+
+
+@pytest.mark.parametrize("frame", METHODS[:3])
+def test_a_child_s_report_has_words_for_backends_that_know_no_reports(frame: bytes) -> None:
+    (command,) = back_and_forth(DIALECT.commands, frame)[0].bursts[0].items
+    assert isinstance(command, ask.InjectNote)
+    assert command.text.startswith("Pod ")
+
+
+def test_what_a_run_cannot_say_is_counted_field_by_field() -> None:
+    command = ask.SubmitInput(segments=(Text(text="x"), ImageAttachment(url="u")), model="m")
+    rendered = DIALECT.commands.write(Burst(items=[command]))
+    assert rendered.frames == [b'{"method":"run","params":{"input":[{"kind":"text","content":"x"}]}}']
+    assert [(loss.kind, loss.field) for loss in rendered.losses] == [
+        ("SubmitInput", "model"),
+        ("SubmitInput", "segments"),
+    ]
+
+
+def test_completions_of_a_kind_that_pods_do_not_know_are_not_asked_for() -> None:
+    rendered = DIALECT.commands.write(Burst(items=[ask.ListCompletions(kind="emoji", prefix="")]))
+    assert (rendered.frames, [loss.field for loss in rendered.losses]) == ([], ["kind"])
+
+
+def test_a_sample_of_a_loss_is_bounded() -> None:
+    command = ask.StoreWrite(method="m", params=Raw(b'"' + b"x" * 10_000 + b'"'))
+    (loss,) = DIALECT.commands.write(Burst(items=[command, command])).losses
+    assert (loss.count, len(loss.sample)) == (2, 200)

@@ -1,0 +1,175 @@
+"""A link on which the peer is a pod client."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import Any
+
+import pytest
+from msgspec import json
+
+from mappings.canonical import Event, SessionState
+from mappings.canonical import commands as ask
+from mappings.canonical import events as say
+from mappings.canonical.values import Backend, Completion, Failure, SessionSummary, Text
+from mappings.dialect import Oversize, Step
+from mappings.pod import ServerTranslator
+
+SESSION = "0192f0e8-4d84-7d6e-a000-0000000000aa"
+
+
+def server() -> ServerTranslator:
+    ids = count(1)
+    return ServerTranslator(lambda: 5_000_000, lambda: f"r{next(ids)}")
+
+
+def attached(**fields: Any) -> ServerTranslator:
+    translator = server()
+    translator.attach(SessionState(id=SESSION, backend=Backend(name="atlas"), **fields))
+    return translator
+
+
+def lines(step: Step) -> list[Any]:
+    return [json.decode(frame) for frame in step.frames]
+
+
+def names(step: Step) -> list[str]:
+    return [line["event"] for line in lines(step)]
+
+
+def errors(step: Step) -> list[tuple[str, str]]:
+    return [(line["data"]["code"], line["data"]["message"]) for line in lines(step)]
+
+
+def items(step: Step) -> list[Any]:
+    return [item for burst in step.bursts for item in burst.items]
+
+
+def test_each_method_gets_a_request_of_ours() -> None:
+    step = server().receive(
+        [b'{"method":"cancel"}', b'{"method":"run","params":{"input":[{"kind":"text","content":"x"}]}}']
+    )
+    assert items(step) == [
+        ask.CancelTurn(request="r1"),
+        ask.SubmitInput(request="r2", segments=(Text(text="x"),)),
+    ]
+    assert [burst.request for burst in step.bursts] == ["r1", "r2"]
+
+
+@pytest.mark.parametrize(
+    "frame", [b"nonsense", b'{"method":"run"}', b'{"method":"cancel","params":{}}', b"\xff", b'["pause"]']
+)
+def test_a_bad_line_is_answered_to_its_sender_as_internal(frame: bytes) -> None:
+    step = server().receive([frame])
+    ((code, text),) = errors(step)
+    assert (code, text[:16]) == ("internal", "invalid method: ")
+    assert (len(step.faults), step.bursts) == (1, [])
+
+
+def test_an_oversized_line_is_answered_too() -> None:
+    ((code, _),) = errors(server().receive([Oversize(size=9, limit=8)]))
+    assert code == "internal"
+
+
+def test_an_unknown_method_is_answered_and_counted() -> None:
+    step = server().receive([b'{"method":"dance"}'])
+    ((code, text),) = errors(step)
+    assert code == "internal"
+    assert text.startswith("invalid method: unknown variant `dance`, expected one of `run`, `notify`, `pod_event`")
+    assert (step.bursts, [loss.why for loss in step.losses]) == ([], ["unknown method"])
+
+
+def test_what_an_error_quotes_is_bounded() -> None:
+    ((_, text),) = errors(server().receive([b'{"method":"' + b"x" * 10_000 + b'"}']))
+    assert len(text) <= 500
+
+
+@pytest.mark.parametrize("frame", [b"", b"   ", b"\r", "\u3000".encode()])
+def test_blank_lines_are_skipped(frame: bytes) -> None:
+    step = server().receive([frame])
+    assert (step.frames, step.faults, step.bursts) == ([], [], [])
+
+
+def test_good_lines_after_bad_ones_are_read() -> None:
+    assert items(server().receive([b"{", b'{"method":"pause"}\r'])) == [ask.PauseTurn(request="r1")]
+
+
+def test_alerts_come_before_the_one_snapshot() -> None:
+    state = SessionState(id=SESSION)
+    state.alerts.append(say.Alert(level="warn", source="pod", text="one", at=1_000_000))
+    state.alerts.append(say.Alert(level="error", source="compactor", text="two"))
+    step = server().attach(state)
+    assert names(step) == ["alert", "alert", "snapshot"]
+    assert [line["data"]["timestamp_ms"] for line in lines(step)[:2]] == [1, 5]
+
+
+def test_a_client_never_gets_a_second_snapshot() -> None:
+    assert names(attached().attach(SessionState(id=SESSION))) == ["segment_rotated"]
+
+
+def test_a_failure_is_an_error_of_its_code() -> None:
+    step = attached().send([say.Reply(request="r1", failure=Failure(cause="busy", text="a turn is open"))])
+    assert errors(step) == [("already_running", "a turn is open")]
+
+
+def test_what_went_well_is_not_answered() -> None:
+    step = attached().send([say.Reply(request="r1"), say.TurnAccepted(request="r2")])
+    assert (step.frames, step.losses) == ([], [])
+
+
+def test_completions_are_answered() -> None:
+    listed = say.CompletionsListed(request="r1", kind="file", entries=(Completion(value="src", is_dir=True),))
+    assert attached().send([listed]).frames == [
+        b'{"event":"completions","data":{"kind":"file","entries":[{"value":"src","is_dir":true}]}}'
+    ]
+
+
+def test_the_client_s_own_session_is_listed_under_its_pod_name() -> None:
+    rows = (SessionSummary(session=SESSION, status="paused"), SessionSummary(session="aaa"))
+    (line,) = lines(attached().send([say.SessionsListed(request="r", sessions=rows)]))
+    pods = line["data"]["pods"]
+    assert [(pod["pod_name"], pod["live"]["status"]) for pod in pods] == [("aaa", "idle"), ("atlas", "paused")]
+
+
+@pytest.mark.parametrize(
+    ("method", "answer"), [("inspect_pod", "pod_inspection"), ("attach_or_restore_pod", "pod_attach_restore")]
+)
+def test_a_client_that_asks_for_its_own_pod_means_its_session(method: str, answer: str) -> None:
+    translator = attached()
+    (command,) = items(translator.receive([json.encode({"method": method, "params": {"name": "atlas"}})]))
+    assert command.session == ""
+    step = translator.send([say.SessionOpened(request=command.request, session=SESSION, status="running")])
+    assert names(step) == [answer]
+    assert b'"pod_name":"atlas"' in step.frames[0]
+
+
+def test_a_client_that_asks_for_another_pod_names_it() -> None:
+    (command,) = items(attached().receive([b'{"method":"inspect_pod","params":{"name":"kid"}}']))
+    assert command == ask.GetSession(request="r1", session="kid")
+
+
+@pytest.mark.parametrize(
+    "event", [say.Pong(request="r"), say.TextDelta(text="x"), say.HistorySnapshot(items=(), request="r")]
+)
+def test_what_is_no_answer_of_a_pod_is_counted(event: Event) -> None:
+    step = attached().send([event])
+    assert (step.frames, [loss.kind for loss in step.losses]) == ([], [type(event).__name__])
+
+
+def test_shutdown_is_said_once() -> None:
+    translator = attached()
+    assert translator.send([say.BackendShutdown(reason="detached")]).frames == [b'{"event":"shutdown"}']
+    assert translator.closed("the gateway stops").frames == []
+
+
+def test_an_orderly_end_is_a_shutdown() -> None:
+    assert attached().closed("the gateway stops").frames == [b'{"event":"shutdown"}']
+
+
+@pytest.mark.parametrize("cause", ["flooding", "too_slow", ""])
+def test_a_link_that_is_cut_ends_without_a_word(cause: str) -> None:
+    assert attached().closed(cause).frames == []
+
+
+def test_a_client_that_is_shown_nothing_is_told_nothing() -> None:
+    assert server().opened() == server().closed("the gateway stops") == Step()

@@ -1,0 +1,92 @@
+"""Golden frames: each wire type has a file of frames, what they mean, and that they come back."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, get_args
+
+import msgspec
+import pytest
+from msgspec import Raw
+
+from mappings.canonical import Command, Event
+from mappings.dialect import Burst, Direction, Step
+from mappings.smooth.directions import FROM_CLIENT, FROM_SERVER
+from mappings.smooth.wire import AnyAction, AnyEvent
+from tests.smooth_shapes import assert_emitted, assert_strict
+
+OPAQUE = {"result", "values", "metadata"}
+GOLDEN = Path(__file__).parents[2] / "data" / "golden" / "smooth"
+
+
+def cases(folder: str) -> list[Any]:
+    return [
+        pytest.param(case, id=f"{file.stem}: {case['claim']}")
+        for file in sorted((GOLDEN / folder).glob("*.json"))
+        for case in json.loads(file.read_text())
+    ]
+
+
+EVENTS, ACTIONS = cases("events"), cases("actions")
+
+
+def heard(direction: Direction, frame: object) -> Burst:
+    step = Step()
+    direction.receive([json.dumps(frame).encode()], step)
+    assert (step.faults, step.losses) == ([], [])
+    (burst,) = step.bursts
+    return burst
+
+
+def written(direction: Direction, burst: Burst) -> list[Any]:
+    rendered = direction.write(burst)
+    assert rendered.losses == []
+    return [json.loads(frame) for frame in rendered.frames]
+
+
+def revived(item: dict[str, Any], union: object) -> Any:
+    """A canonical item from its golden JSON; msgspec reads no optional Raw, those are put in by hand."""
+    opaque = {key: Raw(json.dumps(item[key]).encode()) for key in OPAQUE & set(item)}
+    plain = {key: value for key, value in item.items() if key not in opaque}
+    struct: Any = msgspec.json.decode(json.dumps(plain).encode(), type=union)
+    return msgspec.structs.replace(struct, **opaque)
+
+
+@pytest.mark.parametrize(("folder", "union"), [("events", AnyEvent), ("actions", AnyAction)])
+def test_every_wire_type_has_its_golden_file_and_no_file_is_left_over(folder: str, union: object) -> None:
+    tags = {struct.__struct_config__.tag for struct in get_args(union)}
+    assert {file.stem for file in (GOLDEN / folder).glob("*.json")} == tags
+
+
+@pytest.mark.parametrize("case", EVENTS)
+def test_an_event_means_its_golden_items(case: dict[str, Any]) -> None:
+    burst = heard(FROM_SERVER, case["frame"])
+    assert json.loads(msgspec.json.encode(burst.items)) == case["items"]
+    assert (burst.request, burst.at) == (case["request"], case["at"])
+
+
+@pytest.mark.parametrize("case", ACTIONS)
+def test_an_action_means_its_golden_items(case: dict[str, Any]) -> None:
+    burst = heard(FROM_CLIENT, case["frame"])
+    assert json.loads(msgspec.json.encode(burst.items)) == case["items"]
+
+
+@pytest.mark.parametrize("case", EVENTS)
+def test_golden_items_are_written_as_their_event(case: dict[str, Any]) -> None:
+    items = [revived(item, Event) for item in case["items"]]
+    burst = Burst(items=items, request=case["request"], at=case["at"])
+    assert written(FROM_SERVER, burst) == [case["frame"]]
+
+
+@pytest.mark.parametrize("case", ACTIONS)
+def test_golden_items_are_written_as_their_action(case: dict[str, Any]) -> None:
+    items = [revived(item, Command) for item in case["items"]]
+    assert written(FROM_CLIENT, Burst(items=items)) == [case["frame"]]
+
+
+@pytest.mark.parametrize("case", EVENTS)
+def test_golden_events_are_strict(case: dict[str, Any]) -> None:
+    assert_strict(case["frame"])
+    if "timestamp" in case["frame"]:
+        assert_emitted(case["frame"])

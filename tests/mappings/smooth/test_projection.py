@@ -1,0 +1,280 @@
+"""What smooth clients see of a session: turns under one request id, one terminal each, no frame that is too large."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import Raw
+
+from mappings.canonical import Batch, Event, events
+from mappings.canonical.values import End, Failure, Message, Origin, Usage
+from mappings.dialect import Rendered
+from mappings.smooth.projection import MAX_EVENT, Projection
+from tests.mappings.smooth.test_shapes import allowed
+from tests.shared import needs_shared
+from tests.smooth_shapes import assert_emitted
+
+SESSION = "5d0c7a52-1f1e-4c5e-9c38-0f6b1f2a9e01"
+TURN = "7c1de1f4-3f0b-4a44-8f0d-2a40b7d52b11"
+AT = 1_700_000_000_123_456_789
+
+
+def batch(*items: Event, turn: str = TURN) -> Batch:
+    return Batch(
+        session=SESSION,
+        epoch=1,
+        first_seq=0,
+        events=list(items),
+        turn=turn,
+        origin=Origin(link="l", request="q"),
+        at=AT,
+    )
+
+
+def frames(rendered: Rendered) -> list[dict[str, Any]]:
+    """The frames of a rendering, each strict, in time and small enough."""
+    decoded = [json.loads(frame) for frame in rendered.frames]
+    for frame in decoded:
+        assert_emitted(frame)
+        assert frame["timestamp"] == AT // 1_000_000
+    assert all(len(frame) <= MAX_EVENT for frame in rendered.frames)
+    return decoded
+
+
+def kinds(rendered: Rendered) -> list[str]:
+    return [frame["type"] for frame in frames(rendered)]
+
+
+def oops(text: str = "oops") -> events.ErrorReported:
+    return events.ErrorReported(cause="tool_failed", text=text)
+
+
+def turn_of(end: End = "completed") -> list[Event]:
+    """A whole turn in its normal form."""
+    return [
+        events.TurnAccepted(request="q"),
+        events.MessageAppended(message=Message(role="user", text="rain?")),
+        events.StatusChanged(status="running"),
+        events.RunStarted(kind="user_send"),
+        events.ReasoningStarted(),
+        events.ReasoningDelta(text="hm"),
+        events.ReasoningDone(text="hm"),
+        events.Preamble(text="a moment"),
+        events.TextDelta(text="I look. "),
+        events.TextDone(text="I look. "),
+        events.ToolCallStarted(name="weather", call="1"),
+        events.ToolCallArguments(json='{"town"', call="1"),
+        events.ToolCallArguments(json='{"town":"Ghent"}', call="1", name="weather", done=True),
+        events.ApprovalRequested(tool="weather", description="Look outside?"),
+        events.ApprovalResolved(approved=True),
+        events.ToolOutputDelta(text="r", call="1"),
+        events.ToolCallFinished(call="1", name="weather", output="rain"),
+        events.OtpRequired(tool="t", description="who?", channels=("sms",), auth_level="end_user"),
+        events.OtpSent(channel="sms", destination="***"),
+        events.InteractionRequired(question="i", kind="choices", spec=Raw(b"{}"), reason="why"),
+        events.InteractionInvalid(question="i", kind="choices", errors=(), text="no"),
+        events.InteractionResolved(question="i"),
+        events.Heartbeat(),
+        events.UsageReported(usage=Usage(input_tokens=1)),
+        events.Alert(level="warn", source="disk", text="full"),
+        events.TextDelta(text="It rains."),
+        events.TextDone(text="It rains."),
+        events.TurnResult(end=end),
+        events.StatusChanged(status="idle"),
+        events.TurnEnded(end=end, text="I look. It rains.", message=SESSION, usage=Usage(input_tokens=1)),
+    ]
+
+
+SEEN = [
+    "immediate_response",
+    "stream_reasoning",
+    "stream_preamble",
+    "stream_token",
+    "stream_chunk",
+    "write_confirmation_required",
+    "stream_chunk",
+    "otp_verification_required",
+    "otp_sent",
+    "interaction_required",
+    "interaction_invalid",
+    "keepalive",
+    "stream_token",
+    "eventual_response",
+]
+
+
+def test_the_link_that_began_a_turn_sees_it_under_its_request_with_a_202() -> None:
+    seen = frames(Projection("q").render(batch(*turn_of())))
+    assert [frame["type"] for frame in seen] == SEEN
+    assert {frame["requestId"] for frame in seen} == {"q"}
+    assert seen[0]["status"] == 202
+
+
+def test_others_see_the_turn_under_its_uuid() -> None:
+    seen = frames(Projection().render(batch(*turn_of())))
+    assert {frame["requestId"] for frame in seen} == {TURN}
+    assert [frame["type"] for frame in seen] == SEEN
+
+
+@needs_shared
+def test_a_whole_turn_fits_the_schemas() -> None:
+    for frame in frames(Projection("q").render(batch(*turn_of(), oops()))):
+        assert allowed(frame["type"], frame), frame
+
+
+def test_the_tokens_of_a_turn_are_the_text_of_its_terminal() -> None:
+    seen = frames(Projection("q").render(batch(*turn_of())))
+    text = "".join(frame["token"] for frame in seen if frame["type"] == "stream_token")
+    assert seen[-1]["data"]["data"]["response"]["responseParts"] == [text]
+
+
+def test_what_has_no_word_is_counted_once_a_batch_with_its_number() -> None:
+    alert = events.Alert(level="warn", source="disk", text="full")
+    projection = Projection()
+    losses = projection.render(batch(alert, alert, events.RunStarted(kind="wakeup"))).losses
+    assert [(loss.kind, loss.count) for loss in losses] == [("Alert", 2), ("RunStarted", 1)]
+    assert projection.render(batch(events.TextDelta(text="a"))).losses == []
+
+
+def test_a_message_id_that_nobody_gave_is_the_same_for_every_client() -> None:
+    ended = batch(events.TurnEnded(end="completed", text="a"))
+    ids = {frames(p.render(ended))[0]["data"]["data"]["messageId"] for p in (Projection("q"), Projection())}
+    assert len(ids) == 1
+
+
+def test_between_turns_nothing_is_said_under_a_turns_id() -> None:
+    rendered = Projection().render(batch(events.Heartbeat(), oops(), events.OtpVerified(text="hi"), turn=""))
+    assert [(frame["type"], frame.get("requestId")) for frame in frames(rendered)] == [
+        ("error", None),
+        ("otp_verified", None),
+    ]
+
+
+# -- errors inside a turn ----------------------------------------------------------------------------
+
+
+def test_an_error_inside_a_turn_waits_and_ends_nothing() -> None:
+    projection = Projection("q")
+    assert kinds(projection.render(batch(events.TextDelta(text="a"), oops(), events.TextDelta(text="b")))) == [
+        "stream_token",
+        "stream_token",
+    ]
+    seen = frames(projection.render(batch(events.TurnEnded(end="completed", text="ab"))))
+    assert [(frame["type"], frame.get("requestId")) for frame in seen] == [
+        ("error", None),
+        ("eventual_response", "q"),
+    ]
+    assert kinds(projection.render(batch(events.TurnEnded(end="cancelled"), turn=SESSION))) == ["cancelled"]
+
+
+def test_the_error_that_is_the_failure_of_the_turn_is_said_once() -> None:
+    failure = Failure(cause="tool_failed", text="oops")
+    ended = events.TurnEnded(end="failed", failure=failure)
+    seen = frames(Projection("q").render(batch(oops("else"), oops(), ended)))
+    assert [(frame["error"]["message"], frame.get("requestId")) for frame in seen] == [("else", None), ("oops", "q")]
+
+
+def test_an_error_that_looks_like_a_failure_is_said_when_the_turn_did_not_fail() -> None:
+    failure = Failure(cause="tool_failed", text="oops")
+    ended = events.TurnEnded(end="cancelled", failure=failure)
+    assert kinds(Projection("q").render(batch(oops(), ended))) == ["error", "cancelled"]
+
+
+def test_errors_of_a_turn_that_never_ended_are_said_with_the_next_batch() -> None:
+    projection = Projection()
+    projection.render(batch(oops()))
+    seen = frames(projection.render(batch(events.TextDelta(text="a"), turn=SESSION)))
+    assert [(frame["type"], frame.get("requestId")) for frame in seen] == [("error", None), ("stream_token", SESSION)]
+
+
+def test_the_errors_that_wait_are_bounded_and_the_rest_counted() -> None:
+    rendered = Projection().render(batch(*[oops(str(n)) for n in range(100)]))
+    assert [(loss.kind, loss.count) for loss in rendered.losses] == [("ErrorReported", 36)]
+
+
+def test_a_copy_goes_its_own_way() -> None:
+    projection = Projection("q")
+    projection.render(batch(oops()))
+    copied = projection.copy()
+    ended = batch(events.TurnEnded(end="cancelled"))
+    assert kinds(projection.render(ended)) == ["error", "cancelled"]
+    assert kinds(copied.render(ended)) == ["error", "cancelled"]
+
+
+# -- frames that are too large -----------------------------------------------------------------------
+
+LARGE = 1_200_000
+
+
+@pytest.mark.parametrize("character", ["a", "\u2603", "\U0001f989", "\x01", '"'])
+@pytest.mark.parametrize("kind", [events.TextDelta, events.ReasoningDelta, events.Preamble])
+def test_a_large_text_is_split_and_nothing_of_it_is_lost(kind: Callable[..., Event], character: str) -> None:
+    rendered = Projection().render(batch(kind(text=character * LARGE)))
+    assert "".join(frame["token"] for frame in frames(rendered)) == character * LARGE
+    assert rendered.losses == []
+
+
+def test_a_large_result_is_cut_with_a_mark_and_counted() -> None:
+    rendered = Projection().render(batch(events.ToolCallFinished(name="t", output="a" * LARGE, is_error=True)))
+    (frame,) = frames(rendered)
+    result = frame["data"]["state"]["rawResponse"]["toolResult"]
+    assert result["result"].endswith("\n[cut: 1200000 characters, 64000 shown]")
+    assert (result["name"], result["isError"]) == ("t", True)
+    assert [(loss.kind, loss.field) for loss in rendered.losses] == [("StreamChunk", "state")]
+
+
+def test_large_arguments_are_cut_and_stay_json() -> None:
+    text = json.dumps({"a": "\x01" * LARGE})
+    rendered = Projection().render(batch(events.ToolCallArguments(json=text, name="t", done=True)))
+    (frame,) = frames(rendered)
+    arguments = json.loads(frame["data"]["state"]["rawResponse"]["toolCall"]["arguments"])
+    assert arguments["cut"].startswith('{"a": "')
+    assert len(rendered.losses) == 1
+
+
+def test_a_terminal_is_never_cut_but_replaced_by_an_error() -> None:
+    rendered = Projection("q").render(batch(events.TurnEnded(end="completed", text="a" * LARGE)))
+    (frame,) = frames(rendered)
+    assert (frame["type"], frame["requestId"], frame["error"]["code"]) == ("error", "q", "INTERNAL_ERROR")
+    assert [loss.kind for loss in rendered.losses] == ["EventualResponse"]
+
+
+def test_the_words_of_a_failure_are_cut() -> None:
+    failure = Failure(cause="internal", text="a" * LARGE)
+    (frame,) = frames(Projection("q").render(batch(events.TurnEnded(end="failed", failure=failure))))
+    assert (frame["requestId"], frame["error"]["message"][-16:]) == ("q", "ers, 64000 shown]"[-16:])
+
+
+def test_a_form_that_is_too_large_is_lost_and_counted() -> None:
+    spec = Raw(json.dumps({"a": "a" * LARGE}).encode())
+    rendered = Projection().render(batch(events.InteractionRequired(question="i", kind="k", spec=spec, reason="")))
+    assert (rendered.frames, [loss.kind for loss in rendered.losses]) == ([], ["InteractionRequired"])
+
+
+# -- any order ---------------------------------------------------------------------------------------
+
+SOME = st.lists(st.sampled_from([*turn_of()[:-1], oops(), oops("else")]), max_size=12)
+
+
+@given(SOME, st.integers(0, 12))
+def test_a_copy_in_the_middle_shows_what_the_original_shows(items: list[Event], cut: int) -> None:
+    original = Projection("q")
+    before = original.render(batch(*items[:cut]))
+    copied = original.copy()
+    rest = batch(*items[cut:], events.TurnEnded(end="completed"))
+    assert copied.render(rest).frames == original.render(rest).frames
+    frames(before)
+
+
+@given(SOME)
+def test_a_turn_has_one_terminal_under_its_request_and_it_is_the_last(items: list[Event]) -> None:
+    seen = frames(Projection("q").render(batch(*items, events.TurnEnded(end="completed"))))
+    ends = [
+        frame for frame in seen if frame["type"] in ("error", "eventual_response", "cancelled") and "requestId" in frame
+    ]
+    assert ends == [seen[-1]]

@@ -1,0 +1,57 @@
+"""Every type has exactly one entry in each table, and no word is given to what must not be seen."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import msgspec
+import pytest
+
+from mappings.canonical import Command, Event, Unmapped
+from mappings.canonical.values import Cause
+from mappings.rules import Rules
+from mappings.smooth.from_canonical import FROM_COMMAND, FROM_EVENT
+from mappings.smooth.to_canonical import TO_COMMAND, TO_EVENT
+from mappings.smooth.wire import AnyAction, AnyEvent, events
+from mappings.smooth.wire.codes import CAUSE_OF_CODE, CODE_OF_CAUSE, cause_of
+
+
+@pytest.mark.parametrize(
+    ("rules", "union"),
+    [(TO_EVENT, AnyEvent), (TO_COMMAND, AnyAction), (FROM_EVENT, Event), (FROM_COMMAND, Command)],
+    ids=lambda value: value.name if isinstance(value, Rules) else "",
+)
+def test_a_table_has_one_entry_for_each_type_and_no_other(rules: Rules, union: object) -> None:
+    assert set(rules.entries) == set(get_args(union))
+
+
+def test_internal_events_have_no_word_in_smooth() -> None:
+    internal = {t for t in get_args(Event) if t.visibility == "internal"} - {Unmapped}
+    assert {t for t in internal if FROM_EVENT.entries[t].fidelity.kind != "none"} == set()
+
+
+def test_reasoning_becomes_nothing_but_stream_reasoning() -> None:
+    made = [FROM_EVENT.entries[t].produces for t in get_args(Event) if t.visibility == "reasoning"]
+    assert {struct for produces in made for struct in produces} == {events.StreamReasoning}
+
+
+def test_what_a_rule_toward_canonical_declares_exists_there() -> None:
+    for entry in TO_EVENT.entries.values():
+        assert set(entry.produces) <= set(get_args(Event)), entry.source
+    for entry in TO_COMMAND.entries.values():
+        assert set(entry.produces) <= set(get_args(Command)), entry.source
+
+
+def test_every_cause_has_a_code_whose_cause_is_known() -> None:
+    assert set(CODE_OF_CAUSE) == set(get_args(Cause))
+    assert set(CODE_OF_CAUSE.values()) <= set(CAUSE_OF_CODE)
+
+
+def test_an_unknown_code_is_internal() -> None:
+    assert cause_of("OUT_OF_CHEESE") == "internal"
+
+
+@pytest.mark.parametrize("struct", get_args(AnyEvent) + get_args(AnyAction), ids=lambda s: s.__name__)
+def test_wire_structs_are_closed_and_omit_what_is_absent(struct: type[msgspec.Struct]) -> None:
+    config = struct.__struct_config__
+    assert (config.frozen, config.forbid_unknown_fields, config.omit_defaults, config.gc) == (True, True, True, False)

@@ -1,0 +1,89 @@
+"""smooth -> canonical beyond the golden frames: what tells apart the payloads inside opaque JSON."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from msgspec import Raw
+
+from mappings.canonical.events import HistorySnapshot, SessionOpened, SessionsListed, StateSnapshot, ToolCallArguments
+from mappings.canonical.values import Message, SessionSummary
+from mappings.smooth.to_canonical import TO_EVENT, envelope, history_page, session_opened, sessions_listed
+from mappings.smooth.wire import events as wire
+
+A = "0b0e9b0e-0000-4000-8000-00000000000a"
+
+
+def raw(value: object) -> Raw:
+    return Raw(json.dumps(value).encode())
+
+
+def chunk(raw_response: object) -> list[object]:
+    state = wire.NodeState(raw_response=raw_response)
+    data = wire.StreamChunkData(request_id="r", node="n", state=state)
+    message = wire.StreamChunk(request_id="r", node="n", data=data, timestamp=1)
+    return list(TO_EVENT.functions[wire.StreamChunk](message))
+
+
+@pytest.mark.parametrize(
+    "raw_response",
+    [None, "text", [], {}, {"toolCall": None}, {"toolCall": {"name": 5}}, {"toolResult": "x"}, {"toolResult": {}}],
+)
+def test_a_chunk_without_a_named_tool_is_a_state(raw_response: object) -> None:
+    assert [type(item) for item in chunk(raw_response)] == [StateSnapshot]
+
+
+@pytest.mark.parametrize("arguments", ['{"a":1}', {"a": 1}])
+def test_arguments_as_text_and_as_an_object_mean_the_same(arguments: object) -> None:
+    _, complete = chunk({"toolCall": {"name": "t", "arguments": arguments}})
+    assert isinstance(complete, ToolCallArguments)
+    assert (complete.json, complete.name, complete.done) == ('{"a":1}', "t", True)
+
+
+def test_the_request_id_of_the_top_wins_over_its_mirror() -> None:
+    data = wire.TokenData(request_id="mirror", token="a")
+    assert envelope(wire.StreamToken(request_id="top", token="a", data=data, timestamp=2)) == ("top", 2_000_000)
+    assert envelope(wire.StreamToken(token="a", data=data)) == ("mirror", 0)
+
+
+def test_a_session_without_an_agent_is_read() -> None:
+    """T leaves most of the descriptor out, R says null for an agent that it does not know."""
+    told = raw({"sessionId": "s", "conversationId": A, "agentId": None, "threadId": "t", "status": "active"})
+    assert session_opened("q", told) == SessionOpened(request="q", session=A)
+
+
+def test_the_real_page_of_the_reference_server_is_read() -> None:
+    record = {
+        "id": "m1",
+        "conversationId": A,
+        "direction": "outbound",
+        "content": {"items": [{"type": "text", "text": "It "}, {"type": "text", "text": "rains."}]},
+        "createdAt": "1970-01-01T00:00:01Z",
+        "updatedAt": None,
+    }
+    page = raw({"conversationId": A, "messages": [record], "nextCursor": "m1", "hasMore": True})
+    assert history_page("q", page) == HistorySnapshot(
+        request="q",
+        items=(Message(role="assistant", text="It rains.", id="m1", at=1_000_000_000),),
+        next_cursor="m1",
+    )
+
+
+def test_the_seeds_page_without_a_cursor_is_the_last() -> None:
+    page = history_page("q", raw({"messages": [], "hasMore": False}))
+    assert page == HistorySnapshot(request="q", items=())
+
+
+def test_a_list_without_paging_is_read() -> None:
+    row = {"conversationId": A, "title": "Rain", "updatedAt": "1970-01-01T00:00:02+00:00", "messageCount": 2}
+    assert sessions_listed("q", raw({"conversations": [row]})) == SessionsListed(
+        request="q", sessions=(SessionSummary(session=A, title="Rain", updated_at=2_000_000_000, messages=2),)
+    )
+
+
+@pytest.mark.parametrize("result", [None, raw({}), raw([]), raw({"messages": 5, "sessionId": 5, "conversations": 5})])
+def test_a_payload_that_does_not_fit_is_no_typed_answer(result: Raw | None) -> None:
+    assert session_opened("q", result) is None
+    assert history_page("q", result) is None
+    assert sessions_listed("q", result) is None

@@ -1,0 +1,256 @@
+"""Reading smooth: strict in what is written, lax in what is read, and nothing but PeerError on garbage."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mappings.canonical import Unmapped
+from mappings.canonical.commands import GetHistory, OpenSession, Ping, SubmitInput
+from mappings.canonical.values import FileAttachment, ImageAttachment
+from mappings.dialect import Direction, Oversize, Parts, Step
+from mappings.smooth.directions import FROM_CLIENT, FROM_SERVER
+from mappings.smooth.wire import AnyAction, AnyEvent
+from tests.smooth_shapes import assert_strict
+
+
+def read(direction: Direction, *frames: Any) -> Step:
+    step = Step()
+    direction.receive([f if isinstance(f, bytes) else json.dumps(f).encode() for f in frames], step)
+    return step
+
+
+def through(frame: dict[str, Any]) -> dict[str, Any]:
+    """The event as we write it after reading `frame`."""
+    step = read(FROM_SERVER, frame)
+    assert step.faults == []
+    (burst,) = step.bursts
+    (back,) = [json.loads(f) for f in FROM_SERVER.write(burst).frames]
+    assert_strict(back)
+    return dict(back)
+
+
+def command(frame: dict[str, Any]) -> Any:
+    step = read(FROM_CLIENT, frame)
+    assert step.faults == []
+    ((item,),) = [burst.items for burst in step.bursts]
+    return item
+
+
+TOKEN = {
+    "type": "stream_token",
+    "requestId": "r",
+    "token": "a",
+    "data": {"requestId": "r", "token": "a"},
+    "timestamp": 1,
+}
+OOPS = {"code": "INTERNAL_ERROR", "message": "oops"}
+ERROR = {"type": "error", "requestId": "r", "error": OOPS, "data": {"requestId": "r", "error": OOPS}, "timestamp": 1}
+PONG = {"type": "pong", "requestId": "r", "data": {"timestamp": 1}, "timestamp": 1}
+CANCELLED = {
+    "type": "cancelled",
+    "requestId": "r",
+    "status": 499,
+    "data": {"requestId": "r", "status": 499},
+    "timestamp": 1,
+}
+ANSWER = {"messageId": "m", "response": "hi", "needsEscalation": False}
+TERMINAL = {
+    "type": "eventual_response",
+    "requestId": "r",
+    "status": 200,
+    "data": {"requestId": "r", "status": 200, "data": ANSWER},
+    "timestamp": 1,
+}
+
+
+@pytest.mark.parametrize(
+    ("spelling", "usual"),
+    [
+        ({"type": "stream_token", "requestId": "r", "token": "a", "timestamp": 1}, TOKEN),
+        ({"type": "stream_token", "data": {"requestId": "r", "token": "a"}, "timestamp": 1}, TOKEN),
+        (TOKEN | {"data": {"token": "a"}}, TOKEN),
+        (TOKEN | {"data": None}, TOKEN),
+        (TOKEN | {"timestamp": 1.0}, TOKEN),
+        ({"type": "error", "requestId": "r", "error": OOPS, "timestamp": 1}, ERROR),
+        ({"type": "error", "requestId": "r", "data": {"error": OOPS}, "timestamp": 1}, ERROR),
+        ({"type": "pong", "requestId": "r", "timestamp": 1}, PONG),
+        ({"type": "pong", "requestId": "r", "data": {"timestamp": 1}}, PONG),
+        ({"type": "cancelled", "requestId": "r", "timestamp": 1}, CANCELLED),
+        ({"type": "eventual_response", "requestId": "r", "data": {"data": ANSWER}, "timestamp": 1}, TERMINAL),
+        (TERMINAL | {"data": {"data": {"messageId": "m", "response": "hi", "usage": None}}}, TERMINAL),
+    ],
+)
+def test_a_further_spelling_reads_like_the_usual_one(spelling: dict[str, Any], usual: dict[str, Any]) -> None:
+    assert through(spelling) == usual
+
+
+@pytest.mark.parametrize("said", [5, 1.5, True, None, ["r"], {"r": 1}])
+def test_a_request_id_that_is_no_string_counts_as_absent(said: object) -> None:
+    assert command({"action": "ping", "requestId": said}) == Ping()
+    assert "requestId" not in through(PONG | {"requestId": said})
+
+
+def test_an_undocumented_key_is_dropped_at_every_level_and_counted() -> None:
+    answer = ANSWER | {"mood": 1, "usage": {"promptTokens": 1, "dreams": 2}}
+    frame = TERMINAL | {"secret": 1, "data": {"requestId": "r", "status": 200, "extra": {}, "data": answer}}
+    step = read(FROM_SERVER, frame)
+    assert {loss.field for loss in step.losses} == {
+        "$.secret",
+        "$.data.extra",
+        "$.data.data.mood",
+        "$.data.data.usage.dreams",
+    }
+    assert through(frame)["data"]["data"] == ANSWER | {"usage": {"promptTokens": 1}}
+
+
+def test_opaque_json_keeps_every_key_and_number() -> None:
+    spec = {"x": {"deep": [None, 1e-7, 123456789012345678901234567890, {"y": "\u2014"}]}}
+    payload = {"interactionId": "i", "kind": "k", "spec": spec, "reason": "r"}
+    frame = {
+        "type": "interaction_required",
+        "requestId": "r",
+        "data": {"requestId": "r", "data": payload},
+        "timestamp": 1,
+    }
+    assert through(frame) == frame
+
+
+def test_a_key_said_twice_counts_as_its_last() -> None:
+    assert read(FROM_CLIENT, b'{"action":"ping","requestId":"a","requestId":"b"}').bursts[0].items == [
+        Ping(request="b")
+    ]
+
+
+def test_an_unknown_event_type_is_a_value_and_goes_out_again() -> None:
+    frame = {"type": "confetti", "requestId": "r", "colours": ["red"]}
+    step = read(FROM_SERVER, frame)
+    (item,) = step.bursts[0].items
+    assert (type(item), item.tag, json.loads(item.raw)) == (Unmapped, "confetti", frame)
+    assert [json.loads(f) for f in FROM_SERVER.write(step.bursts[0]).frames] == [frame]
+
+
+def test_tokens_of_one_request_are_one_burst_and_of_two_are_two() -> None:
+    other = TOKEN | {"requestId": "s", "data": {"requestId": "s", "token": "a"}}
+    assert [(b.request, len(b.items)) for b in read(FROM_SERVER, TOKEN, TOKEN, other).bursts] == [("r", 2), ("s", 1)]
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        b"",
+        b"nonsense",
+        b"\xff\xfe",
+        b'{"type":"immediate_response","data":{"a":"\xff"}}',
+        b"[]",
+        b"null",
+        b"{}",
+        b'{"type":5}',
+        b'{"type":"stream_token"}',
+        b'{"type":"stream_token","data":"a"}',
+        b'{"type":"stream_token","token":5,"data":{"requestId":"r","token":5}}',
+        b'{"type":"error","data":{"error":{"code":1,"message":"m"}}}',
+        b'{"type":"cancelled","status":200,"data":{"status":200}}',
+        b'{"type":"pong","timestamp":1.5}',
+        b'{"type":"eventual_response","data":{"data":{"messageId":"m"}}}',
+        b'{"type":"immediate_response","data":[]}',
+        b'{"type":"immediate_response","data":' + b'{"a":' * 600 + b"1" + b"}" * 600 + b"}",
+        b"[" * 100_000,
+    ],
+)
+def test_what_is_no_event_is_one_fault_and_the_next_frame_is_read(frame: bytes) -> None:
+    step = read(FROM_SERVER, frame, PONG)
+    assert [fault.can_continue for fault in step.faults] == [True]
+    assert len(step.bursts) == 1
+
+
+@given(st.binary() | st.text().map(str.encode))
+def test_garbage_gives_faults_and_never_raises(frame: bytes) -> None:
+    for direction in (FROM_SERVER, FROM_CLIENT):
+        step = read(direction, frame)
+        assert len(step.faults) + len(step.bursts) == 1
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=6,
+)
+DATA_KEYS = ["requestId", "data", "token", "node", "state", "status", "error", "timestamp", "message"]
+OTHER_KEYS = ["limit", "supports", "images", "files", "sessionId"]
+KEYS = st.sampled_from(DATA_KEYS) | st.sampled_from(OTHER_KEYS)
+TAGS = st.sampled_from([struct.__struct_config__.tag for struct in get_args(AnyEvent) + get_args(AnyAction)])
+
+
+@given(TAGS, st.dictionaries(KEYS, JSON | st.dictionaries(KEYS, JSON)))
+def test_a_known_tag_with_any_fields_gives_a_message_or_a_fault(tag: str, fields: dict[str, Any]) -> None:
+    for direction, key in ((FROM_SERVER, "type"), (FROM_CLIENT, "action")):
+        step = read(direction, {key: tag, **fields})
+        assert len(step.faults) + len(step.bursts) == 1
+
+
+@given(TAGS, st.dictionaries(KEYS, JSON | st.dictionaries(KEYS, JSON)))
+def test_an_event_that_was_read_is_written_strictly(tag: str, fields: dict[str, Any]) -> None:
+    step = read(FROM_SERVER, {"type": tag, **fields})
+    for burst in step.bursts:
+        if not isinstance(burst.items[0], Unmapped):
+            for frame in FROM_SERVER.write(burst).frames:
+                assert_strict(json.loads(frame))
+
+
+def test_a_frame_that_the_adapter_refused_is_a_fault_with_its_limit() -> None:
+    step = Step()
+    FROM_CLIENT.receive([Oversize(size=2000, limit=1000)], step)
+    assert [(f.code, "1000" in f.text) for f in step.faults] == [("too_large", True)]
+
+
+def test_parts_of_another_transport_are_a_fault() -> None:
+    step = Step()
+    FROM_CLIENT.receive([Parts("rpc", b"", (b"{}",))], step)
+    assert [f.code for f in step.faults] == ["invalid"]
+
+
+CREATE = {"action": "create_conversation_session", "requestId": "r", "agentId": "a"}
+SEND = {"action": "send_message", "requestId": "r", "sessionId": "s", "message": "hi"}
+
+
+@pytest.mark.parametrize(
+    ("supports", "kept"),
+    [("identity_form", None), ({}, None), (None, None), ([], ()), (["a", 5, None, "b"], ("a", "b"))],
+)
+def test_supports_that_is_no_list_is_omitted_and_what_is_no_string_dropped(
+    supports: object, kept: tuple[str, ...] | None
+) -> None:
+    opening = command(CREATE | {"supports": supports})
+    assert (type(opening), opening.supports) == (OpenSession, kept)
+
+
+@pytest.mark.parametrize("limit", ["5", 2.5, None, [], True])
+def test_a_limit_that_is_no_integer_is_none(limit: object) -> None:
+    asking = {"action": "get_conversation_messages", "sessionId": "s", "limit": limit}
+    assert command(asking) == GetHistory(session="s")
+
+
+def test_malformed_attachments_are_dropped_one_by_one() -> None:
+    images = [{"url": "data:,"}, {"url": 5}, "x", {"url": "u", "detail": "huge"}, {"url": "v", "detail": "low", "x": 1}]
+    files = [{"name": "", "url": "u"}, {"name": "n" * 256, "url": "u"}, {"name": "n"}, {"name": "n", "url": "u"}, 5]
+    said = command(SEND | {"images": images, "files": files})
+    assert said.segments[1:] == (
+        ImageAttachment(url="data:,"),
+        ImageAttachment(url="v", detail="low"),
+        FileAttachment(name="n", url="u"),
+    )
+
+
+@pytest.mark.parametrize("images", ["x", {}, 5])
+def test_attachments_that_are_no_list_are_dropped(images: object) -> None:
+    assert len(command(SEND | {"images": images, "files": images}).segments) == 1
+
+
+def test_a_message_may_be_missing_beside_an_attachment() -> None:
+    said = command({"action": "send_message", "sessionId": "s", "images": [{"url": "data:,"}]})
+    assert said == SubmitInput(session="s", segments=(ImageAttachment(url="data:,"),))
