@@ -89,7 +89,11 @@ class _Corked:
 
 
 class _Framewise:
-    """Writes one message after another, in aiohttp's public words."""
+    """Writes one message after another, in aiohttp's public words.
+
+    One weakness is aiohttp's own: all who wait for a peer share one future, so a close that gives up at its deadline
+    ends a waiting send with CancelledError instead of ConnectionError.
+    """
 
     def __init__(self, socket: WebSocket) -> None:
         self._socket = socket
@@ -183,7 +187,7 @@ class WebSocketListener:
         if self._server is not None:
             self._server.close()
         for connection in self._http.connections:
-            if True:  # an idle HTTP client would keep its task for a minute
+            if connection not in self._upgraded:  # an idle HTTP client would keep its task for a minute
                 connection.force_close()
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:

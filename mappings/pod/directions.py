@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from mappings.dialect import Burst, Direction, Rendered
 from mappings.pod import wire
-from mappings.pod.from_canonical import FROM_EVENT
-from mappings.pod.from_commands import FROM_COMMAND
+from mappings.pod.from_canonical.commands import FROM_COMMAND
+from mappings.pod.from_canonical.events import FROM_EVENT
 from mappings.pod.ledger import Ledger
 from mappings.pod.projection import Projection
-from mappings.pod.to_canonical import TO_EVENT
-from mappings.pod.to_commands import TO_COMMAND
+from mappings.pod.to_canonical.commands import TO_COMMAND
+from mappings.pod.to_canonical.events import TO_EVENT
 
 __all__ = ["COMMANDS", "EVENTS"]
 

@@ -26,9 +26,10 @@ from mappings.canonical.values import (
     snake_case,
 )
 from mappings.pod.segments import from_segments, to_segments
-from mappings.pod.wire import EVENTS, known_segments
-from mappings.pod.wire_contents import RunResult
-from mappings.pod.wire_values import Segment
+from mappings.pod.wire import EVENTS
+from mappings.pod.wire.codecs import known_segments
+from mappings.pod.wire.contents import RunResult
+from mappings.pod.wire.values import Segment
 
 __all__ = [
     "MS",

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from mappings.canonical import Batch
 from mappings.dialect import Rendered
-from mappings.pod.from_canonical import FROM_EVENT
+from mappings.pod.from_canonical.events import FROM_EVENT
 from mappings.pod.ledger import Ledger
 from mappings.pod.wire import EVENTS
 

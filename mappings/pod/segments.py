@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from mappings.canonical import values
-from mappings.pod import wire_values as wire
+from mappings.pod.wire import values as wire
 
 __all__ = ["attachments", "from_segments", "to_segments"]
 

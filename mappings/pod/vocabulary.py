@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import get_args
 
 from mappings.canonical.values import Cause, End
-from mappings.pod.wire_contents import AlertSource, ErrorCode, InvokeKind, RunResult
-from mappings.pod.wire_values import CompletionKind
+from mappings.pod.wire.contents import AlertSource, ErrorCode, InvokeKind, RunResult
+from mappings.pod.wire.values import CompletionKind
 
 __all__ = [
     "ALERT_SOURCES",
+    "BAD_METHOD",
     "CANCELLED",
     "CAUSE_OF_CODE",
     "CODE_OF_CAUSE",
@@ -62,3 +63,6 @@ INVOKE_KINDS: dict[str, InvokeKind] = {kind: kind for kind in get_args(InvokeKin
 ALERT_SOURCES: dict[str, AlertSource] = {source: source for source in get_args(AlertSource)}
 ERROR_CODES: dict[str, ErrorCode] = {code: code for code in get_args(ErrorCode)}
 COMPLETION_KINDS: dict[str, CompletionKind] = {kind: kind for kind in get_args(CompletionKind)}
+
+BAD_METHOD = "invalid method: "
+"""How a pod begins its error for a line that it cannot read (pod sheet, section 1.1)."""

@@ -1,5 +1,7 @@
-"""Every asynchronous test of the adapters runs under both event loops: they differ in when they write and in what they say
-about a connection that ended."""
+"""Every asynchronous test of the adapters runs under both event loops.
+
+They differ in when they write, and in what they say about a connection that ended.
+"""
 
 from __future__ import annotations
 

@@ -89,6 +89,13 @@ class RawClient:
             b"".join(bytes((first, 0x80 | len(data))) + bytes(4) + data for first, data in messages)
         )  # fmt: skip
 
+    async def until(self, end: bytes) -> None:
+        data = b""
+        while not data.endswith(end):
+            more = await self.reader.read(1 << 20)
+            assert more, "the server is gone"
+            data = data[-len(end) :] + more
+
     async def until_end(self) -> bytes:
         data = b""
         with suppress(ConnectionError):
@@ -172,9 +179,12 @@ async def test_frames_go_both_ways(write_path: str) -> None:
 async def test_a_burst_arrives_whole_and_in_order(write_path: str) -> None:
     frames = [b'{"n":%d}' % n for n in range(10_000)]
     async with serving() as server, dialled(server) as (client, ours):
-        async with asyncio.TaskGroup() as group:
-            group.create_task(send_all(ours, frames))
-            assert [await client.recv(decode=False) for _ in frames] == frames
+        _, received = await asyncio.gather(send_all(ours, frames), recv_all(client, len(frames)))
+        assert received == frames
+
+
+async def recv_all(client: ClientConnection, count: int) -> list[bytes]:
+    return [await client.recv(decode=False) for _ in range(count)]
 
 
 async def send_all(transport: Transport, frames: Sequence[bytes]) -> None:
@@ -349,10 +359,8 @@ async def test_close_ends_a_receive_that_waits() -> None:
 
 
 async def test_close_is_idempotent() -> None:
-    async with serving() as server, dialled(server) as (client, ours):
-        async with asyncio.TaskGroup() as group:
-            group.create_task(ours.close(CloseReason.GOING_AWAY))
-            group.create_task(ours.close(CloseReason.DONE))
+    async with serving() as server, dialled(server) as (_, ours):
+        await asyncio.gather(ours.close(CloseReason.GOING_AWAY), ours.close(CloseReason.DONE))
         await ours.close()
         assert [await ours.receive() for _ in range(10)] == [[]] * 10
 
@@ -383,6 +391,13 @@ async def test_sending_to_a_gone_client_raises_connection_error(write_path: str)
         await refused(ours.send([b"anybody?"]))
 
 
+async def test_sending_to_a_gone_client_raises_although_nobody_received(write_path: str) -> None:
+    async with serving() as server, raw(server) as (client, ours):
+        client.writer.transport.abort()
+        await ours._lost.wait()
+        await refused(ours.send([b"anybody?"]))
+
+
 async def test_sending_after_our_own_close_raises_connection_error(write_path: str) -> None:
     async with serving() as server, dialled(server) as (_, ours):
         await ours.close()
@@ -397,11 +412,14 @@ async def test_close_gives_up_on_a_client_that_does_not_answer() -> None:
 
 async def test_close_gives_up_on_a_client_that_does_not_read(write_path: str) -> None:
     async with serving(Limits(close_deadline=0.05, send_high=1024)) as server, raw(server) as (_, ours):
-        async with asyncio.TaskGroup() as group:
-            sending = group.create_task(refused(flood(ours)))
-            await stalled(ours, 1024)
-            assert not sending.done()
-            await ours.close(CloseReason.TOO_SLOW)
+        ends = {"corked": ConnectionError, "framewise": asyncio.CancelledError}  # see _Framewise
+        results = await asyncio.gather(flood(ours), close_when_stalled(ours, 1024), return_exceptions=True)
+        assert [type(result) for result in results if not isinstance(result, ends[write_path])] == [type(None)]
+
+
+async def close_when_stalled(transport: WebSocketTransport, high: int) -> None:
+    await stalled(transport, high)
+    await transport.close(CloseReason.TOO_SLOW)
 
 
 @pytest.mark.parametrize("receiving", [True, False])
@@ -424,37 +442,50 @@ async def flood(transport: Transport) -> None:
 
 async def stalled(transport: WebSocketTransport, high: int) -> None:
     """Wait until the kernel takes no more."""
-    while transport._tcp.get_write_buffer_size() <= high:
+    while transport._tcp.get_write_buffer_size() <= high:  # noqa: ASYNC110  # nobody sets an event for it
         await asyncio.sleep(0)
 
 
 async def test_send_waits_for_a_client_that_does_not_read(write_path: str) -> None:
     limits = Limits(send_high=64 * 1024, close_deadline=1.0)
-    async with serving(limits) as server, raw(server) as (client, ours):
-        async with asyncio.TaskGroup() as group:
-            sending = group.create_task(flood(ours))
-            await stalled(ours, limits.send_high)
-            for _ in range(50):
-                await asyncio.sleep(0)
-            assert not sending.done()
-            assert ours._tcp.get_write_buffer_size() < limits.send_high + 2 * 4 * 1028, "the mark and what went past it"
-            for _ in range(64 * 1024):
-                await client.reader.readexactly(4 * 1028)
+    async with serving(limits) as server, raw(server) as (client, ours), asyncio.TaskGroup() as group:
+        sending = group.create_task(flood(ours))
+        await stalled(ours, limits.send_high)
+        for _ in range(50):
+            await asyncio.sleep(0)
+        assert not sending.done()
+        assert ours._tcp.get_write_buffer_size() < limits.send_high + 2 * 4 * 1028, "the mark and what went past it"
+        for _ in range(64 * 1024):
+            await client.reader.readexactly(4 * 1028)
 
 
 async def test_a_send_that_was_cancelled_does_not_break_the_next() -> None:
     limits = Limits(send_high=64 * 1024, close_deadline=0.05)
-    async with serving(limits) as server, raw(server) as (client, ours):
-        async with asyncio.TaskGroup() as group:
-            first = group.create_task(flood(ours))
-            await stalled(ours, limits.send_high)
-            first.cancel()
-            await asyncio.wait((first,))
-            second = group.create_task(ours.send([b"the end"]))
-            data = b""
-            while not data.endswith(b"\x81\x07the end"):
-                data += await client.reader.read(1 << 20)
-            await second
+    async with serving(limits) as server, raw(server) as (client, ours), asyncio.TaskGroup() as group:
+        first = group.create_task(flood(ours))
+        await stalled(ours, limits.send_high)
+        first.cancel()
+        await asyncio.wait((first,))
+        group.create_task(ours.send([b"the end"]))
+        await client.until(b"\x81\x07the end")
+
+
+async def test_a_send_outlives_the_cancellation_of_whoever_else_waits_for_the_same_peer() -> None:
+    limits = Limits(send_high=64 * 1024, close_deadline=0.05)
+    async with serving(limits) as server, raw(server) as (client, ours), asyncio.TaskGroup() as group:
+        first = group.create_task(flood(ours))
+        await stalled(ours, limits.send_high)
+        assert isinstance(ours._writer, websocket._Corked)
+        shared = ours._writer._protocol._drain_waiter
+        assert shared is not None
+        shared.cancel()  # as aiohttp does when a pong that waits in its _drain_helper is cancelled
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert not first.done()
+        assert ours._writer._protocol._drain_waiter not in (None, shared), "it waits anew and does not spin"
+        for _ in range(64 * 1024):
+            await client.reader.readexactly(4 * 1028)
+        await first
 
 
 async def test_a_gateway_that_does_not_receive_stops_the_client() -> None:

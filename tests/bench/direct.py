@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from mappings.pod import wire_events as pod
+from mappings.pod.wire import events as pod
 from mappings.smooth.wire import events as smooth
 from tests.bench.material import ANSWER, MESSAGE, REQUEST
 

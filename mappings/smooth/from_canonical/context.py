@@ -31,7 +31,8 @@ class Context:
 
     `request_id` stands in mirrors, `top` at the top of the frame: None where it is omitted. `timestamp` is in ms.
     `turn` is the UUID of the turn, "" outside of any. `asked` is the command that is being answered, if one is.
-    `own` says that the link which sees this began the turn. `alone` says that an item is said by itself; else the turn's other items bring what belongs to it.
+    `own` says that the link which sees this began the turn, `alone` that an item is said by itself: else the turn's
+    other items bring what belongs to it.
     """
 
     __slots__ = ("_losses", "alone", "asked", "own", "request_id", "rules", "timestamp", "top", "turn")

@@ -15,7 +15,7 @@ from mappings.canonical import events as say
 from mappings.canonical.values import Failure, FileAttachment, Message, Text
 from mappings.dialect import Step
 from mappings.pod import DIALECT, ClientTranslator
-from mappings.pod.pending import PENDING_MAX
+from mappings.pod.translator.pending import PENDING_MAX
 from tests.mappings.pod.data import CAPTURES, captured
 
 

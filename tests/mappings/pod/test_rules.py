@@ -9,12 +9,12 @@ import pytest
 from mappings.canonical import Command, Event
 from mappings.dialect import Step
 from mappings.pod import DIALECT
-from mappings.pod.from_canonical import FROM_EVENT
-from mappings.pod.from_commands import FROM_COMMAND
-from mappings.pod.to_canonical import TO_EVENT
-from mappings.pod.to_commands import TO_COMMAND
-from mappings.pod.wire_events import Event as WireEvent
-from mappings.pod.wire_methods import Method
+from mappings.pod.from_canonical.commands import FROM_COMMAND
+from mappings.pod.from_canonical.events import FROM_EVENT
+from mappings.pod.to_canonical.commands import TO_COMMAND
+from mappings.pod.to_canonical.events import TO_EVENT
+from mappings.pod.wire.events import Event as WireEvent
+from mappings.pod.wire.methods import Method
 from mappings.rules import Nothing, Rules
 from tests.mappings.pod.data import VECTORS, direction_of
 

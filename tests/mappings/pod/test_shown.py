@@ -11,7 +11,7 @@ from mappings.canonical.events import HistorySnapshot
 from mappings.canonical.values import Backend, Message, Text
 from mappings.dialect import Step
 from mappings.pod import DIALECT
-from mappings.pod.shown import rotation, snapshot
+from mappings.pod.from_canonical.shown import rotation, snapshot
 from tests.mappings.pod.data import CAPTURES, captured
 
 SESSION = "0192f0e8-4d84-7d6e-a000-0000000000aa"

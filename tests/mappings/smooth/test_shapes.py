@@ -1,4 +1,4 @@
-"""The strict shapes are the schemas' own verdict: on real frames, on golden ones, and on each of them with one thing wrong."""
+"""The strict shapes are the schemas' own verdict: on real and golden frames, and on each with one thing wrong."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from tests.mappings.smooth.test_directions import EVENTS
 from tests.shared import SHARED, needs_shared
 from tests.smooth_shapes import REPLIES, SHAPES, assert_emitted, assert_strict, faults
 
-GOLDEN: list[Any] = [case.values[0]["frame"] for case in EVENTS]  # type: ignore[index]  # a parameter set is typed as objects
+GOLDEN: list[Any] = [case.values[0]["frame"] for case in EVENTS]
+CHANGES: tuple[object, ...] = (None, 7, "x", True, [], {}, -1, 0.25)
 RESPONSES = {
     "create": "create-conversation-session",
     "get_session": "get-session",
@@ -47,7 +48,7 @@ def allowed(kind: str, frame: object) -> bool:
 def mutants(value: Any) -> Iterator[Any]:
     """`value` with one thing wrong: a key too many or too few, a value of another kind."""
     for path in list(places(value)):
-        for change in (None, 7, "x", True, [], {}, -1, 0.25):
+        for change in CHANGES:
             changed = copy.deepcopy(value)
             if path:
                 put(changed, path, change)
@@ -114,10 +115,10 @@ def test_shape_and_schema_agree_on_captured_frames_and_their_mutants() -> None:
             assert allowed(kind, mutant) == (not any(faults(SHAPES[kind], mutant))), (where, mutant)
 
 
-SESSION = {
-    key: "0b0e9b0e-0000-4000-8000-00000000000a"
-    for key in ("sessionId", "conversationId", "agentId", "userParticipantId", "agentParticipantId")
-}
+SESSION = dict.fromkeys(
+    ("sessionId", "conversationId", "agentId", "userParticipantId", "agentParticipantId"),
+    "0b0e9b0e-0000-4000-8000-00000000000a",
+)
 PERSON = {"id": SESSION["agentId"], "type": "human", "name": "Ada"}
 RECORD = {
     "id": SESSION["agentId"],

@@ -14,8 +14,6 @@ from msgspec import UNSET, json
 from mappings.canonical import events
 from mappings.canonical.unmapped import Unmapped
 from mappings.canonical.values import Backend, Ext, Failure, SessionSummary, Status
-from mappings.pod import wire_contents as contents
-from mappings.pod import wire_events as wire
 from mappings.pod.entries import MS, made_entries, result_summary, segment_start, system_item, user_segments
 from mappings.pod.vocabulary import (
     ALERT_SOURCES,
@@ -26,6 +24,8 @@ from mappings.pod.vocabulary import (
     INVOKE_KINDS,
     RESULT_OF_END,
 )
+from mappings.pod.wire import contents as contents
+from mappings.pod.wire import events as wire
 from mappings.rules import Emulated, Lossy, Rules
 
 if TYPE_CHECKING:

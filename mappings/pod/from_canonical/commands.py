@@ -9,11 +9,11 @@ from msgspec import json
 
 from mappings.canonical import commands
 from mappings.canonical.unmapped import Unmapped
-from mappings.pod import wire_methods as wire
 from mappings.pod.ledger import Ledger
 from mappings.pod.segments import attachments, from_segments
 from mappings.pod.vocabulary import COMPLETION_KINDS
-from mappings.pod.wire_values import ChildReport
+from mappings.pod.wire import methods as wire
+from mappings.pod.wire.values import ChildReport
 from mappings.rules import Lossy, Rules
 
 __all__ = ["FROM_COMMAND"]

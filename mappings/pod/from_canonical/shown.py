@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from mappings.canonical.state import SessionState
 from mappings.canonical.values import Item, Message, Reasoning
-from mappings.pod import wire_contents as contents
-from mappings.pod import wire_events as wire
 from mappings.pod.entries import canonical_items, made_entries, run_is_open, segment_start
-from mappings.pod.from_canonical import greeting, original
+from mappings.pod.from_canonical.events import greeting, original
+from mappings.pod.wire import contents as contents
+from mappings.pod.wire import events as wire
 
 __all__ = ["rotation", "snapshot"]
 

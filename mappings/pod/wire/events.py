@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Union
 
 from mappings.canonical.values import snake_case
-from mappings.pod.wire_contents import (
+from mappings.pod.wire.contents import (
     Attachment,
     Call,
     CompactError,
@@ -34,7 +34,7 @@ from mappings.pod.wire_contents import (
     WholeCall,
     Words,
 )
-from mappings.pod.wire_values import Wire
+from mappings.pod.wire.values import Wire
 
 __all__ = [
     "Alert",

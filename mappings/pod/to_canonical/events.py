@@ -9,11 +9,11 @@ from msgspec import UNSET, Raw, json
 
 from mappings.canonical import events
 from mappings.canonical.values import Backend, Completion, Ext, Message, SessionSummary, Usage, flatten
-from mappings.pod import wire_contents as contents
-from mappings.pod import wire_events as wire
 from mappings.pod.entries import MS, canonical_items, opaque, system_text
 from mappings.pod.segments import to_segments
 from mappings.pod.vocabulary import CANCELLED, CAUSE_OF_CODE, CODE_OF_CAUSE, END_OF_RESULT
+from mappings.pod.wire import contents as contents
+from mappings.pod.wire import events as wire
 from mappings.rules import Rules
 
 __all__ = ["TO_EVENT"]

@@ -6,10 +6,10 @@ Pods know no request ids: the server translator mints them.
 from __future__ import annotations
 
 from mappings.canonical import commands
-from mappings.pod import wire_methods as wire
-from mappings.pod import wire_values
 from mappings.pod.entries import opaque
 from mappings.pod.segments import to_segments
+from mappings.pod.wire import methods as wire
+from mappings.pod.wire import values as wire_values
 from mappings.rules import Rules
 
 __all__ = ["TO_COMMAND"]

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import get_args
 
 from mappings.codec import Codec
-from mappings.pod.wire_events import Event
-from mappings.pod.wire_methods import Method
-from mappings.pod.wire_values import Segment
+from mappings.pod.wire.events import Event
+from mappings.pod.wire.methods import Method
+from mappings.pod.wire.values import Segment
 
 __all__ = ["EVENTS", "MAX_DEPTH", "METHODS"]
 

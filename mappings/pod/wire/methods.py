@@ -6,7 +6,7 @@ A method without content has no `params` when it is written; when it is read, nu
 from __future__ import annotations
 
 from mappings.canonical.values import snake_case
-from mappings.pod.wire_values import ChildReport, CompletionKind, Segment, Wire
+from mappings.pod.wire.values import ChildReport, CompletionKind, Segment, Wire
 
 __all__ = [
     "AttachOrRestorePod",

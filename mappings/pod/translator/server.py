@@ -1,0 +1,151 @@
+"""The peer is a pod client: it gets its alerts and one snapshot when it attaches, and the session's broadcast after.
+
+Answers and errors go to the client that asked, though a seed pod would broadcast them (translation.md 3.14).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, get_args
+
+from msgspec import structs
+
+from mappings.canonical import Batch, SessionState, Unmapped
+from mappings.canonical import commands as ask
+from mappings.canonical import events as say
+from mappings.dialect import Burst, Clock, Frame, Loss, NewId, Step
+from mappings.errors import PeerErrorCode
+from mappings.pod import wire
+from mappings.pod.directions import COMMANDS
+from mappings.pod.entries import opaque
+from mappings.pod.from_canonical import shown
+from mappings.pod.from_canonical.events import FROM_EVENT, described
+from mappings.pod.projection import Projection
+from mappings.pod.translator.pending import PENDING_MAX
+from mappings.pod.vocabulary import BAD_METHOD
+from mappings.pod.wire import contents as contents
+from mappings.pod.wire import events as out
+from mappings.pod.wire.methods import Method
+from mappings.rules import Emulated
+
+__all__ = ["ServerTranslator"]
+
+TEXT_MAX = 500  # characters of an error's text: it may quote what the peer sent
+ALERTS_SHOWN = 64  # translation.md 3.14
+
+
+class ServerTranslator:
+    """The peer is a pod client."""
+
+    ANSWERS = frozenset(
+        (
+            say.Reply,
+            say.CompletionsListed,
+            say.SessionsListed,
+            say.PodInspected,
+            say.PodAttached,
+            say.BackendShutdown,  # to this client alone: the answer to its `shutdown` (translation.md 3.16)
+        )
+    )
+
+    def __init__(self, clock: Clock, new_id: NewId) -> None:
+        self._clock = clock
+        self._new_id = new_id
+        self._session: SessionState | None = None
+        self._asked: dict[str, type] = {}  # requests that a SessionOpened may answer; oldest forgotten first
+        self._shut = False
+
+    def opened(self) -> Step:
+        """A pod says nothing before it shows its session."""
+        return Step()
+
+    def receive(self, frames: Sequence[Frame]) -> Step:
+        """Methods become commands, each with a request id of ours; what is no method is answered with `error`."""
+        step = Step()
+        COMMANDS.receive([frame for frame in frames if not _blank(frame)], step)
+        bursts, step.bursts = step.bursts, []
+        for command in (item for burst in bursts for item in burst.items):
+            if type(command) is Unmapped:
+                step.frames.append(_bad_method(f"unknown variant `{command.tag}`, expected one of {METHOD_NAMES}"))
+                step.losses.append(Loss(kind="Unmapped", why="unknown method", sample=command.raw[:TEXT_MAX]))
+                continue
+            request = self._new_id()
+            named = self._named(command, request)
+            step.bursts.append(Burst(items=[structs.replace(named, request=request)], request=request))
+        step.frames += [_bad_method(fault.text) for fault in step.faults]
+        return step
+
+    def _named(self, command: Any, request: str) -> Any:
+        """A command that names the pod which this client is attached to means its session."""
+        if type(command) not in (ask.GetSession, ask.ResumeSession):
+            return command
+        while len(self._asked) >= PENDING_MAX:
+            del self._asked[next(iter(self._asked))]
+        self._asked[request] = type(command)
+        own = self._session is not None and command.session == self._session.backend.name
+        return structs.replace(command, session="") if own else command
+
+    def send(self, items: Sequence[Any]) -> Step:
+        """Answers to this client; a command that went well has none but the events that follow."""
+        projection = Projection(live=False)
+        answers = []
+        for item in items:
+            answer = self._answer(item)
+            if type(answer) in self.ANSWERS:
+                answers.append(answer)
+                self._shut = self._shut or type(answer) is say.BackendShutdown
+            elif not isinstance(FROM_EVENT.entries[type(answer)].fidelity, Emulated):
+                projection.lose(answer, why="no answer that a pod gives to one client")
+        rendered = projection.write(answers, self._clock())
+        return Step(frames=rendered.frames, losses=rendered.losses)
+
+    def _answer(self, item: Any) -> Any:
+        """What answers one client in a pod's own terms, where the session or a list of them is described."""
+        state = self._session
+        asked = self._asked.pop(getattr(item, "request", ""), None)
+        if state is None:
+            return item
+        name = state.backend.name or state.id
+        if type(item) is say.SessionsListed:
+            rows = [structs.replace(row, session=name) if row.session == state.id else row for row in item.sessions]
+            return structs.replace(item, sessions=tuple(sorted(rows, key=lambda row: row.session)))
+        if type(item) is say.SessionOpened and asked is not None:
+            if asked is ask.GetSession:
+                return say.PodInspected(pod=opaque(described(name, item.status)), request=item.request)
+            attached = {"action": "attached", "pod_name": name, "socket_path": "", "status": item.status}
+            return say.PodAttached(result=opaque(attached), request=item.request)
+        return item
+
+    def attach(self, state: SessionState, request: str = "") -> Step:
+        """The alerts and the snapshot; a client that had its snapshot gets the history as a rotation."""
+        now = self._clock()
+        if self._session is not None:
+            self._session = state
+            return Step(frames=[wire.EVENTS.encode(shown.rotation(state, now))])
+        self._session = state
+        alerts = Projection(live=False).write(list(state.alerts)[-ALERTS_SHOWN:], now)
+        return Step(frames=[*alerts.frames, wire.EVENTS.encode(shown.snapshot(state))], losses=alerts.losses)
+
+    def passed(self, batch: Batch) -> Step:
+        """A pod client waits for nothing of its own."""
+        return Step()
+
+    def closed(self, cause: str) -> Step:
+        """`shutdown` where the end is in order; a client that broke the dialect sees the connection end."""
+        if self._session is None or self._shut or not cause or cause in get_args(PeerErrorCode):
+            return Step()
+        self._shut = True
+        return Step(frames=[wire.EVENTS.encode(out.Shutdown())])
+
+
+METHOD_NAMES = ", ".join(f"`{method.__struct_config__.tag}`" for method in get_args(Method))
+
+
+def _blank(frame: Frame) -> bool:
+    """Whether this is a line that pods skip (pod sheet, section 1)."""
+    return isinstance(frame, bytes) and frame[:1] != b"{" and not frame.decode(errors="replace").strip()
+
+
+def _bad_method(text: str) -> bytes:
+    data = contents.Problem(code="internal", message=(BAD_METHOD + text)[:TEXT_MAX])
+    return wire.EVENTS.encode(out.Error(data=data))

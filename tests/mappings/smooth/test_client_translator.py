@@ -1,0 +1,196 @@
+"""The protocol of a link with a smooth server: whose answer an event is, and which turn it belongs to."""
+
+from __future__ import annotations
+
+import json
+from itertools import count
+from typing import Any
+
+import pytest
+from msgspec import Raw
+
+from mappings.canonical import Event, commands, events
+from mappings.canonical.values import Failure, Text
+from mappings.dialect import Step
+from mappings.smooth.translator import ClientTranslator
+from mappings.smooth.translator.client import WAITING_MAX
+
+A = "0b0e9b0e-0000-4000-8000-00000000000a"
+INPUT = commands.SubmitInput(request="q", session="s", segments=(Text(text="hi"),))
+
+
+class Link:
+    """A smooth server's link, played by hand."""
+
+    def __init__(self) -> None:
+        numbers = count(1)
+        self.translator = ClientTranslator(lambda: 0, lambda: f"own-{next(numbers)}")
+
+    def says(self, *items: Any) -> list[dict[str, Any]]:
+        return [json.loads(frame) for frame in self.translator.send(items).frames]
+
+    def hears(self, *frames: dict[str, Any]) -> list[tuple[str, list[Event]]]:
+        step = self.translator.receive([json.dumps(frame).encode() for frame in frames])
+        assert (step.faults, step.frames) == ([], [])
+        return [(burst.request, burst.items) for burst in step.bursts]
+
+
+def accepted(own: str = "own-1") -> dict[str, Any]:
+    return {"type": "immediate_response", "requestId": own, "status": 202, "data": {}, "timestamp": 1}
+
+
+def done(own: str, **data: Any) -> dict[str, Any]:
+    return {"type": "immediate_response", "requestId": own, "status": 200, "data": data, "timestamp": 1}
+
+
+def token(own: str = "own-1") -> dict[str, Any]:
+    return {"type": "stream_token", "requestId": own, "token": "a", "timestamp": 1}
+
+
+def error(own: str | None, code: str = "AGENT_ERROR") -> dict[str, Any]:
+    described = {"code": code, "message": "oops"}
+    frame = {"type": "error", "requestId": own, "error": described, "data": {"error": described}, "timestamp": 1}
+    return {key: value for key, value in frame.items() if value is not None}
+
+
+def final(own: str = "own-1") -> dict[str, Any]:
+    answer = {"messageId": "m", "response": "a", "needsEscalation": False}
+    return {"type": "eventual_response", "requestId": own, "data": {"data": answer}, "timestamp": 1}
+
+
+ANSWER = Raw(b'"a"')
+OOPS = Failure(cause="model_failed", text="oops")
+
+
+def test_every_frame_goes_out_under_an_id_of_ours() -> None:
+    sent = Link().says(commands.Ping(request="q"), commands.Ping(), INPUT)
+    assert [frame["requestId"] for frame in sent] == ["own-1", "own-2", "own-3"]
+
+
+def test_a_command_without_a_word_is_refused_at_once() -> None:
+    step = Link().translator.send([commands.PauseTurn(request="q")])
+    (burst,) = step.bursts
+    assert (step.frames, [item.failure.cause for item in burst.items]) == ([], ["unsupported"])
+    assert (burst.items[0].request, [loss.kind for loss in step.losses]) == ("q", ["PauseTurn"])
+
+
+def test_a_turn_stands_under_the_request_that_began_it() -> None:
+    link = Link()
+    link.says(INPUT)
+    assert link.hears(accepted(), token(), final()) == [
+        (
+            "q",
+            [
+                events.TurnAccepted(request="q", ext=None),
+                events.TextDelta(text="a"),
+                events.TurnEnded(end="completed", text="a", message="m", ext={"smooth.response": ANSWER}),
+            ],
+        )
+    ]
+    assert link.hears(error("own-1")) == [("own-1", [events.ErrorReported(cause="model_failed", text="oops")])]
+
+
+def test_a_first_token_accepts_an_input_whose_202_was_left_out() -> None:
+    link = Link()
+    link.says(INPUT)
+    assert link.hears(token()) == [("q", [events.TurnAccepted(request="q"), events.TextDelta(text="a")])]
+    assert link.hears(token()) == [("q", [events.TextDelta(text="a")])]
+
+
+def test_an_error_before_the_202_refuses_the_input() -> None:
+    link = Link()
+    link.says(INPUT)
+    assert link.hears(error("own-1")) == [("own-1", [events.Reply(request="q", failure=OOPS)])]
+
+
+def test_an_error_after_the_202_ends_the_turn() -> None:
+    link = Link()
+    link.says(INPUT)
+    link.hears(accepted())
+    assert link.hears(error("own-1")) == [("q", [events.TurnEnded(end="failed", failure=OOPS)])]
+    assert link.hears(error("own-1")) == [("own-1", [events.ErrorReported(cause="model_failed", text="oops")])]
+
+
+def test_a_code_that_could_not_be_sent_does_not_end_the_turn() -> None:
+    link = Link()
+    link.says(INPUT)
+    link.hears(accepted())
+    ((request, (item,)),) = link.hears(error("own-1", "OTP_SEND_FAILED"))
+    assert (request, type(item)) == ("q", events.ErrorReported)
+    ((_, items),) = link.hears(final())
+    assert [type(item) for item in items] == [events.TurnEnded]
+
+
+@pytest.mark.parametrize("own", [None, "somebody's"])
+def test_an_error_of_nothing_of_ours_is_only_reported(own: str | None) -> None:
+    expected = events.ErrorReported(cause="model_failed", text="oops")
+    assert Link().hears(error(own)) == [(own or "", [expected])]
+
+
+def test_a_turn_that_we_did_not_begin_is_one_too() -> None:
+    link = Link()
+    link.hears(token("theirs"))
+    assert link.hears(error("theirs")) == [("theirs", [events.TurnEnded(end="failed", failure=OOPS)])]
+
+
+def test_answers_are_typed_by_their_command() -> None:
+    link = Link()
+    link.says(commands.OpenSession(request="o", agent="a"), commands.GetHistory(request="h", session="s"))
+    link.says(commands.ListSessions(request="l"), commands.Ping(request="p"))
+    heard = link.hears(
+        done("own-1", sessionId="s", conversationId=A, agentName="x"),
+        done("own-2", messages=[], nextCursor=None, hasMore=False),
+        done("own-3", conversations=[]),
+        {"type": "pong", "requestId": "own-4", "timestamp": 2},
+    )
+    assert [item for _, items in heard for item in items] == [
+        events.SessionOpened(request="o", session=A),
+        events.HistorySnapshot(request="h", items=()),
+        events.SessionsListed(request="l", sessions=()),
+        events.Pong(request="p", at=2_000_000),
+    ]
+
+
+def test_an_answer_to_an_unknown_request_keeps_its_raw_result() -> None:
+    ((_, (item,)),) = Link().hears(done("theirs", a=1))
+    assert isinstance(item, events.Reply)
+    assert (item.request, item.failure, bytes(item.result or b"")) == ("theirs", None, b'{"a":1}')
+
+
+def test_an_error_answers_the_command_that_waits() -> None:
+    link = Link()
+    link.says(commands.AnswerApproval(request="c", session="s", approved=True))
+    ((_, (item,)),) = link.hears(error("own-1", "NO_PENDING_CONFIRMATION"))
+    assert isinstance(item, events.Reply)
+    assert item.failure is not None
+    assert (item.request, item.failure.cause) == ("c", "not_found")
+
+
+def test_a_cancel_is_answered_by_the_end_of_the_turn() -> None:
+    link = Link()
+    link.says(INPUT, commands.CancelTurn(request="x", session="s"))
+    link.hears(accepted())
+    assert link.hears({"type": "cancelled", "requestId": "own-1", "status": 499, "timestamp": 1}) == [
+        ("q", [events.TurnEnded(end="cancelled"), events.Reply(request="x")])
+    ]
+
+
+def test_a_code_is_answered_by_the_verdict() -> None:
+    link = Link()
+    link.says(commands.AnswerOtp(request="v", session="s", code="1"))
+    verdict = {"type": "otp_verified", "requestId": "own-1", "data": {"data": {"message": "hi"}}, "timestamp": 1}
+    ((_, items),) = link.hears(verdict)
+    assert items == [events.OtpVerified(text="hi"), events.Reply(request="v")]
+
+
+def test_what_is_kept_is_bounded() -> None:
+    link = Link()
+    link.says(*[commands.Ping(request=f"p{n}") for n in range(WAITING_MAX + 1)])
+    pongs = [{"type": "pong", "requestId": own, "timestamp": 2} for own in ("own-1", "own-2")]
+    heard = [item.request for _, items in link.hears(*pongs) for item in items if isinstance(item, events.Pong)]
+    assert heard == ["own-1", "p1"]
+
+
+def test_a_client_has_nothing_to_say_by_itself() -> None:
+    translator = Link().translator
+    assert (translator.opened(), translator.closed("gone")) == (Step(), Step())

@@ -1,0 +1,425 @@
+"""The protocol of a link with a smooth client: what is refused, what is answered, and the one turn it may have."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from itertools import count
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import Raw
+
+from mappings.canonical import Batch, Event, SessionState, commands, events
+from mappings.canonical.values import Cause, Failure, Message, Origin, Text
+from mappings.dialect import Oversize, Step
+from mappings.smooth import DIALECT
+from mappings.smooth.translator import ServerTranslator
+from mappings.smooth.translator.server import PENDING_MAX
+from tests.smooth_shapes import assert_emitted, assert_reply
+
+SESSION = "5d0c7a52-1f1e-4c5e-9c38-0f6b1f2a9e01"
+AT = 1_700_000_000_123_000_000
+SAID = "r"
+
+
+class Link:
+    """A smooth client's link, played by hand."""
+
+    def __init__(self) -> None:
+        numbers = count(1)
+        self.translator = ServerTranslator(lambda: AT, lambda: f"minted-{next(numbers)}")
+        self.last = Step()
+
+    def says(self, *frames: Any) -> list[Any]:
+        """The commands that came of these frames."""
+        encoded = [f if isinstance(f, bytes | Oversize) else json.dumps(f).encode() for f in frames]
+        self.last = self.translator.receive(encoded)
+        return [item for burst in self.last.bursts for item in burst.items]
+
+    def hears(self) -> list[dict[str, Any]]:
+        """What the client was answered to its last words, each frame strict."""
+        return strict(self.last)
+
+    def gets(self, *items: Event) -> list[dict[str, Any]]:
+        """What the client is sent for these answers."""
+        return strict(self.translator.send(items))
+
+    def begins_a_turn(self, request: str = "turn") -> None:
+        assert [type(c) for c in self.says(SEND | {"requestId": request})] == [commands.SubmitInput]
+
+    def passes(self, *items: Event, request: str = "turn") -> None:
+        batch = Batch(
+            session=SESSION,
+            epoch=1,
+            first_seq=0,
+            events=list(items),
+            turn="t",
+            origin=Origin(link="l", request=request),
+        )
+        assert self.translator.passed(batch) == Step()
+
+
+def strict(step: Step) -> list[dict[str, Any]]:
+    frames = [json.loads(frame) for frame in step.frames]
+    for frame in frames:
+        assert_emitted(frame)
+        if frame["type"] != "pong":
+            assert frame["timestamp"] == AT // 1_000_000
+    return frames
+
+
+def action(name: str, **fields: Any) -> dict[str, Any]:
+    return {"action": name, "requestId": SAID, **fields}
+
+
+def without(frame: dict[str, Any], *keys: str) -> dict[str, Any]:
+    return {key: value for key, value in frame.items() if key not in keys}
+
+
+CREATE = action("create_conversation_session", agentId="a")
+GET = action("get_session", sessionId="s")
+HISTORY = action("get_conversation_messages", sessionId="s")
+LIST = action("list_conversations")
+RENAME = action("rename_conversation", conversationId="c", title="t")
+SEND = action("send_message", sessionId="s", message="hi")
+CONFIRM = action("confirm_tool_action", sessionId="s", approved=True)
+OTP = action("verify_otp", sessionId="s", code="123456")
+SUBMIT = action("submit_interaction", sessionId="s", interactionId="i", values={})
+CANCEL = action("cancel")
+PING = action("ping")
+
+REFUSED: list[tuple[str, Any, str | None, str]] = [
+    # what the client said, the requestId and the code of the answer
+    ("not JSON", b"hello", None, "VALIDATION_ERROR"),
+    ("nothing", b"", None, "VALIDATION_ERROR"),
+    ("not UTF-8", b'{"action":"ping","requestId":"\xff"}', None, "VALIDATION_ERROR"),
+    ("half an object", b'{"action":"ping","requestId":"r"', None, "VALIDATION_ERROR"),
+    ("a list", b"[]", None, "VALIDATION_ERROR"),
+    ("null", b"null", None, "VALIDATION_ERROR"),
+    ("text", b'"ping"', None, "VALIDATION_ERROR"),
+    ("too deep", b"[" * 5000, None, "VALIDATION_ERROR"),
+    ("too large", Oversize(size=2_000_000, limit=1_048_576), None, "VALIDATION_ERROR"),
+    ("no action", {"requestId": SAID}, SAID, "VALIDATION_ERROR"),
+    ("an action that is a number", {"action": 5, "requestId": SAID}, SAID, "VALIDATION_ERROR"),
+    ("a refusal of an empty id", {"requestId": ""}, "", "VALIDATION_ERROR"),
+    ("a refusal of an id that is no string", {"requestId": 5}, None, "VALIDATION_ERROR"),
+    ("an unknown action", action("get_messages"), SAID, "UNSUPPORTED_ACTION"),
+    ("an unknown action without an id", {"action": "dance"}, None, "UNSUPPORTED_ACTION"),
+    ("create without an agent", without(CREATE, "agentId"), SAID, "VALIDATION_ERROR"),
+    ("create with no agent", CREATE | {"agentId": None}, SAID, "VALIDATION_ERROR"),
+    ("create with a blank agent", CREATE | {"agentId": " \t"}, SAID, "VALIDATION_ERROR"),
+    ("resume with a blank agent", CREATE | {"agentId": "", "conversationId": "c"}, SAID, "VALIDATION_ERROR"),
+    ("create with metadata that is no object", CREATE | {"metadata": []}, SAID, "VALIDATION_ERROR"),
+    ("get without a session", without(GET, "sessionId"), SAID, "VALIDATION_ERROR"),
+    ("get with a session that is a list", GET | {"sessionId": ["s"]}, SAID, "VALIDATION_ERROR"),
+    ("get with a blank session", GET | {"sessionId": ""}, SAID, "VALIDATION_ERROR"),
+    ("history without a session", without(HISTORY, "sessionId"), SAID, "VALIDATION_ERROR"),
+    ("history with a blank session", HISTORY | {"sessionId": " "}, SAID, "VALIDATION_ERROR"),
+    ("rename without a title", without(RENAME, "title"), SAID, "VALIDATION_ERROR"),
+    ("rename with a blank title", RENAME | {"title": "  "}, SAID, "VALIDATION_ERROR"),
+    ("rename of a blank conversation", RENAME | {"conversationId": ""}, SAID, "VALIDATION_ERROR"),
+    ("send without a session", without(SEND, "sessionId"), SAID, "VALIDATION_ERROR"),
+    ("send with a blank session", SEND | {"sessionId": ""}, SAID, "VALIDATION_ERROR"),
+    ("send without a message", without(SEND, "message"), SAID, "VALIDATION_ERROR"),
+    ("send with a blank message", SEND | {"message": " \n"}, SAID, "VALIDATION_ERROR"),
+    ("send with a message that is a number", SEND | {"message": 5}, SAID, "VALIDATION_ERROR"),
+    ("send with attachments that are all malformed", SEND | {"message": "", "images": [5]}, SAID, "VALIDATION_ERROR"),
+    ("confirm without a word", without(CONFIRM, "approved"), SAID, "VALIDATION_ERROR"),
+    ("confirm with text", CONFIRM | {"approved": "yes"}, SAID, "VALIDATION_ERROR"),
+    ("confirm with a blank session", CONFIRM | {"sessionId": ""}, SAID, "VALIDATION_ERROR"),
+    ("a code without an id", without(OTP, "requestId"), None, "VALIDATION_ERROR"),
+    ("no code", without(OTP, "code"), SAID, "VALIDATION_ERROR"),
+    ("a blank code", OTP | {"code": ""}, SAID, "VALIDATION_ERROR"),
+    ("a form without an id", without(SUBMIT, "requestId"), None, "VALIDATION_ERROR"),
+    ("a form without values", without(SUBMIT, "values"), SAID, "VALIDATION_ERROR"),
+    ("a form whose values are a list", SUBMIT | {"values": []}, SAID, "VALIDATION_ERROR"),
+    ("a form of no interaction", without(SUBMIT, "interactionId"), SAID, "VALIDATION_ERROR"),
+    ("a form of a blank interaction", SUBMIT | {"interactionId": ""}, SAID, "VALIDATION_ERROR"),
+]
+
+
+@pytest.mark.parametrize(("said", "request_id", "code"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED])
+def test_what_a_server_refuses_is_answered_and_goes_no_further(said: Any, request_id: str | None, code: str) -> None:
+    link = Link()
+    assert link.says(said) == []
+    (frame,) = link.hears()
+    assert (frame["type"], frame.get("requestId"), frame["error"]["code"]) == ("error", request_id, code)
+    assert len(link.last.faults) + len(link.last.losses) == 1
+    assert [type(c) for c in link.says(PING)] == [commands.Ping]
+
+
+def test_a_refusal_of_an_oversized_frame_names_the_limit() -> None:
+    link = Link()
+    link.says(Oversize(size=2_000_000, limit=1_048_576))
+    assert "1048576" in link.hears()[0]["error"]["message"]
+
+
+@given(st.lists(st.binary() | st.sampled_from([json.dumps(SEND).encode(), b"{}", b'{"action":"cancel"}']), max_size=5))
+def test_garbage_never_raises_and_each_frame_is_answered_or_acted_upon(frames: list[bytes]) -> None:
+    link = Link()
+    acted = link.says(*frames)
+    silent = sum(frame == b'{"action":"cancel"}' for frame in frames)
+    assert len(frames) - silent <= len(acted) + len(link.hears()) <= len(frames)
+
+
+# -- what is put right --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("limit", "page", "listed"),
+    [(-1, 50, 50), (0, 50, 50), (1, 1, 1), (100, 100, 100), (150, 100, 150), (10**30, 100, 200), ("9", 50, 50)],
+)
+def test_limits_are_clamped(limit: object, page: int, listed: int) -> None:
+    link = Link()
+    assert [c.limit for c in link.says(HISTORY | {"limit": limit}, LIST | {"limit": limit})] == [page, listed]
+
+
+def test_without_a_limit_a_page_has_fifty() -> None:
+    assert [c.limit for c in Link().says(HISTORY, LIST)] == [50, 50]
+
+
+def test_a_title_is_trimmed_to_sixty_characters() -> None:
+    (command,) = Link().says(RENAME | {"title": " " + "ab " * 30})
+    assert command.title == ("ab " * 30)[:60].rstrip()
+
+
+def test_an_attachment_needs_no_message() -> None:
+    (command,) = Link().says(SEND | {"message": "", "images": [{"url": "data:,"}]})
+    assert type(command) is commands.SubmitInput
+
+
+def test_a_blank_model_is_none() -> None:
+    (command,) = Link().says(SEND | {"model": "  "})
+    assert command.model == ""
+
+
+def test_unknown_keys_are_dropped_and_counted() -> None:
+    link = Link()
+    assert link.says(PING | {"before": "x"}) == [commands.Ping(request=SAID)]
+    assert [loss.field for loss in link.last.losses] == ["$.before"]
+
+
+def test_the_session_is_named_as_the_client_named_it() -> None:
+    said = [c.session for c in Link().says(GET, HISTORY, CONFIRM, RENAME)]
+    assert said == ["s", "s", "s", "c"]
+
+
+# -- answers ------------------------------------------------------------------------------------------
+
+
+def test_nothing_is_said_before_the_client_speaks_and_nothing_at_the_end() -> None:
+    assert Link().translator.opened() == Step()
+    assert Link().translator.closed("gone") == Step()
+
+
+STATE = SessionState(id=SESSION, agent="weather", status="running")
+
+
+@pytest.mark.parametrize(
+    ("asked", "kind"),
+    [(CREATE, "create"), (CREATE | {"conversationId": SESSION}, "create"), (GET, "get_session")],
+)
+def test_a_session_is_shown_in_the_form_of_the_question(asked: dict[str, Any], kind: str) -> None:
+    link = Link()
+    link.says(asked)
+    (frame,) = strict(link.translator.attach(STATE, SAID))
+    assert (frame["requestId"], frame["status"]) == (SAID, 200)
+    assert_reply(kind, frame["data"])
+    assert frame["data"]["conversationId"] == SESSION
+    assert frame["data"].get("status") == ("active" if kind == "get_session" else None)
+
+
+@pytest.mark.parametrize("request_id", ["", "unknown", "turn"])
+def test_whoever_did_not_ask_for_a_session_is_not_shown_one(request_id: str) -> None:
+    link = Link()
+    link.begins_a_turn()
+    assert link.translator.attach(STATE, request_id) == Step()
+
+
+def test_each_answer_takes_the_form_of_its_command() -> None:
+    link = Link()
+    link.says(HISTORY | {"requestId": "h"}, LIST | {"requestId": "l"}, CONFIRM | {"requestId": "c"})
+    page = events.HistorySnapshot(request="h", items=(Message(role="user", text="?", id=SESSION),))
+    history, listed, confirmed = link.gets(
+        page, events.SessionsListed(request="l", sessions=()), events.Reply(request="c")
+    )
+    assert [frame["requestId"] for frame in (history, listed, confirmed)] == ["h", "l", "c"]
+    assert_reply("history", history["data"])
+    assert_reply("conversations", listed["data"])
+    assert confirmed["data"] == {"sessionId": "s", "approved": True}
+
+
+@pytest.mark.parametrize(
+    ("said", "echoed"), [({"requestId": "p"}, "p"), ({}, None), ({"requestId": ""}, ""), ({"requestId": 5}, None)]
+)
+def test_an_answer_echoes_the_request_id_or_omits_it_like_the_client(said: dict[str, Any], echoed: str | None) -> None:
+    link = Link()
+    (command,) = link.says({"action": "ping"} | said)
+    assert command.request
+    (frame,) = link.gets(events.Pong(request=command.request, at=5_000_000))
+    assert (frame.get("requestId"), frame["timestamp"]) == (echoed, 5)
+
+
+def test_one_request_id_may_stand_for_two_commands_at_a_time() -> None:
+    link = Link()
+    first, second = link.says(GET, CONFIRM)
+    assert (first.request, second.request) == (SAID, "minted-1")
+    (confirmed,) = link.gets(events.Reply(request="minted-1"))
+    assert (confirmed["requestId"], confirmed["data"]["approved"]) == (SAID, True)
+
+
+@pytest.mark.parametrize(
+    ("asked", "code"),
+    [
+        (CONFIRM, "NO_PENDING_CONFIRMATION"),
+        (SUBMIT, "NO_PENDING_INTERACTION"),
+        (RENAME, "CONVERSATION_NOT_FOUND"),
+        (GET, "SESSION_NOT_FOUND"),
+        (HISTORY, "SESSION_NOT_FOUND"),
+        (SEND, "SESSION_NOT_FOUND"),
+    ],
+)
+def test_not_found_is_said_in_the_words_of_the_command(asked: dict[str, Any], code: str) -> None:
+    link = Link()
+    link.says(asked)
+    (frame,) = link.gets(events.Reply(request=SAID, failure=Failure(cause="not_found", text="none")))
+    assert (frame["requestId"], frame["error"]) == (SAID, {"code": code, "message": "none"})
+
+
+def test_a_code_that_no_one_expects_is_otp_invalid() -> None:
+    link = Link()
+    link.says(OTP)
+    (frame,) = link.gets(events.Reply(request=SAID, failure=Failure(cause="not_found", text="none")))
+    assert (frame["type"], frame["requestId"]) == ("otp_invalid", SAID)
+    assert frame["data"]["data"] == {"error": "NOT_FOUND", "attemptsRemaining": 0, "message": "none"}
+
+
+def test_an_answer_that_is_too_large_becomes_an_error() -> None:
+    link = Link()
+    link.says(HISTORY)
+    items = (Message(role="user", text="a" * 1_100_000, id=SESSION),)
+    (frame,) = link.gets(events.HistorySnapshot(request=SAID, items=items))
+    assert (frame["requestId"], frame["error"]["code"]) == (SAID, "INTERNAL_ERROR")
+
+
+def test_commands_that_wait_are_bounded_and_the_oldest_is_forgotten() -> None:
+    link = Link()
+    link.says(*[CONFIRM | {"requestId": f"c{n}"} for n in range(PENDING_MAX + 1)])
+    assert link.gets(events.Reply(request="c0"))[0]["data"] == {}
+    assert link.gets(events.Reply(request="c1"))[0]["data"] == {"sessionId": "s", "approved": True}
+
+
+# -- the turn -----------------------------------------------------------------------------------------
+
+
+def test_input_goes_on_under_the_clients_request_id() -> None:
+    (command,) = Link().says(SEND)
+    assert command == commands.SubmitInput(request=SAID, session="s", segments=(Text(text="hi"),))
+
+
+def test_input_without_a_request_id_gets_one_that_is_then_used() -> None:
+    link = Link()
+    (command,) = link.says(without(SEND, "requestId"))
+    assert command.request == "minted-1"
+    failure = Failure(cause="not_found", text="none")
+    assert link.gets(events.Reply(request="minted-1", failure=failure))[0]["requestId"] == "minted-1"
+
+
+def test_a_connection_has_one_turn() -> None:
+    link = Link()
+    link.begins_a_turn()
+    assert link.says(SEND | {"sessionId": "another"}) == []
+    (frame,) = link.hears()
+    assert (frame["requestId"], frame["error"]["code"]) == (SAID, "TURN_IN_PROGRESS")
+
+
+def test_a_refusal_does_not_carry_the_id_of_the_turn_that_it_would_end() -> None:
+    link = Link()
+    link.begins_a_turn(SAID)
+    for frame, code in (
+        (SEND, "TURN_IN_PROGRESS"),
+        (action("dance"), "UNSUPPORTED_ACTION"),
+        ({"requestId": SAID}, "VALIDATION_ERROR"),
+        (GET | {"sessionId": ""}, "VALIDATION_ERROR"),
+    ):
+        link.says(frame)
+        (answer,) = link.hears()
+        assert (answer.get("requestId"), answer["error"]["code"]) == (None, code)
+
+
+def test_a_confirm_with_its_turns_id_is_acknowledged_under_it_and_refused_without() -> None:
+    link = Link()
+    link.begins_a_turn(SAID)
+    first, second = link.says(CONFIRM, CONFIRM)
+    (acknowledged,) = link.gets(events.Reply(request=first.request))
+    assert (acknowledged["type"], acknowledged["requestId"]) == ("immediate_response", SAID)
+    (refused,) = link.gets(events.Reply(request=second.request, failure=Failure(cause="not_found", text="late")))
+    assert (refused.get("requestId"), refused["error"]["code"]) == (None, "NO_PENDING_CONFIRMATION")
+    assert link.says(SEND) == []  # the turn goes on
+
+
+def ended(link: Link) -> None:
+    link.passes(events.TextDelta(text="a"), events.TurnEnded(end="completed"))
+
+
+def refused(link: Link) -> None:
+    (frame,) = link.gets(events.Reply(request="turn", failure=Failure(cause="busy", text="busy")))
+    assert (frame["requestId"], frame["error"]["code"]) == ("turn", "TURN_IN_PROGRESS")
+
+
+@pytest.mark.parametrize("free", [ended, refused])
+def test_the_end_of_its_turn_frees_the_connection(free: Callable[[Link], None]) -> None:
+    link = Link()
+    link.begins_a_turn()
+    free(link)
+    link.begins_a_turn("next")
+
+
+@pytest.mark.parametrize(
+    ("items", "request_id"),
+    [([events.TurnEnded(end="completed")], "another"), ([events.TextDelta(text="a")], "turn")],
+)
+def test_nothing_else_frees_it(items: list[Event], request_id: str) -> None:
+    link = Link()
+    link.begins_a_turn()
+    link.passes(*items, request=request_id)
+    assert link.says(SEND) == []
+
+
+def test_a_cancel_of_nothing_is_silence() -> None:
+    link = Link()
+    assert link.says(CANCEL | {"sessionId": "s"}) == []
+    assert (link.hears(), link.last.faults) == ([], [])
+
+
+def test_a_cancel_ends_the_turn_of_its_connection_whatever_it_says() -> None:
+    link = Link()
+    link.begins_a_turn()
+    assert link.says(CANCEL | {"sessionId": "another"}) == [commands.CancelTurn(request=SAID, session="s")]
+    assert link.gets(events.Reply(request=SAID)) == []
+
+
+@pytest.mark.parametrize(("cause", "answers"), [("not_running", 0), ("not_found", 0), ("unsupported", 1)])
+def test_a_cancel_that_came_too_late_is_silence_and_one_that_cannot_be_is_not(cause: Cause, answers: int) -> None:
+    link = Link()
+    link.begins_a_turn(SAID)
+    (command,) = link.says(CANCEL)
+    frames = link.gets(events.Reply(request=command.request, failure=Failure(cause=cause, text="no")))
+    assert [frame.get("requestId") for frame in frames] == [None] * answers
+
+
+def test_a_skill_and_a_stream_flag_ride_along() -> None:
+    (command,) = Link().says(SEND | {"skill": "meteo", "stream": False})
+    assert command.ext == {"smooth.skill": Raw(b'"meteo"'), "smooth.stream": Raw(b"false")}
+
+
+def test_the_dialect_has_one_generation_and_addresses_its_frames() -> None:
+    assert (DIALECT.name, DIALECT.generations, DIALECT.addressed, DIALECT.one_session) == (
+        "smooth",
+        ("1.57",),
+        True,
+        False,
+    )
