@@ -17,6 +17,7 @@ from typing import Any
 from uuid import uuid4
 
 import structlog
+from msgspec import structs
 
 from adapters.base import CloseReason, Listener, Transport
 from gateway import registry
@@ -28,6 +29,8 @@ from gateway.outbox import Outbox
 from gateway.router import Router
 from gateway.session import Session
 from gateway.upstream import Backend, Upstream
+
+LOSSES_LOGGED = 100  # rows of the ledger that are told at the end, the largest first
 
 __all__ = ["App", "MakeBackend", "new_id"]
 
@@ -158,4 +161,6 @@ class App:
         for router in self._routers:
             for session in router.sessions:
                 session.stop()
-        log.info("stopped", losses=sum(entry.count for entry in self.ledger.entries()))
+        for entry in self.ledger.entries()[:LOSSES_LOGGED]:
+            log.info("not delivered", **structs.asdict(entry))
+        log.info("stopped", **self.ledger.counters)

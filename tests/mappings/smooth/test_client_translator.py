@@ -97,6 +97,15 @@ def test_a_first_token_accepts_an_input_whose_202_was_left_out() -> None:
     assert link.hears(token()) == [("q", [events.TextDelta(text="a")])]
 
 
+def test_an_acknowledgement_without_a_status_accepts_an_input() -> None:
+    link = Link()
+    link.says(INPUT)
+    frame = {key: value for key, value in accepted().items() if key != "status"}
+    ((_, (item,)),) = link.hears(frame)
+    assert item == events.TurnAccepted(request="q")
+    assert link.hears(error("own-1")) == [("q", [events.TurnEnded(end="failed", failure=OOPS)])]
+
+
 def test_an_error_before_the_202_refuses_the_input() -> None:
     link = Link()
     link.says(INPUT)

@@ -9,7 +9,7 @@ from uuid import UUID, uuid5
 import pytest
 from msgspec import Raw
 
-from mappings.canonical import commands, events
+from mappings.canonical import Unmapped, commands, events
 from mappings.canonical.values import (
     End,
     Ext,
@@ -352,6 +352,11 @@ def test_an_event_without_a_word_is_counted_by_kind_with_its_reason() -> None:
     (loss,) = context.losses()
     assert (loss.kind, loss.count, loss.why) == ("ModelCallStarted", 3, "smooth numbers no model calls")
     assert context.losses() == []
+
+
+def test_an_unknown_message_of_another_dialect_is_lost() -> None:
+    frames, losses = said(Unmapped(dialect="pod", tag="confetti", raw='{"event":"confetti"}'))
+    assert (frames, [loss.why for loss in losses]) == ([], ["a message of pod"])
 
 
 def test_references_and_pastes_become_the_text_of_a_message() -> None:

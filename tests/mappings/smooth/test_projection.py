@@ -256,6 +256,18 @@ def test_a_form_that_is_too_large_is_lost_and_counted() -> None:
     assert (rendered.frames, [loss.kind for loss in rendered.losses]) == ([], ["InteractionRequired"])
 
 
+def test_a_chunk_whose_node_alone_is_too_large_is_lost_and_counted() -> None:
+    rendered = Projection().render(batch(events.ToolCallFinished(name="t" * LARGE, output="")))
+    assert rendered.frames == []
+    assert {(loss.kind, loss.field) for loss in rendered.losses} == {("StreamChunk", "state"), ("StreamChunk", "")}
+
+
+def test_a_state_that_is_too_large_leaves_its_node() -> None:
+    state = Raw(json.dumps({"structuredResponse": "a" * LARGE}).encode())
+    (frame,) = frames(Projection().render(batch(events.StateSnapshot(node="n", state=state))))
+    assert frame["data"] == {"requestId": TURN, "node": "n", "state": {}}
+
+
 # -- any order ---------------------------------------------------------------------------------------
 
 SOME = st.lists(st.sampled_from([*turn_of()[:-1], oops(), oops("else")]), max_size=12)
