@@ -72,7 +72,7 @@ def _trimmed(lines: list[bytes], *, plain: bool) -> list[bytes]:
     lines = [line for raw in lines if (line := raw.strip())]
     if plain:
         return lines
-    return [line for raw in lines if (line := _trimmed_unicode(raw))]
+    return [line for raw in lines if (line := raw if raw[0] < 0x80 and raw[-1] < 0x80 else _trimmed_unicode(raw))]
 
 
 def _trimmed_unicode(line: bytes) -> bytes:

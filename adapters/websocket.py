@@ -41,17 +41,21 @@ WebSocket = web.WebSocketResponse[Literal[False]]
 
 def text_frames(frames: Sequence[bytes]) -> bytes:
     """The frames as unmasked WebSocket text messages, back to back (RFC 6455, section 5.2)."""
-    parts: list[bytes] = []
-    for frame in frames:
-        size = len(frame)
-        if size < 126:
-            parts.append(SHORT[size])
-        elif size < 65536:
-            parts.append(MEDIUM(FINAL_TEXT, 126, size))
-        else:
-            parts.append(LONG(FINAL_TEXT, 127, size))
-        parts.append(frame)
-    return b"".join(parts)
+    try:
+        return b"".join([part for frame in frames for part in (HEADERS[len(frame)], frame)])
+    except IndexError:
+        return b"".join([part for frame in frames for part in (_header(len(frame)), frame)])
+
+
+def _header(size: int) -> bytes:
+    if size < 126:
+        return SHORT[size]
+    if size < 65536:
+        return MEDIUM(FINAL_TEXT, 126, size)
+    return LONG(FINAL_TEXT, 127, size)
+
+
+HEADERS = [_header(size) for size in range(4096)]
 
 
 class _Writer(Protocol):

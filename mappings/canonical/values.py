@@ -152,7 +152,7 @@ def flatten(segments: Sequence[Segment]) -> str:
     """
     parts: list[str] = []
     for segment in segments:
-        if isinstance(segment, Text | Paste):
+        if isinstance(segment, (Text, Paste)):
             parts.append(segment.text)
         elif isinstance(segment, FileRef):
             parts.append(f"@{segment.path}")

@@ -31,7 +31,7 @@ FROM: dict[type, Callable[[Any], wire.Segment]] = {
 
 def to_segments(segments: Iterable[wire.Segment]) -> tuple[values.Segment, ...]:
     """Wire segments as canonical ones."""
-    return tuple(TO[type(segment)](segment) for segment in segments)
+    return tuple([TO[type(segment)](segment) for segment in segments])
 
 
 def from_segments(segments: Iterable[values.Segment]) -> list[wire.Segment]:

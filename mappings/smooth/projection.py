@@ -57,8 +57,15 @@ class Projection(Context):
         self.top = self.request_id or None
         self.timestamp = batch.at // NS_PER_MS
         functions, encode = FROM_EVENT.functions, EVENTS.encode
+        messages: list[Any] = []
         for event in batch.events:
-            for message in functions[type(event)](event, self):
+            messages += functions[type(event)](event, self)
+        lines = EVENTS.encode_lines(messages).split(b"\n")
+        lines.pop()
+        if len(lines) == len(messages) and (not lines or max(map(len, lines)) <= MAX_EVENT):
+            frames += lines
+        else:
+            for message in messages:
                 frame = encode(message)
                 if len(frame) > MAX_EVENT:
                     frames += fitted(message, self)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from msgspec import Raw
+from msgspec import UNSET, Raw, UnsetType
 
 from mappings.canonical.events.base import EventBase
 from mappings.canonical.values import Completion, Failure, Visibility
@@ -48,4 +48,4 @@ class Reply(EventBase, frozen=True, kw_only=True):
 
     request: str
     failure: Failure | None = None
-    result: Raw | None = None
+    result: Raw | UnsetType = UNSET

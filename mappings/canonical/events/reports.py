@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from msgspec import Raw
+from msgspec import UNSET, Raw, UnsetType
 
 from mappings.canonical.events.base import EventBase
 from mappings.canonical.values import Visibility
@@ -105,7 +105,7 @@ class Heartbeat(EventBase, frozen=True, kw_only=True):
     """The backend lives."""
 
     request: str = ""
-    report: Raw | None = None
+    report: Raw | UnsetType = UNSET
 
 
 class BackendShutdown(EventBase, frozen=True, kw_only=True):

@@ -49,8 +49,9 @@ CompletionKind = Literal["file", "knowledge", "workflow"]
 
 def check_u64(*values: int | None) -> None:
     """Refuse what does not fit a u64; msgspec makes a ValidationError of it."""
-    if any(value is not None and value > U64_MAX for value in values):
-        raise ValueError("integer out of the u64 range")
+    for value in values:
+        if value is not None and value > U64_MAX:
+            raise ValueError("integer out of the u64 range")
 
 
 class Wire(Struct, frozen=True, kw_only=True, gc=False, forbid_unknown_fields=True):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Literal
 
 import msgspec
-from msgspec import Raw
+from msgspec import UNSET, Raw, UnsetType
 
 from mappings.canonical import Unmapped, commands
 from mappings.canonical.values import Ext, FileAttachment, ImageAttachment, flatten
@@ -38,8 +38,8 @@ def _flag(ext: Ext | None, field: str) -> bool | None:
     return flag if isinstance(flag, bool) else None
 
 
-def _object(value: Raw | None) -> dict[str, object] | None:
-    decoded = None if value is None else msgspec.json.decode(value)
+def _object(value: Raw | UnsetType) -> dict[str, object] | None:
+    decoded = None if value is UNSET else msgspec.json.decode(value)
     return decoded if isinstance(decoded, dict) else None
 
 

@@ -6,6 +6,8 @@ Each wire form comes from exactly one event: a call's chunk from its complete ar
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 from msgspec import UNSET, Raw
 
@@ -90,7 +92,7 @@ def reply(event: events.Reply, context: Context) -> Messages:
         return _refusal(event.failure, context)
     if isinstance(context.asked, commands.CancelTurn | commands.AnswerOtp):
         return ()
-    if event.result is None:
+    if event.result is UNSET:
         return _done(context, replies.acknowledged(context.asked), event.ext)
     result = msgspec.json.decode(event.result)
     return _done(context, result if isinstance(result, dict) else {"result": result}, event.ext)
@@ -213,22 +215,34 @@ def state_snapshot(event: events.StateSnapshot, context: Context) -> Messages:
 )
 def turn_ended(event: events.TurnEnded, context: Context) -> Messages:
     """The terminal (translation.md 3.6), after the errors that waited for it."""
-    failure = event.failure or Failure(cause="internal", text="the turn failed")
-    waited = context.held((failure.cause, failure.text) if event.end == "failed" else None)
-    errors = tuple(
-        error_event(context, code_of(held.cause, held.ext), held.text, held.ext, loose=True) for held in waited
-    )
-    match event.end:
-        case "completed" | "limit_reached":
-            return (*errors, _eventual(event, context))
-        case "failed":
-            return (*errors, error_event(context, code_of(failure.cause, failure.ext), failure.text, failure.ext))
-        case _:
-            return (*errors, _cancelled(context))
+    end, failure = event.end, event.failure or UNEXPLAINED
+    terminal: Any
+    if end == "failed":
+        waited = context.held((failure.cause, failure.text))
+        terminal = error_event(context, code_of(failure.cause, failure.ext), failure.text, failure.ext)
+    else:
+        waited = context.held(None)
+        terminal = _eventual(event, context) if end in ("completed", "limit_reached") else _cancelled(context)
+    if not waited:
+        return (terminal,)
+    errors = [error_event(context, code_of(held.cause, held.ext), held.text, held.ext, loose=True) for held in waited]
+    return (*errors, terminal)
+
+
+UNEXPLAINED = Failure(cause="internal", text="the turn failed")
 
 
 def _eventual(event: events.TurnEnded, context: Context) -> wire.EventualResponse:
     ext = event.ext
+    if ext is None:
+        plain = wire.FinalAnswer(
+            message_id=event.message or replies.derived(context.turn or context.request_id, "message"),
+            response=answer_of(event.text),
+            needs_escalation=False,
+            usage=_usage(event.usage),
+        )
+        said = wire.EventualData(request_id=context.request_id, status=200, data=plain)
+        return wire.EventualResponse(request_id=context.top, status=200, data=said, timestamp=context.timestamp)
     reason, citations, status = given(ext, "escalationReason"), given(ext, "citations"), given(ext, "status")
     directive = given(ext, "directive")
     answer = wire.FinalAnswer(

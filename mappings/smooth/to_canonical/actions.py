@@ -61,7 +61,7 @@ def create_conversation_session(action: wire.CreateConversationSession) -> tuple
     request, agent = action.request_id or "", action.agent_id
     name, email = action.user_name or "", action.user_email or ""
     supports = None if action.supports is None else tuple(action.supports)
-    metadata = None if action.metadata is None else raw(action.metadata)
+    metadata = UNSET if action.metadata is None else raw(action.metadata)
     if not action.conversation_id:
         opening = OpenSession(
             request=request,
@@ -178,7 +178,7 @@ def submit_interaction(action: wire.SubmitInteraction) -> tuple[Command, ...]:
         session=action.session_id,
         question=action.interaction_id,
         kind=action.kind or "",
-        values=None if action.values is None else raw(action.values),
+        values=UNSET if action.values is None else raw(action.values),
         declined=action.declined or False,
         ext=_keep(action, kind=_if_empty(action.kind), declined=_if_empty(action.declined)),
     )

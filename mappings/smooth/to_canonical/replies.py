@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TypeVar
 
 import msgspec
-from msgspec import UNSET, Raw
+from msgspec import UNSET, Raw, UnsetType
 
 from mappings.canonical.events import HistorySnapshot, SessionOpened, SessionsListed
 from mappings.canonical.values import Message, SessionSummary
@@ -21,14 +21,14 @@ __all__ = ["history_page", "session_opened", "sessions_listed"]
 P = TypeVar("P")
 
 
-def _read(result: Raw | None, kind: type[P]) -> P | None:
+def _read(result: Raw | UnsetType, kind: type[P]) -> P | None:
     try:
-        return None if result is None else msgspec.json.decode(result, type=kind)
+        return None if result is UNSET else msgspec.json.decode(result, type=kind)
     except msgspec.DecodeError:
         return None
 
 
-def session_opened(request: str, result: Raw | None) -> SessionOpened | None:
+def session_opened(request: str, result: Raw | UnsetType) -> SessionOpened | None:
     """The reply of create_conversation_session or get_session.
 
     `status` says whether the session lives (R), not whether a turn runs: nothing is taken from it.
@@ -39,7 +39,7 @@ def session_opened(request: str, result: Raw | None) -> SessionOpened | None:
     return SessionOpened(request=request, session=payload.conversation_id, agent=payload.agent_id or "")
 
 
-def history_page(request: str, result: Raw | None) -> HistorySnapshot | None:
+def history_page(request: str, result: Raw | UnsetType) -> HistorySnapshot | None:
     """The reply of get_conversation_messages."""
     page = _read(result, wire.Page)
     if page is None:
@@ -63,7 +63,7 @@ def _message(record: wire.Record) -> Message:
     )
 
 
-def sessions_listed(request: str, result: Raw | None) -> SessionsListed | None:
+def sessions_listed(request: str, result: Raw | UnsetType) -> SessionsListed | None:
     """The reply of list_conversations."""
     payload = _read(result, wire.Conversations)
     if payload is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from msgspec import Raw
+from msgspec import UNSET, Raw, UnsetType
 
 from mappings.canonical.events import HistorySnapshot, SessionOpened, SessionsListed, StateSnapshot, ToolCallArguments
 from mappings.canonical.values import Message, SessionSummary
@@ -82,8 +82,8 @@ def test_a_list_without_paging_is_read() -> None:
     )
 
 
-@pytest.mark.parametrize("result", [None, raw({}), raw([]), raw({"messages": 5, "sessionId": 5, "conversations": 5})])
-def test_a_payload_that_does_not_fit_is_no_typed_answer(result: Raw | None) -> None:
+@pytest.mark.parametrize("result", [UNSET, raw({}), raw([]), raw({"messages": 5, "sessionId": 5, "conversations": 5})])
+def test_a_payload_that_does_not_fit_is_no_typed_answer(result: Raw | UnsetType) -> None:
     assert session_opened("q", result) is None
     assert history_page("q", result) is None
     assert sessions_listed("q", result) is None
