@@ -20,7 +20,8 @@ from gateway.delivery import Delivery
 from gateway.history import page, trim
 from gateway.ledger import Ledger
 from gateway.link import Link
-from gateway.turn import NormalForm, Run
+from gateway.runs import Run
+from gateway.turn import NormalForm
 from gateway.upstream import Backend
 from mappings.canonical import Batch, Command, SessionState
 from mappings.canonical.commands import CancelTurn, GetHistory, ShutdownBackend, SubmitInput

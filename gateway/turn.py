@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from msgspec import Struct, structs
+from msgspec import structs
 
-from gateway.fold import FOLD, open_turn
 from gateway.history import renew
+from gateway.runs import Run, Runs
 from mappings.canonical import OpenTurn, SessionState
 from mappings.canonical.events import (
     Alert,
@@ -53,19 +53,9 @@ from mappings.canonical.state import CallBlock, ReasoningBlock, TextBlock
 from mappings.canonical.values import End, Failure, Message, Origin, Status
 from mappings.dialect import Loss, NewId
 
-__all__ = ["NormalForm", "Run"]
-
+__all__ = ["NormalForm"]
 
 _ONLY_TEXT = frozenset({TextDelta})
-
-
-class Run(Struct, kw_only=True):
-    """Events that belong to one turn ("" to none), in order. `ended` says that the turn's terminal is the last."""
-
-    turn: str
-    origin: Origin
-    events: list[Event]
-    ended: bool = False
 
 
 class NormalForm:
@@ -74,8 +64,8 @@ class NormalForm:
     def __init__(self, state: SessionState, new_id: NewId) -> None:
         self._state = state
         self._new_id = new_id
-        self._runs: list[Run] = []
-        self._out: list[Event] = []
+        self._runs = Runs(state)
+        self._emit = self._runs.emit
         self._at = 0
         self._forced = ""  # text of the block that we closed before its backend did
         self.discarding = False  # a turn was ended for the clients while its backend still runs it (3.4)
@@ -96,7 +86,7 @@ class NormalForm:
                 self._emit(event)
             else:
                 handler(self, event)
-        return self._finish()
+        return self._runs.finish()
 
     def _more_text(self, events: Sequence[Any]) -> Run | None:
         """Text deltas of a block that is open already: nothing to add, and a fifth of the cost of one by one."""
@@ -112,13 +102,13 @@ class NormalForm:
         turn = self._state.turn
         if turn is not None and not turn.accepted and not turn.origin.link:
             turn.origin = origin
-            self._switch(turn)
+            self._runs.split()
         else:
-            turn = self._open(origin)
+            self._open(origin)
         self._emit(TurnAccepted(request=origin.request))
         self._emit(MessageAppended(message=structs.replace(message, id=message.id or self._new_id(), at=at)))
         self._running()
-        return self._finish()
+        return self._runs.finish()
 
     def end(self, end: End, failure: Failure | None, at: int, *, discard: bool = False) -> list[Run]:
         """End the open turn ourselves; with `discard` its backend goes on and what it says is dropped and counted."""
@@ -126,39 +116,20 @@ class NormalForm:
         if self._state.turn is not None:
             self._end(end, failure, "idle")
             self.discarding = discard
-        return self._finish()
+        return self._runs.finish()
 
-    # -- plumbing -----------------------------------------------------------------------------------
+    # -- turns --------------------------------------------------------------------------------------
 
     def _begin(self, at: int) -> None:
         self._at = at
-        turn = self._state.turn
-        run = Run(turn=turn.id if turn else "", origin=turn.origin if turn else Origin(), events=[])
-        self._runs = [run]
-        self._out = run.events
-
-    def _finish(self) -> list[Run]:
-        runs, self._runs = [run for run in self._runs if run.events], []
-        return runs
-
-    def _switch(self, turn: OpenTurn | None) -> None:
-        run = Run(turn=turn.id if turn else "", origin=turn.origin if turn else Origin(), events=[])
-        self._runs.append(run)
-        self._out = run.events
-
-    def _emit(self, event: Event) -> None:
-        self._out.append(event)
-        function = FOLD.get(type(event))
-        if function is not None:
-            function(self._state, event)
+        self._runs.begin()
 
     def _open(self, origin: Origin = Origin()) -> OpenTurn:  # noqa: B008  # frozen
         if self._state.turn is not None:  # a new turn cannot begin inside another: the old one lost its end
             self._end("completed", None, "running")
         turn = OpenTurn(id=self._new_id(), message=self._new_id(), origin=origin, started_at=self._at)
-        open_turn(self._state, turn)
+        self._runs.open(turn)
         self._forced = ""
-        self._switch(turn)
         return turn
 
     def _turn(self) -> OpenTurn:
@@ -188,8 +159,7 @@ class NormalForm:
         turn = self._state.turn or self._turn()
         if type(turn.open) is ReasoningBlock:
             self._close_block()
-        self._out.append(event)
-        FOLD[TextDelta](self._state, event)
+        self._emit(event)
 
     def _text_done(self, event: TextDone) -> None:
         turn = self._turn()
@@ -360,7 +330,7 @@ class NormalForm:
         if said is not None or self._state.status != status:
             self._emit(said or StatusChanged(status=status))
         terminal = said_end or TurnEnded(end=end)
-        self._emit(
+        self._runs.end(
             structs.replace(
                 terminal,
                 text=turn.text(),
@@ -369,8 +339,6 @@ class NormalForm:
                 failure=failure,
             )
         )
-        self._runs[-1].ended = True
-        self._switch(None)
 
     def _close_everything(self) -> None:
         turn = self._state.turn

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.turn import NormalForm, Run
+from gateway.runs import Run
+from gateway.turn import NormalForm
 from mappings.canonical import Event, SessionState
 from mappings.canonical.events import (
     ErrorReported,
