@@ -78,6 +78,7 @@ class App:
                 await self._drain()
             finally:
                 await self._close()
+        self._tell()
 
     def on_signals(self) -> None:
         """SIGTERM and SIGINT stop the app; a second one ends it now."""
@@ -161,6 +162,9 @@ class App:
         for router in self._routers:
             for session in router.sessions:
                 session.stop()
+
+    def _tell(self) -> None:
+        """The ledger and the counters, as the last thing that is logged."""
         for entry in self.ledger.entries()[:LOSSES_LOGGED]:
             log.info("not delivered", **structs.asdict(entry))
         log.info("stopped", **self.ledger.counters)

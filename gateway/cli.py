@@ -8,6 +8,7 @@ import asyncio
 import os
 import sys
 from collections.abc import Coroutine, Iterator
+from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -39,11 +40,21 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
+    add_completion=False,
 )
 
 LogLevel = Annotated[str, typer.Option("--log-level", help=f"One of {', '.join(logs.LEVELS)}.")]
 LogJson = Annotated[bool, typer.Option("--log-json", help="Logs as JSON lines.")]
 AsJson = Annotated[bool, typer.Option("--json", help="For scripts.")]
+
+
+@app.callback()
+def _options(
+    show_version: Annotated[bool, typer.Option("--version", help="Print the version and exit.", is_eager=True)] = False,
+) -> None:
+    if show_version:
+        typer.echo(f"dragoman {version('dragoman')}")
+        raise typer.Exit
 
 
 def main() -> None:

@@ -65,6 +65,8 @@ def _check(endpoint: Endpoint, table: dict[str, tuple[str, ...]], verb: str) -> 
     if endpoint.transport not in table.get(endpoint.dialect, ()):
         forms = ", ".join(f"{name}+{transport}:..." for name, transports in table.items() for transport in transports)
         raise ConfigError(f"{endpoint}: dragoman cannot {verb} this; it can {verb} {forms}")
+    if endpoint.transport == "ws":
+        split_url(endpoint)
     for key, _value in endpoint.options:
         if key not in OPTIONS[endpoint.transport]:
             takes = ", ".join(sorted(OPTIONS[endpoint.transport])) or "none"

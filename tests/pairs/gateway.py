@@ -15,7 +15,7 @@ import aiohttp
 from gateway.app import App, MakeBackend
 from gateway.config import Config, Limits, Route
 from gateway.endpoint import parse
-from tests.smooth_shapes import assert_strict
+from tests.smooth_frames import check
 
 __all__ = ["SmoothClient", "bridged"]
 
@@ -49,6 +49,8 @@ class SmoothClient:
         self.frames: list[dict[str, Any]] = []
         self.session = ""
         self._news = asyncio.Event()
+        self._reading = asyncio.Event()
+        self._reading.set()
         self._number = 0
 
     @classmethod
@@ -71,9 +73,23 @@ class SmoothClient:
     async def _read(self) -> None:
         async for message in self.socket:
             frame = json.loads(message.data)
-            assert_strict(frame)
+            check(frame)
             self.frames.append(frame)
             self._news.set()
+            await self._reading.wait()
+
+    def stop_reading(self) -> None:
+        """Read nothing more than one frame from now on."""
+        self._reading.clear()
+
+    def read_on(self) -> None:
+        """Read again."""
+        self._reading.set()
+
+    async def news(self) -> None:
+        """Wait for the next frame."""
+        self._news.clear()
+        await self._news.wait()
 
     async def send(self, frame: dict[str, Any]) -> str:
         """Send a frame; its request id, numbered where it has none."""
@@ -96,8 +112,7 @@ class SmoothClient:
         """Wait until `condition()` holds for what was received."""
         async with asyncio.timeout(DEADLINE):
             while not condition():
-                self._news.clear()
-                await self._news.wait()
+                await self.news()
 
     def terminals(self) -> list[dict[str, Any]]:
         """The ends of turns, in order: an `error` without request id ends none."""

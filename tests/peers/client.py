@@ -12,7 +12,7 @@ from uuid import uuid4
 from smooth_operator import SmoothAgentClient
 from smooth_operator.transport import WebSocketTransport
 
-from tests.smooth_shapes import assert_strict
+from tests.smooth_frames import check
 
 __all__ = ["Client", "connected"]
 
@@ -34,7 +34,7 @@ class Client:
         self.frames.append(frame)
         self._news.set()
         try:
-            assert_strict(frame)
+            check(frame)
         except AssertionError as error:  # raised here it would vanish in the client's reader
             self.wrong.append(f"{error}: {data}")
 

@@ -141,6 +141,13 @@ async def test_a_failing_backend_ends_the_turn_with_one_error(client: Client) ->
     assert parts(await client.say("again"))
 
 
+@pytest.mark.parametrize(
+    ("said", "answer"), [("retry", "The second try worked."), ("limit", "This is as far as I may go")]
+)
+async def test_a_retried_and_a_limited_turn_complete(client: Client, said: str, answer: str) -> None:
+    assert parts(await client.say(said)) == answer
+
+
 async def test_a_second_input_during_a_turn_is_refused(client: Client) -> None:
     turn = client.say("slow please")
     await until(client, "stream_token")

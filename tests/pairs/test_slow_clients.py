@@ -1,0 +1,53 @@
+"""A smooth client that does not read, on a real socket: it costs bounded memory and nobody else, and gets everything
+once it reads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from gateway.app import App
+from gateway.config import Limits
+from gateway.demo.client import demo_backend
+from gateway.endpoint import parse
+from tests.pairs.gateway import DEADLINE, SmoothClient, bridged
+
+TOKENS = 100_000  # just below what a terminal may hold
+
+
+async def test_a_client_that_does_not_read_holds_up_nobody(tmp_path: Path) -> None:
+    pod = f"pod+unix:{tmp_path}/sock"
+    backend = demo_backend(parse(pod))
+    ready: asyncio.Queue[str] = asyncio.Queue()
+    limits = Limits(drain_deadline=0.5, outbox_soft=64 * 1024, log_max=2 * TOKENS)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(backend.run(ready.put_nowait), name="backend")
+        await ready.get()
+        async with (
+            bridged(pod, limits=limits) as (app, url),
+            SmoothClient.connected(url) as reading,
+            SmoothClient.connected(url) as stalled,
+        ):
+            stalled.stop_reading()
+            waiting = await largest_outbox(app, reading)
+            assert waiting < 4 * limits.outbox_soft, "one batch above the soft limit at most"
+            expected = "".join(f"{n} " for n in range(TOKENS))
+            assert reading.terminals()[0]["data"]["data"]["response"]["responseParts"] == [expected]
+            stalled.read_on()
+            await stalled.until(lambda: bool(stalled.terminals()))
+            tokens = [f["token"] for f in stalled.frames if f["type"] == "stream_token"]
+            assert "".join(tokens) == expected
+            assert len(tokens) < TOKENS, "text deltas were merged for it"
+        backend.stop.set()
+
+
+async def largest_outbox(app: App, reading: SmoothClient) -> int:
+    """Have the backend count; the most that waited for any client while it did."""
+    largest = 0
+    await reading.say(f"count {TOKENS}")
+    async with asyncio.timeout(DEADLINE):
+        while not reading.terminals():
+            await reading.news()
+            largest = max([largest, *(link.outbox.size for link in app._links.values())])
+    return largest

@@ -1,0 +1,32 @@
+"""What every frame that we send to a smooth client must pass: our strict shapes, and the schemas where they are at
+hand.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from typing import Any
+
+import jsonschema
+
+from tests.shared import SHARED
+from tests.smooth_shapes import assert_strict
+
+__all__ = ["check"]
+
+
+def check(frame: dict[str, Any]) -> None:
+    """AssertionError when a strict client would drop this frame."""
+    assert_strict(frame)
+    if SHARED is None:
+        return  # the shapes are held against the schemas where both are: tests/mappings/smooth/test_shapes.py
+    problem = next(_validator(frame["type"]).iter_errors(frame), None)
+    assert problem is None, f"{problem.message} at {problem.json_path}"
+
+
+@cache
+def _validator(kind: str) -> Any:
+    assert SHARED is not None
+    file = SHARED / "smooth-operator" / "spec" / "events" / f"{kind.replace('_', '-')}.schema.json"
+    return jsonschema.Draft202012Validator(json.loads(file.read_text("utf-8")))
