@@ -40,7 +40,7 @@ endef
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test lint bench format coverage constraints clean
+.PHONY: help setup demo test lint bench docs format coverage constraints clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -66,6 +66,10 @@ lint: setup ## ruff, mypy --strict and the import rules
 
 bench: setup ## the benchmarks; ARGS="..." goes to them
 	$(BIN)/python -m tests.bench $(ARGS)
+
+docs: setup ## make docs/fidelity.md from the rules
+	@mkdir -p docs
+	$(BIN)/dragoman matrix --markdown > docs/fidelity.md
 
 format: setup ## sort imports and format
 	$(BIN)/ruff check --select I --fix

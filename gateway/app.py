@@ -55,6 +55,7 @@ class App:
         self._listeners: list[Listener] = []
         self._routers: list[Router] = []
         self._numbers = count(1)
+        self._closing = False
         self.ledger = Ledger()
         self.stop = asyncio.Event()
         for route in config.routes:
@@ -126,6 +127,8 @@ class App:
             )  # fmt: skip
             self._links[link.id] = link
             self.spawn(self._serve(link, router), link.id)
+            if self._closing:  # it was on its way in when the listener closed
+                link.end(CloseReason.GOING_AWAY, "the gateway stops")
 
         listener = await registry.listen(endpoint, limits, accept)
         self._listeners.append(listener)
@@ -134,8 +137,7 @@ class App:
     async def _serve(self, link: Link, router: Router) -> None:
         link.log.info("client connected")
         try:
-            router.connected(link)
-            await link.run()
+            await link.run(router.connected)
         finally:
             del self._links[link.id]
             router.gone(link)
@@ -155,6 +157,7 @@ class App:
                     await session.quiet.wait()
 
     async def _close(self) -> None:
+        self._closing = True
         for listener in self._listeners:
             await listener.close()
         for link in list(self._links.values()):

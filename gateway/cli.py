@@ -8,7 +8,7 @@ import asyncio
 import os
 import sys
 from collections.abc import Coroutine, Iterator
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,8 +24,10 @@ from gateway.config import Config, ConfigFile, Limits, Route
 from gateway.demo.client import demo as play_demo
 from gateway.demo.client import demo_backend as make_demo_backend
 from gateway.endpoint import parse
+from gateway.matrix import markdown, show
 from gateway.translate import Report
 from gateway.translate import translate as run_translate
+from mappings import fidelity
 from mappings.canonical import Command, Event
 from mappings.dialect import Frame
 from mappings.errors import ConfigError, DragomanError
@@ -48,25 +50,33 @@ LogJson = Annotated[bool, typer.Option("--log-json", help="Logs as JSON lines.")
 AsJson = Annotated[bool, typer.Option("--json", help="For scripts.")]
 
 
+def _show_version(wanted: bool) -> None:
+    if not wanted:
+        return
+    try:
+        typer.echo(f"dragoman {version('dragoman')}")
+    except PackageNotFoundError:
+        typer.echo("dragoman, from a checkout that is not installed")
+    raise typer.Exit
+
+
 @app.callback()
 def _options(
-    show_version: Annotated[bool, typer.Option("--version", help="Print the version and exit.", is_eager=True)] = False,
-) -> None:
-    if show_version:
-        typer.echo(f"dragoman {version('dragoman')}")
-        raise typer.Exit
+    show_version: Annotated[
+        bool, typer.Option("--version", help="Print the version and exit.", is_eager=True, callback=_show_version)
+    ] = False,
+) -> None: ...
 
 
 def main() -> None:
     """Run the command line; errors of ours are one line on stderr that says what to do."""
+    code: object = 0
     try:
-        app(standalone_mode=False)
+        code = app(standalone_mode=False)  # what a command raises as typer.Exit comes back as its number
     except ConfigError as error:
         _fail(error, 2)
     except (DragomanError, OSError) as error:
         _fail(error, 1)
-    except typer.Exit as done:
-        sys.exit(done.exit_code)
     except typer.Abort:
         sys.exit(130)
     except Exception as error:
@@ -75,6 +85,7 @@ def main() -> None:
             raise
         usage()
         sys.exit(2)
+    sys.exit(code if isinstance(code, int) else 0)
 
 
 def _fail(error: Exception, code: int) -> None:
@@ -180,7 +191,7 @@ def demo_backend(
     _run(_serve(make_demo_backend(parse(endpoint))))
 
 
-@app.command()
+@app.command(epilog="Example: dragoman demo")
 def demo() -> None:
     """Show a conversation between a smooth client and a pod backend through the gateway; needs nothing else."""
     logs.configure("error")
@@ -217,11 +228,19 @@ def translate(
     raise typer.Exit(0 if good else 1)
 
 
-def _lines() -> Iterator[Frame]:
+def _lines() -> Iterator[tuple[int, Frame]]:
+    """The frames on stdin, each with the number of its line: blank ones count and are no frames."""
     splitter = LineSplitter(Limits().max_message)
+    number = 1
     while data := os.read(0, 1 << 16):
-        yield from splitter.feed(data)
-    yield from splitter.finish()
+        *whole, rest = data.split(b"\n")
+        for line in whole:
+            for frame in splitter.feed(line + b"\n"):
+                yield number, frame
+            number += 1
+        splitter.feed(rest)
+    for frame in splitter.finish():
+        yield number, frame
 
 
 @app.command(epilog="Example: dragoman schema events > events.schema.json")
@@ -244,7 +263,7 @@ def schema(
     typer.echo(msgspec.json.format(msgspec.json.encode(document)).decode())
 
 
-@app.command()
+@app.command(epilog="Example: dragoman dialects --json")
 def dialects(as_json: AsJson = False) -> None:
     """List the dialects and how each can be reached."""
     rows = [
@@ -264,3 +283,31 @@ def dialects(as_json: AsJson = False) -> None:
             str(row["dialect"]), *(", ".join(row[key]) or "-" for key in ("generations", "listen", "connect"))
         )
     Console().print(table)
+
+
+@app.command(epilog="Example: dragoman matrix --from smooth --to pod")
+def matrix(
+    as_json: AsJson = False,
+    source: Annotated[str, typer.Option("--from", metavar="DIALECT", help="Only what this dialect says.")] = "",
+    target: Annotated[str, typer.Option("--to", metavar="DIALECT", help="Only what is said to this one.")] = "",
+    as_markdown: Annotated[bool, typer.Option("--markdown", help="As docs/fidelity.md.")] = False,
+) -> None:
+    """Show what becomes of each kind of event and command between every two dialects.
+
+    With --from and --to both, also what gets lost, or how it arrives. --json is one array of cells.
+    """
+    if as_json and as_markdown:
+        raise ConfigError("--json and --markdown exclude each other: write one of them")
+    for name in filter(None, (source, target)):
+        registry.dialect(name)
+    cells = [
+        cell
+        for cell in fidelity.matrix(list(registry.dialects().values()))
+        if source in ("", cell.source) and target in ("", cell.target)
+    ]
+    if as_json:
+        typer.echo(msgspec.json.encode(cells).decode())
+    elif as_markdown:
+        typer.echo(markdown(cells), nl=False)
+    else:
+        show(cells, Console())

@@ -87,8 +87,9 @@ def load(path: Path) -> Config:
     names = [route.name for route in file.route]
     if not names:
         raise ConfigError(f"{path}: no [[route]]: a gateway needs at least one")
-    if len(set(names)) != len(names):
-        raise ConfigError(f"{path}: two routes have the same name; give each its own `name`")
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise ConfigError(f"{path}: two routes have the same name {twice!r}; give each its own `name`")
     return Config(routes=tuple(_route(path, route) for route in file.route), limits=file.limits)
 
 
@@ -99,7 +100,14 @@ def _route(path: Path, table: RouteTable) -> Route:
         raise ConfigError(f"{path}: route {table.name!r}: `listen` names no endpoint")
     return Route(
         name=table.name,
-        listen=tuple(parse(text) for text in table.listen),
-        upstream=parse(table.upstream),
+        listen=tuple(_endpoint(path, table, "listen", text) for text in table.listen),
+        upstream=_endpoint(path, table, "upstream", table.upstream),
         overflow=table.overflow,
     )
+
+
+def _endpoint(path: Path, table: RouteTable, key: str, text: str) -> Endpoint:
+    try:
+        return parse(text)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: route {table.name!r}: {key}: {error}") from error

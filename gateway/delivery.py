@@ -78,7 +78,8 @@ class Delivery:
                 session=self._state.id, epoch=self._state.epoch, first_seq=self._state.seq, events=events,
                 turn=turn.id, origin=turn.origin, at=self._state.updated_at,
             )  # fmt: skip
-            self._render(attachment, link.dialect.projection(""), batch)
+            attachment.behind = link.dialect.projection("")  # what it holds back of the turn so far, its group goes on
+            self._render(attachment, attachment.behind, batch)
         self._join(attachment)
 
     def detach(self, link: Link) -> None:
@@ -171,20 +172,25 @@ class Delivery:
     def drained(self, link: Link) -> None:
         """`link` has written everything: give it what it missed, a slice at a time."""
         attachment = self.attachments.get(link.id)
-        if attachment is None or attachment.behind is None:
+        if attachment is None:
             return
-        if self._log and attachment.cursor < self._log[0].first_seq:
-            attachment.link.cut(GONE)
-            return
-        projection = attachment.behind
+        # A slice that its dialect has no frame for wakes no writer, who would ask for the next one.
+        while attachment.behind is not None and link.outbox.empty and link.alive:
+            if self._log and attachment.cursor < self._log[0].first_seq:
+                link.cut(GONE)
+                return
+            self._catch_up_a_slice(attachment, attachment.behind)
+
+    def _catch_up_a_slice(self, attachment: Attachment, projection: Projection) -> None:
+        link = attachment.link
         for batch in self._suffix(attachment.cursor, self._catch_up):
             projection = self._turn_projection(attachment, projection, batch)
             self._render(attachment, projection, batch)
             attachment.cursor = batch.first_seq + len(batch.events)
             if batch.origin.link == link.id and any(type(event) in _BOUNDARY for event in batch.events):
                 link.passed(batch)
-            if isinstance(batch.events[-1], TurnEnded):
-                attachment.request = ""
+            if isinstance(batch.events[-1], TurnEnded) and attachment.request:
+                attachment.request, projection = "", link.dialect.projection("")
         attachment.behind = projection
         if attachment.cursor >= self._state.seq:
             self._join(attachment)
@@ -205,7 +211,7 @@ class Delivery:
             if limit <= 0:
                 break
             limit -= len(batch.events)
-            if joined is not None and joined.turn == batch.turn and joined.epoch == batch.epoch:
+            if joined is not None and _of_one_turn(joined, batch):
                 joined.events.extend(batch.events)
                 continue
             if joined is not None:
@@ -227,6 +233,11 @@ class Delivery:
 
 
 _BOUNDARY = frozenset({TurnAccepted, TurnEnded})
+
+
+def _of_one_turn(one: Batch, other: Batch) -> bool:
+    """The origin counts: an input may be accepted after its turn's first words."""
+    return (one.turn, one.origin, one.epoch) == (other.turn, other.origin, other.epoch)
 
 
 def _merge(events: list[Event]) -> list[Event]:

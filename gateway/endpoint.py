@@ -22,6 +22,10 @@ _GRAMMAR = re.compile(
     r"(?P<dialect>[a-z][a-z0-9]*)(@(?P<generation>[A-Za-z0-9.]+))?\+(?P<transport>[a-z]+):(?P<address>.*)", re.DOTALL
 )
 
+# What would be read as something else, and no more: an endpoint is written as its user wrote it.
+_IN_VALUE = str.maketrans({"%": "%25", "&": "%26", "+": "%2B"})
+_IN_KEY = {**_IN_VALUE, ord("="): "%3D"}
+
 
 class Endpoint(Struct, frozen=True, kw_only=True):
     """Where a dialect is spoken. `generation` "" is the dialect's default; `options` may name one key several times."""
@@ -42,7 +46,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
 
     def __str__(self) -> str:
         generation = f"@{self.generation}" if self.generation else ""
-        options = "&".join(f"{key}={value}" for key, value in self.options)
+        options = "&".join(f"{key.translate(_IN_KEY)}={value.translate(_IN_VALUE)}" for key, value in self.options)
         return f"{self.dialect}{generation}+{self.transport}:{self.address}" + (f"?{options}" if options else "")
 
 

@@ -47,6 +47,8 @@ def fold(state: SessionState, batch: Batch) -> None:
     """Add one batch of the log to `state`."""
     if batch.turn and (state.turn is None or state.turn.id != batch.turn):
         open_turn(state, OpenTurn(id=batch.turn, message="", origin=batch.origin, started_at=batch.at))
+    elif batch.turn and state.turn is not None:
+        state.turn.origin = batch.origin  # its input may be accepted after its first words
     state.epoch, state.seq, state.updated_at = batch.epoch, batch.first_seq + len(batch.events), batch.at
     for event in batch.events:
         function = FOLD.get(type(event))
@@ -79,7 +81,8 @@ def _sum(a: N | None, b: N | None) -> N | None:
 
 def _history(state: SessionState, event: HistorySnapshot) -> None:
     state.transcript = list(event.items)
-    state.fresh = len(state.transcript)
+    own = state.turn.id if state.turn is not None else None  # what a rotation kept of the open turn stays fresh
+    state.fresh = next((i for i, item in enumerate(event.items) if item.turn == own), len(event.items))
     state.snapshot_ext = event.ext
     if event.status is not None:
         state.status = event.status

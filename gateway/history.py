@@ -17,19 +17,25 @@ from mappings.dialect import NewId
 
 __all__ = ["page", "renew", "trim"]
 
+TAIL = 8  # items: the input being worked on stands at a history's end, with what it pulled in
+
 
 def renew(event: HistorySnapshot, state: SessionState, new_id: NewId) -> HistorySnapshot:
     """The history with ids and turns: those of `state` as far as both begin alike, fresh ones from there.
+
+    What user and assistant said is compared by itself: a log may order calls and results otherwise than they came.
 
     A rotated history does not speak of the input that is being worked on; it is kept behind it, unless the history has
     it.
     """
     items: list[Item] = []
-    turn, alike = "", True
-    for i, item in enumerate(event.items):
-        old = state.transcript[i] if alike and i < len(state.transcript) else None
-        alike = old is not None and _same(old, item)
-        if alike and old is not None:
+    turn = ""
+    everything, spoken = _Prefix(state.transcript), _Prefix([i for i in state.transcript if _is_spoken(i)])
+    for item in event.items:
+        old = everything.next(item)
+        if _is_spoken(item):
+            old = spoken.next(item)
+        if old is not None:
             items.append(old)
             turn = old.turn
             continue
@@ -40,9 +46,33 @@ def renew(event: HistorySnapshot, state: SessionState, new_id: NewId) -> History
         else:
             items.append(structs.replace(item, turn=turn))
     if event.rotated:
-        tail = items[-8:]  # the input being worked on stands at a history's end, behind what it pulled in
-        items += [i for i in state.transcript[state.fresh :] if not any(_same(i, known) for known in tail)]
+        for own in state.transcript[state.fresh :]:
+            tail = range(max(0, len(items) - TAIL), len(items))
+            at = next((i for i in reversed(tail) if _same(own, items[i])), None)
+            if at is None:
+                items.append(own)
+            else:
+                items[at] = own
     return structs.replace(event, items=tuple(items))
+
+
+class _Prefix:
+    """Items of which each is compared with the next that comes, until two differ."""
+
+    def __init__(self, items: list[Item]) -> None:
+        self._rest = iter(items)
+
+    def next(self, item: Item) -> Item | None:
+        """What was known of `item`, if all before it were known too."""
+        old = next(self._rest, None)
+        if old is not None and _same(old, item):
+            return old
+        self._rest = iter(())
+        return None
+
+
+def _is_spoken(item: Item) -> bool:
+    return isinstance(item, Message) and item.role != "system"
 
 
 def _same(old: Item, new: Item) -> bool:

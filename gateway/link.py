@@ -50,9 +50,10 @@ class Link:
         self._flush = FLUSH_DEADLINE
         self.log = log.bind(link=id, dialect=dialect.name, peer=transport.peer)
 
-    async def run(self) -> None:
-        """Serve the peer until it goes or is sent away."""
+    async def run(self, begin: Callable[[Link], None] = lambda _link: None) -> None:
+        """Serve the peer until it goes or is sent away; `begin` comes first, and its failure ends this link alone."""
         try:
+            begin(self)
             async with asyncio.TaskGroup() as group:
                 reader = group.create_task(self._read(), name=f"{self.id}:read")
                 writer = group.create_task(self._write(), name=f"{self.id}:write")

@@ -5,6 +5,7 @@ Third parties add dialects through the entry-point group `dragoman.dialects`: ea
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Awaitable, Callable
 from functools import cache
 from importlib.metadata import entry_points
@@ -77,7 +78,10 @@ async def listen(endpoint: Endpoint, limits: Limits, accept: Accept) -> Listener
     """Listen on a checked endpoint; OSError says what is in the way."""
     if endpoint.transport == "ws":
         host, port, path = split_url(endpoint)
-        return await websocket.listen(host, port, path, _limits(limits), accept, endpoint.all("origin"))
+        try:
+            return await websocket.listen(host, port, path, _limits(limits), accept, endpoint.all("origin"))
+        except socket.gaierror as error:  # names no host by itself
+            raise OSError(error.errno, f"{endpoint}: {error.strerror}") from error
     return await unix.listen(endpoint.address, _limits(limits), accept)
 
 

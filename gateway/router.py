@@ -55,7 +55,7 @@ class Router:
         self._sessions[session.state.id] = session
         self._shown[session.state.id] = session
         for dialect in self._dialects().values():
-            self._shown.update(dict.fromkeys(dialect.shown(session.state.id), session))
+            self._shown.update(dict.fromkeys(dialect.shown(session.state.id, session.state.backend_ids), session))
 
     @property
     def sessions(self) -> list[Session]:

@@ -105,19 +105,23 @@ class Session:
         if self._expiry is not None:
             self._expiry.cancel()
             self._expiry = None
+        self.backend.start()  # before: what it knows at once stands in the first snapshot
         self.delivery.attach(link, request)
-        self.backend.start()
 
     def detach(self, link: Link) -> None:
         """`link` is gone; its turn goes on, the answers to its commands have nowhere to go."""
+        attached = link.id in self.delivery.attachments  # a probe never was
         self.delivery.detach(link)
-        if not self.delivery.attachments:
+        if attached and not self.delivery.attachments:
             self._expiry = self._later(self._limits.session_ttl, self._expire)
 
     def _expire(self) -> None:
-        if not self.delivery.attachments and self.state.turn is None:
-            self.log.info("session idle, closing its backend connection")
-            self.backend.stop()
+        if self.state.turn is not None or self._input:
+            self._expiry = self._later(self._limits.session_ttl, self._expire)
+            return
+        self._expiry = None
+        self.log.info("session idle, closing its backend connection")
+        self.backend.rest()
 
     def stop(self) -> None:
         """The gateway ends: call off every deadline and close the way to the backend."""
@@ -201,9 +205,13 @@ class Session:
 
     def _force_cancel(self) -> None:
         self._cancelling = None
-        if self.state.turn is not None:
-            self.log.warning("backend did not end the cancelled turn in time, ending it for its clients")
-            self._deliver(self._form.end("cancelled", None, self._clock(), discard=True), self._clock())
+        if self.state.turn is None:
+            return
+        self.log.warning("backend did not end the cancelled turn in time, ending it for its clients")
+        for request in [r for r, pending in self._pending.items() if isinstance(pending.command, CancelTurn)]:
+            self._answer(request, None)  # an error later would end the turn a second time
+        now = self._clock()
+        self._deliver(self._form.end("cancelled", None, now, discard=True), now)
 
     # -- what the backend says ---------------------------------------------------------------------------
 
@@ -250,8 +258,8 @@ class Session:
         pending = self._settle(request)
         if pending is None:
             return
-        if isinstance(pending.command, CancelTurn) and failure is not None:
-            self._stop_cancelling()
+        if failure is not None and isinstance(pending.command, CancelTurn | SubmitInput):
+            self._stop_cancelling()  # there is nothing to cancel: the deadline must not end the next turn
         result = event.result if event is not None else UNSET
         pending.link.send([Reply(request=pending.command.request, failure=failure, result=result)])
 

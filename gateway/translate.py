@@ -35,15 +35,15 @@ Said = Callable[[Report], None]
 
 
 def translate(
-    source: Dialect, target: Dialect, lines: Iterable[Frame], *, commands: bool, out: Out, said: Said
+    source: Dialect, target: Dialect, lines: Iterable[tuple[int, Frame]], *, commands: bool, out: Out, said: Said
 ) -> bool:
-    """Translate `lines`; frames go to `out`, reports to `said`. Returns whether every line was good."""
+    """Translate numbered `lines`; frames go to `out`, reports to `said`. Returns whether every line was good."""
     reading = source.commands if commands else source.events
     writing = target.commands if commands else target.events
     alone = source.name == target.name or commands
     stream = None if alone else _Stream(target)
     good = True
-    for number, frame in enumerate(lines, start=1):
+    for number, frame in lines:
         step = Step()
         reading.receive([frame], step)
         for fault in step.faults:

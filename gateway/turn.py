@@ -162,6 +162,8 @@ class NormalForm:
         self._emit(event)
 
     def _text_done(self, event: TextDone) -> None:
+        if self._state.turn is None and not event.text:
+            return  # nothing said opens no turn
         turn = self._turn()
         if type(turn.open) is ReasoningBlock:
             self._close_block()
@@ -186,6 +188,8 @@ class NormalForm:
         self._emit(event)
 
     def _reasoning_done(self, event: ReasoningDone) -> None:
+        if self._state.turn is None and not event.text:
+            return
         turn = self._turn()
         if type(turn.open) is not ReasoningBlock:
             if not event.text:

@@ -40,6 +40,9 @@ class Backend(Protocol):
     def send(self, commands: Sequence[Command]) -> None:
         """Write these commands once, now or when the connection stands; else `lost` names them."""
 
+    def rest(self) -> None:
+        """Nobody needs it: close the connection until the next `start` or `send`."""
+
     def stop(self) -> None:
         """Close the connection for good."""
 
@@ -79,10 +82,12 @@ class Upstream:
         self._waiting: list[Command] = []
         self._wanted = asyncio.Event()
         self._running = False
+        self._resting = False
         self._stopped = False
         self._log = log.bind(session=name, endpoint=endpoint)
 
     def start(self) -> None:
+        self._resting = False
         if not self._running and not self._stopped:
             self._running = True
             self._spawn(self._run(), f"{self._name}:upstream")
@@ -98,15 +103,26 @@ class Upstream:
         self._wanted.set()
         self.start()
 
+    def rest(self) -> None:
+        self._resting = True
+        self._close()
+
     def stop(self) -> None:
         self._stopped = True
+        self._close()
+
+    def _close(self) -> None:
         self._wanted.set()
         if self._link is not None:
             self._link.end(CloseReason.DONE)
 
+    @property
+    def _ending(self) -> bool:
+        return self._stopped or self._resting
+
     async def _run(self) -> None:
         failures = 0
-        while not self._stopped:
+        while not self._ending:
             self._wanted.clear()
             try:
                 async with asyncio.timeout(self._limits.connect_deadline):
@@ -122,12 +138,17 @@ class Upstream:
                 failures = 0
                 await self._serve(transport)
                 if not self._stopped:
-                    self._log.warning("backend lost, connecting again")
+                    if not self._resting:
+                        self._log.warning("backend lost, connecting again")
+                    self._waiting = []  # came while the link was closing: answered now, so it must not be written later
                     self._session.lost(f"the connection to the backend {self._endpoint} was lost", [])
             await self._pause(failures)
         self._running = False
 
     async def _serve(self, transport: Transport) -> None:
+        if self._ending:  # while we were connecting
+            await transport.close()
+            return
         link = Link(
             f"{self._name}:up", self._dialect, transport, self._dialect.client(self._clock, self._new_id),
             Outbox(self._limits.outbox_soft, self._limits.outbox_hard),
@@ -136,18 +157,20 @@ class Upstream:
         self._link = link
         self._log.info("backend connected")
         try:
-            link.open()
-            self._session.connected()
-            waiting, self._waiting = self._waiting, []
-            if waiting:
-                link.send(waiting)
-            await link.run()
+            await link.run(self._begin)
         finally:
             self._link = None
 
+    def _begin(self, link: Link) -> None:
+        link.open()
+        self._session.connected()
+        waiting, self._waiting = self._waiting, []
+        if waiting:
+            link.send(waiting)
+
     async def _pause(self, failures: int) -> None:
         """Wait before the next attempt, not at all when a command wants the backend meanwhile."""
-        if self._stopped:
+        if self._ending:
             return
         delay = min(self._limits.backoff_max, self._limits.backoff_first * 2 ** min(failures, 16))
         try:

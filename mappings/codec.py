@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
 
 import msgspec
-from msgspec import inspect
+from msgspec import UNSET, inspect
 
 from mappings.canonical import Unmapped
 from mappings.errors import PeerError
@@ -55,13 +55,16 @@ class Codec(Generic[M]):
         self.decode = self._decoder.decode
         self.encode = self._encoder.encode
         self.encode_lines = self._encoder.encode_lines
-        self.watched = frozenset(t.cls for t in _structs(self._shape) if unique_keys or _opaque(t, set()))
+        self._uncounted = frozenset(t.cls for t in _structs(self._shape) if _hides(t))
+        self.watched = frozenset(t.cls for t in _structs(self._shape) if unique_keys or _opaque(t))
         """The types whose messages may be `suspicious`: what has no opaque JSON inside cannot nest too deep."""
 
     def suspicious(self, frame: bytes, message: M) -> bool:
         """Whether a frame that decoded may still be too deep or say one key twice: a few counts, on the safe side."""
         if self.unique_keys and (
-            frame.count(b":") > self.encode(message).count(b":") or b"\\u003" in frame  # an escaped colon
+            type(message) in self._uncounted
+            or frame.count(b":") > self.encode(message).count(b":")
+            or b"\\u003" in frame  # an escaped colon
         ):
             return True
         return len(frame) > 2 * self.max_depth and frame.count(b"{") + frame.count(b"[") > self.max_depth
@@ -122,22 +125,42 @@ def _structs(shape: inspect.Type) -> Iterator[inspect.StructType]:
             yield from _structs(member)
 
 
-def _opaque(shape: inspect.Type, seen: set[type]) -> bool:
-    """Whether any JSON at all may stand somewhere inside `shape`."""
+def _inside(shape: inspect.Type, seen: set[type]) -> Iterator[inspect.Type]:
+    """`shape` and every type that may stand somewhere inside it."""
     match shape:
         case inspect.StructType():
             if shape.cls in seen:
-                return False
+                return
             seen.add(shape.cls)
-            return any(_opaque(f.type, seen) for f in shape.fields)
+            members: tuple[inspect.Type, ...] = tuple(f.type for f in shape.fields)
         case inspect.UnionType():
-            return any(_opaque(member, seen) for member in shape.types)
+            members = shape.types
         case inspect.ListType() | inspect.VarTupleType():
-            return _opaque(shape.item_type, seen)
-        case inspect.AnyType() | inspect.RawType() | inspect.CustomType() | inspect.DictType():
-            return True
+            members = (shape.item_type,)
         case _:
-            return False
+            members = ()
+    yield shape
+    for member in members:
+        yield from _inside(member, seen)
+
+
+def _opaque(shape: inspect.Type) -> bool:
+    """Whether any JSON at all may stand somewhere inside `shape`."""
+    anything = inspect.AnyType | inspect.RawType | inspect.CustomType | inspect.DictType
+    return any(isinstance(member, anything) for member in _inside(shape, set()))
+
+
+def _hides(shape: inspect.Type) -> bool:
+    """Whether a key that a frame says twice may hide from a count: behind a default that encoding writes, or in Raw."""
+    return any(
+        isinstance(member, inspect.RawType)
+        or (
+            isinstance(member, inspect.StructType)
+            and not member.cls.__struct_config__.omit_defaults
+            and any(not field.required and field.default is not UNSET for field in member.fields)
+        )
+        for member in _inside(shape, set())
+    )
 
 
 def _prune(value: object, shape: inspect.Type, path: str) -> Iterator[str]:

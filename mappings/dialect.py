@@ -7,12 +7,14 @@ out. Times, ids and randomness are injected.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from msgspec import Struct, field
 
 from mappings.canonical import Batch, SessionState, Unmapped
+from mappings.canonical.values import Ext
 from mappings.codec import MALFORMED, Codec
 from mappings.errors import PeerError
 from mappings.rules import Rules
@@ -32,6 +34,9 @@ __all__ = [
     "Step",
     "Translator",
 ]
+
+PATH_MAX = 200  # characters of an undocumented key's path that its loss tells
+PATHS_MAX = 64  # undocumented keys of one message that are told apart
 
 Clock = Callable[[], int]
 """Nanoseconds since the Unix epoch, read once a batch."""
@@ -197,9 +202,16 @@ class Direction(Struct, frozen=True, kw_only=True):
         if isinstance(frame, Parts):
             raise PeerError("invalid", "a message of several parts on a dialect of single frames")
         message, dropped = self.codec.mend(frame)
-        kind = type(message).__name__
-        step.losses += [Loss(kind=kind, field=path, why="undocumented key") for path in dropped]
+        step.losses += _undocumented(type(message).__name__, dropped)
         return message
+
+
+def _undocumented(kind: str, paths: list[str]) -> list[Loss]:
+    """The keys that were taken out of one message, bounded: their names are the peer's own."""
+    counted = Counter(path[:PATH_MAX] for path in paths).most_common(PATHS_MAX)
+    rest = len(paths) - sum(count for _, count in counted)
+    told = [*counted, ("...", rest)] if rest else counted
+    return [Loss(kind=kind, field=path, why="undocumented key", count=count) for path, count in told]
 
 
 def _flush(items: list[Any], burst_of: tuple[str, int] | None, step: Step) -> None:
@@ -213,7 +225,7 @@ class Dialect(Struct, frozen=True, kw_only=True):
 
     `server` and `client` make the translator for a link on which we play that role. `projection(request)` makes a
     projection; `addressed` says that its frames carry a request id, so that the link which began a turn sees another
-    rendering than the rest. `shown(session)` are the ids under which its clients know a canonical session.
+    rendering than the rest. `shown(session, backend_ids)` are the ids under which its clients know a canonical session.
     `one_session` says that a backend of this dialect holds a single session.
     """
 
@@ -224,6 +236,6 @@ class Dialect(Struct, frozen=True, kw_only=True):
     server: Callable[[Clock, NewId], Translator]
     client: Callable[[Clock, NewId], Translator]
     projection: Callable[[str], Projection]
-    shown: Callable[[str], tuple[str, ...]]
+    shown: Callable[[str, Ext | None], tuple[str, ...]]
     addressed: bool
     one_session: bool

@@ -54,12 +54,16 @@ EXACT = Exact()
 
 
 class Rule(Struct, frozen=True):
-    """One entry: what maps, by which function, to what, how faithfully."""
+    """One entry: what maps, by which function, to what, how faithfully.
+
+    `answers` is what a client's translator makes of it besides, as it knows what was asked.
+    """
 
     source: type
     function: Callable[..., Any]
     produces: tuple[type, ...]
     fidelity: Fidelity
+    answers: tuple[type, ...] = ()
 
 
 def _write_nothing(_source: object, *_context: object) -> tuple[()]:
@@ -79,11 +83,18 @@ class Rules:
         self.entries: dict[type, Rule] = {}
         self.functions: dict[type, Callable[..., Any]] = {}
 
-    def rule(self, source: type, *, produces: tuple[type, ...] = (), fidelity: Fidelity = EXACT) -> Callable[[F], F]:
+    def rule(
+        self,
+        source: type,
+        *,
+        produces: tuple[type, ...] = (),
+        fidelity: Fidelity = EXACT,
+        answers: tuple[type, ...] = (),
+    ) -> Callable[[F], F]:
         """Decorator: this function maps `source`."""
 
         def register(function: F) -> F:
-            self._add(Rule(source, function, produces, fidelity))
+            self._add(Rule(source, function, produces, fidelity, answers))
             return function
 
         return register

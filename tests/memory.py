@@ -45,3 +45,7 @@ class MemoryTransport:
     def hang_up(self) -> None:
         """The peer goes."""
         self.said.put_nowait([])
+
+    def is_open(self) -> bool:
+        """Nobody closed it."""
+        return self.closed is None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 from gateway.demo.script import Line, Scripts
@@ -84,6 +85,9 @@ class DemoBackend:
                 case _:
                     self._refuse(command.request, "unsupported", "the demo backend does not know this")
 
+    def rest(self) -> None:
+        """It costs nothing to keep."""
+
     def stop(self) -> None:
         self._stopped = True
         self._wake.set()
@@ -137,6 +141,7 @@ class DemoBackend:
                 events = []
                 await self._pause(line.delay)
             if self._stop is not None or self._stopped:
+                self._rest = chain([line], turn)  # a resume begins with it
                 break
             events.append(line.event)
             if isinstance(line.event, TurnEnded):
@@ -147,7 +152,7 @@ class DemoBackend:
             self._interrupted(self._stop)
 
     async def _pause(self, delay: float) -> None:
-        if not delay:
+        if not delay or self._stop is not None or self._stopped:  # stopped before the player woke up
             await asyncio.sleep(0)
             return
         try:

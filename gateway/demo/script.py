@@ -21,6 +21,7 @@ from mappings.errors import ConfigError
 __all__ = ["Line", "Scripts", "read"]
 
 COUNT_MAX = 1_000_000  # a demo backend is no load generator
+DIGITS = 9  # of a number that are read: more is above COUNT_MAX anyway
 
 
 class Line(Struct, frozen=True, kw_only=True):
@@ -66,8 +67,8 @@ class Scripts:
     def turn(self, text: str) -> Iterator[Line]:
         """The turn that answers `text`."""
         words = text.split()
-        if len(words) > 1 and words[0] == "count" and words[1].isdigit():
-            return _count(min(int(words[1]), COUNT_MAX))
+        if len(words) > 1 and words[0] == "count" and words[1].isdecimal():
+            return _count(min(int(words[1][:DIGITS]), COUNT_MAX))
         script = self._named.get(words[0].lower(), self._conversation) if words else self._conversation
         return iter(next(script))
 

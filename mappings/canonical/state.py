@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct, field, structs
 
+from mappings.canonical.commands import OpenSession
 from mappings.canonical.events import (
     Alert,
     ErrorReported,
@@ -103,7 +104,8 @@ class SessionState(Struct, kw_only=True):
     """One session as the gateway knows it. `title` "" means that nobody named it; `opened_at` in ns.
 
     `fresh` is where the transcript's items begin that came since the last turn ended; `unanswered` names the calls of
-    ended turns that have no result yet (call -> tool).
+    ended turns that have no result yet (call -> tool). `opening` is what a backend that opens conversations is asked
+    for this one, `backend_ids` the ids that it then gave: its own clients are shown those.
     """
 
     id: str
@@ -121,6 +123,8 @@ class SessionState(Struct, kw_only=True):
     usage: Usage = Usage()
     alerts: deque[Alert] = field(default_factory=lambda: deque(maxlen=ALERTS_KEPT))
     snapshot_ext: Ext | None = None
+    opening: OpenSession | None = None
+    backend_ids: Ext | None = None
     epoch: int = 1
     seq: int = 0
 

@@ -15,7 +15,7 @@ DIALECT = Dialect(
     server=ServerTranslator,
     client=ClientTranslator,
     projection=Projection,
-    shown=lambda _session: (),  # pod messages name no session
+    shown=lambda _session, _backend_ids: (),  # pod messages name no session
     addressed=False,
     one_session=True,
 )

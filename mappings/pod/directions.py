@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from mappings.dialect import Burst, Direction, Rendered
+from mappings.losses import Losses
 from mappings.pod import wire
 from mappings.pod.from_canonical.commands import FROM_COMMAND
 from mappings.pod.from_canonical.events import FROM_EVENT
-from mappings.pod.ledger import Ledger
 from mappings.pod.projection import Projection
 from mappings.pod.to_canonical.commands import TO_COMMAND
 from mappings.pod.to_canonical.events import TO_EVENT
@@ -19,10 +19,10 @@ def _write_events(burst: Burst) -> Rendered:
 
 
 def _write_commands(burst: Burst) -> Rendered:
-    ledger = Ledger(FROM_COMMAND)
+    losses = Losses(FROM_COMMAND)
     functions, encode = FROM_COMMAND.functions, wire.METHODS.encode
-    frames = [encode(method) for item in burst.items for method in functions[type(item)](item, ledger)]
-    return Rendered(frames=frames, losses=ledger.take())
+    frames = [encode(method) for item in burst.items for method in functions[type(item)](item, losses)]
+    return Rendered(frames=frames, losses=losses.take())
 
 
 EVENTS = Direction(

@@ -13,8 +13,8 @@ from msgspec import Struct
 
 from mappings.canonical import Batch
 from mappings.dialect import Rendered
+from mappings.losses import Losses
 from mappings.pod.from_canonical.events import FROM_EVENT
-from mappings.pod.ledger import Ledger
 from mappings.pod.wire import EVENTS
 
 __all__ = ["Counter", "Projection"]
@@ -47,7 +47,7 @@ class Projection:
         self.turns = Counter()
         self.model_calls = Counter()
         self._request = request  # pods know no requests: kept for `copy` alone
-        self._ledger = Ledger(FROM_EVENT)
+        self._losses = Losses(FROM_EVENT)
 
     def render(self, batch: Batch) -> Rendered:
         """The lines that broadcast this batch."""
@@ -59,7 +59,7 @@ class Projection:
         self.at = at
         functions, encode = FROM_EVENT.functions, EVENTS.encode
         frames = [encode(message) for item in items for message in functions[type(item)](item, self)]
-        return Rendered(frames=frames, losses=self._ledger.take())
+        return Rendered(frames=frames, losses=self._losses.take())
 
     def copy(self) -> Projection:
         """An independent projection in the same state."""
@@ -70,4 +70,4 @@ class Projection:
 
     def lose(self, source: object, field: str = "", why: str = "") -> None:
         """A rule found no place for `source`, or for one field of it."""
-        self._ledger.lose(source, field, why)
+        self._losses.lose(source, field, why)

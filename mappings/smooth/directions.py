@@ -22,7 +22,7 @@ def _write_events(burst: Burst) -> Rendered:
         for item in burst.items
         for message in FROM_EVENT.functions[type(item)](item, context)
     ]
-    return Rendered(frames=frames, losses=context.losses())
+    return Rendered(frames=frames, losses=context.losses.take())
 
 
 def _write_commands(burst: Burst) -> Rendered:
@@ -32,7 +32,7 @@ def _write_commands(burst: Burst) -> Rendered:
         context = Context(FROM_COMMAND, item.request)
         messages = FROM_COMMAND.functions[type(item)](item, context)
         frames += [ACTIONS.encode(_as_said(message, item)) for message in messages]
-        losses += context.losses()
+        losses += context.losses.take()
     return Rendered(frames=frames, losses=losses)
 
 

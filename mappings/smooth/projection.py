@@ -20,6 +20,7 @@ from mappings.smooth.from_canonical import FROM_EVENT, Context, error_event
 from mappings.smooth.wire import EVENTS
 from mappings.smooth.wire import events as wire
 from mappings.smooth.wire.payloads import call_of, call_state, result_of, result_state
+from mappings.smooth.wire.times import NS_PER_MS
 
 __all__ = ["MAX_EVENT", "Projection", "fitted"]
 
@@ -31,8 +32,6 @@ PIECE = 64_000
 
 HELD_MAX = 64
 """Errors that wait for the end of a turn; further ones are counted."""
-
-NS_PER_MS = 1_000_000
 
 
 class Projection(Context):
@@ -71,7 +70,7 @@ class Projection(Context):
                     frames += fitted(message, self)
                 else:
                     frames.append(frame)
-        return Rendered(frames=frames, losses=self.losses())
+        return Rendered(frames=frames, losses=self.losses.take())
 
     def copy(self) -> Projection:
         """An independent projection in the same state."""

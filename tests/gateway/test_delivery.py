@@ -21,6 +21,7 @@ from mappings.canonical.events import (
     StatusChanged,
     TextDelta,
     TextDone,
+    ToolCallArguments,
     TurnAccepted,
     TurnEnded,
     TurnResult,
@@ -219,3 +220,62 @@ async def test_a_client_that_joins_in_the_middle_sees_the_turn_so_far_then_what_
         await settle()
         assert text(late, TURN) == "so far and on"
         assert shown(late)[-1]["data"]["data"]["response"]["responseParts"] == ["so far and on"]
+
+
+async def test_a_client_that_lags_over_much_that_it_is_not_shown_still_gets_the_end() -> None:
+    async with stage(soft=1_000) as made:
+        slow, stalled = made.join("slow")
+        stalled.reading.clear()
+        made.begin()
+        while not slow.outbox.full:
+            made.play(TextDelta(text="x"))
+            await settle()
+        for _ in range(500):  # several slices of the log that smooth has no frame for
+            made.play(ToolCallArguments(call="c", name="grep", json="1"))
+        made.end("x")
+        stalled.reading.set()
+        await settle()
+        assert shown(stalled)[-1]["type"] == "eventual_response"
+        assert made.delivery.attachments["slow"].behind is None
+
+
+async def test_a_client_that_lags_over_its_own_turns_end_sees_the_next_ones_under_their_ids() -> None:
+    async with stage(soft=1_000) as made:
+        slow, stalled = made.join("slow")
+        stalled.reading.clear()
+        made.begin("slow", "r1")
+        while not slow.outbox.full:
+            made.play(TextDelta(text="x"))
+            await settle()
+        made.end("x")
+        second = "5f0c4b1e-0000-4000-8000-00000000000b"
+        made.begin(turn=second)
+        made.play(TextDelta(text="not mine"), turn=second)
+        stalled.reading.set()
+        await settle()
+        made.play(TextDelta(text=", live"), turn=second)
+        made.end("not mine, live", turn=second)
+        await settle()
+        assert text(stalled, second) == "not mine, live"
+        assert "not mine" not in text(stalled, "r1")
+        assert [f["requestId"] for f in shown(stalled) if f["type"] == "eventual_response"] == ["r1", second]
+
+
+async def test_a_lagging_client_whose_input_is_accepted_in_mid_turn_gets_its_202() -> None:
+    async with stage(soft=1_000) as made:
+        slow, stalled = made.join("slow")
+        stalled.reading.clear()
+        made.play(TextDelta(text="early"))
+        while not slow.outbox.full:
+            made.play(TextDelta(text="x"))
+            await settle()
+        made.play(TextDelta(text="before"))
+        made.begin("slow", "r1")
+        made.play(TextDelta(text="after"))
+        made.end("all")
+        stalled.reading.set()
+        await settle()
+        assert [f["type"] for f in shown(stalled) if f["requestId"] == "r1"] == [
+            "immediate_response", "stream_token", "eventual_response",
+        ]  # fmt: skip
+        assert text(stalled, TURN).endswith("before")

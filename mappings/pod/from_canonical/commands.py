@@ -1,6 +1,6 @@
 """Canonical commands to pod methods, in the order of to_commands.py; then what a pod has no word for.
 
-The second argument of a rule is the writer's ledger, which takes what has no place.
+The second argument of a rule are the writer's losses, which take what has no place.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from msgspec import json
 
 from mappings.canonical import commands
 from mappings.canonical.unmapped import Unmapped
-from mappings.pod.ledger import Ledger
+from mappings.losses import Losses
 from mappings.pod.segments import attachments, from_segments
 from mappings.pod.vocabulary import COMPLETION_KINDS
 from mappings.pod.wire import methods as wire
@@ -26,16 +26,16 @@ Methods = tuple[wire.Method, ...]
 @FROM_COMMAND.rule(
     commands.SubmitInput, produces=(wire.Run,), fidelity=Lossy(("model", "segments.image", "segments.file"))
 )
-def submit_input(command: commands.SubmitInput, ledger: Ledger) -> Methods:
+def submit_input(command: commands.SubmitInput, losses: Losses) -> Methods:
     if command.model:
-        ledger.lose(command, "model", "a pod's model is chosen by its manifest")
+        losses.lose(command, "model", "a pod's model is chosen by its manifest")
     for _ in attachments(command.segments):
-        ledger.lose(command, "segments", "a pod takes no images or files by URL")
+        losses.lose(command, "segments", "a pod takes no images or files by URL")
     return (wire.Run(params=wire.RunInput(input=from_segments(command.segments))),)
 
 
 @FROM_COMMAND.rule(commands.InjectNote, produces=(wire.Notify, wire.PodEvent))
-def inject_note(command: commands.InjectNote, _ledger: Ledger) -> Methods:
+def inject_note(command: commands.InjectNote, _losses: Losses) -> Methods:
     if command.ext and "pod.pod_event" in command.ext:
         report: ChildReport = json.decode(command.ext["pod.pod_event"], type=ChildReport)
         return (wire.PodEvent(params=report),)
@@ -43,35 +43,35 @@ def inject_note(command: commands.InjectNote, _ledger: Ledger) -> Methods:
 
 
 @FROM_COMMAND.rule(commands.ResumeTurn, produces=(wire.Resume,))
-def resume_turn(_command: commands.ResumeTurn, _ledger: Ledger) -> Methods:
+def resume_turn(_command: commands.ResumeTurn, _losses: Losses) -> Methods:
     return (wire.Resume(),)
 
 
 @FROM_COMMAND.rule(commands.CancelTurn, produces=(wire.Cancel,))
-def cancel_turn(_command: commands.CancelTurn, _ledger: Ledger) -> Methods:
+def cancel_turn(_command: commands.CancelTurn, _losses: Losses) -> Methods:
     return (wire.Cancel(),)
 
 
 @FROM_COMMAND.rule(commands.PauseTurn, produces=(wire.Pause,))
-def pause_turn(_command: commands.PauseTurn, _ledger: Ledger) -> Methods:
+def pause_turn(_command: commands.PauseTurn, _losses: Losses) -> Methods:
     return (wire.Pause(),)
 
 
 @FROM_COMMAND.rule(commands.Compact, produces=(wire.Compact,))
-def compact(_command: commands.Compact, _ledger: Ledger) -> Methods:
+def compact(_command: commands.Compact, _losses: Losses) -> Methods:
     return (wire.Compact(),)
 
 
 @FROM_COMMAND.rule(commands.ShutdownBackend, produces=(wire.Shutdown,))
-def shutdown_backend(_command: commands.ShutdownBackend, _ledger: Ledger) -> Methods:
+def shutdown_backend(_command: commands.ShutdownBackend, _losses: Losses) -> Methods:
     return (wire.Shutdown(),)
 
 
 @FROM_COMMAND.rule(commands.ListCompletions, produces=(wire.ListCompletions,))
-def list_completions(command: commands.ListCompletions, ledger: Ledger) -> Methods:
+def list_completions(command: commands.ListCompletions, losses: Losses) -> Methods:
     kind = COMPLETION_KINDS.get(command.kind)
     if kind is None:
-        ledger.lose(command, "kind", "pods complete files, knowledge and workflows only")
+        losses.lose(command, "kind", "pods complete files, knowledge and workflows only")
         return ()
     return (wire.ListCompletions(params=wire.Prefix(kind=kind, prefix=command.prefix)),)
 
@@ -79,12 +79,12 @@ def list_completions(command: commands.ListCompletions, ledger: Ledger) -> Metho
 @FROM_COMMAND.rule(
     commands.ListSessions, produces=(wire.ListVisiblePods,), fidelity=Lossy(("limit", "cursor", "query"))
 )
-def list_sessions(_command: commands.ListSessions, _ledger: Ledger) -> Methods:
+def list_sessions(_command: commands.ListSessions, _losses: Losses) -> Methods:
     return (wire.ListVisiblePods(),)
 
 
 @FROM_COMMAND.rule(commands.GetSession, produces=(wire.InspectPod,))
-def get_session(command: commands.GetSession, _ledger: Ledger) -> Methods:
+def get_session(command: commands.GetSession, _losses: Losses) -> Methods:
     return (wire.InspectPod(params=wire.Name(name=command.session)),)
 
 
@@ -93,7 +93,7 @@ def get_session(command: commands.GetSession, _ledger: Ledger) -> Methods:
     produces=(wire.AttachOrRestorePod,),
     fidelity=Lossy(("agent", "user_name", "user_email", "supports", "metadata")),
 )
-def resume_session(command: commands.ResumeSession, _ledger: Ledger) -> Methods:
+def resume_session(command: commands.ResumeSession, _losses: Losses) -> Methods:
     return (wire.AttachOrRestorePod(params=wire.Name(name=command.session)),)
 
 

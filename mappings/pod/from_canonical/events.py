@@ -15,6 +15,7 @@ from mappings.canonical import events
 from mappings.canonical.unmapped import Unmapped
 from mappings.canonical.values import Backend, Ext, Failure, SessionSummary, Status
 from mappings.pod.entries import MS, made_entries, result_summary, segment_start, system_item, user_segments
+from mappings.pod.segments import attachments
 from mappings.pod.vocabulary import (
     ALERT_SOURCES,
     CANCELLED,
@@ -49,7 +50,7 @@ def original(ext: Ext | None, field: str, shape: type[T], default: T) -> T:
 @FROM_EVENT.rule(
     events.HistorySnapshot,
     produces=(wire.Snapshot, wire.SegmentRotated, wire.Status),
-    fidelity=Lossy(("request", "next_cursor", "items.turn", "items.id")),
+    fidelity=Lossy(("items.id", "items.turn", "items.at", "items.segments")),  # the last two in a rotation
 )
 def history_snapshot(event: events.HistorySnapshot, projection: Projection) -> Events:
     # A client that is attached never gets a second snapshot: a changed history reaches it as a rotation.
@@ -91,11 +92,13 @@ def greeting(backend: Backend) -> contents.Greeting:
 @FROM_EVENT.rule(
     events.MessageAppended,
     produces=(wire.UserMessage, wire.SystemItem),
-    fidelity=Lossy(("message.id", "message.at", "message.turn")),
+    fidelity=Lossy(("message.id", "message.at", "message.turn", "message.segments.image", "message.segments.file")),
 )
 def message_appended(event: events.MessageAppended, projection: Projection) -> Events:
     message = event.message
     if message.role == "user":
+        for _ in attachments(message.segments):
+            projection.lose(event, "message.segments", "a pod shows no images or files by URL")
         return (wire.UserMessage(data=contents.Segments(segments=user_segments(message))),)
     if message.role == "system":
         return (wire.SystemItem(data=contents.Item(item=system_item(message))),)
@@ -239,7 +242,7 @@ def status_changed(event: events.StatusChanged, _projection: Projection) -> Even
     return (wire.Status(data=contents.State(status=event.status)),)
 
 
-@FROM_EVENT.rule(events.CompletionsListed, produces=(wire.Completions,), fidelity=Lossy(("request",)))
+@FROM_EVENT.rule(events.CompletionsListed, produces=(wire.Completions,))
 def completions_listed(event: events.CompletionsListed, projection: Projection) -> Events:
     kind = COMPLETION_KINDS.get(event.kind)
     if kind is None:
@@ -252,7 +255,7 @@ def completions_listed(event: events.CompletionsListed, projection: Projection) 
 @FROM_EVENT.rule(
     events.SessionsListed,
     produces=(wire.VisiblePods,),
-    fidelity=Lossy(("request", "next_cursor", "sessions.updated_at", "sessions.messages")),
+    fidelity=Lossy(("next_cursor", "sessions.title", "sessions.updated_at", "sessions.messages")),
 )
 def sessions_listed(event: events.SessionsListed, _projection: Projection) -> Events:
     return (wire.VisiblePods(data=contents.Pods(pods=[_pod(session) for session in event.sessions])),)
@@ -276,12 +279,12 @@ def described(name: str, status: Status) -> dict[str, object]:
     }
 
 
-@FROM_EVENT.rule(events.PodInspected, produces=(wire.PodInspection,), fidelity=Lossy(("request",)))
+@FROM_EVENT.rule(events.PodInspected, produces=(wire.PodInspection,))
 def pod_inspected(event: events.PodInspected, _projection: Projection) -> Events:
     return (wire.PodInspection(data=contents.Inspection(pod=event.pod)),)
 
 
-@FROM_EVENT.rule(events.PodAttached, produces=(wire.PodAttachRestore,), fidelity=Lossy(("request",)))
+@FROM_EVENT.rule(events.PodAttached, produces=(wire.PodAttachRestore,))
 def pod_attached(event: events.PodAttached, _projection: Projection) -> Events:
     return (wire.PodAttachRestore(data=contents.Attachment(result=event.result)),)
 
@@ -331,7 +334,7 @@ def backend_shutdown(_event: events.BackendShutdown, _projection: Projection) ->
     return (wire.Shutdown(),)
 
 
-@FROM_EVENT.rule(events.Reply, produces=(wire.Error,), fidelity=Lossy(("request", "result")))
+@FROM_EVENT.rule(events.Reply, produces=(wire.Error,), fidelity=Emulated("error, or what follows where it went well"))
 def reply(event: events.Reply, _projection: Projection) -> Events:
     # A pod has no word for "done": what was done is seen in the events that follow.
     return (problem(event.failure),) if event.failure is not None else ()

@@ -174,7 +174,7 @@ def run_end(message: wire.RunEnd) -> tuple[events.Event, ...]:
     return (events.TurnResult(end=END_OF_RESULT[message.data.result]),)
 
 
-@TO_EVENT.rule(wire.Error, produces=(events.ErrorReported, events.TurnResult))
+@TO_EVENT.rule(wire.Error, produces=(events.ErrorReported, events.TurnResult), answers=(events.Reply,))
 def error(message: wire.Error) -> tuple[events.Event, ...]:
     code, text = message.data.code, message.data.message
     if code == "internal" and text == CANCELLED:

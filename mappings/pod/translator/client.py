@@ -12,11 +12,11 @@ from mappings.canonical import commands as ask
 from mappings.canonical import events as say
 from mappings.canonical.values import Cause, Failure
 from mappings.dialect import Burst, Clock, Frame, Loss, NewId, Step
+from mappings.losses import Losses
 from mappings.pod import wire
 from mappings.pod.directions import EVENTS
 from mappings.pod.from_canonical.commands import FROM_COMMAND
 from mappings.pod.from_canonical.events import problem
-from mappings.pod.ledger import Ledger
 from mappings.pod.segments import attachments
 from mappings.pod.translator.pending import PENDING_MAX, TRACKED, Entry, Pending
 from mappings.pod.vocabulary import BAD_METHOD
@@ -32,7 +32,7 @@ class ClientTranslator:
     def __init__(self, clock: Clock, new_id: NewId) -> None:
         self._status = "idle"
         self._pending = Pending()
-        self._ledger = Ledger(FROM_COMMAND)
+        self._losses = Losses(FROM_COMMAND)
         self._foreign = 0
         self._seen: dict[type, Callable[[Any], tuple[say.Event, ...]]] = {
             say.HistorySnapshot: self._snapshot,
@@ -74,7 +74,7 @@ class ClientTranslator:
         answers: list[say.Event] = []
         for command in items:
             answers += self._ask(command, step)
-        step.losses += self._ledger.take()
+        step.losses += self._losses.take()
         if answers:
             step.bursts.append(Burst(items=answers))
         return step
@@ -101,7 +101,7 @@ class ClientTranslator:
         if kind in TRACKED and self._pending.full():
             return _reply(command.request, "busy", f"{PENDING_MAX} commands wait for the pod's answer")
         entry = FROM_COMMAND.entries[kind]
-        messages = entry.function(command, self._ledger)
+        messages = entry.function(command, self._losses)
         if not messages and not isinstance(entry.fidelity, Emulated):
             why = entry.fidelity.why if isinstance(entry.fidelity, Nothing) else "it has no such method"
             return _reply(command.request, "unsupported", f"a pod cannot be asked this: {why}")

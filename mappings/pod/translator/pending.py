@@ -82,10 +82,17 @@ class Pending(Struct):
     # -- what an event means for them -------------------------------------------------------------------
 
     def echo(self, segments: tuple[Segment, ...]) -> Entry | None:
-        """A user_message came: the oldest run, if this is its echo."""
-        run = self.oldest(SubmitInput)
-        if run is None or run.echoed or run.segments != segments:
+        """A user_message came: the run that it echoes, if any.
+
+        A pod takes the runs of one connection in order, so those before it were lost on the way (pod sheet, 1.2).
+        """
+        runs = [entry for entry in self.entries if entry.kind is SubmitInput]
+        run = next((entry for entry in runs if entry.segments == segments and not entry.echoed), None)
+        if run is None or any(entry.echoed for entry in runs):
             return None
+        for lost in runs[: runs.index(run)]:
+            self.entries.remove(lost)
+            run.running = run.running or lost.running
         run.echoed = True
         return run
 

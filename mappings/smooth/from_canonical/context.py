@@ -11,19 +11,17 @@ from typing import Any
 from mappings.canonical.commands import Command
 from mappings.canonical.events import ErrorReported
 from mappings.canonical.values import Cause, Ext
-from mappings.dialect import Loss
-from mappings.rules import Nothing, Rules
+from mappings.losses import Losses
+from mappings.rules import Rules
 from mappings.smooth.extras import given
 from mappings.smooth.wire import events as wire
 from mappings.smooth.wire.codes import CODE_OF_CAUSE
+from mappings.smooth.wire.times import NS_PER_MS
 
 __all__ = ["Context", "Messages", "code_of", "error_event"]
 
 Messages = tuple[Any, ...]
 """Wire structs; untyped JSON for a message that is only passed on."""
-
-NS_PER_MS = 1_000_000
-SAMPLE = 200  # characters of a lost item that the ledger shows
 
 
 class Context:
@@ -35,10 +33,9 @@ class Context:
     other items bring what belongs to it.
     """
 
-    __slots__ = ("_losses", "alone", "asked", "own", "request_id", "rules", "timestamp", "top", "turn")
+    __slots__ = ("alone", "asked", "losses", "own", "request_id", "timestamp", "top", "turn")
 
     def __init__(self, rules: Rules, request: str = "", at: int = 0, asked: Command | None = None) -> None:
-        self.rules = rules
         self.request_id = request
         self.top: str | None = request or None
         self.timestamp = at // NS_PER_MS
@@ -46,29 +43,11 @@ class Context:
         self.asked = asked
         self.alone = True
         self.own = True
-        self._losses: dict[tuple[str, str], Loss] = {}
+        self.losses = Losses(rules)
 
     def lose(self, source: object, field: str = "", why: str = "") -> None:
         """Count that `source`, or a field of it, does not arrive."""
-        kind = type(source).__name__
-        known = self._losses.get((kind, field))
-        if known is not None:
-            self._losses[kind, field] = Loss(
-                kind=kind, field=field, why=known.why, sample=known.sample, count=known.count + 1
-            )
-            return
-        if not why:
-            entry = self.rules.entries.get(type(source))
-            why = entry.fidelity.why if entry is not None and isinstance(entry.fidelity, Nothing) else ""
-        self._losses[kind, field] = Loss(kind=kind, field=field, why=why, sample=repr(source)[:SAMPLE])
-
-    def losses(self) -> list[Loss]:
-        """What was lost since the last call."""
-        if not self._losses:
-            return []
-        losses = list(self._losses.values())
-        self._losses.clear()
-        return losses
+        self.losses.lose(source, field, why)
 
     def hold(self, event: ErrorReported) -> bool:
         """Whether this error waits for the end of its turn."""

@@ -22,10 +22,9 @@ from mappings.smooth.to_canonical.events import ACCEPTED, DONE
 from mappings.smooth.wire import events as wire
 from mappings.smooth.wire.payloads import answer_of, call_of, call_state, result_of, result_state, text_of
 from mappings.smooth.wire.questions import OtpInvalid
+from mappings.smooth.wire.times import NS_PER_MS
 
 __all__ = ["FROM_EVENT"]
-
-NS_PER_MS = 1_000_000
 
 
 # -- answers to one request -------------------------------------------------------------------------
@@ -45,7 +44,7 @@ def _done(context: Context, data: object, ext: Ext | None = None) -> Messages:
     )
 
 
-@FROM_EVENT.rule(events.SessionOpened, produces=(wire.ImmediateResponse,), fidelity=Lossy(("title",)))
+@FROM_EVENT.rule(events.SessionOpened, produces=(wire.ImmediateResponse,), fidelity=Lossy(("title", "status")))
 def session_opened(event: events.SessionOpened, context: Context) -> Messages:
     """The reply of create_conversation_session and get_session."""
     return _done(context, replies.session(event, context.asked))
@@ -58,7 +57,21 @@ def sessions_listed(event: events.SessionsListed, context: Context) -> Messages:
 
 
 @FROM_EVENT.rule(
-    events.HistorySnapshot, produces=(wire.ImmediateResponse,), fidelity=Lossy(("status", "backend", "rotated"))
+    events.HistorySnapshot,
+    produces=(wire.ImmediateResponse,),
+    fidelity=Lossy(
+        (
+            "items.turn",
+            "items.segments",
+            "items.system",
+            "items.reasoning",
+            "items.tool_call",
+            "items.tool_result",
+            "status",
+            "backend",
+            "rotated",
+        )
+    ),
 )
 def history_snapshot(event: events.HistorySnapshot, context: Context) -> Messages:
     """The reply of get_conversation_messages; a whole history has no word, its clients ask for pages."""
@@ -85,7 +98,11 @@ def turn_accepted(event: events.TurnAccepted, context: Context) -> Messages:
     )
 
 
-@FROM_EVENT.rule(events.Reply, produces=(wire.ImmediateResponse, wire.ErrorEvent, OtpInvalid))
+@FROM_EVENT.rule(
+    events.Reply,
+    produces=(wire.ImmediateResponse, wire.ErrorEvent, OtpInvalid),
+    fidelity=Lossy(("failure.cause",)),  # several causes have one code
+)
 def reply(event: events.Reply, context: Context) -> Messages:
     """A 200 or an error; cancel and verify_otp have no acknowledgement (smooth sheet, section 3)."""
     if event.failure is not None:
@@ -211,7 +228,10 @@ def state_snapshot(event: events.StateSnapshot, context: Context) -> Messages:
 
 
 @FROM_EVENT.rule(
-    events.TurnEnded, produces=(wire.EventualResponse, wire.Cancelled, wire.ErrorEvent), fidelity=Lossy(("end",))
+    events.TurnEnded,
+    produces=(wire.EventualResponse, wire.Cancelled, wire.ErrorEvent),
+    # Six ends have three forms, and only that of a complete turn has a text, an id and usage.
+    fidelity=Lossy(("end", "text", "message", "usage", "failure.cause")),
 )
 def turn_ended(event: events.TurnEnded, context: Context) -> Messages:
     """The terminal (translation.md 3.6), after the errors that waited for it."""

@@ -11,7 +11,8 @@ from uuid import NAMESPACE_OID, UUID, uuid5
 
 from mappings.canonical.commands import AnswerApproval, AnswerInteraction, GetSession, RenameSession
 from mappings.canonical.events import HistorySnapshot, SessionOpened, SessionsListed
-from mappings.canonical.values import Message, Status
+from mappings.canonical.values import Ext, Message, Status
+from mappings.smooth.extras import given
 from mappings.smooth.wire import replies as wire
 from mappings.smooth.wire.times import rfc3339
 
@@ -33,9 +34,18 @@ def derived(session_id: str, name: str) -> str:
     return str(uuid5(as_uuid(session_id), name))
 
 
-def shown(session_id: str) -> tuple[str, ...]:
-    """The ids under which clients know a session: sessionId, conversationId."""
-    return derived(session_id, "session"), str(as_uuid(session_id))
+def shown(session_id: str, ids: Ext | None = None) -> tuple[str, ...]:
+    """The ids under which clients know a session: sessionId, conversationId; a smooth backend's own if it gave any."""
+    return (
+        _given(ids, "sessionId", derived(session_id, "session")),
+        _given(ids, "conversationId", str(as_uuid(session_id))),
+    )
+
+
+def _given(ids: Ext | None, name: str, otherwise: str) -> str:
+    """The backend's own id; one that is no UUID would be refused by strict clients."""
+    own = given(ids, name)
+    return own if isinstance(own, str) and own else otherwise
 
 
 def session(event: SessionOpened, asked: object) -> wire.Session:
@@ -44,14 +54,14 @@ def session(event: SessionOpened, asked: object) -> wire.Session:
         agent = str(UUID(event.agent))
     except ValueError:
         agent = derived(event.session, "agentId")
-    session_id, conversation_id = shown(event.session)
+    session_id, conversation_id = shown(event.session, event.ext)
     return wire.Session(
         session_id=session_id,
         conversation_id=conversation_id,
         agent_id=agent,
-        agent_name=wire.AGENT_NAME,
-        user_participant_id=derived(event.session, "user"),
-        agent_participant_id=derived(event.session, "agent"),
+        agent_name=_given(event.ext, "agentName", wire.AGENT_NAME),
+        user_participant_id=_given(event.ext, "userParticipantId", derived(event.session, "user")),
+        agent_participant_id=_given(event.ext, "agentParticipantId", derived(event.session, "agent")),
         status=_status(event.status) if isinstance(asked, GetSession) else None,
     )
 
@@ -83,7 +93,7 @@ def conversations(event: SessionsListed) -> wire.Conversations:
     """The list of conversations; those that nobody said anything in are left out."""
     rows = [
         wire.Conversation(
-            conversation_id=str(as_uuid(row.session)),
+            conversation_id=shown(row.session, row.ext)[1],
             title=row.title or f"Session {row.session[:TITLE_KEPT]}",
             updated_at=rfc3339(row.updated_at),
             message_count=row.messages,

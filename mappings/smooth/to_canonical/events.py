@@ -15,10 +15,13 @@ from mappings.canonical.events import (
     ErrorReported,
     Event,
     Heartbeat,
+    HistorySnapshot,
     Pong,
     Preamble,
     ReasoningDelta,
     Reply,
+    SessionOpened,
+    SessionsListed,
     StateSnapshot,
     TextDelta,
     ToolCallArguments,
@@ -34,6 +37,7 @@ from mappings.smooth.wire import events as wire
 from mappings.smooth.wire.base import EventBase
 from mappings.smooth.wire.codes import CODE_OF_CAUSE, cause_of
 from mappings.smooth.wire.payloads import answer_of, call_of, result_of, text_of
+from mappings.smooth.wire.times import NS_PER_MS
 
 __all__ = ["ACCEPTED", "DONE", "TO_EVENT", "envelope", "keep_envelope"]
 
@@ -44,8 +48,6 @@ ACCEPTED = "Processing your request..."
 
 DONE = "OK"
 """Free text of a 200."""
-
-NS_PER_MS = 1_000_000
 
 
 def envelope(message: Any) -> tuple[str, int]:
@@ -72,7 +74,9 @@ def _unless(value: object, *usual: object) -> object:
 # -- answers to one request -------------------------------------------------------------------------
 
 
-@TO_EVENT.rule(wire.ImmediateResponse, produces=(TurnAccepted, Reply))
+@TO_EVENT.rule(
+    wire.ImmediateResponse, produces=(TurnAccepted, Reply), answers=(SessionOpened, SessionsListed, HistorySnapshot)
+)
 def immediate_response(message: wire.ImmediateResponse) -> tuple[Event, ...]:
     """202 begins a turn, everything else answers a command."""
     request = message.request_id or ""

@@ -13,6 +13,7 @@ from msgspec import UNSET, Raw, UnsetType
 
 from mappings.canonical.events import HistorySnapshot, SessionOpened, SessionsListed
 from mappings.canonical.values import Message, SessionSummary
+from mappings.smooth.extras import keep
 from mappings.smooth.wire import replies as wire
 from mappings.smooth.wire.times import nanoseconds
 
@@ -36,7 +37,14 @@ def session_opened(request: str, result: Raw | UnsetType) -> SessionOpened | Non
     payload = _read(result, wire.Session)
     if payload is None:
         return None
-    return SessionOpened(request=request, session=payload.conversation_id, agent=payload.agent_id or "")
+    ids = keep(
+        sessionId=payload.session_id,
+        conversationId=payload.conversation_id,
+        agentName=payload.agent_name or UNSET,
+        userParticipantId=payload.user_participant_id or UNSET,
+        agentParticipantId=payload.agent_participant_id or UNSET,
+    )
+    return SessionOpened(request=request, session=payload.conversation_id, agent=payload.agent_id or "", ext=ids)
 
 
 def history_page(request: str, result: Raw | UnsetType) -> HistorySnapshot | None:

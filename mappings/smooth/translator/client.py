@@ -32,6 +32,7 @@ from mappings.smooth.directions import FROM_SERVER
 from mappings.smooth.extras import given
 from mappings.smooth.from_canonical import FROM_COMMAND, Context
 from mappings.smooth.to_canonical import history_page, session_opened, sessions_listed
+from mappings.smooth.translator.opening import Opening
 from mappings.smooth.wire import ACTIONS
 
 __all__ = ["ClientTranslator"]
@@ -51,6 +52,7 @@ class ClientTranslator:
         self._new_id = new_id
         self._waiting: dict[str, Command] = {}
         self._turns: dict[str, str] = {}  # our id on the wire -> the request that began the turn
+        self._opening = Opening()
 
     def opened(self) -> Step:
         """Neither side says hello."""
@@ -60,17 +62,25 @@ class ClientTranslator:
         """Events become answers to our commands, parts of turns, or neither."""
         step = Step()
         FROM_SERVER.receive(frames, step)
-        step.bursts = [self._place(burst) for burst in step.bursts]
+        step.bursts = [self._place(burst, step) for burst in step.bursts]
         return step
 
     def send(self, items: Sequence[Any]) -> Step:
         """Say commands; one without a word in smooth is refused at once."""
         step = Step()
         for command in items:
+            now, answers = self._opening.admit(command)
+            if answers:
+                step.bursts.append(Burst(items=answers, request=command.request))
+            self._write(now, step)
+        return step
+
+    def _write(self, written: Sequence[Command], step: Step) -> None:
+        for command in written:
             own = self._new_id()
             context = Context(FROM_COMMAND, own)
             messages = FROM_COMMAND.functions[type(command)](command, context)
-            step.losses += context.losses()
+            step.losses += context.losses.take()
             if not messages:
                 failure = Failure(cause="unsupported", text="smooth has no word for this command")
                 refusal = Reply(request=command.request, failure=failure)
@@ -78,11 +88,12 @@ class ClientTranslator:
                 continue
             _remember(self._waiting, own, command)
             step.frames += [ACTIONS.encode(message) for message in messages]
-        return step
 
     def attach(self, state: SessionState, request: str) -> Step:
-        """A client shows its server nothing."""
-        return Step()
+        """Ask for the session that this link is about, if it was opened before."""
+        step = Step()
+        self._write(self._opening.resume(state), step)
+        return step
 
     def passed(self, batch: Batch) -> Step:
         """Events do not go to a server."""
@@ -92,7 +103,7 @@ class ClientTranslator:
         """A client leaves without a word."""
         return Step()
 
-    def _place(self, burst: Burst) -> Burst:
+    def _place(self, burst: Burst, step: Step) -> Burst:
         own = burst.request
         request = self._turns.get(own)
         items: list[Event] = []
@@ -101,7 +112,13 @@ class ClientTranslator:
                 request = self._begin(own, said, items)
             item = said
             if type(said) is Reply or type(said) is ErrorReported or type(said) is Pong:
+                command = self._waiting.get(own)
                 item = self._answer(own, said)
+                if command is not None:
+                    now, answers = self._opening.answered(command, item)
+                    self._write(now, step)
+                    items += answers
+                    continue
             elif type(said) is TurnAccepted:
                 item = msgspec.structs.replace(said, request=request or own)
             items.append(item)

@@ -158,7 +158,7 @@ class ServerTranslator:
             step.losses.append(Loss(kind=type(item).__name__, why=f"above {MAX_EVENT} bytes"))
             words = f"the answer is larger than {MAX_EVENT} bytes: ask for less at once"
             step.frames.append(self._error(said, "INTERNAL_ERROR", words))
-        step.losses += context.losses()
+        step.losses += context.losses.take()
 
     def _context(self, said: str | None, asked: Command | None) -> Context:
         context = Context(FROM_EVENT, said or "", self._clock(), asked)

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["nanoseconds", "rfc3339"]
+__all__ = ["NS_PER_MS", "nanoseconds", "rfc3339"]
 
 RFC_3339 = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)[Tt ](\d\d):(\d\d):(\d\d)(?:\.(\d{1,9})\d*)?(?:[Zz]|([+-])(\d\d):(\d\d))?", re.ASCII
 )
 
 NS = 1_000_000_000
+NS_PER_MS = 1_000_000
 DAY = 86_400
 EPOCH_DAY = 719_468  # days from 0000-03-01 to 1970-01-01
 YEARS_400 = 146_097  # days in 400 years

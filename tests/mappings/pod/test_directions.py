@@ -6,7 +6,6 @@ import pytest
 from msgspec import Raw
 
 from mappings.canonical import commands as ask
-from mappings.canonical.values import ImageAttachment, Text
 from mappings.dialect import Burst
 from mappings.pod import DIALECT
 from tests.mappings.pod.data import back_and_forth
@@ -55,21 +54,6 @@ def test_a_child_s_report_has_words_for_backends_that_know_no_reports(frame: byt
     (command,) = back_and_forth(DIALECT.commands, frame)[0].bursts[0].items
     assert isinstance(command, ask.InjectNote)
     assert command.text.startswith("Pod ")
-
-
-def test_what_a_run_cannot_say_is_counted_field_by_field() -> None:
-    command = ask.SubmitInput(segments=(Text(text="x"), ImageAttachment(url="u")), model="m")
-    rendered = DIALECT.commands.write(Burst(items=[command]))
-    assert rendered.frames == [b'{"method":"run","params":{"input":[{"kind":"text","content":"x"}]}}']
-    assert [(loss.kind, loss.field) for loss in rendered.losses] == [
-        ("SubmitInput", "model"),
-        ("SubmitInput", "segments"),
-    ]
-
-
-def test_completions_of_a_kind_that_pods_do_not_know_are_not_asked_for() -> None:
-    rendered = DIALECT.commands.write(Burst(items=[ask.ListCompletions(kind="emoji", prefix="")]))
-    assert (rendered.frames, [loss.field for loss in rendered.losses]) == ([], ["kind"])
 
 
 def test_a_sample_of_a_loss_is_bounded() -> None:

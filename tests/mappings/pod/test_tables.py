@@ -70,4 +70,4 @@ def test_what_pods_have_no_word_for_says_why() -> None:
 
 
 def test_the_dialect_is_one_session_without_ids() -> None:
-    assert (DIALECT.name, DIALECT.one_session, DIALECT.addressed, DIALECT.shown("x")) == ("pod", True, False, ())
+    assert (DIALECT.name, DIALECT.one_session, DIALECT.addressed, DIALECT.shown("x", None)) == ("pod", True, False, ())

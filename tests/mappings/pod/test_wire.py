@@ -115,6 +115,11 @@ def test_more_than_128_levels_are_too_deep(depth: int) -> None:
         b'{"method":"notify","params":{"message":"a","m\\u0065ssage":"b"}}',
         b'{"method":"run","params":{"input":[{"kind":"text","content":"a","content":"b"}]}}',
         b'{"method":"cancel","x":1,"x":2}',
+        # `recursive` is absent, and true when it is written: it must not stand for the key that is said twice
+        (
+            b'{"method":"pod_event","params":{"kind":"scope_sub_delegated","parent_pod":"a","parent_pod":"b","sub_pod":"c"'
+            b',"sub_socket":"/s","scope":[{"target":"/x","permission":"write"}]}}'
+        ),
     ],
 )
 def test_a_method_that_says_one_key_twice_is_refused(frame: bytes) -> None:

@@ -20,11 +20,13 @@ INPUT = commands.SubmitInput(request="q", session="s", segments=(Text(text="hi")
 
 
 class Link:
-    """A smooth server's link, played by hand."""
+    """A smooth server's link with its session open, played by hand."""
 
     def __init__(self) -> None:
-        numbers = count(1)
+        numbers = count(0)
         self.translator = ClientTranslator(lambda: 0, lambda: f"own-{next(numbers)}")
+        self.says(commands.OpenSession(agent=A, request="open"))
+        self.hears(done("own-0", sessionId="s", conversationId=A))
 
     def says(self, *items: Any) -> list[dict[str, Any]]:
         return [json.loads(frame) for frame in self.translator.send(items).frames]
@@ -153,7 +155,15 @@ def test_answers_are_typed_by_their_command() -> None:
         {"type": "pong", "requestId": "own-4", "timestamp": 2},
     )
     assert [item for _, items in heard for item in items] == [
-        events.SessionOpened(request="o", session=A),
+        events.SessionOpened(
+            request="o",
+            session=A,
+            ext={
+                "smooth.sessionId": Raw(b'"s"'),
+                "smooth.conversationId": Raw(f'"{A}"'.encode()),
+                "smooth.agentName": Raw(b'"x"'),
+            },
+        ),
         events.HistorySnapshot(request="h", items=()),
         events.SessionsListed(request="l", sessions=()),
         events.Pong(request="p", at=2_000_000),

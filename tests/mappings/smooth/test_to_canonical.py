@@ -50,7 +50,8 @@ def test_the_request_id_of_the_top_wins_over_its_mirror() -> None:
 def test_a_session_without_an_agent_is_read() -> None:
     """T leaves most of the descriptor out, R says null for an agent that it does not know."""
     told = raw({"sessionId": "s", "conversationId": A, "agentId": None, "threadId": "t", "status": "active"})
-    assert session_opened("q", told) == SessionOpened(request="q", session=A)
+    ids = {"smooth.sessionId": raw("s"), "smooth.conversationId": raw(A)}
+    assert session_opened("q", told) == SessionOpened(request="q", session=A, ext=ids)
 
 
 def test_the_real_page_of_the_reference_server_is_read() -> None:

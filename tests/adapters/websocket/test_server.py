@@ -1,12 +1,11 @@
-"""The WebSocket adapter against aiohttp's and websockets' clients, and raw TCP as a peer that behaves badly."""
+"""The WebSocket listener against aiohttp's and websockets' clients, and raw TCP as a peer that behaves badly."""
 
 from __future__ import annotations
 
 import asyncio
 import base64
 import os
-import struct
-from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
 import aiohttp
@@ -14,57 +13,24 @@ import pytest
 from aiohttp import WSMsgType
 from websockets.asyncio.client import ClientConnection, connect
 
-from adapters import websocket
-from adapters.base import CloseReason, Limits, Transport
-from adapters.websocket import WebSocketListener, WebSocketTransport, listen, text_frames
-from mappings.dialect import Frame, Oversize
-
-DEADLINE = 20.0  # what should happen at once happens far below
-LIMITS = Limits(close_deadline=1.0)
-SMALL = Limits(max_message=1000, close_deadline=1.0)
-
-
-class Server:
-    """A listener, and the transports that it accepted."""
-
-    listener: WebSocketListener
-
-    def __init__(self) -> None:
-        self.accepted: asyncio.Queue[WebSocketTransport] = asyncio.Queue()
-        self.transports: list[WebSocketTransport] = []
-
-    @property
-    def url(self) -> str:
-        return self.listener.address
-
-    @property
-    def port(self) -> int:
-        return int(self.url.split(":")[2].split("/")[0])
-
-    def accept(self, transport: Transport) -> None:
-        assert isinstance(transport, WebSocketTransport)
-        self.transports.append(transport)
-        self.accepted.put_nowait(transport)
-
-    async def next(self) -> WebSocketTransport:
-        return await self.accepted.get()
-
-
-@asynccontextmanager
-async def serving(limits: Limits = LIMITS, origins: tuple[str, ...] = ()) -> AsyncIterator[Server]:
-    """A listener whose transports are closed at the end, all within the deadline; no task is left."""
-    before = asyncio.all_tasks()
-    async with asyncio.timeout(DEADLINE):
-        server = Server()
-        server.listener = await listen("127.0.0.1", 0, "/ws", limits, server.accept, origins)
-        try:
-            yield server
-        finally:
-            await server.listener.close()
-            for transport in server.transports:
-                await transport.close()
-        if left := asyncio.all_tasks() - before:  # aiohttp's own for each connection, which end with it
-            await asyncio.wait(left)
+from adapters.base import CloseReason, Limits
+from adapters.websocket import WebSocketTransport, listen
+from adapters.websocket.transport import Corked
+from mappings.dialect import Oversize
+from tests.adapters.websocket.peers import (
+    LIMITS,
+    SMALL,
+    RawPeer,
+    Server,
+    close_when_stalled,
+    everything,
+    flood,
+    refused,
+    send_all,
+    serving,
+    some,
+    stalled,
+)
 
 
 @asynccontextmanager
@@ -76,36 +42,8 @@ async def dialled(server: Server) -> AsyncIterator[tuple[ClientConnection, WebSo
         await ours.close()
 
 
-class RawClient:
-    """A client that does what it is told and nothing by itself: no pong, no close, no reading."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.reader = reader
-        self.writer = writer
-
-    def write(self, *messages: tuple[int, bytes]) -> None:
-        """Masked (with zeros) messages of (first byte, payload), in one write."""
-        self.writer.write(
-            b"".join(bytes((first, 0x80 | len(data))) + bytes(4) + data for first, data in messages)
-        )  # fmt: skip
-
-    async def until(self, end: bytes) -> None:
-        data = b""
-        while not data.endswith(end):
-            more = await self.reader.read(1 << 20)
-            assert more, "the server is gone"
-            data = data[-len(end) :] + more
-
-    async def until_end(self) -> bytes:
-        data = b""
-        with suppress(ConnectionError):
-            while more := await self.reader.read(1 << 20):
-                data += more
-        return data
-
-
 @asynccontextmanager
-async def handshake(server: Server, *headers: str) -> AsyncIterator[tuple[str, RawClient]]:
+async def handshake(server: Server, *headers: str) -> AsyncIterator[tuple[str, RawPeer]]:
     """An upgrade with these further headers, and the head of its answer."""
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
     key = "Sec-WebSocket-Key: " + base64.b64encode(os.urandom(16)).decode()
@@ -113,7 +51,7 @@ async def handshake(server: Server, *headers: str) -> AsyncIterator[tuple[str, R
     writer.write("\r\n".join(("GET /ws HTTP/1.1", *usual, *headers, "", "")).encode())
     head = await reader.readuntil(b"\r\n\r\n")
     try:
-        yield head.decode(), RawClient(reader, writer)
+        yield head.decode(), RawPeer(reader, writer, masks=True)
     finally:
         writer.transport.abort()
         with suppress(ConnectionError):
@@ -121,43 +59,13 @@ async def handshake(server: Server, *headers: str) -> AsyncIterator[tuple[str, R
 
 
 @asynccontextmanager
-async def raw(server: Server) -> AsyncIterator[tuple[RawClient, WebSocketTransport]]:
+async def raw(server: Server) -> AsyncIterator[tuple[RawPeer, WebSocketTransport]]:
     async with handshake(server) as (_, client):
         yield client, await server.next()
 
 
-@pytest.fixture(params=["corked", "framewise"])
-def write_path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Both ways to write: aiohttp as it is, and an aiohttp without the names that corking needs."""
-    path = str(request.param)
-    if path == "framewise":
-        monkeypatch.setattr(websocket._Corked, "possible", staticmethod(lambda protocol: False))
-    return path
-
-
-async def everything(transport: Transport) -> list[Frame]:
-    frames: list[Frame] = []
-    while received := await transport.receive():
-        frames += received
-    return frames
-
-
-async def some(transport: Transport, count: int) -> list[Frame]:
-    frames: list[Frame] = []
-    while len(frames) < count:
-        received = await transport.receive()
-        assert received, f"the peer is gone after {len(frames)} frames"
-        frames += received
-    return frames
-
-
-async def refused(sending: Coroutine[None, None, None]) -> None:
-    with pytest.raises(ConnectionError):
-        await sending
-
-
-def batches(frames: Sequence[bytes], size: int) -> Iterable[Sequence[bytes]]:
-    return (frames[start : start + size] for start in range(0, len(frames), size))
+async def recv_all(client: ClientConnection, count: int) -> list[bytes]:
+    return [await client.recv(decode=False) for _ in range(count)]
 
 
 # -- frames --------------------------------------------------------------------------------------------
@@ -183,15 +91,6 @@ async def test_a_burst_arrives_whole_and_in_order(write_path: str) -> None:
         assert received == frames
 
 
-async def recv_all(client: ClientConnection, count: int) -> list[bytes]:
-    return [await client.recv(decode=False) for _ in range(count)]
-
-
-async def send_all(transport: Transport, frames: Sequence[bytes]) -> None:
-    for batch in batches(frames, 256):
-        await transport.send(batch)
-
-
 async def test_a_burst_from_the_client_arrives_whole_and_in_order() -> None:
     frames = [b'{"n":%d}' % n for n in range(10_000)]
     async with serving() as server, dialled(server) as (client, ours):
@@ -210,44 +109,6 @@ async def test_every_size_of_header_is_read_and_written(size: int, write_path: s
         assert [await client.recv(decode=False), await client.recv(decode=False)] == [frame, b"next"]
         await client.send(frame, text=True)
         assert await ours.receive() == [frame]
-
-
-def test_the_headers_are_those_of_the_standard() -> None:
-    assert text_frames([b"a" * 125]) == b"\x81\x7d" + b"a" * 125
-    assert text_frames([b"a" * 126]) == b"\x81\x7e\x00\x7e" + b"a" * 126
-    assert text_frames([b"a" * 65_535])[:4] == b"\x81\x7e\xff\xff"
-    assert text_frames([b"a" * 65_536])[:10] == b"\x81\x7f" + struct.pack(">Q", 65_536)
-    assert text_frames([]) == b""
-
-
-class CountingTransport:
-    """A TCP transport that remembers its writes."""
-
-    def __init__(self, tcp: asyncio.Transport) -> None:
-        self.tcp = tcp
-        self.writes: list[bytes] = []
-
-    def write(self, data: bytes) -> None:
-        self.writes.append(data)
-        self.tcp.write(data)
-
-    def is_closing(self) -> bool:
-        return self.tcp.is_closing()
-
-
-async def test_all_frames_of_one_send_are_one_write() -> None:
-    frames = [b'{"n":%d}' % n for n in range(500)]
-    async with serving() as server, dialled(server) as (client, ours):
-        assert isinstance(ours._writer, websocket._Corked), "this aiohttp has what corking needs"
-        counting = CountingTransport(ours._writer._tcp)
-        ours._writer._tcp = counting  # type: ignore[assignment]  # has what is called
-        await ours.send(frames)
-        assert counting.writes == [text_frames(frames)]
-        assert [await client.recv(decode=False) for _ in frames] == frames
-
-
-async def test_an_aiohttp_without_the_private_names_is_recognised() -> None:
-    assert not websocket._Corked.possible(object())  # type: ignore[arg-type]  # another release's protocol
 
 
 async def test_a_binary_message_is_a_frame_too() -> None:
@@ -376,6 +237,22 @@ async def test_a_client_that_closes_ends_receive_after_its_last_frame() -> None:
         assert client.close_code == 1000, "aiohttp answered the close"
 
 
+async def test_what_a_client_says_behind_its_close_is_not_read() -> None:
+    async with serving(Limits(close_deadline=0.05)) as server, raw(server) as (client, ours):
+        client.write((0x81, b"one"), (0x88, b"\x03\xe8"), *[(0x81, b"late")] * 10)
+        assert await everything(ours) == [b"one"]
+        assert await ours.receive() == []
+
+
+async def test_a_ping_that_cannot_be_answered_any_more_does_not_hide_what_came_behind_it() -> None:
+    async with serving() as server, raw(server) as (client, ours):
+        client.write((0x81, b"one"), (0x89, b""), (0x81, b"two"))
+        await client.writer.drain()
+        client.writer.transport.abort()
+        await ours._lost.wait()
+        assert await everything(ours) == [b"one", b"two"]
+
+
 async def test_a_client_that_vanishes_ends_receive_after_its_last_frame() -> None:
     async with serving() as server, raw(server) as (client, ours):
         client.write((0x81, b"one"), (0x81, b"two"))
@@ -412,14 +289,9 @@ async def test_close_gives_up_on_a_client_that_does_not_answer() -> None:
 
 async def test_close_gives_up_on_a_client_that_does_not_read(write_path: str) -> None:
     async with serving(Limits(close_deadline=0.05, send_high=1024)) as server, raw(server) as (_, ours):
-        ends = {"corked": ConnectionError, "framewise": asyncio.CancelledError}  # see _Framewise
+        ends = {"corked": ConnectionError, "framewise": asyncio.CancelledError}  # see Framewise
         results = await asyncio.gather(flood(ours), close_when_stalled(ours, 1024), return_exceptions=True)
         assert [type(result) for result in results if not isinstance(result, ends[write_path])] == [type(None)]
-
-
-async def close_when_stalled(transport: WebSocketTransport, high: int) -> None:
-    await stalled(transport, high)
-    await transport.close(CloseReason.TOO_SLOW)
 
 
 @pytest.mark.parametrize("receiving", [True, False])
@@ -432,18 +304,6 @@ async def test_a_client_that_died_silently_is_noticed(receiving: bool) -> None:
 
 
 # -- back-pressure -------------------------------------------------------------------------------------
-
-
-async def flood(transport: Transport) -> None:
-    """More than the kernel holds, at most 4 KiB at a time."""
-    for _ in range(64 * 1024):
-        await transport.send([b"x" * 1024] * 4)
-
-
-async def stalled(transport: WebSocketTransport, high: int) -> None:
-    """Wait until the kernel takes no more."""
-    while transport._tcp.get_write_buffer_size() <= high:  # noqa: ASYNC110  # nobody sets an event for it
-        await asyncio.sleep(0)
 
 
 async def test_send_waits_for_a_client_that_does_not_read(write_path: str) -> None:
@@ -475,7 +335,7 @@ async def test_a_send_outlives_the_cancellation_of_whoever_else_waits_for_the_sa
     async with serving(limits) as server, raw(server) as (client, ours), asyncio.TaskGroup() as group:
         first = group.create_task(flood(ours))
         await stalled(ours, limits.send_high)
-        assert isinstance(ours._writer, websocket._Corked)
+        assert isinstance(ours._writer, Corked)
         shared = ours._writer._protocol._drain_waiter
         assert shared is not None
         shared.cancel()  # as aiohttp does when a pong that waits in its _drain_helper is cancelled

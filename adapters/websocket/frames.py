@@ -1,0 +1,56 @@
+"""WebSocket's own framing of what we send, without I/O: text messages back to back (RFC 6455, section 5.2).
+
+A server writes a message as it is; a client masks each with a key of its own that nobody can guess (section 5.3).
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Sequence
+
+__all__ = ["masked", "masked_text_frames", "text_frames"]
+
+FINAL_TEXT = 0x81
+MASKED = 0x80  # in the second byte of a header
+KEY_SIZE = 4
+SHORT = [bytes((FINAL_TEXT, size)) for size in range(126)]
+MEDIUM = struct.Struct(">BBH").pack
+LONG = struct.Struct(">BBQ").pack
+
+
+def text_frames(frames: Sequence[bytes]) -> bytes:
+    """The frames as a server's messages."""
+    try:
+        return b"".join([part for frame in frames for part in (HEADERS[len(frame)], frame)])
+    except IndexError:
+        return b"".join([part for frame in frames for part in (_header(len(frame)), frame)])
+
+
+def masked_text_frames(frames: Sequence[bytes]) -> bytes:
+    """The frames as a client's messages."""
+    return b"".join([part for frame in frames for part in _client_message(frame, os.urandom(KEY_SIZE))])
+
+
+def masked(data: bytes, key: bytes) -> bytes:
+    """The data under a key of 4 bytes; masking it again gives it back."""
+    size = len(data)
+    keys = (key * (size // KEY_SIZE + 1))[:size]
+    return (int.from_bytes(data) ^ int.from_bytes(keys)).to_bytes(size)
+
+
+def _client_message(frame: bytes, key: bytes) -> tuple[bytes, bytes, bytes]:
+    header = bytearray(_header(len(frame)))
+    header[1] |= MASKED
+    return bytes(header), key, masked(frame, key)
+
+
+def _header(size: int) -> bytes:
+    if size < 126:
+        return SHORT[size]
+    if size < 65536:
+        return MEDIUM(FINAL_TEXT, 126, size)
+    return LONG(FINAL_TEXT, 127, size)
+
+
+HEADERS = [_header(size) for size in range(4096)]

@@ -1,0 +1,118 @@
+"""The server's side: a port that upgrades at one path.
+
+The handshake refuses what is not for us in one line of text that says what would be right. A page of the web may open a
+WebSocket to 127.0.0.1, and its browser says where it came from: an Origin that is neither loopback nor allowed by name
+is refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from urllib.parse import urlsplit
+
+from aiohttp import web
+
+from adapters.base import BACKLOG, Accept, Limits
+from adapters.websocket.frames import text_frames
+from adapters.websocket.transport import HARD_LIMIT, Corked, Framewise, ServerSocket, WebSocketTransport, address
+
+__all__ = ["WebSocketListener", "listen"]
+
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+
+class WebSocketListener:
+    """A listening port that upgrades at one path; made by `listen`.
+
+    aiohttp runs `_answer` for each request and, by `handler_cancellation`, cancels it when the connection is lost: the
+    handler of a WebSocket lives exactly as long as its connection.
+    """
+
+    address = ""
+
+    def __init__(self, path: str, limits: Limits, accept: Accept, origins: tuple[str, ...]) -> None:
+        self._path = path
+        self._limits = limits
+        self._accept = accept
+        self._origins = tuple(origin.rstrip("/").lower() for origin in origins)
+        self._upgraded: set[object] = set()
+        self._http = web.Server(self._answer, handler_cancellation=True, access_log=None)
+        self._server: asyncio.Server | None = None
+
+    async def start(self, host: str, port: int) -> None:
+        """Accept from now on; OSError when the address cannot be had."""
+        self._server = await asyncio.get_running_loop().create_server(self._http, host, port, backlog=BACKLOG)
+        self.address = f"ws://{address(self._server.sockets[0].getsockname())}{self._path}"
+
+    async def close(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        for connection in self._http.connections:
+            if connection not in self._upgraded:  # an idle HTTP client would keep its task for a minute
+                connection.force_close()
+
+    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        corked = Corked.possible(request.protocol)
+        socket: ServerSocket = web.WebSocketResponse(
+            timeout=self._limits.close_deadline,
+            heartbeat=self._limits.heartbeat or None,
+            compress=False,
+            decode_text=False,
+            max_msg_size=HARD_LIMIT * self._limits.max_message,
+            writer_limit=self._limits.send_high if corked else 0,  # 0: aiohttp minds back-pressure at every message
+        )
+        refusal = self._refusal(request, socket)
+        if refusal is not None:
+            return refusal
+        await socket.prepare(request)
+        tcp = request.transport
+        if tcp is None:
+            return socket  # gone during the handshake
+        writer = Corked(request.protocol, tcp, text_frames) if corked else Framewise(socket)
+        transport = WebSocketTransport(socket, tcp, writer, self._limits)
+        self._upgraded.add(request.protocol)
+        try:
+            self._accept(transport)
+            await asyncio.get_running_loop().create_future()
+        finally:
+            self._upgraded.discard(request.protocol)
+            transport.lost()
+        return socket
+
+    def _refusal(self, request: web.BaseRequest, socket: ServerSocket) -> web.Response | None:
+        if request.path != self._path:
+            return _text(404, f"nothing at {request.path!r}: open a WebSocket at {self._path}")
+        origin = request.headers.get("Origin")
+        if origin is not None and not self._allows(origin):
+            hint = "?origin=https://app.example (or * for every one)"
+            return _text(403, f"origin {origin!r} is not allowed: add {hint} to the listener's endpoint")
+        if request.method != "GET" or not socket.can_prepare(request):
+            refusal = _text(426, f"this is a WebSocket endpoint: open a WebSocket (version 13) at {self._path}")
+            refusal.headers["Upgrade"] = "websocket"
+            return refusal
+        return None
+
+    def _allows(self, origin: str) -> bool:
+        if "*" in self._origins or origin.rstrip("/").lower() in self._origins:
+            return True
+        try:
+            url = urlsplit(origin)
+        except ValueError:
+            return False
+        return url.scheme in ("http", "https") and url.hostname in LOOPBACK
+
+
+async def listen(
+    host: str, port: int, path: str, limits: Limits, accept: Accept, origins: tuple[str, ...] = ()
+) -> WebSocketListener:
+    """Listen at ws://host:port/path; port 0 is chosen by the OS.
+
+    `origins` are allowed beside those of loopback; `*` allows every one.
+    """
+    listener = WebSocketListener(path, limits, accept, origins)
+    await listener.start(host, port)
+    return listener
+
+
+def _text(status: int, text: str) -> web.Response:
+    return web.Response(status=status, text=text + "\n")

@@ -1,0 +1,169 @@
+"""One WebSocket connection after its handshake, whoever dialled; and the two ways to write to it.
+
+Sending is where the time goes: a system call costs 20 times a frame (performance.md, section 2b), and aiohttp makes
+one for every message. `Corked` therefore writes the headers itself and a batch at once; where the few semi-private
+names of aiohttp that it needs are missing, `Framewise` says the same slowly.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Sequence
+from typing import Literal, Protocol
+
+from aiohttp import ClientWebSocketResponse, WSMessage, WSMsgType, web
+from aiohttp.base_protocol import BaseProtocol
+
+from adapters.base import CloseReason, Limits
+from mappings.dialect import Frame, Oversize
+
+__all__ = [
+    "HARD_LIMIT",
+    "ClientSocket",
+    "Corked",
+    "Framewise",
+    "ServerSocket",
+    "WebSocketTransport",
+    "address",
+    "retrieve",
+]
+
+HARD_LIMIT = 4  # times max_message: up to it a message is refused by itself, past it the connection closes with 1009
+REASON_SIZE = 123  # bytes of text that fit into a close frame (RFC 6455, section 5.5)
+
+ClientSocket = ClientWebSocketResponse[Literal[False]]
+ServerSocket = web.WebSocketResponse[Literal[False]]
+
+
+class Writer(Protocol):
+    """What writes a batch of frames; ConnectionError when the peer is gone."""
+
+    async def send(self, frames: Sequence[bytes]) -> None: ...
+
+
+class Corked:
+    """Writes a batch at once, past aiohttp's writer, and keeps to its flow control. Leans on `_drain_waiter`."""
+
+    def __init__(
+        self, protocol: BaseProtocol, tcp: asyncio.Transport, encode: Callable[[Sequence[bytes]], bytes]
+    ) -> None:
+        self._protocol = protocol
+        self._tcp = tcp
+        self._encode = encode
+
+    @staticmethod
+    def possible(protocol: BaseProtocol) -> bool:
+        """Whether this aiohttp has what we lean on."""
+        return hasattr(protocol, "_drain_waiter") and hasattr(protocol, "writing_paused")
+
+    async def send(self, frames: Sequence[bytes]) -> None:
+        await self._kept_up()
+        self._tcp.write(self._encode(frames))
+        await self._kept_up()
+
+    async def _kept_up(self) -> None:
+        protocol = self._protocol
+        while protocol.writing_paused and protocol.connected:
+            waiter = protocol._drain_waiter  # noqa: SLF001  # its own _drain_helper breaks once a waiting call is cancelled
+            if waiter is None or waiter.done():
+                waiter = asyncio.get_running_loop().create_future()
+                waiter.add_done_callback(retrieve)
+                protocol._drain_waiter = waiter  # noqa: SLF001  # as above
+            await asyncio.wait((waiter,))  # neither cancels a future that others share nor is cancelled with it
+        if self._tcp.is_closing():
+            raise ConnectionResetError("the peer is gone")
+
+
+class Framewise:
+    """Writes one message after another, in aiohttp's public words.
+
+    Two weaknesses are aiohttp's own. All who wait for a peer share one future, so a server's close that gives up at its
+    deadline ends a waiting send with CancelledError instead of ConnectionError. And a client looks at back-pressure
+    only every 256 KiB, so that a send may return with so much more waiting than `send_high`.
+    """
+
+    def __init__(self, socket: ClientSocket | ServerSocket) -> None:
+        self._socket = socket
+
+    async def send(self, frames: Sequence[bytes]) -> None:
+        for frame in frames:
+            await self._socket.send_frame(frame, WSMsgType.TEXT)
+
+
+class WebSocketTransport:
+    """One connection, after its handshake."""
+
+    def __init__(
+        self, socket: ClientSocket | ServerSocket, tcp: asyncio.Transport, writer: Writer, limits: Limits
+    ) -> None:
+        if not tcp.is_closing():  # the peer may be gone already, and uvloop then takes no limits
+            tcp.set_write_buffer_limits(high=limits.send_high)
+        self.peer = address(tcp.get_extra_info("peername"))
+        self._socket = socket
+        self._tcp = tcp
+        self._writer = writer
+        self._limits = limits
+        self._frames: list[Frame] = []  # outlives a cancelled receive
+        self._ended = False  # nothing more will be read
+        self._lost = asyncio.Event()
+
+    async def receive(self) -> Sequence[Frame]:
+        while not self._frames and not self._ended:
+            await self._read()
+        while not self._ended and self._ready():
+            await self._read()
+        frames, self._frames = self._frames, []
+        return frames
+
+    async def send(self, frames: Sequence[bytes]) -> None:
+        if self._socket.closed:
+            raise ConnectionResetError(f"{self.peer} is gone")
+        await self._writer.send(frames)
+
+    async def close(self, reason: CloseReason = CloseReason.DONE, text: str = "") -> None:
+        cut = text.encode()[:REASON_SIZE].decode(errors="ignore")
+        try:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._limits.close_deadline):
+                    await self._socket.close(code=reason, message=cut.encode())
+                    await self._lost.wait()
+        finally:
+            if not self._lost.is_set():
+                self._tcp.abort()
+        await self._lost.wait()
+
+    def lost(self) -> None:
+        """The TCP connection is gone; called by whoever made this transport."""
+        self._lost.set()
+
+    async def _read(self) -> None:
+        try:
+            message = await self._socket.receive()
+        except ConnectionError:
+            return  # a ping that could not be answered any more: what the peer said behind it still counts
+        if message.type is WSMsgType.TEXT or message.type is WSMsgType.BINARY:
+            size, limit = len(message.data), self._limits.max_message
+            self._frames.append(message.data if size <= limit else Oversize(size=size, limit=limit))
+        else:  # pings and pongs do not come here, so it is one of four ways to end
+            self._ended = True
+
+    def _ready(self) -> bool:
+        """Whether the next `_read` gives a frame without waiting; False where aiohttp does not let us look."""
+        queue = getattr(self._socket, "_reader", None)
+        waiting: Sequence[tuple[WSMessage, int]] = getattr(queue, "_buffer", None) or ()
+        return len(waiting) > 0 and waiting[0][0].type in (WSMsgType.TEXT, WSMsgType.BINARY)
+
+
+def address(name: tuple[str, int] | None) -> str:
+    """The name of a TCP peer or socket, for logs and endpoints."""
+    if name is None:
+        return "a peer that is gone"  # already when it was asked for
+    host, port = name[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def retrieve(waiter: asyncio.Future[None]) -> None:
+    """A connection that was lost is found out by `is_closing`; the waiter's own exception has nothing to add."""
+    if not waiter.cancelled():
+        waiter.exception()

@@ -1,0 +1,113 @@
+"""How our link with a smooth server gets its session (smooth sheet, section 6): opened or resumed once, before all
+else.
+
+A link carries one session (design.md, section 5). What a client asks before the session stands waits for it, bounded,
+and fails with it. After a lost connection: `get_session` with the old id; where that is unknown `create` with the
+conversationId; where another conversation comes back the history is gone, and that is a Gap (translation.md 3.15).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import structs
+
+from mappings.canonical import SessionState, commands
+from mappings.canonical.commands import Command
+from mappings.canonical.events import Event, Gap, Reply, SessionOpened
+from mappings.canonical.values import Failure
+from mappings.smooth.extras import given
+
+__all__ = ["Opening"]
+
+HELD_MAX = 64
+"""Commands that wait for a session to be opened; a further one is refused."""
+
+SESSIONLESS = (commands.Ping, commands.ListSessions, commands.OpenSession, commands.ResumeSession)
+
+
+class Opening:
+    """The session of one link: its id at the server ("" until it is known), and what waits for it."""
+
+    def __init__(self) -> None:
+        self.session = ""
+        self._conversation = ""
+        self._wanted = commands.OpenSession()
+        self._held: list[Command] = []
+        self._asked: Command | None = None
+
+    def resume(self, state: SessionState) -> list[Command]:
+        """What to say on a fresh connection: nothing for a session that was never opened."""
+        if state.opening is not None:
+            self._wanted = state.opening
+        session = given(state.backend_ids, "sessionId")
+        conversation = given(state.backend_ids, "conversationId")
+        if not isinstance(session, str) or not isinstance(conversation, str):
+            return []
+        self._conversation = conversation
+        return self._ask(commands.GetSession(session=session))
+
+    def admit(self, command: Command) -> tuple[list[Command], list[Event]]:
+        """What may be written for this command now, and what answers it at once."""
+        if isinstance(command, commands.OpenSession | commands.ResumeSession):
+            return self._ask(command), []
+        if isinstance(command, SESSIONLESS):
+            return [command], []
+        if self.session:
+            return [self._placed(command)], []
+        if isinstance(command, commands.GetSession) and command.session and self._asked is None:
+            return self._ask(command), []
+        if len(self._held) >= HELD_MAX:
+            failure = Failure(cause="busy", text="too many commands wait for the session to be opened")
+            return [], [Reply(request=command.request, failure=failure)]
+        self._held.append(command)
+        return (self._ask(structs.replace(self._wanted, request="")) if self._asked is None else []), []
+
+    def answered(self, command: Command, event: Event) -> tuple[list[Command], list[Event]]:
+        """What follows from the answer to a command that opens: what waited, a further try, or why it cannot be."""
+        if command is not self._asked:
+            return [], [event]
+        self._asked = None
+        if isinstance(event, SessionOpened):
+            return self._opened(command, event)
+        if isinstance(command, commands.GetSession) and self._conversation and not command.request:
+            again = structs.replace(_resumed(self._wanted, self._conversation), request="")
+            return self._ask(again), []
+        failure = event.failure if isinstance(event, Reply) else None
+        held, self._held = self._held, []
+        refused: Sequence[Event] = [Reply(request=c.request, failure=failure or UNOPENED) for c in held]
+        return [], [*([event] if command.request else []), *refused]
+
+    def _opened(self, command: Command, event: SessionOpened) -> tuple[list[Command], list[Event]]:
+        session = given(event.ext, "sessionId")
+        self.session = session if isinstance(session, str) else ""
+        events: list[Event] = [event]
+        if self._conversation and event.session != self._conversation and not command.request:
+            events.append(
+                Gap(text="the server no longer knows the conversation and began another: its history is gone")
+            )
+        self._conversation = event.session
+        held, self._held = self._held, []
+        return [self._placed(c) for c in held], events
+
+    def _placed(self, command: Command) -> Command:
+        return structs.replace(command, session=self.session)
+
+    def _ask(self, command: Command) -> list[Command]:
+        self._asked = command
+        return [command]
+
+
+UNOPENED = Failure(cause="internal", text="the server opened no session")
+
+
+def _resumed(wanted: commands.OpenSession, conversation: str) -> commands.ResumeSession:
+    return commands.ResumeSession(
+        session=conversation,
+        agent=wanted.agent,
+        user_name=wanted.user_name,
+        user_email=wanted.user_email,
+        supports=wanted.supports,
+        metadata=wanted.metadata,
+        ext=wanted.ext,
+    )

@@ -1,0 +1,16 @@
+"""Both ways to write, for every test that asks for `write_path`."""
+
+from __future__ import annotations
+
+import pytest
+
+from adapters.websocket.transport import Corked
+
+
+@pytest.fixture(params=["corked", "framewise"])
+def write_path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Both ways to write: aiohttp as it is, and an aiohttp without the names that corking needs."""
+    path = str(request.param)
+    if path == "framewise":
+        monkeypatch.setattr(Corked, "possible", staticmethod(lambda protocol: False))
+    return path

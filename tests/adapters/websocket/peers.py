@@ -1,0 +1,135 @@
+"""What the tests of both sides share: our listener, a peer of bare TCP, and ways to drive a transport."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
+from contextlib import asynccontextmanager, suppress
+
+import pytest
+
+from adapters.base import CloseReason, Limits, Transport
+from adapters.websocket import WebSocketListener, WebSocketTransport, listen
+from mappings.dialect import Frame
+
+DEADLINE = 20.0  # what should happen at once happens far below
+LIMITS = Limits(close_deadline=1.0)
+SMALL = Limits(max_message=1000, close_deadline=1.0)
+
+
+class Server:
+    """A listener, and the transports that it accepted."""
+
+    listener: WebSocketListener
+
+    def __init__(self) -> None:
+        self.accepted: asyncio.Queue[WebSocketTransport] = asyncio.Queue()
+        self.transports: list[WebSocketTransport] = []
+
+    @property
+    def url(self) -> str:
+        return self.listener.address
+
+    @property
+    def port(self) -> int:
+        return int(self.url.split(":")[2].split("/")[0])
+
+    def accept(self, transport: Transport) -> None:
+        assert isinstance(transport, WebSocketTransport)
+        self.transports.append(transport)
+        self.accepted.put_nowait(transport)
+
+    async def next(self) -> WebSocketTransport:
+        return await self.accepted.get()
+
+
+@asynccontextmanager
+async def serving(limits: Limits = LIMITS, origins: tuple[str, ...] = ()) -> AsyncIterator[Server]:
+    """A listener whose transports are closed at the end, all within the deadline; no task is left."""
+    before = asyncio.all_tasks()
+    async with asyncio.timeout(DEADLINE):
+        server = Server()
+        server.listener = await listen("127.0.0.1", 0, "/ws", limits, server.accept, origins)
+        try:
+            yield server
+        finally:
+            await server.listener.close()
+            for transport in server.transports:
+                await transport.close()
+        if left := asyncio.all_tasks() - before:  # aiohttp's own for each connection, which end with it
+            await asyncio.wait(left)
+
+
+class RawPeer:
+    """A peer that does what it is told and nothing by itself: no pong, no close, no reading."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, masks: bool) -> None:
+        self.reader = reader
+        self.writer = writer
+        self.mask = (0x80, bytes(4)) if masks else (0, b"")
+
+    def write(self, *messages: tuple[int, bytes]) -> None:
+        """Messages of (first byte, payload) in one write; a client masks them with zeros."""
+        bit, key = self.mask
+        self.writer.write(b"".join(bytes((first, bit | len(data))) + key + data for first, data in messages))
+
+    async def until(self, end: bytes) -> None:
+        data = b""
+        while not data.endswith(end):
+            more = await self.reader.read(1 << 20)
+            assert more, "the other end is gone"
+            data = data[-len(end) :] + more
+
+    async def until_end(self) -> bytes:
+        data = b""
+        with suppress(ConnectionError):
+            while more := await self.reader.read(1 << 20):
+                data += more
+        return data
+
+
+async def everything(transport: Transport) -> list[Frame]:
+    frames: list[Frame] = []
+    while received := await transport.receive():
+        frames += received
+    return frames
+
+
+async def some(transport: Transport, count: int) -> list[Frame]:
+    frames: list[Frame] = []
+    while len(frames) < count:
+        received = await transport.receive()
+        assert received, f"the peer is gone after {len(frames)} frames"
+        frames += received
+    return frames
+
+
+async def refused(sending: Coroutine[None, None, None]) -> None:
+    with pytest.raises(ConnectionError):
+        await sending
+
+
+def batches(frames: Sequence[bytes], size: int) -> Iterable[Sequence[bytes]]:
+    return (frames[start : start + size] for start in range(0, len(frames), size))
+
+
+async def send_all(transport: Transport, frames: Sequence[bytes]) -> None:
+    for batch in batches(frames, 256):
+        await transport.send(batch)
+
+
+async def flood(transport: Transport) -> None:
+    """More than the kernel holds, at most 4 KiB at a time."""
+    for _ in range(64 * 1024):
+        await transport.send([b"x" * 1024] * 4)
+
+
+async def stalled(transport: WebSocketTransport, high: int) -> None:
+    """Wait until the kernel takes no more."""
+    while transport._tcp.get_write_buffer_size() <= high:  # noqa: ASYNC110  # nobody sets an event for it
+        await asyncio.sleep(0)
+
+
+async def close_when_stalled(transport: WebSocketTransport, high: int) -> None:
+    await stalled(transport, high)
+    await transport.close(CloseReason.TOO_SLOW)

@@ -1,0 +1,657 @@
+"""Our client against the server of the websockets library, and raw TCP as a server that behaves badly."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import gc
+import hashlib
+import re
+import socket
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import ClientResponse, ClientSession, ClientWebSocketResponse
+from aiohttp.connector import Connection
+from websockets.asyncio.server import ServerConnection, serve
+
+from adapters.base import CloseReason, Limits
+from adapters.websocket import DialledTransport, connect
+from mappings.dialect import Oversize
+from tests.adapters.websocket.peers import (
+    DEADLINE,
+    LIMITS,
+    SMALL,
+    RawPeer,
+    close_when_stalled,
+    everything,
+    flood,
+    refused,
+    send_all,
+    serving,
+    some,
+    stalled,
+)
+
+PEM = Path(__file__).parent / "localhost.pem"
+MAGIC = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"  # RFC 6455, section 1.3
+MASKED = 1024 + 8  # a frame of 1 KiB with its header and key
+
+
+@asynccontextmanager
+async def nothing_left() -> AsyncIterator[None]:
+    """All within the deadline, and afterwards no task and nothing unclosed, which would warn when it is collected."""
+    before = asyncio.all_tasks()
+    async with asyncio.timeout(DEADLINE):
+        yield
+        if left := asyncio.all_tasks() - before:  # of the servers, whose connections have just ended
+            await asyncio.wait(left)
+    gc.collect()
+
+
+@asynccontextmanager
+async def other(tls: ssl.SSLContext | None = None) -> AsyncIterator[tuple[str, asyncio.Queue[ServerConnection]]]:
+    """A server of the websockets library with its own defaults: where it is, and its connections."""
+    connections: asyncio.Queue[ServerConnection] = asyncio.Queue()
+
+    async def handle(connection: ServerConnection) -> None:
+        connections.put_nowait(connection)
+        await connection.wait_closed()
+
+    async with nothing_left(), serve(handle, "127.0.0.1", 0, max_size=None, ping_interval=None, ssl=tls) as server:
+        port = next(iter(server.sockets)).getsockname()[1]
+        yield f"{'wss' if tls else 'ws'}://127.0.0.1:{port}/ws?token=secret", connections
+
+
+@asynccontextmanager
+async def dialled(limits: Limits = LIMITS) -> AsyncIterator[tuple[ServerConnection, DialledTransport]]:
+    """A connection of the websockets library, and our transport that dialled it."""
+    async with other() as (url, connections):
+        ours = await connect(url, limits)
+        try:
+            yield await connections.get(), ours
+        finally:
+            await ours.close()
+            assert ours._session.closed
+
+
+Answer = Callable[[RawPeer, bytes], Awaitable[None]]
+
+
+@asynccontextmanager
+async def answering(answer: Answer) -> AsyncIterator[str]:
+    """A TCP server that answers each request (its head is given) with what it is told."""
+    writers: list[asyncio.StreamWriter] = []
+
+    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writers.append(writer)
+        with suppress(ConnectionError, asyncio.IncompleteReadError):
+            await answer(RawPeer(reader, writer, masks=False), await reader.readuntil(b"\r\n\r\n"))
+
+    async with nothing_left():
+        server = await asyncio.start_server(accept, "127.0.0.1", 0)
+        try:
+            yield f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}/ws?token=secret"
+        finally:
+            server.close()
+            for writer in writers:
+                writer.transport.abort()
+                with suppress(ConnectionError):
+                    await writer.wait_closed()
+
+
+def upgrade(request: bytes) -> bytes:
+    key = re.search(rb"(?i)sec-websocket-key: *(\S+)", request)
+    assert key is not None
+    accept = base64.b64encode(hashlib.sha1(key[1] + MAGIC).digest())
+    head = (b"HTTP/1.1 101 x", b"Upgrade: websocket", b"Connection: Upgrade", b"Sec-WebSocket-Accept: " + accept)
+    return b"\r\n".join((*head, b"", b""))
+
+
+@asynccontextmanager
+async def raw(limits: Limits = LIMITS) -> AsyncIterator[tuple[RawPeer, DialledTransport]]:
+    peers: asyncio.Queue[RawPeer] = asyncio.Queue()
+
+    async def answer(peer: RawPeer, request: bytes) -> None:
+        peer.writer.write(upgrade(request))
+        peers.put_nowait(peer)
+
+    async with answering(answer) as url:
+        ours = await connect(url, limits)
+        peer = await peers.get()
+        try:
+            yield peer, ours
+        finally:
+            peer.writer.transport.abort()
+            await ours.close()
+            assert ours._session.closed
+
+
+async def failure(url: str) -> OSError:
+    with pytest.raises(OSError, match="ws") as caught:
+        await connect(url, LIMITS)
+    return caught.value
+
+
+# -- frames --------------------------------------------------------------------------------------------
+
+
+async def test_frames_go_both_ways_as_text(write_path: str) -> None:
+    async with dialled() as (peer, ours):
+        await ours.send([b'{"action":"ping"}', "é".encode()])
+        assert [await peer.recv(), await peer.recv()] == ['{"action":"ping"}', "é"]
+        await peer.send('{"type":"pong"}')
+        assert await ours.receive() == [b'{"type":"pong"}']
+
+
+async def test_a_burst_arrives_whole_and_in_order(write_path: str) -> None:
+    frames = [b'{"n":%d}' % n for n in range(10_000)]
+    async with dialled() as (peer, ours), asyncio.TaskGroup() as group:
+        group.create_task(send_all(ours, frames))
+        assert [await peer.recv(decode=False) for _ in frames] == frames
+
+
+async def test_a_burst_from_the_server_arrives_whole_and_in_order() -> None:
+    frames = [b'{"n":%d}' % n for n in range(10_000)]
+    async with dialled() as (peer, ours):
+        async with asyncio.TaskGroup() as group:
+            received = group.create_task(some(ours, len(frames)))
+            for frame in frames:
+                await peer.send(frame, text=True)
+        assert received.result() == frames
+
+
+async def test_a_binary_message_is_a_frame_too() -> None:
+    async with dialled() as (peer, ours):
+        await peer.send(b"\xff{}")
+        assert await ours.receive() == [b"\xff{}"]
+
+
+async def test_a_message_in_fragments_is_one_frame() -> None:
+    async with dialled() as (peer, ours):
+        await peer.send(["one ", "two ", "three"])
+        assert await ours.receive() == [b"one two three"]
+
+
+async def test_text_that_is_not_utf8_is_left_to_the_dialect() -> None:
+    async with raw() as (peer, ours):
+        peer.write((0x81, b"\xff\xfe"), (0x81, b"{}"))
+        assert await some(ours, 2) == [b"\xff\xfe", b"{}"]
+
+
+async def test_one_receive_gives_all_that_is_ready() -> None:
+    async with raw() as (peer, ours):
+        peer.write((0x81, b"one"), (0x81, b"two"), (0x82, b"three"))
+        assert await ours.receive() == [b"one", b"two", b"three"]
+
+
+async def test_frames_that_come_with_the_answer_to_the_handshake_are_not_lost() -> None:
+    async def answer(peer: RawPeer, request: bytes) -> None:
+        peer.writer.write(upgrade(request) + b"\x81\x03one\x81\x03two")
+
+    async with answering(answer) as url:
+        ours = await connect(url, Limits(close_deadline=0.05))
+        assert await some(ours, 2) == [b"one", b"two"]
+        await ours.close()
+
+
+async def test_a_ping_is_answered_and_holds_nothing_up() -> None:
+    async with dialled() as (peer, ours), asyncio.TaskGroup() as group:
+        waiting = group.create_task(ours.receive())
+        await (await peer.ping(b"are you there"))
+        assert not waiting.done()
+        await peer.send("one")
+        assert await waiting == [b"one"]
+
+
+async def test_a_cancelled_receive_loses_nothing() -> None:
+    async with dialled() as (peer, ours):
+        async with asyncio.TaskGroup() as group:
+            waiting = group.create_task(ours.receive())
+            await asyncio.sleep(0)
+            await peer.send("one")
+            waiting.cancel()
+        assert await ours.receive() == [b"one"]
+
+
+async def test_an_oversized_message_costs_only_itself() -> None:
+    async with dialled(SMALL) as (peer, ours):
+        for size in (1000, 1001, 3999):
+            await peer.send("x" * size)
+        await peer.send(["x" * 600, "x" * 600])
+        oversize = [Oversize(size=size, limit=1000) for size in (1001, 3999, 1200)]
+        assert await some(ours, 4) == [b"x" * 1000, *oversize]
+
+
+async def test_a_message_far_over_the_limit_closes_with_1009() -> None:
+    async with dialled(SMALL) as (peer, ours):
+        await peer.send("one")
+        await peer.send("x" * 4001)
+        assert await everything(ours) == [b"one"]
+        await peer.wait_closed()
+        assert peer.close_code == 1009
+
+
+# -- the end -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("reason", list(CloseReason))
+async def test_the_server_is_told_why_we_close(reason: CloseReason) -> None:
+    async with dialled() as (peer, ours):
+        await ours.close(reason, "because")
+        await peer.wait_closed()
+        assert (peer.close_code, peer.close_reason) == (reason, "because")
+
+
+@pytest.mark.parametrize("code", [1000, 1001, 1009, 1011, 4000])
+async def test_a_server_that_closes_ends_receive_after_its_last_frame(code: int) -> None:
+    async with dialled() as (peer, ours):
+        async with asyncio.TaskGroup() as group:
+            received = group.create_task(everything(ours))
+            await peer.send("last words")
+            await peer.close(code, "because")
+        assert received.result() == [b"last words"]
+        assert peer.close_code == 1000, "aiohttp answered the close"
+        await refused(ours.send([b"anybody?"]))
+
+
+ENDS = {
+    "no code": (0x88, b""),
+    "half a code": (0x88, b"\x03"),
+    "a reason that is not UTF-8": (0x88, b"\x03\xe8\xff\xfe"),
+    "code 1005": (0x88, b"\x03\xed"),
+    "opcode 3": (0x83, b""),
+    "compressed": (0xC1, b"{}"),
+    "continues nothing": (0x80, b""),
+}
+
+
+@pytest.mark.parametrize("end", ENDS.values(), ids=ENDS)
+async def test_whatever_ends_a_conversation_ends_receive_after_the_last_frame(end: tuple[int, bytes]) -> None:
+    async with raw(Limits(close_deadline=0.05)) as (peer, ours):
+        peer.write((0x81, b"one"), end)
+        assert await everything(ours) == [b"one"]
+
+
+async def test_what_a_server_says_behind_its_close_is_not_read() -> None:
+    async with raw(Limits(close_deadline=0.05)) as (peer, ours):
+        peer.write((0x81, b"one"), (0x88, b"\x03\xe8"), *[(0x81, b"late")] * 10)
+        assert await everything(ours) == [b"one"]
+        assert await ours.receive() == []
+
+
+async def test_a_server_that_vanishes_ends_receive_after_its_last_frame() -> None:
+    async with raw() as (peer, ours):
+        peer.write((0x81, b"one"), (0x81, b"two"))
+        await peer.writer.drain()
+        peer.writer.transport.abort()
+        assert await everything(ours) == [b"one", b"two"]
+
+
+async def test_a_ping_that_cannot_be_answered_any_more_does_not_hide_what_came_behind_it() -> None:
+    async with raw() as (peer, ours):
+        peer.write((0x81, b"one"), (0x89, b""), (0x81, b"two"))
+        await peer.writer.drain()
+        peer.writer.transport.abort()
+        await ours._lost.wait()
+        assert await everything(ours) == [b"one", b"two"]
+
+
+@pytest.mark.parametrize("received", [True, False])
+async def test_sending_to_a_gone_server_raises_connection_error(received: bool, write_path: str) -> None:
+    async with raw() as (peer, ours):
+        peer.writer.transport.abort()
+        if received:
+            assert await ours.receive() == []
+        else:
+            await ours._lost.wait()
+        await refused(ours.send([b"anybody?"]))
+
+
+@pytest.mark.parametrize("receiving", [True, False])
+async def test_a_server_that_died_silently_is_noticed(receiving: bool) -> None:
+    async with raw(Limits(heartbeat=0.05, close_deadline=1.0)) as (peer, ours):
+        if receiving:
+            assert await ours.receive() == []
+        assert (await peer.until_end())[:2] == b"\x89\x80", "a ping came first"
+        assert await ours.receive() == []
+
+
+async def test_close_gives_up_on_a_server_that_does_not_answer() -> None:
+    async with raw(Limits(close_deadline=0.05)) as (peer, ours):
+        await ours.close(CloseReason.GOING_AWAY)
+        assert (await peer.until_end())[:2] == b"\x88\x82"
+
+
+async def test_close_gives_up_on_a_server_that_does_not_read(write_path: str) -> None:
+    async with raw(Limits(close_deadline=0.05, send_high=1024)) as (_, ours):
+        sent, closed = await asyncio.gather(flood(ours), close_when_stalled(ours, 1024), return_exceptions=True)
+        assert isinstance(sent, ConnectionError)
+        assert closed is None
+
+
+async def test_a_close_that_is_cancelled_leaves_nothing_open() -> None:
+    async with raw(Limits(close_deadline=DEADLINE)) as (peer, ours), asyncio.TaskGroup() as group:
+        closing = group.create_task(ours.close())
+        await peer.reader.readexactly(8)
+        closing.cancel()
+        await asyncio.wait((closing,))
+        assert ours._session.closed
+        assert await peer.until_end() == b""
+
+
+async def test_after_the_end_the_same_server_is_dialled_again() -> None:
+    async with other() as (url, connections):
+        for reason in (CloseReason.DONE, CloseReason.GOING_AWAY):
+            ours = await connect(url, LIMITS)
+            peer = await connections.get()
+            await peer.send("hello")
+            assert await ours.receive() == [b"hello"]
+            peer.transport.abort()
+            assert await ours.receive() == []
+            await ours.close(reason)
+
+
+# -- back-pressure -------------------------------------------------------------------------------------
+
+
+async def test_send_waits_for_a_server_that_does_not_read(write_path: str) -> None:
+    limits = Limits(send_high=64 * 1024, close_deadline=1.0)
+    slack = {"corked": 0, "framewise": 256 * 1024}[write_path]  # see Framewise
+    async with raw(limits) as (peer, ours), asyncio.TaskGroup() as group:
+        sending = group.create_task(flood(ours))
+        await stalled(ours, limits.send_high)
+        for _ in range(50):
+            await asyncio.sleep(0)
+        assert not sending.done()
+        assert ours._tcp.get_write_buffer_size() < limits.send_high + slack + 2 * 4 * MASKED
+        for _ in range(64 * 1024):
+            await peer.reader.readexactly(4 * MASKED)
+
+
+async def test_send_does_not_return_while_more_than_the_mark_waits() -> None:
+    limits = Limits(send_high=64 * 1024, close_deadline=0.05)
+    async with raw(limits) as (peer, ours), asyncio.TaskGroup() as group:
+        first = group.create_task(flood(ours))
+        await stalled(ours, limits.send_high)
+        first.cancel()
+        sending = group.create_task(ours.send([b"one"]))
+        await asyncio.sleep(0)
+        assert not sending.done()
+        while not sending.done():
+            await peer.reader.read(1 << 16)
+        assert ours._tcp.get_write_buffer_size() <= limits.send_high
+
+
+async def test_a_send_that_was_cancelled_does_not_break_the_next() -> None:
+    limits = Limits(send_high=64 * 1024, close_deadline=0.05)
+    async with raw(limits) as (peer, ours), asyncio.TaskGroup() as group:
+        first = group.create_task(flood(ours))
+        await stalled(ours, limits.send_high)
+        first.cancel()
+        await asyncio.wait((first,))
+        second = group.create_task(ours.send([b"the end"]))
+        while not second.done():
+            assert await peer.reader.read(1 << 20)
+
+
+async def test_a_gateway_that_does_not_receive_stops_the_server() -> None:
+    async with raw() as (peer, ours):
+        sent = 0
+        while peer.writer.transport.get_write_buffer_size() < 1024 * 1024:
+            peer.write(*[(0x81, b"x" * 100)] * 100)
+            sent += 100
+            await asyncio.sleep(0)
+        assert sent * 100 < 64 * 1024 * 1024, "the kernel's buffers and ours"
+        assert await some(ours, sent) == [b"x" * 100] * sent
+
+
+# -- the handshake -------------------------------------------------------------------------------------
+
+
+async def test_the_request_has_the_token_and_neither_origin_nor_extensions() -> None:
+    async with dialled() as (peer, _):
+        assert peer.request is not None
+        assert peer.request.path == "/ws?token=secret"
+        assert "Origin" not in peer.request.headers
+        assert "Sec-WebSocket-Extensions" not in peer.request.headers
+
+
+async def test_the_peer_is_named_by_its_address() -> None:
+    async with dialled() as (peer, ours):
+        host, port = peer.local_address
+        assert ours.peer == f"{host}:{port}"
+
+
+async def test_nobody_there_is_connection_refused() -> None:
+    async with other() as (url, _):
+        pass
+    error = await failure(url)
+    assert isinstance(error, ConnectionRefusedError)
+    assert "Connection refused: 'ws://127.0.0.1:" in str(error)
+
+
+@pytest.mark.parametrize(
+    "url", ["ws:///ws", "ws://host:99999/", "ws://[::1/", "http://127.0.0.1:1/", "tcp://host:1", ""]
+)
+async def test_what_is_no_url_of_a_websocket_is_said_to_be_none(url: str) -> None:
+    with pytest.raises(OSError, match=re.escape(f"{url}: this is no URL of a WebSocket")):
+        await connect(url, LIMITS)
+
+
+async def test_a_host_name_that_cannot_be_is_an_oserror() -> None:
+    assert str(await failure(f"ws://{'a' * 64}.example:1/")).startswith(f"ws://{'a' * 64}.example:1/: ")
+
+
+def answered(status: str, *headers: str, body: str = "") -> bytes:
+    return "\r\n".join((f"HTTP/1.1 {status}", *headers, f"Content-Length: {len(body)}", "", body)).encode()
+
+
+PLAIN, UPGRADE = "Content-Type: text/plain", ("Upgrade: websocket", "Connection: Upgrade")
+NONE = "it does not answer like a WebSocket: "
+REFUSALS = {
+    "its first line": (answered("404 Not Found", PLAIN, body="one\ntwo"), "refused with HTTP 404 Not Found: one"),
+    "no page": (answered("401 No", "Content-Type: text/html", body="<html>"), "refused with HTTP 401 No"),
+    "no body": (answered("200 OK"), "refused with HTTP 200 OK"),
+    "no token": (answered("401 No", PLAIN, body="token=secret?"), "refused with HTTP 401 No: token=***"),
+    "no end": (answered("403 No", PLAIN, body="\x1b[1m" + "x" * 5000), "refused with HTTP 403 No: "),
+    "elsewhere": (
+        answered("302 Found", "Location: wss://other/ws?token=secret"),
+        "refused with HTTP 302 Found: go to wss://other/ws?token=***",
+    ),
+    "no handshake": (answered("101 x", *UPGRADE), NONE + "Invalid challenge response"),
+    "no HTTP": (b"SSH-2.0-OpenSSH\r\n\r\n", NONE + "Bad status line"),
+}
+
+
+@pytest.mark.parametrize(("answer", "said"), REFUSALS.values(), ids=REFUSALS)
+async def test_a_refusal_says_in_one_line_what_the_server_said(answer: bytes, said: str) -> None:
+    async def refuse(peer: RawPeer, _: bytes) -> None:
+        peer.writer.write(answer)
+
+    async with answering(refuse) as url:
+        text = str(await failure(url))
+        assert text.startswith(f"{url.replace('secret', '***')}: {said}")
+        assert "secret" not in text
+        assert text.isprintable()
+        assert len(text) < 300
+
+
+async def test_a_refusal_whose_body_never_comes_is_told_without_it() -> None:
+    async def refuse(peer: RawPeer, _: bytes) -> None:
+        peer.writer.write(b"HTTP/1.1 401 x\r\nContent-Length: 9\r\nContent-Type: text/plain\r\n\r\n")
+
+    async with answering(refuse) as url:
+        with pytest.raises(OSError, match=r"refused with HTTP 401 x$"):
+            await connect(url, Limits(close_deadline=0.05))
+
+
+async def test_our_own_listener_tells_the_right_path() -> None:
+    async with nothing_left(), serving() as server:
+        text = str(await failure(server.url + "/other?token=secret"))
+        assert "HTTP 404 Not Found: nothing at '/ws/other': open a WebSocket at /ws" in text
+
+
+async def test_a_server_that_hangs_up_instead_of_answering_is_told() -> None:
+    async def vanish(peer: RawPeer, _: bytes) -> None:
+        peer.writer.close()
+
+    async with answering(vanish) as url:
+        assert "it closed the connection during the handshake" in str(await failure(url))
+
+
+@pytest.mark.parametrize("how", ["close", "abort"])
+async def test_a_server_that_hangs_up_right_behind_its_answer_raises_no_other_exception(how: str) -> None:
+    async def vanish(peer: RawPeer, request: bytes) -> None:
+        peer.writer.write(upgrade(request) + b"\x81\x03one")
+        getattr(peer.writer.transport, how)()
+
+    async with answering(vanish) as url:
+        try:
+            ours = await connect(url, LIMITS)
+        except OSError as error:
+            said = str(error)
+            assert "it closed the connection" in said or "Connection reset" in said
+        else:
+            assert await everything(ours) in ([b"one"], [])
+            await refused(ours.send([b"anybody?"]))
+            await ours.close()
+
+
+async def test_a_server_that_is_gone_before_connect_returns_has_said_what_it_said(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    original = ClientSession._ws_connect
+
+    async def late(self: ClientSession, url: str, **options: Any) -> ClientWebSocketResponse[bool]:
+        made: ClientWebSocketResponse[bool] = await original(self, url, **options)
+        while made.get_extra_info("socket") is not None:  # noqa: ASYNC110  # its future must not be made here
+            await asyncio.sleep(0)
+        return made
+
+    async def vanish(peer: RawPeer, request: bytes) -> None:
+        peer.writer.write(upgrade(request) + b"\x81\x03one")
+        peer.writer.transport.abort()
+
+    monkeypatch.setattr(ClientSession, "_ws_connect", late)
+    async with answering(vanish) as url:
+        ours = await connect(url, LIMITS)
+        assert await everything(ours) == [b"one"]
+        await refused(ours.send([b"anybody?"]))
+        await ours.close()
+
+
+async def test_a_server_that_is_gone_before_its_answer_is_looked_at_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = ClientResponse.start
+
+    async def late(self: ClientResponse, connection: Connection) -> ClientResponse:
+        response = await original(self, connection)
+        while connection.transport is not None:  # noqa: ASYNC110  # nobody sets an event for it
+            await asyncio.sleep(0)
+        return response
+
+    async def vanish(peer: RawPeer, request: bytes) -> None:
+        peer.writer.write(upgrade(request))
+        peer.writer.transport.abort()
+
+    monkeypatch.setattr(ClientResponse, "start", late)
+    async with answering(vanish) as url:
+        assert "it closed the connection during the handshake" in str(await failure(url))
+
+
+async def test_a_host_that_nobody_knows_is_said_to_be_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def resolve(*_: object, **__: object) -> None:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr("aiohttp.connector.DefaultResolver.resolve", resolve)
+    async with nothing_left():
+        text = str(await failure("ws://host.example:1/?token=secret"))
+        cause = "the name of its host is not known: Name or service not known"
+        assert text == f"ws://host.example:1/?token=***: {cause}"
+
+
+async def test_a_connect_that_is_cancelled_leaves_nothing_open() -> None:
+    asked = asyncio.Event()
+    ended = asyncio.Event()
+
+    async def never(peer: RawPeer, _: bytes) -> None:
+        asked.set()
+        await peer.until_end()
+        ended.set()
+
+    async with answering(never) as url, asyncio.TaskGroup() as group:
+        dialling = group.create_task(connect(url, LIMITS))
+        await asked.wait()
+        dialling.cancel()
+        await ended.wait()
+        await asyncio.wait((dialling,))
+        assert dialling.cancelled()
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("ws://h:1/?token=a.b-c&x=1", "ws://h:1/?token=***&x=1"),
+        ("ws://h:1/?x=1&access_token=a%20b#c", "ws://h:1/?x=1&access_token=***#c"),
+        ("ws://h:1/?Token=a", "ws://h:1/?Token=***"),
+        ("ws://user:word@h:1/", "ws://***@h:1/"),
+    ],
+)
+async def test_no_error_shows_a_token_or_a_password(url: str, shown: str) -> None:
+    with pytest.raises(OSError, match=re.escape(f"http{shown[2:]}: ")):
+        await connect(f"http{url[2:]}", LIMITS)
+
+
+# -- TLS -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def tls() -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(PEM)
+    return context
+
+
+async def test_a_server_that_is_trusted_is_dialled_over_tls(
+    tls: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch, write_path: str
+) -> None:
+    trusting = ssl.create_default_context(cafile=str(PEM))
+    monkeypatch.setattr("aiohttp.connector._SSL_CONTEXT_VERIFIED", trusting)  # made when aiohttp is imported
+    async with other(tls) as (url, connections):
+        ours = await connect(url, LIMITS)
+        peer = await connections.get()
+        await ours.send([b"x" * 100_000, b"two"])
+        assert [await peer.recv(decode=False), await peer.recv()] == [b"x" * 100_000, "two"]
+        await peer.send("three")
+        assert await ours.receive() == [b"three"]
+        await ours.close(CloseReason.GOING_AWAY, "because")
+        await peer.wait_closed()
+        assert (peer.close_code, peer.close_reason) == (1001, "because")
+
+
+async def test_a_server_that_is_not_trusted_is_refused(tls: ssl.SSLContext) -> None:
+    async with other(tls) as (url, _):
+        text = str(await failure(url))
+        assert "its certificate is not accepted: " in text
+        assert "self-signed certificate" in text
+        assert "secret" not in text
+
+
+async def test_a_server_that_speaks_no_tls_is_told() -> None:
+    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        writer.close()
+        with suppress(ConnectionError):
+            await writer.wait_closed()
+
+    async with nothing_left():
+        server = await asyncio.start_server(accept, "127.0.0.1", 0)
+        text = str(await failure(f"wss://127.0.0.1:{server.sockets[0].getsockname()[1]}/ws?token=secret"))
+        server.close()
+        assert "TLS failed: [SSL: WRONG_VERSION_NUMBER]" in text
+        assert "secret" not in text

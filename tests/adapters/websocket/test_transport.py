@@ -1,0 +1,147 @@
+"""What holds for a connection whoever dialled: our client and our listener, each as the side under test."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from adapters.base import CloseReason, Limits
+from adapters.websocket import DialledTransport, WebSocketTransport, connect
+from adapters.websocket.frames import text_frames
+from adapters.websocket.transport import Corked, address
+from mappings.dialect import Oversize
+from tests.adapters.websocket.peers import LIMITS, SMALL, everything, refused, send_all, serving, some
+
+
+@pytest.fixture(params=["client", "server"])
+def side(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+BRIEF = Limits(close_deadline=0.05)  # for an end that does not answer a close, as nobody receives there
+
+
+@asynccontextmanager
+async def ends(side: str, limits: Limits = LIMITS) -> AsyncIterator[tuple[WebSocketTransport, WebSocketTransport]]:
+    """The transport of `side`, and the one at the other end."""
+    async with serving(limits) as server:
+        client = await connect(server.url, limits)
+        accepted = await server.next()
+        try:
+            yield (client, accepted) if side == "client" else (accepted, client)
+        finally:
+            await asyncio.gather(client.close(), accepted.close())
+            assert client._session.closed
+
+
+@pytest.mark.parametrize("size", [0, 1, 125, 126, 65_535, 65_536, 1_000_000])
+async def test_every_size_of_header_is_written_and_read(side: str, size: int, write_path: str) -> None:
+    frame = b"x" * size
+    async with ends(side, BRIEF) as (ours, other), asyncio.TaskGroup() as group:
+        group.create_task(ours.send([frame, b"next"]))
+        assert await some(other, 2) == [frame, b"next"]
+
+
+async def test_a_burst_arrives_whole_and_in_order(side: str, write_path: str) -> None:
+    frames = [b'{"n":%d}' % n for n in range(10_000)]
+    async with ends(side) as (ours, other):
+        _, received = await asyncio.gather(send_all(ours, frames), some(other, len(frames)))
+        assert received == frames
+
+
+class CountingTransport:
+    """A TCP transport that remembers its writes."""
+
+    def __init__(self, tcp: asyncio.Transport) -> None:
+        self.tcp = tcp
+        self.writes: list[bytes] = []
+
+    def write(self, data: bytes) -> None:
+        self.writes.append(data)
+        self.tcp.write(data)
+
+    def is_closing(self) -> bool:
+        return self.tcp.is_closing()
+
+
+async def test_all_frames_of_one_send_are_one_write(side: str) -> None:
+    frames = [b'{"n":%d}' % n for n in range(500)]
+    async with ends(side) as (ours, other):
+        assert isinstance(ours._writer, Corked), "this aiohttp has what corking needs"
+        counting = CountingTransport(ours._writer._tcp)
+        ours._writer._tcp = counting  # type: ignore[assignment]  # has what is called
+        await ours.send(frames)
+        keys = 4 * len(frames) if isinstance(ours, DialledTransport) else 0
+        assert [len(data) for data in counting.writes] == [len(text_frames(frames)) + keys]
+        assert await some(other, len(frames)) == frames
+
+
+async def test_an_aiohttp_without_the_private_names_is_recognised() -> None:
+    assert not Corked.possible(object())  # type: ignore[arg-type]  # another release's protocol
+
+
+async def test_one_receive_gives_all_that_is_ready(side: str) -> None:
+    async with ends(side) as (ours, other):
+        await other.send([b"one", b"two", b"three"])
+        assert await ours.receive() == [b"one", b"two", b"three"]
+
+
+async def test_an_oversized_message_costs_only_itself(side: str) -> None:
+    async with ends(side, SMALL) as (ours, other):
+        await other.send([b"x" * 1000, b"x" * 1001, b"x" * 3999, b"next"])
+        oversize = [Oversize(size=1001, limit=1000), Oversize(size=3999, limit=1000)]
+        assert await some(ours, 4) == [b"x" * 1000, *oversize, b"next"]
+
+
+@pytest.mark.parametrize("reason", list(CloseReason))
+async def test_the_other_end_is_told_why_we_close(side: str, reason: CloseReason) -> None:
+    async with ends(side) as (ours, other):
+        received, _ = await asyncio.gather(everything(other), ours.close(reason, "because"))
+        assert received == []
+        assert other._socket.close_code == reason
+
+
+async def test_what_was_sent_before_a_close_arrives(side: str, write_path: str) -> None:
+    async with ends(side) as (ours, other):
+        await ours.send([b"one", b"two"])
+        received, _ = await asyncio.gather(everything(other), ours.close(CloseReason.GOING_AWAY))
+        assert received == [b"one", b"two"]
+
+
+async def test_both_ends_may_close_at_once(side: str) -> None:
+    async with ends(side) as (ours, other):
+        await asyncio.gather(ours.close(CloseReason.GOING_AWAY), other.close(CloseReason.INTERNAL))
+        assert [await ours.receive(), await other.receive()] == [[], []]
+
+
+async def test_close_is_idempotent(side: str) -> None:
+    async with ends(side, BRIEF) as (ours, _):
+        await asyncio.gather(ours.close(CloseReason.GOING_AWAY), ours.close(CloseReason.DONE))
+        await ours.close()
+        assert [await ours.receive() for _ in range(10)] == [[]] * 10
+
+
+async def test_after_our_own_close_nothing_more_is_received(side: str) -> None:
+    async with ends(side, BRIEF) as (ours, other):
+        await other.send([b"one"])
+        assert await ours.receive() == [b"one"]
+        await other.send([b"late"])
+        await ours.close()
+        assert [await ours.receive() for _ in range(10)] == [[]] * 10
+
+
+async def test_sending_after_our_own_close_raises_connection_error(side: str) -> None:
+    async with ends(side, BRIEF) as (ours, _):
+        await ours.close()
+        await refused(ours.send([b"late"]))
+
+
+def test_an_address_of_ipv6_stands_in_brackets() -> None:
+    assert [address(("127.0.0.1", 1)), address(("::1", 1))] == ["127.0.0.1:1", "[::1]:1"]
+
+
+def test_a_peer_without_an_address_has_a_name_all_the_same() -> None:
+    assert address(None) == "a peer that is gone"

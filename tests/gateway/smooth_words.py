@@ -1,0 +1,86 @@
+"""What a smooth client says and gets, as the tests of the gateway write it (smooth sheet, sections 3 to 6)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gateway.router import session_id
+from mappings.smooth.from_canonical import shown
+
+__all__ = [
+    "AGENT", "CONVERSATION", "CREATE", "SHOWN", "accepted", "answer", "ask", "cancel", "cancelled", "error", "history",
+    "loose", "opened", "reply", "send", "token",
+]  # fmt: skip
+
+Frame = dict[str, Any]
+
+AGENT = "0198c3a1-0000-4000-8000-0000000000aa"
+SHOWN, CONVERSATION = shown(session_id("test", "pod+unix:/pod"))
+CREATE: Frame = {"action": "create_conversation_session", "requestId": "open", "agentId": AGENT}
+
+
+# -- what it says ------------------------------------------------------------------------------------
+
+
+def ask(action: str, request: str, **keys: Any) -> Frame:
+    """Any action on the session."""
+    return {"action": action, "requestId": request, "sessionId": SHOWN, **keys}
+
+
+def send(request: str, text: str) -> Frame:
+    """Begin a turn."""
+    return ask("send_message", request, message=text)
+
+
+def cancel(request: str) -> Frame:
+    """Cancel the turn; clients use its request id."""
+    return ask("cancel", request)
+
+
+def history(request: str, **keys: Any) -> Frame:
+    """Ask for a page of messages."""
+    return ask("get_conversation_messages", request, **keys)
+
+
+# -- what it gets ------------------------------------------------------------------------------------
+
+
+def reply(request: str, **data: Any) -> Frame:
+    """A 200."""
+    return {"type": "immediate_response", "requestId": request, "status": 200, "data": data}
+
+
+def opened(request: str) -> Frame:
+    """A 200 that shows the session."""
+    return reply(request, sessionId=SHOWN, conversationId=CONVERSATION)
+
+
+def accepted(request: str) -> Frame:
+    """The 202 of a turn."""
+    return {"type": "immediate_response", "requestId": request, "status": 202}
+
+
+def token(request: str, text: str) -> Frame:
+    """More of the answer."""
+    return {"type": "stream_token", "requestId": request, "token": text}
+
+
+def answer(request: str, text: str) -> Frame:
+    """The terminal of a turn that went well."""
+    response = {"responseParts": [text] if text else []}
+    return {"type": "eventual_response", "requestId": request, "data": {"data": {"response": response}}}
+
+
+def cancelled(request: str) -> Frame:
+    """The terminal of a cancelled turn."""
+    return {"type": "cancelled", "requestId": request}
+
+
+def error(request: str, code: str) -> Frame:
+    """An error that answers a request or ends a turn."""
+    return {"type": "error", "requestId": request, "error": {"code": code}}
+
+
+def loose(code: str) -> Frame:
+    """An error that ends nothing."""
+    return {"type": "error", "requestId": None, "error": {"code": code}}

@@ -1,0 +1,333 @@
+"""One route in memory: smooth clients and a pod, frame by frame through the real router, session, links and upstream.
+
+The test is every peer, holds the clock and rings the timers; a conversation is a Script. Each frame that a smooth
+client is sent must be one that a strict client takes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from itertools import count
+from typing import Any
+
+from adapters.base import CloseReason, Transport
+from gateway import registry
+from gateway.config import Limits, Route
+from gateway.endpoint import parse
+from gateway.ledger import Ledger
+from gateway.link import Link
+from gateway.outbox import Outbox
+from gateway.router import Router, session_id
+from gateway.session import Session
+from gateway.upstream import Upstream
+from tests.gateway.pod_words import snapshot
+from tests.gateway.smooth_words import CREATE, opened
+from tests.memory import MemoryTransport
+from tests.smooth_frames import check
+
+__all__ = ["NEVER", "Script", "Stage", "settle", "stage"]
+
+ROUTE = Route(name="test", listen=(parse("smooth+ws://127.0.0.1:1/ws"),), upstream=parse("pod+unix:/pod"))
+SESSION = session_id("test", "pod+unix:/pod")
+START = 1_700_000_000_000_000_000  # ns
+AT_ONCE = 1e-9
+NEVER = 1e6  # seconds: a backoff that no test waits for
+LIMITS = Limits(backoff_first=AT_ONCE, backoff_max=AT_ONCE)
+
+
+async def settle() -> None:
+    """Let every task run until it waits."""
+    for _ in range(40):
+        await asyncio.sleep(0)
+
+
+class Alarm:
+    """A deadline of the session."""
+
+    def __init__(self, due: float, ring: Callable[[], None]) -> None:
+        self.due = due
+        self.ring = ring
+        self.waits = True
+
+    def cancel(self) -> None:
+        self.waits = False
+
+
+class Time:
+    """The clock and its timers; both go on by `passes` alone."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self._alarms: list[Alarm] = []
+
+    def clock(self) -> int:
+        return START + int(self.seconds * 1e9)
+
+    def later(self, delay: float, ring: Callable[[], None]) -> Alarm:
+        alarm = Alarm(self.seconds + delay, ring)
+        self._alarms.append(alarm)
+        return alarm
+
+    @property
+    def waiting(self) -> list[float]:
+        """When the timers that were not called off will ring, in seconds from now."""
+        return sorted(alarm.due - self.seconds for alarm in self._alarms if alarm.waits)
+
+    def passes(self, seconds: float) -> None:
+        """So much time passes; what is due rings in its order."""
+        end = self.seconds + seconds
+        while due := [alarm for alarm in self._alarms if alarm.waits and alarm.due <= end]:
+            first = min(due, key=lambda alarm: alarm.due)
+            first.waits = False
+            self.seconds = first.due
+            first.ring()
+        self.seconds = end
+
+
+class Peer:
+    """A peer of ours, played by the test: `news` are the frames that no step has looked at."""
+
+    def __init__(self, transport: MemoryTransport, link: Link | None = None) -> None:
+        self.transport = transport
+        self.seen = 0
+        self._link = link
+
+    @property
+    def link(self) -> Link:
+        assert self._link is not None
+        return self._link
+
+    def frames(self) -> list[dict[str, Any]]:
+        """Everything that it was sent."""
+        return [json.loads(frame) for frame in self.transport.got]
+
+    def news(self) -> list[dict[str, Any]]:
+        frames = self.frames()[self.seen :]
+        self.seen += len(frames)
+        return frames
+
+    def says(self, *messages: dict[str, Any] | bytes) -> None:
+        """It says these in one piece."""
+        self.transport.say(*(m if isinstance(m, bytes) else json.dumps(m).encode() for m in messages))
+
+
+class Stage:
+    """A router with its one session; `clients` by name, `pods` are the connections to the pod, newest last."""
+
+    def __init__(self, group: asyncio.TaskGroup, limits: Limits, overflow: str) -> None:
+        self.group = group
+        self.limits = limits
+        self.time = Time()
+        self.ledger = Ledger()
+        self.clients: dict[str, Peer] = {}
+        self.pods: list[Peer] = []
+        self.dialled = 0
+        self.refusals = 0  # how many attempts to connect still fail
+        self.scripts: list[Script] = []
+        self._ids = count(1)
+        route = Route(name=ROUTE.name, listen=ROUTE.listen, upstream=ROUTE.upstream, overflow=overflow)
+        self.router = Router(
+            route, self._upstream, registry.dialects, limits=limits, ledger=self.ledger, clock=self.time.clock,
+            new_id=self.new_id, later=self.time.later,
+        )  # fmt: skip
+        self.session: Session = self.router.sessions[0]
+
+    def new_id(self) -> str:
+        return f"00000000-0000-4000-8000-{next(self._ids):012d}"
+
+    def _upstream(self, session: Session) -> Upstream:
+        self.upstream = Upstream(
+            session.state.id, "pod+unix:/pod", registry.dialect("pod"), self._dial, session, spawn=self.spawn,
+            limits=self.limits, ledger=self.ledger, clock=self.time.clock, new_id=self.new_id,
+        )  # fmt: skip
+        return self.upstream
+
+    def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        self.group.create_task(work, name=name)
+
+    async def _dial(self) -> Transport:
+        self.dialled += 1
+        if self.refusals:
+            self.refusals -= 1
+            raise ConnectionRefusedError(111, "nobody listens")
+        transport = MemoryTransport()
+        self.pods.append(Peer(transport))
+        return transport
+
+    # -- peers -----------------------------------------------------------------------------------------
+
+    @property
+    def pod(self) -> Peer:
+        """The newest connection to the pod."""
+        return self.pods[-1]
+
+    def join(self, name: str, principal: str = "local", dialect: str = "smooth") -> Peer:
+        """A client connects."""
+        transport, spoken = MemoryTransport(), registry.dialect(dialect)
+        link = Link(
+            name, spoken, transport, spoken.server(self.time.clock, self.new_id),
+            Outbox(self.limits.outbox_soft, self.limits.outbox_hard), sink=self.router.receive,
+            drained=self.router.drained, ledger=self.ledger, principal=principal,
+        )  # fmt: skip
+        peer = self.clients[name] = Peer(transport, link)
+        self.spawn(self._serve(link), name)
+        return peer
+
+    async def _serve(self, link: Link) -> None:
+        try:
+            await link.run(self.router.connected)
+        finally:
+            self.router.gone(link)
+
+    def script(self) -> Script:
+        """A conversation to write down and then hold."""
+        script = Script(self)
+        self.scripts.append(script)
+        return script
+
+    def losses(self, kind: str) -> int:
+        """How many of this kind stand in the ledger."""
+        return sum(entry.count for entry in self.ledger.entries() if entry.kind == kind)
+
+    # -- the end ---------------------------------------------------------------------------------------
+
+    def end(self) -> None:
+        """Every script was held, every frame strict; then all go."""
+        assert all(script.held for script in self.scripts), "a script was written and never held: await its done()"
+        for peer in self.clients.values():
+            if peer.link.dialect.name == "smooth":
+                for frame in peer.frames():
+                    check(frame)
+            peer.link.end(CloseReason.DONE)
+        self.session.stop()
+
+
+@asynccontextmanager
+async def stage(*, limits: Limits = LIMITS, overflow: str = "coalesce") -> AsyncIterator[Stage]:
+    """A stage whose tasks have all ended when the block is left."""
+    async with asyncio.timeout(20), asyncio.TaskGroup() as group:
+        made = Stage(group, limits, overflow)
+        yield made
+        made.end()
+
+
+Step = Callable[[], None]
+
+
+class Script:
+    """A conversation: who says what, and exactly what each peer then gets. `await ... .done()` holds it.
+
+    A peer that got a frame which no step expected fails it. Expected frames are parts: of an object only the named
+    keys are looked at, None means that a key is absent, and "$name" is any text, the same one each time.
+    """
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+        self._steps: list[tuple[str, Step]] = []
+        self._bound: dict[str, str] = {}
+        self.held = False
+
+    async def done(self) -> dict[str, str]:
+        """Hold the conversation; what the "$names" were."""
+        self.held = True
+        for number, (text, step) in enumerate(self._steps, start=1):
+            try:
+                step()
+            except AssertionError as error:
+                raise AssertionError(f"step {number}, {text}: {error}") from None
+            await settle()
+        everybody = {**self._stage.clients, **{f"pod {n}": pod for n, pod in enumerate(self._stage.pods, 1)}}
+        left = {name: news for name, peer in everybody.items() if (news := peer.news())}
+        assert not left, f"said and not expected: {left}"
+        return self._bound
+
+    def _then(self, text: str, step: Step) -> Script:
+        self._steps.append((text, step))
+        return self
+
+    # -- clients ---------------------------------------------------------------------------------------
+
+    def joins(self, name: str, principal: str = "local") -> Script:
+        """A smooth client connects."""
+        return self._then(f"{name} joins", lambda: self._ignore(self._stage.join(name, principal)))
+
+    def opens(self, name: str) -> Script:
+        """A smooth client connects and opens the session; the pod, if it has just been dialled, shows itself."""
+        self.joins(name).says(name, CREATE)
+        self._then("the pod shows itself", self._shows)
+        return self.gets(name, opened("open"))
+
+    def says(self, name: str, *messages: dict[str, Any] | bytes) -> Script:
+        """A client says these in one piece."""
+        return self._then(f"{name} says", lambda: self._stage.clients[name].says(*messages))
+
+    def gets(self, name: str, *expected: dict[str, Any]) -> Script:
+        """A client was sent exactly these since it was looked at last."""
+        return self._then(f"{name} gets", lambda: self._compare(self._stage.clients[name].news(), expected))
+
+    def leaves(self, name: str) -> Script:
+        """A client hangs up."""
+        return self._then(f"{name} leaves", lambda: self._hang_up(self._stage.clients[name]))
+
+    # -- the pod ---------------------------------------------------------------------------------------
+
+    def pod_says(self, *messages: dict[str, Any] | bytes) -> Script:
+        """The pod says these in one piece."""
+        return self._then("the pod says", lambda: self._stage.pod.says(*messages))
+
+    def pod_gets(self, *expected: dict[str, Any]) -> Script:
+        """The pod was sent exactly these since it was looked at last."""
+        return self._then("the pod gets", lambda: self._compare(self._stage.pod.news(), expected))
+
+    def pod_dies(self) -> Script:
+        """The connection to the pod is lost."""
+        return self._then("the pod dies", lambda: self._hang_up(self._stage.pod))
+
+    # -- the world -------------------------------------------------------------------------------------
+
+    def passes(self, seconds: float) -> Script:
+        """Time passes."""
+        return self._then(f"{seconds} s pass", lambda: self._stage.time.passes(seconds))
+
+    def sees(self, claim: str, holds: Callable[[], bool]) -> Script:
+        """`holds()` is true now."""
+
+        def look() -> None:
+            assert holds(), "it does not hold"
+
+        return self._then(claim, look)
+
+    # --------------------------------------------------------------------------------------------------
+
+    def _shows(self) -> None:
+        if self._stage.pods and not self._stage.session.state.backend.name:
+            self._stage.pod.says(snapshot())
+
+    def _hang_up(self, peer: Peer) -> None:
+        peer.transport.hang_up()
+
+    def _ignore(self, _peer: Peer) -> None:
+        """A lambda's value."""
+
+    def _compare(self, got: Sequence[dict[str, Any]], expected: Sequence[dict[str, Any]]) -> None:
+        right = len(got) == len(expected) and all(
+            self._matches(part, frame) for part, frame in zip(expected, got, strict=True)
+        )
+        lines = ["expected", *map(json.dumps, expected), f"but got, with {self._bound}", *map(json.dumps, got)]
+        assert right, "\n    ".join(lines)
+
+    def _matches(self, part: Any, value: Any) -> bool:
+        if isinstance(part, dict):
+            return isinstance(value, dict) and all(self._matches(part[key], value.get(key)) for key in part)
+        if isinstance(part, list):
+            return (
+                isinstance(value, list)
+                and len(part) == len(value)
+                and all(self._matches(p, v) for p, v in zip(part, value, strict=True))
+            )
+        if isinstance(part, str) and part.startswith("$"):
+            return isinstance(value, str) and self._bound.setdefault(part, value) == value
+        return bool(part == value)

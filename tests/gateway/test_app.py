@@ -1,0 +1,357 @@
+"""The gateway as a whole, on real sockets: it listens or says why not, ends in order, and no failure is everybody's."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from structlog.testing import capture_logs
+
+from adapters.base import Accept, CloseReason
+from gateway import registry
+from gateway.app import App
+from gateway.config import Config, Limits, Route
+from gateway.endpoint import Endpoint, parse
+from gateway.session import Session
+from mappings.canonical import Command, Event
+from mappings.canonical.events import HistorySnapshot, StatusChanged, TextDelta, TurnAccepted, TurnResult
+from mappings.dialect import Burst
+from mappings.errors import ConfigError
+from tests.gateway.stage import settle
+from tests.memory import MemoryTransport
+from tests.pairs.gateway import DEADLINE, SmoothClient, bridged
+
+LISTEN = "smooth+ws://127.0.0.1:0/ws"
+
+
+class Played:
+    """A backend played by the test."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.asked: asyncio.Queue[Command] = asyncio.Queue()
+        self.starts = 0
+        self.failures = 0
+        self.stopped = False
+
+    def start(self) -> None:
+        self.starts += 1
+        if self.failures:
+            self.failures -= 1
+            raise ZeroDivisionError
+
+    def send(self, commands: Sequence[Command]) -> None:
+        for command in commands:
+            self.asked.put_nowait(command)
+
+    def rest(self) -> None:
+        """Nothing to close."""
+
+    def stop(self) -> None:
+        self.stopped = True
+
+    def says(self, *events: Event) -> None:
+        self.session.receive([Burst(items=list(events))])
+
+
+class Backends:
+    """Makes the backend of an app's one session and keeps it."""
+
+    def __init__(self) -> None:
+        self.one: Played
+
+    def __call__(self, session: Session) -> Played:
+        self.one = Played(session)
+        return self.one
+
+
+def app_of(*listen: str, limits: Limits = Limits(), upstream: str = "pod+unix:/nowhere/sock") -> App:  # noqa: B008  # frozen
+    route = Route(name="test", listen=tuple(map(parse, listen)), upstream=parse(upstream))
+    return App(Config(routes=(route,), limits=limits))
+
+
+@asynccontextmanager
+async def turn(limits: Limits) -> AsyncIterator[tuple[App, Played, SmoothClient, str]]:
+    """An app with one client whose turn runs."""
+    backends = Backends()
+    async with (
+        bridged("pod+unix:/played", limits=limits, make_backend=backends) as (app, url),
+        Watched.connected(url) as client,
+    ):
+        backend = backends.one
+        backend.says(HistorySnapshot(items=(), status="idle"))
+        await client.say("Hi")
+        command = await backend.asked.get()
+        backend.says(TurnAccepted(request=command.request), StatusChanged(status="running"), TextDelta(text="He"))
+        await client.until(lambda: client.frames[-1]["type"] == "stream_token")
+        yield app, backend, client, url
+
+
+class Watched(SmoothClient):
+    """A client that tells when its socket was closed."""
+
+    def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
+        super().__init__(socket)
+        self.gone = asyncio.Event()
+
+    async def _read(self) -> None:
+        await super()._read()
+        self.gone.set()
+
+
+async def closed(client: SmoothClient) -> int | None:
+    """The code with which the client's socket was closed."""
+    assert isinstance(client, Watched)
+    async with asyncio.timeout(DEADLINE):
+        await client.gone.wait()
+    return client.socket.close_code
+
+
+async def takes_clients(url: str) -> bool:
+    """Whether somebody listens there."""
+    async with aiohttp.ClientSession() as http:
+        try:
+            async with http.ws_connect(url):
+                return True
+        except aiohttp.ClientConnectorError:
+            return False
+
+
+# -- the beginning -----------------------------------------------------------------------------------
+
+
+async def test_each_listener_is_told_with_the_port_that_was_chosen(tmp_path: Path) -> None:
+    app, told = app_of(LISTEN, f"pod+unix:{tmp_path}/sock"), asyncio.Queue[str]()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(app.run(told.put_nowait), name="app")
+        first, second = await told.get(), await told.get()
+        app.stop.set()
+    assert first.startswith("smooth+ws://127.0.0.1:")
+    assert int(first.removeprefix("smooth+ws://127.0.0.1:").removesuffix("/ws")) > 0
+    assert second == f"pod+unix:{tmp_path}/sock"
+
+
+async def test_a_port_in_use_is_named_and_nothing_is_left_running(tmp_path: Path) -> None:
+    before = asyncio.all_tasks()
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        app = app_of(f"pod+unix:{tmp_path}/sock", f"smooth+ws://127.0.0.1:{port}/ws")
+        with pytest.RaisesGroup(pytest.RaisesExc(OSError, match=str(port))):
+            await app.run()
+    assert asyncio.all_tasks() == before
+    assert not (tmp_path / "sock").exists(), "the listener that stood is closed"
+
+
+async def test_a_socket_in_a_directory_that_is_missing_is_named(tmp_path: Path) -> None:
+    path = f"{tmp_path}/missing/sock"
+    app = app_of(LISTEN, f"pod+unix:{path}")
+    told: list[str] = []
+    with pytest.RaisesGroup(pytest.RaisesExc(ConfigError, match=path)):
+        await app.run(told.append)
+    assert not await takes_clients(told[0].removeprefix("smooth+"))
+
+
+async def test_a_live_socket_is_not_taken_away(tmp_path: Path) -> None:
+    async with bridged("pod+unix:/nowhere/sock", listen=f"pod+unix:{tmp_path}/sock"):
+        with pytest.RaisesGroup(pytest.RaisesExc(OSError, match="another process listens here")):
+            await app_of(f"pod+unix:{tmp_path}/sock").run()
+        assert (tmp_path / "sock").exists()
+
+
+@pytest.mark.parametrize(
+    ("listen", "upstream"),
+    [("smooth+unix:/x", "pod+unix:/y"), (LISTEN, "smooth+ws://127.0.0.1:1/ws"), ("esperanto+ws://h:1/", "pod+unix:/y")],
+)
+def test_an_endpoint_that_cannot_be_served_is_refused_before_anything_runs(listen: str, upstream: str) -> None:
+    with pytest.raises(ConfigError):
+        app_of(listen, upstream=upstream)
+
+
+# -- the end -----------------------------------------------------------------------------------------
+
+
+async def test_an_app_that_is_stopped_tells_its_clients_that_it_goes_away() -> None:
+    async with bridged("pod+unix:/nowhere/sock") as (app, url), Watched.connected(url) as client:
+        app.stop.set()
+        assert await closed(client) == CloseReason.GOING_AWAY
+
+
+async def test_a_stopping_app_lets_an_open_turn_finish_and_takes_no_new_clients() -> None:
+    async with turn(Limits(drain_deadline=DEADLINE)) as (app, backend, client, url):
+        app.stop.set()
+        while await takes_clients(url):
+            await settle()
+        backend.says(TextDelta(text="llo"), TurnResult(end="completed"), StatusChanged(status="idle"))
+        assert await closed(client) == CloseReason.GOING_AWAY
+        (terminal,) = client.terminals()
+        assert terminal["data"]["data"]["response"]["responseParts"] == ["Hello"]
+        assert backend.stopped
+
+
+async def test_a_stopping_app_does_not_wait_for_a_turn_past_its_deadline() -> None:
+    async with turn(Limits(drain_deadline=0.05)) as (app, backend, client, _):
+        app.stop.set()
+        assert await closed(client) == CloseReason.GOING_AWAY
+        assert client.terminals() == []
+        assert backend.stopped
+
+
+@asynccontextmanager
+async def signals() -> AsyncIterator[None]:
+    """The signal handlers that an app sets are taken away again."""
+    try:
+        yield
+    finally:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().remove_signal_handler(number)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_signal_stops_the_app(number: signal.Signals) -> None:
+    app, told = app_of(LISTEN), asyncio.Queue[str]()
+
+    async def main() -> None:
+        app.on_signals()
+        await app.run(told.put_nowait)
+
+    async with signals(), asyncio.TaskGroup() as group:
+        running = group.create_task(main(), name="app")
+        await told.get()
+        os.kill(os.getpid(), number)
+        async with asyncio.timeout(DEADLINE):
+            await asyncio.wait([running])
+    assert not running.cancelled()
+    assert app.stop.is_set()
+
+
+async def test_a_second_signal_ends_it_in_mid_turn_and_still_closes_everything(tmp_path: Path) -> None:
+    backends, told = Backends(), asyncio.Queue[str]()
+    route = Route(name="test", listen=(parse(f"pod+unix:{tmp_path}/sock"),), upstream=parse("pod+unix:/played"))
+    app = App(Config(routes=(route,), limits=Limits(drain_deadline=DEADLINE * 10)), make_backend=backends)
+
+    async def main() -> None:
+        app.on_signals()
+        await app.run(told.put_nowait)
+
+    async with signals(), asyncio.TaskGroup() as group:
+        running = group.create_task(main(), name="app")
+        await told.get()
+        reader, writer = await asyncio.open_unix_connection(tmp_path / "sock")
+        assert b"snapshot" in await reader.readline()
+        backends.one.says(TextDelta(text="endless"))
+        assert b"endless" in await reader.readuntil(b"endless")
+        os.kill(os.getpid(), signal.SIGTERM)
+        async with asyncio.timeout(DEADLINE):
+            await app.stop.wait()
+            assert not running.done()
+            os.kill(os.getpid(), signal.SIGTERM)
+            await asyncio.wait([running])
+            await reader.read()
+        writer.close()
+    assert running.cancelled()
+    assert backends.one.stopped
+    assert not (tmp_path / "sock").exists()
+
+
+# -- faults ------------------------------------------------------------------------------------------
+
+
+class Door:
+    """A listener in memory: the test lets peers in."""
+
+    address = "memory:"
+
+    def __init__(self) -> None:
+        self.accept: Accept
+        self.is_open = True
+
+    async def listen(self, endpoint: Endpoint, limits: Limits, accept: Accept) -> Door:
+        self.accept = accept
+        return self
+
+    async def close(self) -> None:
+        self.is_open = False
+
+    def enter(self) -> MemoryTransport:
+        peer = MemoryTransport()
+        self.accept(peer)
+        return peer
+
+
+@asynccontextmanager
+async def entered(monkeypatch: pytest.MonkeyPatch, backends: Backends) -> AsyncIterator[tuple[App, Door]]:
+    """An app whose listener is a Door."""
+    door = Door()
+    monkeypatch.setattr(registry, "listen", door.listen)
+    route = Route(name="test", listen=(parse("pod+unix:/memory"),), upstream=parse("pod+unix:/played"))
+    app = App(Config(routes=(route,)), make_backend=backends)
+    async with asyncio.timeout(DEADLINE), asyncio.TaskGroup() as group:
+        group.create_task(app.run(), name="app")
+        await settle()
+        yield app, door
+        app.stop.set()
+
+
+async def test_a_failure_while_a_client_is_shown_its_session_costs_that_client_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    backends = Backends()
+    async with entered(monkeypatch, backends) as (_, door):
+        backends.one.failures = 1
+        with capture_logs() as logs:
+            unlucky = door.enter()
+            await settle()
+        assert unlucky.closed is CloseReason.INTERNAL
+        assert "link failed" in [entry["event"] for entry in logs]
+        lucky = door.enter()
+        await settle()
+        assert lucky.is_open()
+        assert b'"snapshot"' in lucky.got[0]
+        assert len(backends.one.session.delivery.attachments) == 1
+
+
+async def test_a_client_on_its_way_in_when_the_app_closes_is_sent_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with entered(monkeypatch, Backends()) as (app, door):
+        inside = door.enter()
+        await settle()
+        closing: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+        async def close(reason: CloseReason = CloseReason.DONE, text: str = "") -> None:
+            await closing
+
+        inside.close = close  # type: ignore[method-assign]  # a peer that is slow to go
+        app.stop.set()
+        await settle()
+        assert not door.is_open
+        late = door.enter()
+        await settle()
+        assert late.closed is CloseReason.GOING_AWAY
+        closing.set_result(None)
+
+
+async def test_a_client_that_is_gone_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    backends = Backends()
+    async with entered(monkeypatch, backends) as (app, door):
+        peer = door.enter()
+        await settle()
+        assert len(app._links) == 1
+        peer.hang_up()
+        await settle()
+        assert app._links == {}
+        assert backends.one.session.delivery.attachments == {}
+
+
+async def test_what_was_lost_is_told_at_the_end() -> None:
+    with capture_logs() as logs:
+        async with turn(Limits(drain_deadline=0.05)) as (_, backend, _, _):
+            backend.says(TurnAccepted(request="nobody's"))
+    assert logs[-1]["event"] == "stopped"
+    assert [entry["kind"] for entry in logs if entry["event"] == "not delivered"] == ["HistorySnapshot", "TurnAccepted"]

@@ -1,0 +1,104 @@
+"""Endpoints: what is read, what is refused with which words, and that what is read can be written again."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.endpoint import EXAMPLES, Endpoint, parse, split_url
+from mappings.errors import ConfigError
+
+GOOD = {
+    "smooth+ws://127.0.0.1:8787/ws": Endpoint(dialect="smooth", transport="ws", address="//127.0.0.1:8787/ws"),
+    "pod+unix:/run/x/sock": Endpoint(dialect="pod", transport="unix", address="/run/x/sock"),
+    "pod+unix:rel/sock": Endpoint(dialect="pod", transport="unix", address="rel/sock"),
+    "pod@seed+unix:/s": Endpoint(dialect="pod", generation="seed", transport="unix", address="/s"),
+    "smooth@1.57+ws://h:1": Endpoint(dialect="smooth", generation="1.57", transport="ws", address="//h:1"),
+    "pod+unix:/a b/ü+x:y@z": Endpoint(dialect="pod", transport="unix", address="/a b/ü+x:y@z"),
+    "smooth+ws://h:1/?origin=http://a&origin=http://b": Endpoint(
+        dialect="smooth", transport="ws", address="//h:1/", options=(("origin", "http://a"), ("origin", "http://b"))
+    ),
+    "pod+unix:/s?session=latest&x=": Endpoint(
+        dialect="pod", transport="unix", address="/s", options=(("session", "latest"), ("x", ""))
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "endpoint"), GOOD.items())
+def test_an_endpoint_is_read(text: str, endpoint: Endpoint) -> None:
+    assert parse(text) == endpoint
+
+
+@pytest.mark.parametrize("text", GOOD)
+def test_what_is_read_is_written_again_as_it_was(text: str) -> None:
+    assert str(parse(text)) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "smooth", "pod:/run/x", "ws://127.0.0.1:8787", "+unix:/x", "pod+:/x", "pod+unix", "Pod+unix:/x"),
+        *("pod@+unix:/x", "pod@a b+unix:/x", "pod+unix:", "pod+unix:?session=new", "/run/x/sock", "9pod+unix:/x"),
+    ],
+)
+def test_what_is_no_endpoint_is_refused_with_a_right_one(text: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse(text)
+    assert repr(text) in str(caught.value)
+    assert EXAMPLES in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["pod+unix:/x?session", "pod+unix:/x?a=1&b", "pod+unix:/x?&"])
+def test_options_without_a_value_are_refused_with_the_form_of_options(text: str) -> None:
+    with pytest.raises(ConfigError, match="KEY=VALUE&KEY=VALUE"):
+        parse(text)
+
+
+def test_the_examples_of_the_errors_are_right_themselves() -> None:
+    for example in EXAMPLES.split(" or "):
+        assert str(parse(example)) == example
+
+
+def test_a_repeated_option_has_all_its_values_and_as_one_the_last() -> None:
+    endpoint = parse("smooth+ws://h:1/?origin=a&origin=b")
+    assert (endpoint.all("origin"), endpoint.option("origin")) == (("a", "b"), "b")
+
+
+def test_an_option_that_is_not_there_has_its_default() -> None:
+    endpoint = parse("pod+unix:/x")
+    assert (endpoint.option("session", "new"), endpoint.all("session")) == ("new", ())
+
+
+@pytest.mark.parametrize("value", ["a b", "a&b=c", "100%", "ü", "a+b", "a#b", "?", "%41"])
+def test_an_option_of_any_text_is_written_so_that_it_is_read_again(value: str) -> None:
+    endpoint = Endpoint(dialect="pod", transport="unix", address="/x", options=(("k", value), ("l", "m")))
+    assert parse(str(endpoint)) == endpoint
+
+
+@given(st.text(max_size=30) | st.from_regex(r"pod(@[a-z.0-9]*)?\+[a-z]*:[^\n]{0,8}(\?[a-z=&%+]{0,8})?", fullmatch=True))
+def test_any_text_is_an_endpoint_or_a_config_error(text: str) -> None:
+    with contextlib.suppress(ConfigError):
+        endpoint = parse(text)
+        assert parse(str(endpoint)) == endpoint
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("smooth+ws://127.0.0.1:8787/ws", ("127.0.0.1", 8787, "/ws")),
+        ("smooth+ws://localhost:0", ("localhost", 0, "/")),
+        ("smooth+ws://[::1]:80/a/b", ("::1", 80, "/a/b")),
+    ],
+)
+def test_a_url_is_host_port_and_path(text: str, parts: tuple[str, int, str]) -> None:
+    assert split_url(parse(text)) == parts
+
+
+@pytest.mark.parametrize("address", ["//127.0.0.1/ws", "//:80/ws", "/ws", "//h:x/", "//h:99999/", "//[::1/"])
+def test_a_url_without_host_or_port_is_refused_by_name(address: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        split_url(Endpoint(dialect="smooth", transport="ws", address=address))
+    assert f"smooth+ws:{address}" in str(caught.value)

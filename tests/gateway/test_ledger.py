@@ -1,0 +1,51 @@
+"""The loss ledger: every loss counted, in bounded memory."""
+
+from __future__ import annotations
+
+from gateway.ledger import ENTRIES_MAX, SAMPLE_MAX, Ledger
+from mappings.dialect import Loss
+
+
+def test_equal_losses_are_one_row_with_the_first_sample() -> None:
+    ledger = Ledger()
+    for sample, count in (("a", 2), ("b", 3)):
+        ledger.record([Loss(kind="Alert", sample=sample, count=count)], session="s", source="pod", target="smooth")
+    (entry,) = ledger.entries()
+    assert (entry.count, entry.sample, entry.session, entry.source, entry.target) == (5, "a", "s", "pod", "smooth")
+
+
+def test_session_pair_kind_field_and_reason_tell_rows_apart() -> None:
+    ledger = Ledger()
+    ledger.record([Loss(kind="A"), Loss(kind="B"), Loss(kind="A", field="f"), Loss(kind="A", why="w")])
+    for where in ({"session": "s"}, {"source": "pod"}, {"target": "pod"}):
+        ledger.record([Loss(kind="A")], **where)
+    assert len(ledger.entries()) == 7
+
+
+def test_the_largest_count_comes_first() -> None:
+    ledger = Ledger()
+    ledger.record([Loss(kind="few"), Loss(kind="many", count=9), Loss(kind="some", count=3)])
+    assert [entry.kind for entry in ledger.entries()] == ["many", "some", "few"]
+
+
+def test_a_sample_is_cut() -> None:
+    ledger = Ledger()
+    ledger.record([Loss(kind="A", sample="x" * 10_000)])
+    assert len(ledger.entries()[0].sample) == SAMPLE_MAX
+
+
+def test_beyond_the_bound_losses_are_counted_as_other() -> None:
+    ledger = Ledger()
+    ledger.record([Loss(kind="A", field=str(n)) for n in range(ENTRIES_MAX)], session="s")
+    ledger.record([Loss(kind="A", field="new", count=4), Loss(kind="B")], session="t", source="pod")
+    ledger.record([Loss(kind="A", field="0")], session="s")
+    first, second, *_ = ledger.entries()
+    assert (first.kind, first.session, first.source, first.count) == ("other", "", "pod", 5)
+    assert (second.field, second.count) == ("0", 2)
+    assert len(ledger.entries()) == ENTRIES_MAX + 1
+
+
+def test_counters_begin_at_nothing() -> None:
+    ledger = Ledger()
+    ledger.counters["frames"] += 2
+    assert (ledger.counters["frames"], ledger.counters["faults"]) == (2, 0)

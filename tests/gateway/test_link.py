@@ -1,0 +1,296 @@
+"""A link: what its peer says is acted on, what waits is written, and its failure or end is its own alone."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from adapters.base import CloseReason
+from gateway.ledger import Ledger
+from gateway.link import Link
+from gateway.outbox import Outbox
+from mappings.canonical import Batch, SessionState
+from mappings.dialect import Burst, Frame, Loss, Step
+from mappings.errors import PeerError
+from mappings.smooth import DIALECT
+from tests.gateway.stage import settle
+from tests.memory import MemoryTransport
+
+
+class Scripted:
+    """A translator that answers each frame with the step that the test wrote for it."""
+
+    def __init__(self, **steps: Step) -> None:
+        self.steps = steps
+        self.last_words: list[bytes] = []
+
+    def opened(self) -> Step:
+        return Step(frames=[b"welcome"])
+
+    def receive(self, frames: Sequence[Frame]) -> Step:
+        step = Step()
+        for frame in frames:
+            assert isinstance(frame, bytes)
+            said = self.steps.get(frame.decode(), Step(bursts=[Burst(items=[frame])]))
+            step.bursts += said.bursts
+            step.frames += said.frames
+            step.faults += said.faults
+            step.losses += said.losses
+        return step
+
+    def send(self, items: Sequence[Any]) -> Step:
+        return Step(frames=list(items))
+
+    def attach(self, state: SessionState, request: str) -> Step:
+        return Step(frames=[state.id.encode()])
+
+    def passed(self, batch: Batch) -> Step:
+        return Step()
+
+    def closed(self, cause: str) -> Step:
+        return Step(frames=[*self.last_words, cause.encode()])
+
+
+class Served:
+    """A link that is served, and what its sink heard."""
+
+    def __init__(self, translator: Scripted, soft: int, hard: int) -> None:
+        self.transport = MemoryTransport()
+        self.ledger = Ledger()
+        self.heard: list[Any] = []
+        self.drains: list[int] = []
+        self.sink: Callable[[Any], None] = self.heard.append
+        self.link = Link(
+            "l1", DIALECT, self.transport, translator, Outbox(soft, hard), sink=self._sink, ledger=self.ledger,
+            drained=lambda _link: self.drains.append(len(self.transport.got)),
+        )  # fmt: skip
+
+    def _sink(self, link: Link, bursts: list[Burst]) -> None:
+        assert link is self.link
+        for burst in bursts:
+            for item in burst.items:
+                self.sink(item)
+
+
+@asynccontextmanager
+async def served(*, soft: int = 1000, hard: int = 10_000, **steps: Step) -> AsyncIterator[Served]:
+    """A link that is served until the block is left; its tasks have ended then and its transport is closed."""
+    before = asyncio.all_tasks()
+    made = Served(Scripted(**steps), soft, hard)
+    async with asyncio.timeout(20), asyncio.TaskGroup() as group:
+        group.create_task(made.link.run(), name="link")
+        await settle()
+        yield made
+        made.link.end(CloseReason.DONE)
+    assert made.transport.closed is not None
+    assert asyncio.all_tasks() <= before, "no task left"
+    assert not made.link.alive
+
+
+def fault(*, can_continue: bool) -> PeerError:
+    return PeerError("invalid", "not like this", can_continue=can_continue)
+
+
+async def test_what_the_peer_says_in_one_piece_reaches_the_sink_in_order() -> None:
+    async with served() as made:
+        made.transport.say(b"a", b"b")
+        made.transport.say(b"c")
+        await settle()
+        assert made.heard == [b"a", b"b", b"c"]
+
+
+async def test_what_waits_is_written_at_once() -> None:
+    async with served() as made:
+        made.link.send([b"1"])
+        made.link.put([b"2", b"3"])
+        made.link.attach(SessionState(id="4"), "")
+        await settle()
+        assert made.transport.got == [b"1", b"2", b"3", b"4"]
+        assert made.transport.writes == 1
+        assert made.drains == [4], "the drain is told once, after everything was written"
+
+
+async def test_a_fault_costs_its_frame_and_is_counted() -> None:
+    async with served(bad=Step(frames=[b"no"], faults=[fault(can_continue=True)])) as made:
+        made.transport.say(b"bad", b"good")
+        await settle()
+        assert made.heard == [b"good"]
+        assert made.transport.got == [b"no"]
+        assert made.ledger.counters["faults_smooth_invalid"] == 1
+        assert made.transport.is_open()
+
+
+async def test_a_fault_that_ends_the_stream_closes_after_its_frames() -> None:
+    step = Step(frames=[b"no"], faults=[fault(can_continue=False)], bursts=[Burst(items=["before it"])])
+    async with served(bad=step) as made:
+        made.transport.say(b"bad")
+        await settle()
+        assert made.heard == ["before it"]
+        assert made.transport.got == [b"no", b"invalid"]
+        assert made.transport.closed is CloseReason.PROTOCOL
+
+
+async def test_losses_are_in_the_ledger_under_the_links_dialect() -> None:
+    async with served(lossy=Step(losses=[Loss(kind="Text", field="x", why="no place", count=3)])) as made:
+        made.transport.say(b"lossy")
+        await settle()
+    (entry,) = made.ledger.entries()
+    assert (entry.source, entry.kind, entry.field, entry.count) == ("smooth", "Text", "x", 3)
+
+
+async def test_what_waits_is_written_before_the_link_ends_and_last_words_last() -> None:
+    async with served() as made:
+        made.link.put([b"1", b"2"])
+        made.link.end(CloseReason.GOING_AWAY, "bye")
+        made.link.end(CloseReason.INTERNAL, "twice")
+        await settle()
+        assert made.transport.got == [b"1", b"2", b"bye"]
+        assert made.transport.closed is CloseReason.GOING_AWAY
+
+
+async def test_an_ended_link_hears_nothing_more() -> None:
+    async with served() as made:
+        made.link.end(CloseReason.DONE)
+        await settle()
+        made.transport.say(b"late")
+        await settle()
+        assert made.heard == []
+
+
+async def test_a_peer_that_hangs_up_is_closed_and_gets_nothing_more() -> None:
+    async with served() as made:
+        made.transport.say(b"last")
+        made.transport.hang_up()
+        await settle()
+        assert made.heard == [b"last"]
+        assert made.transport.closed is CloseReason.DONE
+        made.link.put([b"to nobody"])
+        await settle()
+        assert made.transport.got == []
+        assert made.link.outbox.size == 0
+
+
+async def test_what_a_peer_said_before_it_stopped_reading_is_still_heard() -> None:
+    async with served() as made:
+        made.transport.broken = True
+        made.link.put([b"into the void"])
+        await settle()
+        assert made.transport.is_open()
+        made.transport.say(b"said before")
+        await settle()
+        assert made.heard == [b"said before"]
+        made.transport.hang_up()
+        await settle()
+        assert made.transport.closed is CloseReason.DONE
+
+
+async def test_a_peer_that_asks_and_does_not_read_is_cut() -> None:
+    async with served(soft=10, hard=100) as made:
+        made.transport.reading.clear()
+        made.link.put([b"taken by the writer"])
+        await settle()
+        made.link.put([b"x" * 100])
+        await settle()
+        assert made.transport.is_open()
+        made.link.put([b"y"])
+        await settle()
+        assert made.transport.closed is CloseReason.TOO_SLOW
+        assert made.link.outbox.size == 0
+        assert made.ledger.counters["links_cut_flooding"] == 1
+
+
+async def test_a_peer_that_is_sent_away_and_does_not_read_is_not_waited_for_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("gateway.link.FLUSH_DEADLINE", 0.01)
+    async with served() as made:
+        made.transport.reading.clear()
+        made.link.put([b"never read"])
+        await settle()
+    assert made.transport.closed is CloseReason.DONE
+
+
+async def test_a_failure_in_the_sink_ends_this_link_alone_and_is_logged() -> None:
+    async with served() as made, served() as other:
+
+        def fails(item: Any) -> None:
+            raise ZeroDivisionError(item)
+
+        made.sink = fails
+        with capture_logs() as logs:
+            made.transport.say(b"boom")
+            await settle()
+        assert made.transport.closed is CloseReason.INTERNAL
+        assert [(entry["log_level"], entry["event"]) for entry in logs] == [("error", "link failed")]
+        other.transport.say(b"fine")
+        await settle()
+        assert other.heard == [b"fine"]
+        assert other.transport.is_open()
+
+
+async def test_a_failure_at_the_beginning_ends_this_link_alone() -> None:
+    made = Served(Scripted(), 10, 100)
+
+    def fails(link: Link) -> None:
+        raise ZeroDivisionError(link.id)
+
+    with capture_logs() as logs:
+        await made.link.run(fails)
+    assert made.transport.closed is CloseReason.INTERNAL
+    assert [entry["event"] for entry in logs] == ["link failed"]
+
+
+async def test_a_failure_in_the_writer_ends_the_link_and_its_reader() -> None:
+    async with served() as made:
+
+        async def send(frames: Sequence[bytes]) -> None:
+            raise ZeroDivisionError
+
+        made.transport.send = send  # type: ignore[method-assign]  # a transport with a bug
+        with capture_logs() as logs:
+            made.link.put([b"x"])
+            await settle()
+        assert made.transport.closed is CloseReason.INTERNAL
+        assert [entry["event"] for entry in logs] == ["link failed"]
+
+
+async def test_a_cancelled_link_closes_its_transport() -> None:
+    made = Served(Scripted(), 10, 100)
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(made.link.run(), name="link")
+        await settle()
+        running.cancel()
+    assert running.cancelled()
+    assert made.transport.closed is CloseReason.DONE
+
+
+async def test_what_is_said_first_comes_first() -> None:
+    made = Served(Scripted(), 10, 100)
+    made.transport.say(b"a")
+    async with asyncio.TaskGroup() as group:
+        group.create_task(made.link.run(Link.open), name="link")
+        await settle()
+        made.transport.hang_up()
+    assert made.transport.got == [b"welcome"]
+
+
+async def test_the_shapes_of_a_real_dialect_fit() -> None:
+    """The doubles above stand for a real translator: a smooth client's bad frame gets its error."""
+    transport, ledger = MemoryTransport(), Ledger()
+    link = Link(
+        "l1", DIALECT, transport, DIALECT.server(lambda: 0, lambda: "id"), Outbox(100, 1000),
+        sink=lambda _link, _bursts: None, ledger=ledger,
+    )  # fmt: skip
+    transport.say(b"{")
+    async with asyncio.TaskGroup() as group:
+        group.create_task(link.run(), name="link")
+        await settle()
+        transport.hang_up()
+    assert [json.loads(frame)["type"] for frame in transport.got] == ["error"]
+    assert ledger.counters["faults_smooth_not_json"] == 1

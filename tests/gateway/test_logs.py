@@ -1,0 +1,74 @@
+"""Logs as a pipe gets them, each in a process of its own: logging is set up once a process."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from gateway import logs
+
+PROGRAM = """
+import sys
+import structlog
+from gateway import logs
+log = structlog.get_logger("dragoman")
+logs.configure({level!r}, as_json={as_json})
+log = log.bind(link="pod-1")
+log.debug("deep")
+log.info("client connected", frames=3, text="two words", odd='say "a=b"\\nnext')
+log.warning("slow", wait=0.5)
+try:
+    raise RuntimeError("broken")
+except RuntimeError:
+    log.exception("failed")
+"""
+
+
+def lines(level: str = "info", *, as_json: bool = False) -> list[str]:
+    program = PROGRAM.format(level=level, as_json=as_json)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=30)
+    assert done.stdout == ""
+    return done.stderr.splitlines()
+
+
+def test_on_a_pipe_a_line_is_logfmt_without_colours() -> None:
+    first = lines()[0]
+    assert "\x1b" not in first
+    assert first.startswith("timestamp=20")
+    assert ' level=info event="client connected"' in first
+    for pair in ("link=pod-1", "frames=3", 'text="two words"'):
+        assert pair in first.split(" ", 1)[1]
+
+
+def test_a_value_of_several_lines_stays_on_its_line() -> None:
+    assert [line.split(" ", 1)[0].partition("=")[0] for line in lines()] == ["timestamp"] * 3
+
+
+def test_time_is_utc_and_stands_first() -> None:
+    stamp = lines()[0].split(" ")[0].removeprefix("timestamp=")
+    assert stamp.endswith("Z")
+
+
+@pytest.mark.parametrize(("level", "count"), [("debug", 4), ("info", 3), ("warning", 2), ("error", 1)])
+def test_a_level_shows_itself_and_what_is_above(level: str, count: int) -> None:
+    assert len(lines(level)) == count
+
+
+def test_every_level_can_be_chosen() -> None:
+    assert logs.LEVELS == ("debug", "info", "warning", "error")
+
+
+def test_json_lines_are_json_objects() -> None:
+    rows = [json.loads(line) for line in lines(as_json=True)]
+    assert [(row["level"], row["event"]) for row in rows] == [
+        *(("info", "client connected"), ("warning", "slow"), ("error", "failed")),
+    ]
+    assert (rows[0]["frames"], rows[0]["link"], rows[0]["odd"]) == (3, "pod-1", 'say "a=b"\nnext')
+    assert "RuntimeError: broken" in rows[2]["exception"]
+
+
+def test_an_exception_in_logfmt_is_told_on_its_line() -> None:
+    assert "RuntimeError: broken" in lines("error")[0]

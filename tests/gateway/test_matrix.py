@@ -1,0 +1,166 @@
+"""`dragoman matrix`: for eyes, for scripts and as docs/fidelity.md."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from gateway import registry
+from gateway.matrix import markdown, show
+from mappings.fidelity import BY_GATEWAY, Cell, matrix
+from tests.gateway.smooth_words import AGENT, CONVERSATION, CREATE, ask, history
+from tests.gateway.stage import settle, stage
+
+DOCS = Path(__file__).parents[2] / "docs" / "fidelity.md"
+CELLS = list(matrix(list(registry.dialects().values())))
+PAIR = [cell for cell in CELLS if (cell.source, cell.target) == ("smooth", "pod")]
+
+
+def dragoman(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "gateway", "matrix", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=40, check=False)
+
+
+def shown(cells: list[Cell], **console: Any) -> list[str]:
+    out = io.StringIO()
+    show(cells, Console(file=out, **console))
+    return out.getvalue().splitlines()
+
+
+# -- the table --------------------------------------------------------------------------------------
+
+
+def test_a_row_has_a_mark_for_each_pair_in_its_column() -> None:
+    lines = shown(CELLS)
+    head = next(line for line in lines if line.startswith("event "))
+    row = next(line for line in lines if line.startswith("TextDone "))
+    for pair, mark in (("smooth->smooth", "*"), ("smooth->pod", "="), ("pod->smooth", "*"), ("pod->pod", "=")):
+        begin = head.index(pair)
+        assert row[begin : begin + len(pair)].strip() == mark, pair
+
+
+def test_what_a_dialect_never_says_is_blank() -> None:
+    row = next(line for line in shown(CELLS) if line.startswith("Preamble "))
+    assert row.split() == ["Preamble", "=", "-"]
+
+
+def test_a_single_pair_is_told_with_its_details() -> None:
+    row = next(line for line in shown(PAIR) if line.startswith("SubmitInput "))
+    assert row.split(maxsplit=2)[1:] == ["~", "lossy      without model, segments.image, segments.file"]
+
+
+def test_the_legend_explains_each_mark() -> None:
+    lines = shown(CELLS)
+    assert [line[:2] for line in lines if line[1:2] == " " and ": " in line and line[0] in "=~*-"] == [
+        "= ",
+        "~ ",
+        "* ",
+        "- ",
+    ]
+
+
+def test_a_pipe_gets_neither_colours_nor_folded_lines_nor_blanks_at_the_end() -> None:
+    for cells in (CELLS, PAIR):
+        lines = shown(cells, width=20)
+        assert not any("\x1b" in line or line != line.rstrip() for line in lines)
+        assert len([line for line in lines if line.startswith("SubmitInput ")]) == 1
+    assert max(map(len, shown(PAIR, width=20))) > 80
+
+
+def test_a_terminal_of_80_columns_gets_colours_and_the_whole_table() -> None:
+    lines = shown(CELLS, width=80, force_terminal=True, color_system="standard", no_color=False)
+    assert any("\x1b[" in line for line in lines)
+    assert not any("…" in line for line in lines)
+    assert len(lines) == len(shown(CELLS))
+
+
+# -- the command ------------------------------------------------------------------------------------
+
+
+def test_json_is_one_array_of_all_cells() -> None:
+    done = dragoman("--json")
+    cells = json.loads(done.stdout)
+    assert (done.returncode, done.stderr, len(cells)) == (0, "", len(CELLS))
+    assert set(cells[0]) == {"direction", "canonical", "source", "target", "kind", "detail"}
+
+
+def test_from_and_to_choose_the_dialects() -> None:
+    cells = json.loads(dragoman("--from", "pod", "--to", "smooth", "--json").stdout)
+    assert {(cell["source"], cell["target"]) for cell in cells} == {("pod", "smooth")}
+    assert "pod->smooth" in dragoman("--from", "pod", "--to", "smooth").stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--from", "pud"), "unknown dialect 'pud': there are smooth, pod"),
+        (("--to", "pud", "--json"), "unknown dialect 'pud'"),
+        (("--json", "--markdown"), "write one of them"),
+    ],
+)
+def test_bad_usage_is_one_line_and_exits_2(arguments: tuple[str, ...], words: str) -> None:
+    done = dragoman(*arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert words in done.stderr
+
+
+def test_the_help_shows_an_example() -> None:
+    done = dragoman("--help")
+    assert done.returncode == 0
+    assert "Example: dragoman matrix --from smooth --to pod" in done.stdout
+
+
+# -- docs/fidelity.md -------------------------------------------------------------------------------
+
+
+def test_the_docs_are_what_the_rules_declare() -> None:
+    assert DOCS.read_text("utf-8") == markdown(CELLS), "docs/fidelity.md is stale: run `make docs`"
+
+
+def test_markdown_is_what_the_docs_are_made_of() -> None:
+    done = dragoman("--markdown")
+    assert (done.returncode, done.stdout) == (0, markdown(CELLS))
+
+
+def test_the_docs_say_why_of_everything_that_is_not_exact() -> None:
+    lines = set(markdown(CELLS).splitlines())
+    for cell in CELLS:
+        if cell.kind != "exact":
+            assert f"| `{cell.canonical}` | {cell.kind} | {cell.detail} |" in lines
+
+
+def test_a_bar_in_a_detail_does_not_end_its_column() -> None:
+    cell = Cell(direction="event", canonical="Gap", source="a", target="b", kind="none", detail="x | y")
+    assert "| `Gap` | none | x \\| y |" in markdown([cell]).splitlines()
+
+
+# -- what is known by hand --------------------------------------------------------------------------
+
+
+async def test_what_the_matrix_says_the_gateway_answers_never_reaches_the_backend() -> None:
+    async with stage() as made:
+        smooth, pod = made.join("a"), made.join("b", dialect="pod")
+        smooth.says(CREATE)
+        await settle()
+        smooth.says(
+            {"action": "ping", "requestId": "1"},
+            CREATE | {"requestId": "2", "conversationId": CONVERSATION, "agentId": AGENT},
+            ask("get_session", "3"),
+            {"action": "list_conversations", "requestId": "4"},
+            history("5"),
+        )
+        pod.says({"method": "list_visible_pods"}, {"method": "shutdown"})
+        await settle()
+        answered = {frame["requestId"] for frame in smooth.frames() if frame["type"] != "error"}
+        assert answered == {"open", "1", "2", "3", "4", "5"}
+        assert [frame["event"] for frame in pod.frames()][-2:] == ["visible_pods", "shutdown"]
+        assert [peer.frames() for peer in made.pods if peer.frames()] == []
+        said = {"GetHistory", "GetSession", "ListSessions", "OpenSession", "Ping", "ResumeSession", "ShutdownBackend"}
+        assert {kind.__name__ for kind in BY_GATEWAY} == said

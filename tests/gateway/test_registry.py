@@ -1,0 +1,135 @@
+"""Which dialects there are, over which transports, and that each of them is complete."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+import pytest
+
+from gateway import registry
+from gateway.config import Limits
+from gateway.endpoint import parse
+from mappings.canonical import Batch, Command, Event, Unmapped
+from mappings.dialect import Dialect
+from mappings.errors import ConfigError
+from mappings.rules import Emulated, Nothing
+from tests.samples import full
+
+DIALECTS = registry.dialects()
+
+
+# -- completeness -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS)
+@pytest.mark.parametrize(("way", "union"), [("events", Event), ("commands", Command)])
+def test_each_canonical_type_has_exactly_one_entry_toward_each_dialect(dialect: Dialect, way: str, union: Any) -> None:
+    table = getattr(dialect, way).from_canonical
+    assert set(table.entries) == set(table.functions) == set(get_args(union))
+
+
+@pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS)
+@pytest.mark.parametrize(("way", "union"), [("events", Event), ("commands", Command)])
+def test_each_rule_from_a_dialect_gives_canonical_types(dialect: Dialect, way: str, union: Any) -> None:
+    table = getattr(dialect, way).to_canonical
+    assert {kind for entry in table.entries.values() for kind in entry.produces} <= set(get_args(union))
+
+
+@pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS)
+def test_what_a_dialect_has_no_word_for_says_why(dialect: Dialect) -> None:
+    for table in (dialect.events.from_canonical, dialect.commands.from_canonical):
+        for entry in table.entries.values():
+            match entry.fidelity:
+                case Nothing(why=words) | Emulated(how=words):
+                    assert words, entry.source
+
+
+@pytest.mark.parametrize("kind", [k for k in get_args(Event) if k.visibility == "internal" and k is not Unmapped])
+def test_an_internal_event_has_no_word_toward_smooth(kind: Any) -> None:
+    dialect = DIALECTS["smooth"]
+    assert dialect.events.from_canonical.entries[kind].fidelity.kind == "none"
+
+
+@pytest.mark.parametrize("kind", [k for k in get_args(Event) if k.visibility == "internal" and k is not Unmapped])
+def test_an_internal_event_writes_nothing_to_smooth_in_a_turn(kind: Any) -> None:
+    projection = DIALECTS["smooth"].projection("r")
+    rendered = projection.render(Batch(session="s", epoch=1, first_seq=0, turn="t", events=[full(kind)]))
+    assert (rendered.frames, [loss.kind for loss in rendered.losses]) == ([], [kind.__name__])
+
+
+def test_each_dialect_has_a_transport_and_each_transport_its_options() -> None:
+    assert set(registry.LISTEN) == set(DIALECTS)
+    transports = {t for table in (registry.LISTEN, registry.DIAL) for ts in table.values() for t in ts}
+    assert transports == set(registry.OPTIONS)
+
+
+# -- look-up ----------------------------------------------------------------------------------------
+
+
+def test_a_dialect_is_found_by_its_name() -> None:
+    assert {name: registry.dialect(name).name for name in DIALECTS} == {name: name for name in DIALECTS}
+
+
+def test_an_unknown_dialect_is_refused_with_those_there_are() -> None:
+    with pytest.raises(ConfigError, match="unknown dialect 'pud': there are smooth, pod"):
+        registry.dialect("pud")
+
+
+def test_a_dialect_of_an_entry_point_is_added_and_none_of_ours_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    theirs = DIALECTS["pod"]
+
+    class Entry:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def load(self) -> Dialect:
+            return theirs
+
+    monkeypatch.setattr(registry, "entry_points", lambda group: [Entry("acme"), Entry("smooth")])
+    registry.dialects.cache_clear()
+    try:
+        assert list(registry.dialects()) == ["smooth", "pod", "acme"]
+        assert registry.dialect("smooth") is DIALECTS["smooth"]
+    finally:
+        registry.dialects.cache_clear()
+
+
+# -- endpoints --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", ["smooth+ws://127.0.0.1:0/ws", "smooth+ws://h:1/?origin=a&origin=b", "pod+unix:/x"])
+def test_what_we_can_listen_on_passes(text: str) -> None:
+    registry.check_listen(parse(text))
+
+
+@pytest.mark.parametrize("text", ["pod+unix:/x", "pod@seed+unix:/x"])
+def test_what_we_can_dial_passes(text: str) -> None:
+    registry.check_upstream(parse(text))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("pud+unix:/x", "unknown dialect 'pud'"),
+        ("pod+ws://h:1", "cannot listen on this; it can listen on smooth+ws:..., pod+unix:..."),
+        ("smooth+unix:/x", "cannot listen on this; it can listen on smooth+ws:..., pod+unix:..."),
+        ("pod@2031+unix:/x", "pod has the generations seed"),
+        ("pod+unix:/x?mode=0600", "unknown option 'mode'; options of unix: none"),
+        ("smooth+ws://h:1/?orign=x", "unknown option 'orign'; options of ws: origin"),
+    ],
+)
+def test_what_we_cannot_listen_on_is_refused_with_what_we_can(text: str, words: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        registry.check_listen(parse(text))
+    assert words in str(caught.value)
+
+
+def test_what_we_cannot_dial_is_refused_with_what_we_can() -> None:
+    with pytest.raises(ConfigError, match=r"cannot connect to this; it can connect to pod\+unix:\.\.\."):
+        registry.check_upstream(parse("smooth+ws://h:1/"))
+
+
+async def test_a_connector_says_by_oserror_that_nobody_listens(tmp_path: Any) -> None:
+    connect = registry.connector(parse(f"pod+unix:{tmp_path}/sock"), Limits())
+    with pytest.raises(OSError, match="sock"):
+        await connect()

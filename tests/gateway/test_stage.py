@@ -1,0 +1,49 @@
+"""The stage itself: a script that was forgotten or that left something out fails."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.gateway.pod_words import delta, took
+from tests.gateway.smooth_words import accepted, opened, send, token
+from tests.gateway.stage import stage
+
+FORGOTTEN = pytest.RaisesExc(AssertionError, match="never held")
+
+
+async def test_a_script_that_is_never_held_fails() -> None:
+    with pytest.RaisesGroup(FORGOTTEN):
+        async with stage() as made:
+            made.script().opens("a")
+
+
+async def test_a_frame_that_no_step_expects_fails() -> None:
+    with pytest.RaisesGroup(pytest.RaisesExc(AssertionError, match="said and not expected")):
+        async with stage() as made:
+            await made.script().opens("a").pod_says(delta("surprise")).done()
+
+
+async def test_a_frame_that_does_not_come_fails_and_its_step_is_named() -> None:
+    with pytest.RaisesGroup(pytest.RaisesExc(AssertionError, match="step 5, a gets")):
+        async with stage() as made:
+            await made.script().opens("a").gets("a", opened("never")).done()
+
+
+async def test_a_name_is_the_same_text_each_time() -> None:
+    with pytest.RaisesGroup(pytest.RaisesExc(AssertionError, match=r"\$turn")):
+        async with stage() as made:
+            await (
+                made.script()
+                .opens("a")
+                .says("a", send("r1", "Hi"))
+                .pod_says(delta("x"), *took("Hi"), delta("y"))
+                .gets("a", token("$turn", "x"), accepted("r1"), token("$turn", "y"))
+                .done()
+            )
+
+
+async def test_a_frame_that_is_not_strict_fails() -> None:
+    with pytest.RaisesGroup(pytest.RaisesExc(AssertionError, match="undocumented")):
+        async with stage() as made:
+            await made.script().joins("a").done()
+            made.clients["a"].transport.got.append(b'{"type":"keepalive","data":{"requestId":"r"},"extra":1}')

@@ -1,0 +1,335 @@
+"""The way to the backend: connected when wanted, again when lost, and each command written once or answered."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from itertools import count
+from typing import Any
+
+import pytest
+
+from adapters.base import Transport
+from gateway import registry
+from gateway.config import Limits
+from gateway.ledger import Ledger
+from gateway.upstream import WAITING_MAX, Upstream
+from mappings.canonical import Command
+from mappings.canonical.commands import SubmitInput
+from mappings.canonical.values import Text
+from mappings.dialect import Burst
+from tests.gateway.pod_words import run
+from tests.gateway.stage import AT_ONCE, NEVER, settle
+from tests.memory import MemoryTransport
+
+ENDPOINT = "pod+unix:/pod"
+FAR = Limits(backoff_first=NEVER, backoff_max=NEVER)
+NEAR = Limits(backoff_first=AT_ONCE, backoff_max=AT_ONCE)
+
+
+class Dialled:
+    """An upstream, the session that hears of it, and the pod that it dials."""
+
+    def __init__(self, group: asyncio.TaskGroup, limits: Limits) -> None:
+        numbers = count(1)
+        self.group = group
+        self.attempts = 0
+        self.refusals = 0
+        self.door = asyncio.Event()
+        self.door.set()
+        self.pods: list[MemoryTransport] = []
+        self.events: list[Any] = []
+        self.told: list[tuple[str, list[str]]] = []
+        self.upstream = Upstream(
+            "s", ENDPOINT, registry.dialect("pod"), self._dial, self, spawn=self._spawn, limits=limits,
+            ledger=Ledger(), clock=lambda: 0, new_id=lambda: f"id-{next(numbers)}",
+        )  # fmt: skip
+        self.tasks: list[asyncio.Task[None]] = []
+
+    def _spawn(self, work: Any, name: str) -> None:
+        self.tasks.append(self.group.create_task(work, name=name))
+
+    async def _dial(self) -> Transport:
+        self.attempts += 1
+        await self.door.wait()
+        if self.refusals:
+            self.refusals -= 1
+            raise ConnectionRefusedError(111, "nobody listens")
+        self.pods.append(MemoryTransport())
+        return self.pods[-1]
+
+    # -- the session -----------------------------------------------------------------------------------
+
+    def receive(self, bursts: list[Burst]) -> None:
+        self.events += [item for burst in bursts for item in burst.items]
+
+    def connected(self) -> None:
+        self.told.append(("connected", []))
+
+    def lost(self, cause: str, unsent: Sequence[Command]) -> None:
+        self.told.append((cause, [command.request for command in unsent]))
+
+    # -- the test --------------------------------------------------------------------------------------
+
+    def submits(self, *texts: str) -> None:
+        """A client sends each of these, under itself as request."""
+        for text in texts:
+            self.upstream.send([SubmitInput(request=text, segments=(Text(text=text),))])
+
+    def got(self) -> list[list[Any]]:
+        """What each connection was written."""
+        return [[json.loads(frame) for frame in pod.got] for pod in self.pods]
+
+
+@asynccontextmanager
+async def dialled(limits: Limits = FAR) -> AsyncIterator[Dialled]:
+    """An upstream that is stopped when the block is left; its tasks have ended then."""
+    async with asyncio.timeout(20), asyncio.TaskGroup() as group:
+        made = Dialled(group, limits)
+        yield made
+        made.upstream.stop()
+
+
+async def until(made: Dialled, pods: int) -> None:
+    """Until so many connections were made."""
+    while len(made.pods) < pods:
+        await settle()
+    await settle()
+
+
+async def test_nothing_is_dialled_before_it_is_wanted_and_once_then() -> None:
+    async with dialled() as made:
+        await settle()
+        assert made.attempts == 0
+        made.upstream.start()
+        made.upstream.start()
+        await settle()
+        assert made.attempts == 1
+        assert made.told == [("connected", [])]
+
+
+async def test_what_the_backend_says_reaches_the_session() -> None:
+    async with dialled() as made:
+        made.upstream.start()
+        await settle()
+        made.pods[0].say(b'{"event":"text_delta","data":{"text":"x"}}')
+        await settle()
+        assert [type(event).__name__ for event in made.events] == ["TextDelta"]
+
+
+async def test_a_command_is_written_once() -> None:
+    async with dialled() as made:
+        made.upstream.start()
+        await settle()
+        made.submits("a")
+        await settle()
+        assert made.got() == [[run("a")]]
+
+
+async def test_commands_during_the_attempt_are_written_in_order_when_it_succeeds() -> None:
+    async with dialled() as made:
+        made.door.clear()
+        made.upstream.start()
+        await settle()
+        made.submits("a", "b")
+        made.door.set()
+        await settle()
+        assert made.got() == [[run("a"), run("b")]]
+        assert made.attempts == 1
+
+
+async def test_commands_during_the_attempt_are_told_as_unsent_when_it_fails() -> None:
+    async with dialled() as made:
+        made.door.clear()
+        made.refusals = 1
+        made.upstream.start()
+        await settle()
+        made.submits("a", "b")
+        made.door.set()
+        await settle()
+        ((cause, unsent),) = [told for told in made.told if told[1]]
+        assert unsent == ["a", "b"]
+        assert ENDPOINT in cause
+        assert "nobody listens" in cause
+        assert made.got() == [[]], "neither is written later"
+
+
+async def test_it_dials_again_until_it_succeeds() -> None:
+    async with dialled(NEAR) as made:
+        made.refusals = 5
+        made.upstream.start()
+        await until(made, 1)
+        assert made.attempts == 6
+        assert [unsent for cause, unsent in made.told if cause != "connected"] == [[]] * 5
+        assert made.told[-1] == ("connected", [])
+
+
+async def test_it_waits_longer_after_each_failure_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    delays: list[float] = []
+    limits = Limits(backoff_first=1.0, backoff_max=6.0, connect_deadline=NEVER)
+    async with dialled(limits) as made:
+        loop = asyncio.get_running_loop()
+        made.refusals = 5
+        call_at = loop.call_at
+
+        def at_once(when: float, *arguments: Any, **options: Any) -> asyncio.TimerHandle:
+            delay = when - loop.time()
+            if delay < NEVER / 2:  # not the deadline of an attempt
+                delays.append(delay)
+                when = loop.time()
+            return call_at(when, *arguments, **options)
+
+        monkeypatch.setattr(loop, "call_at", at_once)
+        made.upstream.start()
+        await until(made, 1)
+        monkeypatch.undo()
+    bounds = [2.0, 4.0, 6.0, 6.0, 6.0]
+    assert len(delays) == len(bounds)
+    assert all(bound * 0.49 < wait <= bound for wait, bound in zip(delays, bounds, strict=True)), delays
+
+
+async def test_an_attempt_that_takes_too_long_has_failed() -> None:
+    limits = Limits(connect_deadline=AT_ONCE, backoff_first=NEVER, backoff_max=NEVER)
+    async with dialled(limits) as made:
+        made.door.clear()
+        made.submits("a")
+        await settle()
+        ((cause, unsent),) = made.told
+        assert "no connection within" in cause
+        assert unsent == ["a"]
+
+
+async def test_a_command_while_it_waits_makes_an_attempt_at_once() -> None:
+    async with dialled() as made:
+        made.refusals = 1
+        made.upstream.start()
+        await settle()
+        assert (made.attempts, made.pods) == (1, [])
+        made.submits("a")
+        await settle()
+        assert made.attempts == 2
+        assert made.got() == [[run("a")]]
+
+
+async def test_a_lost_connection_is_told_at_once_and_nothing_is_written_again() -> None:
+    async with dialled(NEAR) as made:
+        made.submits("a")
+        await until(made, 1)
+        made.pods[0].hang_up()
+        await until(made, 2)
+        assert made.got() == [[run("a")], []]
+        assert [told for told in made.told if told[0] != "connected"] == [
+            (f"the connection to the backend {ENDPOINT} was lost", [])
+        ]
+
+
+async def test_a_command_while_the_lost_connection_is_being_closed_is_not_both_answered_and_written(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with dialled(NEAR) as made:
+        made.upstream.start()
+        await until(made, 1)
+        closing = asyncio.Event()
+
+        async def close(*_: object) -> None:
+            await closing.wait()
+
+        monkeypatch.setattr(made.pods[0], "close", close)  # a peer that is slow to go
+        made.pods[0].hang_up()
+        await settle()
+        made.submits("a")
+        closing.set()
+        await until(made, 2)
+        answered = any("was lost" in cause for cause, _ in made.told)  # with none named all that wait are meant
+        assert answered
+        assert made.got() == [[], []]
+
+
+async def test_commands_that_wait_for_a_connection_are_bounded() -> None:
+    async with dialled() as made:
+        made.door.clear()
+        made.submits(*(str(number) for number in range(WAITING_MAX + 2)))
+        assert [unsent for _, unsent in made.told] == [[str(WAITING_MAX)], [str(WAITING_MAX + 1)]]
+        made.door.set()
+        await settle()
+        assert made.got() == [[run(str(number)) for number in range(WAITING_MAX)]]
+
+
+async def test_a_stopped_upstream_closes_its_connection_and_its_task_ends() -> None:
+    async with dialled() as made:
+        made.upstream.start()
+        await settle()
+        made.upstream.stop()
+        await settle()
+        assert made.pods[0].closed is not None
+        assert all(task.done() for task in made.tasks)
+        made.upstream.start()
+        made.submits("late")
+        await settle()
+        assert made.attempts == 1
+
+
+async def test_a_stopped_upstream_does_not_wait_for_its_next_attempt() -> None:
+    async with dialled() as made:
+        made.refusals = 1
+        made.upstream.start()
+        await settle()
+        made.upstream.stop()
+        await settle()
+        assert all(task.done() for task in made.tasks)
+
+
+async def test_an_upstream_that_is_stopped_while_it_connects_closes_what_it_gets() -> None:
+    async with dialled() as made:
+        made.door.clear()
+        made.upstream.start()
+        await settle()
+        made.upstream.stop()
+        made.door.set()
+        await settle()
+        assert made.pods[0].closed is not None
+        assert all(task.done() for task in made.tasks)
+
+
+async def test_a_resting_upstream_has_no_connection_until_it_is_wanted_again() -> None:
+    async with dialled() as made:
+        made.upstream.start()
+        await settle()
+        made.upstream.rest()
+        await settle()
+        assert made.pods[0].closed is not None
+        assert all(task.done() for task in made.tasks)
+        made.upstream.start()
+        await settle()
+        made.submits("a")
+        await settle()
+        assert made.got() == [[], [run("a")]]
+
+
+async def test_an_upstream_that_is_wanted_while_it_goes_to_rest_connects_again() -> None:
+    async with dialled(NEAR) as made:
+        made.upstream.start()
+        await until(made, 1)
+        made.upstream.rest()
+        made.upstream.start()
+        await until(made, 2)
+        assert made.attempts == 2
+        assert len([task for task in made.tasks if not task.done()]) == 1
+
+
+async def test_a_connection_whose_beginning_fails_costs_itself_alone() -> None:
+    async with dialled(NEAR) as made:
+        connected, calls = made.connected, count()
+
+        def once() -> None:
+            if next(calls) == 0:
+                raise ZeroDivisionError
+            connected()
+
+        made.connected = once  # type: ignore[method-assign]  # a session with a bug
+        made.upstream.start()
+        await until(made, 2)
+        assert made.pods[0].closed is not None
+        assert made.told[-1] == ("connected", [])

@@ -1,0 +1,79 @@
+"""What each canonical command asks of a pod."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import pytest
+
+from mappings.canonical import Command
+from mappings.canonical import commands as ask
+from mappings.canonical.values import FileAttachment, ImageAttachment, Text
+from mappings.dialect import Burst, Rendered
+from mappings.pod import DIALECT
+from mappings.pod.from_canonical import FROM_COMMAND
+from mappings.rules import Nothing
+from tests.samples import full
+
+
+def written(command: Command) -> Rendered:
+    return DIALECT.commands.write(Burst(items=[command]))
+
+
+@pytest.mark.parametrize(
+    ("command", "frame"),
+    [
+        (ask.InjectNote(text="n"), b'{"method":"notify","params":{"message":"n"}}'),
+        (ask.ResumeTurn(), b'{"method":"resume"}'),
+        (ask.CancelTurn(), b'{"method":"cancel"}'),
+        (ask.PauseTurn(), b'{"method":"pause"}'),
+        (ask.Compact(), b'{"method":"compact"}'),
+        (ask.ShutdownBackend(), b'{"method":"shutdown"}'),
+        (ask.ListSessions(limit=3), b'{"method":"list_visible_pods"}'),
+        (ask.GetSession(session="k"), b'{"method":"inspect_pod","params":{"name":"k"}}'),
+        (ask.ResumeSession(session="k"), b'{"method":"attach_or_restore_pod","params":{"name":"k"}}'),
+        (
+            ask.ListCompletions(kind="file", prefix="s"),
+            b'{"method":"list_completions","params":{"kind":"file","prefix":"s"}}',
+        ),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_a_command_is_its_method(command: Command, frame: bytes) -> None:
+    assert written(command) == Rendered(frames=[frame], losses=[])
+
+
+def test_each_attachment_is_a_loss_of_its_own() -> None:
+    attached = (ImageAttachment(url="u"), FileAttachment(name="f", url="v"))
+    (loss,) = written(ask.SubmitInput(segments=(Text(text="x"), *attached))).losses
+    assert (loss.field, loss.count) == ("segments", 2)
+
+
+def test_opening_writes_and_loses_nothing() -> None:
+    assert written(ask.OpenSession(agent="a")) == Rendered(frames=[], losses=[])
+
+
+@pytest.mark.parametrize(
+    "kind", [k for k in get_args(Command) if isinstance(FROM_COMMAND.entries[k].fidelity, Nothing)]
+)
+def test_what_a_pod_has_no_method_for_is_counted_with_its_reason(kind: type[Command]) -> None:
+    entry = FROM_COMMAND.entries[kind]
+    assert isinstance(entry.fidelity, Nothing)
+    rendered = written(full(kind))
+    assert rendered.frames == []
+    assert [(loss.kind, loss.why) for loss in rendered.losses] == [(kind.__name__, entry.fidelity.why)]
+
+
+def test_what_a_run_cannot_say_is_counted_field_by_field() -> None:
+    command = ask.SubmitInput(segments=(Text(text="x"), ImageAttachment(url="u")), model="m")
+    rendered = DIALECT.commands.write(Burst(items=[command]))
+    assert rendered.frames == [b'{"method":"run","params":{"input":[{"kind":"text","content":"x"}]}}']
+    assert [(loss.kind, loss.field) for loss in rendered.losses] == [
+        ("SubmitInput", "model"),
+        ("SubmitInput", "segments"),
+    ]
+
+
+def test_completions_of_a_kind_that_pods_do_not_know_are_not_asked_for() -> None:
+    rendered = DIALECT.commands.write(Burst(items=[ask.ListCompletions(kind="emoji", prefix="")]))
+    assert (rendered.frames, [loss.field for loss in rendered.losses]) == ([], ["kind"])

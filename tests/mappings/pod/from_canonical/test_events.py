@@ -1,0 +1,112 @@
+"""What each canonical event says to pod clients that are attached."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec import Raw
+
+from mappings.canonical import events as say
+from mappings.canonical.values import Failure, Message, SessionSummary
+from mappings.pod import Projection
+from tests.mappings.pod.rendered import batch, said
+
+
+@pytest.mark.parametrize(
+    ("end", "line"),
+    [
+        ("completed", [{"event": "run_end", "data": {"result": "finished"}}]),
+        ("limit_reached", [{"event": "run_end", "data": {"result": "limit_reached"}}]),
+        ("paused", [{"event": "run_end", "data": {"result": "paused"}}]),
+        ("rolled_back", [{"event": "run_end", "data": {"result": "rolled_back"}}]),
+        ("cancelled", [{"event": "error", "data": {"code": "internal", "message": "Cancelled"}}]),
+        ("failed", []),
+    ],
+)
+def test_each_of_the_six_ends_has_its_form(end: Any, line: list[Any]) -> None:
+    assert said(say.TurnResult(end=end)) == line
+
+
+def test_a_gap_is_an_alert() -> None:
+    (line,) = said(say.Gap(text="lost", count=3))
+    assert (line["event"], line["data"]["level"], line["data"]["message"]) == ("alert", "warn", "lost")
+
+
+def test_a_backend_that_is_found_at_work_is_shown_running() -> None:
+    rotated, status = said(say.HistorySnapshot(items=(), status="running"))
+    assert (rotated["event"], status) == ("segment_rotated", {"event": "status", "data": {"status": "running"}})
+
+
+def test_a_rotation_of_a_pod_is_passed_on_as_it_came() -> None:
+    event = say.HistorySnapshot(items=(), rotated=True, ext={"pod.entry": Raw(b'{"kind":"segment_start","ts":5}')})
+    assert Projection().render(batch(event)).frames == [
+        b'{"event":"segment_rotated","data":{"entry":{"kind":"segment_start","ts":5}}}'
+    ]
+
+
+def test_a_result_without_summary_gets_the_first_line_of_its_output() -> None:
+    (line,) = said(say.ToolCallFinished(call="c", name="n", output="one\ntwo"))
+    assert line["data"] == {"id": "c", "summary": "one", "output": "one\ntwo", "is_error": False}
+
+
+def test_a_reason_to_run_that_pods_do_not_know_is_a_wakeup() -> None:
+    assert said(say.RunStarted(kind="cron")) == [{"event": "invoke_start", "data": {"kind": "wakeup"}}]
+
+
+@pytest.mark.parametrize(
+    ("cause", "code"),
+    [
+        ("busy", "already_running"),
+        ("not_running", "not_running"),
+        ("unsupported", "invalid_request"),
+        ("not_found", "invalid_request"),
+        ("rate_limited", "provider_error"),
+        ("tool_failed", "tool_error"),
+        ("timeout", "internal"),
+    ],
+)
+def test_causes_have_their_codes(cause: Any, code: str) -> None:
+    assert said(say.ErrorReported(cause=cause, text="t")) == [
+        {"event": "error", "data": {"code": code, "message": "t"}}
+    ]
+
+
+def test_an_error_keeps_the_code_that_it_came_with() -> None:
+    event = say.Reply(
+        request="r", failure=Failure(cause="not_running", text="t", ext={"pod.code": Raw(b'"not_paused"')})
+    )
+    assert said(event) == [{"event": "error", "data": {"code": "not_paused", "message": "t"}}]
+
+
+def test_a_reply_that_went_well_writes_nothing() -> None:
+    assert said(say.Reply(request="r", result=Raw(b"{}"))) == []
+
+
+def test_questions_are_counted_and_not_written() -> None:
+    event = say.ApprovalRequested(tool="t", description="d")
+    rendered = Projection().render(batch(event, event))
+    assert rendered.frames == []
+    (loss,) = rendered.losses
+    assert (loss.kind, loss.count, loss.why) == (
+        "ApprovalRequested",
+        2,
+        "questions toward pod clients are not asked yet",
+    )
+
+
+def test_a_session_of_a_list_is_a_pod_of_its_name() -> None:
+    (line,) = said(say.SessionsListed(request="r", sessions=(SessionSummary(session="s", title="a title"),)))
+    (pod,) = line["data"]["pods"]
+    assert (pod["pod_name"], pod["state"], pod["live"]["status"]) == ("s", "readable", "idle")
+
+
+def test_keys_of_made_entries_are_sorted_on_the_wire() -> None:
+    event = say.HistorySnapshot(items=(Message(role="user", text="q"),))
+    (frame,) = Projection().render(batch(event)).frames
+    assert (
+        frame.index(b'"config"')
+        < frame.index(b'"history"')
+        < frame.index(b'"kind":"segment_start"')
+        < frame.index(b'"ts"')
+    )

@@ -1,0 +1,29 @@
+"""Events as pod clients are shown them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import json
+
+from mappings.canonical import Batch, Event
+from mappings.pod import Projection
+
+__all__ = ["SESSION", "batch", "lines", "said"]
+
+SESSION = "0192f0e8-4d84-7d6e-a000-0000000000aa"
+
+
+def batch(*events: Event, at: int = 9_000_000) -> Batch:
+    """These events of one turn."""
+    return Batch(session=SESSION, epoch=1, first_seq=0, events=list(events), turn="t", at=at)
+
+
+def lines(projection: Projection, *events: Event) -> list[Any]:
+    """What a projection writes of them."""
+    return [json.decode(frame) for frame in projection.render(batch(*events)).frames]
+
+
+def said(*events: Event) -> list[Any]:
+    """What a fresh projection writes of them."""
+    return lines(Projection(), *events)

@@ -1,0 +1,42 @@
+"""Segments of an input, there and back."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+import pytest
+
+from mappings.canonical import values
+from mappings.pod.segments import attachments, from_segments, to_segments
+from mappings.pod.wire import values as wire
+from tests.samples import full
+
+PAIRS: list[tuple[wire.Segment, values.Segment]] = [
+    (wire.Text(content="x"), values.Text(text="x")),
+    (wire.Paste(id=3, chars=2, lines=1, content="ab"), values.Paste(id=3, chars=2, lines=1, text="ab")),
+    (wire.FileRef(path="a/b"), values.FileRef(path="a/b")),
+    (wire.KnowledgeRef(slug="k"), values.KnowledgeRef(slug="k")),
+    (wire.WorkflowInvoke(slug="w"), values.WorkflowInvoke(slug="w")),
+    (wire.Unknown(), values.UnknownSegment()),
+]
+
+
+@pytest.mark.parametrize(("said", "meant"), PAIRS, ids=[type(said).__name__ for said, _ in PAIRS])
+def test_a_segment_goes_there_and_back(said: wire.Segment, meant: values.Segment) -> None:
+    assert to_segments([said]) == (meant,)
+    assert from_segments([meant]) == [said]
+
+
+def test_every_wire_segment_is_one_of_these() -> None:
+    assert {type(said) for said, _ in PAIRS} == set(get_args(wire.Segment))
+
+
+def test_order_is_kept() -> None:
+    assert from_segments(to_segments([said for said, _ in PAIRS])) == [said for said, _ in PAIRS]
+
+
+def test_images_and_files_are_left_out_and_named() -> None:
+    every: list[Any] = [full(kind) for kind in get_args(values.Segment)]
+    left = attachments(every)
+    assert {type(segment) for segment in left} == {values.ImageAttachment, values.FileAttachment}
+    assert len(from_segments(every)) == len(every) - len(left)

@@ -1,0 +1,65 @@
+"""What each pod method asks for."""
+
+from __future__ import annotations
+
+import pytest
+
+from mappings.canonical import Command
+from mappings.canonical import commands as ask
+from mappings.canonical.values import FileRef, Text
+from mappings.dialect import Step
+from mappings.pod import DIALECT
+
+
+def meant(frame: bytes) -> Command:
+    step = Step()
+    DIALECT.commands.receive([frame], step)
+    assert step.faults == []
+    ((command,),) = [burst.items for burst in step.bursts]
+    return command  # type: ignore[no-any-return]  # a burst's items are commands or events
+
+
+@pytest.mark.parametrize(
+    ("frame", "command"),
+    [
+        (
+            b'{"method":"run","params":{"input":[{"kind":"text","content":"see "},{"kind":"file_ref","path":"a"}]}}',
+            ask.SubmitInput(segments=(Text(text="see "), FileRef(path="a"))),
+        ),
+        (b'{"method":"notify","params":{"message":"n"}}', ask.InjectNote(text="n")),
+        (b'{"method":"resume"}', ask.ResumeTurn()),
+        (b'{"method":"cancel","params":null}', ask.CancelTurn()),
+        (b'{"method":"pause"}', ask.PauseTurn()),
+        (b'{"method":"compact"}', ask.Compact()),
+        (b'{"method":"shutdown"}', ask.ShutdownBackend()),
+        (
+            b'{"method":"list_completions","params":{"kind":"workflow","prefix":"r"}}',
+            ask.ListCompletions(kind="workflow", prefix="r"),
+        ),
+        (b'{"method":"list_visible_pods"}', ask.ListSessions()),
+        (b'{"method":"inspect_pod","params":{"name":"k"}}', ask.GetSession(session="k")),
+        (b'{"method":"attach_or_restore_pod","params":{"name":"k"}}', ask.ResumeSession(session="k")),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_a_method_is_its_command_without_a_request(frame: bytes, command: Command) -> None:
+    assert meant(frame) == command
+
+
+@pytest.mark.parametrize(
+    ("report", "told"),
+    [
+        (b'"turn_ended","pod_name":"k"', "Pod k finished its run."),
+        (b'"errored","pod_name":"k","message":"m"', "Pod k failed: m"),
+        (b'"shut_down","pod_name":"k"', "Pod k has shut down."),
+        (
+            b'"scope_sub_delegated","parent_pod":"p","sub_pod":"s","sub_socket":"/s","scope":[]',
+            "Pod p gave a part of its scope to its new pod s.",
+        ),
+    ],
+)
+def test_a_child_s_report_is_a_note_in_words_with_the_report_beside_it(report: bytes, told: str) -> None:
+    command = meant(b'{"method":"pod_event","params":{"kind":' + report + b"}}")
+    assert isinstance(command, ask.InjectNote)
+    assert command.text == told
+    assert set(command.ext or {}) == {"pod.pod_event"}

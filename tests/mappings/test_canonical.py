@@ -1,0 +1,308 @@
+"""The canonical model: it survives JSON, its schema is true, its visibility is the contract's, a state shows itself."""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import Any, get_args
+
+import jsonschema
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import Raw, json
+
+from mappings.canonical import Command, Event, OpenTurn, SessionState, Unmapped, commands, events, prelude
+from mappings.canonical.state import ALERTS_KEPT, CallBlock, ReasoningBlock, TextBlock
+from mappings.canonical.values import (
+    FileAttachment,
+    FileRef,
+    ImageAttachment,
+    KnowledgeRef,
+    Message,
+    Paste,
+    Reasoning,
+    Text,
+    ToolCall,
+    UnknownSegment,
+    WorkflowInvoke,
+    flatten,
+    snake_case,
+)
+from tests.samples import full, least, samples
+
+UNIONS = {"event": Event, "command": Command}
+SAMPLES = [pytest.param(union, item, id=type(item).__name__) for union in UNIONS.values() for item in samples(union)]
+TYPES = list(dict.fromkeys(chain.from_iterable(map(get_args, UNIONS.values()))))
+
+
+# -- JSON -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("union", "item"), SAMPLES)
+def test_an_item_survives_json(union: Any, item: Any) -> None:
+    assert json.Decoder(union).decode(json.encode(item)) == item
+
+
+@pytest.mark.parametrize("kind", TYPES, ids=lambda kind: kind.__name__)
+def test_a_full_sample_writes_every_field_and_a_least_one_only_what_it_must(kind: Any) -> None:
+    fields = {f.encode_name: f.required for f in msgspec.structs.fields(kind)}
+    assert set(json.decode(json.encode(full(kind)))) == {*fields, "type"}
+    needed = {name for name, required in fields.items() if required}
+    if kind is not Unmapped:  # the one type that writes its defaults
+        assert set(json.decode(json.encode(least(kind)))) == {*needed, "type"}
+
+
+JSON: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers(-(1 << 53), 1 << 53) | st.text(max_size=6),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(JSON, st.text(max_size=20))
+def test_raw_fields_keep_any_json_as_it_is(value: Any, text: str) -> None:
+    raw = Raw(json.encode(value))
+    for item in (
+        events.StateSnapshot(node=text, state=raw, ext={"pod.x": raw}),
+        events.Reply(request=text, result=raw),
+        commands.OpenSession(agent=text, metadata=raw),
+        commands.AnswerInteraction(question=text, values=raw),
+    ):
+        union: Any = Event if type(item) in get_args(Event) else Command
+        back = json.Decoder(union).decode(json.encode(item))
+        assert back == item
+        assert json.decode(json.encode(back)) == json.decode(json.encode(item))
+
+
+@pytest.mark.parametrize("union", UNIONS.values(), ids=UNIONS)
+def test_tags_are_unique_and_spell_the_name_of_their_type(union: Any) -> None:
+    tags = {kind.__struct_config__.tag: kind for kind in get_args(union)}
+    assert len(tags) == len(get_args(union))
+    assert {kind: tag for tag, kind in tags.items()} == {kind: snake_case(kind.__name__) for kind in get_args(union)}
+
+
+def test_events_and_commands_share_no_tag_but_that_of_the_unknown() -> None:
+    assert set(get_args(Event)) & set(get_args(Command)) == {Unmapped}
+    tags = [{kind.__struct_config__.tag for kind in get_args(union)} for union in UNIONS.values()]
+    assert tags[0] & tags[1] == {"unmapped"}
+
+
+@pytest.mark.parametrize(("module", "union"), [(events, Event), (commands, Command)])
+def test_every_type_of_a_module_is_in_its_union(module: Any, union: Any) -> None:
+    declared = {getattr(module, name) for name in module.__all__}
+    structs = {kind for kind in declared if isinstance(kind, type) and issubclass(kind, msgspec.Struct)}
+    assert structs | {Unmapped} == set(get_args(union))
+
+
+@pytest.mark.parametrize("kind", TYPES, ids=lambda kind: kind.__name__)
+def test_items_are_frozen_and_untracked(kind: type[msgspec.Struct]) -> None:
+    config = kind.__struct_config__
+    assert (config.frozen, config.gc, config.tag_field) == (True, False, "type")
+
+
+# -- the schema -------------------------------------------------------------------------------------
+
+
+def validator(union: Any) -> jsonschema.Draft202012Validator:
+    (schema,), components = json.schema_components((union,), ref_template="#/$defs/{name}")
+    document = {**schema, "$defs": components}
+    jsonschema.Draft202012Validator.check_schema(document)
+    return jsonschema.Draft202012Validator(document)
+
+
+VALIDATORS = {union: validator(union) for union in UNIONS.values()}
+
+
+@pytest.mark.parametrize(("union", "item"), SAMPLES)
+def test_an_item_is_valid_by_the_schema(union: Any, item: Any) -> None:
+    VALIDATORS[union].validate(json.decode(json.encode(item)))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"type": "text_delta"},
+        {"type": "text_delta", "text": 7},
+        {"type": "text_dance", "text": "x"},
+        {"text": "x"},
+        {"type": "turn_ended", "end": "exploded"},
+        {"type": "message_appended", "message": {"type": "message", "role": "dog", "text": "x"}},
+    ],
+)
+def test_the_schema_refuses_what_the_model_refuses(wrong: dict[str, Any]) -> None:
+    assert not VALIDATORS[Event].is_valid(wrong)
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.convert(wrong, Event)
+
+
+# -- visibility (translation.md 3.8) ----------------------------------------------------------------
+
+REASONING = {events.ReasoningStarted, events.ReasoningDelta, events.ReasoningDone}
+INTERNAL: set[type] = {
+    *(events.Alert, events.Gap),
+    *(events.ModelRetry, events.ModelContinuation),
+    *(events.CompactionStarted, events.CompactionDone, events.CompactionFailed),
+    *(events.MemoryWork, events.McpStartup, events.LifecycleReport, events.StoreChanged),
+    *(events.RunStarted, events.PodInspected, events.PodAttached),
+    Unmapped,
+}
+
+
+@pytest.mark.parametrize("kind", get_args(Event), ids=lambda kind: kind.__name__)
+def test_each_event_is_seen_by_whom_the_contract_says(kind: Any) -> None:
+    expected = "reasoning" if kind in REASONING else "internal" if kind in INTERNAL else "public"
+    assert kind.visibility == expected
+
+
+def test_visibility_is_of_the_type_and_never_on_the_wire() -> None:
+    assert b"visibility" not in json.encode([full(kind) for kind in get_args(Event)])
+
+
+# -- segments (translation.md 3.10) -----------------------------------------------------------------
+
+
+def test_segments_flatten_by_the_pod_s_rule_without_separators() -> None:
+    segments = (
+        *(Text(text="see "), Paste(text="a\nb", id=1, chars=3, lines=2), FileRef(path="x.py")),
+        *(KnowledgeRef(slug="style"), WorkflowInvoke(slug="release")),
+    )
+    assert flatten(segments) == "see a\nb@x.py#style/release"
+
+
+def test_what_has_no_text_form_flattens_to_nothing() -> None:
+    assert flatten([ImageAttachment(url="u"), FileAttachment(name="f", url="u"), UnknownSegment()]) == ""
+
+
+# -- the state --------------------------------------------------------------------------------------
+
+
+def user(text: str, turn: str = "") -> Message:
+    return Message(role="user", text=text, turn=turn)
+
+
+def answer(text: str, turn: str = "", id: str = "") -> Message:
+    return Message(role="assistant", text=text, turn=turn, id=id)
+
+
+def listed(*items: Any) -> list[tuple[str, str, str]]:
+    messages = SessionState(id="s", transcript=list(items)).messages()
+    return [(message.role, message.text, message.id) for message in messages]
+
+
+def test_the_text_blocks_of_one_turn_are_one_message_with_the_last_id() -> None:
+    call = ToolCall(call="c", name="n", arguments="{}", turn="t")
+    said = [user("q", "t"), answer("a", "t", "m1"), call, answer("b", "t", "m2"), answer("c", "t")]
+    assert listed(*said) == [("user", "q", ""), ("assistant", "abc", "m2")]
+
+
+def test_answers_of_two_turns_are_two_messages() -> None:
+    assert [text for _, text, _ in listed(answer("a", "t1"), answer("b", "t2"))] == ["a", "b"]
+
+
+def test_answers_of_no_turn_are_not_merged() -> None:
+    assert [text for _, text, _ in listed(answer("a"), answer("b"))] == ["a", "b"]
+
+
+def test_two_inputs_of_one_turn_are_two_messages() -> None:
+    assert [text for _, text, _ in listed(user("a", "t"), user("b", "t"))] == ["a", "b"]
+
+
+def test_a_message_list_shows_neither_system_nor_reasoning_nor_tools() -> None:
+    hidden = [
+        *(Message(role="system", text="s", turn="t"), Reasoning(text="r", turn="t")),
+        *(ToolCall(call="c", name="n", arguments="{}"), full(ToolCall)),
+    ]
+    assert listed(*hidden) == []
+
+
+def test_listing_messages_changes_no_item() -> None:
+    state = SessionState(id="s", transcript=[answer("a", "t"), answer("b", "t")])
+    assert state.messages() == state.messages()
+    assert [item.text for item in state.transcript if isinstance(item, Message)] == ["a", "b"]
+
+
+def test_alerts_are_kept_up_to_a_bound_the_oldest_dropped() -> None:
+    state = SessionState(id="s")
+    state.alerts.extend(events.Alert(level="warn", source="pod", text=str(n)) for n in range(ALERTS_KEPT + 3))
+    assert (len(state.alerts), state.alerts[0].text) == (ALERTS_KEPT, "3")
+
+
+def test_states_share_no_list() -> None:
+    one, two = SessionState(id="a"), SessionState(id="b")
+    one.transcript.append(user("x"))
+    one.alerts.append(events.Alert(level="warn", source="pod", text="x"))
+    assert (two.transcript, list(two.alerts)) == ([], [])
+
+
+# -- the prelude (design.md, section 5) -------------------------------------------------------------
+
+
+def turn(**fields: Any) -> OpenTurn:
+    return OpenTurn(id="t", message="m", **fields)
+
+
+def shown(open_turn: OpenTurn | None) -> list[Any]:
+    return prelude(SessionState(id="s", turn=open_turn))
+
+
+def test_between_turns_there_is_no_prelude() -> None:
+    assert shown(None) == []
+
+
+def test_an_open_block_is_shown_as_one_delta_and_a_closed_one_is_done() -> None:
+    assert shown(turn(blocks=[TextBlock(parts=["a", "b"])])) == [events.TextDelta(text="ab")]
+    assert shown(turn(blocks=[TextBlock(parts=["a", "b"], done=True)])) == [
+        events.TextDelta(text="ab"),
+        events.TextDone(text="ab"),
+    ]
+
+
+def test_reasoning_is_shown_as_reasoning() -> None:
+    assert shown(turn(blocks=[ReasoningBlock(parts=["h", "m"], done=True)])) == [
+        *(events.ReasoningStarted(), events.ReasoningDelta(text="hm"), events.ReasoningDone(text="hm")),
+    ]
+
+
+def test_an_empty_open_block_is_begun_and_no_more() -> None:
+    assert shown(turn(blocks=[ReasoningBlock(), TextBlock()])) == [events.ReasoningStarted()]
+
+
+@pytest.mark.parametrize(
+    ("block", "told"),
+    [
+        (CallBlock(call="c", name="n"), []),
+        (CallBlock(call="c", name="n", parts=['{"a"', ":1"]), [('{"a":1', False)]),
+        (CallBlock(call="c", name="n", parts=["x"], arguments="{}"), [("{}", True)]),
+    ],
+)
+def test_a_call_is_shown_with_what_is_known_of_its_arguments(block: CallBlock, told: list[tuple[str, bool]]) -> None:
+    started, *rest = shown(turn(blocks=[block]))
+    assert started == events.ToolCallStarted(call="c", name="n")
+    assert [(event.json, event.done) for event in rest] == told
+
+
+def test_results_are_shown_after_their_call_and_bare_ones_where_they_came() -> None:
+    result = events.ToolCallFinished(call="c", name="n", output="o")
+    call = CallBlock(call="c", name="n", arguments="{}", result=result)
+    bare = events.ToolCallFinished(call="before", output="p")
+    assert [type(event) for event in shown(turn(blocks=[bare, call]))] == [
+        *(events.ToolCallFinished, events.ToolCallStarted, events.ToolCallArguments, events.ToolCallFinished),
+    ]
+
+
+def test_model_turn_comes_first_errors_and_result_last() -> None:
+    error = events.ErrorReported(cause="internal", text="e")
+    open_turn = turn(
+        blocks=[TextBlock(parts=["a"])], model_turn=events.ModelTurnStarted(index=3), errors=[error],
+        result="limit_reached", result_ext={"pod.x": Raw(b"1")},
+    )  # fmt: skip
+    assert shown(open_turn) == [
+        *(events.ModelTurnStarted(index=3), events.TextDelta(text="a"), error),
+        events.TurnResult(end="limit_reached", ext={"pod.x": Raw(b"1")}),
+    ]
+
+
+def test_the_text_of_a_turn_is_its_text_blocks_alone() -> None:
+    blocks = [TextBlock(parts=["a", "b"]), ReasoningBlock(parts=["no"]), CallBlock(call="c", name="n"), TextBlock()]
+    assert turn(blocks=[*blocks, TextBlock(parts=["c"])]).text() == "abc"

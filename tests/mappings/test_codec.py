@@ -1,0 +1,232 @@
+"""A codec of a small dialect of its own: what it takes, what it mends, and that only PeerError comes out."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import Raw, Struct, json
+
+from mappings.canonical import Unmapped
+from mappings.codec import MALFORMED, Codec
+from mappings.errors import PeerError
+
+DEPTH = 6
+
+
+class Part(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind", tag="part"):
+    text: str
+    more: list[Inner] = []
+
+
+class Inner(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    n: int
+
+
+class Say(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", tag="say"):
+    text: str
+    parts: list[Part] = []
+
+
+class Tell(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", tag="tell"):
+    text: str
+    to: str
+
+
+class Show(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", tag="show"):
+    anything: Raw
+
+
+def codec(**options: Any) -> Codec[Say | Show | Tell]:
+    return Codec("small", Say | Show | Tell, max_depth=DEPTH, **options)
+
+
+PLAIN, UNIQUE = codec(), codec(unique_keys=True)
+SAY = b'{"type":"say","text":"x"}'
+
+
+def refused(frame: bytes, by: Codec[Say | Show | Tell] = PLAIN) -> PeerError:
+    with pytest.raises(PeerError) as caught:
+        by.mend(frame)
+    return caught.value
+
+
+def nested(levels: int) -> bytes:
+    inner = levels - 1
+    return b'{"type":"show","anything":' + b"[" * inner + b"]" * inner + b"}"
+
+
+# -- the common path --------------------------------------------------------------------------------
+
+
+def test_a_message_is_decoded_by_its_tag() -> None:
+    assert PLAIN.decode(SAY) == Say(text="x")
+
+
+def test_keys_are_written_as_declared_and_those_of_dicts_sorted() -> None:
+    assert PLAIN.encode(Say(text="x")) == b'{"type":"say","text":"x","parts":[]}'
+    assert PLAIN.encode({"b": 1, "a": {"d": 1, "c": 2}}) == b'{"a":{"c":2,"d":1},"b":1}'
+
+
+def test_only_types_with_opaque_json_inside_are_watched() -> None:
+    assert PLAIN.watched == {Show}
+
+
+def test_where_keys_must_be_unique_every_type_is_watched() -> None:
+    assert UNIQUE.watched == {Say, Show, Tell}
+
+
+@pytest.mark.parametrize("frame", [b"", b"{", b"7", b"\xff", b'{"type":"say"}', b'{"type":"say","text":"x","y":1}'])
+def test_what_it_refuses_is_malformed(frame: bytes) -> None:
+    with pytest.raises(MALFORMED):
+        PLAIN.decode(frame)
+
+
+# -- what is looked at again ------------------------------------------------------------------------
+
+
+def test_a_deep_frame_is_suspicious_and_found_too_deep() -> None:
+    frame = nested(DEPTH + 1)
+    assert PLAIN.suspicious(frame, Show(anything=Raw(b"0")))
+    with pytest.raises(PeerError) as caught:
+        PLAIN.check(frame)
+    assert caught.value.code == "too_deep"
+
+
+def test_the_deepest_frame_that_is_allowed_passes() -> None:
+    PLAIN.check(nested(DEPTH))
+    assert PLAIN.mend(nested(DEPTH))[1] == []
+
+
+def test_many_brackets_side_by_side_are_not_too_deep() -> None:
+    frame = b'{"type":"show","anything":[' + b"[]," * 20 + b"[]]}"
+    assert PLAIN.suspicious(frame, PLAIN.decode(frame))
+    PLAIN.check(frame)
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        b'{"type":"say","text":"x","text":"y"}',
+        b'{"type":"say","text":"x","t\\u0065xt":"y"}',
+        b'{"type":"say","text":"x","parts":[{"kind":"part","text":"a","text":"b"}]}',
+        b'{"type":"tell","text":"b:c","to":"d","to":"e"}',
+        b'{"type":"tell","text":"b","t\\u006f":"e","to":"d"}',
+        b'{"type":"show","anything":{"a":1,"a":2}}',
+    ],
+)
+def test_a_key_that_stands_twice_is_suspicious_and_refused(frame: bytes) -> None:
+    assert UNIQUE.suspicious(frame, UNIQUE.decode(frame))
+    with pytest.raises(PeerError) as caught:
+        UNIQUE.check(frame)
+    assert caught.value.code == "duplicate_key"
+
+
+def test_a_plain_frame_is_not_looked_at_again() -> None:
+    frame = b'{"type":"tell","text":"b:c","to":"d"}'
+    assert not UNIQUE.suspicious(frame, UNIQUE.decode(frame))
+
+
+def test_without_unique_keys_the_last_one_counts() -> None:
+    frame = b'{"type":"say","text":"x","text":"y"}'
+    assert PLAIN.decode(frame) == Say(text="y")
+    assert not PLAIN.suspicious(frame, Say(text="y"))
+
+
+# -- mending ----------------------------------------------------------------------------------------
+
+
+def test_undocumented_keys_are_taken_out_at_every_level_and_named() -> None:
+    frame = (
+        b'{"type":"say","x":1,"text":"t","parts":[{"kind":"part","text":"p","y":{},"more":[{"n":1,"z":2}]},'
+        b'{"kind":"part","text":"q"}]}'
+    )
+    message, dropped = PLAIN.mend(frame)
+    assert message == Say(text="t", parts=[Part(text="p", more=[Inner(n=1)]), Part(text="q")])
+    assert sorted(dropped) == ["$.parts[].more[].z", "$.parts[].y", "$.x"]
+
+
+def test_keys_of_opaque_json_are_not_touched() -> None:
+    message, dropped = PLAIN.mend(b'{"type":"show","anything":{"x":{"type":"say"}},"y":1}')
+    assert isinstance(message, Show)
+    assert (bytes(message.anything), dropped) == (b'{"x":{"type":"say"}}', ["$.y"])
+
+
+def test_an_unknown_name_is_unmapped_with_the_whole_frame() -> None:
+    frame = b'{"type":"dance","text":"\xc3\xbc"}'
+    assert PLAIN.mend(frame) == (Unmapped(dialect="small", tag="dance", raw=frame.decode()), [])
+
+
+def test_another_spelling_is_reshaped_first() -> None:
+    def named(value: object) -> object:
+        return {"type": value[0], "text": value[1]} if isinstance(value, list) else value
+
+    assert codec(reshape=named).mend(b'["say","x"]')[0] == Say(text="x")
+
+
+@pytest.mark.parametrize(
+    ("frame", "code"),
+    [
+        (b"\xff", "not_json"),
+        (b'"\xff"', "not_utf8"),
+        (b"nonsense", "not_json"),
+        (b"", "not_json"),
+        (SAY + SAY, "not_json"),
+        (b"[1]", "invalid"),
+        (b"null", "invalid"),
+        (b"{}", "invalid"),
+        (b'{"type":7}', "invalid"),
+        (b'{"type":"say"}', "invalid"),
+        (b'{"type":"say","text":7}', "invalid"),
+        (nested(DEPTH + 1), "too_deep"),
+        (b"[" * 100_000, "too_deep"),
+    ],
+)
+def test_the_code_says_what_is_wrong(frame: bytes, code: str) -> None:
+    assert refused(frame).code == code
+
+
+def test_a_message_that_is_wrong_names_itself_and_keeps_its_value_for_the_answer() -> None:
+    error = refused(b'{"type":"say","text":7,"id":"r"}')
+    assert error.text.startswith("invalid `say`: ")
+    assert error.value == {"type": "say", "text": 7}  # undocumented keys are out already
+
+
+def test_mending_refuses_duplicate_keys_too() -> None:
+    assert refused(b'{"type":"say","text":"x","y":1,"y":2}', UNIQUE).code == "duplicate_key"
+
+
+def fine_or_refused(by: Codec[Say | Show | Tell], frame: bytes) -> None:
+    """What is not refused can be written and read again; nothing but PeerError comes out."""
+    with contextlib.suppress(PeerError):
+        message, _ = by.mend(frame)
+        assert isinstance(message, Unmapped) or same(by.decode(by.encode(message)), message)
+
+
+def same(one: Say | Show | Tell, other: Say | Show | Tell) -> bool:
+    return PLAIN.encode(one) == PLAIN.encode(other)
+
+
+@given(st.binary(max_size=40) | st.sampled_from([b"[", b'{"type":', b'"say"', b'"text":"', b"}"]))
+def test_garbage_is_read_or_is_a_peer_s_error(frame: bytes) -> None:
+    for each in (PLAIN, UNIQUE):
+        fine_or_refused(each, frame)
+
+
+JSON: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["type", "text", "parts", "kind", "more", "n", "x"]), inner, max_size=4)
+    ),
+    max_leaves=6,
+)
+
+
+@given(JSON, JSON, st.dictionaries(st.sampled_from(["x", "text", "anything"]), JSON))
+def test_any_json_is_read_or_is_a_peer_s_error(parts: Any, text: Any, more: dict[str, Any]) -> None:
+    for tag in ("say", "show", "dance"):
+        fine_or_refused(PLAIN, json.encode({"type": tag, "text": text, "parts": parts, **more}))

@@ -1,0 +1,129 @@
+"""One direction of a small dialect of its own: frames in, bursts, faults and losses out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec import Raw, Struct, json
+
+from mappings.canonical import Unmapped
+from mappings.canonical.events import TextDelta, TextDone
+from mappings.codec import Codec
+from mappings.dialect import Burst, Direction, Oversize, Parts, Rendered, Step
+from mappings.rules import Rules
+
+
+class Say(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", tag="say"):
+    text: str
+    id: str = ""
+
+
+class Show(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", tag="show"):
+    anything: Raw
+
+
+TO = Rules("small -> canonical")
+
+
+@TO.rule(Say, produces=(TextDelta, TextDone))
+def say(message: Say) -> tuple[Any, ...]:
+    return TextDelta(text=message.text), TextDone(text=message.text)
+
+
+@TO.rule(Show)
+def show(_message: Show) -> tuple[Any, ...]:
+    return ()
+
+
+def direction(*, addressed: bool = False) -> Direction:
+    return Direction(
+        codec=Codec("small", Say | Show, max_depth=4),
+        to_canonical=TO,
+        from_canonical=Rules("canonical -> small"),
+        envelope=(lambda message: (message.id, len(message.text))) if addressed else None,
+        write=lambda burst: Rendered(frames=[], losses=[]),
+    )
+
+
+PLAIN, ADDRESSED = direction(), direction(addressed=True)
+
+
+def received(*frames: Any, by: Direction = PLAIN) -> Step:
+    step = Step()
+    by.receive(frames, step)
+    return step
+
+
+def said(text: str, **more: object) -> bytes:
+    return json.encode({"type": "say", "text": text, **more})
+
+
+def both(text: str) -> list[Any]:
+    return [TextDelta(text=text), TextDone(text=text)]
+
+
+def test_frames_of_one_go_are_one_burst_in_order() -> None:
+    assert received(said("a"), said("b")) == Step(bursts=[Burst(items=both("a") + both("b"))])
+
+
+def test_nothing_makes_no_burst() -> None:
+    assert received() == received(b'{"type":"show","anything":1}') == Step()
+
+
+def test_a_bad_frame_between_good_ones_costs_only_itself() -> None:
+    step = received(said("a"), b"nonsense", said("b"))
+    assert step.bursts == [Burst(items=both("a") + both("b"))]
+    assert [fault.code for fault in step.faults] == ["not_json"]
+
+
+def test_an_unknown_message_keeps_its_place() -> None:
+    dance = b'{"type":"dance"}'
+    (burst,) = received(said("a"), dance, said("b")).bursts
+    unmapped = Unmapped(dialect="small", tag="dance", raw=dance.decode())
+    assert burst.items == [*both("a"), unmapped, *both("b")]
+
+
+def test_an_undocumented_key_is_a_loss_by_its_path() -> None:
+    step = received(said("a", lang="en"))
+    assert (step.bursts, step.faults) == ([Burst(items=both("a"))], [])
+    assert [(loss.kind, loss.field, loss.why) for loss in step.losses] == [("Say", "$.lang", "undocumented key")]
+
+
+def test_the_path_of_an_undocumented_key_is_bounded() -> None:
+    (loss,) = received(said("a", **{"x" * 100_000: 1})).losses
+    assert len(loss.field) <= 200
+
+
+def test_a_frame_with_many_undocumented_keys_is_a_bounded_number_of_losses() -> None:
+    step = received(said("a", **{f"x{n}": n for n in range(10_000)}))
+    assert len(step.losses) <= 65
+    assert sum(loss.count for loss in step.losses) == 10_000
+
+
+@pytest.mark.parametrize(
+    ("frame", "code"),
+    [(Oversize(size=9, limit=8), "too_large"), (Parts(channel="rpc", identity=b"i", parts=(b"{}",)), "invalid")],
+)
+def test_what_is_no_frame_of_bytes_is_a_fault(frame: Any, code: str) -> None:
+    step = received(said("a"), frame, said("b"))
+    assert [(fault.code, fault.can_continue) for fault in step.faults] == [(code, True)]
+    assert step.bursts == [Burst(items=both("a") + both("b"))]
+
+
+def test_a_frame_that_decodes_may_still_be_too_deep() -> None:
+    deep = b'{"type":"show","anything":' + b"[" * 9 + b"]" * 9 + b"}"
+    assert [fault.code for fault in received(deep).faults] == ["too_deep"]
+
+
+def test_items_of_one_request_are_one_burst_at_its_first_time() -> None:
+    step = received(said("a", id="r"), said("bb", id="r"), said("c", id="s"), by=ADDRESSED)
+    assert step.bursts == [
+        Burst(items=both("a") + both("bb"), request="r", at=1),
+        Burst(items=both("c"), request="s", at=1),
+    ]
+
+
+def test_requests_that_take_turns_stay_in_order() -> None:
+    step = received(said("a", id="r"), said("b", id="s"), said("c", id="r"), by=ADDRESSED)
+    assert [(burst.request, burst.items[0].text) for burst in step.bursts] == [("r", "a"), ("s", "b"), ("r", "c")]

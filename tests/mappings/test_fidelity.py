@@ -1,0 +1,157 @@
+"""The fidelity matrix is measured: a rule that declares more, or less, than it does fails here."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+import pytest
+
+from gateway import registry
+from mappings.canonical import Command, Event, Unmapped, commands, events
+from mappings.dialect import Dialect, Direction
+from mappings.fidelity import BY_GATEWAY, BY_SESSION, Cell, matrix
+from mappings.rules import EXACT, Emulated, Fidelity, Lossy, Nothing
+from tests.mappings.golden import GOLDEN, documented, said
+from tests.mappings.measured import QUESTIONS, differing, faults, misheard
+
+DIALECTS = list(registry.dialects().values())
+DIRECTIONS = [(dialect, name) for dialect in DIALECTS for name in ("events", "commands")]
+WRITTEN = [
+    pytest.param(dialect, name, kind, id=f"{dialect.name}-{kind.__name__}")
+    for dialect, name in DIRECTIONS
+    for kind in get_args(Event if name == "events" else Command)
+    if kind is not Unmapped
+]
+READ = [
+    pytest.param(dialect, name, kind, id=f"{dialect.name}-{kind.__name__}")
+    for dialect, name in DIRECTIONS
+    for kind in getattr(dialect, name).to_canonical.entries
+]
+
+
+# -- the rules, measured ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("dialect", "name", "kind"), WRITTEN)
+def test_a_rule_from_canonical_does_what_it_declares(dialect: Dialect, name: str, kind: type[Any]) -> None:
+    direction: Direction = getattr(dialect, name)
+    assert list(faults(dialect, direction, kind, direction.from_canonical.entries[kind].fidelity)) == []
+
+
+@pytest.mark.parametrize(("dialect", "name", "kind"), READ)
+def test_a_rule_to_canonical_does_what_it_declares(dialect: Dialect, name: str, kind: type[Any]) -> None:
+    direction: Direction = getattr(dialect, name)
+    frames = [frame for frame in GOLDEN[dialect.name, name] if type(direction.codec.decode(frame)) is kind]
+    assert frames
+    assert list(misheard(direction, kind, direction.to_canonical.entries[kind].fidelity, frames)) == []
+
+
+@pytest.mark.parametrize(("dialect", "name"), DIRECTIONS, ids=lambda value: getattr(value, "name", value))
+def test_every_documented_field_stands_in_a_golden_frame(dialect: Dialect, name: str) -> None:
+    direction: Direction = getattr(dialect, name)
+    seen = {field for frame in GOLDEN[dialect.name, name] for field in said(direction.codec.decode(frame))}
+    empty = {"data", "params"}  # of pod messages without content: null is read, nothing is written
+    assert {field for field in documented(direction) - seen if field.rpartition(".")[2] not in empty} == set()
+
+
+# -- the measure itself -----------------------------------------------------------------------------
+
+LIES: list[tuple[str, str, type[Any], Fidelity, str]] = [
+    ("pod", "events", events.TextDelta, Lossy(("text",)), "text is declared lost, and is not"),
+    ("pod", "events", events.TextDelta, Emulated("x"), "declared emulated, and it comes back as it is"),
+    ("pod", "events", events.TextDelta, Nothing("x"), "declared none: 1 frames, 0 losses counted"),
+    ("pod", "events", events.UsageReported, EXACT, "usage.cost_usd is lost, and that is not declared"),
+    ("pod", "events", events.ErrorReported, EXACT, "cause is lost, and that is not declared"),
+    ("pod", "events", events.MessageAppended, Lossy(("message.id",)), "message.segments.image is lost"),
+    ("smooth", "events", events.TurnEnded, Lossy(("end",)), "text is lost, and that is not declared"),
+    ("smooth", "events", events.SessionsListed, EXACT, "sessions.status is lost, and that is not declared"),
+    ("pod", "events", events.Preamble, EXACT, "took 0 frames and came back as []"),
+    ("smooth", "events", events.Alert, Emulated("x"), "declared emulated, and 1 losses are counted"),
+    ("pod", "commands", commands.SubmitInput, Lossy(("model",)), "segments.file is lost, and that is not declared"),
+    ("pod", "commands", commands.GetSession, Lossy(("session",)), "session is declared lost, and is not"),
+]
+
+
+@pytest.mark.parametrize(
+    ("dialect", "name", "kind", "lie", "told"), LIES, ids=[f"{d}-{k.__name__}-{f.kind}" for d, _, k, f, _ in LIES]
+)
+def test_a_lie_is_found(dialect: str, name: str, kind: type[Any], lie: Fidelity, told: str) -> None:
+    known = registry.dialect(dialect)
+    assert any(told in fault for fault in faults(known, getattr(known, name), kind, lie))
+
+
+def test_a_rule_that_reads_less_than_it_declares_is_found() -> None:
+    pod = registry.dialect("pod").events
+    frames = [b'{"event":"text_delta","data":{"text":"a","more":1}}']  # stands for a field that the rule forgets
+    (kind,) = {type(pod.codec.mend(frame)[0]) for frame in frames}
+    assert list(misheard(pod, kind, EXACT, frames)) == ["data.more is lost, and that is not declared"]
+    assert list(misheard(pod, kind, Lossy(("data.more",)), frames)) == []
+
+
+def test_what_was_not_said_and_came_back_is_told_from_what_is_lost() -> None:
+    sent = events.ToolCallFinished(call="c", summary="s")
+    back = events.ToolCallFinished(call="d", summary="s", output="o")
+    assert differing(sent, back) == ({"call"}, {"output"})
+
+
+# -- the matrix that is read off them ---------------------------------------------------------------
+
+
+ANSWERS = (events.SessionOpened, events.SessionsListed, events.HistorySnapshot)
+
+
+def cell(canonical: str, source: str, target: str) -> Cell | None:
+    found = [c for c in matrix(DIALECTS) if (c.canonical, c.source, c.target) == (canonical, source, target)]
+    assert len(found) < 2
+    return found[0] if found else None
+
+
+def kind_of(canonical: str, source: str, target: str) -> str:
+    found = cell(canonical, source, target)
+    return found.kind if found is not None else ""
+
+
+def test_the_matrix_has_cells_of_every_grade_between_every_two_dialects() -> None:
+    cells = list(matrix(DIALECTS))
+    assert {(c.source, c.target) for c in cells} == {(a.name, b.name) for a in DIALECTS for b in DIALECTS}
+    assert {c.kind for c in cells} == {"exact", "lossy", "emulated", "none"}
+    assert all(c.detail for c in cells if c.kind != "exact")
+
+
+def test_what_no_backend_of_a_dialect_can_say_has_no_cell() -> None:
+    assert cell("GoalUpdated", "pod", "smooth") is None
+    assert cell("Preamble", "pod", "smooth") is None
+
+
+def test_a_dialect_gives_back_to_itself_what_it_said() -> None:
+    lossy = {(c.source, c.canonical) for c in matrix(DIALECTS) if c.source == c.target and c.kind == "lossy"}
+    assert lossy == {("smooth", kind.__name__) for kind in ANSWERS}  # read by what was asked, so not word by word
+
+
+def test_answers_that_only_the_link_can_read_are_measured_through_a_link() -> None:
+    declared = {
+        kind
+        for d, name in DIRECTIONS
+        for rule in getattr(d, name).to_canonical.entries.values()
+        for kind in rule.answers
+    }
+    assert declared == {*ANSWERS, events.Reply} <= set(QUESTIONS)
+
+
+def test_text_arrives_as_it_is_and_a_lossy_cell_names_what_does_not() -> None:
+    assert kind_of("TextDelta", "pod", "smooth") == "exact"
+    found = cell("SubmitInput", "smooth", "pod")
+    assert found is not None
+    assert (found.kind, found.detail) == ("lossy", "without model, segments.image, segments.file")
+
+
+def test_what_the_gateway_answers_itself_is_emulated_where_the_backend_has_no_word() -> None:
+    found = cell("Ping", "smooth", "pod")
+    assert found is not None
+    assert (found.kind, found.detail) == ("emulated", "as the gateway's own answer")
+    assert kind_of("Compact", "pod", "smooth") == "none"
+
+
+def test_what_the_gateway_adds_is_canonical() -> None:
+    assert set(get_args(Event)) >= BY_SESSION
+    assert set(get_args(Command)) >= BY_GATEWAY

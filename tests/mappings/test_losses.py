@@ -1,0 +1,85 @@
+"""What cannot be said is counted: by kind, field and reason, within bounds."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from mappings.losses import ROWS_MAX, SAMPLE_MAX, Losses
+from mappings.rules import Rules
+
+
+class Word(Struct):
+    text: str = ""
+
+
+class Other(Struct):
+    pass
+
+
+def losses() -> Losses:
+    rules = Rules("test")
+    rules.none("nobody has a word for it", Word)
+    rules.carried(Other, "something else")
+    return Losses(rules)
+
+
+def test_a_whole_item_is_lost_for_the_reason_of_its_table() -> None:
+    found = losses()
+    found.lose(Word(text="x"))
+    (loss,) = found.take()
+    assert (loss.kind, loss.field, loss.why, loss.sample, loss.count) == (
+        *("Word", "", "nobody has a word for it", '{"text":"x"}', 1),
+    )
+
+
+def test_the_reason_that_a_rule_gives_comes_before_the_table_s() -> None:
+    found = losses()
+    found.lose(Word(), "text", "too long")
+    assert [(loss.field, loss.why) for loss in found.take()] == [("text", "too long")]
+
+
+def test_a_type_without_a_reason_has_none() -> None:
+    found = losses()
+    found.lose(Other())
+    found.lose(3)
+    assert [(loss.kind, loss.why) for loss in found.take()] == [("Other", ""), ("int", "")]
+
+
+def test_equal_losses_are_one_row_with_the_first_sample() -> None:
+    found = losses()
+    for text in "abc":
+        found.lose(Word(text=text))
+    (loss,) = found.take()
+    assert (loss.count, loss.sample) == (3, '{"text":"a"}')
+
+
+def test_fields_and_reasons_are_rows_of_their_own() -> None:
+    found = losses()
+    for field, why in (("a", ""), ("b", ""), ("b", "other")):
+        found.lose(Word(), field, why)
+    assert [loss.count for loss in found.take()] == [1, 1, 1]
+
+
+def test_losses_are_taken_once() -> None:
+    found = losses()
+    found.lose(Word())
+    assert len(found.take()) == 1
+    assert found.take() == []
+
+
+def test_a_sample_is_bounded_in_characters() -> None:
+    found = losses()
+    found.lose(Word(text="ü🚀" * 10_000))
+    (loss,) = found.take()
+    assert len(loss.sample) == SAMPLE_MAX
+    assert loss.sample.startswith('{"text":"ü🚀')
+
+
+def test_rows_beyond_the_bound_are_counted_as_other() -> None:
+    found = losses()
+    for number in range(ROWS_MAX + 5):
+        found.lose(Word(), str(number))
+    found.lose(Word(), "0")
+    taken = found.take()
+    assert len(taken) == ROWS_MAX + 1
+    assert (taken[0].count, taken[-1].kind, taken[-1].count) == (2, "other", 5)
