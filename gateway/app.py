@@ -102,8 +102,11 @@ class App:
 
     def _router(self, route: Route) -> Router:
         loop = asyncio.get_running_loop()
+        make_backend = self._make_backend
+        if make_backend is None:
+            make_backend = lambda session: self._upstream(route, session)  # noqa: E731  # one of two ways
         return Router(
-            route, self._make_backend or (lambda session: self._upstream(route, session)), registry.dialects,
+            route, make_backend, registry.dialects,
             limits=self._config.limits, ledger=self.ledger, clock=time.time_ns, new_id=new_id, later=loop.call_later,
         )  # fmt: skip
 
@@ -160,11 +163,11 @@ class App:
         self._closing = True
         for listener in self._listeners:
             await listener.close()
-        for link in list(self._links.values()):
-            link.end(CloseReason.GOING_AWAY, "the gateway stops")
         for router in self._routers:
             for session in router.sessions:
                 session.stop()
+        for link in list(self._links.values()):
+            link.end(CloseReason.GOING_AWAY, "the gateway stops")
 
     def _tell(self) -> None:
         """The ledger and the counters, as the last thing that is logged."""

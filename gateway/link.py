@@ -40,6 +40,7 @@ class Link:
         self.outbox = outbox
         self.principal = principal
         self.alive = True
+        self.heard = False  # the peer said anything
         self._transport = transport
         self._translator = translator
         self._sink = sink
@@ -117,6 +118,7 @@ class Link:
     async def _read(self) -> None:
         try:
             while frames := await self._transport.receive():
+                self.heard = True
                 self._apply(self._translator.receive(frames))
             self.outbox.discard()
         finally:

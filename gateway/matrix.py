@@ -21,7 +21,7 @@ MEANINGS = {
     "exact": "it comes back equal",
     "lossy": "it arrives without the fields that are named",
     "emulated": "its meaning arrives by other means",
-    "none": "it does not arrive: the other dialect has no word for it; each one is counted",
+    "none": "the other dialect has no word for it: each one is counted",
 }
 
 DIRECTIONS = {"event": "Events, from backend to client", "command": "Commands, from client to backend"}

@@ -124,7 +124,10 @@ class Session:
         self.backend.rest()
 
     def stop(self) -> None:
-        """The gateway ends: call off every deadline and close the way to the backend."""
+        """The gateway ends: tell the clients of an open turn, call off every deadline, close the way to the backend."""
+        now = self._clock()
+        failure = Failure(cause="upstream_lost", text="the gateway stops")
+        self._deliver(self._form.end("failed", failure, now), now)
         for pending in self._pending.values():
             pending.timer.cancel()
         self._stop_cancelling()
@@ -205,12 +208,15 @@ class Session:
 
     def _force_cancel(self) -> None:
         self._cancelling = None
+        now = self._clock()
+        pending = self._settle(self._input)
+        if pending is not None:  # nobody knows whether the backend took it: for its client it is a turn, and cancelled
+            self._accepted(pending, now)
         if self.state.turn is None:
             return
         self.log.warning("backend did not end the cancelled turn in time, ending it for its clients")
         for request in [r for r, pending in self._pending.items() if isinstance(pending.command, CancelTurn)]:
             self._answer(request, None)  # an error later would end the turn a second time
-        now = self._clock()
         self._deliver(self._form.end("cancelled", None, now, discard=True), now)
 
     # -- what the backend says ---------------------------------------------------------------------------

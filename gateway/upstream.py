@@ -135,8 +135,8 @@ class Upstream:
                 unsent, self._waiting = self._waiting, []
                 self._session.lost(f"the backend {self._endpoint} cannot be reached: {cause}", unsent)
             else:
-                failures = 0
-                await self._serve(transport)
+                heard = await self._serve(transport)
+                failures = 0 if heard else failures + 1  # who accepts and drops at once is not asked at once again
                 if not self._stopped:
                     if not self._resting:
                         self._log.warning("backend lost, connecting again")
@@ -145,10 +145,11 @@ class Upstream:
             await self._pause(failures)
         self._running = False
 
-    async def _serve(self, transport: Transport) -> None:
+    async def _serve(self, transport: Transport) -> bool:
+        """Live with this connection until it ends; whether the backend said anything."""
         if self._ending:  # while we were connecting
             await transport.close()
-            return
+            return False
         link = Link(
             f"{self._name}:up", self._dialect, transport, self._dialect.client(self._clock, self._new_id),
             Outbox(self._limits.outbox_soft, self._limits.outbox_hard),
@@ -160,6 +161,7 @@ class Upstream:
             await link.run(self._begin)
         finally:
             self._link = None
+        return link.heard
 
     def _begin(self, link: Link) -> None:
         link.open()

@@ -200,7 +200,7 @@ async def test_a_stopping_app_does_not_wait_for_a_turn_past_its_deadline() -> No
     async with turn(Limits(drain_deadline=0.05)) as (app, backend, client, _):
         app.stop.set()
         assert await closed(client) == CloseReason.GOING_AWAY
-        assert client.terminals() == []
+        assert [end["error"]["message"] for end in client.terminals()] == ["the gateway stops"]
         assert backend.stopped
 
 

@@ -8,7 +8,7 @@ import pytest
 from msgspec import Raw
 
 from mappings.canonical import events as say
-from mappings.canonical.values import Failure, Message, SessionSummary
+from mappings.canonical.values import Failure, ImageAttachment, Message, SessionSummary, Text
 from mappings.pod import Projection
 from tests.mappings.pod.rendered import batch, said
 
@@ -110,3 +110,11 @@ def test_keys_of_made_entries_are_sorted_on_the_wire() -> None:
         < frame.index(b'"kind":"segment_start"')
         < frame.index(b'"ts"')
     )
+
+
+def test_attachments_of_a_user_s_message_are_counted_as_they_are_left_out() -> None:
+    segments = (Text(text="see"), ImageAttachment(url="https://x/1"), ImageAttachment(url="https://x/2"))
+    event = say.MessageAppended(message=Message(role="user", text="see", segments=segments))
+    rendered = Projection().render(batch(event))
+    assert [(loss.field, loss.count) for loss in rendered.losses] == [("message.segments", 2)]
+    assert b"https" not in rendered.frames[0]
