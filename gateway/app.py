@@ -113,7 +113,7 @@ class App:
     def _upstream(self, route: Route, session: Session) -> Upstream:
         endpoint = route.upstream
         return Upstream(
-            session.state.id, str(endpoint), registry.dialect(endpoint.dialect),
+            session.state.id, endpoint.masked, registry.dialect(endpoint.dialect),
             registry.connector(endpoint, self._config.limits), session, spawn=self.spawn, limits=self._config.limits,
             ledger=self.ledger, clock=time.time_ns, new_id=new_id,
         )  # fmt: skip

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from urllib.parse import parse_qsl, urlsplit
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from mappings.errors import ConfigError
 
@@ -43,6 +43,12 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     def all(self, key: str) -> tuple[str, ...]:
         """Every value of option `key`."""
         return tuple(value for name, value in self.options if name == key)
+
+    @property
+    def masked(self) -> str:
+        """The endpoint for logs and errors: without its token."""
+        options = tuple((key, "***" if key == "token" else value) for key, value in self.options)
+        return str(structs.replace(self, options=options))
 
     def __str__(self) -> str:
         generation = f"@{self.generation}" if self.generation else ""

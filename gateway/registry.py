@@ -9,6 +9,7 @@ import socket
 from collections.abc import Awaitable, Callable
 from functools import cache
 from importlib.metadata import entry_points
+from urllib.parse import urlencode
 
 from adapters import unix, websocket
 from adapters.base import Accept, Listener, Transport
@@ -25,11 +26,14 @@ __all__ = ["check_listen", "check_upstream", "connector", "dialect", "dialects",
 LISTEN: dict[str, tuple[str, ...]] = {"smooth": ("ws",), "pod": ("unix",)}
 """Dialect -> transports that we listen on."""
 
-DIAL: dict[str, tuple[str, ...]] = {"pod": ("unix",)}
+DIAL: dict[str, tuple[str, ...]] = {"smooth": ("ws", "wss"), "pod": ("unix",)}
 """Dialect -> transports that we dial."""
 
-OPTIONS = {"ws": frozenset({"origin"}), "unix": frozenset[str]()}
-"""Transport -> options that its endpoints take."""
+LISTEN_OPTIONS = {"ws": frozenset({"origin"})}
+"""Transport -> options of an endpoint that we listen on."""
+
+DIAL_OPTIONS = {"ws": frozenset({"agent", "user", "token"}), "wss": frozenset({"agent", "user", "token"})}
+"""Transport -> options of an endpoint that we dial: what a client cannot say itself (design.md, section 5)."""
 
 
 @cache
@@ -51,27 +55,30 @@ def dialect(name: str) -> Dialect:
 
 def check_listen(endpoint: Endpoint) -> None:
     """Refuse an endpoint that we cannot listen on, with a ConfigError that says what to write."""
-    _check(endpoint, LISTEN, "listen on")
+    _check(endpoint, LISTEN, LISTEN_OPTIONS, "listen on")
 
 
 def check_upstream(endpoint: Endpoint) -> None:
     """Refuse an endpoint that we cannot dial, with a ConfigError that says what to write."""
-    _check(endpoint, DIAL, "connect to")
+    _check(endpoint, DIAL, DIAL_OPTIONS, "connect to")
 
 
-def _check(endpoint: Endpoint, table: dict[str, tuple[str, ...]], verb: str) -> None:
+def _check(
+    endpoint: Endpoint, table: dict[str, tuple[str, ...]], options: dict[str, frozenset[str]], verb: str
+) -> None:
     known = dialect(endpoint.dialect)
     if endpoint.generation and endpoint.generation not in known.generations:
-        raise ConfigError(f"{endpoint}: {known.name} has the generations {', '.join(known.generations)}")
+        raise ConfigError(f"{endpoint.masked}: {known.name} has the generations {', '.join(known.generations)}")
     if endpoint.transport not in table.get(endpoint.dialect, ()):
         forms = ", ".join(f"{name}+{transport}:..." for name, transports in table.items() for transport in transports)
-        raise ConfigError(f"{endpoint}: dragoman cannot {verb} this; it can {verb} {forms}")
-    if endpoint.transport == "ws":
+        raise ConfigError(f"{endpoint.masked}: dragoman cannot {verb} this; it can {verb} {forms}")
+    if endpoint.transport in ("ws", "wss"):
         split_url(endpoint)
+    known_options = options.get(endpoint.transport, frozenset())
     for key, _value in endpoint.options:
-        if key not in OPTIONS[endpoint.transport]:
-            takes = ", ".join(sorted(OPTIONS[endpoint.transport])) or "none"
-            raise ConfigError(f"{endpoint}: unknown option {key!r}; options of {endpoint.transport}: {takes}")
+        if key not in known_options:
+            takes = ", ".join(sorted(known_options)) or "none"
+            raise ConfigError(f"{endpoint.masked}: unknown option {key!r}; options of {endpoint.transport}: {takes}")
 
 
 async def listen(endpoint: Endpoint, limits: Limits, accept: Accept) -> Listener:
@@ -87,6 +94,10 @@ async def listen(endpoint: Endpoint, limits: Limits, accept: Accept) -> Listener
 
 def connector(endpoint: Endpoint, limits: Limits) -> Callable[[], Awaitable[Transport]]:
     """What connects to a checked endpoint."""
+    if endpoint.transport in ("ws", "wss"):
+        token = endpoint.option("token")
+        url = f"{endpoint.transport}:{endpoint.address}" + (f"?{urlencode({'token': token})}" if token else "")
+        return lambda: websocket.connect(url, _limits(limits))
     return lambda: unix.connect(endpoint.address, _limits(limits))
 
 

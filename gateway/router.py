@@ -43,13 +43,39 @@ class Router:
         self._sessions: dict[str, Session] = {}
         self._shown: dict[str, Session] = {}
         self._dialects = dialects
-        state = SessionState(id=session_id(route.name, str(route.upstream)), opened_at=clock())
+        self._make_backend = make_backend
+        self._limits = limits
+        self._ledger = ledger
+        self._new_id = new_id
+        self._later = later
+        self._holds_one = dialects()[route.upstream.dialect].one_session
+        if self._holds_one:
+            self._make(session_id(route.name, str(route.upstream)))
+
+    def _make(self, id: str) -> Session:
+        """A new session with its way to the backend, connected to when it is needed."""
+        agent = self._route.upstream.option("agent") or str(uuid5(NAMESPACE_URL, f"dragoman:{self._route.name}"))
+        opening = OpenSession(agent=agent, user_name=self._route.upstream.option("user"))
         session = Session(
-            state, limits=limits, ledger=ledger, clock=clock, new_id=new_id, later=later,
-            coalesce=route.overflow == "coalesce",
+            SessionState(id=id, opened_at=self._clock(), opening=opening), limits=self._limits, ledger=self._ledger,
+            clock=self._clock, new_id=self._new_id, later=self._later, coalesce=self._route.overflow == "coalesce",
         )  # fmt: skip
-        session.backend = make_backend(session)
+        session.backend = self._make_backend(session)
+        session.changed = self._renamed
         self._add(session)
+        return session
+
+    def _renamed(self, session: Session) -> None:
+        """The backend gave the session its ids, or would not open it."""
+        if session.state.backend_ids is None:
+            self._drop(session)
+        else:
+            self._add(session)
+
+    def _drop(self, session: Session) -> None:
+        session.stop()
+        del self._sessions[session.state.id]
+        self._shown = {name: other for name, other in self._shown.items() if other is not session}
 
     def _add(self, session: Session) -> None:
         self._sessions[session.state.id] = session
@@ -68,12 +94,16 @@ class Router:
         """A peer connected. A dialect whose backends hold one session shows it at once."""
         link.open()
         if link.dialect.one_session:
-            self._the_session().attach(link)
+            session = self._the_session() if self._holds_one else self._make(self._new_id())
+            session.state.owner = link.principal
+            session.attach(link)
 
     def gone(self, link: Link) -> None:
         """A peer went away."""
         for session in self.sessions:
             session.detach(link)
+            if session.vacant and not self._holds_one:
+                self._drop(session)
 
     def drained(self, link: Link) -> None:
         """A peer has read everything."""
@@ -129,6 +159,9 @@ class Router:
 
     def _open(self, link: Link, command: OpenSession | ResumeSession) -> None:
         """A backend that holds one session gives that one to its owner and is busy for everybody else."""
+        if not self._holds_one:
+            self._ask_backend(link, command)
+            return
         session = self._the_session()
         if session.state.owner != link.principal:
             failure = Failure(cause="busy", text="the backend holds one session, and it is somebody else's")
@@ -138,19 +171,29 @@ class Router:
             session.state.agent = command.agent
         self._show(link, session, command.request, command.agent)
 
+    def _ask_backend(self, link: Link, command: OpenSession | ResumeSession | GetSession) -> None:
+        """A backend that opens conversations is asked for this one, under a session of its own."""
+        session = self._make(self._new_id())
+        session.state.owner = link.principal
+        session.open(link, command)
+
     def _get(self, link: Link, command: GetSession) -> None:
         session = self._find(link, command.session)
-        if session is None:
+        if session is not None:
+            self._show(link, session, command.request, "")
+        elif self._holds_one or command.session in self._shown:  # a foreign session is as unknown as any
             self._not_found(link, command)
-            return
-        self._show(link, session, command.request, "")
+        else:
+            self._ask_backend(link, command)
 
     def _show(self, link: Link, session: Session, request: str, agent: str) -> None:
         state = session.state
         if link.id in session.delivery.attachments:
-            link.send(
-                [SessionOpened(request=request, session=state.id, agent=agent or state.agent, status=state.status)]
-            )
+            opened = SessionOpened(
+                request=request, session=state.id, agent=agent or state.agent, title=state.title, status=state.status,
+                ext=state.backend_ids,
+            )  # fmt: skip
+            link.send([opened])
         else:
             session.attach(link, request)
 

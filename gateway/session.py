@@ -24,10 +24,19 @@ from gateway.runs import Run
 from gateway.turn import NormalForm
 from gateway.upstream import Backend
 from mappings.canonical import Batch, Command, SessionState
-from mappings.canonical.commands import CancelTurn, GetHistory, ShutdownBackend, SubmitInput
+from mappings.canonical.commands import (
+    CancelTurn,
+    GetHistory,
+    GetSession,
+    OpenSession,
+    ResumeSession,
+    ShutdownBackend,
+    SubmitInput,
+)
 from mappings.canonical.events import (
     BackendShutdown,
     CompletionsListed,
+    HistorySnapshot,
     PodAttached,
     PodInspected,
     Pong,
@@ -46,10 +55,20 @@ log = structlog.get_logger("dragoman.session")
 
 PENDING_MAX = 256  # commands of all links that wait for the backend's answer
 
+OPENING = (OpenSession, ResumeSession, GetSession)
+"""Commands that ask a backend which opens conversations for one."""
+
 ANSWERS = frozenset(
     {TurnAccepted, Reply, CompletionsListed, SessionsListed, SessionOpened, PodInspected, PodAttached, Pong}
 )
 """Events that answer one command: they go to the link that asked, not into the log."""
+
+ADDRESSED = ANSWERS | {HistorySnapshot}  # a page that was asked for, or the whole history, told to everybody
+
+
+def answers_one(event: Any) -> bool:
+    """Whether an event answers one command."""
+    return type(event) in ANSWERS or (type(event) is HistorySnapshot and bool(event.request))
 
 
 class Timer(Protocol):
@@ -94,6 +113,7 @@ class Session:
         self._input: str = ""  # the pending SubmitInput's upstream request: at most one
         self._cancelling: Timer | None = None
         self._expiry: Timer | None = None
+        self.changed: Callable[[Session], None] = lambda _session: None  # its backend named it, or refused it
         self.quiet = asyncio.Event()  # no turn is open
         self.quiet.set()
         self.log = log.bind(session=state.id)
@@ -135,21 +155,33 @@ class Session:
             self._expiry.cancel()
         self.backend.stop()
 
+    @property
+    def vacant(self) -> bool:
+        """Nobody is here and nothing was ever said: a probe's session."""
+        never_used = self.state.backend_ids is None and not self._pending and not self.state.transcript
+        return never_used and not self.delivery.attachments and self.state.turn is None
+
     def summary(self) -> SessionSummary:
         """This session as a row of a list."""
         messages = self.state.messages()
         title = self.state.title or next((m.text for m in messages if m.role == "user"), "")
         return SessionSummary(
             session=self.state.id, title=title, updated_at=self.state.updated_at, messages=len(messages),
-            status=self.state.status,
+            status=self.state.status, ext=self.state.backend_ids,
         )  # fmt: skip
+
+    def open(self, link: Link, command: OpenSession | ResumeSession | GetSession) -> None:
+        """Have the backend open or find the conversation of a new session; `link` is attached once it stands."""
+        if isinstance(command, OpenSession):
+            self.state.opening = command
+        self._forward(link, command)
 
     # -- what clients ask ------------------------------------------------------------------------------
 
     def command(self, link: Link, command: Command) -> None:
         """Act on a command of an attached link; it gets exactly one answer (translation.md 3.18)."""
         match command:
-            case GetHistory():
+            case GetHistory() if self.state.backend_ids is None:
                 self._page(link, command)
             case SubmitInput():
                 self._submit(link, command)
@@ -226,10 +258,10 @@ class Session:
         now = self._clock()
         for burst in bursts:
             items, at = burst.items, burst.at or now
-            if ANSWERS.isdisjoint(map(type, items)):
+            if ADDRESSED.isdisjoint(map(type, items)):
                 self._deliver(self._form.feed(items, at), at)
                 continue
-            for answers, some in groupby(items, lambda item: type(item) in ANSWERS):
+            for answers, some in groupby(items, answers_one):
                 if answers:
                     for item in some:
                         self._take_answer(item, at)
@@ -237,6 +269,11 @@ class Session:
                     self._deliver(self._form.feed(list(some), at), at)
 
     def _take_answer(self, event: Any, at: int) -> None:
+        if isinstance(event, SessionOpened):
+            self.state.backend_ids = event.ext
+            self.changed(self)
+            if not event.request:
+                return  # opened for what waited, or resumed: nobody asked
         pending = self._pending.get(event.request)
         if pending is None:
             self._ledger.record(
@@ -246,11 +283,20 @@ class Session:
         if isinstance(event, TurnAccepted):
             self._settle(event.request)
             self._accepted(pending, at)
+        elif isinstance(event, SessionOpened):
+            self._settle(event.request)
+            self._opened(pending, event)
         elif isinstance(event, Reply):
             self._answer(event.request, event.failure, event)
         else:
             self._settle(event.request)
             pending.link.send([structs.replace(event, request=pending.command.request)])
+
+    def _opened(self, pending: Pending, event: SessionOpened) -> None:
+        """The backend opened, or found, what this client asked for."""
+        self.state.agent = event.agent or self.state.agent
+        if pending.link.alive:
+            self.attach(pending.link, pending.command.request)
 
     def _accepted(self, pending: Pending, at: int) -> None:
         command = pending.command
@@ -266,6 +312,8 @@ class Session:
             return
         if failure is not None and isinstance(pending.command, CancelTurn | SubmitInput):
             self._stop_cancelling()  # there is nothing to cancel: the deadline must not end the next turn
+        if isinstance(pending.command, OPENING) and self.state.backend_ids is None:
+            self.changed(self)  # it was not opened: nothing of it remains
         result = event.result if event is not None else UNSET
         pending.link.send([Reply(request=pending.command.request, failure=failure, result=result)])
 
@@ -277,8 +325,9 @@ class Session:
             self._input = ""
         return pending
 
-    def connected(self) -> None:
-        """The backend can be reached."""
+    def connected(self) -> SessionState:
+        """The backend can be reached; this is what it may be asked to go on with."""
+        return self.state
 
     def lost(self, cause: str, unsent: Sequence[Command]) -> None:
         """The backend cannot be reached: what waits for it fails, and so does the open turn (design.md, section 6)."""

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from gateway.session import ANSWERS
+from gateway.session import answers_one
 from gateway.turn import NormalForm
 from mappings.canonical import Batch, SessionState, Unmapped
 from mappings.dialect import Burst, Dialect, Direction, Frame, Loss, Rendered, Step
@@ -87,7 +87,7 @@ class _Stream:
 
     def render(self, burst: Burst) -> Iterator[Rendered]:
         for item in burst.items:
-            if type(item) in ANSWERS:  # addressed to one link that asked: it stands alone
+            if answers_one(item):  # addressed to one link that asked: it stands alone
                 yield self._writing.write(Burst(items=[item], request=burst.request, at=burst.at))
                 continue
             for run in self._form.feed([item], burst.at):

@@ -19,7 +19,7 @@ from gateway.config import Limits
 from gateway.ledger import Ledger
 from gateway.link import Link
 from gateway.outbox import Outbox
-from mappings.canonical import Command
+from mappings.canonical import Command, SessionState
 from mappings.dialect import Burst, Clock, Dialect, NewId
 
 __all__ = ["Backend", "Connected", "Upstream"]
@@ -35,7 +35,7 @@ class Backend(Protocol):
     """What a session needs of its backend: a real one (Upstream) or one played in process (the demo backend)."""
 
     def start(self) -> None:
-        """A link attached: have a connection."""
+        """A link attached: have a connection, where the backend tells its session to whoever connects."""
 
     def send(self, commands: Sequence[Command]) -> None:
         """Write these commands once, now or when the connection stands; else `lost` names them."""
@@ -53,8 +53,8 @@ class Connected(Protocol):
     def receive(self, bursts: list[Burst]) -> None:
         """The backend said this."""
 
-    def connected(self) -> None:
-        """The backend can be reached now."""
+    def connected(self) -> SessionState:
+        """The backend can be reached now; what the connection is about."""
 
     def lost(self, cause: str, unsent: Sequence[Command]) -> None:
         """The backend cannot be reached; `unsent` were never written."""
@@ -87,6 +87,10 @@ class Upstream:
         self._log = log.bind(session=name, endpoint=endpoint)
 
     def start(self) -> None:
+        if self._dialect.one_session:  # one that opens conversations is dialled with the first command that needs it
+            self._connect_now()
+
+    def _connect_now(self) -> None:
         self._resting = False
         if not self._running and not self._stopped:
             self._running = True
@@ -101,7 +105,7 @@ class Upstream:
         if commands[room:]:
             self._session.lost(f"too many commands wait for {self._endpoint}", commands[room:])
         self._wanted.set()
-        self.start()
+        self._connect_now()
 
     def rest(self) -> None:
         self._resting = True
@@ -165,7 +169,7 @@ class Upstream:
 
     def _begin(self, link: Link) -> None:
         link.open()
-        self._session.connected()
+        link.attach(self._session.connected(), "")
         waiting, self._waiting = self._waiting, []
         if waiting:
             link.send(waiting)

@@ -168,7 +168,7 @@ async def test_a_live_socket_is_not_taken_away(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("listen", "upstream"),
-    [("smooth+unix:/x", "pod+unix:/y"), (LISTEN, "smooth+ws://127.0.0.1:1/ws"), ("esperanto+ws://h:1/", "pod+unix:/y")],
+    [("smooth+unix:/x", "pod+unix:/y"), (LISTEN, "pod+ws://127.0.0.1:1/ws"), ("esperanto+ws://h:1/", "pod+unix:/y")],
 )
 def test_an_endpoint_that_cannot_be_served_is_refused_before_anything_runs(listen: str, upstream: str) -> None:
     with pytest.raises(ConfigError):

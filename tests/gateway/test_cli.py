@@ -87,7 +87,7 @@ def test_bad_usage_is_told_and_exits_2(arguments: tuple[str, ...]) -> None:
         ((WS, "nowhere"), "'nowhere' is no endpoint: write DIALECT+TRANSPORT:ADDRESS, for example smooth+ws://"),
         ((WS, "pud+unix:/x"), "unknown dialect 'pud': there are smooth, pod"),
         (("pod+ws://h:1", "pod+unix:/x"), "can listen on smooth+ws:..., pod+unix:..."),
-        ((WS, "smooth+ws://127.0.0.1:1/"), "can connect to pod+unix:..."),
+        ((WS, "pod+ws://127.0.0.1:1/"), "can connect to smooth+ws:..."),
         (("smooth+ws://127.0.0.1/ws", "pod+unix:/x"), "write host and port, for example smooth+ws://127.0.0.1:8787/ws"),
         ((WS + "?orign=x", "pod+unix:/x"), "unknown option 'orign'; options of ws: origin"),
         ((WS, "pod+unix:/x", "--overflow", "block"), "write one of coalesce, disconnect"),

@@ -20,7 +20,7 @@ from gateway.demo.backend import DemoBackend
 from gateway.demo.client import QUESTIONS, demo_backend
 from gateway.demo.script import COUNT_MAX, Scripts, read
 from gateway.endpoint import parse
-from mappings.canonical import Command
+from mappings.canonical import Command, SessionState
 from mappings.canonical import commands as ask
 from mappings.canonical import events as say
 from mappings.canonical.values import Text
@@ -144,7 +144,7 @@ class Stage:
         self.heard += [item for burst in bursts for item in burst.items]
         self._news.set()
 
-    def connected(self) -> None:
+    def connected(self) -> SessionState:
         raise AssertionError("played in process: never connected")
 
     def lost(self, cause: str, unsent: Sequence[Command]) -> None:

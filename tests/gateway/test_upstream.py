@@ -16,7 +16,7 @@ from gateway import registry
 from gateway.config import Limits
 from gateway.ledger import Ledger
 from gateway.upstream import WAITING_MAX, Upstream
-from mappings.canonical import Command
+from mappings.canonical import Command, SessionState
 from mappings.canonical.commands import SubmitInput
 from mappings.canonical.values import Text
 from mappings.dialect import Burst
@@ -65,8 +65,9 @@ class Dialled:
     def receive(self, bursts: list[Burst]) -> None:
         self.events += [item for burst in bursts for item in burst.items]
 
-    def connected(self) -> None:
+    def connected(self) -> SessionState:
         self.told.append(("connected", []))
+        return SessionState(id="s")
 
     def lost(self, cause: str, unsent: Sequence[Command]) -> None:
         self.told.append((cause, [command.request for command in unsent]))
@@ -323,10 +324,10 @@ async def test_a_connection_whose_beginning_fails_costs_itself_alone() -> None:
     async with dialled(NEAR) as made:
         connected, calls = made.connected, count()
 
-        def once() -> None:
+        def once() -> SessionState:
             if next(calls) == 0:
                 raise ZeroDivisionError
-            connected()
+            return connected()
 
         made.connected = once  # type: ignore[method-assign]  # a session with a bug
         made.upstream.start()

@@ -43,6 +43,12 @@ class Client:
         self._news.clear()
         await self._news.wait()
 
+    async def until(self, kind: str, count: int = 1) -> None:
+        """Wait until `count` frames of this type came."""
+        async with asyncio.timeout(10):
+            while self.kinds().count(kind) < count:
+                await self.news()
+
     async def open(self) -> None:
         session = await self.smooth.create_conversation_session(agent_id=str(uuid4()), user_name="Ann")
         self.session = str(session.session_id)

@@ -41,13 +41,6 @@ async def client(gateway: tuple[str, Process]) -> AsyncIterator[Client]:
         yield smooth
 
 
-async def until(client: Client, kind: str, count: int = 1) -> None:
-    """Wait until the client was sent `count` frames of this type."""
-    async with asyncio.timeout(10):
-        while client.kinds().count(kind) < count:
-            await client.news()
-
-
 def parts(final: Any) -> str:
     return "".join(final.data.data.response["responseParts"])
 
@@ -105,7 +98,7 @@ async def test_an_unknown_session_is_not_found(client: Client) -> None:
 
 async def test_cancel_in_the_middle_of_the_stream(client: Client) -> None:
     turn = client.say("slow please")
-    await until(client, "stream_token", 3)
+    await client.until("stream_token", 3)
     turn.cancel()
     final = await turn
     assert final.type == "cancelled"
@@ -117,7 +110,7 @@ async def test_cancel_in_the_middle_of_the_stream(client: Client) -> None:
 
 async def test_cancel_before_any_output_rolls_the_input_back(client: Client) -> None:
     turn = client.say("wait for it")
-    await until(client, "immediate_response", 2)
+    await client.until("immediate_response", 2)
     turn.cancel()
     assert (await turn).type == "cancelled"
     page = await client.smooth.get_messages(session_id=client.session)
@@ -150,7 +143,7 @@ async def test_a_retried_and_a_limited_turn_complete(client: Client, said: str, 
 
 async def test_a_second_input_during_a_turn_is_refused(client: Client) -> None:
     turn = client.say("slow please")
-    await until(client, "stream_token")
+    await client.until("stream_token")
     with pytest.raises(ProtocolError) as refused:
         await client.say("me too")
     assert refused.value.code == "TURN_IN_PROGRESS"
@@ -170,7 +163,7 @@ async def test_a_backend_killed_in_mid_turn_ends_the_turn_and_the_next_one_works
     backend, process = gateway
     async with running("demo-backend", backend) as pod, connected(process.url) as client:
         turn = client.say("slow please")
-        await until(client, "stream_token", 3)
+        await client.until("stream_token", 3)
         await pod.kill()
         async with asyncio.timeout(1):
             with pytest.raises(ProtocolError) as lost:
@@ -199,7 +192,7 @@ async def test_two_clients_share_the_one_session_of_a_pod(client: Client, gatewa
         assert other.session == client.session
         turn = client.say("Where is my order?")
         final = await turn
-        await until(other, "eventual_response")
+        await other.until("eventual_response")
         shown = {frame["requestId"] for frame in other.frames if frame["type"] == "stream_token"}
         assert len(shown) == 1
         assert turn.request_id not in shown, "a turn that it did not begin has the turn's own id"
@@ -215,7 +208,7 @@ async def test_sigterm_in_mid_turn_lets_the_turn_finish(tmp_path: Path) -> None:
             await client.smooth.connect()
             await client.open()
             turn = client.say("Where is my order?")
-            await until(client, "stream_token")
+            await client.until("stream_token")
             process.process.terminate()
             assert parts(await turn)
             await process.process.wait()

@@ -78,7 +78,12 @@ class ServerTranslator:
         if not request or known is None or not isinstance(known.command, asks):
             return Step()
         opened = SessionOpened(
-            request=request, session=state.id, agent=state.agent, title=state.title, status=state.status
+            request=request,
+            session=state.id,
+            agent=state.agent,
+            title=state.title,
+            status=state.status,
+            ext=state.backend_ids,
         )
         return self.send((opened,))
 
