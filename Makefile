@@ -33,7 +33,7 @@ define install
 echo "setup: pip"
 $(1)/bin/python -m pip install --quiet --upgrade $(2) pip
 echo "setup: tools and peers (the first time takes a minute)"
-$(1)/bin/python -m pip install --quiet $(2) --group dev --group peers
+$(1)/bin/python -m pip install --quiet $(2) --group dev --group peers --group servers
 echo "setup: dragoman"
 $(1)/bin/python -m pip install --quiet $(2) --no-build-isolation --editable .
 endef

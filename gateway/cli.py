@@ -120,7 +120,7 @@ def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
 
 async def _serve(gateway: App) -> None:
     gateway.on_signals()
-    await gateway.run(lambda endpoint: print(f"listening {endpoint}", file=sys.stderr, flush=True))
+    await gateway.run(lambda endpoint: logs.tell(f"listening {endpoint}", sys.stderr))
 
 
 def _set_up(log_level: str, log_json: bool) -> None:

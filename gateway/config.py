@@ -34,6 +34,7 @@ class Limits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rena
     drain_deadline: Seconds = 10.0  # SIGTERM: turns may finish until then
     backoff_first: Seconds = 0.1
     backoff_max: Seconds = 5.0
+    snapshot_wait: Seconds = 0.4  # a pod's prober waits 0.5 s for the first line
     session_ttl: Seconds = 3600.0  # design.md, section 5
     heartbeat: Seconds = 20.0  # smooth peers drop who is silent for 20 s
 

@@ -108,10 +108,8 @@ class Link:
         self._apply(self._translator.passed(batch))
 
     def put(self, frames: Sequence[bytes]) -> None:
-        """Queue rendered frames."""
+        """Queue rendered frames. Whoever broadcasts looks at `outbox.full` first."""
         self.outbox.put(frames)
-        if self.outbox.over:
-            self.cut(PeerError("flooding", "asks and does not read the answers", can_continue=False))
 
     # -- tasks -----------------------------------------------------------------------------------------
 
@@ -120,9 +118,8 @@ class Link:
             while frames := await self._transport.receive():
                 self.heard = True
                 self._apply(self._translator.receive(frames))
-            self.outbox.discard()
         finally:
-            self._over.set()
+            self._over.set()  # what waits for the peer is still written: it may only have closed its own direction
 
     async def _write(self) -> None:
         try:
@@ -137,7 +134,9 @@ class Link:
 
     def _apply(self, step: Step) -> None:
         if step.frames:
-            self.put(step.frames)
+            self.outbox.put(step.frames)
+            if self.outbox.over:
+                self.cut(PeerError("flooding", "asks and does not read the answers", can_continue=False))
         if step.losses:
             self._ledger.record(step.losses, source=self.dialect.name)
         for fault in step.faults:

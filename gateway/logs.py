@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import sys
-from typing import Any
+from typing import Any, TextIO
 
 import structlog
 
-__all__ = ["LEVELS", "configure"]
+__all__ = ["LEVELS", "Unfailing", "configure", "tell"]
 
 LEVELS = ("debug", "info", "warning", "error")
 
@@ -28,6 +29,25 @@ def configure(level: str = "info", *, as_json: bool = False) -> None:
     structlog.configure(
         processors=[*shared, renderer],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelName(level.upper())),
-        logger_factory=structlog.WriteLoggerFactory(file=sys.stderr),
+        logger_factory=lambda *_names: Unfailing(sys.stderr),
         cache_logger_on_first_use=False,
     )
+
+
+class Unfailing:
+    """Writes lines to a stream; one that cannot be written is lost, for a log must not end what it logs."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def msg(self, message: str) -> None:
+        """Write one line."""
+        tell(message, self._stream)
+
+    log = debug = info = warn = warning = error = critical = exception = msg
+
+
+def tell(line: str, stream: TextIO) -> None:
+    """Write a line for whoever reads `stream`, if anybody does."""
+    with contextlib.suppress(OSError, ValueError):  # ValueError: the stream was closed
+        print(line, file=stream, flush=True)

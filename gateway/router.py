@@ -7,17 +7,20 @@ them. A foreign session is answered exactly like an unknown one.
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import PurePath
 from uuid import NAMESPACE_URL, uuid5
 
 from gateway.config import Limits, Route
 from gateway.ledger import Ledger
 from gateway.link import Link
-from gateway.session import Later, Session
+from gateway.session import Session
+from gateway.timers import Later
 from gateway.upstream import Backend
 from mappings.canonical import Command, SessionState
 from mappings.canonical.commands import GetSession, ListSessions, OpenSession, Ping, ResumeSession
-from mappings.canonical.events import Pong, Reply, SessionOpened, SessionsListed
+from mappings.canonical.events import ModelTurnStarted, Pong, Reply, SessionOpened, SessionsListed
 from mappings.canonical.unmapped import Unmapped
+from mappings.canonical.values import Backend as About
 from mappings.canonical.values import Failure
 from mappings.dialect import Burst, Clock, Dialect, NewId
 
@@ -48,7 +51,10 @@ class Router:
         self._ledger = ledger
         self._new_id = new_id
         self._later = later
-        self._holds_one = dialects()[route.upstream.dialect].one_session
+        upstream = dialects()[route.upstream.dialect]
+        self._holds_one = upstream.one_session
+        self._tells_model_turns = upstream.events.says(ModelTurnStarted)
+        self._name = _pod_name(route)
         if self._holds_one:
             self._make(session_id(route.name, str(route.upstream)))
 
@@ -57,9 +63,12 @@ class Router:
         agent = self._route.upstream.option("agent") or str(uuid5(NAMESPACE_URL, f"dragoman:{self._route.name}"))
         opening = OpenSession(agent=agent, user_name=self._route.upstream.option("user"))
         session = Session(
-            SessionState(id=id, opened_at=self._clock(), opening=opening), limits=self._limits, ledger=self._ledger,
-            clock=self._clock, new_id=self._new_id, later=self._later, coalesce=self._route.overflow == "coalesce",
+            SessionState(id=id, opened_at=self._clock(), opening=opening, backend=About(name=self._name)),
+            limits=self._limits, ledger=self._ledger, clock=self._clock, new_id=self._new_id, later=self._later,
+            coalesce=self._route.overflow == "coalesce", tells_model_turns=self._tells_model_turns,
         )  # fmt: skip
+        if not self._holds_one:
+            session.lobby.open()  # a new conversation: there is nothing to wait for
         session.backend = self._make_backend(session)
         session.changed = self._renamed
         self._add(session)
@@ -96,7 +105,8 @@ class Router:
         if link.dialect.one_session:
             session = self._the_session() if self._holds_one else self._make(self._new_id())
             session.state.owner = link.principal
-            session.attach(link)
+            session.backend.start()
+            session.lobby.enter(link)
 
     def gone(self, link: Link) -> None:
         """A peer went away."""
@@ -111,7 +121,9 @@ class Router:
             session.delivery.drained(link)
 
     def receive(self, link: Link, bursts: list[Burst]) -> None:
-        """A peer said this."""
+        """A peer said this. One that speaks before it was shown anything is shown what there is."""
+        for session in self.sessions:
+            session.lobby.admit(link)
         for burst in bursts:
             for command in burst.items:
                 self._command(link, command)
@@ -216,3 +228,12 @@ class Router:
 
     def _the_session(self) -> Session:
         return next(iter(self._sessions.values()))
+
+
+def _pod_name(route: Route) -> str:
+    """The name under which pod clients know the session: the folder of its socket (pod sheet, section 2)."""
+    for endpoint in route.listen:
+        if endpoint.transport == "unix":
+            path = PurePath(endpoint.address)
+            return path.parent.name if path.name == "sock" else path.stem
+    return ""

@@ -10,17 +10,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from itertools import groupby
-from typing import Any, Protocol
+from typing import Any
 
 import structlog
 from msgspec import UNSET, Struct, structs
 
+from adapters.base import CloseReason
 from gateway.config import Limits
 from gateway.delivery import Delivery
 from gateway.history import page, trim
 from gateway.ledger import Ledger
 from gateway.link import Link
+from gateway.lobby import Lobby
 from gateway.runs import Run
+from gateway.timers import Later, Timer
 from gateway.turn import NormalForm
 from gateway.upstream import Backend
 from mappings.canonical import Batch, Command, SessionState
@@ -49,7 +52,7 @@ from mappings.canonical.unmapped import Unmapped
 from mappings.canonical.values import Cause, Failure, Message, Origin, SessionSummary, flatten
 from mappings.dialect import Burst, Clock, Loss, NewId
 
-__all__ = ["Later", "Session", "Timer"]
+__all__ = ["Session"]
 
 log = structlog.get_logger("dragoman.session")
 
@@ -71,17 +74,6 @@ def answers_one(event: Any) -> bool:
     return type(event) in ANSWERS or (type(event) is HistorySnapshot and bool(event.request))
 
 
-class Timer(Protocol):
-    """A deadline that can be called off."""
-
-    def cancel(self) -> None:
-        """It will not ring."""
-
-
-Later = Callable[[float, Callable[[], None]], Timer]
-"""Call a function in so many seconds."""
-
-
 class Pending(Struct, frozen=True, kw_only=True):
     """A command that was written to the backend and has no answer yet."""
 
@@ -97,7 +89,7 @@ class Session:
 
     def __init__(
         self, state: SessionState, *, limits: Limits, ledger: Ledger, clock: Clock, new_id: NewId, later: Later,
-        coalesce: bool = True,
+        coalesce: bool = True, tells_model_turns: bool = True,
     ) -> None:  # fmt: skip
         self.state = state
         self._limits = limits
@@ -105,16 +97,18 @@ class Session:
         self._clock = clock
         self._new_id = new_id
         self._later = later
-        self._form = NormalForm(state, new_id)
+        self._form = NormalForm(state, new_id, tells_model_turns=tells_model_turns)
         self.delivery = Delivery(
             state, ledger, log_max=limits.log_max, catch_up=limits.catch_up, coalesce=coalesce
         )  # fmt: skip
         self._pending: dict[str, Pending] = {}
         self._input: str = ""  # the pending SubmitInput's upstream request: at most one
+        self._given_up: tuple[str, SubmitInput] | None = None  # the last input that was not accepted in time
         self._cancelling: Timer | None = None
         self._expiry: Timer | None = None
         self.changed: Callable[[Session], None] = lambda _session: None  # its backend named it, or refused it
-        self.quiet = asyncio.Event()  # no turn is open
+        self.lobby = Lobby(self.attach, later, limits.snapshot_wait)
+        self.quiet = asyncio.Event()  # no turn is open, and no input waits to be accepted
         self.quiet.set()
         self.log = log.bind(session=state.id)
 
@@ -130,6 +124,7 @@ class Session:
 
     def detach(self, link: Link) -> None:
         """`link` is gone; its turn goes on, the answers to its commands have nowhere to go."""
+        self.lobby.leave(link)
         attached = link.id in self.delivery.attachments  # a probe never was
         self.delivery.detach(link)
         if attached and not self.delivery.attachments:
@@ -153,6 +148,7 @@ class Session:
         self._stop_cancelling()
         if self._expiry is not None:
             self._expiry.cancel()
+        self.lobby.close()
         self.backend.stop()
 
     @property
@@ -190,6 +186,7 @@ class Session:
             case ShutdownBackend():
                 link.send([Reply(request=command.request)])
                 link.send([BackendShutdown(reason="detached")])
+                link.end(CloseReason.DONE)
             case Unmapped():
                 self.refuse(link, command.request, "unsupported", f"unknown command {command.tag!r}")
             case _:
@@ -215,6 +212,7 @@ class Session:
             self.refuse(link, command.request, "busy", "a turn is already in progress in this session")
         else:
             self._input = self._forward(link, command)
+            self._note_quiet()
 
     def _cancel(self, link: Link, command: CancelTurn) -> None:
         if self.state.turn is None and not self._input:
@@ -236,20 +234,23 @@ class Session:
         return request if request in self._pending else ""
 
     def _unanswered(self, request: str) -> None:
+        pending = self._pending.get(request)
+        if pending is not None and isinstance(pending.command, SubmitInput):
+            self._given_up = request, pending.command
         self._answer(request, Failure(cause="timeout", text="the backend did not answer in time"))
 
     def _force_cancel(self) -> None:
         self._cancelling = None
         now = self._clock()
-        pending = self._settle(self._input)
-        if pending is not None:  # nobody knows whether the backend took it: for its client it is a turn, and cancelled
-            self._accepted(pending, now)
+        unaccepted = self._settle(self._input)
+        if unaccepted is not None:  # nobody knows if it was taken; for its client it is a turn, cancelled
+            self._accepted(unaccepted, now)
         if self.state.turn is None:
             return
         self.log.warning("backend did not end the cancelled turn in time, ending it for its clients")
         for request in [r for r, pending in self._pending.items() if isinstance(pending.command, CancelTurn)]:
             self._answer(request, None)  # an error later would end the turn a second time
-        self._deliver(self._form.end("cancelled", None, now, discard=True), now)
+        self._deliver(self._form.end("cancelled", None, now, discard=unaccepted is None), now)
 
     # -- what the backend says ---------------------------------------------------------------------------
 
@@ -267,6 +268,7 @@ class Session:
                         self._take_answer(item, at)
                 else:
                     self._deliver(self._form.feed(list(some), at), at)
+            self.lobby.open()  # a whole history stands among them, or an answer: the backend has told what there was
 
     def _take_answer(self, event: Any, at: int) -> None:
         if isinstance(event, SessionOpened):
@@ -274,6 +276,8 @@ class Session:
             self.changed(self)
             if not event.request:
                 return  # opened for what waited, or resumed: nobody asked
+        if isinstance(event, TurnAccepted):
+            event = self._said_again(event)
         pending = self._pending.get(event.request)
         if pending is None:
             self._ledger.record(
@@ -291,6 +295,15 @@ class Session:
         else:
             self._settle(event.request)
             pending.link.send([structs.replace(event, request=pending.command.request)])
+
+    def _said_again(self, event: TurnAccepted) -> TurnAccepted:
+        """The same words sent once more after they were given up: what the backend accepts is the second sending."""
+        pending = self._pending.get(self._input)
+        if pending is None or self._given_up is None or not isinstance(pending.command, SubmitInput):
+            return event
+        request, command = self._given_up
+        same = event.request == request and pending.command.segments == command.segments
+        return structs.replace(event, request=self._input) if same else event
 
     def _opened(self, pending: Pending, event: SessionOpened) -> None:
         """The backend opened, or found, what this client asked for."""
@@ -323,6 +336,7 @@ class Session:
             pending.timer.cancel()
         if request == self._input:
             self._input = ""
+            self._note_quiet()
         return pending
 
     def connected(self) -> SessionState:
@@ -338,6 +352,7 @@ class Session:
         self._stop_cancelling()
         self._form.discarding = False
         self._deliver(self._form.end("failed", failure, now), now)
+        self.lobby.open()
 
     def _stop_cancelling(self) -> None:
         if self._cancelling is not None:
@@ -354,13 +369,16 @@ class Session:
             if run.ended:
                 self._stop_cancelling()
                 self._trim()
-        if self.state.turn is None:
-            self.quiet.set()
-        else:
-            self.quiet.clear()
+        self._note_quiet()
         if self._form.losses:
             self._ledger.record(self._form.losses, session=self.state.id)
             self._form.losses.clear()
+
+    def _note_quiet(self) -> None:
+        if self.state.turn is None and not self._input:
+            self.quiet.set()
+        else:
+            self.quiet.clear()
 
     def batch(self, run: Run, at: int) -> Batch:
         """A run as the next batch of the log."""

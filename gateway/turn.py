@@ -61,12 +61,13 @@ _ONLY_TEXT = frozenset({TextDelta})
 class NormalForm:
     """Normalises one session's events and folds them into its state as they are emitted."""
 
-    def __init__(self, state: SessionState, new_id: NewId) -> None:
+    def __init__(self, state: SessionState, new_id: NewId, *, tells_model_turns: bool = True) -> None:
         self._state = state
         self._new_id = new_id
         self._runs = Runs(state)
         self._emit = self._runs.emit
         self._at = 0
+        self._tells_model_turns = tells_model_turns  # else a turn has one, said here: a pod's parent waits for it
         self._forced = ""  # text of the block that we closed before its backend did
         self.discarding = False  # a turn was ended for the clients while its backend still runs it (3.4)
         self.losses: list[Loss] = []
@@ -143,6 +144,9 @@ class NormalForm:
     def _running(self) -> None:
         if self._state.status != "running":
             self._emit(StatusChanged(status="running"))
+        turn = self._state.turn
+        if not self._tells_model_turns and turn is not None and turn.model_turn is None:
+            self._emit(ModelTurnStarted())
 
     def _discard(self, event: Event) -> bool:
         if isinstance(event, StatusChanged) and event.status != "running":
@@ -248,7 +252,9 @@ class NormalForm:
             self._emit(structs.replace(event, name=name))
             return
         if block.result is not None:
-            return  # said twice
+            if (event.output, event.summary) != (block.result.output, block.result.summary):
+                self.losses.append(Loss(kind="ToolCallFinished", why="a second result of the same call"))
+            return
         self._complete_arguments(block)
         self._emit(structs.replace(event, call=block.call, name=block.name))
 
@@ -329,6 +335,8 @@ class NormalForm:
         self._close_everything()
         if failure is not None and not any(e.cause == failure.cause and e.text == failure.text for e in turn.errors):
             self._emit(ErrorReported(cause=failure.cause, text=failure.text, ext=failure.ext))
+        if not self._tells_model_turns and end == "completed":
+            self._emit(ModelTurnEnded())
         if turn.result is None:
             self._emit(TurnResult(end=end))
         if said is not None or self._state.status != status:

@@ -149,6 +149,10 @@ class Direction(Struct, frozen=True, kw_only=True):
     envelope: Callable[[Any], tuple[str, int]] | None
     write: Callable[[Burst], Rendered]
 
+    def says(self, canonical: type) -> bool:
+        """Whether a message of this direction can mean this canonical type."""
+        return any(canonical in rule.produces for rule in self.to_canonical.entries.values())
+
     def receive(self, frames: Sequence[Frame], step: Step) -> None:
         """Read `frames` into `step`: bursts, faults, and dropped keys as losses."""
         if self.envelope is None:

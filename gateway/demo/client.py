@@ -32,7 +32,7 @@ NEXT = """
 
 def demo_backend(endpoint: Endpoint) -> App:
     """An app that serves the scripted backend on `endpoint`."""
-    nowhere = Endpoint(dialect=endpoint.dialect, transport="demo", address="conversation")
+    nowhere = Endpoint(dialect="pod", transport="demo", address="conversation")  # one session, whoever asks
     route = Route(name="demo-backend", listen=(endpoint,), upstream=nowhere)
     app = App(Config(routes=(route,)), make_backend=lambda session: DemoBackend(session, app.spawn))
     return app
@@ -52,11 +52,13 @@ async def demo(console: Console) -> None:
             console.print(f"[dim]backend  [/] {await ready.get()}   a scripted pod on a Unix socket")
             group.create_task(gateway.run(ready.put_nowait), name="demo:gateway")
             address = await ready.get()
-            console.print(f"[dim]gateway  [/] {address}   speaks smooth to clients and pod to the backend")
+            console.print(
+                f"[dim]gateway  [/] {address}   speaks smooth to clients and pod to the backend", soft_wrap=True
+            )
             await _converse(console, address.removeprefix("smooth+"))
             gateway.stop.set()
             backend.stop.set()
-    console.print(NEXT)
+    console.print(NEXT, soft_wrap=True)
 
 
 async def _converse(console: Console, url: str) -> None:

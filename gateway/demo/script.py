@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from mappings.canonical import Event
-from mappings.canonical.events import TextDelta, TurnEnded
+from mappings.canonical.events import ModelTurnStarted, TextDelta, TurnEnded
 from mappings.errors import ConfigError
 
 __all__ = ["Line", "Scripts", "read"]
@@ -74,6 +74,7 @@ class Scripts:
 
 
 def _count(tokens: int) -> Iterator[Line]:
+    yield Line(event=ModelTurnStarted())
     for number in range(tokens):
         yield Line(event=TextDelta(text=f"{number} "))
     yield Line(event=TurnEnded(end="completed"))

@@ -311,6 +311,7 @@ async def test_a_failure_while_a_client_is_shown_its_session_costs_that_client_a
             await settle()
         assert unlucky.closed is CloseReason.INTERNAL
         assert "link failed" in [entry["event"] for entry in logs]
+        backends.one.session.lobby.open()
         lucky = door.enter()
         await settle()
         assert lucky.is_open()

@@ -108,7 +108,8 @@ def test_a_script_plays_when_an_input_begins_with_its_name(name: str) -> None:
 
 
 def test_count_n_gives_n_tokens_and_the_end() -> None:
-    *tokens, end = (line.event for line in Scripts().turn("count 3"))
+    start, *tokens, end = (line.event for line in Scripts().turn("count 3"))
+    assert start == say.ModelTurnStarted()
     assert [event.text for event in tokens] == ["0 ", "1 ", "2 "]
     assert end == say.TurnEnded(end="completed")
 
@@ -116,7 +117,7 @@ def test_count_n_gives_n_tokens_and_the_end() -> None:
 @pytest.mark.parametrize("digits", [str(COUNT_MAX * 1000), "9" * 5000])
 def test_count_is_bounded(digits: str) -> None:
     turn = Scripts().turn(f"count {digits}")
-    assert sum(1 for _ in turn) == COUNT_MAX + 1
+    assert sum(1 for _ in turn) == COUNT_MAX + 2
 
 
 @pytest.mark.parametrize("text", ["count", "count me in", "count -3", "counting 3", "count ²", "count 3.5"])

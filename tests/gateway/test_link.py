@@ -197,8 +197,8 @@ async def test_a_peer_that_asks_and_does_not_read_is_cut() -> None:
         await settle()
         made.link.put([b"x" * 100])
         await settle()
-        assert made.transport.is_open()
-        made.link.put([b"y"])
+        assert made.transport.is_open(), "what is broadcast to it is bounded by whoever broadcasts"
+        made.link.send([b"an answer"])
         await settle()
         assert made.transport.closed is CloseReason.TOO_SLOW
         assert made.link.outbox.size == 0

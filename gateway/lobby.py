@@ -1,0 +1,56 @@
+"""Where links wait for the history of a session that its backend is about to tell.
+
+A pod client is shown a history once; what comes later is a rotation to it. So it waits for the backend, at the latest
+until `snapshot_wait`, or until it speaks itself (design.md, section 5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from gateway.link import Link
+from gateway.timers import Later, Timer
+
+__all__ = ["Lobby"]
+
+
+class Lobby:
+    """The links that wait for one session. `attach` is called for each, once, unless it leaves before."""
+
+    def __init__(self, attach: Callable[[Link], None], later: Later, wait: float) -> None:
+        self._attach = attach
+        self._later = later
+        self._wait = wait
+        self._waiting: dict[str, tuple[Link, Timer]] = {}
+        self._open = False
+
+    def enter(self, link: Link) -> None:
+        """Wait, or go in if there is nothing to wait for."""
+        if self._open:
+            self._attach(link)
+        else:
+            self._waiting[link.id] = (link, self._later(self._wait, lambda: self.admit(link)))
+
+    def admit(self, link: Link) -> None:
+        """Let `link` in now, if it waits."""
+        if self.leave(link):
+            self._attach(link)
+
+    def leave(self, link: Link) -> bool:
+        """`link` waits no more; whether it did."""
+        waiting = self._waiting.pop(link.id, None)
+        if waiting is None:
+            return False
+        waiting[1].cancel()
+        return True
+
+    def open(self) -> None:
+        """The history is known, or will not come: let everybody in."""
+        self._open = True
+        for link, _timer in list(self._waiting.values()):
+            self.admit(link)
+
+    def close(self) -> None:
+        """Nobody is let in any more."""
+        for link, _timer in list(self._waiting.values()):
+            self.leave(link)

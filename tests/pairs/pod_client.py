@@ -1,0 +1,77 @@
+"""A pod client as pods' own are: it writes JSON and newline separately, and dies on an unknown event."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any, get_args
+
+from mappings.pod.wire.events import Event
+
+__all__ = ["PodClient"]
+
+DEADLINE = 20.0  # seconds for anything that a test waits for
+KNOWN = {event.__struct_config__.tag for event in get_args(Event)}
+
+
+class PodClient:
+    """A connected client; what it was told stands in `events`."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._news = asyncio.Event()
+        self.events: list[tuple[str, dict[str, Any]]] = []
+
+    @classmethod
+    @asynccontextmanager
+    async def connected(cls, path: str) -> AsyncIterator[PodClient]:
+        reader, writer = await asyncio.open_unix_connection(path, limit=1 << 24)
+        client = cls(reader, writer)
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(client._read(), name="pod client")
+            await client.until(lambda: "snapshot" in client.names())
+            try:
+                yield client
+            finally:
+                task.cancel()
+        writer.close()
+
+    async def _read(self) -> None:
+        while line := await self._reader.readline():
+            event = json.loads(line)
+            assert event["event"] in KNOWN, f"a pod client's reader ends for good at {event['event']}"
+            self.events.append((event["event"], event.get("data") or {}))
+            self._news.set()
+
+    async def send(self, method: str, **params: Any) -> None:
+        """One method, as the real client writes it."""
+        self._writer.write(json.dumps({"method": method, **({"params": params} if params else {})}).encode())
+        await self._writer.drain()
+        self._writer.write(b"\n")
+        await self._writer.drain()
+
+    async def say(self, text: str) -> None:
+        """Begin a run."""
+        await self.send("run", input=[{"kind": "text", "content": text}])
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Wait until `condition()` holds for what was told."""
+        async with asyncio.timeout(DEADLINE):
+            while not condition():
+                self._news.clear()
+                await self._news.wait()
+
+    def names(self) -> list[str]:
+        """The events so far, by name."""
+        return [name for name, _ in self.events]
+
+    def idle(self) -> int:
+        """How often the pod said that it is idle."""
+        return sum(1 for name, data in self.events if name == "status" and data["status"] != "running")
+
+    def joined(self, name: str) -> str:
+        """The text of all events of this name."""
+        return "".join(data["text"] for event, data in self.events if event == name)
