@@ -26,6 +26,7 @@ class Limits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rena
     outbox_soft: Bytes = 1024 * 1024  # past it a link keeps a cursor into the log instead of frames
     outbox_hard: Bytes = 16 * 1024 * 1024  # past it a link that asks and does not read is disconnected
     log_max: Count = 65_536  # events a session keeps in memory: three long turns
+    log_bytes: Bytes = 32 * 1024 * 1024  # text of those events: twice the largest message
     transcript_max: Bytes = 16 * 1024 * 1024  # text a session keeps for history; what is older is dropped and counted
     catch_up: Count = 4_096  # events rendered at once for a link that fell behind
     connect_deadline: Seconds = 5.0  # below a pando call's 10 s and a smooth request's 30 s

@@ -13,8 +13,10 @@ from collections.abc import Iterator
 
 from msgspec import Struct, structs
 
+from adapters.base import CloseReason
 from gateway.ledger import Ledger
 from gateway.link import Link
+from gateway.weight import of_events
 from mappings.canonical import Batch, SessionState, prelude
 from mappings.canonical.events import Event, TextDelta, TurnAccepted, TurnEnded
 from mappings.dialect import Projection
@@ -53,10 +55,15 @@ Key = tuple[str, str]
 class Delivery:
     """Log, groups and attachments of one session."""
 
-    def __init__(self, state: SessionState, ledger: Ledger, *, log_max: int, catch_up: int, coalesce: bool) -> None:
+    def __init__(
+        self, state: SessionState, ledger: Ledger, *, log_max: int, log_bytes: int, catch_up: int, coalesce: bool
+    ) -> None:
         self._state = state
         self._ledger = ledger
         self._log_max = log_max
+        self._log_bytes = log_bytes
+        self._weights: deque[int] = deque()  # of the log's batches
+        self._weight = 0
         self._catch_up = catch_up
         self._coalesce = coalesce
         self._log: deque[Batch] = deque()
@@ -111,16 +118,26 @@ class Delivery:
 
     # -- what happens ----------------------------------------------------------------------------------
 
-    def deliver(self, batch: Batch, *, opened: bool, ended: bool) -> None:
-        """Log a batch and give it to everybody; `opened` and `ended` say that it begins or ends its turn."""
-        self._append(batch)
+    def deliver(self, batch: Batch, *, opened: bool, ended: bool) -> int:
+        """Log a batch and give it to everybody; `opened` and `ended` say that it begins or ends its turn.
+
+        Returns its weight.
+        """
+        weight = self._append(batch)
         if opened:
             self._begin_turn(batch)
         for group in list(self._groups.values()):
             self._set_behind(group, batch)
             if not group.members:
                 continue
-            rendered = group.projection.render(batch)
+            try:
+                rendered = group.projection.render(batch)
+            except Exception:  # noqa: BLE001  # a rule of one dialect is wrong: its clients go, everybody else stays
+                group.members[0].link.log.exception("rendering failed")
+                for attachment in list(group.members):
+                    attachment.link.end(CloseReason.INTERNAL)
+                    self.detach(attachment.link)
+                continue
             if rendered.losses:
                 target = group.members[0].link.dialect.name
                 self._ledger.record(rendered.losses, session=self._state.id, target=target)
@@ -134,12 +151,18 @@ class Delivery:
             own.link.passed(batch)
         if ended:
             self._end_turn()
+        return weight
 
-    def _append(self, batch: Batch) -> None:
+    def _append(self, batch: Batch) -> int:
+        weight = of_events(batch.events)
         self._log.append(batch)
+        self._weights.append(weight)
         self._logged += len(batch.events)
-        while self._logged > self._log_max and len(self._log) > 1:
+        self._weight += weight
+        while (self._logged > self._log_max or self._weight > self._log_bytes) and len(self._log) > 1:
             self._logged -= len(self._log.popleft().events)
+            self._weight -= self._weights.popleft()
+        return weight
 
     def _begin_turn(self, batch: Batch) -> None:
         """The link that began the turn sees it under its own request id."""

@@ -6,13 +6,12 @@ again, after a reconnect or a compaction, what stands unchanged at its beginning
 
 from __future__ import annotations
 
-from typing import assert_never
-
 from msgspec import structs
 
+from gateway.weight import of_item
 from mappings.canonical import SessionState
 from mappings.canonical.events import HistorySnapshot
-from mappings.canonical.values import Item, Message, Reasoning, ToolCall, ToolResult
+from mappings.canonical.values import Item, Message
 from mappings.dialect import NewId
 
 __all__ = ["page", "renew", "trim"]
@@ -100,7 +99,7 @@ def trim(state: SessionState, limit: int) -> int:
     """Drop the oldest items beyond `limit` bytes of text; how many."""
     size, keep = 0, 0
     for item in reversed(state.transcript):
-        size += _size(item)
+        size += of_item(item)
         if size > limit:
             break
         keep += 1
@@ -109,15 +108,3 @@ def trim(state: SessionState, limit: int) -> int:
         del state.transcript[:dropped]
         state.fresh = max(0, state.fresh - dropped)
     return dropped
-
-
-def _size(item: Item) -> int:
-    match item:
-        case Message() | Reasoning():
-            return len(item.text)
-        case ToolCall():
-            return len(item.arguments)
-        case ToolResult():
-            return len(item.output or "") + len(item.summary or "")
-        case _:
-            assert_never(item)

@@ -16,6 +16,7 @@ import structlog
 from msgspec import UNSET, Struct, structs
 
 from adapters.base import CloseReason
+from gateway.answers import ADDRESSED, answers_one
 from gateway.config import Limits
 from gateway.delivery import Delivery
 from gateway.history import page, trim
@@ -38,14 +39,8 @@ from mappings.canonical.commands import (
 )
 from mappings.canonical.events import (
     BackendShutdown,
-    CompletionsListed,
-    HistorySnapshot,
-    PodAttached,
-    PodInspected,
-    Pong,
     Reply,
     SessionOpened,
-    SessionsListed,
     TurnAccepted,
 )
 from mappings.canonical.unmapped import Unmapped
@@ -60,18 +55,6 @@ PENDING_MAX = 256  # commands of all links that wait for the backend's answer
 
 OPENING = (OpenSession, ResumeSession, GetSession)
 """Commands that ask a backend which opens conversations for one."""
-
-ANSWERS = frozenset(
-    {TurnAccepted, Reply, CompletionsListed, SessionsListed, SessionOpened, PodInspected, PodAttached, Pong}
-)
-"""Events that answer one command: they go to the link that asked, not into the log."""
-
-ADDRESSED = ANSWERS | {HistorySnapshot}  # a page that was asked for, or the whole history, told to everybody
-
-
-def answers_one(event: Any) -> bool:
-    """Whether an event answers one command."""
-    return type(event) in ANSWERS or (type(event) is HistorySnapshot and bool(event.request))
 
 
 class Pending(Struct, frozen=True, kw_only=True):
@@ -99,10 +82,12 @@ class Session:
         self._later = later
         self._form = NormalForm(state, new_id, tells_model_turns=tells_model_turns)
         self.delivery = Delivery(
-            state, ledger, log_max=limits.log_max, catch_up=limits.catch_up, coalesce=coalesce
+            state, ledger, log_max=limits.log_max, log_bytes=limits.log_bytes, catch_up=limits.catch_up,
+            coalesce=coalesce,
         )  # fmt: skip
         self._pending: dict[str, Pending] = {}
         self._input: str = ""  # the pending SubmitInput's upstream request: at most one
+        self._turn_weight = 0
         self._given_up: tuple[str, SubmitInput] | None = None  # the last input that was not accepted in time
         self._cancelling: Timer | None = None
         self._expiry: Timer | None = None
@@ -268,6 +253,7 @@ class Session:
                         self._take_answer(item, at)
                 else:
                     self._deliver(self._form.feed(list(some), at), at)
+            self._trim()
             self.lobby.open()  # a whole history stands among them, or an answer: the backend has told what there was
 
     def _take_answer(self, event: Any, at: int) -> None:
@@ -365,14 +351,24 @@ class Session:
         for run in runs:
             opened = bool(run.turn) and type(run.events[0]) is TurnAccepted
             batch = self.batch(run, at)
-            self.delivery.deliver(batch, opened=opened, ended=run.ended)
+            self._turn_weight += self.delivery.deliver(batch, opened=opened, ended=run.ended)
             if run.ended:
+                self._turn_weight = 0
                 self._stop_cancelling()
                 self._trim()
+        if self._turn_weight > self._limits.transcript_max and self.state.turn is not None:
+            self._end_endless(at)
         self._note_quiet()
         if self._form.losses:
             self._ledger.record(self._form.losses, session=self.state.id)
             self._form.losses.clear()
+
+    def _end_endless(self, at: int) -> None:
+        """The open turn is larger than what a session keeps: it ends here, and its backend is asked to stop."""
+        self._turn_weight = 0
+        failure = Failure(cause="too_large", text=f"the turn is over {self._limits.transcript_max} characters")
+        self._deliver(self._form.end("failed", failure, at, discard=True), at)
+        self.backend.send([CancelTurn(request=self._new_id())])
 
     def _note_quiet(self) -> None:
         if self.state.turn is None and not self._input:

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from gateway.session import answers_one
+from gateway.answers import answers_one
 from gateway.turn import NormalForm
 from mappings.canonical import Batch, SessionState, Unmapped
 from mappings.dialect import Burst, Dialect, Direction, Frame, Loss, Rendered, Step

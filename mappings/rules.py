@@ -82,6 +82,7 @@ class Rules:
         self.name = name
         self.entries: dict[type, Rule] = {}
         self.functions: dict[type, Callable[..., Any]] = {}
+        self.speaking: dict[type, Callable[..., Any]] = {}  # without those that write nothing: for the hot path
 
     def rule(
         self,
@@ -102,6 +103,7 @@ class Rules:
     def carried(self, source: type, how: str) -> None:
         """`source` writes nothing of its own: its content goes out with what `how` names."""
         self._add(Rule(source, _write_nothing, (), Emulated(how)))
+        del self.speaking[source]
 
     def none(self, why: str, *sources: type) -> None:
         """The target has no word for `sources`; each one is counted by the context's `lose`."""
@@ -113,3 +115,4 @@ class Rules:
             raise TypeError(f"{self.name}: two rules for {entry.source.__name__}")
         self.entries[entry.source] = entry
         self.functions[entry.source] = entry.function
+        self.speaking[entry.source] = entry.function

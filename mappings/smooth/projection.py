@@ -55,10 +55,12 @@ class Projection(Context):
         self.request_id = self.request or batch.turn
         self.top = self.request_id or None
         self.timestamp = batch.at // NS_PER_MS
-        functions, encode = FROM_EVENT.functions, EVENTS.encode
+        speaking, encode = FROM_EVENT.speaking, EVENTS.encode
         messages: list[Any] = []
         for event in batch.events:
-            messages += functions[type(event)](event, self)
+            function = speaking.get(type(event))
+            if function is not None:
+                messages += function(event, self)
         lines = EVENTS.encode_lines(messages).split(b"\n")
         lines.pop()
         if len(lines) == len(messages) and (not lines or max(map(len, lines)) <= MAX_EVENT):

@@ -41,7 +41,9 @@ class Stage:
         self.soft = soft
         self.state = SessionState(id=SESSION)
         self.ledger = Ledger()
-        self.delivery = Delivery(self.state, self.ledger, log_max=log_max, catch_up=64, coalesce=coalesce)
+        self.delivery = Delivery(
+            self.state, self.ledger, log_max=log_max, log_bytes=1 << 25, catch_up=64, coalesce=coalesce
+        )
         self.origin = Origin()
         self.links: list[Link] = []
 

@@ -72,3 +72,17 @@ def test_json_lines_are_json_objects() -> None:
 
 def test_an_exception_in_logfmt_is_told_on_its_line() -> None:
     assert "RuntimeError: broken" in lines("error")[0]
+
+
+class Broken:
+    """A stream that nobody reads any more."""
+
+    def write(self, _text: str) -> int:
+        raise BrokenPipeError
+
+    def flush(self) -> None:
+        raise BrokenPipeError
+
+
+def test_a_log_that_nobody_reads_ends_nothing() -> None:
+    logs.Unfailing(Broken()).info("a line")  # type: ignore[arg-type]  # as much of a stream as is used

@@ -598,3 +598,15 @@ async def test_an_echo_that_is_not_ours_stays_a_message_of_another_client() -> N
     async with stage() as made:
         await made.script().opens("a").says("a", send("r1", "Hi")).pod_gets(run("Hi")).pod_says(echo("Hey")).done()
         assert [m.text for m in made.session.state.messages()] == ["Hey"]
+
+
+async def test_a_turn_without_end_is_ended_and_its_backend_asked_to_stop() -> None:
+    async with stage(limits=Limits(transcript_max=2_000)) as made:
+        await (
+            begun(made)
+            .pod_says(delta("x" * 3_000))
+            .gets("a", token("r1", "x" * 3_000), error("r1", "VALIDATION_ERROR"))
+            .pod_gets(CANCEL)
+            .done()
+        )
+        assert made.session.state.turn is None

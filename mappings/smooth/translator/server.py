@@ -15,7 +15,8 @@ from msgspec import Struct
 
 from mappings.canonical import Batch, SessionState, Unmapped, commands
 from mappings.canonical.commands import Command
-from mappings.canonical.events import Reply, SessionOpened, TurnEnded
+from mappings.canonical.events import HistorySnapshot, Reply, SessionOpened, TurnEnded
+from mappings.canonical.values import Message
 from mappings.dialect import Burst, Clock, Frame, Loss, NewId, Step
 from mappings.errors import PeerError
 from mappings.smooth.directions import FROM_CLIENT
@@ -160,6 +161,10 @@ class ServerTranslator:
             if len(frame) <= MAX_EVENT:
                 step.frames.append(frame)
                 continue
+            if isinstance(item, HistorySnapshot) and len(item.items) > 1:
+                self._pending[item.request] = known or Pending(command=commands.GetHistory(), said=said)
+                self._answer(_shorter(item), step)
+                continue
             step.losses.append(Loss(kind=type(item).__name__, why=f"above {MAX_EVENT} bytes"))
             words = f"the answer is larger than {MAX_EVENT} bytes: ask for less at once"
             step.frames.append(self._error(said, "INTERNAL_ERROR", words))
@@ -187,3 +192,11 @@ def _request_of(raw: str) -> str | None:
     value = msgspec.json.decode(raw)
     said = value.get("requestId") if isinstance(value, dict) else None
     return said if isinstance(said, str) else None
+
+
+def _shorter(page: HistorySnapshot) -> HistorySnapshot:
+    """The newer half of a page that no client could read, with the cursor to go on from."""
+    items = page.items[: len(page.items) // 2]
+    last = items[-1]
+    cursor = last.id if isinstance(last, Message) else page.next_cursor
+    return msgspec.structs.replace(page, items=items, next_cursor=cursor)

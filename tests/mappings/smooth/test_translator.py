@@ -423,3 +423,14 @@ def test_the_dialect_has_one_generation_and_addresses_its_frames() -> None:
         True,
         False,
     )
+
+
+def test_a_page_that_no_client_could_read_is_cut_to_its_newer_half_with_a_cursor() -> None:
+    link = Link()
+    link.says({"action": "get_conversation_messages", "requestId": SAID, "sessionId": SESSION})
+    items = tuple(Message(role="user", text="x" * 400_000, id=f"m{n}") for n in range(4))
+    (reply,) = link.gets(events.HistorySnapshot(request=SAID, items=items))
+    assert reply["requestId"] == SAID
+    assert [len(m["content"]["text"]) for m in reply["data"]["messages"]] == [400_000, 400_000]
+    assert reply["data"]["nextCursor"] == "m1"
+    assert reply["data"]["hasMore"] is True

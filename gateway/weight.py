@@ -1,0 +1,67 @@
+"""How much memory events and transcripts hold: characters of what peers can make as long as they like."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from operator import attrgetter
+from typing import Any, assert_never
+
+from mappings.canonical import Event
+from mappings.canonical.events import (
+    HistorySnapshot,
+    MessageAppended,
+    ReasoningDelta,
+    ReasoningDone,
+    TextDelta,
+    TextDone,
+    ToolCallArguments,
+    ToolCallFinished,
+    TurnEnded,
+)
+from mappings.canonical.values import Item, Message, Reasoning, ToolCall, ToolResult
+
+__all__ = ["of_events", "of_item"]
+
+_TEXT = attrgetter("text")
+_ONLY_TEXT = frozenset({TextDelta})
+
+
+def of_events(events: Sequence[Event]) -> int:
+    """The weight of a batch; deltas of text, which are nearly all, are weighed without a call for each."""
+    if _ONLY_TEXT.issuperset(map(type, events)):
+        return sum(map(len, map(_TEXT, events)))
+    return sum(_WEIGHTS.get(type(event), _nothing)(event) for event in events)
+
+
+def of_item(item: Item) -> int:
+    """The weight of one item of a transcript."""
+    match item:
+        case Message() | Reasoning():
+            return len(item.text)
+        case ToolCall():
+            return len(item.arguments)
+        case ToolResult():
+            return len(item.output or "") + len(item.summary or "")
+        case _:
+            assert_never(item)
+
+
+def _nothing(_event: Event) -> int:
+    return 0
+
+
+def _result(event: ToolCallFinished) -> int:
+    return len(event.output or "") + len(event.summary or "")
+
+
+def _history(event: HistorySnapshot) -> int:
+    return sum(map(of_item, event.items)) + sum(len(bytes(raw)) for raw in (event.ext or {}).values())
+
+
+_WEIGHTS: dict[type, Callable[[Any], int]] = {
+    **dict.fromkeys((TextDelta, TextDone, ReasoningDelta, ReasoningDone, TurnEnded), lambda event: len(event.text)),
+    ToolCallArguments: lambda event: len(event.json),
+    ToolCallFinished: _result,
+    MessageAppended: lambda event: of_item(event.message),
+    HistorySnapshot: _history,
+}
