@@ -1,6 +1,7 @@
 """The one place that knows which dialects there are and which transport each goes with.
 
-Third parties add dialects through the entry-point group `dragoman.dialects`: each entry is a Dialect record.
+Third parties add dialects through the entry-point group `dragoman.dialects`: each entry is a Dialect record. Theirs can
+be translated; which transports they go with cannot be said outside of this file yet.
 """
 
 from __future__ import annotations

@@ -32,6 +32,11 @@ class Process:
         self.process.kill()
         await self.process.wait()
 
+    def deafen(self) -> None:
+        """Close our end of its stderr: whatever it logs now fails."""
+        transport = self.process._transport.get_pipe_transport(2)  # type: ignore[attr-defined]  # asyncio hides it
+        transport.close()
+
     async def read(self, ready: asyncio.Event) -> None:
         stream = self.process.stderr
         assert stream is not None

@@ -200,6 +200,30 @@ async def test_two_clients_share_the_one_session_of_a_pod(client: Client, gatewa
         assert other.kinds().count("immediate_response") == 1, "no 202 for somebody else's input"
 
 
+async def test_a_client_that_comes_back_finds_its_session_and_history(
+    client: Client, gateway: tuple[str, Process]
+) -> None:
+    answer = parts(await client.say("Where is my order?"))
+    session = client.session
+    await client.smooth.disconnect()
+    async with connected(gateway[1].url) as back:
+        found = await back.smooth.get_session(session_id=session)
+        assert str(found.session_id) == session
+        page = await back.smooth.get_messages(session_id=session)
+        assert [message.content.text for message in page.messages] == [answer, "Where is my order?"]
+        back.session = session
+        assert parts(await back.say("Thank you!"))
+
+
+async def test_a_gateway_whose_log_nobody_reads_goes_on(tmp_path: Path) -> None:
+    backend = f"pod+unix:{tmp_path}/sock"
+    async with running("demo-backend", backend), running("bridge", "smooth+ws://127.0.0.1:0/ws", backend) as process:
+        process.deafen()
+        async with connected(process.url) as one, connected(process.url) as two:
+            assert parts(await one.say("Where is my order?"))
+            assert two.session == one.session
+
+
 async def test_sigterm_in_mid_turn_lets_the_turn_finish(tmp_path: Path) -> None:
     backend = f"pod+unix:{tmp_path}/sock"
     async with running("demo-backend", backend):

@@ -140,12 +140,14 @@ def thinking_done(message: wire.ThinkingDone) -> tuple[events.Event, ...]:
 
 @TO_EVENT.rule(wire.ToolCallStart, produces=(events.ToolCallStarted,))
 def tool_call_start(message: wire.ToolCallStart) -> tuple[events.Event, ...]:
-    return (events.ToolCallStarted(call=message.data.id, name=message.data.name),)
+    data = message.data
+    return (events.ToolCallStarted(call=data.id, name=data.name),)
 
 
 @TO_EVENT.rule(wire.ToolCallArgsDelta, produces=(events.ToolCallArguments,))
 def tool_call_args_delta(message: wire.ToolCallArgsDelta) -> tuple[events.Event, ...]:
-    return (events.ToolCallArguments(call=message.data.id, json=message.data.json),)
+    data = message.data
+    return (events.ToolCallArguments(call=data.id, json=data.json),)
 
 
 @TO_EVENT.rule(wire.ToolCallDone, produces=(events.ToolCallArguments,))
