@@ -102,11 +102,12 @@ class App:
 
     def _router(self, route: Route) -> Router:
         loop = asyncio.get_running_loop()
-        make_backend = self._make_backend
-        if make_backend is None:
-            make_backend = lambda session: self._upstream(route, session)  # noqa: E731  # one of two ways
+
+        def dial(session: Session) -> Backend:
+            return self._upstream(route, session)
+
         return Router(
-            route, make_backend, registry.dialects,
+            route, self._make_backend or dial, registry.dialects,
             limits=self._config.limits, ledger=self.ledger, clock=time.time_ns, new_id=new_id, later=loop.call_later,
         )  # fmt: skip
 

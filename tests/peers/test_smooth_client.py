@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -198,6 +199,34 @@ async def test_two_clients_share_the_one_session_of_a_pod(client: Client, gatewa
         assert turn.request_id not in shown, "a turn that it did not begin has the turn's own id"
         assert other.tokens(shown.pop()) == parts(final)
         assert other.kinds().count("immediate_response") == 1, "no 202 for somebody else's input"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads the memory of a process from /proc")
+async def test_a_client_that_does_not_read_costs_bounded_memory(client: Client, gateway: tuple[str, Process]) -> None:
+    """At the default limits, over several long turns: the process grows by less than its own bounds allow."""
+    process = gateway[1]
+    reader, writer = await asyncio.open_connection("127.0.0.1", int(process.url.rpartition(":")[2].partition("/")[0]))
+    writer.write(HANDSHAKE + masked(b'{"action":"create_conversation_session","agentId":"a"}'))
+    await writer.drain()  # and from here on nothing of it is ever read
+    await client.say("count 1000")
+    before = process.resident()
+    for _ in range(3):
+        final = await client.say("count 100000")
+        assert parts(final).endswith("99999 ")
+    assert process.resident() - before < 64 * 2**20
+    writer.close()
+    del reader
+
+
+HANDSHAKE = (
+    b"GET /ws HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+)
+
+
+def masked(text: bytes) -> bytes:
+    """A WebSocket text message as a client sends it, with a mask of zeros (RFC 6455, section 5.2)."""
+    return bytes([0x81, 0x80 | len(text)]) + bytes(4) + text
 
 
 async def test_a_client_that_comes_back_finds_its_session_and_history(
