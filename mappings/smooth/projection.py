@@ -56,6 +56,8 @@ class Projection(Context):
         self.top = self.request_id or None
         self.timestamp = batch.at // NS_PER_MS
         speaking, encode = FROM_EVENT.speaking, EVENTS.encode
+        if speaking.keys().isdisjoint(map(type, batch.events)):  # ends at the first event that has a form
+            return Rendered(frames=frames, losses=self.losses.take())
         messages: list[Any] = []
         for event in batch.events:
             function = speaking.get(type(event))
