@@ -142,8 +142,11 @@ def bridge(
         ),
     ],
     overflow: Annotated[
-        str, typer.Option(help="What happens to a slow client: coalesce (merge its text deltas) or disconnect.")
+        config.Overflow, typer.Option(help="A slow client: merge its text deltas, or disconnect it.")
     ] = "coalesce",
+    approvals: Annotated[
+        config.Approvals, typer.Option(help="A question toward a client that knows none: ask in words, deny, approve.")
+    ] = "ask",
     log_level: LogLevel = "info",
     log_json: LogJson = False,
 ) -> None:
@@ -155,10 +158,8 @@ def bridge(
     _set_up(log_level, log_json)
     if len(endpoints) < 2:
         raise ConfigError("bridge needs at least two endpoints: where clients connect, and the backend")
-    if overflow not in config.OVERFLOWS:
-        raise ConfigError(f"--overflow {overflow}: write one of {', '.join(config.OVERFLOWS)}")
     listen, upstream = tuple(map(parse, endpoints[:-1])), parse(endpoints[-1])
-    route = Route(name="bridge", listen=listen, upstream=upstream, overflow=overflow)
+    route = Route(name="bridge", listen=listen, upstream=upstream, overflow=overflow, approvals=approvals)
     _run(_serve(App(Config(routes=(route,)))))
 
 

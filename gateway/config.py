@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 import tomli
@@ -12,11 +12,13 @@ from msgspec import Meta, Struct
 from gateway.endpoint import Endpoint, parse
 from mappings.errors import ConfigError
 
-__all__ = ["Config", "Limits", "Route", "load"]
+__all__ = ["Config", "Limits", "Route", "RouteOptions", "load"]
 
 Bytes = Annotated[int, Meta(ge=1024)]
 Count = Annotated[int, Meta(ge=1)]
 Seconds = Annotated[float, Meta(gt=0)]
+Overflow = Literal["coalesce", "disconnect"]
+Approvals = Literal["ask", "deny", "approve"]
 
 
 class Limits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename=None):
@@ -32,6 +34,8 @@ class Limits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rena
     connect_deadline: Seconds = 5.0  # below a pando call's 10 s and a smooth request's 30 s
     accept_deadline: Seconds = 30.0  # a pod that compacts lets a run wait; a smooth client gives up after 30 s
     cancel_deadline: Seconds = 10.0  # translation.md 3.4
+    answer_deadline: Seconds = 240.0  # a question is denied then: below the backends' own 300 s
+    answer_guard: Seconds = 1.0  # an answer that crossed a further question on its way is not taken for it
     drain_deadline: Seconds = 10.0  # SIGTERM: turns may finish until then
     backoff_first: Seconds = 0.1
     backoff_max: Seconds = 5.0
@@ -40,22 +44,41 @@ class Limits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rena
     heartbeat: Seconds = 20.0  # smooth peers drop who is silent for 20 s
 
 
-class Route(Struct, frozen=True, kw_only=True):
+class RouteOptions(Struct, frozen=True, kw_only=True):
+    """What a route decides: the options that translation.md and design.md, section 5, name.
+
+    `overflow`: a slow client gets merged text, or is disconnected. `approvals`: a question toward a client whose
+    dialect has none is asked in words, denied, or (write confirmations alone) approved. `otp_resend`: after a right
+    code the refused input is sent again. `pause`: toward a backend that cannot pause it is refused, or cancels.
+    `open`: a client that opens a session where the backend holds one of somebody else's is refused, or attached to it.
+    `share`: a session is everybody's, or its opener's alone. `on_last_detach`: a turn goes on without clients, or is
+    cancelled. `shutdown`: a client's `shutdown` ends its attachment, or the backend.
+    """
+
+    overflow: Overflow = "coalesce"
+    approvals: Approvals = "ask"
+    otp_resend: bool = True
+    pause: Literal["refuse", "cancel"] = "refuse"
+    open: Literal["busy", "attach"] = "busy"
+    share: Literal["all", "owner"] = "all"
+    on_last_detach: Literal["keep", "cancel"] = "keep"
+    shutdown: Literal["client", "backend"] = "client"
+
+
+class Route(RouteOptions, frozen=True, kw_only=True):
     """Joins listeners to an upstream; `name` goes into the ids of its sessions."""
 
     name: str
     listen: tuple[Endpoint, ...]
     upstream: Endpoint
-    overflow: str = "coalesce"
 
 
-class RouteTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class RouteTable(RouteOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A `[[route]]` of the file, before its endpoints are read."""
 
     listen: list[str]
     upstream: str
     name: str = "default"
-    overflow: str = "coalesce"
 
 
 class ConfigFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -70,9 +93,6 @@ class Config(Struct, frozen=True, kw_only=True):
 
     routes: tuple[Route, ...]
     limits: Limits = Limits()
-
-
-OVERFLOWS = ("coalesce", "disconnect")
 
 
 def load(path: Path) -> Config:
@@ -96,15 +116,13 @@ def load(path: Path) -> Config:
 
 
 def _route(path: Path, table: RouteTable) -> Route:
-    if table.overflow not in OVERFLOWS:
-        raise ConfigError(f"{path}: route {table.name!r}: overflow is one of {', '.join(OVERFLOWS)}")
     if not table.listen:
         raise ConfigError(f"{path}: route {table.name!r}: `listen` names no endpoint")
     return Route(
         name=table.name,
         listen=tuple(_endpoint(path, table, "listen", text) for text in table.listen),
         upstream=_endpoint(path, table, "upstream", table.upstream),
-        overflow=table.overflow,
+        **{name: getattr(table, name) for name in RouteOptions.__struct_fields__},
     )
 
 

@@ -18,7 +18,7 @@ from gateway.timers import Later
 from gateway.upstream import Backend
 from mappings.canonical import Command, SessionState
 from mappings.canonical.commands import GetSession, ListSessions, OpenSession, Ping, ResumeSession
-from mappings.canonical.events import ModelTurnStarted, Pong, Reply, SessionOpened, SessionsListed
+from mappings.canonical.events import Pong, Reply, SessionOpened, SessionsListed
 from mappings.canonical.unmapped import Unmapped
 from mappings.canonical.values import Backend as About
 from mappings.canonical.values import Failure
@@ -51,9 +51,8 @@ class Router:
         self._ledger = ledger
         self._new_id = new_id
         self._later = later
-        upstream = dialects()[route.upstream.dialect]
-        self._holds_one = upstream.one_session
-        self._tells_model_turns = upstream.events.says(ModelTurnStarted)
+        self._upstream = dialects()[route.upstream.dialect]
+        self._holds_one = self._upstream.one_session
         self._name = _pod_name(route)
         if self._holds_one:
             self._make(session_id(route.name, str(route.upstream)))
@@ -64,8 +63,8 @@ class Router:
         opening = OpenSession(agent=agent, user_name=self._route.upstream.option("user"))
         session = Session(
             SessionState(id=id, opened_at=self._clock(), opening=opening, backend=About(name=self._name)),
-            limits=self._limits, ledger=self._ledger, clock=self._clock, new_id=self._new_id, later=self._later,
-            coalesce=self._route.overflow == "coalesce", tells_model_turns=self._tells_model_turns,
+            route=self._route, upstream=self._upstream, limits=self._limits, ledger=self._ledger, clock=self._clock,
+            new_id=self._new_id, later=self._later,
         )  # fmt: skip
         if not self._holds_one:
             session.lobby.open()  # a new conversation: there is nothing to wait for

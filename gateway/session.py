@@ -17,7 +17,7 @@ from msgspec import UNSET, Struct, structs
 
 from adapters.base import CloseReason
 from gateway.answers import ADDRESSED, answers_one
-from gateway.config import Limits
+from gateway.config import Limits, RouteOptions
 from gateway.delivery import Delivery
 from gateway.history import page, trim
 from gateway.ledger import Ledger
@@ -39,13 +39,14 @@ from mappings.canonical.commands import (
 )
 from mappings.canonical.events import (
     BackendShutdown,
+    ModelTurnStarted,
     Reply,
     SessionOpened,
     TurnAccepted,
 )
 from mappings.canonical.unmapped import Unmapped
 from mappings.canonical.values import Cause, Failure, Message, Origin, SessionSummary, flatten
-from mappings.dialect import Burst, Clock, Loss, NewId
+from mappings.dialect import Burst, Clock, Dialect, Loss, NewId
 
 __all__ = ["Session"]
 
@@ -71,19 +72,21 @@ class Session:
     backend: Backend
 
     def __init__(
-        self, state: SessionState, *, limits: Limits, ledger: Ledger, clock: Clock, new_id: NewId, later: Later,
-        coalesce: bool = True, tells_model_turns: bool = True,
+        self, state: SessionState, *, route: RouteOptions, upstream: Dialect, limits: Limits, ledger: Ledger,
+        clock: Clock, new_id: NewId, later: Later,
     ) -> None:  # fmt: skip
         self.state = state
+        self._route = route
+        self._upstream = upstream
         self._limits = limits
         self._ledger = ledger
         self._clock = clock
         self._new_id = new_id
         self._later = later
-        self._form = NormalForm(state, new_id, tells_model_turns=tells_model_turns)
+        self._form = NormalForm(state, new_id, tells_model_turns=upstream.events.says(ModelTurnStarted))
         self.delivery = Delivery(
             state, ledger, log_max=limits.log_max, log_bytes=limits.log_bytes, catch_up=limits.catch_up,
-            coalesce=coalesce,
+            coalesce=route.overflow == "coalesce",
         )  # fmt: skip
         self._pending: dict[str, Pending] = {}
         self._input: str = ""  # the pending SubmitInput's upstream request: at most one

@@ -15,7 +15,7 @@ from typing import Any
 
 from adapters.base import CloseReason, Transport
 from gateway import registry
-from gateway.config import Limits, Route
+from gateway.config import Limits, Overflow, Route
 from gateway.endpoint import parse
 from gateway.ledger import Ledger
 from gateway.link import Link
@@ -117,7 +117,7 @@ class Peer:
 class Stage:
     """A router with its one session; `clients` by name, `pods` are the connections to the pod, newest last."""
 
-    def __init__(self, group: asyncio.TaskGroup, limits: Limits, overflow: str) -> None:
+    def __init__(self, group: asyncio.TaskGroup, limits: Limits, overflow: Overflow) -> None:
         self.group = group
         self.limits = limits
         self.time = Time()
@@ -206,7 +206,7 @@ class Stage:
 
 
 @asynccontextmanager
-async def stage(*, limits: Limits = LIMITS, overflow: str = "coalesce") -> AsyncIterator[Stage]:
+async def stage(*, limits: Limits = LIMITS, overflow: Overflow = "coalesce") -> AsyncIterator[Stage]:
     """A stage whose tasks have all ended when the block is left."""
     async with asyncio.timeout(20), asyncio.TaskGroup() as group:
         made = Stage(group, limits, overflow)

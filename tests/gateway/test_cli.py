@@ -90,7 +90,6 @@ def test_bad_usage_is_told_and_exits_2(arguments: tuple[str, ...]) -> None:
         ((WS, "pod+ws://127.0.0.1:1/"), "can connect to smooth+ws:..."),
         (("smooth+ws://127.0.0.1/ws", "pod+unix:/x"), "write host and port, for example smooth+ws://127.0.0.1:8787/ws"),
         ((WS + "?orign=x", "pod+unix:/x"), "unknown option 'orign'; options of ws: origin"),
-        ((WS, "pod+unix:/x", "--overflow", "block"), "write one of coalesce, disconnect"),
         ((WS, "pod+unix:/x", "--log-level", "loud"), "write one of debug, info, warning, error"),
     ],
 )
