@@ -15,7 +15,7 @@ import structlog
 from adapters.base import CloseReason, Transport
 from gateway.ledger import Ledger
 from gateway.outbox import Outbox
-from mappings.canonical import Batch, SessionState
+from mappings.canonical import Batch, Event, SessionState
 from mappings.dialect import Burst, Dialect, Step, Translator
 from mappings.errors import PeerError
 
@@ -106,6 +106,15 @@ class Link:
     def passed(self, batch: Batch) -> None:
         """A turn that this peer began was accepted or has ended for it."""
         self._apply(self._translator.passed(batch))
+
+    @property
+    def view(self) -> str:
+        """What this peer is shown otherwise than others of its dialect."""
+        return self._translator.view
+
+    def can_be_asked(self, question: Event) -> bool:
+        """Whether the peer's dialect has a form for this question; else it is asked in words."""
+        return self._translator.can_be_asked(question)
 
     def put(self, frames: Sequence[bytes]) -> None:
         """Queue rendered frames. Whoever broadcasts looks at `outbox.full` first."""

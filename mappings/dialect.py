@@ -13,11 +13,11 @@ from typing import Any, Protocol
 
 from msgspec import Struct, field
 
-from mappings.canonical import Batch, SessionState, Unmapped
+from mappings.canonical import Batch, Event, SessionState, Unmapped
 from mappings.canonical.values import Ext
 from mappings.codec import MALFORMED, Codec
 from mappings.errors import PeerError
-from mappings.rules import Rules
+from mappings.rules import Nothing, Rules
 
 __all__ = [
     "Burst",
@@ -107,6 +107,10 @@ class Rendered(Struct, frozen=True, kw_only=True):
 class Translator(Protocol):
     """The protocol of one link, with the peer's frames on one side and canonical items on the other."""
 
+    @property
+    def view(self) -> str:
+        """What this peer is shown otherwise than others of its dialect: links of one view share a projection."""
+
     def opened(self) -> Step:
         """What is said first on this link."""
 
@@ -120,7 +124,10 @@ class Translator(Protocol):
         """Show this session to the peer, which asked by `request` ("" by connecting)."""
 
     def passed(self, batch: Batch) -> Step:
-        """This batch went out to the peer: it begins or ends a turn that the peer began."""
+        """This batch went out to the peer: it begins or ends a run that the peer began."""
+
+    def can_be_asked(self, question: Event) -> bool:
+        """Whether the peer has a form for this question; else it is asked in words (translation.md 3.3)."""
 
     def closed(self, cause: str) -> Step:
         """The link is about to close: what is said last."""
@@ -152,6 +159,10 @@ class Direction(Struct, frozen=True, kw_only=True):
     def says(self, canonical: type) -> bool:
         """Whether a message of this direction can mean this canonical type."""
         return any(canonical in rule.produces for rule in self.to_canonical.entries.values())
+
+    def can_say(self, canonical: type) -> bool:
+        """Whether this direction has a word, or an emulation, for this canonical type."""
+        return not isinstance(self.from_canonical.entries[canonical].fidelity, Nothing)
 
     def receive(self, frames: Sequence[Frame], step: Step) -> None:
         """Read `frames` into `step`: bursts, faults, and dropped keys as losses."""
@@ -227,7 +238,7 @@ def _flush(items: list[Any], burst_of: tuple[str, int] | None, step: Step) -> No
 class Dialect(Struct, frozen=True, kw_only=True):
     """Everything the gateway knows of a dialect.
 
-    `server` and `client` make the translator for a link on which we play that role. `projection(request)` makes a
+    `server` and `client` make the translator for a link on which we play that role. `projection(request, view)` makes a
     projection; `addressed` says that its frames carry a request id, so that the link which began a turn sees another
     rendering than the rest. `shown(session, backend_ids)` are the ids under which its clients know a canonical session.
     `one_session` says that a backend of this dialect holds a single session.
@@ -239,7 +250,7 @@ class Dialect(Struct, frozen=True, kw_only=True):
     commands: Direction
     server: Callable[[Clock, NewId], Translator]
     client: Callable[[Clock, NewId], Translator]
-    projection: Callable[[str], Projection]
+    projection: Callable[[str, str], Projection]
     shown: Callable[[str, Ext | None], tuple[str, ...]]
     addressed: bool
     one_session: bool

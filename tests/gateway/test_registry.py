@@ -52,7 +52,7 @@ def test_an_internal_event_has_no_word_toward_smooth(kind: Any) -> None:
 
 @pytest.mark.parametrize("kind", [k for k in get_args(Event) if k.visibility == "internal" and k is not Unmapped])
 def test_an_internal_event_writes_nothing_to_smooth_in_a_turn(kind: Any) -> None:
-    projection = DIALECTS["smooth"].projection("r")
+    projection = DIALECTS["smooth"].projection("r", "")
     rendered = projection.render(Batch(session="s", epoch=1, first_seq=0, turn="t", events=[full(kind)]))
     assert (rendered.frames, [loss.kind for loss in rendered.losses]) == ([], [kind.__name__])
 

@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from mappings.canonical import Batch, SessionState, Unmapped, commands
+from mappings.canonical import Batch, Event, SessionState, Unmapped, commands
 from mappings.canonical.commands import Command
-from mappings.canonical.events import HistorySnapshot, Reply, SessionOpened, TurnEnded
+from mappings.canonical.events import HistorySnapshot, InteractionRequired, Reply, SessionOpened, TurnEnded
 from mappings.canonical.values import Message
 from mappings.dialect import Burst, Clock, Frame, Loss, NewId, Step
 from mappings.errors import PeerError
@@ -24,6 +24,7 @@ from mappings.smooth.from_canonical import FROM_EVENT, Context, error_event
 from mappings.smooth.projection import MAX_EVENT
 from mappings.smooth.translator.admission import admitted
 from mappings.smooth.wire import EVENTS
+from mappings.smooth.wire.questions import CAPABILITY_OF_KIND
 
 __all__ = ["ServerTranslator"]
 
@@ -46,6 +47,7 @@ class ServerTranslator:
         self._new_id = new_id
         self._pending: dict[str, Pending] = {}
         self._turn: commands.SubmitInput | None = None
+        self._supports: frozenset[str] = frozenset()
 
     def opened(self) -> Step:
         """A server says nothing until the client speaks."""
@@ -90,12 +92,21 @@ class ServerTranslator:
 
     def passed(self, batch: Batch) -> Step:
         """The end of this link's turn frees its slot."""
-        turn = self._turn
-        if turn is None or batch.origin.request != turn.request:
-            return Step()
         if any(type(event) is TurnEnded for event in batch.events):
             self._turn = None
         return Step()
+
+    @property
+    def view(self) -> str:
+        """The kinds of forms that the client cannot show, and is asked in words."""
+        return " ".join(kind for kind, needs in CAPABILITY_OF_KIND.items() if needs not in self._supports)
+
+    def can_be_asked(self, question: Event) -> bool:
+        """Approvals and codes since the seed; a form if the client claims that it can show it."""
+        if not isinstance(question, InteractionRequired):
+            return True
+        needs = CAPABILITY_OF_KIND.get(question.kind)
+        return needs is None or needs in self._supports
 
     def closed(self, cause: str) -> Step:
         """The adapter closes with 1001: there are no last words."""
@@ -116,6 +127,8 @@ class ServerTranslator:
             step.faults.append(fault)
             step.frames.append(self._error(said, "VALIDATION_ERROR", fault.text))
             return
+        if isinstance(command, commands.OpenSession | commands.ResumeSession) and command.supports is not None:
+            self._supports = frozenset(command.supports)
         if isinstance(command, commands.SubmitInput):
             self._begin(command, said, step)
         elif isinstance(command, commands.CancelTurn):

@@ -378,14 +378,10 @@ def test_the_end_of_its_turn_frees_the_connection(free: Callable[[Link], None]) 
     link.begins_a_turn("next")
 
 
-@pytest.mark.parametrize(
-    ("items", "request_id"),
-    [([events.TurnEnded(end="completed")], "another"), ([events.TextDelta(text="a")], "turn")],
-)
-def test_nothing_else_frees_it(items: list[Event], request_id: str) -> None:
+def test_nothing_else_frees_it() -> None:
     link = Link()
     link.begins_a_turn()
-    link.passes(*items, request=request_id)
+    link.passes(events.TextDelta(text="a"))
     assert link.says(SEND) == []
 
 
