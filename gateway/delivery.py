@@ -18,7 +18,7 @@ from gateway.ledger import Ledger
 from gateway.link import Link
 from gateway.weight import of_events
 from mappings.canonical import Batch, SessionState, prelude
-from mappings.canonical.events import Event, QuestionAsked, TextDelta, TurnAccepted, TurnEnded
+from mappings.canonical.events import Event, QuestionAnswered, QuestionAsked, TextDelta, TurnAccepted, TurnEnded
 from mappings.canonical.values import Origin
 from mappings.dialect import Projection
 from mappings.errors import PeerError
@@ -188,17 +188,14 @@ class Delivery:
         """The link that began the turn sees it under its own request id."""
         own = self.attachments.get(batch.origin.link)
         if own is not None and own.behind is None and own.link.dialect.addressed:
+            own.behind = self._groups[self._key(own)].projection.copy(batch.origin.request)
             self._leave(own)
             own.request = batch.origin.request
             self._join(own)
 
     def _tell_own(self, attachment: Attachment, batch: Batch) -> None:
         """A run that this link began has begun or ended for it: a question in words ends it too."""
-        if not attachment.request and attachment.link.id != batch.origin.link:
-            return
-        question = self._state.turn.question if self._state.turn is not None else None
-        asks = question is not None and type(batch.events[-1]) is QuestionAsked
-        if not asks or (question is not None and not attachment.link.can_be_asked(question.asked)):
+        if attachment.request or attachment.link.id == batch.origin.link:
             attachment.link.passed(batch)
 
     def _end_turn(self) -> None:
@@ -253,7 +250,7 @@ class Delivery:
         if not attachment.link.dialect.addressed or request == attachment.request:
             return projection
         attachment.request = request
-        return attachment.link.dialect.projection(request, attachment.view)
+        return projection.copy(request)
 
     def _suffix(self, cursor: int, limit: int) -> Iterator[Batch]:
         """The log from `cursor`, at most about `limit` events, neighbours of one turn as one batch."""
@@ -290,10 +287,10 @@ _BOUNDARY = frozenset({TurnAccepted, QuestionAsked, TurnEnded})
 
 
 def _up_to_questions(events: list[Event]) -> Iterator[list[Event]]:
-    """As they are delivered live: a question is the last of its batch."""
+    """As they are delivered live: a question is the last of its batch; and so is an answer, for runs end there."""
     start = 0
     for end, event in enumerate(events, start=1):
-        if type(event) is QuestionAsked or end == len(events):
+        if type(event) in (QuestionAsked, QuestionAnswered) or end == len(events):
             yield events[start:end]
             start = end
 

@@ -175,20 +175,30 @@ def _asked(state: SessionState, event: ApprovalRequested | InteractionRequired) 
 
 
 def _put_in_words(state: SessionState, event: QuestionAsked) -> None:
-    if event.parked and state.turn is not None and state.turn.question is not None:
-        state.turn.question.words = event
+    turn = state.turn
+    if event.parked and turn is not None and turn.question is not None:
+        turn.question.words, turn.asked = event, event.number
 
 
 def _resolved(state: SessionState, _event: ApprovalResolved | InteractionResolved) -> None:
     turn = state.turn
-    if turn is not None and turn.question is not None:
+    if turn is None or turn.question is None:
+        return
+    if turn.question.words is None:
         turn.blocks.remove(turn.question)
-        turn.question = None
+    turn.question = None  # one in words leaves with its QuestionAnswered, which is the next event
 
 
 def _answered(state: SessionState, event: QuestionAnswered) -> None:
-    if state.turn is not None:
-        state.turn.answered = event
+    turn = state.turn
+    if turn is None:
+        return
+    at = next((i for i, b in enumerate(turn.blocks) if isinstance(b, QuestionBlock)), None)
+    if at is None:
+        return
+    turn.blocks[at] = event
+    if turn.question is not None:
+        turn.blocks.append(turn.question)  # asked on, behind what was kept back until this answer
 
 
 def _otp(state: SessionState, event: OtpRequired) -> None:

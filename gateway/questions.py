@@ -15,7 +15,7 @@ from msgspec import UNSET, structs
 from gateway import wording
 from gateway.link import Link
 from gateway.timers import Timer
-from gateway.turn.questions import denied
+from gateway.turn.questions import Given, denied
 from mappings.canonical.commands import (
     AnswerApproval,
     AnswerInteraction,
@@ -62,7 +62,8 @@ class Questions:
         self._shown_at = 0
         self._form: wording.Form | None = None
         self._deadline: Timer | None = None
-        self._answering = False  # an answer is on its way to the backend
+        self._given: Given | None = None  # the answer that is on its way to the backend
+        self._giver = ""  # whose it is, "" for the gateway's own
         self._beaten: set[str] = set()  # links that were shown the last question, which somebody else answered
 
     @property
@@ -76,9 +77,11 @@ class Questions:
         return not self._decided(question)
 
     def _decided(self, question: Question) -> bool:
-        policy = self._session.route.approvals
-        decides = policy == "deny" or (policy == "approve" and isinstance(question, ApprovalRequested))
-        return decides and not any(link.can_be_asked(question) for link in self._session.links)
+        links = self._session.links
+        if any(link.can_be_asked(question) for link in links):
+            return False
+        policy = self._session.route.approvals  # with nobody there nothing is approved: who comes back may be asked
+        return policy == "deny" or (policy == "approve" and isinstance(question, ApprovalRequested) and bool(links))
 
     # -- a question begins and ends --------------------------------------------------------------------
 
@@ -88,6 +91,8 @@ class Questions:
         shown = block.asked.question if block is not None else ""
         if shown == self._shown:
             return
+        if self._shown:
+            self._beaten = {link.id for link in self._session.links} - {self._giver}
         self.close()
         self._shown = shown
         if block is None:
@@ -96,16 +101,20 @@ class Questions:
         self._shown_at = session.clock()
         if isinstance(block.asked, InteractionRequired):
             self._form = wording.Form(block.asked)
-        if self._decided(block.asked):
+        self._deadline = session.later(session.limits.answer_deadline, self._expire)
+        if block.words is None:
             self._decide(block.asked)
-        else:
-            self._deadline = session.later(session.limits.answer_deadline, self._expire)
 
     def close(self) -> None:
         """Call off the deadline."""
         if self._deadline is not None:
             self._deadline.cancel()
-        self._deadline, self._form, self._answering, self._shown = None, None, False, ""
+        self._deadline, self._form, self._shown = None, None, ""
+        self._given, self._giver = None, ""
+
+    def given(self) -> Given | None:
+        """The answer that is on its way to the backend; that may go on before it says that it took it."""
+        return self._given
 
     def _decide(self, question: Question) -> None:
         """The route answers, for nobody here can."""
@@ -123,7 +132,7 @@ class Questions:
             return
         session = self._session
         self._deadline = session.later(session.limits.answer_deadline, self._expire)  # should the denial get lost
-        if self._answering:
+        if self._given is not None:
             return
         text = f"no answer within {session.limits.answer_deadline:g} s: denied"
         session.say(Alert(level="warn", source="pod", text=text, at=session.clock()))
@@ -146,7 +155,7 @@ class Questions:
 
     def _too_late(self, link: Link) -> str:
         """Why an answer of this link does not count, "" if it does."""
-        if self._answering:
+        if self._given is not None:
             return ANSWERED
         if not self._session.delivery.has_seen_all(link):
             return "the open question was not shown to you yet"
@@ -155,9 +164,14 @@ class Questions:
 
     def _give(self, link: Link | None, command: Answer, segments: tuple[Segment, ...] = ()) -> None:
         block = self.open
-        if block is not None:
-            self._answering = True
-            self._session.forward(link, structs.replace(command, question=block.asked.question), segments)
+        if block is None:
+            return
+        command = structs.replace(command, question=block.asked.question)
+        self._giver = link.id if link is not None else ""
+        origin = Origin(link=self._giver, request=command.request) if segments else None
+        self._given = Given(resolved=_resolved(command), segments=segments, origin=origin)
+        if not self._session.forward(link, command, segments):
+            self._given = None  # it was refused
 
     # -- answers in words ------------------------------------------------------------------------------
 
@@ -234,25 +248,23 @@ class Questions:
     def replied(self, pending: Pending, failure: Failure | None) -> bool:
         """An answer was taken or refused; whether the turn that goes on is itself the reply to its client."""
         command = pending.command
-        block = self.open
-        if block is None or not isinstance(command, Answer) or command.question != self._shown:
+        if not isinstance(command, Answer):
             return False
-        self._answering = False
-        if failure is not None and failure.cause != "not_found":
-            return False
-        resolved = denied(block.asked) if failure is not None else _resolved(command)
-        given_by = pending.link.id if pending.link is not None else ""
-        self._beaten = {link.id for link in self._session.links} - {given_by}
-        in_words = bool(pending.segments) and failure is None
-        now = self._session.clock()
-        origin = Origin(link=given_by, request=pending.command.request) if in_words else None
-        segments = pending.segments if in_words else ()
-        self._session.deliver(self._session.form.answered(resolved, now, segments=segments, origin=origin), now)
-        return in_words
+        block, given, now = self.open, self._given, self._session.clock()
+        if block is not None and given is not None and command.question == self._shown:
+            if failure is None:
+                self._session.deliver(self._session.form.answered(given, now), now)
+            else:
+                self._given, self._giver = None, ""
+                if failure.cause == "not_found":
+                    lost = Given(resolved=denied(block.asked))
+                    self._session.deliver(self._session.form.answered(lost, now), now)
+        return bool(pending.segments) and failure is None
 
     def judged(self, pending: Pending, event: InteractionInvalid | OtpInvalid | OtpVerified) -> None:
         """The backend says what it thinks of an answer."""
-        self._answering = False
+        if isinstance(event, InteractionInvalid):
+            self._given, self._giver = None, ""
         state = self._session.state
         refused = state.otp.refused if state.otp is not None else ()
         if isinstance(event, OtpVerified) or (isinstance(event, OtpInvalid) and event.attempts_remaining <= 0):

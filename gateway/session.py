@@ -90,7 +90,7 @@ class Session:
             coalesce=route.overflow == "coalesce",
         )  # fmt: skip
         self.questions = Questions(self)
-        self.form.puts_in_words = self.questions.puts_in_words
+        self.form.puts_in_words, self.form.given = self.questions.puts_in_words, self.questions.given
         self.in_flight = InFlight(later, limits.accept_deadline, self._unanswered)
         self.inputs = Inputs(self)
         self._turn_weight = 0

@@ -139,8 +139,8 @@ class Projection(Protocol):
     def render(self, batch: Batch) -> Rendered:
         """The frames that broadcast this batch."""
 
-    def copy(self) -> Projection:
-        """An independent projection in the same state."""
+    def copy(self, request: str | None = None) -> Projection:
+        """An independent projection in the same state; with `request` for the link whose run this is from here on."""
 
 
 class Direction(Struct, frozen=True, kw_only=True):

@@ -77,6 +77,7 @@ class NormalForm:
         self.discarding = False  # a turn was ended for the clients while its backend still runs it (3.4)
         self.unwanted: list[Question] = []  # asked in such a turn: nobody will answer them
         self.puts_in_words: Callable[[Question], bool] = lambda _question: True
+        self.given: Callable[[], questions.Given | None] = lambda: None  # the answer that is on its way to the backend
         self.losses: list[Loss] = []
 
     def feed(self, events: Sequence[Event], at: int) -> list[Run]:
@@ -123,20 +124,20 @@ class NormalForm:
     def end(self, end: End, failure: Failure | None, at: int, *, discard: bool = False) -> list[Run]:
         """End the open turn ourselves; with `discard` its backend goes on and what it says is dropped and counted."""
         self._begin(at)
-        if self.state.turn is not None:
+        turn = self.state.turn
+        if turn is not None:
+            if discard and turn.question is not None:
+                self.unwanted.append(turn.question.asked)  # its backend still waits
             ends.finish(self, end, failure, "idle")
             self.discarding = discard
         return self._runs.finish()
 
     # -- questions: what the session knows of them -----------------------------------------------------
 
-    def answered(
-        self, event: ApprovalResolved | InteractionResolved, at: int, *, segments: tuple[Segment, ...] = (),
-        origin: Origin | None = None,
-    ) -> list[Run]:  # fmt: skip
-        """The open question is answered; by typed `segments` the turn goes on as a run of the link in `origin`."""
+    def answered(self, given: questions.Given, at: int) -> list[Run]:
+        """The open question is answered."""
         self._begin(at)
-        questions.answered(self, event, segments, origin)
+        questions.answered(self, given)
         return self._runs.finish()
 
     def asked_again(self, text: str, at: int, *, segments: tuple[Segment, ...], origin: Origin) -> list[Run]:

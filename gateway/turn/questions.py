@@ -6,10 +6,9 @@ that it asks no more, and the question is closed as denied (translation.md 3.3).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from gateway import wording
 from gateway.turn import blocks
@@ -30,9 +29,28 @@ from mappings.canonical.values import Origin, Segment
 if TYPE_CHECKING:
     from gateway.turn.normal_form import NormalForm
 
-__all__ = ["answered", "asked", "asked_again", "code_sent", "code_wanted", "noted", "over", "resolved"]
+__all__ = [
+    "Given",
+    "answered",
+    "asked",
+    "asked_again",
+    "code_sent",
+    "code_wanted",
+    "denied",
+    "noted",
+    "over",
+    "resolved",
+]
 
 Resolved = ApprovalResolved | InteractionResolved
+
+
+class Given(Struct, frozen=True, kw_only=True):
+    """An answer: what becomes of the question. By typed `segments` the turn goes on as a run of the link in `origin`."""
+
+    resolved: Resolved
+    segments: tuple[Segment, ...] = ()
+    origin: Origin | None = None
 
 
 # -- what the backend says ---------------------------------------------------------------------------
@@ -59,10 +77,10 @@ def resolved(form: NormalForm, event: Resolved) -> None:
 
 
 def over(form: NormalForm) -> None:
-    """The backend waits no more: a question that is still open is closed as denied."""
+    """The backend waits no more: for the answer that is on its way to it, else the question is closed as denied."""
     turn = form.state.turn
     if turn is not None and turn.question is not None:
-        _close(form, denied(turn.question.asked), ())
+        answered(form, form.given() or Given(resolved=denied(turn.question.asked)))
 
 
 def code_wanted(form: NormalForm, event: OtpRequired) -> None:
@@ -84,26 +102,28 @@ def code_sent(form: NormalForm, event: OtpSent) -> None:
 # -- what the session knows --------------------------------------------------------------------------
 
 
-def answered(form: NormalForm, event: Resolved, segments: tuple[Segment, ...], origin: Origin | None) -> None:
-    """The open question is answered; by typed `segments` it goes on as a run of the link in `origin`."""
-    _begin_run(form, origin)
-    _close(form, event, segments)
+def answered(form: NormalForm, given: Given) -> None:
+    """The open question is answered."""
+    _begin_run(form, given.origin)
+    _close(form, given.resolved, given.segments)
 
 
 def asked_again(form: NormalForm, text: str, segments: tuple[Segment, ...], origin: Origin) -> None:
     """Typed `segments` were taken, and the open question goes on with `text`: the next field, or the same once more."""
     turn = form.state.turn
-    if turn is None or turn.question is None:
+    if turn is None or turn.question is None or turn.question.words is None:
         return
     _begin_run(form, origin)
-    asked = turn.question.asked
-    form.emit(QuestionAnswered(question=asked.question, before=turn.text(), segments=segments))
-    _put(form, asked, text, turn)
+    form.emit(_answer_to(turn.question.words, segments))
+    _put(form, turn.question.asked, text, turn)
 
 
 def _put(form: NormalForm, asked: ApprovalRequested | InteractionRequired, text: str, turn: OpenTurn) -> None:
     kind = asked.kind if isinstance(asked, InteractionRequired) else ""
-    form.emit(QuestionAsked(question=asked.question, kind=kind, text=text, before=turn.text(), parked=True))
+    words = QuestionAsked(
+        question=asked.question, kind=kind, text=text, before=turn.text(), number=turn.asked + 1, parked=True
+    )
+    form.emit(words)
     form.split()  # it is the last of its batch: what its clients are not shown yet begins with the next
 
 
@@ -128,11 +148,17 @@ def _begin_run(form: NormalForm, origin: Origin | None) -> None:
         form.emit(TurnAccepted(request=origin.request))
 
 
-def _close(form: NormalForm, event: Resolved, segments: Sequence[Segment]) -> None:
+def _close(form: NormalForm, event: Resolved, segments: tuple[Segment, ...]) -> None:
     turn = form.state.turn
     if turn is None or turn.question is None:
         return
-    in_words = turn.question.words is not None
+    words = turn.question.words
     form.emit(event)
-    if in_words:
-        form.emit(QuestionAnswered(question=event.question, before=turn.text(), segments=tuple(segments)))
+    if words is not None:
+        form.emit(_answer_to(words, segments))
+
+
+def _answer_to(words: QuestionAsked, segments: tuple[Segment, ...]) -> QuestionAnswered:
+    return QuestionAnswered(
+        question=words.question, kind=words.kind, before=words.before, number=words.number, segments=segments
+    )

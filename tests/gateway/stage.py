@@ -1,7 +1,7 @@
-"""One route in memory: smooth clients and a pod, frame by frame through the real router, session, links and upstream.
+"""One route in memory: clients and a backend, frame by frame through the real router, session, links and upstream.
 
 The test is every peer, holds the clock and rings the timers; a conversation is a Script. Each frame that a smooth
-client is sent must be one that a strict client takes.
+client is sent must be one that a strict client takes. The backend is a pod, or a smooth server.
 """
 
 from __future__ import annotations
@@ -13,9 +13,11 @@ from contextlib import asynccontextmanager
 from itertools import count
 from typing import Any
 
+from msgspec import structs
+
 from adapters.base import CloseReason, Transport
 from gateway import registry
-from gateway.config import Limits, Overflow, Route
+from gateway.config import Limits, Overflow, Route, RouteOptions
 from gateway.endpoint import parse
 from gateway.ledger import Ledger
 from gateway.link import Link
@@ -30,7 +32,8 @@ from tests.smooth_frames import check
 
 __all__ = ["NEVER", "Script", "Stage", "settle", "stage"]
 
-ROUTE = Route(name="test", listen=(parse("smooth+ws://127.0.0.1:1/ws"),), upstream=parse("pod+unix:/pod"))
+LISTEN = (parse("smooth+ws://127.0.0.1:1/ws"),)
+UPSTREAMS = {"pod": "pod+unix:/pod", "smooth": "smooth+ws://127.0.0.1:2/ws"}
 SESSION = session_id("test", "pod+unix:/pod")
 START = 1_700_000_000_000_000_000  # ns
 AT_ONCE = 1e-9
@@ -115,9 +118,9 @@ class Peer:
 
 
 class Stage:
-    """A router with its one session; `clients` by name, `pods` are the connections to the pod, newest last."""
+    """A router with its one session; `clients` by name, `pods` are the connections to the backend, newest last."""
 
-    def __init__(self, group: asyncio.TaskGroup, limits: Limits, overflow: Overflow) -> None:
+    def __init__(self, group: asyncio.TaskGroup, limits: Limits, upstream: str, options: RouteOptions) -> None:
         self.group = group
         self.limits = limits
         self.time = Time()
@@ -128,20 +131,25 @@ class Stage:
         self.refusals = 0  # how many attempts to connect still fail
         self.scripts: list[Script] = []
         self._ids = count(1)
-        route = Route(name=ROUTE.name, listen=ROUTE.listen, upstream=ROUTE.upstream, overflow=overflow)
+        self._endpoint = UPSTREAMS[upstream]
+        route = Route(name="test", listen=LISTEN, upstream=parse(self._endpoint), **structs.asdict(options))
         self.router = Router(
             route, self._upstream, registry.dialects, limits=limits, ledger=self.ledger, clock=self.time.clock,
             new_id=self.new_id, later=self.time.later,
         )  # fmt: skip
-        self.session: Session = self.router.sessions[0]
+
+    @property
+    def session(self) -> Session:
+        """The one session; before a smooth server there is none until a client came."""
+        return self.router.sessions[0]
 
     def new_id(self) -> str:
         return f"00000000-0000-4000-8000-{next(self._ids):012d}"
 
     def _upstream(self, session: Session) -> Upstream:
         self.upstream = Upstream(
-            session.state.id, "pod+unix:/pod", registry.dialect("pod"), self._dial, session, spawn=self.spawn,
-            limits=self.limits, ledger=self.ledger, clock=self.time.clock, new_id=self.new_id,
+            session.state.id, self._endpoint, registry.dialect(parse(self._endpoint).dialect), self._dial, session,
+            spawn=self.spawn, limits=self.limits, ledger=self.ledger, clock=self.time.clock, new_id=self.new_id,
         )  # fmt: skip
         return self.upstream
 
@@ -164,12 +172,13 @@ class Stage:
         """The newest connection to the pod."""
         return self.pods[-1]
 
-    def join(self, name: str, principal: str = "local", dialect: str = "smooth") -> Peer:
-        """A client connects."""
+    def join(self, name: str, principal: str = "local", dialect: str = "smooth", limits: Limits | None = None) -> Peer:
+        """A client connects; `limits` are its outbox's own."""
+        limits = limits or self.limits
         transport, spoken = MemoryTransport(), registry.dialect(dialect)
         link = Link(
             name, spoken, transport, spoken.server(self.time.clock, self.new_id),
-            Outbox(self.limits.outbox_soft, self.limits.outbox_hard), sink=self.router.receive,
+            Outbox(limits.outbox_soft, limits.outbox_hard), sink=self.router.receive,
             drained=self.router.drained, ledger=self.ledger, principal=principal,
         )  # fmt: skip
         peer = self.clients[name] = Peer(transport, link)
@@ -178,9 +187,18 @@ class Stage:
 
     async def _serve(self, link: Link) -> None:
         try:
-            await link.run(self.router.connected)
+            await link.run(self._connected)
         finally:
             self.router.gone(link)
+
+    def _connected(self, link: Link) -> None:
+        """A pod listener is one session: here the stage's, whoever opened it."""
+        if link.dialect.one_session and self.router.sessions:
+            link.open()
+            self.session.backend.start()
+            self.session.lobby.enter(link)
+        else:
+            self.router.connected(link)
 
     def script(self) -> Script:
         """A conversation to write down and then hold."""
@@ -202,14 +220,18 @@ class Stage:
                 for frame in peer.frames():
                     check(frame)
             peer.link.end(CloseReason.DONE)
-        self.session.stop()
+        for session in self.router.sessions:
+            session.stop()
 
 
 @asynccontextmanager
-async def stage(*, limits: Limits = LIMITS, overflow: Overflow = "coalesce") -> AsyncIterator[Stage]:
-    """A stage whose tasks have all ended when the block is left."""
+async def stage(
+    *, limits: Limits = LIMITS, overflow: Overflow = "coalesce", upstream: str = "pod",
+    options: RouteOptions = RouteOptions(),  # noqa: B008  # frozen
+) -> AsyncIterator[Stage]:  # fmt: skip
+    """A stage whose tasks have all ended when the block is left; `upstream` is the dialect of its backend."""
     async with asyncio.timeout(20), asyncio.TaskGroup() as group:
-        made = Stage(group, limits, overflow)
+        made = Stage(group, limits, upstream, structs.replace(options, overflow=overflow))
         yield made
         made.end()
 
@@ -221,7 +243,8 @@ class Script:
     """A conversation: who says what, and exactly what each peer then gets. `await ... .done()` holds it.
 
     A peer that got a frame which no step expected fails it. Expected frames are parts: of an object only the named
-    keys are looked at, None means that a key is absent, and "$name" is any text, the same one each time.
+    keys are looked at, None means that a key is absent, and "$name" is any text, the same one each time. What a peer
+    says may hold such names too: it answers by the ids that it was given.
     """
 
     def __init__(self, stage: Stage) -> None:
@@ -250,9 +273,11 @@ class Script:
 
     # -- clients ---------------------------------------------------------------------------------------
 
-    def joins(self, name: str, principal: str = "local") -> Script:
-        """A smooth client connects."""
-        return self._then(f"{name} joins", lambda: self._ignore(self._stage.join(name, principal)))
+    def joins(
+        self, name: str, principal: str = "local", *, dialect: str = "smooth", limits: Limits | None = None
+    ) -> Script:
+        """A client connects."""
+        return self._then(f"{name} joins", lambda: self._ignore(self._stage.join(name, principal, dialect, limits)))
 
     def opens(self, name: str) -> Script:
         """A smooth client connects and opens the session; the pod, if it has just been dialled, shows itself."""
@@ -262,7 +287,7 @@ class Script:
 
     def says(self, name: str, *messages: dict[str, Any] | bytes) -> Script:
         """A client says these in one piece."""
-        return self._then(f"{name} says", lambda: self._stage.clients[name].says(*messages))
+        return self._then(f"{name} says", lambda: self._stage.clients[name].says(*map(self._filled, messages)))
 
     def gets(self, name: str, *expected: dict[str, Any]) -> Script:
         """A client was sent exactly these since it was looked at last."""
@@ -272,11 +297,19 @@ class Script:
         """A client hangs up."""
         return self._then(f"{name} leaves", lambda: self._hang_up(self._stage.clients[name]))
 
+    def stops_reading(self, name: str) -> Script:
+        """A client reads nothing more, until it `reads_on`."""
+        return self._then(f"{name} stops reading", lambda: self._reading(name).clear())
+
+    def reads_on(self, name: str) -> Script:
+        """A client reads what waits for it."""
+        return self._then(f"{name} reads on", lambda: self._reading(name).set())
+
     # -- the pod ---------------------------------------------------------------------------------------
 
     def pod_says(self, *messages: dict[str, Any] | bytes) -> Script:
         """The pod says these in one piece."""
-        return self._then("the pod says", lambda: self._stage.pod.says(*messages))
+        return self._then("the pod says", lambda: self._stage.pod.says(*map(self._filled, messages)))
 
     def pod_gets(self, *expected: dict[str, Any]) -> Script:
         """The pod was sent exactly these since it was looked at last."""
@@ -285,6 +318,20 @@ class Script:
     def pod_dies(self) -> Script:
         """The connection to the pod is lost."""
         return self._then("the pod dies", lambda: self._hang_up(self._stage.pod))
+
+    # -- the smooth server -----------------------------------------------------------------------------
+
+    def server_says(self, *messages: dict[str, Any]) -> Script:
+        """The smooth server says these in one piece."""
+        return self._then("the server says", lambda: self._stage.pod.says(*map(self._filled, messages)))
+
+    def server_gets(self, *expected: dict[str, Any]) -> Script:
+        """The smooth server was sent exactly these since it was looked at last."""
+        return self._then("the server gets", lambda: self._compare(self._stage.pod.news(), expected))
+
+    def server_dies(self) -> Script:
+        """The connection to the smooth server is lost."""
+        return self._then("the server dies", lambda: self._hang_up(self._stage.pod))
 
     # -- the world -------------------------------------------------------------------------------------
 
@@ -308,6 +355,17 @@ class Script:
 
     def _hang_up(self, peer: Peer) -> None:
         peer.transport.hang_up()
+
+    def _filled(self, part: Any) -> Any:
+        """A message with its "$names" filled in."""
+        if isinstance(part, dict):
+            return {key: self._filled(value) for key, value in part.items()}
+        if isinstance(part, list):
+            return [self._filled(value) for value in part]
+        return self._bound[part] if isinstance(part, str) and part.startswith("$") else part
+
+    def _reading(self, name: str) -> asyncio.Event:
+        return self._stage.clients[name].transport.reading
 
     def _ignore(self, _peer: Peer) -> None:
         """A lambda's value."""

@@ -116,7 +116,11 @@ def reply(event: events.Reply, context: Context) -> Messages:
 def _refusal(failure: Failure, context: Context) -> Messages:
     code = code_of(failure.cause, failure.ext)
     asked = context.asked
-    if failure.cause in ("not_found", "not_running") and given(failure.ext, "code") is UNSET:
+    if given(failure.ext, "code") is not UNSET:
+        pass  # the backend's own
+    elif failure.cause == "invalid" and isinstance(asked, commands.AnswerInteraction):
+        code = "INTERACTION_MISMATCH"
+    elif failure.cause in ("not_found", "not_running"):
         match asked:
             case commands.CancelTurn():
                 return ()  # nothing runs: silence

@@ -15,7 +15,14 @@ from msgspec import Struct
 
 from mappings.canonical import Batch, Event, SessionState, Unmapped, commands
 from mappings.canonical.commands import Command
-from mappings.canonical.events import HistorySnapshot, InteractionRequired, Reply, SessionOpened, TurnEnded
+from mappings.canonical.events import (
+    HistorySnapshot,
+    InteractionRequired,
+    QuestionAsked,
+    Reply,
+    SessionOpened,
+    TurnEnded,
+)
 from mappings.canonical.values import Message
 from mappings.dialect import Burst, Clock, Frame, Loss, NewId, Step
 from mappings.errors import PeerError
@@ -91,8 +98,9 @@ class ServerTranslator:
         return self.send((opened,))
 
     def passed(self, batch: Batch) -> Step:
-        """The end of this link's turn frees its slot."""
-        if any(type(event) is TurnEnded for event in batch.events):
+        """The end of this link's turn frees its slot; a question that it is asked in words is one."""
+        last = batch.events[-1]
+        if type(last) is TurnEnded or (type(last) is QuestionAsked and last.kind in self.view.split()):
             self._turn = None
         return Step()
 
