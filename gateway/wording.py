@@ -224,7 +224,8 @@ def _choice(question: Question) -> Field:
 def _chosen(question: Question, said: str) -> dict[str, Any]:
     labels = {str(number): option.label for number, option in enumerate(question.options, start=1)}
     labels.update({option.label.lower(): option.label for option in question.options})
-    parts = [part.strip() for part in said.split(",")] if question.multi_select else [said]
+    several = question.multi_select and said.lower() not in labels  # a label may hold a comma
+    parts = [part.strip() for part in said.split(",")] if several else [said]
     chosen = list(dict.fromkeys(labels[part.lower()] for part in parts if part.lower() in labels))
     other = ", ".join(part for part in parts if part and part.lower() not in labels)
     if not chosen and not other:

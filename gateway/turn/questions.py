@@ -46,7 +46,10 @@ Resolved = ApprovalResolved | InteractionResolved
 
 
 class Given(Struct, frozen=True, kw_only=True):
-    """An answer: what becomes of the question. By typed `segments` the turn goes on as a run of the link in `origin`."""
+    """An answer, and what it makes of the question.
+
+    By typed `segments` the turn goes on as a run of the link in `origin`.
+    """
 
     resolved: Resolved
     segments: tuple[Segment, ...] = ()

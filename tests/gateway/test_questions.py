@@ -140,8 +140,8 @@ def parked(made: Stage) -> Script:
 
 def joined(script: Script, name: str, *prelude: Frame, supports: list[str] | None = None) -> Script:
     """A smooth client joins `opened`."""
-    keys = {"supports": FORMS if supports is None else supports}
-    return script.joins(name).says(name, attach(**keys)).gets(name, ok("open"), *prelude)
+    hello = attach(supports=FORMS if supports is None else supports)
+    return script.joins(name).says(name, hello).gets(name, ok("open"), *prelude)
 
 
 def mixed(made: Stage) -> Script:
