@@ -23,7 +23,7 @@ from mappings.canonical.values import Origin
 from mappings.dialect import Projection
 from mappings.errors import PeerError
 
-__all__ = ["Attachment", "Delivery"]
+__all__ = ["Attachment", "Delivery", "up_to_questions"]
 
 GONE = PeerError("too_slow", "fell behind further than the log reaches", can_continue=False)
 
@@ -86,7 +86,7 @@ class Delivery:
             attachment.behind = link.dialect.projection(
                 "", attachment.view
             )  # what it holds back of the turn so far, its group goes on
-            for events in _up_to_questions(prelude(self._state)):
+            for events in up_to_questions(prelude(self._state)):
                 self._render(attachment, attachment.behind, self._now(events))
         self._join(attachment)
 
@@ -286,7 +286,7 @@ _BOUNDARY = frozenset({TurnAccepted, QuestionAsked, TurnEnded})
 """Where a link's own run begins or ends."""
 
 
-def _up_to_questions(events: list[Event]) -> Iterator[list[Event]]:
+def up_to_questions(events: list[Event]) -> Iterator[list[Event]]:
     """As they are delivered live: a question is the last of its batch; and so is an answer, for runs end there."""
     start = 0
     for end, event in enumerate(events, start=1):

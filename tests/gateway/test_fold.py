@@ -11,18 +11,26 @@ from uuid import UUID
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import Raw
 
 from gateway import registry
+from gateway.delivery import up_to_questions
 from gateway.fold import add_usage, fold
 from gateway.runs import Run
 from gateway.turn import NormalForm
+from gateway.turn.questions import Given, denied
 from mappings.canonical import Batch, Event, SessionState, prelude
 from mappings.canonical.events import (
     Alert,
+    ApprovalRequested,
+    ApprovalResolved,
     ErrorReported,
     HistorySnapshot,
+    InteractionRequired,
     MessageAppended,
     ModelTurnStarted,
+    OtpRequired,
+    QuestionAsked,
     ReasoningDelta,
     ReasoningDone,
     SessionUpdated,
@@ -36,9 +44,15 @@ from mappings.canonical.events import (
     TurnResult,
     UsageReported,
 )
-from mappings.canonical.values import Message, Origin, SessionSummary, Usage
+from mappings.canonical.values import Message, Origin, SessionSummary, Text, Usage
+from mappings.dialect import Projection
 
 OURS = Origin(link="smooth-1", request="r1")
+THEIRS = Origin(link="smooth-2", request="r2")
+SAID = (Text(text="so"),)
+FORM = InteractionRequired(
+    question="i", kind="identity_intake", spec=Raw(b'{"fields": [{"key": "name"}, {"key": "email"}]}'), reason=""
+)
 ID = str(UUID(int=0))
 
 
@@ -59,6 +73,20 @@ class Live:
     def feed(self, events: Sequence[Event]) -> None:
         self._at += 1
         self._append(self.form.feed(events, self._at))
+
+    def answer(self, *, again: bool, typed: bool) -> None:
+        """The open question, if any, is answered, or asked again; by what somebody typed, or otherwise."""
+        turn = self.state.turn
+        if turn is None or turn.question is None:
+            return
+        self._at += 1
+        if again:
+            self._append(self.form.asked_again("And?", self._at, segments=SAID, origin=THEIRS))
+        else:
+            given = Given(resolved=denied(turn.question.asked))
+            if typed:
+                given = Given(resolved=given.resolved, segments=SAID, origin=THEIRS)
+            self._append(self.form.answered(given, self._at))
 
     def _append(self, runs: list[Run]) -> None:
         for run in runs:
@@ -102,23 +130,36 @@ EVENTS: st.SearchStrategy[Event] = st.one_of(
         ),
         rotated=st.booleans(),
     ),
+    st.builds(ApprovalRequested, tool=st.just("rm"), description=TEXTS),
+    st.builds(ApprovalResolved, approved=st.booleans()),
+    st.just(FORM),
+    st.just(OtpRequired(tool="pay", description="", channels=("sms",), auth_level="end_user")),
 )
-BURSTS = st.lists(st.one_of(st.lists(EVENTS, max_size=6), st.just(None)), max_size=10)
-"""What a backend says, piece by piece; None is its acceptance of an input of ours."""
+Burst = list[Event] | tuple[bool, bool] | None
+BURSTS = st.lists(
+    st.one_of(st.lists(EVENTS, max_size=6), st.tuples(st.booleans(), st.booleans()), st.just(None)), max_size=10
+)
+"""What a backend says, piece by piece; None is its acceptance of an input of ours, a pair an answer to its question."""
 
 
-def played(bursts: Sequence[list[Event] | None]) -> Live:
-    live = Live()
+def play(live: Live, bursts: Sequence[Burst]) -> None:
     for events in bursts:
         if events is None:
             live.accept("hi")
+        elif isinstance(events, tuple):
+            live.answer(again=events[0], typed=events[1])
         elif events:
             live.feed(events)
+
+
+def played(bursts: Sequence[Burst]) -> Live:
+    live = Live()
+    play(live, bursts)
     return live
 
 
 @given(BURSTS)
-def test_the_log_folds_into_the_live_state(bursts: list[list[Event] | None]) -> None:
+def test_the_log_folds_into_the_live_state(bursts: list[Burst]) -> None:
     live = played(bursts)
     folded = live.folded()
     if live.state.turn is not None and folded.turn is not None:
@@ -127,7 +168,7 @@ def test_the_log_folds_into_the_live_state(bursts: list[list[Event] | None]) -> 
 
 
 @given(BURSTS)
-def test_a_prelude_shows_what_who_was_there_saw(bursts: list[list[Event] | None]) -> None:
+def test_a_prelude_shows_what_who_was_there_saw(bursts: list[Burst]) -> None:
     live = played(bursts)
     dialect = registry.dialect("smooth")
     shared = dialect.projection("", "")
@@ -139,6 +180,81 @@ def test_a_prelude_shows_what_who_was_there_saw(bursts: list[list[Event] | None]
     )  # fmt: skip
     shown = dialect.projection("", "").render(late).frames
     assert content(shown) == content(frames, turn.id if turn else "nobody")
+
+
+@pytest.mark.parametrize(("name", "view"), [("smooth", ""), ("smooth", "identity_intake"), ("pod", "")])
+@given(before=BURSTS, after=BURSTS)
+def test_who_came_late_is_shown_the_same_from_then_on(
+    name: str, view: str, before: list[Burst], after: list[Burst]
+) -> None:
+    live = played(before)
+    shared, late = (registry.dialect(name).projection("", view) for _ in range(2))
+    show(shared, live.log)
+    show(late, preluded(live.state))
+    known = len(live.log)
+    play(live, after)
+    rest = live.log[known:]
+    assert uncounted(show(late, rest)) == uncounted(show(shared, rest))
+
+
+@given(BURSTS)
+def test_who_is_asked_in_words_sees_runs_that_each_end_once_with_their_whole_text(bursts: list[Burst]) -> None:
+    live = played(bursts)
+    runs: dict[str, str] = {}
+    ended = set()
+    for frame in map(json.loads, show(registry.dialect("smooth").projection("", "identity_intake"), live.log)):
+        run = frame.get("requestId")
+        if frame["type"] == "stream_token":
+            runs[run] = runs.get(run, "") + frame["token"]
+        if run is not None and frame["type"] in ("eventual_response", "cancelled", "error"):
+            assert run not in ended
+            ended.add(run)
+        if frame["type"] == "eventual_response":
+            assert "".join(frame["data"]["data"]["response"]["responseParts"]) == runs.get(run, "")
+    assert len(set(runs) - ended) <= 1, "all but the open one have ended"
+
+
+def preluded(state: SessionState) -> list[Batch]:
+    """The prelude as Delivery shows it."""
+    turn = state.turn
+    return [
+        Batch(
+            session=ID,
+            epoch=1,
+            first_seq=state.seq,
+            events=events,
+            turn=turn.id if turn else "",
+            origin=turn.origin if turn else Origin(),
+        )
+        for events in up_to_questions(prelude(state))
+    ]
+
+
+def show(projection: Projection, batches: Sequence[Batch]) -> list[bytes]:
+    return [frame for batch in batches for frame in projection.render(batch).frames]
+
+
+def uncounted(frames: Sequence[bytes]) -> list[Any]:
+    """Without a pod's counters, which go on from what a client was shown."""
+    decoded = [json.loads(frame) for frame in frames]
+    for frame in decoded:
+        for counter in ("turn", "llm_call"):
+            if isinstance(frame.get("data"), dict):
+                frame["data"].pop(counter, None)
+    return decoded
+
+
+def test_a_question_that_is_open_stands_last_in_the_prelude_and_its_answers_where_they_were_given() -> None:
+    live = played([None, [TextDelta(text="Sure."), FORM, ToolCallStarted(call="c", name="ask")], (True, True)])
+    assert live.state.turn is not None
+    assert live.state.turn.asked == 2
+    kinds = [type(event).__name__ for event in prelude(live.state)]
+    assert kinds == [
+        "TextDelta", "TextDone", "QuestionAnswered", "ToolCallStarted", "InteractionRequired", "QuestionAsked",
+    ]  # fmt: skip
+    asked = prelude(live.state)[-1]
+    assert isinstance(asked, QuestionAsked)
+    assert (asked.text, asked.before, asked.number) == ("And?", "Sure.", 2)
 
 
 def content(frames: Sequence[bytes], turn: str = "") -> dict[str, Any]:
