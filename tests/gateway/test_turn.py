@@ -9,15 +9,26 @@ from uuid import UUID
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import Raw
 
 from gateway.runs import Run
 from gateway.turn import NormalForm
+from gateway.turn.questions import Given
 from mappings.canonical import Event, SessionState
 from mappings.canonical.events import (
+    ApprovalRequested,
+    ApprovalResolved,
     ErrorReported,
     HistorySnapshot,
+    InteractionRequired,
+    InteractionResolved,
     MessageAppended,
     ModelTurnStarted,
+    OtpRequired,
+    OtpSent,
+    Preamble,
+    QuestionAnswered,
+    QuestionAsked,
     ReasoningDelta,
     ReasoningDone,
     ReasoningStarted,
@@ -33,7 +44,7 @@ from mappings.canonical.events import (
     TurnResult,
     UsageReported,
 )
-from mappings.canonical.values import Failure, Message, Origin, Usage
+from mappings.canonical.values import Failure, Message, Origin, Text, Usage
 
 OURS = Origin(link="smooth-1", request="r1")
 
@@ -276,6 +287,177 @@ def test_a_history_that_comes_again_keeps_the_ids_it_had() -> None:
     assert len(set(after)) == 3
 
 
+# -- questions ---------------------------------------------------------------------------------------
+
+MAY_I = ApprovalRequested(tool="rm", description="Delete?")
+FORM = InteractionRequired(question="i", kind="identity_intake", spec=Raw(b'{"fields": [{"key": "name"}]}'), reason="")
+THEIRS = Origin(link="pod-1", request="p1")
+
+
+def asked(*before: Event) -> Session:
+    session = Session()
+    session.accept()
+    session.feed(*before, MAY_I)
+    return session
+
+
+def test_a_question_gets_an_id_and_is_put_in_words_after_the_text_before_it_is_closed() -> None:
+    session = Session()
+    session.accept()
+    said = session.feed(TextDelta(text="Well. "), MAY_I)
+    assert kinds(said) == ["TextDelta", "TextDone", "ApprovalRequested", "QuestionAsked"]
+    native, words = said[-2:]
+    assert isinstance(native, ApprovalRequested)
+    assert isinstance(words, QuestionAsked)
+    assert native.question
+    assert (words.question, words.before, words.number, words.parked) == (native.question, "Well. ", 1, True)
+
+
+def test_a_form_keeps_its_own_id_and_names_its_kind() -> None:
+    session = Session()
+    words = session.feed(FORM)[-1]
+    assert isinstance(words, QuestionAsked)
+    assert (words.question, words.kind) == ("i", "identity_intake")
+
+
+def test_a_question_in_words_is_the_last_of_its_run() -> None:
+    session = Session()
+    session.feed(MAY_I, ToolCallStarted(call="c", name="rm"))
+    assert kinds(session.runs[-2].events)[-1] == "QuestionAsked"
+    assert kinds(session.runs[-1].events) == ["ToolCallStarted"]
+
+
+def test_where_the_route_answers_nothing_is_put_in_words() -> None:
+    session = Session()
+    session.form.puts_in_words = lambda _question: False
+    assert kinds(session.feed(MAY_I))[-1] == "ApprovalRequested"
+    resolved = session.form.answered(Given(resolved=ApprovalResolved(approved=False)), 9)
+    assert kinds([event for run in resolved for event in run.events]) == ["ApprovalResolved"]
+
+
+def test_the_call_that_waits_leaves_the_question_open() -> None:
+    session = asked()
+    session.feed(
+        ToolCallStarted(call="c", name="rm"), ToolCallArguments(call="c", name="rm", json="{}", done=True),
+        UsageReported(usage=Usage(input_tokens=1)), StatusChanged(status="running"),
+    )  # fmt: skip
+    assert session.state.turn is not None
+    assert session.state.turn.question is not None
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        TextDelta(text="x"), TextDone(text="x"), ReasoningStarted(), ReasoningDelta(text="x"), Preamble(text="x"),
+        ToolCallFinished(call="c", name="rm", output="x"),
+    ],
+)  # fmt: skip
+def test_any_other_content_shows_that_the_question_is_over(more: Event) -> None:
+    session = asked()
+    said = session.feed(more)
+    assert kinds(said)[:2] == ["ApprovalResolved", "QuestionAnswered"]
+    assert isinstance(said[0], ApprovalResolved)
+    assert not said[0].approved
+
+
+@pytest.mark.parametrize("end", [StatusChanged(status="idle"), TurnEnded(end="cancelled"), TurnEnded(end="completed")])
+def test_a_question_is_closed_before_its_turn_is(end: Event) -> None:
+    session = asked(TextDelta(text="a"))
+    said = session.feed(end)
+    assert kinds(said)[:2] == ["ApprovalResolved", "QuestionAnswered"]
+    assert isinstance(said[-1], TurnEnded)
+    assert said[-1].text == "a", "the question is no part of it"
+    assert session.state.turn is None
+
+
+def test_a_further_question_takes_the_place_of_the_one_before() -> None:
+    session = asked()
+    said = session.feed(FORM)
+    assert kinds(said) == ["ApprovalResolved", "QuestionAnswered", "InteractionRequired", "QuestionAsked"]
+    assert isinstance(said[-1], QuestionAsked)
+    assert said[-1].number == 2
+
+
+def test_a_question_that_is_over_was_answered_by_what_is_on_its_way() -> None:
+    session = asked()
+    turn = session.state.turn
+    assert turn is not None
+    assert turn.question is not None
+    yes = ApprovalResolved(question=turn.question.asked.question, approved=True)
+    session.form.given = lambda: Given(resolved=yes, segments=(Text(text="approve"),), origin=THEIRS)
+    said = session.feed(ToolCallFinished(call="c", name="rm", output="gone"))
+    assert kinds(said) == ["TurnAccepted", "ApprovalResolved", "QuestionAnswered", "ToolCallFinished"]
+    assert said[1] == yes
+    assert session.runs[-1].origin == THEIRS
+
+
+def test_a_typed_answer_goes_on_as_a_run_of_its_link() -> None:
+    session = asked(TextDelta(text="Well. "))
+    typed = (Text(text="deny"),)
+    given = Given(resolved=ApprovalResolved(question="", approved=False), segments=typed, origin=THEIRS)
+    said = session._keep(session.form.answered(given, 9))
+    assert kinds(said) == ["TurnAccepted", "ApprovalResolved", "QuestionAnswered"]
+    assert isinstance(said[-1], QuestionAnswered)
+    assert (said[-1].segments, said[-1].before, said[-1].number) == (typed, "Well. ", 1)
+    assert session.runs[-1].origin == THEIRS
+
+
+def test_a_question_that_goes_on_is_answered_and_asked_in_one_run() -> None:
+    session = Session()
+    session.feed(FORM)
+    said = session._keep(session.form.asked_again("And?", 9, segments=(Text(text="Al"),), origin=THEIRS))
+    assert kinds(said) == ["TurnAccepted", "QuestionAnswered", "QuestionAsked"]
+    assert isinstance(said[-1], QuestionAsked)
+    assert (said[-1].text, said[-1].number) == ("And?", 2)
+    assert session.state.turn is not None
+    assert session.state.turn.question is not None
+
+
+def test_a_resolution_of_the_backends_own_closes_the_question_that_is_open() -> None:
+    session = asked()
+    said = session.feed(ApprovalResolved(approved=True))
+    assert kinds(said) == ["ApprovalResolved", "QuestionAnswered"]
+    session.feed(InteractionResolved(question="x"))
+    assert [loss.kind for loss in session.form.losses] == ["InteractionResolved"]
+
+
+def test_a_turn_that_is_ended_by_force_leaves_its_question_to_be_denied() -> None:
+    session = asked()
+    session._keep(session.form.end("cancelled", None, 9, discard=True))
+    assert [type(question) for question in session.form.unwanted] == [ApprovalRequested]
+
+
+def test_a_question_of_a_turn_that_is_discarded_is_to_be_denied_and_counted() -> None:
+    session = Session()
+    session.accept()
+    session._keep(session.form.end("cancelled", None, 9, discard=True))
+    assert session.feed(FORM, TextDelta(text="x"), ApprovalResolved(approved=True)) == []
+    assert session.form.unwanted == [FORM]
+    assert [loss.kind for loss in session.form.losses] == ["InteractionRequired", "TextDelta", "ApprovalResolved"]
+
+
+def test_a_code_parks_nothing_and_is_asked_for_in_words_within_the_turn() -> None:
+    session = Session()
+    session.accept("Pay")
+    said = session.feed(
+        TextDelta(text="Hm."), OtpRequired(tool="pay", description="d", channels=("sms",), auth_level="end_user"),
+        OtpSent(channel="sms", destination="*"), TurnEnded(end="completed"),
+    )  # fmt: skip
+    assert kinds(said)[:6] == ["TextDelta", "TextDone", "OtpRequired", "QuestionAsked", "OtpSent", "QuestionAsked"]
+    assert not any(isinstance(event, QuestionAsked) and event.parked for event in said)
+    assert session.state.otp is not None
+    assert session.state.otp.refused == (Text(text="Pay"),)
+
+
+def test_what_is_noted_outside_of_turns_is_an_answer_and_words() -> None:
+    session = Session()
+    said = session._keep(session.form.noted("No.", 9, segments=(Text(text="code 1"),)))
+    assert kinds(said) == ["QuestionAnswered", "QuestionAsked"]
+    assert session.runs[-1].turn == ""
+
+
+# -- any order -----------------------------------------------------------------------------------------
+
 EVENTS: st.SearchStrategy[Event] = st.one_of(
     st.builds(TextDelta, text=st.text(max_size=3)),
     st.builds(TextDone, text=st.text(max_size=3)),
@@ -297,6 +479,9 @@ EVENTS: st.SearchStrategy[Event] = st.one_of(
     st.builds(ErrorReported, cause=st.just("internal"), text=st.just("x")),
     st.builds(TurnEnded, end=st.sampled_from(["completed", "failed"]), text=st.text(max_size=3)),
     st.builds(HistorySnapshot, items=st.just(()), rotated=st.booleans()),
+    st.just(MAY_I),
+    st.just(FORM),
+    st.builds(ApprovalResolved, approved=st.booleans()),
 )
 
 
@@ -322,6 +507,9 @@ def test_any_order_gives_whole_turns(events: list[Event], ours: bool) -> None:
         assert len(finished) == len(set(finished)), "complete arguments once a call"
         started = {e.call for e in said if isinstance(e, ToolCallStarted)}
         assert started == set(finished), "every call that began has its complete arguments"
+        asked = [e.question for e in said if isinstance(e, ApprovalRequested | InteractionRequired)]
+        assert asked == [e.question for e in said if isinstance(e, ApprovalResolved | InteractionResolved)]
+        assert kinds(said).count("QuestionAsked") == kinds(said).count("QuestionAnswered") == len(asked)
     assert not any(
         isinstance(event, TurnAccepted | TextDelta) for run in session.runs if not run.turn for event in run.events
     )
