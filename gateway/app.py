@@ -125,7 +125,8 @@ class App:
 
         def accept(transport: Transport) -> None:
             link = Link(
-                f"{dialect.name}-{next(self._numbers)}", dialect, transport, dialect.server(time.time_ns, new_id),
+                f"{dialect.name}-{next(self._numbers)}", dialect, transport,
+                dialect.server(time.time_ns, new_id, endpoint.generation),
                 Outbox(limits.outbox_soft, limits.outbox_hard), sink=router.receive, drained=router.drained,
                 ledger=self.ledger,
             )  # fmt: skip

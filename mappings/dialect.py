@@ -133,6 +133,12 @@ class Translator(Protocol):
         """The link is about to close: what is said last."""
 
 
+class MakeServer(Protocol):
+    """Makes the translator for a link whose peer is a client, of a generation that the listener names ("": default)."""
+
+    def __call__(self, clock: Clock, new_id: NewId, generation: str = "") -> Translator: ...
+
+
 class Projection(Protocol):
     """The rendering of one session in one dialect; `copy` forks it for a link that falls behind."""
 
@@ -248,7 +254,7 @@ class Dialect(Struct, frozen=True, kw_only=True):
     generations: tuple[str, ...]
     events: Direction
     commands: Direction
-    server: Callable[[Clock, NewId], Translator]
+    server: MakeServer
     client: Callable[[Clock, NewId], Translator]
     projection: Callable[[str, str], Projection]
     shown: Callable[[str, Ext | None], tuple[str, ...]]

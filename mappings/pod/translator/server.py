@@ -50,7 +50,7 @@ class ServerTranslator:
 
     view = ""
 
-    def __init__(self, clock: Clock, new_id: NewId) -> None:
+    def __init__(self, clock: Clock, new_id: NewId, generation: str = "") -> None:
         self._clock = clock
         self._new_id = new_id
         self._session: SessionState | None = None
