@@ -26,6 +26,7 @@ from gateway.inputs import Inputs
 from gateway.ledger import Ledger
 from gateway.link import Link
 from gateway.lobby import Lobby
+from gateway.narrowing import tool_names_only
 from gateway.questions import Questions
 from gateway.runs import Run
 from gateway.timers import Later, Timer
@@ -254,6 +255,9 @@ class Session:
         now = self.clock()
         for burst in bursts:
             items, at = burst.items, burst.at or now
+            if self.route.show.tools == "names":
+                items, losses = tool_names_only(items)
+                self._ledger.record(losses, session=self.state.id)
             if ADDRESSED.isdisjoint(map(type, items)):
                 self.deliver(self.form.feed(items, at), at)
                 continue
@@ -369,10 +373,7 @@ class Session:
         self.backend.send([CancelTurn(request=self._new_id())])
 
     def _note_quiet(self) -> None:
-        if not self.busy:
-            self.quiet.set()
-        else:
-            self.quiet.clear()
+        (self.quiet.clear if self.busy else self.quiet.set)()
 
     def say(self, event: Event) -> None:
         """The gateway itself tells the clients something."""
