@@ -22,8 +22,8 @@ __all__ = ["Intake"]
 
 NEVER = 3_600_000  # ms before libzmq would connect again by itself
 
-HANDSHAKE_FAILED = zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
-EVENTS = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED | zmq.EVENT_CONNECT_RETRIED | HANDSHAKE_FAILED
+FAILED = zmq.EVENT_CONNECT_RETRIED | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
+EVENTS = zmq.EVENT_CONNECTED | zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED | FAILED
 
 
 class Intake:
@@ -41,6 +41,7 @@ class Intake:
         self._lost = lost
         self._waiting = 0  # memory of what was given and not asked for
         self._dropped = 0  # messages since then
+        self._reached = False  # somebody accepted the connection
         self._connected: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         socket = sockets.socket(kind, {zmq.RECONNECT_IVL: NEVER, **options})
         self.polled = sockets.poll(socket, self._arrived)
@@ -89,9 +90,11 @@ class Intake:
         if self._connected.done():
             if event == zmq.EVENT_DISCONNECTED:
                 self._lost()
+        elif event == zmq.EVENT_CONNECTED:
+            self._reached = True
         elif event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
             self._connected.set_result(None)
-        elif event & HANDSHAKE_FAILED:
+        elif self._reached:
             self._connected.set_exception(ConnectionAbortedError(errno.ECONNABORTED, "no ZeroMQ socket that fits"))
         else:
             self._connected.set_exception(ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED)))

@@ -37,6 +37,8 @@ class Publication:
         self.peer = "subscribers"
         self.topics: set[bytes] = set()
         """The prefixes to which anybody is subscribed."""
+        self.subscriptions = 0
+        """How often anybody subscribed, since the beginning."""
         self.published = 0
         """Frames that every subscriber was given who wants them, since the beginning."""
         self.lost = 0
@@ -46,7 +48,7 @@ class Publication:
         self._tell = lost
         self._sockets = sockets
         self._over = asyncio.Event()
-        self.socket = sockets.socket(zmq.XPUB, {zmq.XPUB_NODROP: 1, zmq.SNDHWM: send_hwm})
+        self.socket = sockets.socket(zmq.XPUB, {zmq.XPUB_NODROP: 1, zmq.XPUB_VERBOSE: 1, zmq.SNDHWM: send_hwm})
         self._polled = sockets.poll(self.socket, self._heard)
         self.subscribers = Subscribers(stall_deadline)
         sockets.monitor(self._polled, Subscribers.EVENTS, self.subscribers.hear)
@@ -102,10 +104,11 @@ class Publication:
             self._tell(Loss(kind="publication", why="a subscriber does not read", count=lost))
 
     def _heard(self, messages: list[Message]) -> None:
-        """Somebody subscribed or unsubscribed; XPUB tells the first and the last of each prefix."""
+        """Somebody subscribed, or the last one of a prefix unsubscribed."""
         for message in messages:
             action, topic = message[0][:1], message[0][1:]
             if action == bytes((SUBSCRIBED,)):
                 self.topics.add(topic)
+                self.subscriptions += 1
             elif action == bytes((UNSUBSCRIBED,)):
                 self.topics.discard(topic)

@@ -39,13 +39,19 @@ class Bounds(Struct, frozen=True, kw_only=True, gc=False):
     callers: int = 1024  # a view leaves one every few seconds, for as long as `idle`
 
 
+DEFAULTS = Bounds()
+
+
 class ZeroMQListener:
-    """Both sockets, bound."""
+    """Both sockets, bound.
+
+    To unbind one would disconnect everybody who is connected. So when the listener closes the ports stay bound until
+    the last transport is closed, and only who calls for the first time is turned away.
+    """
 
     def __init__(self, sockets: Sockets, publication: Publication, callers: Callers, limits: Limits) -> None:
-        self._bound = [(socket, _last_endpoint(socket)) for socket in (publication.socket, callers.socket)]
-        self.publish_port, self.call_port = (_port(endpoint) for _, endpoint in self._bound)
-        self.address = self._bound[0][1]
+        self.address = _last_endpoint(publication.socket)
+        self.publish_port, self.call_port = _port(self.address), _port(_last_endpoint(callers.socket))
         if self.call_port != self.publish_port + 1:
             self.address += f"?rpc={self.call_port}"
         self._sockets = sockets
@@ -57,15 +63,12 @@ class ZeroMQListener:
         if self._open:
             self._open = False
             self._callers.refusing = True
-            for socket, endpoint in self._bound:
-                if not socket.closed:
-                    socket.unbind(endpoint)
             await self._sockets.release(self._limits.close_deadline)
 
 
 async def listen(
     host: str, port: int, call_port: int | None, limits: Limits, accept: Accept, *,
-    lost: Callable[[Loss], None], bounds: Bounds = Bounds(),  # noqa: B008  # a frozen struct
+    lost: Callable[[Loss], None], bounds: Bounds = DEFAULTS,
 ) -> ZeroMQListener:  # fmt: skip
     """Publish at `port` and take calls at `call_port`, None for the next one; 0 is chosen by the OS.
 
