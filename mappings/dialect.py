@@ -26,6 +26,7 @@ __all__ = [
     "Direction",
     "Frame",
     "Loss",
+    "Missed",
     "NewId",
     "Oversize",
     "Parts",
@@ -60,7 +61,14 @@ class Oversize(Struct, frozen=True):
     limit: int
 
 
-Frame = bytes | Parts | Oversize
+class Missed(Struct, frozen=True):
+    """Stands where `count` messages of `channel` were that nobody asked for in time: the adapter dropped them."""
+
+    channel: str
+    count: int
+
+
+Frame = bytes | Parts | Oversize | Missed
 
 
 class Loss(Struct, frozen=True, kw_only=True):
@@ -220,6 +228,8 @@ class Direction(Struct, frozen=True, kw_only=True):
             raise error
         if isinstance(frame, Oversize):
             raise PeerError("too_large", f"message of {frame.size} bytes is over the limit of {frame.limit}")
+        if isinstance(frame, Missed):
+            raise PeerError("too_large", f"{frame.count} messages came faster than they were read, and were dropped")
         if isinstance(frame, Parts):
             raise PeerError("invalid", "a message of several parts on a dialect of single frames")
         message, dropped = self.codec.mend(frame)
