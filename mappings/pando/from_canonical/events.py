@@ -90,9 +90,7 @@ def text_delta(event: events.TextDelta, context: Context) -> Messages:
     events.TurnEnded,
     produces=(wire.LlmEnd, wire.MessageAppend, wire.SessionUpdate),
     # six ends have one form, whose only content are two counters; the cause of a failure is a message before it
-    fidelity=Lossy(
-        ("end", "text", "message", "usage.cache_read_tokens", "usage.cost_usd", "failure.cause", "failure.text")
-    ),
+    fidelity=Lossy(("end", "text", "message", "usage.cache_read_tokens", "usage.cost_usd", "failure")),
 )
 def turn_ended(event: events.TurnEnded, context: Context) -> Messages:
     usage = event.usage
@@ -177,7 +175,9 @@ def store_changed(event: events.StoreChanged, context: Context) -> Messages:
 # -- answers to one call ----------------------------------------------------------------------------
 
 
-@FROM_EVENT.rule(events.Reply, produces=(Reply,), fidelity=Lossy(("failure.cause",)))  # the code says one of two
+@FROM_EVENT.rule(
+    events.Reply, produces=(Reply,), fidelity=Lossy(("failure.cause", "failure.text"))
+)  # two codes for all causes, and the text after the name of the method
 def reply(event: events.Reply, context: Context) -> Messages:
     request = context.request or event.request
     if event.failure is not None:

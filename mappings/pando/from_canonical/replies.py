@@ -53,7 +53,7 @@ def opened(event: SessionOpened, asked: object, at: int) -> Any:
     if isinstance(asked, commands.ResumeSession):
         return wire.Done()
     if isinstance(asked, commands.OpenSession):
-        return row_of(asked, at, at)
+        return replace(row_of(asked, at, at), id=event.session)
     return Session(
         id=shown(event.session, event.ext)[0],
         title=event.title,

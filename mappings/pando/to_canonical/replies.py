@@ -60,7 +60,7 @@ def summary(session: Session) -> SessionSummary:
 def session_opened(request: str, result: Raw | UnsetType, asked: str = "") -> SessionOpened | None:
     """The result of session.get, CreateSession, or session.activate: that names no session but the `asked` one."""
     row = _read(result, wire.SessionRow)
-    if row is not None and row.created_at:
+    if row is not None:
         return SessionOpened(request=request, session=row.id, title=row.title, ext=keep(id=row.id))
     session = _read(result, Session)
     if session is not None and session.id:

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from mappings.canonical import Batch, SessionState, Unmapped
@@ -164,7 +164,7 @@ class ServerTranslator:
             item = say.HistorySnapshot(items=(), request=item.request)  # an unknown session has no messages
         elif failure is not None:
             item = say.Reply(request=item.request)
-        elif isinstance(item, say.Reply) and isinstance(command, ask.OpenSession | ask.RenameSession):
+        elif isinstance(command, ask.OpenSession | ask.RenameSession) and getattr(item, "result", None) is UNSET:
             now = self._clock()
             item = replace(item, result=raw(replies.row_of(command, now, now)))
         context = Context(FROM_EVENT, self._instance, at=self._clock(), request=slot.said, asked=command)

@@ -8,6 +8,7 @@ reads it, and ends in the same typed decoder.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any, get_args
 
@@ -27,6 +28,7 @@ MAX_DEPTH = 500  # Go reads 10,000 levels; ours stop below the interpreter's own
 
 ENCODER = msgspec.json.Encoder()
 UNTYPED = msgspec.json.Decoder()
+HALF_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class Form:
@@ -60,7 +62,7 @@ def as_go_reads(frame: bytes) -> object:
         pass
     try:
         value = json.loads(frame.decode(errors="replace"), parse_constant=_constant)
-        text = json.dumps(value, ensure_ascii=False).encode(errors="surrogatepass").decode(errors="replace")
+        text = HALF_SURROGATE.sub("\ufffd", json.dumps(value, ensure_ascii=False))
         return _shallow(UNTYPED.decode(text.encode()))
     except RecursionError as error:
         raise PeerError("too_deep", "nested too deep") from error
