@@ -46,6 +46,7 @@ FILLED: dict[str, str] = {
     "pando MessageAppended.message.segments": "text without segments is one text segment",
     "pando TurnEnded.usage.input_tokens": "both counters or neither",
     "pando TurnEnded.usage.output_tokens": "both counters or neither",
+    "pando Reply.result": "a write that went well leaves its row",
     "pando Heartbeat.report": "a heartbeat always says who lives",
     "pando BackendShutdown.reason": "a shutdown always says who goes",
     "pando StoreChanged.change": SCHEMA,
