@@ -18,7 +18,7 @@ from gateway.ledger import Ledger
 from gateway.link import Link
 from gateway.weight import of_events
 from mappings.canonical import Batch, SessionState, prelude
-from mappings.canonical.events import Event, TextDelta, TurnAccepted, TurnEnded
+from mappings.canonical.events import Event, ModelTurnStarted, TextDelta, TurnAccepted, TurnEnded
 from mappings.dialect import Projection
 from mappings.errors import PeerError
 
@@ -79,6 +79,8 @@ class Delivery:
         self.attachments[link.id] = attachment
         link.attach(self._state, request)
         events = prelude(self._state)
+        if link.dialect.one_session:  # whose clients may wait for the begin of a turn of their own (pod sheet, 11)
+            events = [event for event in events if type(event) is not ModelTurnStarted]
         if events and self._state.turn is not None:
             turn = self._state.turn
             batch = Batch(

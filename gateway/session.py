@@ -37,15 +37,9 @@ from mappings.canonical.commands import (
     ShutdownBackend,
     SubmitInput,
 )
-from mappings.canonical.events import (
-    BackendShutdown,
-    ModelTurnStarted,
-    Reply,
-    SessionOpened,
-    TurnAccepted,
-)
+from mappings.canonical.events import BackendShutdown, ModelTurnStarted, Reply, SessionOpened, TurnAccepted
 from mappings.canonical.unmapped import Unmapped
-from mappings.canonical.values import Cause, Failure, Message, Origin, SessionSummary, flatten
+from mappings.canonical.values import Cause, Failure, Message, Origin, flatten
 from mappings.dialect import Burst, Clock, Dialect, Loss, NewId
 
 __all__ = ["Session"]
@@ -95,6 +89,9 @@ class Session:
         self._cancelling: Timer | None = None
         self._expiry: Timer | None = None
         self.changed: Callable[[Session], None] = lambda _session: None  # its backend named it, or refused it
+        self.watch: Callable[[Session], None] = lambda _session: None  # its status changed, or it rests
+        self._watched = state.status
+        self.resting = False  # nobody came for `session_ttl`
         self.lobby = Lobby(self.attach, later, limits.snapshot_wait)
         self.quiet = asyncio.Event()  # no turn is open, and no input waits to be accepted
         self.quiet.set()
@@ -107,6 +104,7 @@ class Session:
         if self._expiry is not None:
             self._expiry.cancel()
             self._expiry = None
+        self.resting = False
         self.backend.start()  # before: what it knows at once stands in the first snapshot
         self.delivery.attach(link, request)
 
@@ -116,6 +114,8 @@ class Session:
         attached = link.id in self.delivery.attachments  # a probe never was
         self.delivery.detach(link)
         if attached and not self.delivery.attachments:
+            if self._route.on_last_detach == "cancel" and not self.quiet.is_set():
+                self._stop_turn()
             self._expiry = self._later(self._limits.session_ttl, self._expire)
 
     def _expire(self) -> None:
@@ -124,7 +124,9 @@ class Session:
             return
         self._expiry = None
         self.log.info("session idle, closing its backend connection")
+        self.resting = True
         self.backend.rest()
+        self.watch(self)
 
     def stop(self) -> None:
         """The gateway ends: tell the clients of an open turn, call off every deadline, close the way to the backend."""
@@ -145,15 +147,6 @@ class Session:
         never_used = self.state.backend_ids is None and not self._pending and not self.state.transcript
         return never_used and not self.delivery.attachments and self.state.turn is None
 
-    def summary(self) -> SessionSummary:
-        """This session as a row of a list."""
-        messages = self.state.messages()
-        title = self.state.title or next((m.text for m in messages if m.role == "user"), "")
-        return SessionSummary(
-            session=self.state.id, title=title, updated_at=self.state.updated_at, messages=len(messages),
-            status=self.state.status, ext=self.state.backend_ids,
-        )  # fmt: skip
-
     def open(self, link: Link, command: OpenSession | ResumeSession | GetSession) -> None:
         """Have the backend open or find the conversation of a new session; `link` is attached once it stands."""
         if isinstance(command, OpenSession):
@@ -171,7 +164,7 @@ class Session:
                 self._submit(link, command)
             case CancelTurn():
                 self._cancel(link, command)
-            case ShutdownBackend():
+            case ShutdownBackend() if self._route.shutdown == "client":
                 link.send([Reply(request=command.request)])
                 link.send([BackendShutdown(reason="detached")])
                 link.end(CloseReason.DONE)
@@ -206,9 +199,17 @@ class Session:
         if self.state.turn is None and not self._input:
             self.refuse(link, command.request, "not_running", "no turn is in progress")
             return
+        self._set_cancel_deadline()
+        self._forward(link, command)
+
+    def _stop_turn(self) -> None:
+        """Ask the backend for the end of the turn, for which no client waits."""
+        self._set_cancel_deadline()
+        self.backend.send([CancelTurn(request=self._new_id())])
+
+    def _set_cancel_deadline(self) -> None:
         if self._cancelling is None:
             self._cancelling = self._later(self._limits.cancel_deadline, self._force_cancel)
-        self._forward(link, command)
 
     def _forward(self, link: Link, command: Command) -> str:
         """Write a command to the backend under a request id of our own; that id, or "" if it was refused."""
@@ -265,8 +266,7 @@ class Session:
             self.changed(self)
             if not event.request:
                 return  # opened for what waited, or resumed: nobody asked
-        if isinstance(event, TurnAccepted):
-            event = self._said_again(event)
+        event = self._said_again(event) if isinstance(event, TurnAccepted) else event
         pending = self._pending.get(event.request)
         if pending is None:
             self._ledger.record(
@@ -374,6 +374,9 @@ class Session:
         self.backend.send([CancelTurn(request=self._new_id())])
 
     def _note_quiet(self) -> None:
+        if self.state.status != self._watched:
+            self._watched = self.state.status
+            self.watch(self)
         if self.state.turn is None and not self._input:
             self.quiet.set()
         else:
