@@ -24,7 +24,7 @@ from gateway.upstream import Backend, Connected
 from gateway.weight import of_item
 from mappings.canonical import Command, SessionState
 from mappings.canonical.commands import GetHistory, GetSession, ListSessions, OpenSession, ResumeSession
-from mappings.canonical.events import Event, Gap, HistorySnapshot, Reply, SessionOpened, SessionsListed
+from mappings.canonical.events import Alert, Event, HistorySnapshot, Reply, SessionOpened, SessionsListed
 from mappings.canonical.values import Item
 from mappings.dialect import Burst, Loss, NewId
 
@@ -204,7 +204,8 @@ class Recall:
         if opened is not None or items or wanted:
             events.append(HistorySnapshot(items=items))
         if opened is not None and wanted not in (opened.session, LATEST):
-            events.append(Gap(text=f"the backend does not know the conversation {wanted} and began another"))
+            text = f"the backend does not know the conversation {wanted} and began another"
+            events.append(Alert(level="warn", source="gateway", text=text))  # kept for who comes later, as no Gap is
         if events:
             self._session.receive([Burst(items=events)])
 
