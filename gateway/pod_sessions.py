@@ -7,20 +7,18 @@ gets the first idle pod that nobody owns; a pod is owned while its session lives
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import msgspec
 from msgspec import UNSET, Struct
 
 from gateway.door import LATEST, NEW
-from gateway.history import summary
 from gateway.ids import session_id
 from gateway.pods import Pod, Pods
 from gateway.policy import Policy
 from gateway.roster import Roster
 from gateway.session import Session
 from mappings.canonical.commands import OpenSession, ResumeSession
-from mappings.canonical.values import SessionSummary
 from mappings.dialect import Dialect
 
 __all__ = ["PodSessions"]
@@ -79,14 +77,9 @@ class PodSessions:
                 return self._of(pod)
         return None
 
-    def rows(self, principal: str) -> Iterator[SessionSummary]:
-        """All pods as rows of a list: what their sessions tell, else what their folders do."""
-        for pod in self._pods.live():
-            session = self._roster.named(self.id(pod))
-            if session is None:
-                yield SessionSummary(session=self.id(pod), title=pod.name, updated_at=pod.updated_at, status=pod.status)
-            elif self._policy.sees(principal, session.state):
-                yield summary(session.state)
+    def all(self) -> list[Session]:
+        """A session for every pod that is there now."""
+        return [self._of(pod) for pod in self._pods.live()]
 
     def _free(self) -> Session | None:
         for pod in self._pods.live():

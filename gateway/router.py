@@ -230,6 +230,8 @@ class Router:
                 link.send([Pong(request=command.request, at=self._clock())])
             case ListSessions() | GetSession() | ResumeSession() if link.dialect.one_session:
                 self._describe(link, command)
+            case ListSessions() if self._pods is not None:
+                self._ask_pods(self._pods.all(), lambda: link.send([self._list(link, command)]))
             case ListSessions():
                 link.send([self._list(link, command)])
             case OpenSession():
@@ -255,6 +257,7 @@ class Router:
             self._not_found(link, command)
             return
         if link.id not in session.delivery.attachments:  # any action that names a session attaches
+            self._claim(link, session)
             session.attach(link)
         session.command(link, command)
         if isinstance(command, ShutdownBackend):
@@ -273,9 +276,24 @@ class Router:
             self._not_found(link, command)
 
     def _list(self, link: Link, command: ListSessions) -> SessionsListed:
-        if self._pods is not None:
-            return listing(self._pods.rows(link.principal), command)
         return listing((summary(s.state) for s in self._roster if self._policy.sees(link.principal, s.state)), command)
+
+    def _ask_pods(self, sessions: list[Session], then: Callable[[], None]) -> None:
+        """What a pod is about it tells whoever connects: ask those to which no session is connected, then go on."""
+        asked = [session for session in sessions if not session.state.owner]
+        for session in asked:
+            session.backend.start()
+
+        def told() -> None:
+            for session in asked:
+                if not session.state.owner:  # nobody opened it meanwhile
+                    session.backend.rest()
+            then()
+
+        if asked:
+            self._later(self._limits.snapshot_wait, told)
+        else:
+            then()
 
     def _open(self, link: Link, command: OpenSession | ResumeSession) -> None:
         """A backend that holds one session gives that one to its owner and is busy for everybody else."""
@@ -287,7 +305,6 @@ class Router:
             text = "no pod is free" if self._pods else "the backend holds one session, and it is somebody else's"
             link.send([Reply(request=command.request, failure=Failure(cause="busy", text=text))])
             return
-        self._claim(link, session)
         if command.agent:
             session.state.agent = command.agent
         self._show(link, session, command.request, command.agent)
@@ -316,6 +333,7 @@ class Router:
             )  # fmt: skip
             link.send([opened])
         else:
+            self._claim(link, session)
             session.attach(link, request)
 
     def _find(self, link: Link, name: str) -> Session | None:
