@@ -194,7 +194,7 @@ FOREIGN: list[Callable[[str], Frame]] = [
 
 @pytest.mark.parametrize("action", FOREIGN, ids=["get_session", "send_message", "history", "create"])
 async def test_a_foreign_session_is_answered_exactly_like_an_unknown_one(action: Callable[[str], Frame]) -> None:
-    async with stage() as made:
+    async with stage(share="owner") as made:
         await talked(made).joins("eve", principal="eve").done()
         eve = made.clients["eve"]
         answers = []
@@ -211,10 +211,10 @@ async def test_a_backend_with_one_session_is_busy_for_who_does_not_own_it() -> N
     async with stage() as made:
         await (
             made.script()
+            .opens("a")
             .joins("eve", principal="eve")
             .says("eve", CREATE)
             .gets("eve", error("open", "TURN_IN_PROGRESS"))
-            .opens("a")
             .done()
         )
         assert made.dialled == 1
@@ -222,7 +222,7 @@ async def test_a_backend_with_one_session_is_busy_for_who_does_not_own_it() -> N
 
 async def test_a_foreign_session_is_not_listed() -> None:
     listing = {"action": "list_conversations", "requestId": "l"}
-    async with stage() as made:
+    async with stage(share="owner") as made:
         await (
             talked(made)
             .joins("eve", principal="eve")
