@@ -6,11 +6,11 @@ from typing import Any, get_args
 
 import pytest
 
-from mappings.canonical import Batch, Event, commands
+from mappings.canonical import Batch, Event
 from mappings.canonical import events as say
 from mappings.canonical.values import End, Failure, Message, SessionSummary, Usage
-from mappings.dialect import Burst, Instance, Rendered
-from mappings.pando import DIALECT, Projection
+from mappings.dialect import Instance, Rendered
+from mappings.pando import Projection
 from tests.mappings.pando.data import value
 
 SESSION = "0192f0e8-4d84-7d6e-a000-0000000000aa"
@@ -131,25 +131,6 @@ def test_a_copy_goes_on_by_itself() -> None:
     assert published(twin, say.ModelTurnStarted()) == []
 
 
-def test_a_listener_speaks_as_its_instance() -> None:
-    assert DIALECT.served is not None
-    dialect = DIALECT.served(US)
-    assert dialect.publication is not None
-    (frame,) = dialect.publication(lambda: AT, lambda: "id").closed("").frames
-    (token,) = (
-        dialect.projection("")
-        .render(Batch(session=SESSION, epoch=1, first_seq=0, events=[say.TextDelta(text="x")], at=AT))
-        .frames
-    )
-    assert {value(f)[1]["instanceId"] for f in (frame, token)} == {"us"}
-
-
-def test_whom_nobody_named_is_written_as_itself() -> None:
-    (frame,) = DIALECT.events.write(Burst(items=[say.TextDelta(text="x")], session="s")).frames
-    assert value(frame)[1]["instanceId"] == "dragoman"
-    assert DIALECT.shown(SESSION, None) == (SESSION,)
-    assert commands.Ping() == DIALECT.commands.to_canonical.functions[type(_ping())](_ping())[0]
-
-
-def _ping() -> Any:
-    return DIALECT.commands.codec.decode(b'{"method":"instance.ping","params":{}}')
+def test_what_answers_one_caller_is_not_published() -> None:
+    answers = (say.TurnAccepted(request="r"), say.Reply(request="r"), say.Pong(request="r"))
+    assert published(Projection(instance=US), *answers) == []

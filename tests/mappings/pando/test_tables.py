@@ -8,10 +8,8 @@ import msgspec
 import pytest
 
 from mappings.canonical import Command, Event
-from mappings.canonical.values import Cause
 from mappings.pando.from_canonical import FROM_COMMAND, FROM_EVENT
 from mappings.pando.to_canonical import TO_COMMAND, TO_EVENT
-from mappings.pando.vocabulary import CODE_OF_CAUSE, cause_of
 from mappings.pando.wire.replies import Reply
 from mappings.pando.wire.requests import Request
 from mappings.pando.wire.topics import ChangeTopic, Topic
@@ -62,24 +60,3 @@ def test_what_pando_has_no_word_for_says_why() -> None:
     ]
     assert whys
     assert all(whys)
-
-
-def test_every_cause_has_a_code() -> None:
-    assert set(CODE_OF_CAUSE) == set(get_args(Cause))
-
-
-@pytest.mark.parametrize(
-    ("code", "text", "cause"),
-    [
-        (-32601, "ipc: method not found", "unsupported"),
-        (-32700, "parse error", "invalid"),
-        (-32000, "session.get: sql: no rows in result set", "not_found"),
-        (-32000, "message.send: agent runner not available on this instance", "unsupported"),
-        (-32000, "message.send: session_id is required", "invalid"),
-        (-32000, "dbproxy: CONFLICT (CreateSession): UNIQUE constraint failed: sessions.id", "invalid"),
-        (-32000, "dbproxy: METHOD_NOT_FOUND (X): no", "unsupported"),
-        (-32000, "message.send: run: anything else", "internal"),
-    ],
-)
-def test_the_cause_of_an_error_is_read_from_its_words(code: int, text: str, cause: Cause) -> None:
-    assert cause_of(code, text) == cause
