@@ -8,7 +8,16 @@ from __future__ import annotations
 
 from mappings.asking import Asking
 from mappings.canonical import Batch, Event
-from mappings.canonical.events import HistorySnapshot, MessageAppended, SessionUpdated, TurnAccepted, TurnEnded
+from mappings.canonical.events import (
+    HistorySnapshot,
+    MessageAppended,
+    Pong,
+    Reply,
+    SessionOpened,
+    SessionUpdated,
+    TurnAccepted,
+    TurnEnded,
+)
 from mappings.canonical.values import Message
 from mappings.dialect import Instance, Rendered
 from mappings.pando.from_canonical import FROM_EVENT, Context
@@ -18,6 +27,10 @@ from mappings.pando.wire import topics as wire
 from mappings.pando.wire.times import rfc3339
 
 __all__ = ["Projection"]
+
+
+ANSWERS = frozenset((Pong, Reply, SessionOpened, TurnAccepted))
+"""What one caller is told, by its own link."""
 
 
 class Projection(Context):
@@ -43,9 +56,8 @@ class Projection(Context):
         functions, encode = FROM_EVENT.functions, EVENTS.encode
         frames: list[bytes] = []
         for event in self._asking.admit(batch.events, self.lose):
-            if type(event) is TurnAccepted:
-                continue  # the reply to the call that began the turn
-            frames += map(encode, functions[type(event)](event, self))
+            if type(event) not in ANSWERS:
+                frames += map(encode, functions[type(event)](event, self))
             self._note(event)
         return Rendered(frames=frames, losses=self.losses.take())
 
