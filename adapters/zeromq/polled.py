@@ -5,7 +5,7 @@ room again"). Whatever call processes the command takes the signal away, a send 
 follow, and all of them are kept here:
 
 1. When the descriptor is readable, receive until EAGAIN. Who stops before comes back by himself.
-2. After a send, look whether there is something to receive: the send may have taken the signal.
+2. After a send, also one that failed, look whether there is something to receive: it may have taken the signal.
 3. Who waits for room is woken by every signal, tries again, and does not wait for ever: another's call may have taken
    the one that was his.
 
@@ -78,19 +78,15 @@ class Polled:
 
     def send(self, parts: Sequence[bytes]) -> bool:
         """Hand over one message; False when there is no room. Call `sent` after the last one."""
-        try:
-            if len(parts) == 1:
-                self.socket.send(parts[0], zmq.NOBLOCK)
-            else:
-                self.socket.send_multipart(parts, zmq.NOBLOCK)
-        except zmq.Again:
-            return False
-        return True
+        if self._try(parts):
+            return True
+        self._look()
+        return self._try(parts)  # looking may have taken the signal that there is room
 
     def sent(self) -> None:
         """Look for what the signal said that a send has taken."""
-        if not self.closed and (self._waiters or int(self.socket.getsockopt(zmq.EVENTS)) & zmq.POLLIN):
-            self._soon()
+        if not self.closed:
+            self._look()
 
     async def stirred(self, most: float = RETRY) -> None:
         """Wait until something happened on this socket that may have made room."""
@@ -112,6 +108,20 @@ class Polled:
             self._stir()
 
     # --------------------------------------------------------------------------------------------------
+
+    def _try(self, parts: Sequence[bytes]) -> bool:
+        try:
+            if len(parts) == 1:
+                self.socket.send(parts[0], zmq.NOBLOCK)
+            else:
+                self.socket.send_multipart(parts, zmq.NOBLOCK)
+        except zmq.Again:
+            return False
+        return True
+
+    def _look(self) -> None:
+        if self._waiters or int(self.socket.getsockopt(zmq.EVENTS)) & zmq.POLLIN:
+            self._soon()
 
     def _soon(self) -> None:
         if self._again is None and self._reading:

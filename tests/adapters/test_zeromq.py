@@ -12,7 +12,6 @@ import zmq
 from msgspec import structs
 
 from adapters.zeromq.callers import Caller
-from adapters.zeromq.polled import Polled
 from mappings.dialect import Missed, Parts
 from tests.adapters.zeromq.peers import BOUNDS, DEADLINE, LIMITS, dialled, everything, peer, primary, until
 
@@ -107,24 +106,6 @@ async def test_a_dial_that_fails_leaves_nothing_behind() -> None:
         with pytest.raises(ConnectionRefusedError):
             await ours.dial()
         assert threading.active_count() <= threads + 1  # asyncio's own, in which the context was terminated
-
-
-async def test_a_message_is_noticed_whose_signal_a_send_has_taken() -> None:
-    """The trap of the edge-triggered descriptor: a send processes the command that says there is something to read."""
-    async with asyncio.timeout(DEADLINE):
-        with peer(zmq.ROUTER) as router, peer(zmq.DEALER) as dealer:
-            dealer.connect(f"tcp://127.0.0.1:{router.bind_to_random_port('tcp://127.0.0.1')}")
-            received: list[tuple[bytes, ...]] = []
-            polled = Polled(dealer, received.extend)
-            polled.send((b"hello",))
-            identity, _ = await asyncio.to_thread(router.recv_multipart)
-            for number in range(200):
-                router.send_multipart([identity, b"%d" % number])
-                while not int(dealer.getsockopt(zmq.EVENTS)) & zmq.POLLIN:  # takes the signal, as a send would
-                    pass
-                polled.sent()
-                await until(lambda expected=number + 1: len(received) == expected)  # type: ignore[misc]  # binds now
-            polled.close(0)
 
 
 async def test_a_primary_reads_on_after_a_pause() -> None:
