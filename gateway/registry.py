@@ -57,11 +57,15 @@ def dialect(name: str) -> Dialect:
 def check_listen(endpoint: Endpoint) -> None:
     """Refuse an endpoint that we cannot listen on, with a ConfigError that says what to write."""
     _check(endpoint, LISTEN, LISTEN_OPTIONS, "listen on")
+    if endpoint.transport == "unix":
+        unix.check_bindable(endpoint.address)
 
 
 def check_upstream(endpoint: Endpoint) -> None:
     """Refuse an endpoint that we cannot dial, with a ConfigError that says what to write."""
     _check(endpoint, DIAL, DIAL_OPTIONS, "connect to")
+    if endpoint.transport == "unix":
+        unix.check_path(endpoint.address)
 
 
 def _check(
