@@ -48,7 +48,7 @@ COMMANDS: tuple[tuple[Callable[..., None], tuple[str, ...]], ...] = (
         serving.demo_backend,
         (
             "dragoman demo-backend pod+unix:/tmp/demo.sock",
-            "dragoman demo-backend smooth+ws://127.0.0.1:8787/ws",
+            "dragoman demo-backend smooth+ws://127.0.0.1:8787/ws --script turns.jsonl",
         ),
     ),
     (serving.demo, ("dragoman demo",)),

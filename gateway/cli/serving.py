@@ -21,6 +21,7 @@ from gateway.config import Config, Route
 from gateway.config_lines import written
 from gateway.demo.client import demo as play_demo
 from gateway.demo.client import demo_backend as make_demo_backend
+from gateway.demo.script import load as load_script
 from gateway.endpoint import parse
 from gateway.probe import probe as probe_upstreams
 from mappings.errors import ConfigError
@@ -137,17 +138,26 @@ def demo_backend(
     endpoint: Annotated[
         str, typer.Argument(metavar="ENDPOINT", help="Where to serve it, for example pod+unix:/tmp/demo.sock")
     ],
+    script: Annotated[
+        Path | None, typer.Option("--script", metavar="FILE", help="Answer every input from this script instead.")
+    ] = None,
     log_level: LogLevel = "info",
     log_json: LogJson = False,
 ) -> None:
     """Serve a scripted backend, to try without an agent.
 
     It answers any input with the next turn of a conversation with thinking, a tool call and streamed text. Begin an
-    input with [bold]fail[/], [bold]retry[/], [bold]limit[/], [bold]slow[/] (a minute of text, to cancel), [bold]wait[/]
-    (a minute of silence) or [bold]count N[/] (N tokens at full speed) to see those.
+    input with [bold]fail[/], [bold]retry[/], [bold]limit[/], [bold]approve[/] (asks before it writes), [bold]form[/]
+    (asks for a name), [bold]slow[/] (a minute of text, to cancel), [bold]wait[/] (a minute of silence) or
+    [bold]count N[/] (N tokens at full speed) to see those.
+
+    A script is canonical events (`dragoman schema events`), one a line as JSON, with an optional `delay_ms`; a
+    `turn_ended` line ends a turn, and turn follows turn. A question parks its turn until it is answered; a line behind
+    it with `"when": "approved"`, denied, submitted or declined is said for that answer alone.
     """
     set_up(log_level, log_json)
-    run(serve_until_signalled(make_demo_backend(parse(endpoint))))
+    turns = load_script(script) if script is not None else []
+    run(serve_until_signalled(make_demo_backend(parse(endpoint), turns)))
 
 
 def demo() -> None:

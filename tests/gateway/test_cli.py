@@ -145,6 +145,14 @@ def test_a_config_that_is_not_there_is_named(tmp_path: Path) -> None:
     assert dragoman("check", f"{tmp_path}/none.toml").returncode == 2
 
 
+def test_a_script_that_is_wrong_is_refused_before_anything_is_served(tmp_path: Path) -> None:
+    script = tmp_path / "turns.jsonl"
+    script.write_text('{"type":"text_delta","text":"x"}\n{"type":"text_detla"}\n')
+    line = refused("demo-backend", f"pod+unix:{tmp_path}/sock", "--script", str(script))
+    assert line == f"error: {script}:2: a script cannot say 'text_detla'; did you mean 'text_delta'?"
+    assert not (tmp_path / "sock").exists()
+
+
 # -- check ------------------------------------------------------------------------------------------
 
 
