@@ -68,9 +68,18 @@ COMMANDS: tuple[tuple[Callable[..., None], tuple[str, ...]], ...] = (
 )
 """The commands in the order of the help, each with its examples."""
 
+
+def _paragraphs(text: str) -> str:
+    """A docstring to be wrapped anew: its line breaks are those of the source."""
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
+
+
 for command, examples in COMMANDS:
-    epilog = "\n\n".join(f"Example: {example}" for example in examples)
-    app.command(command.__name__.replace("_", "-"), epilog=epilog)(command)
+    app.command(
+        command.__name__.replace("_", "-"),
+        help=_paragraphs(command.__doc__ or ""),
+        epilog="\n\n".join(f"Example: {example}" for example in examples),
+    )(command)
 
 
 def _show_version(wanted: bool) -> None:
