@@ -107,6 +107,7 @@ def check_route(route: Route) -> None:
     """Refuse a route that was made without a file: ConfigError says the first thing that is wrong with it."""
     for endpoint in route.listen:
         registry.check_listen(endpoint)
+        registry.check_place(endpoint)
     registry.check_upstream(route.upstream)
     listen = dict(enumerate(route.listen))
     draft = Draft(at=(), name=route.name, listen=listen, upstream=route.upstream, shutdown=route.shutdown)
@@ -154,7 +155,11 @@ def _endpoint(at: KeyPath, text: Any, found: list[Found]) -> Endpoint | None:
         return None
     try:
         endpoint = parse(text)
-        (registry.check_upstream if at[-1] == "upstream" else registry.check_listen)(endpoint)
+        if at[-1] == "upstream":
+            registry.check_upstream(endpoint)
+        else:
+            registry.check_listen(endpoint)
+            registry.check_place(endpoint)
     except ConfigError as error:
         found.append((at, str(error)))
         return None

@@ -22,7 +22,7 @@ from mappings.errors import ConfigError
 from mappings.pod import DIALECT as POD
 from mappings.smooth import DIALECT as SMOOTH
 
-__all__ = ["check_listen", "check_upstream", "connector", "dialect", "dialects", "listen"]
+__all__ = ["check_listen", "check_place", "check_upstream", "connector", "dialect", "dialects", "listen"]
 
 LISTEN: dict[str, tuple[str, ...]] = {"smooth": ("ws",), "pod": ("unix",)}
 """Dialect -> transports that we listen on."""
@@ -57,6 +57,10 @@ def dialect(name: str) -> Dialect:
 def check_listen(endpoint: Endpoint) -> None:
     """Refuse an endpoint that we cannot listen on, with a ConfigError that says what to write."""
     _check(endpoint, LISTEN, LISTEN_OPTIONS, "listen on")
+
+
+def check_place(endpoint: Endpoint) -> None:
+    """Refuse a checked endpoint where nothing can listen on this machine, as far as one can tell without trying."""
     if endpoint.transport == "unix":
         unix.check_bindable(endpoint.address)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, get_args
 
 import pytest
@@ -133,3 +134,14 @@ async def test_a_connector_says_by_oserror_that_nobody_listens(tmp_path: Any) ->
     connect = registry.connector(parse(f"pod+unix:{tmp_path}/sock"), Limits())
     with pytest.raises(OSError, match="sock"):
         await connect()
+
+
+def test_a_socket_needs_its_directory_and_a_path_that_fits(tmp_path: Path) -> None:
+    registry.check_place(parse(f"pod+unix:{tmp_path}/sock"))
+    registry.check_place(parse("smooth+ws://127.0.0.1:0/ws"))
+    with pytest.raises(ConfigError, match="the directory of the socket does not exist"):
+        registry.check_place(parse(f"pod+unix:{tmp_path}/none/sock"))
+    with pytest.raises(ConfigError, match="a socket's path has at most"):
+        registry.check_place(parse(f"pod+unix:{tmp_path}/{'x' * 200}"))
+    with pytest.raises(ConfigError, match="a socket's path has at most"):
+        registry.check_upstream(parse(f"pod+unix:{tmp_path}/{'x' * 200}"))
