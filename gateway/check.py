@@ -20,11 +20,13 @@ from gateway.config import Config, ConfigFile, Limits, Route, RouteOptions
 from gateway.config_lines import KeyPath, Lines, written
 from gateway.config_shape import faults
 from gateway.endpoint import Endpoint, parse, split_url
+from mappings.canonical.commands import ShutdownBackend
 from mappings.errors import ConfigError
 
 __all__ = ["Checked", "Problem", "check", "check_route", "load"]
 
 READABLE = stat.S_IRGRP | stat.S_IROTH
+OWNERS = ", ".join(f"{d}+{t}:..." for d, ts in registry.LISTEN.items() for t in ts if t in registry.OWNER_ONLY)
 
 Found = tuple[KeyPath, str]
 
@@ -203,10 +205,14 @@ def _place(endpoint: Endpoint) -> tuple[object, ...] | None:
 def _shutdowns(drafts: Sequence[Draft]) -> Iterator[Found]:
     """translation.md 3.16: only who may do anything to this user's processes anyway may end the backend."""
     for draft in drafts:
-        for index, endpoint in draft.listen.items() if draft.shutdown == "backend" else ():
-            if endpoint.transport != "unix":
-                text = f"""`shutdown = "backend"` lets everybody who reaches {endpoint} end the backend; it goes with \
-pod+unix:... listeners, which are for their owner alone"""
+        if draft.shutdown != "backend" or not draft.listen:
+            continue
+        if not any(endpoint.transport in registry.OWNER_ONLY for endpoint in draft.listen.values()):
+            yield (*draft.at, "shutdown"), f"'backend' wants a listener for its owner alone: {OWNERS}"
+        for index, endpoint in draft.listen.items():
+            says_it = registry.dialect(endpoint.dialect).commands.says(ShutdownBackend)
+            if says_it and endpoint.transport not in registry.OWNER_ONLY:
+                text = f"whoever reaches {endpoint} could end the backend, as `shutdown` says; listen on {OWNERS}"
                 yield (*draft.at, "listen", index), text
 
 

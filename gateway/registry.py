@@ -22,7 +22,7 @@ from mappings.errors import ConfigError
 from mappings.pod import DIALECT as POD
 from mappings.smooth import DIALECT as SMOOTH
 
-__all__ = ["check_listen", "check_place", "check_upstream", "connector", "dialect", "dialects", "listen"]
+__all__ = ["OWNER_ONLY", "check_listen", "check_place", "check_upstream", "connector", "dialect", "dialects", "listen"]
 
 LISTEN: dict[str, tuple[str, ...]] = {"smooth": ("ws",), "pod": ("unix",)}
 """Dialect -> transports that we listen on."""
@@ -35,6 +35,10 @@ LISTEN_OPTIONS = {"ws": frozenset({"origin"})}
 
 DIAL_OPTIONS = {"ws": frozenset({"agent", "user", "token"}), "wss": frozenset({"agent", "user", "token"})}
 """Transport -> options of an endpoint that we dial: what a client cannot say itself (design.md, section 5)."""
+
+
+OWNER_ONLY = frozenset({"unix"})
+"""Transports that only the user who runs the gateway can reach: their sockets have mode 0600."""
 
 
 @cache

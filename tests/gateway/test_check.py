@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from gateway import registry
 from gateway.check import Problem, check, check_route, load
 from gateway.config import Route
 from gateway.endpoint import parse
@@ -178,13 +179,22 @@ def test_a_route_is_not_its_own_backend(write: Write) -> None:
     assert "would be its own backend" in said
 
 
-def test_only_listeners_for_the_owner_may_end_the_backend(write: Write) -> None:
-    text = ROUTE.replace('ws"]', 'ws", "pod+unix:TMP/s"]') + 'shutdown = "backend"\n'
-    ((line, path, said),) = found(write(text))
-    assert (line, path) == (2, "route[0].listen[0]")
-    assert said.startswith(
-        '`shutdown = "backend"` lets everybody who reaches smooth+ws://127.0.0.1:0/ws end the backend'
-    )
+def test_somebody_must_be_able_to_end_the_backend_that_may(write: Write) -> None:
+    assert found(write(ROUTE + 'shutdown = "backend"\n')) == [
+        (4, "route[0].shutdown", "'backend' wants a listener for its owner alone: pod+unix:...")
+    ]
+    assert found(write(ROUTE.replace('ws"]', 'ws", "pod+unix:TMP/s"]') + 'shutdown = "backend"\n')) == []
+
+
+def test_a_listener_for_everybody_whose_clients_can_say_shutdown_may_not_end_the_backend(
+    write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registry, "OWNER_ONLY", frozenset())  # no dialect that can say it has such a listener yet
+    text = ROUTE.replace("smooth+ws://127.0.0.1:0/ws", "pod+unix:TMP/s") + 'shutdown = "backend"\n'
+    assert [(line, path) for line, path, _ in found(write(text))] == [
+        (2, "route[0].listen[0]"),
+        (4, "route[0].shutdown"),
+    ]
 
 
 @pytest.mark.parametrize(
