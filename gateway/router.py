@@ -156,11 +156,13 @@ class Router:
                 self._attach(link, session)
                 session.command(link, command)
 
-    def _list(self, link: Link, command: ListSessions) -> SessionsListed:
+    def _list(self, link: Link, command: ListSessions) -> SessionsListed | Reply:
         rows = [s.summary() for s in self.sessions if s.state.owner == link.principal]
         rows = [row for row in rows if row.messages and command.query.lower() in row.title.lower()]
         rows.sort(key=lambda row: -row.updated_at)
         start = next((i + 1 for i, row in enumerate(rows) if row.session == command.cursor), 0)
+        if command.cursor and not start:
+            return Reply(request=command.request, failure=Failure(cause="invalid", text="unknown cursor"))
         limit = min(command.limit or LIST_DEFAULT, LIST_MAX)
         shown = rows[start : start + limit]
         more = start + limit < len(rows)

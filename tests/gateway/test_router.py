@@ -10,6 +10,7 @@ from gateway.config import Limits
 from gateway.router import session_id
 from gateway.upstream import WAITING_MAX
 from mappings.canonical.commands import GetHistory, ListSessions, Ping, RenameSession
+from mappings.canonical.events import SessionsListed
 from mappings.canonical.unmapped import Unmapped
 from mappings.dialect import Burst
 from tests.gateway.pod_words import FINISHED, delta, run, snapshot, took
@@ -242,6 +243,7 @@ async def test_a_list_has_the_sessions_whose_title_has_the_words(query: str, fou
     async with stage() as made:
         await talked(made).done()
         listed = made.router._list(made.clients["a"].link, ListSessions(request="l", query=query))
+        assert isinstance(listed, SessionsListed)
         assert len(listed.sessions) == found
 
 

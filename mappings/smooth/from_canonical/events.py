@@ -118,7 +118,9 @@ def reply(event: events.Reply, context: Context) -> Messages:
 def _refusal(failure: Failure, context: Context) -> Messages:
     code = code_of(failure.cause, failure.ext)
     asked = context.asked
-    if failure.cause in ("not_found", "not_running") and given(failure.ext, "code") is UNSET:
+    answers = isinstance(asked, commands.AnswerApproval | commands.AnswerInteraction | commands.AnswerOtp)
+    nothing = failure.cause in ("not_found", "not_running") or (answers and failure.cause == "unsupported")
+    if nothing and given(failure.ext, "code") is UNSET:  # a backend that never asks has no question open
         match asked:
             case commands.CancelTurn():
                 return ()  # nothing runs: silence
