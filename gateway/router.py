@@ -139,10 +139,12 @@ class Router:
                 self._open(link, command)
             case ResumeSession():
                 session = self._find(link, command.session)
-                if session is None:
-                    self._open(link, command)
-                else:
+                if session is not None:
                     self._show(link, session, command.request, command.agent)
+                elif link.dialect.one_session:  # it names a pod that must exist; smooth opens what it cannot find
+                    self._not_found(link, command)
+                else:
+                    self._open(link, command)
             case GetSession():
                 self._get(link, command)
             case Unmapped():

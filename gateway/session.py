@@ -203,10 +203,11 @@ class Session:
             self._note_quiet()
 
     def _cancel(self, link: Link, command: CancelTurn) -> None:
-        if self.state.turn is None and not self._input:
+        ours = self.state.turn is not None or bool(self._input)
+        if not ours and self.state.status != "running":  # a run may have begun and not said anything yet: a resumed one
             self.refuse(link, command.request, "not_running", "no turn is in progress")
             return
-        if self._cancelling is None:
+        if ours and self._cancelling is None:
             self._cancelling = self._later(self._limits.cancel_deadline, self._force_cancel)
         self._forward(link, command)
 

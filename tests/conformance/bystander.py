@@ -32,6 +32,7 @@ from tests.smooth_frames import check
 
 __all__ = [
     "ABSENT",
+    "EOF",
     "MAX_MESSAGE",
     "PodPeer",
     "Room",
@@ -53,7 +54,15 @@ DEMO = Endpoint(dialect="pod", transport="demo", address="conversation")
 GOOD = "count 2"  # the demo backend answers it at once
 
 Frame = dict[str, Any]
-Said = str | bytes | Mapping[str, Any]
+
+
+class Eof:
+    """Said by who closes its own direction and reads on."""
+
+
+EOF = Eof()
+
+Said = str | bytes | Mapping[str, Any] | Eof
 """What is sent: text and JSON as a text frame or line, bytes as a binary frame or as they are. `$session` in JSON is
 the asker's session."""
 
@@ -103,6 +112,8 @@ class SmoothPeer:
         self.session = reply["data"]["sessionId"]
 
     async def send(self, said: Said) -> None:
+        if isinstance(said, Eof):
+            raise TypeError("a WebSocket has no half that closes")
         if isinstance(said, bytes):
             await self.socket.send_bytes(said)
         elif isinstance(said, str):
@@ -156,8 +167,9 @@ class SmoothPeer:
         await self.until(lambda frame: frame.get("status") == 202)
 
     async def run_seen(self) -> list[Frame]:
-        """Everything up to the end of the turn that somebody holds."""
-        return await self.until(lambda frame: frame["type"] in TERMINALS and "requestId" in frame)
+        """Everything but the stream, up to the end of the turn that somebody holds."""
+        seen = await self.until(lambda frame: frame["type"] in TERMINALS and "requestId" in frame)
+        return [frame for frame in seen if not frame["type"].startswith("stream_")]
 
     @staticmethod
     def _strict(message: aiohttp.WSMessage) -> Frame:
@@ -191,6 +203,9 @@ class PodPeer:
             writer.close()
 
     async def send(self, said: Said) -> None:
+        if isinstance(said, Eof):
+            self.writer.write_eof()
+            return
         if isinstance(said, Mapping):
             said = json.dumps(said)
         self.writer.write(said if isinstance(said, bytes) else said.encode() + b"\n")
@@ -211,7 +226,7 @@ class PodPeer:
         self._number += 1
         prefix = f"own-{self._number}"  # nothing completes to it, so it comes back as an empty list
         await self.send({"method": "list_completions", "params": {"kind": "workflow", "prefix": prefix}})
-        return (await self.until(lambda event: event["event"] == "completions"))[:-1]
+        return (await self.until(lambda event: fits(event, NOTHING)))[:-1]
 
     async def closed(self) -> list[Frame]:
         """Everything told until the gateway closes."""
@@ -244,6 +259,7 @@ class PodPeer:
 
 
 Peer = SmoothPeer | PodPeer
+NOTHING = {"event": "completions", "data": {"kind": "workflow", "entries": []}}
 
 
 class Absent:
@@ -332,11 +348,7 @@ async def play(row: Row, at: Room, asker: Peer) -> None:
         told = await asker.closed()
         assert asker.code == row.closes
     else:
-        told = (
-            [f for f in await asker.run_seen() if not f["type"].startswith("stream_")]
-            if row.runs
-            else await asker.told()
-        )
+        told = await asker.run_seen() if row.runs else await asker.told()
     assert fits(told, row.answer), f"told {told}, expected {row.answer}"
     if row.runs:
         await at.both_saw_a_turn()
