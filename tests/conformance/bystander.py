@@ -33,7 +33,9 @@ from tests.smooth_frames import check
 __all__ = [
     "ABSENT",
     "EOF",
+    "GOOD",
     "MAX_MESSAGE",
+    "Frame",
     "PodPeer",
     "Room",
     "Row",
