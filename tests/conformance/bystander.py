@@ -35,6 +35,7 @@ __all__ = [
     "EOF",
     "GOOD",
     "MAX_MESSAGE",
+    "TERMINALS",
     "Frame",
     "PodPeer",
     "Room",
