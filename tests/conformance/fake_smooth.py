@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
 from uuid import uuid4
@@ -30,15 +30,34 @@ def ended(text: str = "", request: str = "$turn") -> dict[str, Any]:
     return {**of_turn("eventual_response", request, status=200, data=answer), "status": 200}
 
 
+FORM = {"interactionId": "i-1", "kind": "choices", "spec": {}, "reason": "Which?"}
+CONFIRMATION = {"toolId": "delete", "actionDescription": "Delete it?"}
+
+QUESTIONS: dict[str, Callable[[str], list[dict[str, Any]]]] = {
+    "hold": lambda _request: [],
+    "mute": lambda _request: [],
+    "confirm": lambda request: [of_turn("write_confirmation_required", request, data=CONFIRMATION)],
+    "form": lambda request: [of_turn("interaction_required", request, data=FORM)],
+}
+"""What is said of a turn that stays open."""
+
+
+def _error(request: str, code: str) -> dict[str, Any]:
+    error = {"code": code, "message": "m"}
+    return {"type": "error", "requestId": request, "error": error, "data": {"requestId": request, "error": error}}
+
+
 class FakeSmooth:
-    """One server. A turn whose message is `hold` is accepted and stays open, `mute` is not even accepted; every other
-    one is answered at once. What it is told to say goes to the connection on which such a turn was asked for.
+    """One server. A turn whose message is `hold` is accepted and stays open, `mute` is not even accepted, `confirm` and
+    `form` park with a question; every other one is answered at once. What it is told to say goes to the connection on
+    which such a turn was asked for.
     """
 
     def __init__(self) -> None:
         self.url = ""
         self.connections = 0
         self.turn = ""
+        self._parked = ""
         self._asked = asyncio.Event()
         self._at: ServerConnection
         self._sessions: dict[str, dict[str, str]] = {}
@@ -87,16 +106,30 @@ class FakeSmooth:
                 return [{**done, "data": {**self._sessions[action["sessionId"]], "agentName": "fake"}}]
             case "get_conversation_messages":
                 return [{**done, "data": {"messages": [], "nextCursor": None, "hasMore": False}}]
+            case "confirm_tool_action":
+                if self._parked != "confirm":
+                    return [_error(request, "NO_PENDING_CONFIRMATION")]
+                self._parked = ""
+                return [{**done, "data": {"approved": action["approved"]}}, ended("Done.", self.turn)]
+            case "submit_interaction":
+                return self._submitted(action, {**done, "data": {}})
             case "send_message":
                 return self._turn(action["message"], request, socket)
-            case other:
-                error = {"code": "UNSUPPORTED_ACTION", "message": f"no {other} here"}
-                return [{"type": "error", "requestId": request, "error": error, "data": {"error": error}}]
+            case _:
+                return [_error(request, "UNSUPPORTED_ACTION")]
+
+    def _submitted(self, action: dict[str, Any], done: dict[str, Any]) -> Iterable[dict[str, Any]]:
+        if self._parked != "form":
+            return [_error(action["requestId"], "NO_PENDING_INTERACTION")]
+        if action["interactionId"] != FORM["interactionId"]:
+            return [_error(action["requestId"], "INTERACTION_MISMATCH")]
+        self._parked = ""
+        return [done, ended("Done.", self.turn)]
 
     def _turn(self, text: str, request: str, socket: ServerConnection) -> Iterable[dict[str, Any]]:
         accepted = {"type": "immediate_response", "requestId": request, "status": 202, "data": {}}
-        if text in ("hold", "mute"):
-            self.turn, self._at = request, socket
+        if text in QUESTIONS:
+            self.turn, self._at, self._parked = request, socket, text
             self._asked.set()
-            return [accepted] if text == "hold" else []
+            return [] if text == "mute" else [accepted, *QUESTIONS[text](request)]
         return [accepted, of_turn("stream_token", request, token="Well."), ended("Well.", request)]

@@ -379,3 +379,81 @@ async def test_what_a_smooth_server_says_wrong_costs_itself_alone(row: Row, tmp_
         for client in (asker, other, stranger):
             assert await client.turn(GOOD) == "eventual_response"
         assert fake.connections == connections + row.again
+
+
+CONFIRM = {"action": "confirm_tool_action", "sessionId": "$session", "requestId": "q", "approved": True}
+SUBMIT = {
+    "action": "submit_interaction",
+    "sessionId": "$session",
+    "requestId": "q",
+    "interactionId": "i-1",
+    "values": {},
+}
+NOBODY = "0b0e9b0e-0000-4000-8000-00000000dead"
+
+WRONG_ANSWERS: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {
+    "confirm": [
+        (without(CONFIRM, "approved"), error("VALIDATION_ERROR", "q")),
+        ({**CONFIRM, "approved": "yes"}, error("VALIDATION_ERROR", "q")),
+        ({**CONFIRM, "approved": "yes", "requestId": "turn"}, error("VALIDATION_ERROR", ABSENT)),
+        ({**CONFIRM, "sessionId": NOBODY}, error("NO_PENDING_CONFIRMATION", "q")),
+        (SUBMIT, error("NO_PENDING_INTERACTION", "q")),
+    ],
+    "form": [
+        (without(SUBMIT, "values"), error("VALIDATION_ERROR", "q")),
+        ({**SUBMIT, "values": "x"}, error("VALIDATION_ERROR", "q")),
+        ({**SUBMIT, "interactionId": "i-2"}, error("INTERACTION_MISMATCH", "q")),
+        # Under the turn's id it would end the turn in the client (translation.md 3.11).
+        ({**SUBMIT, "interactionId": "i-2", "requestId": "turn"}, error("INTERACTION_MISMATCH", ABSENT)),
+        ({**SUBMIT, "sessionId": NOBODY}, error("NO_PENDING_INTERACTION", "q")),
+        (CONFIRM, error("NO_PENDING_CONFIRMATION", "q")),
+    ],
+}
+
+
+@pytest.mark.parametrize(("question", "right"), [("confirm", CONFIRM), ("form", SUBMIT)])
+async def test_a_turn_stays_parked_through_every_wrong_answer_and_the_right_one_counts_once(
+    question: str, right: dict[str, Any], tmp_path: Path
+) -> None:
+    """Section 6."""
+    gone = "NO_PENDING_CONFIRMATION" if question == "confirm" else "NO_PENDING_INTERACTION"
+    async with (
+        FakeSmooth.serving() as fake,
+        listening(tmp_path, parse(fake.url)) as (_, url, _),
+        SmoothPeer.connected(url) as asker,
+        SmoothPeer.connected(url) as other,
+    ):
+        other.session = asker.session
+        await after_all(other)
+        await asker.send({"action": "send_message", "sessionId": "$session", "requestId": "turn", "message": question})
+        for client in (asker, other):
+            await client.until(lambda frame: frame["type"] in ("write_confirmation_required", "interaction_required"))
+        for wrong, answered in WRONG_ANSWERS[question]:
+            await asker.send(wrong)
+            assert fits(await after_all(asker), [answered]), wrong
+            assert await other.told() == []
+        await asker.send(right)
+        told = await after_all(asker)
+        assert fits(told, [{"requestId": "q", "status": 200}, token("Done."), answer("Done.")])
+        assert kinds(await other.told()) == ["stream_token", "eventual_response"]
+        await asker.send(right)
+        assert fits(await after_all(asker), [error(gone, "q")])
+        for client in (asker, other):
+            assert await client.turn(GOOD) == "eventual_response"
+
+
+async def test_an_event_that_nobody_knows_reaches_clients_of_its_own_dialect_and_ends_nothing(tmp_path: Path) -> None:
+    """Section 8: every client drops an unknown type silently, so it goes on to them (design.md, section 4)."""
+    news = {"type": "weather", "data": {"sky": "blue"}}
+    async with (
+        FakeSmooth.serving() as fake,
+        listening(tmp_path, parse(fake.url)) as (_, url, _),
+        SmoothPeer.connected(url) as asker,
+    ):
+        await asker.send({"action": "send_message", "sessionId": "$session", "requestId": "turn", "message": "hold"})
+        await fake.asked()
+        asker.survives = frozenset({"weather"})
+        await fake.say(news, ended())
+        told = await asker.until(lambda frame: frame["type"] == "eventual_response")
+        assert fits(told, [{"status": 202}, news, answer("")])
+        assert await asker.turn(GOOD) == "eventual_response"
