@@ -111,7 +111,8 @@ class SmoothPeer:
 
     async def open(self) -> None:
         """Have a session."""
-        request = await self.ask(action="create_conversation_session", agentId=str(uuid4()))
+        claims = ["identity_form", "choice_chips"]
+        request = await self.ask(action="create_conversation_session", agentId=str(uuid4()), supports=claims)
         (reply,) = await self.until(lambda frame: frame.get("requestId") == request)
         self.session = reply["data"]["sessionId"]
 

@@ -430,7 +430,8 @@ async def test_a_turn_stays_parked_through_every_wrong_answer_and_the_right_one_
             await client.until(lambda frame: frame["type"] in ("write_confirmation_required", "interaction_required"))
         for wrong, answered in WRONG_ANSWERS[question]:
             await asker.send(wrong)
-            assert fits(await after_all(asker), [answered]), wrong
+            told = await after_all(asker)
+            assert fits(told, [answered]), f"{wrong}: {told}"
             assert await other.told() == []
         await asker.send(right)
         told = await after_all(asker)
