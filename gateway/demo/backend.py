@@ -151,12 +151,16 @@ class DemoBackend:
 
     def _resume(self, request: str) -> None:
         if self._status != "paused" or self._rest is None:
-            self._refuse(request, "not_running", "nothing is paused")
+            running = self._status == "running"
+            self._refuse(request, "busy" if running else "not_running", "nothing is paused")
             return
         self._begin(self._rest, output=True)
         self._say(Reply(request=request), StatusChanged(status="running"))
 
     def _interrupt(self, request: str, end: End) -> None:
+        if self._status == end == "paused":
+            self._say(Reply(request=request))  # nothing happens
+            return
         if self._status != "running":
             self._refuse(request, "not_running", "nothing is running")
             return
