@@ -18,7 +18,15 @@ from gateway.ledger import Ledger
 from gateway.link import Link
 from gateway.weight import of_events
 from mappings.canonical import Batch, SessionState, prelude
-from mappings.canonical.events import Event, QuestionAnswered, QuestionAsked, TextDelta, TurnAccepted, TurnEnded
+from mappings.canonical.events import (
+    Event,
+    ModelTurnStarted,
+    QuestionAnswered,
+    QuestionAsked,
+    TextDelta,
+    TurnAccepted,
+    TurnEnded,
+)
 from mappings.canonical.values import Origin
 from mappings.dialect import Projection
 from mappings.errors import PeerError
@@ -81,13 +89,14 @@ class Delivery:
         attachment = Attachment(link=link, view=link.view, cursor=self._state.seq)
         self.attachments[link.id] = attachment
         link.attach(self._state, request)
-        turn = self._state.turn
-        if turn is not None:
-            attachment.behind = link.dialect.projection(
-                "", attachment.view
-            )  # what it holds back of the turn so far, its group goes on
-            for events in up_to_questions(prelude(self._state)):
-                self._render(attachment, attachment.behind, self._now(events))
+        if self._state.turn is not None:
+            # What it holds back of the turn so far, its group goes on with.
+            attachment.behind = link.dialect.projection("", attachment.view)
+            events = prelude(self._state)
+            if link.dialect.one_session:  # its clients may wait for the begin of a turn of their own (pod sheet, 11)
+                events = [event for event in events if type(event) is not ModelTurnStarted]
+            for part in up_to_questions(events):
+                self._render(attachment, attachment.behind, self._now(part))
         self._join(attachment)
 
     def show(self, link: Link, events: list[Event]) -> None:

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
+from gateway.attachments import as_references
 from gateway.inflight import Pending
 from gateway.link import Link
 from mappings.canonical.commands import SubmitInput
 from mappings.canonical.events import TurnAccepted
-from mappings.canonical.values import Message, Origin, flatten
+from mappings.canonical.values import FileAttachment, ImageAttachment, Message, Origin, flatten
 
 if TYPE_CHECKING:
     from gateway.session import Session
@@ -29,7 +30,9 @@ class Inputs:
     def submit(self, link: Link, command: SubmitInput) -> None:
         """A client says something: the answer to a question in words, or what a new turn begins with."""
         session = self._session
-        if not flatten(command.segments).strip():
+        segments = as_references(command.segments, session.route.file_roots)
+        command = structs.replace(command, segments=segments)
+        if not flatten(segments).strip() and not any(isinstance(s, ImageAttachment | FileAttachment) for s in segments):
             session.refuse(link, command.request, "invalid", "the input is empty")
         elif session.questions.hear(link, command):
             return

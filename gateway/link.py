@@ -13,6 +13,7 @@ from typing import Any
 import structlog
 
 from adapters.base import CloseReason, Transport
+from gateway.door import Door
 from gateway.ledger import Ledger
 from gateway.outbox import Outbox
 from mappings.canonical import Batch, Event, SessionState
@@ -29,16 +30,21 @@ log = structlog.get_logger("dragoman.link")
 
 
 class Link:
-    """One live peer. `id` is unique in this process; `principal` says who it is (`local` without authentication)."""
+    """One live peer. `id` is unique in this process; `principal` says who it is (`local` without authentication).
+
+    `door` says by which listener it came.
+    """
 
     def __init__(
         self, id: str, dialect: Dialect, transport: Transport, translator: Translator, outbox: Outbox, *,
         sink: Sink, ledger: Ledger, drained: Callable[[Link], None] | None = None, principal: str = "local",
+        door: Door = Door(),  # noqa: B008  # frozen
     ) -> None:  # fmt: skip
         self.id = id
         self.dialect = dialect
         self.outbox = outbox
         self.principal = principal
+        self.door = door
         self.alive = True
         self.heard = False  # the peer said anything
         self._transport = transport

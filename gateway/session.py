@@ -26,6 +26,7 @@ from gateway.inputs import Inputs
 from gateway.ledger import Ledger
 from gateway.link import Link
 from gateway.lobby import Lobby
+from gateway.narrowing import tool_names_only
 from gateway.questions import Questions
 from gateway.runs import Run
 from gateway.timers import Later, Timer
@@ -56,7 +57,7 @@ from mappings.canonical.events import (
     TurnAccepted,
 )
 from mappings.canonical.unmapped import Unmapped
-from mappings.canonical.values import Cause, Failure, Segment, SessionSummary
+from mappings.canonical.values import Cause, Failure, Segment
 from mappings.dialect import Burst, Clock, Dialect, Loss, NewId
 
 __all__ = ["Session"]
@@ -97,6 +98,9 @@ class Session:
         self._cancelling = Cancelling(self)
         self._expiry: Timer | None = None
         self.changed: Callable[[Session], None] = lambda _session: None  # its backend named it, or refused it
+        self.watch: Callable[[Session], None] = lambda _session: None  # its status changed, or it rests
+        self._watched = state.status
+        self.resting = False  # nobody came for `session_ttl`
         self.lobby = Lobby(self.attach, later, limits.snapshot_wait)
         self.quiet = asyncio.Event()  # no turn is open, and no input waits to be accepted
         self.quiet.set()
@@ -114,6 +118,7 @@ class Session:
         if self._expiry is not None:
             self._expiry.cancel()
             self._expiry = None
+        self.resting = False
         self.backend.start()  # before: what it knows at once stands in the first snapshot
         self.delivery.attach(link, request)
 
@@ -123,6 +128,8 @@ class Session:
         attached = link.id in self.delivery.attachments  # a probe never was
         self.delivery.detach(link)
         if attached and not self.delivery.attachments:
+            if self.route.on_last_detach == "cancel" and self.busy:
+                self._cancelling.ask(None, CancelTurn())
             self._expiry = self.later(self.limits.session_ttl, self._expire)
 
     def _expire(self) -> None:
@@ -131,7 +138,9 @@ class Session:
             return
         self._expiry = None
         self.log.info("session idle, closing its backend connection")
+        self.resting = True
         self.backend.rest()
+        self.watch(self)
 
     def stop(self) -> None:
         """The gateway ends: tell the clients of an open turn, call off every deadline, close the way to the backend."""
@@ -151,15 +160,6 @@ class Session:
         """Nobody is here and nothing was ever said: a probe's session."""
         never_used = self.state.backend_ids is None and not self.in_flight and not self.state.transcript
         return never_used and not self.delivery.attachments and self.state.turn is None
-
-    def summary(self) -> SessionSummary:
-        """This session as a row of a list."""
-        messages = self.state.messages()
-        title = self.state.title or next((m.text for m in messages if m.role == "user"), "")
-        return SessionSummary(
-            session=self.state.id, title=title, updated_at=self.state.updated_at, messages=len(messages),
-            status=self.state.status, ext=self.state.backend_ids,
-        )  # fmt: skip
 
     def open(self, link: Link, command: OpenSession | ResumeSession | GetSession) -> None:
         """Have the backend open or find the conversation of a new session; `link` is attached once it stands."""
@@ -185,7 +185,7 @@ class Session:
                 link.send([Reply(request=command.request)])
             case AnswerApproval() | AnswerInteraction():
                 self.questions.answer(link, command)
-            case ShutdownBackend():
+            case ShutdownBackend() if self.route.shutdown == "client":
                 link.send([Reply(request=command.request)])
                 link.send([BackendShutdown(reason="detached")])
                 link.end(CloseReason.DONE)
@@ -254,6 +254,9 @@ class Session:
         now = self.clock()
         for burst in bursts:
             items, at = burst.items, burst.at or now
+            if self.route.show.tools == "names":
+                items, losses = tool_names_only(items)
+                self._ledger.record(losses, session=self.state.id)
             if ADDRESSED.isdisjoint(map(type, items)):
                 self.deliver(self.form.feed(items, at), at)
                 continue
@@ -369,10 +372,10 @@ class Session:
         self.backend.send([CancelTurn(request=self._new_id())])
 
     def _note_quiet(self) -> None:
-        if not self.busy:
-            self.quiet.set()
-        else:
-            self.quiet.clear()
+        if self.state.status != self._watched:
+            self._watched = self.state.status
+            self.watch(self)
+        (self.quiet.clear if self.busy else self.quiet.set)()
 
     def say(self, event: Event) -> None:
         """The gateway itself tells the clients something."""

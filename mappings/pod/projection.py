@@ -66,7 +66,7 @@ class Projection:
         frames = [encode(message) for item in items for message in functions[type(item)](item, self)]
         return Rendered(frames=frames, losses=self._losses.take())
 
-    def copy(self, request: str | None = None) -> Projection:
+    def copy(self, _request: str | None = None) -> Projection:
         """An independent projection in the same state; whose run it is makes no difference to pods."""
         twin = Projection(self._request, self._view, live=self.live)
         twin.session, twin.turn, twin.at = self.session, self.turn, self.at

@@ -19,6 +19,7 @@ from mappings.canonical.values import Cause
 from mappings.dialect import Rendered
 from mappings.smooth.extras import as_json
 from mappings.smooth.from_canonical import FROM_EVENT, Context, derived, error_event
+from mappings.smooth.generations import SEED, UNSHOWN_BY_SEED
 from mappings.smooth.wire import EVENTS
 from mappings.smooth.wire import events as wire
 from mappings.smooth.wire.payloads import call_of, call_state, result_of, result_state
@@ -39,8 +40,9 @@ HELD_MAX = 64
 class Projection(Context):
     """The rendering of one session; `request` is the id of the link's own turn, "" for everybody else's.
 
-    `view` are the kinds of forms that its clients are asked in words (translation.md 3.3): such a question ends their
-    turn with a terminal, and what comes after the answer is a turn of its own to them.
+    `view` names the kinds of forms that its clients are asked in words (translation.md 3.3), and the generation if it
+    is the seed's. Such a question ends their turn with a terminal, and what comes after the answer is a turn of its own
+    to them.
     """
 
     __slots__ = ("_asking", "_held", "_view", "request", "runs")
@@ -51,6 +53,7 @@ class Projection(Context):
         self.alone = False
         self.own = bool(request)
         self._view = view
+        self.seed = SEED in view.split()
         self._asking = Asking()
         self.runs = 0  # of this turn that a question in words ended
         self._held: list[ErrorReported] = []
@@ -107,6 +110,13 @@ class Projection(Context):
 
     def _in_view(self, events: Sequence[Event]) -> Sequence[Event]:
         """What these clients are shown now: while they are asked in words, the turn waits for them."""
+        if self.seed and not UNSHOWN_BY_SEED.isdisjoint(map(type, events)):
+            for event in events:
+                if type(event) in UNSHOWN_BY_SEED:
+                    self.lose(event, why=f"clients of {SEED} do not know it")
+            events = [event for event in events if type(event) not in UNSHOWN_BY_SEED]
+        if not events:
+            return events
         last = events[-1]
         if self._asking.parked or (type(last) is QuestionAsked and self.asks_in_words(last.kind)):
             return self._asking.admit(events, self.lose)

@@ -10,21 +10,20 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
+from functools import cached_property
 from itertools import count
 from typing import Any
 
-from msgspec import structs
-
 from adapters.base import CloseReason, Transport
 from gateway import registry
-from gateway.config import Limits, Overflow, Route, RouteOptions
-from gateway.endpoint import parse
+from gateway.config import Limits, Overflow, Route
+from gateway.endpoint import Endpoint, parse
 from gateway.ledger import Ledger
 from gateway.link import Link
 from gateway.outbox import Outbox
 from gateway.router import Router, session_id
 from gateway.session import Session
-from gateway.upstream import Upstream
+from gateway.upstream import Connected, Upstream
 from tests.gateway.pod_words import snapshot
 from tests.gateway.smooth_words import CREATE, opened
 from tests.memory import MemoryTransport
@@ -120,7 +119,9 @@ class Peer:
 class Stage:
     """A router with its one session; `clients` by name, `pods` are the connections to the backend, newest last."""
 
-    def __init__(self, group: asyncio.TaskGroup, limits: Limits, upstream: str, options: RouteOptions) -> None:
+    def __init__(
+        self, group: asyncio.TaskGroup, limits: Limits, overflow: Overflow, upstream: str, **options: Any
+    ) -> None:
         self.group = group
         self.limits = limits
         self.time = Time()
@@ -131,14 +132,13 @@ class Stage:
         self.refusals = 0  # how many attempts to connect still fail
         self.scripts: list[Script] = []
         self._ids = count(1)
-        self._endpoint = UPSTREAMS[upstream]
-        route = Route(name="test", listen=LISTEN, upstream=parse(self._endpoint), **structs.asdict(options))
+        route = Route(name="test", listen=LISTEN, upstream=parse(UPSTREAMS[upstream]), overflow=overflow, **options)
         self.router = Router(
             route, self._upstream, registry.dialects, limits=limits, ledger=self.ledger, clock=self.time.clock,
             new_id=self.new_id, later=self.time.later,
         )  # fmt: skip
 
-    @property
+    @cached_property
     def session(self) -> Session:
         """The one session; before a smooth server there is none until a client came."""
         return self.router.sessions[0]
@@ -146,9 +146,9 @@ class Stage:
     def new_id(self) -> str:
         return f"00000000-0000-4000-8000-{next(self._ids):012d}"
 
-    def _upstream(self, session: Session) -> Upstream:
+    def _upstream(self, session: Connected, endpoint: Endpoint) -> Upstream:
         self.upstream = Upstream(
-            session.state.id, self._endpoint, registry.dialect(parse(self._endpoint).dialect), self._dial, session,
+            session.connected().id, str(endpoint), registry.dialect(endpoint.dialect), self._dial, session,
             spawn=self.spawn, limits=self.limits, ledger=self.ledger, clock=self.time.clock, new_id=self.new_id,
         )  # fmt: skip
         return self.upstream
@@ -187,18 +187,9 @@ class Stage:
 
     async def _serve(self, link: Link) -> None:
         try:
-            await link.run(self._connected)
+            await link.run(self.router.connected)
         finally:
             self.router.gone(link)
-
-    def _connected(self, link: Link) -> None:
-        """A pod listener is one session: here the stage's, whoever opened it."""
-        if link.dialect.one_session and self.router.sessions:
-            link.open()
-            self.session.backend.start()
-            self.session.lobby.enter(link)
-        else:
-            self.router.connected(link)
 
     def script(self) -> Script:
         """A conversation to write down and then hold."""
@@ -226,12 +217,14 @@ class Stage:
 
 @asynccontextmanager
 async def stage(
-    *, limits: Limits = LIMITS, overflow: Overflow = "coalesce", upstream: str = "pod",
-    options: RouteOptions = RouteOptions(),  # noqa: B008  # frozen
-) -> AsyncIterator[Stage]:  # fmt: skip
-    """A stage whose tasks have all ended when the block is left; `upstream` is the dialect of its backend."""
+    *, limits: Limits = LIMITS, overflow: Overflow = "coalesce", upstream: str = "pod", **options: Any
+) -> AsyncIterator[Stage]:
+    """A stage whose tasks have all ended when the block is left.
+
+    `upstream` is the dialect of its backend, `options` are further ones of its route.
+    """
     async with asyncio.timeout(20), asyncio.TaskGroup() as group:
-        made = Stage(group, limits, upstream, structs.replace(options, overflow=overflow))
+        made = Stage(group, limits, overflow, upstream, **options)
         yield made
         made.end()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.config import Limits, RouteOptions
+from gateway.config import Limits
 from tests.gateway.pod_words import CANCEL, echo, problem, run, say, snapshot, status, took
 from tests.gateway.server_words import CREATED, acknowledged, answered, create, said, stopped, taken, told
 from tests.gateway.server_words import problem as refused
@@ -105,7 +105,7 @@ async def test_a_backend_without_cancel_is_left_to_itself_and_busy_until_it_has_
 
 
 async def test_a_pause_is_a_cancel_where_the_route_says_so() -> None:
-    async with stage(upstream="smooth", options=RouteOptions(pause="cancel")) as made:
+    async with stage(upstream="smooth", pause="cancel") as made:
         await (
             begun_at_server(made)
             .says("p", {"method": "pause"})

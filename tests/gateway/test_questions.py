@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gateway.config import Limits, RouteOptions
+from gateway.config import Limits
 from mappings.canonical.events import ApprovalRequested, ApprovalResolved, TurnEnded
 from tests.gateway.pod_words import CANCEL, delta, done, echo, problem, run, run_end, say, status
 from tests.gateway.server_words import (
@@ -43,8 +43,6 @@ from tests.gateway.stage import AT_ONCE, NEVER, Script, Stage, stage
 Frame = dict[str, Any]
 
 FAR = Limits(backoff_first=NEVER, backoff_max=NEVER)
-DENY = RouteOptions(approvals="deny")
-APPROVE = RouteOptions(approvals="approve")
 
 SNAPSHOT = say("snapshot")
 BEGAN = (status("running"), say("turn_start"))
@@ -146,7 +144,7 @@ def joined(script: Script, name: str, *prelude: Frame, supports: list[str] | Non
 
 def mixed(made: Stage) -> Script:
     """A pod client `p` whose turn "$t" runs, a pod client `q` and a smooth client `a` who claims the forms."""
-    script = opened(made).joins("q", dialect="pod").gets("q", SNAPSHOT, say("turn_start"))
+    script = opened(made).joins("q", dialect="pod").gets("q", SNAPSHOT)
     return joined(script, "a")
 
 
@@ -439,7 +437,7 @@ def behind(made: Stage) -> Script:
     return (
         opened(made)
         .joins("q", dialect="pod", limits=SMALL)
-        .gets("q", SNAPSHOT, say("turn_start"))
+        .gets("q", SNAPSHOT)
         .stops_reading("q")
         .server_says(said("$t", "x" * 2_000))
         .gets("p", delta("x" * 2_000))
@@ -565,7 +563,7 @@ async def test_a_question_outlives_its_clients_and_is_shown_to_who_comes_back() 
             .leaves("p")
             .passes(100)
             .joins("q", dialect="pod")
-            .gets("q", say("snapshot", status="running"), say("turn_start"), *ASKED)
+            .gets("q", say("snapshot", status="running"), *ASKED)
             .says("q", run("approve"))
             .server_gets(confirmed("$c", approved=True))
             .server_says(acknowledged("$c"))
@@ -579,7 +577,7 @@ async def test_late_joiners_see_the_question_in_their_own_form() -> None:
         await ends(
             joined(parked(made), "a", needs("$turn"), chunk("$turn"))
             .joins("q", dialect="pod")
-            .gets("q", SNAPSHOT, say("turn_start"), *ASKED)
+            .gets("q", SNAPSHOT, *ASKED)
             .says("a", confirm("yes", approved=True))
             .server_gets(confirmed("$c", approved=True))
             .server_says(acknowledged("$c"))
@@ -599,7 +597,7 @@ async def test_who_joins_after_the_answer_is_asked_nothing() -> None:
             .server_says(acknowledged("$c"), result("$t", "delete", "gone"))
             .gets("p", *heard("approve"), *CALLED, say("tool_result"))
             .joins("q", dialect="pod")
-            .gets("q", SNAPSHOT, say("turn_start"), *CALLED, say("tool_result"))
+            .gets("q", SNAPSHOT, *CALLED, say("tool_result"))
             .done()
         )
 
@@ -608,7 +606,7 @@ async def test_who_joins_after_the_answer_is_asked_nothing() -> None:
 
 
 async def test_a_route_that_denies_does_so_at_once_and_the_run_goes_on() -> None:
-    async with stage(upstream="smooth", options=DENY) as made:
+    async with stage(upstream="smooth", approvals="deny") as made:
         await ends(
             opened(made)
             .server_says(confirmation("$t"), called("$t", "delete"))
@@ -621,7 +619,7 @@ async def test_a_route_that_denies_does_so_at_once_and_the_run_goes_on() -> None
 
 
 async def test_a_route_that_denies_declines_forms() -> None:
-    async with stage(upstream="smooth", options=DENY) as made:
+    async with stage(upstream="smooth", approvals="deny") as made:
         await (
             opened(made)
             .server_says(form("$t", "i1"))
@@ -632,36 +630,36 @@ async def test_a_route_that_denies_declines_forms() -> None:
 
 
 async def test_a_route_that_approves_approves_writes() -> None:
-    async with stage(upstream="smooth", options=APPROVE) as made:
+    async with stage(upstream="smooth", approvals="approve") as made:
         await opened(made).server_says(confirmation("$t")).gets("p").server_gets(confirmed("$c", approved=True)).done()
 
 
 async def test_a_route_that_approves_asks_for_forms() -> None:
-    async with stage(upstream="smooth", options=APPROVE) as made:
+    async with stage(upstream="smooth", approvals="approve") as made:
         await opened(made).server_says(form("$t", "i1")).gets("p", *ASKED).server_gets().done()
 
 
 async def test_with_a_client_attached_that_can_be_asked_nobody_decides_for_it() -> None:
-    for options in (DENY, APPROVE):
-        async with stage(upstream="smooth", options=options) as made:
+    for decides in ("deny", "approve"):
+        async with stage(upstream="smooth", approvals=decides) as made:
             await asked(made).server_gets().done()
 
 
 async def test_a_route_that_approves_does_not_while_nobody_is_there() -> None:
-    async with stage(upstream="smooth", options=APPROVE) as made:
+    async with stage(upstream="smooth", approvals="approve") as made:
         await (
             opened(made)
             .leaves("p")
             .server_says(confirmation("$t"))
             .server_gets()
             .joins("q", dialect="pod")
-            .gets("q", SNAPSHOT, say("turn_start"), *ASKED)
+            .gets("q", SNAPSHOT, *ASKED)
             .done()
         )
 
 
 async def test_a_decision_of_the_route_that_gets_lost_is_followed_by_the_deadlines_denial() -> None:
-    async with stage(upstream="smooth", options=APPROVE) as made:
+    async with stage(upstream="smooth", approvals="approve") as made:
         await (
             opened(made)
             .server_says(confirmation("$t"))
@@ -752,7 +750,7 @@ async def test_after_a_right_code_the_refused_input_is_sent_again() -> None:
 
 
 async def test_without_otp_resend_the_client_is_told_to_say_it_again() -> None:
-    async with stage(upstream="smooth", options=RouteOptions(otp_resend=False)) as made:
+    async with stage(upstream="smooth", otp_resend=False) as made:
         names = await (
             code_asked(made)
             .says("p", run("/code 123456"))

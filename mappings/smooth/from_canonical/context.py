@@ -31,10 +31,10 @@ class Context:
     `turn` is the UUID of the turn, "" outside of any. `asked` is the command that is being answered, if one is.
     `own` says that the link which sees this began the turn, `alone` that an item is said by itself: else the turn's
     other items bring what belongs to it. `told` counts the characters of the turn's text that earlier runs of it said:
-    a question in words ends a run.
+    a question in words ends a run. `seed` says that the clients are of that generation.
     """
 
-    __slots__ = ("alone", "asked", "losses", "own", "request_id", "timestamp", "told", "top", "turn")
+    __slots__ = ("alone", "asked", "losses", "own", "request_id", "seed", "timestamp", "told", "top", "turn")
 
     def __init__(self, rules: Rules, request: str = "", at: int = 0, asked: Command | None = None) -> None:
         self.request_id = request
@@ -43,6 +43,7 @@ class Context:
         self.turn = ""
         self.asked = asked
         self.told = 0
+        self.seed = False
         self.alone = True
         self.own = True
         self.losses = Losses(rules)

@@ -75,7 +75,7 @@ def _eventual(event: events.TurnEnded, context: Context) -> wire.EventualRespons
             message_id=event.message or replies.derived(context.turn or context.request_id, "message"),
             response=answer_of(event.text),
             needs_escalation=False,
-            usage=_usage(event.usage),
+            usage=_usage(event.usage, context),
         )
         said = wire.EventualData(request_id=context.request_id, status=200, data=plain)
         return wire.EventualResponse(request_id=context.top, status=200, data=said, timestamp=context.timestamp)
@@ -87,8 +87,8 @@ def _eventual(event: events.TurnEnded, context: Context) -> wire.EventualRespons
         needs_escalation=given(ext, "needsEscalation") is True,
         escalation_reason=reason if isinstance(reason, str) else None,
         citations=msgspec.convert(citations, list[wire.Citation]) if isinstance(citations, list) else None,
-        usage=_usage(event.usage),
-        directive=directive if directive is None or isinstance(directive, dict) else UNSET,
+        usage=_usage(event.usage, context),
+        directive=UNSET if context.seed else directive if directive is None or isinstance(directive, dict) else UNSET,
     )
     code = status if isinstance(status, int) else 200
     data = wire.EventualData(request_id=context.request_id, status=code, data=answer)
@@ -106,14 +106,16 @@ def _response(event: events.TurnEnded) -> object:
     return original | {"responseParts": [event.text]} if isinstance(original, dict) else answer_of(event.text)
 
 
-def _usage(usage: Usage | None) -> wire.TurnUsage | None:
-    if usage is None or (usage.input_tokens, usage.output_tokens, usage.cost_usd) == (None, None, None):
+def _usage(usage: Usage | None, context: Context) -> wire.TurnUsage | None:
+    if usage is None or context.seed or (usage.input_tokens, usage.output_tokens, usage.cost_usd) == (None, None, None):
         return None
     return wire.TurnUsage(
         cost_usd=usage.cost_usd, prompt_tokens=usage.input_tokens, completion_tokens=usage.output_tokens
     )
 
 
-def _cancelled(context: Context) -> wire.Cancelled:
+def _cancelled(context: Context) -> wire.Cancelled | wire.ErrorEvent:
+    if context.seed:  # `cancelled` came later: its clients would wait for another end
+        return error_event(context, "AGENT_ERROR", "the turn was cancelled")
     data = wire.CancelledData(request_id=context.top, status=499)
     return wire.Cancelled(request_id=context.top, status=499, data=data, timestamp=context.timestamp)

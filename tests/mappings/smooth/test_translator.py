@@ -441,10 +441,10 @@ def test_a_skill_and_a_stream_flag_ride_along() -> None:
     assert command.ext == {"smooth.skill": Raw(b'"meteo"'), "smooth.stream": Raw(b"false")}
 
 
-def test_the_dialect_has_one_generation_and_addresses_its_frames() -> None:
+def test_the_dialect_speaks_its_later_generation_by_default_and_addresses_its_frames() -> None:
     assert (DIALECT.name, DIALECT.generations, DIALECT.addressed, DIALECT.one_session) == (
         "smooth",
-        ("1.57",),
+        ("1.57", "1.3.0"),
         True,
         False,
     )
