@@ -78,7 +78,7 @@ class Questions:
     def _decided(self, question: Question) -> bool:
         policy = self._session.route.approvals
         decides = policy == "deny" or (policy == "approve" and isinstance(question, ApprovalRequested))
-        return decides and not any(link.can_be_asked(question) for link in self._session.links)
+        return decides and not any(link.can_be_asked(question) for link in self._session.attendance.links)
 
     # -- a question begins and ends --------------------------------------------------------------------
 
@@ -148,7 +148,7 @@ class Questions:
         """Why an answer of this link does not count, "" if it does."""
         if self._answering:
             return ANSWERED
-        if not self._session.delivery.has_seen_all(link):
+        if link.attaches and not self._session.delivery.has_seen_all(link):
             return "the open question was not shown to you yet"
         crossed = self._session.clock() - self._shown_at < self._session.limits.answer_guard * NS
         return "the question before was answered by somebody else" if crossed and link.id in self._beaten else ""
@@ -242,7 +242,7 @@ class Questions:
             return False
         resolved = denied(block.asked) if failure is not None else _resolved(command)
         given_by = pending.link.id if pending.link is not None else ""
-        self._beaten = {link.id for link in self._session.links} - {given_by}
+        self._beaten = {link.id for link in self._session.attendance.links} - {given_by}
         in_words = bool(pending.segments) and failure is None
         now = self._session.clock()
         origin = Origin(link=given_by, request=pending.command.request) if in_words else None
