@@ -44,6 +44,12 @@ class Limits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rena
     heartbeat: Seconds = 20.0  # smooth peers drop who is silent for 20 s
 
 
+class Show(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a route's clients are shown (translation.md 3.8): of tools everything, or their names alone."""
+
+    tools: Literal["all", "names"] = "all"
+
+
 class RouteOptions(Struct, frozen=True, kw_only=True):
     """What a route decides: the options that translation.md and design.md, section 5, name.
 
@@ -52,7 +58,8 @@ class RouteOptions(Struct, frozen=True, kw_only=True):
     code the refused input is sent again. `pause`: toward a backend that cannot pause it is refused, or cancels.
     `open`: a client that opens a session where the backend holds one of somebody else's is refused, or attached to it.
     `share`: a session is everybody's, or its opener's alone. `on_last_detach`: a turn goes on without clients, or is
-    cancelled. `shutdown`: a client's `shutdown` ends its attachment, or the backend.
+    cancelled. `shutdown`: a client's `shutdown` ends its attachment, or the backend. `show`: what clients are shown.
+    `file_roots`: attached files inside of these folders are handed to the backend as references.
     """
 
     overflow: Overflow = "coalesce"
@@ -63,6 +70,8 @@ class RouteOptions(Struct, frozen=True, kw_only=True):
     share: Literal["all", "owner"] = "all"
     on_last_detach: Literal["keep", "cancel"] = "keep"
     shutdown: Literal["client", "backend"] = "client"
+    show: Show = Show()
+    file_roots: tuple[str, ...] = ()
 
 
 class Route(RouteOptions, frozen=True, kw_only=True):

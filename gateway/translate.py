@@ -82,7 +82,7 @@ class _Stream:
 
         self._state = SessionState(id=new_id())
         self._form = NormalForm(self._state, new_id)
-        self._projection = target.projection("")
+        self._projection = target.projection("", "")
         self._writing = target.events
 
     def render(self, burst: Burst) -> Iterator[Rendered]:

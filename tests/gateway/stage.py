@@ -16,13 +16,13 @@ from typing import Any
 from adapters.base import CloseReason, Transport
 from gateway import registry
 from gateway.config import Limits, Overflow, Route
-from gateway.endpoint import parse
+from gateway.endpoint import Endpoint, parse
 from gateway.ledger import Ledger
 from gateway.link import Link
 from gateway.outbox import Outbox
 from gateway.router import Router, session_id
 from gateway.session import Session
-from gateway.upstream import Upstream
+from gateway.upstream import Connected, Upstream
 from tests.gateway.pod_words import snapshot
 from tests.gateway.smooth_words import CREATE, opened
 from tests.memory import MemoryTransport
@@ -117,7 +117,7 @@ class Peer:
 class Stage:
     """A router with its one session; `clients` by name, `pods` are the connections to the pod, newest last."""
 
-    def __init__(self, group: asyncio.TaskGroup, limits: Limits, overflow: Overflow) -> None:
+    def __init__(self, group: asyncio.TaskGroup, limits: Limits, overflow: Overflow, **options: Any) -> None:
         self.group = group
         self.limits = limits
         self.time = Time()
@@ -128,7 +128,7 @@ class Stage:
         self.refusals = 0  # how many attempts to connect still fail
         self.scripts: list[Script] = []
         self._ids = count(1)
-        route = Route(name=ROUTE.name, listen=ROUTE.listen, upstream=ROUTE.upstream, overflow=overflow)
+        route = Route(name=ROUTE.name, listen=ROUTE.listen, upstream=ROUTE.upstream, overflow=overflow, **options)
         self.router = Router(
             route, self._upstream, registry.dialects, limits=limits, ledger=self.ledger, clock=self.time.clock,
             new_id=self.new_id, later=self.time.later,
@@ -138,9 +138,9 @@ class Stage:
     def new_id(self) -> str:
         return f"00000000-0000-4000-8000-{next(self._ids):012d}"
 
-    def _upstream(self, session: Session) -> Upstream:
+    def _upstream(self, session: Connected, _endpoint: Endpoint) -> Upstream:
         self.upstream = Upstream(
-            session.state.id, "pod+unix:/pod", registry.dialect("pod"), self._dial, session, spawn=self.spawn,
+            session.connected().id, "pod+unix:/pod", registry.dialect("pod"), self._dial, session, spawn=self.spawn,
             limits=self.limits, ledger=self.ledger, clock=self.time.clock, new_id=self.new_id,
         )  # fmt: skip
         return self.upstream
@@ -206,10 +206,10 @@ class Stage:
 
 
 @asynccontextmanager
-async def stage(*, limits: Limits = LIMITS, overflow: Overflow = "coalesce") -> AsyncIterator[Stage]:
-    """A stage whose tasks have all ended when the block is left."""
+async def stage(*, limits: Limits = LIMITS, overflow: Overflow = "coalesce", **options: Any) -> AsyncIterator[Stage]:
+    """A stage whose tasks have all ended when the block is left; `options` are further ones of its route."""
     async with asyncio.timeout(20), asyncio.TaskGroup() as group:
-        made = Stage(group, limits, overflow)
+        made = Stage(group, limits, overflow, **options)
         yield made
         made.end()
 

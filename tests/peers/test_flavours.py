@@ -26,12 +26,6 @@ LISTEN = {"smooth": "smooth+ws://127.0.0.1:0/ws", "pod": "pod+unix:{folder}/atla
 
 AT_ONCE = 3.0  # seconds: well below the 10 s of cancel_deadline, which is for servers that know the word
 
-no_word_for_cancel = pytest.mark.xfail(
-    strict=True, reason="a cancel that the backend has no word for is refused, not done by the gateway (3.4)"
-)
-never_free = pytest.mark.xfail(
-    strict=True, reason="after a forced cancel the end of the old turn does not free the session (gateway/turn.py)"
-)
 every = pytest.mark.parametrize("flavour", FLAVOURS.values(), ids=list(FLAVOURS))
 both = pytest.mark.parametrize("dialect", LISTEN)
 
@@ -260,7 +254,6 @@ async def test_a_cancelled_turn_ends_and_the_next_one_runs(name: str, dialect: s
         assert (await peer.turn("hello")).text == ANSWER
 
 
-@no_word_for_cancel
 @both
 async def test_a_cancel_toward_the_seed_ends_the_turn_for_the_client(dialect: str, tmp_path: Path) -> None:
     async with asyncio.timeout(AT_ONCE), before(FLAVOURS["seed"], dialect, tmp_path) as (server, peer):
@@ -283,7 +276,7 @@ DEAF = structs.replace(FLAVOURS["R"], name="deaf", deaf=True)
 
 @pytest.mark.parametrize(
     "flavour",
-    [pytest.param(FLAVOURS["seed"], marks=no_word_for_cancel), pytest.param(DEAF, marks=never_free)],
+    [FLAVOURS["seed"], DEAF],
     ids=["seed", "deaf"],
 )
 async def test_new_input_is_busy_until_the_turn_that_was_cancelled_for_its_client_ended(flavour: Flavour) -> None:
@@ -305,7 +298,6 @@ async def test_new_input_is_busy_until_the_turn_that_was_cancelled_for_its_clien
         assert len(client.of(old)) == shown, "nothing of the old turn after its end"
 
 
-@no_word_for_cancel
 async def test_a_pod_client_is_told_why_its_input_waits_for_a_cancelled_turn(tmp_path: Path) -> None:
     async with asyncio.timeout(AT_ONCE), before(FLAVOURS["seed"], "pod", tmp_path) as (_, peer):
         await peer.turn("wait", cancel_after=1)

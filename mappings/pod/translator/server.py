@@ -10,7 +10,7 @@ from typing import Any, get_args
 
 from msgspec import structs
 
-from mappings.canonical import Batch, SessionState, Unmapped
+from mappings.canonical import Batch, Event, SessionState, Unmapped
 from mappings.canonical import commands as ask
 from mappings.canonical import events as say
 from mappings.dialect import Burst, Clock, Frame, Loss, NewId, Step
@@ -48,7 +48,9 @@ class ServerTranslator:
         )
     )
 
-    def __init__(self, clock: Clock, new_id: NewId) -> None:
+    view = ""
+
+    def __init__(self, clock: Clock, new_id: NewId, generation: str = "") -> None:
         self._clock = clock
         self._new_id = new_id
         self._session: SessionState | None = None
@@ -129,6 +131,10 @@ class ServerTranslator:
     def passed(self, batch: Batch) -> Step:
         """A pod client waits for nothing of its own."""
         return Step()
+
+    def can_be_asked(self, question: Event) -> bool:
+        """Pods have no questions."""
+        return False
 
     def closed(self, cause: str) -> Step:
         """`shutdown` where the end is in order; a client that broke the dialect sees the connection end."""

@@ -7,7 +7,7 @@ something of it is heard. Events of a turn stand on bursts with the id of the co
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -18,6 +18,7 @@ from mappings.canonical.events import (
     ErrorReported,
     Event,
     Heartbeat,
+    InteractionInvalid,
     OtpInvalid,
     OtpVerified,
     Pong,
@@ -40,12 +41,21 @@ __all__ = ["ClientTranslator"]
 WAITING_MAX = 1024
 """Commands and turns that a link keeps at a time; the oldest is forgotten."""
 
-OUTSIDE_TURNS = (Reply, ErrorReported, Pong, Heartbeat, OtpVerified, OtpInvalid, Unmapped)
+VERDICTS: dict[type, type] = {
+    OtpVerified: commands.AnswerOtp,
+    OtpInvalid: commands.AnswerOtp,
+    InteractionInvalid: commands.AnswerInteraction,
+}
+"""Events that say what came of an answer -> the answer."""
+
+OUTSIDE_TURNS = (Reply, ErrorReported, Pong, Heartbeat, Unmapped, *VERDICTS)
 """Events that do not show by themselves that a turn runs under their request id."""
 
 
 class ClientTranslator:
     """The link of a smooth server, with us as its client."""
+
+    view = ""
 
     def __init__(self, clock: Clock, new_id: NewId) -> None:
         self._clock = clock
@@ -99,6 +109,10 @@ class ClientTranslator:
         """Events do not go to a server."""
         return Step()
 
+    def can_be_asked(self, question: Event) -> bool:
+        """A server is asked nothing."""
+        return False
+
     def closed(self, cause: str) -> Step:
         """A client leaves without a word."""
         return Step()
@@ -121,12 +135,12 @@ class ClientTranslator:
                     continue
             elif type(said) is TurnAccepted:
                 item = msgspec.structs.replace(said, request=request or own)
+            elif type(said) in VERDICTS:
+                item = self._verdict(own, said)
             items.append(item)
             if type(item) is TurnEnded:
                 self._turns.pop(own, None)
-                items += self._answered(lambda command: isinstance(command, commands.CancelTurn))
-            elif type(item) is OtpVerified or type(item) is OtpInvalid:
-                items += self._answered(lambda command: isinstance(command, commands.AnswerOtp))
+                items += self._cancels_answered()
         return Burst(items=items, request=request or own, at=burst.at)
 
     def _begins(self, own: str, item: Event) -> bool:
@@ -159,12 +173,17 @@ class ClientTranslator:
             return TurnAccepted(request=request, ext=item.ext)
         return _typed(command, request, item) or msgspec.structs.replace(item, request=request)
 
-    def _answered(self, fits: Callable[[Command], bool]) -> list[Event]:
-        """The commands that have no acknowledgement are answered by what they bring about.
+    def _verdict(self, own: str, item: OtpVerified | OtpInvalid | InteractionInvalid) -> Event:
+        """What came of an answer: under its own id, else of the oldest answer of that kind; "" if there is none."""
+        kind = VERDICTS[type(item)]
+        known = self._waiting.get(own)
+        key = own if isinstance(known, kind) else next((k for k, c in self._waiting.items() if isinstance(c, kind)), "")
+        command = self._waiting.pop(key, None)
+        return msgspec.structs.replace(item, request="" if command is None else command.request)
 
-        A connection has one turn: its end answers every cancel.
-        """
-        done = {own: command for own, command in self._waiting.items() if fits(command)}
+    def _cancels_answered(self) -> list[Event]:
+        """A cancel has no acknowledgement, and a connection has one turn: its end answers every cancel."""
+        done = {own: command for own, command in self._waiting.items() if isinstance(command, commands.CancelTurn)}
         for own in done:
             del self._waiting[own]
         return [Reply(request=command.request) for command in done.values()]

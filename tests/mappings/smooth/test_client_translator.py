@@ -224,7 +224,7 @@ def test_a_code_is_answered_by_the_verdict() -> None:
     link.says(commands.AnswerOtp(request="v", session="s", code="1"))
     verdict = {"type": "otp_verified", "requestId": "own-1", "data": {"data": {"message": "hi"}}, "timestamp": 1}
     ((_, items),) = link.hears(verdict)
-    assert items == [events.OtpVerified(text="hi"), events.Reply(request="v")]
+    assert items == [events.OtpVerified(request="v", text="hi")]
 
 
 def test_what_is_kept_is_bounded() -> None:
