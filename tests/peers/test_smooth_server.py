@@ -134,10 +134,7 @@ async def test_a_server_that_is_not_there_is_said_at_create() -> None:
 IDENTITY = '{"fields": [{"key": "email", "required": true}], "reason": "to send you the quote"}'
 AT_ONCE = 3.0  # seconds for an answer that a scripted server has ready
 
-to_the_asker = pytest.mark.xfail(
-    strict=True, reason="the answer to submit_interaction and verify_otp does not come under the asker's request id"
-)
-with_and_without = pytest.mark.parametrize("way", ["server", pytest.param("gateway", marks=to_the_asker)])
+with_and_without = pytest.mark.parametrize("way", ["server", "gateway"])
 
 
 @asynccontextmanager
