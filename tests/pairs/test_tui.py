@@ -92,7 +92,8 @@ async def test_what_is_typed_in_a_run_is_kept_when_it_did_not_finish(tmp_path: P
     async with playing(tmp_path) as (tui, pod):
         await pod.says(RUNNING)
         await tui.enter("one")
-        await pod.says(("run_end", {"result": result}), ("status", {"status": "idle"}))
+        rest = "paused" if result == "paused" else "idle"
+        await pod.says(("run_end", {"result": result}), ("status", {"status": rest}))
         await tui.enter("two")
         assert await pod.hears() == run("two"), "nothing was sent before it"
         assert tui.held == ["one"]
@@ -117,22 +118,22 @@ async def test_a_key_means_what_the_status_makes_of_it(tmp_path: Path, status: s
 async def test_an_input_that_was_rolled_back_is_in_the_editor_again(tmp_path: Path) -> None:
     async with playing(tmp_path) as (tui, pod):
         segments = [{"kind": "text", "content": "never mind"}]
-        await pod.says(("user_message", {"segments": segments}), ("run_end", {"result": "rolled_back"}))
+        await pod.says(("user_message", {"segments": segments}), RUNNING, ("run_end", {"result": "rolled_back"}))
         assert (tui.editor, tui.lines) == ("never mind", [])
 
 
 async def test_a_result_of_an_unknown_call_is_a_warning(tmp_path: Path) -> None:
     result = {"summary": "s", "is_error": False}
     async with playing(tmp_path) as (tui, pod):
-        await pod.says(("tool_call_start", {"id": "a", "name": "n"}), ("tool_result", {"id": "a", **result}))
+        await pod.says(RUNNING, ("tool_call_start", {"id": "a", "name": "n"}), ("tool_result", {"id": "a", **result}))
         assert tui.warnings == []
         await pod.says(("tool_result", {"id": "b", **result}))
         assert tui.warnings == ["a result of an unknown call b"]
 
 
-async def test_a_turn_start_runs_and_a_run_end_rests_without_a_status(tmp_path: Path) -> None:
+async def test_a_run_that_ended_rests_before_the_status_says_so(tmp_path: Path) -> None:
     async with playing(tmp_path) as (tui, pod):
-        await pod.says(("turn_start", {"turn": 0}))
+        await pod.says(RUNNING, ("turn_start", {"turn": 0}))
         assert tui.status == "running"
         await pod.says(("run_end", {"result": "paused"}))
         assert tui.status == "paused"
