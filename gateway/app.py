@@ -31,9 +31,7 @@ from gateway.outbox import Outbox
 from gateway.pod_directory import PodDirectory
 from gateway.pod_folder import PodFolder
 from gateway.router import Router
-from gateway.session import Session
 from gateway.upstream import Backend, Connected, Upstream
-from mappings.errors import ConfigError
 
 LOSSES_LOGGED = 100  # rows of the ledger that are told at the end, the largest first
 
@@ -41,7 +39,7 @@ __all__ = ["App", "MakeBackend", "new_id"]
 
 log = structlog.get_logger("dragoman")
 
-MakeBackend = Callable[[Session], Backend]
+MakeBackend = Callable[[Connected], Backend]
 
 
 def new_id() -> str:
@@ -76,7 +74,6 @@ class App:
                 registry.check_listen(endpoint)
             if make_backend is None:
                 registry.check_upstream(route.upstream)
-            registry.check_route(route)
 
     async def run(self, listening: Callable[[str], None] = lambda _endpoint: None) -> None:
         """Serve until `stop`. `listening` hears each real endpoint once it accepts; OSError if one cannot listen."""
@@ -118,11 +115,7 @@ class App:
         loop = asyncio.get_running_loop()
 
         def dial(session: Connected, endpoint: Endpoint) -> Backend:
-            if self._make_backend is None:
-                return self._upstream(session, endpoint)
-            if not isinstance(session, Session):
-                raise ConfigError("a backend that is played in process holds one session")
-            return self._make_backend(session)
+            return self._upstream(session, endpoint) if self._make_backend is None else self._make_backend(session)
 
         router = Router(
             route, dial, registry.dialects,

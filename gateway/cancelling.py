@@ -24,11 +24,11 @@ class Cancelling:
     def ask(self, link: Link | None, command: CancelTurn) -> None:
         """Ask the backend to end the open turn; it has until the deadline."""
         session = self._session
-        if not session.busy:
+        if not session.busy and session.state.status != "running":  # a resumed run may not have said anything yet
             if link is not None:
                 session.refuse(link, command.request, "not_running", "no turn is in progress")
             return
-        if self._deadline is None:
+        if session.busy and self._deadline is None:
             self._deadline = session.later(session.limits.cancel_deadline, self._expire)
         session.forward(link, command)
 

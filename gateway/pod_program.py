@@ -28,7 +28,7 @@ import tomli
 import uvloop
 from msgspec import Struct, structs
 
-from gateway import config, logs, ownership, registry
+from gateway import check, logs, ownership, registry
 from gateway.app import App
 from gateway.config import Config
 from gateway.door import LATEST
@@ -75,7 +75,7 @@ def launch(arguments: Sequence[str], environment: Mapping[str, str]) -> Launch:
     path = environment.get("DRAGOMAN_CONFIG")
     if not path:
         raise ConfigError("set DRAGOMAN_CONFIG to a configuration file: its first route is what stands behind the pod")
-    whole = config.load(Path(path))
+    whole = check.load(Path(path))
     wanted = environment.get("DRAGOMAN_ROUTE")
     route = next((route for route in whole.routes if wanted in (None, "", route.name)), None)
     if route is None:

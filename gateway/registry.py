@@ -10,23 +10,35 @@ import socket
 from collections.abc import Awaitable, Callable
 from functools import cache
 from importlib.metadata import entry_points
+from pathlib import Path
 from urllib.parse import urlencode
 
 from adapters import unix, websocket
 from adapters.base import Accept, Listener, Transport
 from adapters.base import Limits as AdapterLimits
-from gateway.config import Limits, Route
+from gateway.config import Limits
 from gateway.endpoint import Endpoint, split_url
 from gateway.pod_folder import PodFolder
 from gateway.pod_runtime import check_name, runtime_directory
 from gateway.pods import Pods
-from mappings.canonical.commands import ShutdownBackend
 from mappings.dialect import Dialect
 from mappings.errors import ConfigError
 from mappings.pod import DIALECT as POD
 from mappings.smooth import DIALECT as SMOOTH
 
-__all__ = ["check_listen", "check_route", "check_upstream", "connector", "dialect", "dialects", "listen", "pods"]
+__all__ = [
+    "OWNER_ONLY",
+    "check_listen",
+    "check_place",
+    "check_session",
+    "check_upstream",
+    "connector",
+    "dialect",
+    "dialects",
+    "listen",
+    "place",
+    "pods",
+]
 
 LISTEN: dict[str, tuple[str, ...]] = {"smooth": ("ws",), "pod": ("unix", "dir", "name")}
 """Dialect -> transports that we listen on."""
@@ -67,20 +79,30 @@ def check_listen(endpoint: Endpoint) -> None:
     _check(endpoint, LISTEN, LISTEN_OPTIONS, "listen on")
 
 
+def check_place(endpoint: Endpoint) -> None:
+    """Refuse a checked endpoint where nothing can listen on this machine, as far as one can tell without trying."""
+    if endpoint.transport == "unix":
+        unix.check_bindable(endpoint.address)
+
+
+def place(endpoint: Endpoint) -> tuple[str, str]:
+    """What a checked endpoint of sockets and folders takes on this machine, as two names of one thing are equal."""
+    if endpoint.transport == "name":
+        return "unix", str(PodFolder(runtime_directory(), endpoint.address).socket.resolve())
+    return endpoint.transport, str(Path(endpoint.address).resolve())
+
+
 def check_upstream(endpoint: Endpoint) -> None:
     """Refuse an endpoint that we cannot dial, with a ConfigError that says what to write."""
     _check(endpoint, DIAL, DIAL_OPTIONS, "connect to")
+    if endpoint.transport == "unix":
+        unix.check_path(endpoint.address)
 
 
-def check_route(route: Route) -> None:
-    """Refuse a route whose parts do not fit together, with a ConfigError that says what to write."""
-    holds_one = dialect(route.upstream.dialect).one_session and route.upstream.transport != "dir"
-    for endpoint in route.listen:
-        if holds_one and endpoint.option("session"):
-            raise ConfigError(f"{endpoint.masked}: leave out `session`: {route.upstream.masked} is one session")
-        says_shutdown = dialect(endpoint.dialect).commands.says(ShutdownBackend)
-        if route.shutdown == "backend" and says_shutdown and endpoint.transport not in OWNER_ONLY:
-            raise ConfigError(f'{endpoint.masked}: shutdown = "backend" is for listeners whose clients are known')
+def check_session(endpoint: Endpoint, upstream: Endpoint) -> None:
+    """Refuse a listener that names a session of a backend which holds one, with a ConfigError."""
+    if endpoint.option("session") and dialect(upstream.dialect).one_session and upstream.transport != "dir":
+        raise ConfigError(f"{endpoint.masked}: leave out `session`: {upstream.masked} is one session")
 
 
 def _check(

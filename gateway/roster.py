@@ -9,6 +9,7 @@ from mappings.canonical.commands import ListSessions
 from mappings.canonical.events import SessionsListed
 from mappings.canonical.values import SessionSummary
 from mappings.dialect import Dialect
+from mappings.errors import PeerError
 
 __all__ = ["Roster", "listing"]
 
@@ -47,11 +48,13 @@ class Roster:
 
 
 def listing(rows: Iterable[SessionSummary], command: ListSessions) -> SessionsListed:
-    """One page of a list, newest first: what somebody spoke in, or what has a name."""
+    """One page of a list, newest first: what somebody spoke in, or what has a name. PeerError for a cursor of none."""
     query = command.query.lower()
     found = [row for row in rows if (row.messages or row.title) and query in row.title.lower()]
     found.sort(key=lambda row: -row.updated_at)
     start = next((i + 1 for i, row in enumerate(found) if row.session == command.cursor), 0)
+    if command.cursor and not start:  # the first page once more would be paged through for ever
+        raise PeerError("invalid", "unknown cursor")
     limit = min(command.limit or LIST_DEFAULT, LIST_MAX)
     shown = found[start : start + limit]
     more = start + limit < len(found)

@@ -43,6 +43,7 @@ from mappings.canonical.unmapped import Unmapped
 from mappings.canonical.values import Backend as About
 from mappings.canonical.values import Failure
 from mappings.dialect import Burst, Clock, Dialect, NewId
+from mappings.errors import PeerError
 
 __all__ = ["MakeBackend", "Router", "session_id"]
 
@@ -238,10 +239,10 @@ class Router:
                 self._open(link, command)
             case ResumeSession():
                 session = self._find(link, command.session)
-                if session is None:
-                    self._open(link, command)
-                else:
+                if session is not None:
                     self._show(link, session, command.request, command.agent)
+                else:
+                    self._open(link, command)
             case GetSession():
                 self._get(link, command)
             case Unmapped():
@@ -275,8 +276,12 @@ class Router:
         else:
             self._not_found(link, command)
 
-    def _list(self, link: Link, command: ListSessions) -> SessionsListed:
-        return listing((summary(s.state) for s in self._roster if self._policy.sees(link.principal, s.state)), command)
+    def _list(self, link: Link, command: ListSessions) -> SessionsListed | Reply:
+        seen = (summary(s.state) for s in self._roster if self._policy.sees(link.principal, s.state))
+        try:
+            return listing(seen, command)
+        except PeerError as fault:
+            return Reply(request=command.request, failure=Failure(cause="invalid", text=fault.text))
 
     def _ask_pods(self, sessions: list[Session], then: Callable[[], None]) -> None:
         """What a pod is about it tells whoever connects: ask those to which no session is connected, then go on."""

@@ -31,7 +31,7 @@ upstream = "{upstream}"
 
 [[route]]
 name = "other"
-listen = ["smooth+ws://127.0.0.1:1/ws"]
+listen = ["smooth+ws://127.0.0.1:2/ws"]
 upstream = "smooth+ws://127.0.0.1:9/ws"
 """
 

@@ -7,6 +7,7 @@ import pytest
 from gateway.roster import LIST_DEFAULT, LIST_MAX, listing
 from mappings.canonical.commands import ListSessions
 from mappings.canonical.values import SessionSummary
+from mappings.errors import PeerError
 from tests.gateway.smooth_words import CONVERSATION, SHOWN
 from tests.gateway.stage import SESSION, stage
 
@@ -37,6 +38,11 @@ def test_a_list_is_newest_first_in_pages() -> None:
         ["0"],
     ]
     assert third.next_cursor is None
+
+
+def test_a_cursor_of_no_row_is_refused() -> None:
+    with pytest.raises(PeerError, match="unknown cursor"):
+        listing(rows(5), ListSessions(cursor="gone"))
 
 
 @pytest.mark.parametrize(("asked", "shown"), [(0, LIST_DEFAULT), (1000, LIST_MAX), (3, 3)])

@@ -11,6 +11,7 @@ from gateway.door import Door
 from gateway.router import session_id
 from gateway.upstream import WAITING_MAX
 from mappings.canonical.commands import GetHistory, ListSessions, Ping, RenameSession
+from mappings.canonical.events import SessionsListed
 from mappings.canonical.unmapped import Unmapped
 from mappings.dialect import Burst
 from tests.gateway.pod_words import CANCEL, FINISHED, delta, problem, run, snapshot, status, took
@@ -243,6 +244,7 @@ async def test_a_list_has_the_sessions_whose_title_has_the_words(query: str, fou
     async with stage() as made:
         await talked(made).done()
         listed = made.router._list(made.clients["a"].link, ListSessions(request="l", query=query))
+        assert isinstance(listed, SessionsListed)
         assert len(listed.sessions) == found
 
 

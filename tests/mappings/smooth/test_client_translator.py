@@ -77,30 +77,6 @@ def test_a_command_without_a_word_is_refused_at_once() -> None:
     assert (burst.items[0].request, [loss.kind for loss in step.losses]) == ("q", ["PauseTurn"])
 
 
-@pytest.mark.parametrize("opening", [commands.OpenSession, commands.ResumeSession])
-@pytest.mark.parametrize(
-    ("said", "claimed"),
-    [
-        (None, ["identity_form", "choice_chips"]),
-        (("date_picker", "choice_chips"), ["date_picker", "choice_chips", "identity_form"]),
-    ],
-)
-def test_the_gateway_claims_what_it_can_ask_in_words_beside_what_the_client_said(
-    opening: type[commands.OpenSession | commands.ResumeSession], said: tuple[str, ...] | None, claimed: list[str]
-) -> None:
-    (frame,) = Link().says(opening(agent=A, request="again", supports=said))
-    assert frame["supports"] == claimed
-
-
-def test_a_conversation_that_is_resumed_after_a_loss_claims_the_same() -> None:
-    translator = ClientTranslator(lambda: 0, lambda: "own")
-    ids = keep(sessionId="s", conversationId=A)
-    translator.attach(SessionState(id=A, opening=commands.OpenSession(agent=A), backend_ids=ids), "")
-    (frame,) = translator.receive([json.dumps(error("own", "SESSION_NOT_FOUND")).encode()]).frames
-    assert json.loads(frame)["conversationId"] == A
-    assert json.loads(frame)["supports"] == ["identity_form", "choice_chips"]
-
-
 def test_a_turn_stands_under_the_request_that_began_it() -> None:
     link = Link()
     link.says(INPUT)
@@ -238,3 +214,47 @@ def test_what_is_kept_is_bounded() -> None:
 def test_a_client_has_nothing_to_say_by_itself() -> None:
     translator = Link().translator
     assert (translator.opened(), translator.closed("gone")) == (Step(), Step())
+
+
+@pytest.mark.parametrize("opening", [commands.OpenSession, commands.ResumeSession])
+@pytest.mark.parametrize(
+    ("said", "claimed"),
+    [
+        (None, ["identity_form", "choice_chips"]),
+        (("date_picker", "choice_chips"), ["date_picker", "choice_chips", "identity_form"]),
+    ],
+)
+def test_the_gateway_claims_what_it_can_ask_in_words_beside_what_the_client_said(
+    opening: type[commands.OpenSession | commands.ResumeSession], said: tuple[str, ...] | None, claimed: list[str]
+) -> None:
+    (frame,) = Link().says(opening(agent=A, request="again", supports=said))
+    assert frame["supports"] == claimed
+
+
+def test_a_conversation_that_is_resumed_after_a_loss_claims_the_same() -> None:
+    translator = ClientTranslator(lambda: 0, lambda: "own")
+    ids = keep(sessionId="s", conversationId=A)
+    translator.attach(SessionState(id=A, opening=commands.OpenSession(agent=A), backend_ids=ids), "")
+    (frame,) = translator.receive([json.dumps(error("own", "SESSION_NOT_FOUND")).encode()]).frames
+    assert json.loads(frame)["conversationId"] == A
+    assert json.loads(frame)["supports"] == ["identity_form", "choice_chips"]
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_nothing_of_our_turn_follows_its_end(together: bool) -> None:
+    link = Link()
+    link.says(INPUT)
+    frames = [json.dumps(frame).encode() for frame in (accepted(), token(), final(), token(), final())]
+    steps = [link.translator.receive(part) for part in ([frames] if together else [[frame] for frame in frames])]
+    kinds = [type(item).__name__ for step in steps for burst in step.bursts for item in burst.items]
+    assert kinds == ["TurnAccepted", "TextDelta", "TurnEnded"]
+    assert [loss.kind for step in steps for loss in step.losses] == ["TextDelta", "TurnEnded"]
+
+
+def test_what_comes_under_a_foreign_id_is_not_of_our_open_turn() -> None:
+    link = Link()
+    link.says(INPUT)
+    link.hears(accepted())
+    step = link.translator.receive([json.dumps(frame).encode() for frame in (token("theirs"), final("theirs"))])
+    assert [item for burst in step.bursts for item in burst.items] == []
+    assert [loss.kind for loss in step.losses] == ["TextDelta", "TurnEnded"]
