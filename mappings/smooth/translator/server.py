@@ -15,7 +15,14 @@ from msgspec import Struct
 
 from mappings.canonical import Batch, Event, SessionState, Unmapped, commands
 from mappings.canonical.commands import Command
-from mappings.canonical.events import HistorySnapshot, InteractionRequired, Reply, SessionOpened, TurnEnded
+from mappings.canonical.events import (
+    HistorySnapshot,
+    InteractionRequired,
+    QuestionAsked,
+    Reply,
+    SessionOpened,
+    TurnEnded,
+)
 from mappings.canonical.values import Message
 from mappings.dialect import Burst, Clock, Frame, Loss, NewId, Step
 from mappings.errors import PeerError
@@ -102,8 +109,8 @@ class ServerTranslator:
         return self.send((opened,))
 
     def passed(self, batch: Batch) -> Step:
-        """The end of this link's turn frees its slot."""
-        if any(type(event) is TurnEnded for event in batch.events):
+        """The end of this link's turn frees its slot, as does a question in words: to this client its turn is over."""
+        if any(type(e) is TurnEnded or (type(e) is QuestionAsked and e.parked) for e in batch.events):
             self._turn = None
         return Step()
 
