@@ -31,7 +31,9 @@ from gateway.outbox import Outbox
 from gateway.pod_directory import PodDirectory
 from gateway.pod_folder import PodFolder
 from gateway.router import Router
+from gateway.transports.way import Doorkeeper
 from gateway.upstream import Backend, Connected, Upstream
+from mappings.dialect import Dialect, Instance, Translator
 
 LOSSES_LOGGED = 100  # rows of the ledger that are told at the end, the largest first
 
@@ -130,11 +132,11 @@ class App:
         return Upstream(
             session.connected().id, endpoint.masked, registry.dialect(endpoint.dialect),
             registry.connector(endpoint, self._config.limits), session, spawn=self.spawn, limits=self._config.limits,
-            ledger=self.ledger, clock=time.time_ns, new_id=new_id,
+            ledger=self.ledger, clock=time.time_ns, new_id=new_id, later=asyncio.get_running_loop().call_later,
         )  # fmt: skip
 
     async def _listen(self, endpoint: Endpoint, route: Route, router: Router) -> str:
-        if endpoint.transport == "dir":
+        if (endpoint.dialect, endpoint.transport) == ("pod", "dir"):
             return await self._serve_directory(endpoint, route, router)
         door = Door(endpoint=str(endpoint), session=endpoint.option("session"))
         listener = await self._open(endpoint, router, door)
@@ -158,22 +160,41 @@ class App:
         return f"{endpoint.dialect}+{directory.address}"
 
     async def _open(self, endpoint: Endpoint, router: Router, door: Door) -> Listener:
-        limits = self._config.limits
+        path = endpoint.address if endpoint.transport == "dir" else ""
+        us = Instance(id=new_id(), started_at=time.time_ns(), path=path)
         dialect = registry.dialect(endpoint.dialect)
+        spoken = dialect.served(us) if dialect.served is not None else dialect
+        publication = spoken.publication
 
         def accept(transport: Transport) -> None:
-            link = Link(
-                f"{dialect.name}-{next(self._numbers)}", dialect, transport,
-                dialect.server(time.time_ns, new_id, endpoint.generation),
-                Outbox(limits.outbox_soft, limits.outbox_hard), sink=router.receive, drained=router.drained,
-                ledger=self.ledger, door=door,
-            )  # fmt: skip
-            self._links[link.id] = link
-            self.spawn(self._serve(link, router), link.id)
-            if self._closing:  # it was on its way in when the listener closed
-                link.end(CloseReason.GOING_AWAY, "the gateway stops")
+            translator = spoken.server(time.time_ns, new_id, endpoint.generation)
+            self._welcome(spoken, transport, translator, router, door, attaches=publication is None)
 
-        return await registry.listen(endpoint, limits, accept)
+        def publish(transport: Transport) -> None:
+            if publication is not None:
+                self._welcome(spoken, transport, publication(time.time_ns, new_id), router, door, publishes=True)
+
+        doorkeeper = Doorkeeper(
+            accept=accept, publish=publish, instance=us,
+            lost=lambda loss: self.ledger.record([loss], target=dialect.name),
+        )  # fmt: skip
+        return await registry.listen(endpoint, self._config.limits, doorkeeper)
+
+    def _welcome(
+        self, dialect: Dialect, transport: Transport, translator: Translator, router: Router, door: Door, *,
+        attaches: bool = True, publishes: bool = False,
+    ) -> None:  # fmt: skip
+        limits = self._config.limits
+        link = Link(
+            f"{dialect.name}-{next(self._numbers)}", dialect, transport, translator,
+            Outbox(limits.outbox_soft, limits.outbox_hard), sink=router.receive, drained=router.drained,
+            ledger=self.ledger, door=door, later=asyncio.get_running_loop().call_later, attaches=attaches,
+            publishes=publishes,
+        )  # fmt: skip
+        self._links[link.id] = link
+        self.spawn(self._serve(link, router), link.id)
+        if self._closing:  # it was on its way in when the listener closed
+            link.end(CloseReason.GOING_AWAY, "the gateway stops")
 
     async def _serve(self, link: Link, router: Router) -> None:
         link.log.info("client connected")

@@ -19,14 +19,14 @@ from gateway import registry
 from gateway.config import Config, ConfigFile, Limits, Route, RouteOptions
 from gateway.config_lines import KeyPath, Lines, written
 from gateway.config_shape import faults
-from gateway.endpoint import Endpoint, parse, split_url
+from gateway.endpoint import Endpoint, parse
 from mappings.canonical.commands import ShutdownBackend
 from mappings.errors import ConfigError
 
 __all__ = ["Checked", "Problem", "check", "check_route", "load"]
 
 READABLE = stat.S_IRGRP | stat.S_IROTH
-OWNERS = ", ".join(f"{d}+{t}:..." for d, ts in registry.LISTEN.items() for t in ts if t in registry.OWNER_ONLY)
+OWNERS = ", ".join(f"{d}+{t}:..." for d, ways in registry.WAYS.items() for t, way in ways.items() if way.owner_only)
 
 Found = tuple[KeyPath, str]
 
@@ -184,22 +184,14 @@ def _overlaps(drafts: Sequence[Draft]) -> Iterator[Found]:
     for draft in drafts:
         for index, endpoint in draft.listen.items():
             at = (*draft.at, "listen", index)
-            place = _place(endpoint)
+            place = registry.place(endpoint)
             if place is None:
                 continue
             if place in taken:
                 yield at, f"{endpoint}: {taken[place]} listens there already"
-            elif draft.upstream is not None and _place(draft.upstream) == place:
+            elif draft.upstream is not None and registry.place(draft.upstream) == place:
                 yield at, f"{endpoint}: this route would be its own backend: its `upstream` is the same place"
             taken.setdefault(place, written(at))
-
-
-def _place(endpoint: Endpoint) -> tuple[object, ...] | None:
-    """What only one listener can have; None where the system chooses."""
-    if endpoint.transport in ("ws", "wss"):
-        host, port, _ = split_url(endpoint)
-        return ("tcp", host.lower(), port) if port else None
-    return registry.place(endpoint)
 
 
 def _sessions(drafts: Sequence[Draft]) -> Iterator[Found]:
@@ -218,11 +210,11 @@ def _shutdowns(drafts: Sequence[Draft]) -> Iterator[Found]:
     for draft in drafts:
         if draft.shutdown != "backend" or not draft.listen:
             continue
-        if not any(endpoint.transport in registry.OWNER_ONLY for endpoint in draft.listen.values()):
+        if not any(registry.owner_only(endpoint) for endpoint in draft.listen.values()):
             yield (*draft.at, "shutdown"), f"'backend' wants a listener for its owner alone: {OWNERS}"
         for index, endpoint in draft.listen.items():
             says_it = registry.dialect(endpoint.dialect).commands.says(ShutdownBackend)
-            if says_it and endpoint.transport not in registry.OWNER_ONLY:
+            if says_it and not registry.owner_only(endpoint):
                 text = f"whoever reaches {endpoint} could end the backend, as `shutdown` says; listen on {OWNERS}"
                 yield (*draft.at, "listen", index), text
 

@@ -71,6 +71,8 @@ class Inputs:
         message = Message(role="user", text=flatten(command.segments), segments=command.segments)
         origin = Origin(link=pending.link.id, request=command.request)
         self._session.deliver(self._session.form.accept(origin, message, at), at)
+        if not pending.link.attaches:
+            pending.link.send([TurnAccepted(request=command.request)])
 
     def accept_waiting(self, at: int) -> bool:
         """Nobody knows if the waiting input was taken: for its client it is a turn. Whether there was one."""

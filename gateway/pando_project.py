@@ -17,11 +17,15 @@ from pathlib import Path
 from typing import TypeVar
 
 import msgspec
+import structlog
 from msgspec import Struct
 
+from adapters.base import Listener
 from mappings.errors import ConfigError
 
-__all__ = ["INSTANCES", "Instance", "Lock", "Project", "find", "ports"]
+__all__ = ["INSTANCES", "Instance", "Lock", "Project", "ProjectListener", "find", "ports"]
+
+log = structlog.get_logger("dragoman.pando")
 
 INSTANCES = Path("/tmp/pando-instances")  # noqa: S108  # the sheet's own, section 1.3; see _write for who else writes there
 MODE = "proxy"  # the one of the six modes (section 1.3) that comes nearest to what we are
@@ -124,6 +128,24 @@ class Project:
         )  # fmt: skip
         os.ftruncate(self._descriptor, 0)
         os.pwrite(self._descriptor, _text(record), 0)
+
+
+class ProjectListener:
+    """The listener of a project whose primary we are: with it the lock goes, and the entry in the registry."""
+
+    def __init__(self, project: Project, listener: Listener) -> None:
+        self.address = f"dir:{project.directory}"
+        self._project = project
+        self._listener = listener
+        try:
+            project.register()
+        except OSError as error:  # it is found by its lock all the same
+            log.warning("not in the registry of instances", error=str(error))
+
+    async def close(self) -> None:
+        """Stop accepting, and stop being the primary."""
+        await self._listener.close()
+        self._project.release()
 
 
 def ports(directory: str) -> tuple[int, int]:

@@ -77,7 +77,7 @@ class Questions:
         return not self._decided(question)
 
     def _decided(self, question: Question) -> bool:
-        links = self._session.links
+        links = self._session.attendance.links
         if any(link.can_be_asked(question) for link in links):
             return False
         policy = self._session.route.approvals  # with nobody there nothing is approved: who comes back may be asked
@@ -92,7 +92,7 @@ class Questions:
         if shown == self._shown:
             return
         if self._shown:
-            self._beaten = {link.id for link in self._session.links} - {self._giver}
+            self._beaten = {link.id for link in self._session.attendance.links} - {self._giver}
         self.close()
         self._shown = shown
         if block is None:
@@ -157,7 +157,7 @@ class Questions:
         """Why an answer of this link does not count, "" if it does."""
         if self._given is not None:
             return ANSWERED
-        if not self._session.delivery.has_seen_all(link):
+        if link.attaches and not self._session.delivery.has_seen_all(link):
             return "the open question was not shown to you yet"
         crossed = self._session.clock() - self._shown_at < self._session.limits.answer_guard * NS
         return "the question before was answered by somebody else" if crossed and link.id in self._beaten else ""

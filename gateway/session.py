@@ -17,10 +17,11 @@ from msgspec import UNSET, structs
 
 from adapters.base import CloseReason
 from gateway.answers import ADDRESSED, answers_one
+from gateway.attendance import Attendance
 from gateway.cancelling import Cancelling
 from gateway.config import Limits, RouteOptions
 from gateway.delivery import Delivery
-from gateway.history import page, trim
+from gateway.history import page, summary, trim
 from gateway.inflight import InFlight, Pending
 from gateway.inputs import Inputs
 from gateway.ledger import Ledger
@@ -29,7 +30,7 @@ from gateway.lobby import Lobby
 from gateway.narrowing import tool_names_only
 from gateway.questions import Questions
 from gateway.runs import Run
-from gateway.timers import Later, Timer
+from gateway.timers import Later
 from gateway.turn import NormalForm
 from gateway.upstream import Backend
 from mappings.canonical import Batch, Command, Event, SessionState
@@ -41,6 +42,7 @@ from mappings.canonical.commands import (
     GetSession,
     OpenSession,
     PauseTurn,
+    RenameSession,
     ResumeSession,
     ResumeTurn,
     ShutdownBackend,
@@ -53,7 +55,10 @@ from mappings.canonical.events import (
     OtpInvalid,
     OtpVerified,
     Reply,
+    SessionActivated,
+    SessionClosed,
     SessionOpened,
+    SessionUpdated,
     TurnAccepted,
 )
 from mappings.canonical.unmapped import Unmapped
@@ -96,11 +101,10 @@ class Session:
         self.inputs = Inputs(self)
         self._turn_weight = 0
         self._cancelling = Cancelling(self)
-        self._expiry: Timer | None = None
+        self.attendance = Attendance(self)
         self.changed: Callable[[Session], None] = lambda _session: None  # its backend named it, or refused it
         self.watch: Callable[[Session], None] = lambda _session: None  # its status changed, or it rests
         self._watched = state.status
-        self.resting = False  # nobody came for `session_ttl`
         self.lobby = Lobby(self.attach, later, limits.snapshot_wait)
         self.quiet = asyncio.Event()  # no turn is open, and no input waits to be accepted
         self.quiet.set()
@@ -108,39 +112,18 @@ class Session:
 
     # -- links -----------------------------------------------------------------------------------------
 
-    @property
-    def links(self) -> list[Link]:
-        """Everybody who is attached."""
-        return [attachment.link for attachment in self.delivery.attachments.values()]
-
     def attach(self, link: Link, request: str = "") -> None:
         """Show this session to `link` and keep it informed."""
-        if self._expiry is not None:
-            self._expiry.cancel()
-            self._expiry = None
-        self.resting = False
-        self.backend.start()  # before: what it knows at once stands in the first snapshot
-        self.delivery.attach(link, request)
+        self.attendance.attach(link, request)
 
     def detach(self, link: Link) -> None:
-        """`link` is gone; its turn goes on, the answers to its commands have nowhere to go."""
-        self.lobby.leave(link)
-        attached = link.id in self.delivery.attachments  # a probe never was
-        self.delivery.detach(link)
-        if attached and not self.delivery.attachments:
-            if self.route.on_last_detach == "cancel" and self.busy:
-                self._cancelling.ask(None, CancelTurn())
-            self._expiry = self.later(self.limits.session_ttl, self._expire)
+        """`link` is gone."""
+        self.attendance.detach(link)
 
-    def _expire(self) -> None:
-        if self.busy:
-            self._expiry = self.later(self.limits.session_ttl, self._expire)
-            return
-        self._expiry = None
-        self.log.info("session idle, closing its backend connection")
-        self.resting = True
-        self.backend.rest()
-        self.watch(self)
+    def deserted(self) -> None:
+        """Nobody is here any more."""
+        if self.route.on_last_detach == "cancel" and self.busy:
+            self._cancelling.ask(None, CancelTurn())
 
     def stop(self) -> None:
         """The gateway ends: tell the clients of an open turn, call off every deadline, close the way to the backend."""
@@ -150,8 +133,7 @@ class Session:
         self.in_flight.close()
         self.questions.close()
         self._cancelling.over()
-        if self._expiry is not None:
-            self._expiry.cancel()
+        self.attendance.close()
         self.lobby.close()
         self.backend.stop()
 
@@ -159,7 +141,7 @@ class Session:
     def vacant(self) -> bool:
         """Nobody is here and nothing was ever said: a probe's session."""
         never_used = self.state.backend_ids is None and not self.in_flight and not self.state.transcript
-        return never_used and not self.delivery.attachments and self.state.turn is None
+        return never_used and self.attendance.deserted and self.state.turn is None
 
     def open(self, link: Link, command: OpenSession | ResumeSession | GetSession) -> None:
         """Have the backend open or find the conversation of a new session; `link` is attached once it stands."""
@@ -185,6 +167,8 @@ class Session:
                 link.send([Reply(request=command.request)])
             case AnswerApproval() | AnswerInteraction():
                 self.questions.answer(link, command)
+            case RenameSession() if not self._upstream.commands.can_say(RenameSession):
+                self._rename(link, command)
             case ShutdownBackend() if self.route.shutdown == "client":
                 link.send([Reply(request=command.request)])
                 link.send([BackendShutdown(reason="detached")])
@@ -204,6 +188,14 @@ class Session:
             self.refuse(link, command.request, "invalid", f"unknown cursor {command.cursor!r}")
         else:
             link.send([answer])
+
+    def _rename(self, link: Link, command: RenameSession) -> None:
+        """Where the backend keeps no titles the gateway does."""
+        self.say(SessionUpdated(session=structs.replace(summary(self.state), title=command.title)))
+        if link.attaches:
+            link.send([Reply(request=command.request)])
+        else:
+            link.attach(self.state, command.request)
 
     def _pause(self, link: Link, command: PauseTurn) -> None:
         if self.questions.in_words(link):
@@ -354,6 +346,7 @@ class Session:
                 self._turn_weight = 0
                 self._cancelling.over()
                 self._trim()
+                self.describe()
         if self._turn_weight > self.limits.transcript_max and self.state.turn is not None:
             self._end_endless(at)
         self._note_quiet()
@@ -376,6 +369,11 @@ class Session:
             self._watched = self.state.status
             self.watch(self)
         (self.quiet.clear if self.busy else self.quiet.set)()
+
+    def describe(self, kind: type[SessionUpdated | SessionActivated | SessionClosed] = SessionUpdated) -> None:
+        """Tell those who subscribe to everything what this session is now, or what was done with it."""
+        if any(link.publishes for link in self.attendance.links):
+            self.say(kind(session=summary(self.state)))
 
     def say(self, event: Event) -> None:
         """The gateway itself tells the clients something."""

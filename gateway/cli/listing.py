@@ -44,8 +44,8 @@ def dialects(as_json: AsJson = False) -> None:
     rows = [
         {
             "dialect": d.name, "generations": list(d.generations),
-            "listen": [f"{d.name}+{t}:" for t in registry.LISTEN.get(d.name, ())],
-            "connect": [f"{d.name}+{t}:" for t in registry.DIAL.get(d.name, ())],
+            "listen": registry.forms(d.name, listen=True),
+            "connect": registry.forms(d.name, listen=False),
         }
         for d in registry.dialects().values()
     ]  # fmt: skip

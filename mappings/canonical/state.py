@@ -32,7 +32,7 @@ from mappings.canonical.events import (
     ToolCallStarted,
     TurnResult,
 )
-from mappings.canonical.values import Backend, End, Ext, Item, Message, Origin, Segment, Status, Usage
+from mappings.canonical.values import Backend, End, Ext, Item, Message, Origin, Segment, SessionSummary, Status, Usage
 
 __all__ = [
     "Batch",
@@ -139,7 +139,8 @@ class SessionState(Struct, kw_only=True):
     `fresh` is where the transcript's items begin that came since the last turn ended; `unanswered` names the calls of
     ended turns that have no result yet (call -> tool). `otp` is the one-time code that is
     waited for. `opening` is what a backend that opens conversations is asked
-    for this one, `backend_ids` the ids that it then gave: its own clients are shown those.
+    for this one, `backend_ids` the ids that it then gave: its own clients are shown those. `listed` is how
+    the backend described it in a list, where it does.
     """
 
     id: str
@@ -160,6 +161,7 @@ class SessionState(Struct, kw_only=True):
     otp: Otp | None = None
     opening: OpenSession | None = None
     backend_ids: Ext | None = None
+    listed: SessionSummary | None = None
     epoch: int = 1
     seq: int = 0
 

@@ -25,8 +25,9 @@ from msgspec import Struct
 from gateway.app import App
 from gateway.config import Config, Limits, Route
 from gateway.demo.backend import DemoBackend
+from gateway.demo.script import Scripts
 from gateway.endpoint import Endpoint, parse
-from gateway.session import Session
+from gateway.upstream import Connected
 from mappings.pod.wire import EVENTS
 from tests.smooth_frames import check
 
@@ -371,8 +372,8 @@ async def listening(folder: Path, upstream: Endpoint) -> AsyncIterator[tuple[App
     listen = (parse("smooth+ws://127.0.0.1:0/ws"), parse(f"pod+unix:{path}"))
     route = Route(name="test", listen=listen, upstream=upstream)
 
-    def demo(session: Session) -> DemoBackend:
-        return DemoBackend(session, app.spawn)
+    def demo(session: Connected) -> DemoBackend:
+        return DemoBackend(session, app.spawn, Scripts(()))
 
     played = upstream.transport == "demo"
     app = App(Config(routes=(route,), limits=LIMITS), make_backend=demo if played else None)

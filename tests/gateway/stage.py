@@ -18,10 +18,11 @@ from adapters.base import CloseReason, Transport
 from gateway import registry
 from gateway.config import Limits, Overflow, Route
 from gateway.endpoint import Endpoint, parse
+from gateway.ids import session_id
 from gateway.ledger import Ledger
 from gateway.link import Link
 from gateway.outbox import Outbox
-from gateway.router import Router, session_id
+from gateway.router import Router
 from gateway.session import Session
 from gateway.upstream import Connected, Upstream
 from tests.gateway.pod_words import snapshot

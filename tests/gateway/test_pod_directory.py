@@ -82,7 +82,7 @@ async def test_a_folder_goes_with_its_session(base: Path) -> None:
         async with SmoothClient.connected(url):
             await until(lambda: len(folders(base)) == 2)
             (session,) = app._routers[0].sessions
-        app._routers[0]._drop(session)
+        app._routers[0]._all.drop(session)
         await until(lambda: folders(base) == {"test"})
         assert not (base / session.state.id).exists()
 
@@ -92,9 +92,9 @@ async def test_a_session_with_a_title_is_called_after_it_once(base: Path) -> Non
         (base / "Order").mkdir()
         router = app._routers[0]
         for title in ("Holiday", "Holiday", "Order", "a/b", ".."):
-            session = router._make(router._new_id())
+            session = router._all.make(router._new_id())
             session.state.title, session.state.owner = title, "local"
-            router._tell(session)
+            router._all.tell(session)
         ids = [session.state.id for session in router.sessions]
         names = {"test", "Holiday", f"Holiday-{ids[1][:8]}", f"Order-{ids[2][:8]}", ids[3], ids[4]}
         await until(lambda: folders(base) == names)

@@ -17,10 +17,11 @@ from gateway.endpoint import Endpoint
 from gateway.pod_folder import PodFolder
 from mappings.canonical import SessionState
 from mappings.errors import ConfigError
+from tests.gateway.doorkeepers import doorkeeper
 
 
 async def listen(path: str) -> Listener:
-    return await registry.listen(Endpoint(dialect="pod", transport="unix", address=path), Limits(), lambda _t: None)
+    return await registry.listen(Endpoint(dialect="pod", transport="unix", address=path), Limits(), doorkeeper())
 
 
 def names(folder: PodFolder) -> list[str]:

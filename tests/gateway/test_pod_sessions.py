@@ -156,7 +156,7 @@ async def test_a_pod_whose_session_rests_is_free_again(tmp_path: Path) -> None:
         (session,) = app._routers[0].sessions
         await until(lambda: not session.delivery.attachments)
         assert "error" in await opened(url)
-        session._expire()
+        session.attendance._expire()
         assert session.state.owner == ""
         assert (await opened(url))["data"]["conversationId"] == conversation(tmp_path, "atlas")
 

@@ -15,6 +15,7 @@ from mappings.canonical import Batch, Command, Event, Unmapped
 from mappings.dialect import Dialect
 from mappings.errors import ConfigError
 from mappings.rules import Emulated, Nothing
+from tests.gateway.doorkeepers import doorkeeper
 from tests.samples import full
 
 DIALECTS = registry.dialects()
@@ -59,10 +60,11 @@ def test_an_internal_event_writes_nothing_to_smooth_in_a_turn(kind: Any) -> None
     assert (rendered.frames, [loss.kind for loss in rendered.losses]) == ([], [kind.__name__])
 
 
-def test_each_dialect_has_a_transport_and_each_transport_its_options() -> None:
-    assert set(registry.LISTEN) == set(registry.DIAL) == set(DIALECTS)
-    assert set(registry.LISTEN_OPTIONS) <= {t for transports in registry.LISTEN.values() for t in transports}
-    assert set(registry.DIAL_OPTIONS) <= {t for transports in registry.DIAL.values() for t in transports}
+def test_each_dialect_can_be_listened_on_and_dialled() -> None:
+    assert set(registry.WAYS) == set(DIALECTS)
+    for name in DIALECTS:
+        assert registry.forms(name, listen=True)
+        assert registry.forms(name, listen=False)
 
 
 # -- look-up ----------------------------------------------------------------------------------------
@@ -164,7 +166,7 @@ async def test_a_named_pod_is_listened_at_and_dialled_in_the_runtime_directory(
 ) -> None:
     monkeypatch.setenv("INSOMNIA_RUNTIME_DIR", str(tmp_path))
     accepted: list[Any] = []
-    listener = await registry.listen(parse("pod+name:atlas"), Limits(), accepted.append)
+    listener = await registry.listen(parse("pod+name:atlas"), Limits(), doorkeeper(accepted.append))
     assert listener.address == f"unix:{tmp_path}/atlas/sock"
     transport = await registry.connector(parse("pod+name:atlas"), Limits())()
     await transport.close()

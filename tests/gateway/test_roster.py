@@ -15,7 +15,7 @@ from tests.gateway.stage import SESSION, stage
 @pytest.mark.parametrize("name", [SESSION, SHOWN, CONVERSATION])
 async def test_a_session_is_known_by_its_id_and_by_what_clients_are_shown_until_it_is_dropped(name: str) -> None:
     async with stage() as made:
-        roster = made.router._roster
+        roster = made.router._all.roster
         assert roster.named(name) is made.session
         assert made.session in roster
         roster.drop(made.session)

@@ -8,7 +8,7 @@ import pytest
 
 from gateway.config import Limits
 from gateway.door import Door
-from gateway.router import session_id
+from gateway.ids import session_id
 from gateway.upstream import WAITING_MAX
 from mappings.canonical.commands import GetHistory, ListSessions, Ping, RenameSession
 from mappings.canonical.events import SessionsListed
@@ -459,12 +459,12 @@ async def test_watchers_are_told_when_a_session_is_claimed_works_and_rests() -> 
         made.router.watchers.append(lambda session: told.append((session.state.owner, session.state.status)))
         await talked(made).leaves("a").passes(Limits().session_ttl).done()
     assert told == [("local", "idle"), ("local", "running"), ("local", "idle"), ("local", "idle")]
-    assert made.session.resting
+    assert made.session.attendance.resting
 
 
 async def test_a_door_leads_to_the_one_session_of_its_backend() -> None:
     door = Door(endpoint="pod+unix:/x")
     async with stage() as made:
         assert made.router.behind(door) is None
-        assert made.router._behind(door) is made.session
+        assert made.router._all.behind(door) is made.session
         assert made.router.behind(door) is made.session

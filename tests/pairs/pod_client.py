@@ -30,21 +30,27 @@ class PodClient:
     async def connected(cls, path: str) -> AsyncIterator[PodClient]:
         reader, writer = await asyncio.open_unix_connection(path, limit=1 << 24)
         client = cls(reader, writer)
-        async with asyncio.TaskGroup() as group:
-            task = group.create_task(client._read(), name="pod client")
-            await client.until(lambda: "snapshot" in client.names())
-            try:
-                yield client
-            finally:
-                task.cancel()
-        writer.close()
+        try:
+            async with asyncio.TaskGroup() as group:
+                task = group.create_task(client._read(), name="pod client")
+                await client.until(lambda: "snapshot" in client.names())
+                try:
+                    yield client
+                finally:
+                    task.cancel()
+        finally:
+            writer.close()
 
     async def _read(self) -> None:
         while line := await self._reader.readline():
             event = json.loads(line)
             assert event["event"] in KNOWN, f"a pod client's reader ends for good at {event['event']}"
             self.events.append((event["event"], event.get("data") or {}))
+            self.see(event)
             self._news.set()
+
+    def see(self, event: dict[str, Any]) -> None:
+        """What this client does about an event, beside keeping it."""
 
     async def send(self, method: str, **params: Any) -> None:
         """One method, as the real client writes it."""

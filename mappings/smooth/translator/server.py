@@ -111,7 +111,7 @@ class ServerTranslator:
     def passed(self, batch: Batch) -> Step:
         """The end of this link's turn frees its slot; a question that it is asked in words is one."""
         last = batch.events[-1]
-        if type(last) is TurnEnded or (type(last) is QuestionAsked and last.kind in self.view.split()):
+        if type(last) is TurnEnded or (type(last) is QuestionAsked and last.parked and last.kind in self.view.split()):
             self._turn = None
         return Step()
 

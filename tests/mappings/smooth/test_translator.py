@@ -336,6 +336,15 @@ def test_a_connection_has_one_turn() -> None:
     assert (frame["requestId"], frame["error"]["code"]) == (SAID, "TURN_IN_PROGRESS")
 
 
+@pytest.mark.parametrize(("parked", "free"), [(True, True), (False, False)])
+def test_a_question_in_words_ends_the_turn_for_its_client_where_the_turn_waits_for_it(parked: bool, free: bool) -> None:
+    link = Link()
+    link.begins_a_turn()
+    link.passes(events.QuestionAsked(text="Your email?", question="q", kind="identity_intake", parked=parked))
+    assert bool(link.says(SEND)) is free
+    assert [frame["error"]["code"] for frame in link.hears()] == ([] if free else ["TURN_IN_PROGRESS"])
+
+
 def test_a_refusal_does_not_carry_the_id_of_the_turn_that_it_would_end() -> None:
     link = Link()
     link.begins_a_turn(SAID)
