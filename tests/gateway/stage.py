@@ -23,9 +23,12 @@ from gateway.outbox import Outbox
 from gateway.router import Router, session_id
 from gateway.session import Session
 from gateway.upstream import Upstream
+from mappings.canonical import Command
+from mappings.dialect import Burst
 from tests.gateway.pod_words import snapshot
 from tests.gateway.smooth_words import CREATE, opened
 from tests.memory import MemoryTransport
+from tests.oracle import ORACLES, heard
 from tests.smooth_frames import check
 
 __all__ = ["NEVER", "Script", "Stage", "settle", "stage"]
@@ -93,7 +96,9 @@ class Peer:
     def __init__(self, transport: MemoryTransport, link: Link | None = None) -> None:
         self.transport = transport
         self.seen = 0
+        self.judged = True
         self._link = link
+        self._said: list[tuple[int, bytes]] = []  # how many frames it had been sent, and what it then said
 
     @property
     def link(self) -> Link:
@@ -111,7 +116,23 @@ class Peer:
 
     def says(self, *messages: dict[str, Any] | bytes) -> None:
         """It says these in one piece."""
-        self.transport.say(*(m if isinstance(m, bytes) else json.dumps(m).encode() for m in messages))
+        frames = [m if isinstance(m, bytes) else json.dumps(m).encode() for m in messages]
+        self._said += [(len(self.transport.got), frame) for frame in frames]
+        self.transport.say(*frames)
+
+    def slips(self, router: Router, command: Command, action: str) -> None:
+        """A command of its own reaches the router behind its translator, which would not let it pass; as `action`."""
+        said = {"action": action, "requestId": command.request}
+        self._said.append((len(self.transport.got), json.dumps(said).encode()))
+        router.receive(self.link, [Burst(items=[command])])
+
+    def judge(self, dialect: str) -> None:
+        """AssertionError when what it said and got, in their order, are not legal for a client."""
+        oracle, said = ORACLES[dialect](), list(self._said)
+        for at, frame in enumerate(self.frames()):
+            while said and said[0][0] <= at:
+                heard(oracle, said.pop(0)[1])
+            oracle.got(frame)
 
 
 class Stage:
@@ -195,12 +216,14 @@ class Stage:
     # -- the end ---------------------------------------------------------------------------------------
 
     def end(self) -> None:
-        """Every script was held, every frame strict; then all go."""
+        """Every script was held, every frame strict and in a legal order; then all go."""
         assert all(script.held for script in self.scripts), "a script was written and never held: await its done()"
         for peer in self.clients.values():
             if peer.link.dialect.name == "smooth":
                 for frame in peer.frames():
                     check(frame)
+            if peer.judged:
+                peer.judge(peer.link.dialect.name)
             peer.link.end(CloseReason.DONE)
         self.session.stop()
 
