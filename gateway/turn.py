@@ -67,6 +67,7 @@ class NormalForm:
         self._runs = Runs(state)
         self._emit = self._runs.emit
         self._at = 0
+        self._model_turns = 0  # those that we said ourselves
         self._tells_model_turns = tells_model_turns  # else a turn has one, said here: a pod's parent waits for it
         self._forced = ""  # text of the block that we closed before its backend did
         self.discarding = False  # a turn was ended for the clients while its backend still runs it (3.4)
@@ -117,6 +118,9 @@ class NormalForm:
         if self._state.turn is not None:
             self._end(end, failure, "idle")
             self.discarding = discard
+        elif failure is not None and self._state.status == "running":  # a run of which nothing was heard yet
+            self._emit(ErrorReported(cause=failure.cause, text=failure.text, ext=failure.ext))
+            self._emit(StatusChanged(status="idle"))
         return self._runs.finish()
 
     # -- turns --------------------------------------------------------------------------------------
@@ -146,10 +150,11 @@ class NormalForm:
             self._emit(StatusChanged(status="running"))
         turn = self._state.turn
         if not self._tells_model_turns and turn is not None and turn.model_turn is None:
-            self._emit(ModelTurnStarted())
+            self._emit(ModelTurnStarted(index=self._model_turns))  # numbered here: projections come and go
+            self._model_turns += 1
 
     def _discard(self, event: Event) -> bool:
-        if isinstance(event, StatusChanged) and event.status != "running":
+        if type(event) is TurnEnded or (isinstance(event, StatusChanged) and event.status != "running"):
             self.discarding = False
             return True
         if type(event) not in _OF_A_TURN:
@@ -238,6 +243,9 @@ class NormalForm:
     def _call_arguments(self, event: ToolCallArguments) -> None:
         turn = self._turn()
         block = self._call(turn, event.call, event.name, finished=False)
+        if block is None and not event.done:  # heard from its middle on: its whole arguments, with its name, follow
+            self.losses.append(Loss(kind="ToolCallArguments", why="a fragment of a call whose beginning was not heard"))
+            return
         if block is None:
             self._call_started(ToolCallStarted(call=event.call, name=event.name))
             block = turn.calls[event.call or f"{turn.id}/{len(turn.calls) - 1}"]
@@ -248,8 +256,7 @@ class NormalForm:
         turn = self._turn()
         block = self._call(turn, event.call, event.name, finished=True)
         if block is None:
-            name = event.name or self._state.unanswered.get(event.call, "")
-            self._emit(structs.replace(event, name=name))
+            self._emit(structs.replace(event, name=event.name or self._state.unanswered.get(event.call, "")))
             return
         if block.result is not None:
             if (event.output, event.summary) != (block.result.output, block.result.summary):
@@ -269,8 +276,7 @@ class NormalForm:
 
     def _complete_arguments(self, block: CallBlock) -> None:
         if block.arguments is None:
-            text = "".join(block.parts)
-            self._emit(ToolCallArguments(call=block.call, name=block.name, json=text, done=True))
+            self._emit(ToolCallArguments(call=block.call, name=block.name, json="".join(block.parts), done=True))
 
     # -- what else belongs to a turn -----------------------------------------------------------------
 
@@ -311,8 +317,7 @@ class NormalForm:
         turn = self._turn()
         if event.text and event.text != turn.text():
             self._final_text(turn, event.text)
-        if event.usage is not None and turn.usage is None:
-            turn.usage = event.usage
+        turn.usage = turn.usage or event.usage
         self._end(event.end, event.failure, "paused" if event.end == "paused" else "idle", said_end=event)
 
     def _final_text(self, turn: OpenTurn, text: str) -> None:
@@ -336,7 +341,7 @@ class NormalForm:
         if failure is not None and not any(e.cause == failure.cause and e.text == failure.text for e in turn.errors):
             self._emit(ErrorReported(cause=failure.cause, text=failure.text, ext=failure.ext))
         if not self._tells_model_turns and end == "completed":
-            self._emit(ModelTurnEnded())
+            self._emit(ModelTurnEnded(index=self._model_turns - 1))
         if turn.result is None:
             self._emit(TurnResult(end=end))
         if said is not None or self._state.status != status:
@@ -344,11 +349,7 @@ class NormalForm:
         terminal = said_end or TurnEnded(end=end)
         self._runs.end(
             structs.replace(
-                terminal,
-                text=turn.text(),
-                message=terminal.message or turn.message,
-                usage=turn.usage,
-                failure=failure,
+                terminal, text=turn.text(), message=terminal.message or turn.message, usage=turn.usage, failure=failure
             )
         )
 
