@@ -1,4 +1,4 @@
-"""One route in memory: smooth clients and a pod, frame by frame through the real router, session, links and upstream.
+"""One route in memory: clients and a backend, frame by frame through the real router, session, links and upstream.
 
 The test is every peer, holds the clock and rings the timers; a conversation is a Script. Each frame that a smooth
 client is sent must be one that a strict client takes.
@@ -16,7 +16,7 @@ from typing import Any
 from adapters.base import CloseReason, Transport
 from gateway import registry
 from gateway.config import Limits, Overflow, Route
-from gateway.endpoint import parse
+from gateway.endpoint import Endpoint, parse
 from gateway.ledger import Ledger
 from gateway.link import Link
 from gateway.outbox import Outbox
@@ -97,6 +97,7 @@ class Peer:
         self.transport = transport
         self.seen = 0
         self.judged = True
+        self.gone = False  # it hung up
         self._link = link
         self._said: list[tuple[int, bytes]] = []  # how many frames it had been sent, and what it then said
 
@@ -136,9 +137,11 @@ class Peer:
 
 
 class Stage:
-    """A router with its one session; `clients` by name, `pods` are the connections to the pod, newest last."""
+    """A router and its sessions; `clients` by name, `pods` are the connections to the backend, newest last."""
 
-    def __init__(self, group: asyncio.TaskGroup, limits: Limits, overflow: Overflow) -> None:
+    def __init__(
+        self, group: asyncio.TaskGroup, limits: Limits, overflow: Overflow, upstream: Endpoint = ROUTE.upstream
+    ) -> None:
         self.group = group
         self.limits = limits
         self.time = Time()
@@ -147,21 +150,27 @@ class Stage:
         self.pods: list[Peer] = []
         self.dialled = 0
         self.refusals = 0  # how many attempts to connect still fail
+        self.away = False  # all of them fail
         self.scripts: list[Script] = []
         self._ids = count(1)
-        route = Route(name=ROUTE.name, listen=ROUTE.listen, upstream=ROUTE.upstream, overflow=overflow)
+        self._backend = registry.dialect(upstream.dialect)
+        route = Route(name=ROUTE.name, listen=ROUTE.listen, upstream=upstream, overflow=overflow)
         self.router = Router(
             route, self._upstream, registry.dialects, limits=limits, ledger=self.ledger, clock=self.time.clock,
             new_id=self.new_id, later=self.time.later,
         )  # fmt: skip
-        self.session: Session = self.router.sessions[0]
+
+    @property
+    def session(self) -> Session:
+        """The first session; behind a pod there is always one, and no other."""
+        return self.router.sessions[0]
 
     def new_id(self) -> str:
         return f"00000000-0000-4000-8000-{next(self._ids):012d}"
 
     def _upstream(self, session: Session) -> Upstream:
         self.upstream = Upstream(
-            session.state.id, "pod+unix:/pod", registry.dialect("pod"), self._dial, session, spawn=self.spawn,
+            session.state.id, "pod+unix:/pod", self._backend, self._dial, session, spawn=self.spawn,
             limits=self.limits, ledger=self.ledger, clock=self.time.clock, new_id=self.new_id,
         )  # fmt: skip
         return self.upstream
@@ -171,8 +180,8 @@ class Stage:
 
     async def _dial(self) -> Transport:
         self.dialled += 1
-        if self.refusals:
-            self.refusals -= 1
+        if self.refusals or self.away:
+            self.refusals -= not self.away
             raise ConnectionRefusedError(111, "nobody listens")
         transport = MemoryTransport()
         self.pods.append(Peer(transport))
@@ -185,8 +194,10 @@ class Stage:
         """The newest connection to the pod."""
         return self.pods[-1]
 
-    def join(self, name: str, principal: str = "local", dialect: str = "smooth") -> Peer:
-        """A client connects."""
+    def join(
+        self, name: str, principal: str = "local", dialect: str = "smooth", session: Session | None = None
+    ) -> Peer:
+        """A client connects; at a listener of its own, which is `session`, if that is named."""
         transport, spoken = MemoryTransport(), registry.dialect(dialect)
         link = Link(
             name, spoken, transport, spoken.server(self.time.clock, self.new_id),
@@ -194,12 +205,12 @@ class Stage:
             drained=self.router.drained, ledger=self.ledger, principal=principal,
         )  # fmt: skip
         peer = self.clients[name] = Peer(transport, link)
-        self.spawn(self._serve(link), name)
+        self.spawn(self._serve(link, session), name)
         return peer
 
-    async def _serve(self, link: Link) -> None:
+    async def _serve(self, link: Link, session: Session | None) -> None:
         try:
-            await link.run(self.router.connected)
+            await link.run(self.router.connected if session is None else session.lobby.enter)
         finally:
             self.router.gone(link)
 
@@ -225,7 +236,8 @@ class Stage:
             if peer.judged:
                 peer.judge(peer.link.dialect.name)
             peer.link.end(CloseReason.DONE)
-        self.session.stop()
+        for session in self.router.sessions:
+            session.stop()
 
 
 @asynccontextmanager

@@ -18,9 +18,11 @@ Hold = Callable[[bool, str], None]
 
 
 class Call(Struct):
-    """A call that has no result yet."""
+    """A call that has no result yet; `cut` when its beginning was not seen, `old` of an earlier run."""
 
     name: str
+    cut: bool = False
+    old: bool = False
     fragments: list[str] = field(default_factory=list)
     done: bool = False
 
@@ -42,7 +44,7 @@ class Blocks:
     def cut(self) -> None:
         """A run is over: what was open will not be closed any more, and its half calls have no result."""
         self._kind, self._parts, self._whole = "", [], True
-        self._calls = {key: call for key, call in self._calls.items() if call.done}
+        self._calls = {key: Call(name=call.name, done=True, old=True) for key, call in self._calls.items() if call.done}
 
     def closed(self) -> None:
         """A run ends well."""
@@ -55,7 +57,7 @@ class Blocks:
         for entry in entries:
             for item in _items(entry):
                 if item["kind"] == "tool_call":
-                    self._calls[item["call_id"]] = Call(name=item["name"], done=True)
+                    self._calls[item["call_id"]] = Call(name=item["name"], done=True, old=True)
                 else:
                     self._calls.pop(item["call_id"], None)
 
@@ -71,7 +73,8 @@ class Blocks:
                 self._done(name.partition("_")[0], data["text"])
             case "tool_call_start":
                 self._none_open(name)
-                self._hold(data["id"] not in self._calls, "a call starts once")
+                known = self._calls.get(data["id"])
+                self._hold(known is None or known.old, "a call starts once in a run")
                 self._calls[data["id"]] = Call(name=data["name"])
             case "tool_call_args_delta":
                 self._open_call(name, data["id"]).fragments.append(data["json"])
@@ -105,14 +108,17 @@ class Blocks:
 
     def _open_call(self, name: str, key: str) -> Call:
         call = self._calls.get(key)
+        if call is None and not self._whole:  # it was begun before we came
+            call = self._calls[key] = Call(name="", cut=True)
+            self._whole = True
         self._hold(call is not None and not call.done, f"{name} belongs to a call that is being made")
         assert call is not None
         return call
 
     def _call_done(self, data: dict[str, Any]) -> None:
         call = self._open_call("tool_call_done", data["id"])
-        self._hold(call.name == data["name"], "a call keeps its name")
-        said = _json("".join(call.fragments))
+        self._hold(call.cut or call.name == data["name"], "a call keeps its name")
+        said = None if call.cut else _json("".join(call.fragments))
         self._hold(said in (None, _json(data["arguments"])), "tool_call_done says what its fragments said")
         call.done = True
 

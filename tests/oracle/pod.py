@@ -49,7 +49,7 @@ class PodOracle:
     def __init__(self) -> None:
         self._record = Record()
         self._status = ""  # "" before the snapshot
-        self._repeats = False  # the status may still repeat the snapshot's
+        self._repeats = False  # the status may still repeat that of the snapshot, or of the history told anew
         self._user = False  # a user_message waits for its run
         self._rotated = False  # the last event was a rotation
         self._run: Run | None = None
@@ -107,6 +107,7 @@ class PodOracle:
             self._begin(seen=False)
 
     def _rotation(self, data: Data) -> None:
+        self._repeats = True
         self._blocks.know([data["entry"]])
 
     def _completions(self, _data: Data) -> None:
@@ -129,10 +130,12 @@ class PodOracle:
     def _state(self, data: Data) -> None:
         new, run = data["status"], self._run
         repeated, self._repeats = self._repeats and new == self._status, False
-        if repeated:
+        if repeated and not self._user:
             return
-        self._hold((self._status, new) in LEGAL, f"no status goes from {self._status} to {new}")
+        self._hold((self._status, new) in LEGAL or self._rotated, f"no status goes from {self._status} to {new}")
         self._status = new
+        if run is None and new != "running":
+            return  # what the history told anew has come to
         if run is None:
             self._begin(seen=not self._rotated or self._user)
             return

@@ -36,6 +36,7 @@ class Turn(Struct):
 
     ours: bool
     text: list[str] = field(default_factory=list)
+    calls: Counter[str] = field(default_factory=Counter)  # without a result, by name
 
 
 class SmoothOracle:
@@ -46,7 +47,6 @@ class SmoothOracle:
         self._waiting: list[tuple[str | None, str]] = []  # commands without an answer: request id, action
         self._turns: dict[str, Turn] = {}
         self._ended: set[str] = set()
-        self._calls: Counter[str] = Counter()  # calls without a result, by name
         self._said: set[str] = set()  # request ids of this connection
 
     @property
@@ -127,11 +127,12 @@ class SmoothOracle:
             return
         said = frame["data"]["state"].get("rawResponse")
         if isinstance(said, dict) and "toolCall" in said:
-            self._calls[said["toolCall"]["name"]] += 1
+            turn.calls[said["toolCall"]["name"]] += 1
         elif isinstance(said, dict) and "toolResult" in said:
             name = said["toolResult"]["name"]
-            self._hold(self._calls[name] > 0, "a tool's result comes after its call")
-            self._calls[name] -= 1
+            # What somebody else resumed may begin with the results of calls that were made before.
+            self._hold(turn.calls[name] > 0 or not turn.ours, "a tool's result comes after its call")
+            turn.calls[name] -= 1
 
     def _end(self, kind: str, request: str | None, frame: dict[str, Any]) -> None:
         turn = self._turn(kind, request)

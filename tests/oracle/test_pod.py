@@ -77,6 +77,10 @@ LEGAL = {
     "the remains of a run": (
         snapshot(status="running"), delta("b"), done("ab"), TURN_END, CALL_END, delta("c"), done("c"), FINISHED, IDLE,
     ),
+    "a call of which only the end is seen": (
+        snapshot(status="running"), fragment("1]}"), whole('{"a":[1]}'), result(), FINISHED, IDLE,
+    ),
+    "the history told anew": (*START, FINISHED, IDLE, rotated(), IDLE, rotated(), RUNNING, delta("a")),
     "a reasoning block of which only the end is seen": (
         snapshot(status="running"), say("thinking_delta", text="b"), say("thinking_done", text="ab"), FINISHED, IDLE,
     ),

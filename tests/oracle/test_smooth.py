@@ -18,7 +18,7 @@ def says(action: str, request: str | None = "r") -> Message:
 def gets(kind: str, request: str | None = "r", **fields: Any) -> Message:
     """A frame with its mirrors (smooth sheet, section 2)."""
     ids = {} if request is None else {"requestId": request}
-    return {"type": kind, **ids, **fields, "data": {**ids, **fields, **fields.pop("data", {})}, "timestamp": 1}
+    return {"type": kind, **ids, **fields, "data": {**ids, **fields}, "timestamp": 1}
 
 
 def pong(request: str = "r") -> Message:
@@ -85,6 +85,7 @@ LEGAL = {
     "cancel under another id": (SEND, accepted(), says("cancel", "c"), token("a"), cancelled()),
     "a cancel with nothing to cancel": (says("cancel", "c"), says("ping", "p"), pong("p")),
     "a turn of somebody else": (token("a", "t"), chunk("t", "toolCall", "t"), answer("a", "t")),
+    "what somebody else resumed": (chunk("t", "toolResult", "t"), answer("", "t")),
     "a turn of somebody else that fails at once": (error("t"),),
     "a confirmation under its turn's id": (
         SEND, accepted(), gets("write_confirmation_required"), chunk("t", "toolCall"), says("confirm_tool_action"),
@@ -139,7 +140,10 @@ ILLEGAL = [
         "a tool's result comes after its call",
         [SEND, accepted(), chunk("t", "toolCall"), chunk("t", "toolResult"), chunk("t", "toolResult")],
     ),
-    ("a tool's result comes after its call", [token("a", "t"), chunk("t", "toolCall", "t"), chunk("u", "toolResult")]),
+    (
+        "a tool's result comes after its call",
+        [SEND, accepted(), chunk("t", "toolCall"), answer(""), SEND, accepted(), chunk("t", "toolResult")],
+    ),
     ("the tokens of a turn are its answer", [SEND, accepted(), token("a"), answer("ab")]),
     ("the tokens of a turn are its answer", [token("b", "t"), answer("ab", "t")]),
     ("immediate_response answers a command", [reply()]),
