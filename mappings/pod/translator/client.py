@@ -150,7 +150,7 @@ class ClientTranslator:
         if code == "not_running" and pending.late:
             pending.late -= 1  # of a stop that its run's own end has answered
             return ()
-        # What a running run says to be invalid is its own input: nothing that waits is answered with that before it ends.
+        # What is invalid in a running run is its own input: it answers nothing that waits.
         refused = None if code == "invalid_request" and self._status == "running" else pending.refused(code)
         if refused is not None:
             if refused.kind is ask.CancelTurn and refused.running:
