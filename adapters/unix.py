@@ -24,12 +24,13 @@ from adapters.lines import LineSplitter, join
 from mappings.dialect import Frame
 from mappings.errors import ConfigError
 
-__all__ = ["UnixListener", "UnixTransport", "connect", "listen"]
+__all__ = ["UnixListener", "UnixTransport", "alive", "check_bindable", "check_path", "connect", "listen"]
 
 SUN_PATH = 107 if sys.platform == "linux" else 103  # bytes of a path that fit into sockaddr_un, without its NUL
 FRAME_OVERHEAD = 64  # what an object costs beside its bytes: a flood of tiny lines counts as the memory it takes
 READ_SIZE = 256 * 1024  # asyncio's own
 OWNER_ONLY = 0o177  # umask of a socket: whoever may connect may drive the agent
+LISTENS = (0, errno.EAGAIN)  # of a connect; EAGAIN: somebody listens whose backlog is full
 PEERCRED = struct.Struct("3i")  # pid, uid, gid: struct ucred of Linux
 
 
@@ -169,6 +170,11 @@ async def connect(path: str, limits: Limits) -> UnixTransport:
     return transport
 
 
+def alive(path: str) -> bool:
+    """Whether somebody listens at `path`: the kernel says so at once, nothing is sent."""
+    return not _too_long(path) and _probe(path) in LISTENS
+
+
 async def listen(path: str, limits: Limits, accept: Accept) -> UnixListener:
     """Listen at `path`, for its owner alone. A stale file is replaced, a live one is refused: OSError EADDRINUSE."""
     bound = _bind(path)
@@ -182,11 +188,23 @@ async def listen(path: str, limits: Limits, accept: Accept) -> UnixListener:
     return UnixListener(path, server)
 
 
-def _bind(path: str) -> socket.socket:
+def check_path(path: str) -> None:
+    """Refuse a path that no socket can have: ConfigError says why."""
     if _too_long(path):
         raise ConfigError(f"{path}: a socket's path has at most {SUN_PATH} bytes; choose a shorter directory")
+    if "\0" in path:
+        raise ConfigError(f"{path!r}: a socket's path has no NUL in it")
+
+
+def check_bindable(path: str) -> None:
+    """Refuse a path at which no socket can be made, as far as one can tell without making it."""
+    check_path(path)
     if not os.path.isdir(os.path.dirname(path) or "."):
         raise ConfigError(f"{path}: the directory of the socket does not exist; create it first")
+
+
+def _bind(path: str) -> socket.socket:
+    check_bindable(path)
     _remove_stale(path)
     bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     mask = os.umask(OWNER_ONLY)  # and not chmod afterwards, which leaves a moment in which anybody may connect
@@ -208,15 +226,20 @@ def _remove_stale(path: str) -> None:
         return
     if not stat.S_ISSOCK(mode):
         raise OSError(errno.EEXIST, "there is a file here that is not a socket", path)
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        probe.setblocking(False)
-        answer = probe.connect_ex(path)
+    answer = _probe(path)
     if answer == errno.ECONNREFUSED:
         os.unlink(path)
-    elif answer in (0, errno.EAGAIN):  # EAGAIN: somebody listens whose backlog is full
+    elif answer in LISTENS:
         raise OSError(errno.EADDRINUSE, "another process listens here", path)
     elif answer != errno.ENOENT:
         raise OSError(answer, os.strerror(answer), path)
+
+
+def _probe(path: str) -> int:
+    """What a connect says, as an errno."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.setblocking(False)
+        return probe.connect_ex(path)
 
 
 def _too_long(path: str) -> bool:

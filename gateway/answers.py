@@ -7,6 +7,9 @@ from typing import Any
 from mappings.canonical.events import (
     CompletionsListed,
     HistorySnapshot,
+    InteractionInvalid,
+    OtpInvalid,
+    OtpVerified,
     PodAttached,
     PodInspected,
     Pong,
@@ -22,10 +25,12 @@ ANSWERS = frozenset(
     {TurnAccepted, Reply, CompletionsListed, SessionsListed, SessionOpened, PodInspected, PodAttached, Pong}
 )
 
-ADDRESSED = ANSWERS | {HistorySnapshot}
-"""Types that may answer a command; a history does when it was asked for, else it is told to everybody."""
+ASKED_FOR = frozenset({HistorySnapshot, OtpVerified, OtpInvalid, InteractionInvalid})
+
+ADDRESSED = ANSWERS | ASKED_FOR
+"""Types that may answer a command; of the latter those that name its request, else they are told to everybody."""
 
 
 def answers_one(event: Any) -> bool:
     """Whether an event answers one command."""
-    return type(event) in ANSWERS or (type(event) is HistorySnapshot and bool(event.request))
+    return type(event) in ANSWERS or (type(event) in ASKED_FOR and bool(event.request))

@@ -13,6 +13,7 @@ import signal
 import time
 from collections.abc import Callable, Coroutine
 from itertools import count
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -22,13 +23,15 @@ from msgspec import structs
 from adapters.base import CloseReason, Listener, Transport
 from gateway import registry
 from gateway.config import Config, Route
+from gateway.door import Door
 from gateway.endpoint import Endpoint
 from gateway.ledger import Ledger
 from gateway.link import Link
 from gateway.outbox import Outbox
+from gateway.pod_directory import PodDirectory
+from gateway.pod_folder import PodFolder
 from gateway.router import Router
-from gateway.session import Session
-from gateway.upstream import Backend, Upstream
+from gateway.upstream import Backend, Connected, Upstream
 
 LOSSES_LOGGED = 100  # rows of the ledger that are told at the end, the largest first
 
@@ -36,7 +39,7 @@ __all__ = ["App", "MakeBackend", "new_id"]
 
 log = structlog.get_logger("dragoman")
 
-MakeBackend = Callable[[Session], Backend]
+MakeBackend = Callable[[Connected], Backend]
 
 
 def new_id() -> str:
@@ -45,9 +48,14 @@ def new_id() -> str:
 
 
 class App:
-    """Listeners and routes. `make_backend` replaces dialling the route's upstream: a backend played in process."""
+    """Listeners and routes. `make_backend` replaces dialling the route's upstream: a backend played in process.
 
-    def __init__(self, config: Config, *, make_backend: MakeBackend | None = None) -> None:
+    With `ends_with_client` a client's `shutdown` ends the app at once: that of a program which its client launched.
+    """
+
+    def __init__(
+        self, config: Config, *, make_backend: MakeBackend | None = None, ends_with_client: bool = False
+    ) -> None:
         self._config = config
         self._make_backend = make_backend
         self._group: asyncio.TaskGroup
@@ -55,6 +63,9 @@ class App:
         self._listeners: list[Listener] = []
         self._routers: list[Router] = []
         self._numbers = count(1)
+        self._keepers: list[asyncio.Task[None]] = []  # of directories
+        self._ends_with_client = ends_with_client
+        self._hurry = False
         self._closing = False
         self.ledger = Ledger()
         self.stop = asyncio.Event()
@@ -72,7 +83,7 @@ class App:
                     router = self._router(route)
                     self._routers.append(router)
                     for endpoint in route.listen:
-                        listening(await self._listen(endpoint, router))
+                        listening(await self._listen(endpoint, route, router))
                 gc.collect()
                 gc.freeze()  # performance.md: what stands now never dies; without it a full collection walks it all
                 await self.stop.wait()
@@ -103,40 +114,66 @@ class App:
     def _router(self, route: Route) -> Router:
         loop = asyncio.get_running_loop()
 
-        def dial(session: Session) -> Backend:
-            return self._upstream(route, session)
+        def dial(session: Connected, endpoint: Endpoint) -> Backend:
+            return self._upstream(session, endpoint) if self._make_backend is None else self._make_backend(session)
 
-        return Router(
-            route, self._make_backend or dial, registry.dialects,
+        router = Router(
+            route, dial, registry.dialects,
             limits=self._config.limits, ledger=self.ledger, clock=time.time_ns, new_id=new_id, later=loop.call_later,
+            pods=None if self._make_backend is not None else registry.pods(route.upstream),
         )  # fmt: skip
+        if self._ends_with_client:
+            router.on_shutdown = lambda _link: self._end_now()
+        return router
 
-    def _upstream(self, route: Route, session: Session) -> Upstream:
-        endpoint = route.upstream
+    def _upstream(self, session: Connected, endpoint: Endpoint) -> Upstream:
         return Upstream(
-            session.state.id, endpoint.masked, registry.dialect(endpoint.dialect),
+            session.connected().id, endpoint.masked, registry.dialect(endpoint.dialect),
             registry.connector(endpoint, self._config.limits), session, spawn=self.spawn, limits=self._config.limits,
             ledger=self.ledger, clock=time.time_ns, new_id=new_id,
         )  # fmt: skip
 
-    async def _listen(self, endpoint: Endpoint, router: Router) -> str:
+    async def _listen(self, endpoint: Endpoint, route: Route, router: Router) -> str:
+        if endpoint.transport == "dir":
+            return await self._serve_directory(endpoint, route, router)
+        door = Door(endpoint=str(endpoint), session=endpoint.option("session"))
+        listener = await self._open(endpoint, router, door)
+        self._listeners.append(listener)
+        if isinstance(listener, PodFolder):
+            folder = listener
+            router.watchers.append(lambda s: folder.tell(s.state) if router.behind(door) is s else None)
+        return f"{endpoint.dialect}+{listener.address}"
+
+    async def _serve_directory(self, endpoint: Endpoint, route: Route, router: Router) -> str:
+        async def listen(path: str, door: Door) -> Listener:
+            return await self._open(structs.replace(endpoint, transport="unix", address=path), router, door)
+
+        directory = PodDirectory(
+            Path(endpoint.address), route.name, listen=listen, sessions=lambda: router.sessions, behind=router.behind
+        )
+        await directory.open()
+        self._listeners.append(directory)
+        router.watchers.append(directory.watch)
+        self._keepers.append(self._group.create_task(directory.run(), name=f"{route.name}:directory"))
+        return f"{endpoint.dialect}+{directory.address}"
+
+    async def _open(self, endpoint: Endpoint, router: Router, door: Door) -> Listener:
         limits = self._config.limits
         dialect = registry.dialect(endpoint.dialect)
 
         def accept(transport: Transport) -> None:
             link = Link(
-                f"{dialect.name}-{next(self._numbers)}", dialect, transport, dialect.server(time.time_ns, new_id),
+                f"{dialect.name}-{next(self._numbers)}", dialect, transport,
+                dialect.server(time.time_ns, new_id, endpoint.generation),
                 Outbox(limits.outbox_soft, limits.outbox_hard), sink=router.receive, drained=router.drained,
-                ledger=self.ledger,
+                ledger=self.ledger, door=door,
             )  # fmt: skip
             self._links[link.id] = link
             self.spawn(self._serve(link, router), link.id)
             if self._closing:  # it was on its way in when the listener closed
                 link.end(CloseReason.GOING_AWAY, "the gateway stops")
 
-        listener = await registry.listen(endpoint, limits, accept)
-        self._listeners.append(listener)
-        return f"{endpoint.dialect}+{listener.address}"
+        return await registry.listen(endpoint, limits, accept)
 
     async def _serve(self, link: Link, router: Router) -> None:
         link.log.info("client connected")
@@ -149,9 +186,15 @@ class App:
 
     # -- the end ---------------------------------------------------------------------------------------
 
+    def _end_now(self) -> None:
+        self._hurry = True
+        self.stop.set()
+
     async def _drain(self) -> None:
         for listener in self._listeners:
             await listener.close()
+        if self._hurry:
+            return
         sessions = [session for router in self._routers for session in router.sessions]
         if not all(session.quiet.is_set() for session in sessions):
             log.info("letting open turns finish", seconds=self._config.limits.drain_deadline)
@@ -162,6 +205,8 @@ class App:
 
     async def _close(self) -> None:
         self._closing = True
+        for keeper in self._keepers:
+            keeper.cancel()
         for listener in self._listeners:
             await listener.close()
         for router in self._routers:

@@ -1,18 +1,17 @@
-"""What can be configured: limits and routes, as frozen structs. Each limit says why it is what it is."""
+"""What can be configured: limits and routes, as frozen structs. Each limit says why it is what it is.
+
+check.py reads them from a file.
+"""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Literal
 
-import msgspec
-import tomli
 from msgspec import Meta, Struct
 
-from gateway.endpoint import Endpoint, parse
-from mappings.errors import ConfigError
+from gateway.endpoint import Endpoint
 
-__all__ = ["Config", "Limits", "Route", "RouteOptions", "load"]
+__all__ = ["Config", "ConfigFile", "Limits", "Route", "RouteOptions", "RouteTable"]
 
 Bytes = Annotated[int, Meta(ge=1024)]
 Count = Annotated[int, Meta(ge=1)]
@@ -44,6 +43,12 @@ class Limits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rena
     heartbeat: Seconds = 20.0  # smooth peers drop who is silent for 20 s
 
 
+class Show(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a route's clients are shown (translation.md 3.8): of tools everything, or their names alone."""
+
+    tools: Literal["all", "names"] = "all"
+
+
 class RouteOptions(Struct, frozen=True, kw_only=True):
     """What a route decides: the options that translation.md and design.md, section 5, name.
 
@@ -52,7 +57,8 @@ class RouteOptions(Struct, frozen=True, kw_only=True):
     code the refused input is sent again. `pause`: toward a backend that cannot pause it is refused, or cancels.
     `open`: a client that opens a session where the backend holds one of somebody else's is refused, or attached to it.
     `share`: a session is everybody's, or its opener's alone. `on_last_detach`: a turn goes on without clients, or is
-    cancelled. `shutdown`: a client's `shutdown` ends its attachment, or the backend.
+    cancelled. `shutdown`: a client's `shutdown` ends its attachment, or the backend. `show`: what clients are shown.
+    `file_roots`: attached files inside of these folders are handed to the backend as references.
     """
 
     overflow: Overflow = "coalesce"
@@ -63,6 +69,8 @@ class RouteOptions(Struct, frozen=True, kw_only=True):
     share: Literal["all", "owner"] = "all"
     on_last_detach: Literal["keep", "cancel"] = "keep"
     shutdown: Literal["client", "backend"] = "client"
+    show: Show = Show()
+    file_roots: tuple[str, ...] = ()
 
 
 class Route(RouteOptions, frozen=True, kw_only=True):
@@ -93,41 +101,3 @@ class Config(Struct, frozen=True, kw_only=True):
 
     routes: tuple[Route, ...]
     limits: Limits = Limits()
-
-
-def load(path: Path) -> Config:
-    """Read and check a configuration file; ConfigError names the file and the key path."""
-    try:
-        table = tomli.loads(path.read_text("utf-8"))
-        file = msgspec.convert(table, ConfigFile)
-    except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror}") from error
-    except (tomli.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: not TOML: {error}") from error
-    except msgspec.ValidationError as error:
-        raise ConfigError(f"{path}: {error}") from error
-    names = [route.name for route in file.route]
-    if not names:
-        raise ConfigError(f"{path}: no [[route]]: a gateway needs at least one")
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise ConfigError(f"{path}: two routes have the same name {twice!r}; give each its own `name`")
-    return Config(routes=tuple(_route(path, route) for route in file.route), limits=file.limits)
-
-
-def _route(path: Path, table: RouteTable) -> Route:
-    if not table.listen:
-        raise ConfigError(f"{path}: route {table.name!r}: `listen` names no endpoint")
-    return Route(
-        name=table.name,
-        listen=tuple(_endpoint(path, table, "listen", text) for text in table.listen),
-        upstream=_endpoint(path, table, "upstream", table.upstream),
-        **{name: getattr(table, name) for name in RouteOptions.__struct_fields__},
-    )
-
-
-def _endpoint(path: Path, table: RouteTable, key: str, text: str) -> Endpoint:
-    try:
-        return parse(text)
-    except ConfigError as error:
-        raise ConfigError(f"{path}: route {table.name!r}: {key}: {error}") from error

@@ -18,7 +18,8 @@ from gateway.ledger import Ledger
 from gateway.link import Link
 from gateway.weight import of_events
 from mappings.canonical import Batch, SessionState, prelude
-from mappings.canonical.events import Event, TextDelta, TurnAccepted, TurnEnded
+from mappings.canonical.events import Event, ModelTurnStarted, QuestionAsked, TextDelta, TurnAccepted, TurnEnded
+from mappings.canonical.values import Origin
 from mappings.dialect import Projection
 from mappings.errors import PeerError
 
@@ -28,12 +29,14 @@ GONE = PeerError("too_slow", "fell behind further than the log reaches", can_con
 
 
 class Attachment(Struct, kw_only=True, eq=False):
-    """A link that sees a session. `request` is the id under which its own turn runs, "" between and for others' turns.
+    """A link that sees a session, in its `view` of it.
 
-    `behind` is its own projection while it lags, and `cursor` the seq of the first event that it has not got.
+    `request` is the id under which its own turn runs, "" between and for others' turns. `behind` is its own projection
+    while it lags, and `cursor` the seq of the first event that it has not got.
     """
 
     link: Link
+    view: str = ""
     request: str = ""
     behind: Projection | None = None
     cursor: int = 0
@@ -49,7 +52,7 @@ class Group(Struct, kw_only=True, eq=False):
     members: list[Attachment]
 
 
-Key = tuple[str, str]
+Key = tuple[str, str, str]
 
 
 class Delivery:
@@ -75,19 +78,36 @@ class Delivery:
 
     def attach(self, link: Link, request: str) -> None:
         """Show the session to `link`: its reply or snapshot, then what is in progress, then whatever comes."""
-        attachment = Attachment(link=link, cursor=self._state.seq)
+        attachment = Attachment(link=link, view=link.view, cursor=self._state.seq)
         self.attachments[link.id] = attachment
         link.attach(self._state, request)
-        events = prelude(self._state)
-        if events and self._state.turn is not None:
-            turn = self._state.turn
-            batch = Batch(
-                session=self._state.id, epoch=self._state.epoch, first_seq=self._state.seq, events=events,
-                turn=turn.id, origin=turn.origin, at=self._state.updated_at,
-            )  # fmt: skip
-            attachment.behind = link.dialect.projection("")  # what it holds back of the turn so far, its group goes on
-            self._render(attachment, attachment.behind, batch)
+        if self._state.turn is not None:
+            # What it holds back of the turn so far, its group goes on with.
+            attachment.behind = link.dialect.projection("", attachment.view)
+            events = prelude(self._state)
+            if link.dialect.one_session:  # its clients may wait for the begin of a turn of their own (pod sheet, 11)
+                events = [event for event in events if type(event) is not ModelTurnStarted]
+            for part in _up_to_questions(events):
+                self._render(attachment, attachment.behind, self._now(part))
         self._join(attachment)
+
+    def show(self, link: Link, events: list[Event]) -> None:
+        """Show `link` alone what it was shown before; to its session nothing happens."""
+        rendered = link.dialect.projection("", link.view).render(self._now(events))
+        link.put(rendered.frames)
+
+    def _now(self, events: list[Event]) -> Batch:
+        """Events of the open turn for one link, outside of the log."""
+        state, turn = self._state, self._state.turn
+        return Batch(
+            session=state.id, epoch=state.epoch, first_seq=state.seq, events=events, turn=turn.id if turn else "",
+            origin=turn.origin if turn else Origin(), at=state.updated_at,
+        )  # fmt: skip
+
+    def has_seen_all(self, link: Link) -> bool:
+        """Whether everything that happened was rendered for `link`."""
+        attachment = self.attachments.get(link.id)
+        return attachment is not None and attachment.behind is None
 
     def detach(self, link: Link) -> None:
         """`link` is gone."""
@@ -97,13 +117,13 @@ class Delivery:
             self._ledger.counters["events_merged"] += attachment.merged
 
     def _key(self, attachment: Attachment) -> Key:
-        return attachment.link.dialect.name, attachment.request
+        return attachment.link.dialect.name, attachment.view, attachment.request
 
     def _join(self, attachment: Attachment) -> None:
         key = self._key(attachment)
         group = self._groups.get(key)
         if group is None:
-            projection = attachment.behind or attachment.link.dialect.projection(attachment.request)
+            projection = attachment.behind or attachment.link.dialect.projection(attachment.request, attachment.view)
             group = self._groups[key] = Group(projection=projection, members=[])
         group.members.append(attachment)
         attachment.behind = None
@@ -146,9 +166,10 @@ class Delivery:
                 attachment.offered += count
                 attachment.rendered += count
                 attachment.link.put(rendered.frames)
-        own = self.attachments.get(batch.origin.link) if opened or ended else None
-        if own is not None and own.behind is None:
-            own.link.passed(batch)
+        if opened or ended or type(batch.events[-1]) is QuestionAsked:
+            for attachment in list(self.attachments.values()):
+                if attachment.behind is None:
+                    self._tell_own(attachment, batch)
         if ended:
             self._end_turn()
         return weight
@@ -171,6 +192,15 @@ class Delivery:
             self._leave(own)
             own.request = batch.origin.request
             self._join(own)
+
+    def _tell_own(self, attachment: Attachment, batch: Batch) -> None:
+        """A run that this link began has begun or ended for it: a question in words ends it too."""
+        if not attachment.request and attachment.link.id != batch.origin.link:
+            return
+        question = self._state.turn.question if self._state.turn is not None else None
+        asks = question is not None and type(batch.events[-1]) is QuestionAsked
+        if not asks or (question is not None and not attachment.link.can_be_asked(question.asked)):
+            attachment.link.passed(batch)
 
     def _end_turn(self) -> None:
         for attachment in self.attachments.values():
@@ -210,20 +240,21 @@ class Delivery:
             projection = self._turn_projection(attachment, projection, batch)
             self._render(attachment, projection, batch)
             attachment.cursor = batch.first_seq + len(batch.events)
-            if batch.origin.link == link.id and any(type(event) in _BOUNDARY for event in batch.events):
-                link.passed(batch)
+            if not _BOUNDARY.isdisjoint(map(type, batch.events)):
+                self._tell_own(attachment, batch)
             if isinstance(batch.events[-1], TurnEnded) and attachment.request:
-                attachment.request, projection = "", link.dialect.projection("")
+                attachment.request, projection = "", link.dialect.projection("", attachment.view)
         attachment.behind = projection
         if attachment.cursor >= self._state.seq:
             self._join(attachment)
 
     def _turn_projection(self, attachment: Attachment, projection: Projection, batch: Batch) -> Projection:
-        request = batch.origin.request if batch.origin.link == attachment.link.id else ""
+        own = batch.origin.link == attachment.link.id
+        request = batch.origin.request if own else attachment.request  # an answer may have given the turn to another
         if not attachment.link.dialect.addressed or request == attachment.request:
             return projection
         attachment.request = request
-        return attachment.link.dialect.projection(request)
+        return attachment.link.dialect.projection(request, attachment.view)
 
     def _suffix(self, cursor: int, limit: int) -> Iterator[Batch]:
         """The log from `cursor`, at most about `limit` events, neighbours of one turn as one batch."""
@@ -255,11 +286,23 @@ class Delivery:
         attachment.link.put(rendered.frames)
 
 
-_BOUNDARY = frozenset({TurnAccepted, TurnEnded})
+_BOUNDARY = frozenset({TurnAccepted, QuestionAsked, TurnEnded})
+"""Where a link's own run begins or ends."""
+
+
+def _up_to_questions(events: list[Event]) -> Iterator[list[Event]]:
+    """As they are delivered live: a question is the last of its batch."""
+    start = 0
+    for end, event in enumerate(events, start=1):
+        if type(event) is QuestionAsked or end == len(events):
+            yield events[start:end]
+            start = end
 
 
 def _of_one_turn(one: Batch, other: Batch) -> bool:
-    """The origin counts: an input may be accepted after its turn's first words."""
+    """The origin counts: an input may be accepted after its turn's first words. A question ends its batch."""
+    if type(one.events[-1]) is QuestionAsked:
+        return False
     return (one.turn, one.origin, one.epoch) == (other.turn, other.origin, other.epoch)
 
 

@@ -13,10 +13,17 @@ import msgspec
 from mappings.canonical import Batch, OpenTurn, SessionState
 from mappings.canonical.events import (
     Alert,
+    ApprovalRequested,
+    ApprovalResolved,
     ErrorReported,
     HistorySnapshot,
+    InteractionRequired,
+    InteractionResolved,
     MessageAppended,
     ModelTurnStarted,
+    OtpRequired,
+    QuestionAnswered,
+    QuestionAsked,
     ReasoningDelta,
     ReasoningDone,
     ReasoningStarted,
@@ -32,8 +39,8 @@ from mappings.canonical.events import (
     TurnResult,
     UsageReported,
 )
-from mappings.canonical.state import CallBlock, ReasoningBlock, TextBlock
-from mappings.canonical.values import Item, Message, Reasoning, ToolCall, ToolResult, Usage
+from mappings.canonical.state import CallBlock, Otp, QuestionBlock, ReasoningBlock, TextBlock
+from mappings.canonical.values import Item, Message, Reasoning, Text, ToolCall, ToolResult, Usage
 
 __all__ = ["FOLD", "add_usage", "fold", "open_turn"]
 
@@ -164,6 +171,35 @@ def _call_finished(state: SessionState, event: ToolCallFinished) -> None:
         state.turn.blocks.append(event)
 
 
+def _asked(state: SessionState, event: ApprovalRequested | InteractionRequired) -> None:
+    if state.turn is not None:
+        state.turn.question = QuestionBlock(asked=event)
+        state.turn.blocks.append(state.turn.question)
+
+
+def _put_in_words(state: SessionState, event: QuestionAsked) -> None:
+    if event.parked and state.turn is not None and state.turn.question is not None:
+        state.turn.question.words = event
+
+
+def _resolved(state: SessionState, _event: ApprovalResolved | InteractionResolved) -> None:
+    turn = state.turn
+    if turn is not None and turn.question is not None:
+        turn.blocks.remove(turn.question)
+        turn.question = None
+
+
+def _answered(state: SessionState, event: QuestionAnswered) -> None:
+    if state.turn is not None:
+        state.turn.answered = event
+
+
+def _otp(state: SessionState, event: OtpRequired) -> None:
+    said = (item for item in reversed(state.transcript) if isinstance(item, Message) and item.role == "user")
+    refused = next((message.segments or (Text(text=message.text),) for message in said), ())
+    state.otp = Otp(asked=event, refused=refused)
+
+
 def _usage(state: SessionState, event: UsageReported) -> None:
     state.usage = add_usage(state.usage, event.usage)
     if state.turn is not None:
@@ -220,7 +256,7 @@ def _items(turn: OpenTurn, message: str) -> list[Item]:
             items.append(Reasoning(text="".join(block.parts), at=at, turn=turn.id))
         elif isinstance(block, ToolCallFinished):
             items.append(_tool_result(block, at, turn.id))
-        else:
+        elif isinstance(block, CallBlock):
             arguments = "".join(block.parts) if block.arguments is None else block.arguments
             items.append(ToolCall(call=block.call, name=block.name, arguments=arguments, at=at, turn=turn.id))
             if block.result is not None:
@@ -248,6 +284,13 @@ FOLD: dict[type, Fold] = {
     ToolCallStarted: _call_started,
     ToolCallArguments: _call_arguments,
     ToolCallFinished: _call_finished,
+    ApprovalRequested: _asked,
+    InteractionRequired: _asked,
+    QuestionAsked: _put_in_words,
+    ApprovalResolved: _resolved,
+    InteractionResolved: _resolved,
+    QuestionAnswered: _answered,
+    OtpRequired: _otp,
     UsageReported: _usage,
     TurnResult: _result,
     StatusChanged: _status,

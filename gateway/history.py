@@ -11,10 +11,10 @@ from msgspec import structs
 from gateway.weight import of_item
 from mappings.canonical import SessionState
 from mappings.canonical.events import HistorySnapshot
-from mappings.canonical.values import Item, Message
+from mappings.canonical.values import Item, Message, SessionSummary
 from mappings.dialect import NewId
 
-__all__ = ["page", "renew", "trim"]
+__all__ = ["page", "renew", "summary", "trim"]
 
 TAIL = 8  # items: the input being worked on stands at a history's end, with what it pulled in
 
@@ -93,6 +93,16 @@ def page(state: SessionState, request: str, limit: int, cursor: str) -> HistoryS
     return HistorySnapshot(
         request=request, items=tuple(reversed(shown)), next_cursor=shown[0].id if more and shown else None
     )
+
+
+def summary(state: SessionState) -> SessionSummary:
+    """A session as a row of a list."""
+    messages = state.messages()
+    title = state.title or next((m.text for m in messages if m.role == "user"), "")
+    return SessionSummary(
+        session=state.id, title=title, updated_at=state.updated_at, messages=len(messages), status=state.status,
+        ext=state.backend_ids,
+    )  # fmt: skip
 
 
 def trim(state: SessionState, limit: int) -> int:

@@ -13,9 +13,10 @@ from typing import Any
 import structlog
 
 from adapters.base import CloseReason, Transport
+from gateway.door import Door
 from gateway.ledger import Ledger
 from gateway.outbox import Outbox
-from mappings.canonical import Batch, SessionState
+from mappings.canonical import Batch, Event, SessionState
 from mappings.dialect import Burst, Dialect, Step, Translator
 from mappings.errors import PeerError
 
@@ -29,16 +30,21 @@ log = structlog.get_logger("dragoman.link")
 
 
 class Link:
-    """One live peer. `id` is unique in this process; `principal` says who it is (`local` without authentication)."""
+    """One live peer. `id` is unique in this process; `principal` says who it is (`local` without authentication).
+
+    `door` says by which listener it came.
+    """
 
     def __init__(
         self, id: str, dialect: Dialect, transport: Transport, translator: Translator, outbox: Outbox, *,
         sink: Sink, ledger: Ledger, drained: Callable[[Link], None] | None = None, principal: str = "local",
+        door: Door = Door(),  # noqa: B008  # frozen
     ) -> None:  # fmt: skip
         self.id = id
         self.dialect = dialect
         self.outbox = outbox
         self.principal = principal
+        self.door = door
         self.alive = True
         self.heard = False  # the peer said anything
         self._transport = transport
@@ -106,6 +112,15 @@ class Link:
     def passed(self, batch: Batch) -> None:
         """A turn that this peer began was accepted or has ended for it."""
         self._apply(self._translator.passed(batch))
+
+    @property
+    def view(self) -> str:
+        """What this peer is shown otherwise than others of its dialect."""
+        return self._translator.view
+
+    def can_be_asked(self, question: Event) -> bool:
+        """Whether the peer's dialect has a form for this question; else it is asked in words."""
+        return self._translator.can_be_asked(question)
 
     def put(self, frames: Sequence[bytes]) -> None:
         """Queue rendered frames. Whoever broadcasts looks at `outbox.full` first."""

@@ -24,6 +24,11 @@ class Lobby:
         self._waiting: dict[str, tuple[Link, Timer]] = {}
         self._open = False
 
+    @property
+    def waiting(self) -> list[Link]:
+        """Who waits now."""
+        return [link for link, _timer in self._waiting.values()]
+
     def enter(self, link: Link) -> None:
         """Wait, or go in if there is nothing to wait for."""
         if self._open:

@@ -10,6 +10,7 @@ import socket
 from collections.abc import Awaitable, Callable
 from functools import cache
 from importlib.metadata import entry_points
+from pathlib import Path
 from urllib.parse import urlencode
 
 from adapters import unix, websocket
@@ -17,24 +18,43 @@ from adapters.base import Accept, Listener, Transport
 from adapters.base import Limits as AdapterLimits
 from gateway.config import Limits
 from gateway.endpoint import Endpoint, split_url
+from gateway.pod_folder import PodFolder
+from gateway.pod_runtime import check_name, runtime_directory
+from gateway.pods import Pods
 from mappings.dialect import Dialect
 from mappings.errors import ConfigError
 from mappings.pod import DIALECT as POD
 from mappings.smooth import DIALECT as SMOOTH
 
-__all__ = ["check_listen", "check_upstream", "connector", "dialect", "dialects", "listen"]
+__all__ = [
+    "OWNER_ONLY",
+    "check_listen",
+    "check_place",
+    "check_session",
+    "check_upstream",
+    "connector",
+    "dialect",
+    "dialects",
+    "listen",
+    "place",
+    "pods",
+]
 
-LISTEN: dict[str, tuple[str, ...]] = {"smooth": ("ws",), "pod": ("unix",)}
+LISTEN: dict[str, tuple[str, ...]] = {"smooth": ("ws",), "pod": ("unix", "dir", "name")}
 """Dialect -> transports that we listen on."""
 
-DIAL: dict[str, tuple[str, ...]] = {"smooth": ("ws", "wss"), "pod": ("unix",)}
+DIAL: dict[str, tuple[str, ...]] = {"smooth": ("ws", "wss"), "pod": ("unix", "dir", "name")}
 """Dialect -> transports that we dial."""
 
-LISTEN_OPTIONS = {"ws": frozenset({"origin"})}
+LISTEN_OPTIONS = {"ws": frozenset({"origin"}), "unix": frozenset({"session"}), "name": frozenset({"session"})}
 """Transport -> options of an endpoint that we listen on."""
 
 DIAL_OPTIONS = {"ws": frozenset({"agent", "user", "token"}), "wss": frozenset({"agent", "user", "token"})}
 """Transport -> options of an endpoint that we dial: what a client cannot say itself (design.md, section 5)."""
+
+
+OWNER_ONLY = frozenset({"unix", "dir", "name"})
+"""Transports that only the user who runs the gateway can reach: their sockets have mode 0600."""
 
 
 @cache
@@ -59,9 +79,30 @@ def check_listen(endpoint: Endpoint) -> None:
     _check(endpoint, LISTEN, LISTEN_OPTIONS, "listen on")
 
 
+def check_place(endpoint: Endpoint) -> None:
+    """Refuse a checked endpoint where nothing can listen on this machine, as far as one can tell without trying."""
+    if endpoint.transport == "unix":
+        unix.check_bindable(endpoint.address)
+
+
+def place(endpoint: Endpoint) -> tuple[str, str]:
+    """What a checked endpoint of sockets and folders takes on this machine, as two names of one thing are equal."""
+    if endpoint.transport == "name":
+        return "unix", str(PodFolder(runtime_directory(), endpoint.address).socket.resolve())
+    return endpoint.transport, str(Path(endpoint.address).resolve())
+
+
 def check_upstream(endpoint: Endpoint) -> None:
     """Refuse an endpoint that we cannot dial, with a ConfigError that says what to write."""
     _check(endpoint, DIAL, DIAL_OPTIONS, "connect to")
+    if endpoint.transport == "unix":
+        unix.check_path(endpoint.address)
+
+
+def check_session(endpoint: Endpoint, upstream: Endpoint) -> None:
+    """Refuse a listener that names a session of a backend which holds one, with a ConfigError."""
+    if endpoint.option("session") and dialect(upstream.dialect).one_session and upstream.transport != "dir":
+        raise ConfigError(f"{endpoint.masked}: leave out `session`: {upstream.masked} is one session")
 
 
 def _check(
@@ -75,6 +116,8 @@ def _check(
         raise ConfigError(f"{endpoint.masked}: dragoman cannot {verb} this; it can {verb} {forms}")
     if endpoint.transport in ("ws", "wss"):
         split_url(endpoint)
+    if endpoint.transport == "name":
+        check_name(endpoint.address)
     known_options = options.get(endpoint.transport, frozenset())
     for key, _value in endpoint.options:
         if key not in known_options:
@@ -90,6 +133,10 @@ async def listen(endpoint: Endpoint, limits: Limits, accept: Accept) -> Listener
             return await websocket.listen(host, port, path, _limits(limits), accept, endpoint.all("origin"))
         except socket.gaierror as error:  # names no host by itself
             raise OSError(error.errno, f"{endpoint}: {error.strerror}") from error
+    if endpoint.transport == "name":
+        folder = PodFolder(runtime_directory(), endpoint.address)
+        await folder.open(lambda path: unix.listen(path, _limits(limits), accept))
+        return folder
     return await unix.listen(endpoint.address, _limits(limits), accept)
 
 
@@ -99,7 +146,15 @@ def connector(endpoint: Endpoint, limits: Limits) -> Callable[[], Awaitable[Tran
         token = endpoint.option("token")
         url = f"{endpoint.transport}:{endpoint.address}" + (f"?{urlencode({'token': token})}" if token else "")
         return lambda: websocket.connect(url, _limits(limits))
-    return lambda: unix.connect(endpoint.address, _limits(limits))
+    path = endpoint.address
+    if endpoint.transport == "name":
+        path = str(PodFolder(runtime_directory(), endpoint.address).socket)
+    return lambda: unix.connect(path, _limits(limits))
+
+
+def pods(endpoint: Endpoint) -> Pods | None:
+    """The pods of a checked upstream that is a directory of them; None for any other."""
+    return Pods(endpoint, unix.alive) if endpoint.transport == "dir" else None
 
 
 def _limits(limits: Limits) -> AdapterLimits:

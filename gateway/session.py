@@ -13,57 +13,59 @@ from itertools import groupby
 from typing import Any
 
 import structlog
-from msgspec import UNSET, Struct, structs
+from msgspec import UNSET, structs
 
 from adapters.base import CloseReason
 from gateway.answers import ADDRESSED, answers_one
+from gateway.cancelling import Cancelling
 from gateway.config import Limits, RouteOptions
 from gateway.delivery import Delivery
 from gateway.history import page, trim
+from gateway.inflight import InFlight, Pending
+from gateway.inputs import Inputs
 from gateway.ledger import Ledger
 from gateway.link import Link
 from gateway.lobby import Lobby
+from gateway.narrowing import tool_names_only
+from gateway.questions import Questions
 from gateway.runs import Run
 from gateway.timers import Later, Timer
 from gateway.turn import NormalForm
 from gateway.upstream import Backend
-from mappings.canonical import Batch, Command, SessionState
+from mappings.canonical import Batch, Command, Event, SessionState
 from mappings.canonical.commands import (
+    AnswerApproval,
+    AnswerInteraction,
     CancelTurn,
     GetHistory,
     GetSession,
     OpenSession,
+    PauseTurn,
     ResumeSession,
+    ResumeTurn,
     ShutdownBackend,
     SubmitInput,
 )
 from mappings.canonical.events import (
     BackendShutdown,
+    InteractionInvalid,
     ModelTurnStarted,
+    OtpInvalid,
+    OtpVerified,
     Reply,
     SessionOpened,
     TurnAccepted,
 )
 from mappings.canonical.unmapped import Unmapped
-from mappings.canonical.values import Cause, Failure, Message, Origin, SessionSummary, flatten
+from mappings.canonical.values import Cause, Failure, Segment
 from mappings.dialect import Burst, Clock, Dialect, Loss, NewId
 
 __all__ = ["Session"]
 
 log = structlog.get_logger("dragoman.session")
 
-PENDING_MAX = 256  # commands of all links that wait for the backend's answer
-
 OPENING = (OpenSession, ResumeSession, GetSession)
 """Commands that ask a backend which opens conversations for one."""
-
-
-class Pending(Struct, frozen=True, kw_only=True):
-    """A command that was written to the backend and has no answer yet."""
-
-    link: Link
-    command: Command
-    timer: Timer
 
 
 class Session:
@@ -76,25 +78,29 @@ class Session:
         clock: Clock, new_id: NewId, later: Later,
     ) -> None:  # fmt: skip
         self.state = state
-        self._route = route
+        self.route = route
+        self.limits = limits
+        self.clock = clock
+        self.later = later
         self._upstream = upstream
-        self._limits = limits
         self._ledger = ledger
-        self._clock = clock
         self._new_id = new_id
-        self._later = later
-        self._form = NormalForm(state, new_id, tells_model_turns=upstream.events.says(ModelTurnStarted))
+        self.form = NormalForm(state, new_id, tells_model_turns=upstream.events.says(ModelTurnStarted))
         self.delivery = Delivery(
             state, ledger, log_max=limits.log_max, log_bytes=limits.log_bytes, catch_up=limits.catch_up,
             coalesce=route.overflow == "coalesce",
         )  # fmt: skip
-        self._pending: dict[str, Pending] = {}
-        self._input: str = ""  # the pending SubmitInput's upstream request: at most one
+        self.questions = Questions(self)
+        self.form.puts_in_words = self.questions.puts_in_words
+        self.in_flight = InFlight(later, limits.accept_deadline, self._unanswered)
+        self.inputs = Inputs(self)
         self._turn_weight = 0
-        self._given_up: tuple[str, SubmitInput] | None = None  # the last input that was not accepted in time
-        self._cancelling: Timer | None = None
+        self._cancelling = Cancelling(self)
         self._expiry: Timer | None = None
         self.changed: Callable[[Session], None] = lambda _session: None  # its backend named it, or refused it
+        self.watch: Callable[[Session], None] = lambda _session: None  # its status changed, or it rests
+        self._watched = state.status
+        self.resting = False  # nobody came for `session_ttl`
         self.lobby = Lobby(self.attach, later, limits.snapshot_wait)
         self.quiet = asyncio.Event()  # no turn is open, and no input waits to be accepted
         self.quiet.set()
@@ -102,11 +108,17 @@ class Session:
 
     # -- links -----------------------------------------------------------------------------------------
 
+    @property
+    def links(self) -> list[Link]:
+        """Everybody who is attached."""
+        return [attachment.link for attachment in self.delivery.attachments.values()]
+
     def attach(self, link: Link, request: str = "") -> None:
         """Show this session to `link` and keep it informed."""
         if self._expiry is not None:
             self._expiry.cancel()
             self._expiry = None
+        self.resting = False
         self.backend.start()  # before: what it knows at once stands in the first snapshot
         self.delivery.attach(link, request)
 
@@ -116,24 +128,28 @@ class Session:
         attached = link.id in self.delivery.attachments  # a probe never was
         self.delivery.detach(link)
         if attached and not self.delivery.attachments:
-            self._expiry = self._later(self._limits.session_ttl, self._expire)
+            if self.route.on_last_detach == "cancel" and self.busy:
+                self._cancelling.ask(None, CancelTurn())
+            self._expiry = self.later(self.limits.session_ttl, self._expire)
 
     def _expire(self) -> None:
-        if self.state.turn is not None or self._input:
-            self._expiry = self._later(self._limits.session_ttl, self._expire)
+        if self.busy:
+            self._expiry = self.later(self.limits.session_ttl, self._expire)
             return
         self._expiry = None
         self.log.info("session idle, closing its backend connection")
+        self.resting = True
         self.backend.rest()
+        self.watch(self)
 
     def stop(self) -> None:
         """The gateway ends: tell the clients of an open turn, call off every deadline, close the way to the backend."""
-        now = self._clock()
+        now = self.clock()
         failure = Failure(cause="upstream_lost", text="the gateway stops")
-        self._deliver(self._form.end("failed", failure, now), now)
-        for pending in self._pending.values():
-            pending.timer.cancel()
-        self._stop_cancelling()
+        self.deliver(self.form.end("failed", failure, now), now)
+        self.in_flight.close()
+        self.questions.close()
+        self._cancelling.over()
         if self._expiry is not None:
             self._expiry.cancel()
         self.lobby.close()
@@ -142,23 +158,14 @@ class Session:
     @property
     def vacant(self) -> bool:
         """Nobody is here and nothing was ever said: a probe's session."""
-        never_used = self.state.backend_ids is None and not self._pending and not self.state.transcript
+        never_used = self.state.backend_ids is None and not self.in_flight and not self.state.transcript
         return never_used and not self.delivery.attachments and self.state.turn is None
-
-    def summary(self) -> SessionSummary:
-        """This session as a row of a list."""
-        messages = self.state.messages()
-        title = self.state.title or next((m.text for m in messages if m.role == "user"), "")
-        return SessionSummary(
-            session=self.state.id, title=title, updated_at=self.state.updated_at, messages=len(messages),
-            status=self.state.status, ext=self.state.backend_ids,
-        )  # fmt: skip
 
     def open(self, link: Link, command: OpenSession | ResumeSession | GetSession) -> None:
         """Have the backend open or find the conversation of a new session; `link` is attached once it stands."""
         if isinstance(command, OpenSession):
             self.state.opening = command
-        self._forward(link, command)
+        self.forward(link, command)
 
     # -- what clients ask ------------------------------------------------------------------------------
 
@@ -168,17 +175,24 @@ class Session:
             case GetHistory() if self.state.backend_ids is None:
                 self._page(link, command)
             case SubmitInput():
-                self._submit(link, command)
+                self.inputs.submit(link, command)
+                self._note_quiet()
             case CancelTurn():
-                self._cancel(link, command)
-            case ShutdownBackend():
+                self._cancelling.ask(link, command)
+            case PauseTurn():
+                self._pause(link, command)
+            case ResumeTurn() if self.questions.show_again(link):
+                link.send([Reply(request=command.request)])
+            case AnswerApproval() | AnswerInteraction():
+                self.questions.answer(link, command)
+            case ShutdownBackend() if self.route.shutdown == "client":
                 link.send([Reply(request=command.request)])
                 link.send([BackendShutdown(reason="detached")])
                 link.end(CloseReason.DONE)
             case Unmapped():
                 self.refuse(link, command.request, "unsupported", f"unknown command {command.tag!r}")
             case _:
-                self._forward(link, command)
+                self.forward(link, command)
 
     def refuse(self, link: Link, request: str, cause: Cause, text: str) -> None:
         """Answer a command with an error."""
@@ -191,71 +205,67 @@ class Session:
         else:
             link.send([answer])
 
-    def _submit(self, link: Link, command: SubmitInput) -> None:
-        if not flatten(command.segments).strip():
-            self.refuse(link, command.request, "invalid", "the input is empty")
-        elif self._form.discarding:
-            self.refuse(link, command.request, "busy", "the cancelled turn has not ended in the backend yet; try again")
-        elif self.state.turn is not None or self._input:
-            self.refuse(link, command.request, "busy", "a turn is already in progress in this session")
-        else:
-            self._input = self._forward(link, command)
-            self._note_quiet()
-
-    def _cancel(self, link: Link, command: CancelTurn) -> None:
-        if self.state.turn is None and not self._input:
+    def _pause(self, link: Link, command: PauseTurn) -> None:
+        if self.questions.in_words(link):
+            link.send([Reply(request=command.request)])  # to this client the run is paused already
+        elif self._upstream.commands.can_say(PauseTurn):
+            self.forward(link, command)
+        elif self.route.pause == "cancel":
+            self._cancelling.ask(link, CancelTurn(request=command.request, session=command.session))
+        elif self.state.turn is None:
             self.refuse(link, command.request, "not_running", "no turn is in progress")
-            return
-        if self._cancelling is None:
-            self._cancelling = self._later(self._limits.cancel_deadline, self._force_cancel)
-        self._forward(link, command)
+        else:
+            self.refuse(link, command.request, "unsupported", "this backend cannot pause; cancel instead")
 
-    def _forward(self, link: Link, command: Command) -> str:
-        """Write a command to the backend under a request id of our own; that id, or "" if it was refused."""
-        if len(self._pending) >= PENDING_MAX:
+    def forward(self, link: Link | None, command: Command, segments: tuple[Segment, ...] = ()) -> str:
+        """Write a command to the backend under a request id of our own; that id, or "" if it was refused.
+
+        `link` asked for it, None is the gateway itself; `segments` is what it typed to say it in words.
+        """
+        if self.in_flight.full and link is not None:
             self.refuse(link, command.request, "busy", "too many commands wait for the backend")
             return ""
         request = self._new_id()
-        timer = self._later(self._limits.accept_deadline, lambda: self._unanswered(request))
-        self._pending[request] = Pending(link=link, command=command, timer=timer)
+        self.in_flight.add(request, command, link, segments)
         self.backend.send([structs.replace(command, request=request)])
-        return request if request in self._pending else ""
+        waits = self.in_flight.get(request) is not None
+        return request if waits else ""
+
+    @property
+    def busy(self) -> bool:
+        """Whether a turn is open, or an input waits to be accepted."""
+        return self.state.turn is not None or bool(self.inputs.waiting)
+
+    def answer_all(self, kind: type) -> None:
+        """Tell everybody who waits for a command of this kind that it is done."""
+        for request in self.in_flight.of(kind):
+            self._answer(request, None)
 
     def _unanswered(self, request: str) -> None:
-        pending = self._pending.get(request)
-        if pending is not None and isinstance(pending.command, SubmitInput):
-            self._given_up = request, pending.command
+        pending = self.in_flight.get(request)
+        if pending is not None:
+            self.inputs.give_up(pending, request)
         self._answer(request, Failure(cause="timeout", text="the backend did not answer in time"))
-
-    def _force_cancel(self) -> None:
-        self._cancelling = None
-        now = self._clock()
-        unaccepted = self._settle(self._input)
-        if unaccepted is not None:  # nobody knows if it was taken; for its client it is a turn, cancelled
-            self._accepted(unaccepted, now)
-        if self.state.turn is None:
-            return
-        self.log.warning("backend did not end the cancelled turn in time, ending it for its clients")
-        for request in [r for r, pending in self._pending.items() if isinstance(pending.command, CancelTurn)]:
-            self._answer(request, None)  # an error later would end the turn a second time
-        self._deliver(self._form.end("cancelled", None, now, discard=unaccepted is None), now)
 
     # -- what the backend says ---------------------------------------------------------------------------
 
     def receive(self, bursts: Sequence[Burst]) -> None:
         """The backend said this: normalise, log, fold, deliver."""
-        now = self._clock()
+        now = self.clock()
         for burst in bursts:
             items, at = burst.items, burst.at or now
+            if self.route.show.tools == "names":
+                items, losses = tool_names_only(items)
+                self._ledger.record(losses, session=self.state.id)
             if ADDRESSED.isdisjoint(map(type, items)):
-                self._deliver(self._form.feed(items, at), at)
+                self.deliver(self.form.feed(items, at), at)
                 continue
             for answers, some in groupby(items, answers_one):
                 if answers:
                     for item in some:
                         self._take_answer(item, at)
                 else:
-                    self._deliver(self._form.feed(list(some), at), at)
+                    self.deliver(self.form.feed(list(some), at), at)
             self._trim()
             self.lobby.open()  # a whole history stands among them, or an answer: the backend has told what there was
 
@@ -266,66 +276,55 @@ class Session:
             if not event.request:
                 return  # opened for what waited, or resumed: nobody asked
         if isinstance(event, TurnAccepted):
-            event = self._said_again(event)
-        pending = self._pending.get(event.request)
+            event = self.inputs.said_again(event)
+        pending = self.in_flight.get(event.request)
         if pending is None:
             self._ledger.record(
                 [Loss(kind=type(event).__name__, why="answers no command of ours")], session=self.state.id
             )
             return
         if isinstance(event, TurnAccepted):
-            self._settle(event.request)
-            self._accepted(pending, at)
+            self.settle(event.request)
+            self.inputs.accepted(pending, at)
         elif isinstance(event, SessionOpened):
-            self._settle(event.request)
+            self.settle(event.request)
             self._opened(pending, event)
         elif isinstance(event, Reply):
             self._answer(event.request, event.failure, event)
-        else:
-            self._settle(event.request)
+        elif isinstance(event, OtpVerified | OtpInvalid | InteractionInvalid):
+            self.settle(event.request)
+            self.questions.judged(pending, event)
+        elif pending.link is not None:
+            self.settle(event.request)
             pending.link.send([structs.replace(event, request=pending.command.request)])
-
-    def _said_again(self, event: TurnAccepted) -> TurnAccepted:
-        """The same words sent once more after they were given up: what the backend accepts is the second sending."""
-        pending = self._pending.get(self._input)
-        if pending is None or self._given_up is None or not isinstance(pending.command, SubmitInput):
-            return event
-        request, command = self._given_up
-        same = event.request == request and pending.command.segments == command.segments
-        return structs.replace(event, request=self._input) if same else event
 
     def _opened(self, pending: Pending, event: SessionOpened) -> None:
         """The backend opened, or found, what this client asked for."""
         self.state.agent = event.agent or self.state.agent
-        if pending.link.alive:
+        if pending.link is not None and pending.link.alive:
             self.attach(pending.link, pending.command.request)
 
-    def _accepted(self, pending: Pending, at: int) -> None:
-        command = pending.command
-        if not isinstance(command, SubmitInput):
-            return
-        message = Message(role="user", text=flatten(command.segments), segments=command.segments)
-        origin = Origin(link=pending.link.id, request=command.request)
-        self._deliver(self._form.accept(origin, message, at), at)
-
     def _answer(self, request: str, failure: Failure | None, event: Reply | None = None) -> None:
-        pending = self._settle(request)
+        pending = self.settle(request)
         if pending is None:
             return
         if failure is not None and isinstance(pending.command, CancelTurn | SubmitInput):
-            self._stop_cancelling()  # there is nothing to cancel: the deadline must not end the next turn
+            self._cancelling.over()
         if isinstance(pending.command, OPENING) and self.state.backend_ids is None:
             self.changed(self)  # it was not opened: nothing of it remains
+        if isinstance(pending.command, CancelTurn) and failure is not None and failure.cause == "unsupported":
+            self._cancelling.force()  # its generation has no cancel: the turn ends for its clients (translation.md 3.4)
+            failure = None
+        if self.questions.replied(pending, failure) or pending.link is None:
+            return
         result = event.result if event is not None else UNSET
         pending.link.send([Reply(request=pending.command.request, failure=failure, result=result)])
 
-    def _settle(self, request: str) -> Pending | None:
-        pending = self._pending.pop(request, None)
-        if pending is not None:
-            pending.timer.cancel()
-        if request == self._input:
-            self._input = ""
-            self._note_quiet()
+    def settle(self, request: str) -> Pending | None:
+        """This command waits no more; what it was."""
+        pending = self.in_flight.settle(request)
+        self.inputs.settled(request)
+        self._note_quiet()
         return pending
 
     def connected(self) -> SessionState:
@@ -335,49 +334,53 @@ class Session:
     def lost(self, cause: str, unsent: Sequence[Command]) -> None:
         """The backend cannot be reached: what waits for it fails, and so does the open turn (design.md, section 6)."""
         failure = Failure(cause="upstream_lost", text=cause)
-        for request in [command.request for command in unsent] or list(self._pending):
+        for request in [command.request for command in unsent] or self.in_flight:
             self._answer(request, failure)
-        now = self._clock()
-        self._stop_cancelling()
-        self._form.discarding = False
-        self._deliver(self._form.end("failed", failure, now), now)
+        now = self.clock()
+        self._cancelling.over()
+        self.form.discarding = False
+        self.deliver(self.form.end("failed", failure, now), now)
         self.lobby.open()
-
-    def _stop_cancelling(self) -> None:
-        if self._cancelling is not None:
-            self._cancelling.cancel()
-            self._cancelling = None
 
     # -- the way out -------------------------------------------------------------------------------------
 
-    def _deliver(self, runs: list[Run], at: int) -> None:
+    def deliver(self, runs: list[Run], at: int) -> None:
+        """Log what happened and give it to everybody."""
         for run in runs:
             opened = bool(run.turn) and type(run.events[0]) is TurnAccepted
             batch = self.batch(run, at)
             self._turn_weight += self.delivery.deliver(batch, opened=opened, ended=run.ended)
             if run.ended:
                 self._turn_weight = 0
-                self._stop_cancelling()
+                self._cancelling.over()
                 self._trim()
-        if self._turn_weight > self._limits.transcript_max and self.state.turn is not None:
+        if self._turn_weight > self.limits.transcript_max and self.state.turn is not None:
             self._end_endless(at)
         self._note_quiet()
-        if self._form.losses:
-            self._ledger.record(self._form.losses, session=self.state.id)
-            self._form.losses.clear()
+        self.questions.note()
+        while self.form.unwanted:
+            self.questions.deny(self.form.unwanted.pop())
+        if self.form.losses:
+            self._ledger.record(self.form.losses, session=self.state.id)
+            self.form.losses.clear()
 
     def _end_endless(self, at: int) -> None:
         """The open turn is larger than what a session keeps: it ends here, and its backend is asked to stop."""
         self._turn_weight = 0
-        failure = Failure(cause="too_large", text=f"the turn is over {self._limits.transcript_max} characters")
-        self._deliver(self._form.end("failed", failure, at, discard=True), at)
+        failure = Failure(cause="too_large", text=f"the turn is over {self.limits.transcript_max} characters")
+        self.deliver(self.form.end("failed", failure, at, discard=True), at)
         self.backend.send([CancelTurn(request=self._new_id())])
 
     def _note_quiet(self) -> None:
-        if self.state.turn is None and not self._input:
-            self.quiet.set()
-        else:
-            self.quiet.clear()
+        if self.state.status != self._watched:
+            self._watched = self.state.status
+            self.watch(self)
+        (self.quiet.clear if self.busy else self.quiet.set)()
+
+    def say(self, event: Event) -> None:
+        """The gateway itself tells the clients something."""
+        now = self.clock()
+        self.deliver(self.form.feed([event], now), now)
 
     def batch(self, run: Run, at: int) -> Batch:
         """A run as the next batch of the log."""
@@ -391,7 +394,7 @@ class Session:
         return batch
 
     def _trim(self) -> None:
-        dropped = trim(self.state, self._limits.transcript_max)
+        dropped = trim(self.state, self.limits.transcript_max)
         if dropped:
             loss = Loss(kind="transcript", why="older than transcript_max", count=dropped)
             self._ledger.record([loss], session=self.state.id)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from typing import Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 from msgspec import UNSET, inspect
@@ -19,12 +19,41 @@ from msgspec import UNSET, inspect
 from mappings.canonical import Unmapped
 from mappings.errors import PeerError
 
-__all__ = ["MALFORMED", "Codec"]
+__all__ = ["MALFORMED", "Codec", "Format"]
 
 M = TypeVar("M")
 
 MALFORMED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, TypeError)
 """What `Codec.decode` raises on a frame that `Codec.mend` must look at."""
+
+
+class Format(Protocol):
+    """What a Direction needs of a codec: Codec, or that of a dialect whose messages are not told apart by one key."""
+
+    @property
+    def dialect(self) -> str:
+        """The dialect's name."""
+
+    @property
+    def decode(self) -> Callable[[bytes], Any]:
+        """A frame as a message; raises what is in MALFORMED, or PeerError."""
+
+    @property
+    def encode(self) -> Callable[[Any], bytes]:
+        """A message as a frame."""
+
+    @property
+    def watched(self) -> frozenset[type]:
+        """The types whose messages may be `suspicious`."""
+
+    def suspicious(self, frame: bytes, message: Any) -> bool:
+        """Whether a frame that decoded must be checked."""
+
+    def check(self, frame: bytes) -> None:
+        """Look at a suspicious frame again; PeerError."""
+
+    def mend(self, frame: bytes) -> tuple[Any, list[str]]:
+        """Decode what `decode` refused, and what was taken out of it; PeerError."""
 
 
 class Codec(Generic[M]):

@@ -13,19 +13,23 @@ from typing import Any, Protocol
 
 from msgspec import Struct, field
 
-from mappings.canonical import Batch, SessionState, Unmapped
+from mappings.canonical import Batch, Event, SessionState, Unmapped
 from mappings.canonical.values import Ext
-from mappings.codec import MALFORMED, Codec
+from mappings.codec import MALFORMED, Format
 from mappings.errors import PeerError
-from mappings.rules import Rules
+from mappings.rules import Nothing, Rules
 
 __all__ = [
+    "Alarm",
     "Burst",
     "Clock",
     "Dialect",
     "Direction",
     "Frame",
+    "Instance",
+    "Lines",
     "Loss",
+    "Missed",
     "NewId",
     "Oversize",
     "Parts",
@@ -60,7 +64,14 @@ class Oversize(Struct, frozen=True):
     limit: int
 
 
-Frame = bytes | Parts | Oversize
+class Missed(Struct, frozen=True):
+    """Stands where `count` messages of `channel` were that nobody asked for in time: the adapter dropped them."""
+
+    channel: str
+    count: int
+
+
+Frame = bytes | Parts | Oversize | Missed
 
 
 class Loss(Struct, frozen=True, kw_only=True):
@@ -76,25 +87,41 @@ class Loss(Struct, frozen=True, kw_only=True):
 class Burst(Struct, frozen=True, kw_only=True):
     """What one peer said in a row: under one request id ("" if its dialect has none) and at one time.
 
-    `at` is in ns, 0 where the dialect carries no time. `items` are commands or events, in order.
+    `at` is in ns, 0 where the dialect carries no time. `items` are commands or events, in order. `session` is the
+    peer's own id of the session that they belong to, where a link carries many; `ext` the documented fields of the
+    envelope without a canonical place.
     """
 
     items: list[Any]
     request: str = ""
     at: int = 0
+    session: str = ""
+    ext: Ext | None = None
+
+
+class Alarm(Struct, frozen=True):
+    """A translator asks for time: call `ring` in `after` seconds and act on its Step, unless the link has ended.
+
+    A translator keeps at most one alarm waiting and asks again when it rang; it decides itself what is due by then.
+    """
+
+    after: float
+    ring: Callable[[], Step]
 
 
 class Step(Struct, kw_only=True):
     """What came of one step of a translator.
 
     `bursts`: what the gateway must act on. `frames`: for this very peer. `faults`: what the peer did wrong; one that
-    cannot go on closes the link after its frames. `losses`: what was dropped.
+    cannot go on closes the link after its frames. `losses`: what was dropped. `alarm`: when the translator wants to be
+    asked again.
     """
 
     bursts: list[Burst] = field(default_factory=list)
     frames: list[bytes] = field(default_factory=list)
     faults: list[PeerError] = field(default_factory=list)
     losses: list[Loss] = field(default_factory=list)
+    alarm: Alarm | None = None
 
 
 class Rendered(Struct, frozen=True, kw_only=True):
@@ -106,6 +133,10 @@ class Rendered(Struct, frozen=True, kw_only=True):
 
 class Translator(Protocol):
     """The protocol of one link, with the peer's frames on one side and canonical items on the other."""
+
+    @property
+    def view(self) -> str:
+        """What this peer is shown otherwise than others of its dialect: links of one view share a projection."""
 
     def opened(self) -> Step:
         """What is said first on this link."""
@@ -120,10 +151,19 @@ class Translator(Protocol):
         """Show this session to the peer, which asked by `request` ("" by connecting)."""
 
     def passed(self, batch: Batch) -> Step:
-        """This batch went out to the peer: it begins or ends a turn that the peer began."""
+        """This batch went out to the peer: it begins or ends a run that the peer began."""
+
+    def can_be_asked(self, question: Event) -> bool:
+        """Whether the peer has a form for this question; else it is asked in words (translation.md 3.3)."""
 
     def closed(self, cause: str) -> Step:
         """The link is about to close: what is said last."""
+
+
+class MakeServer(Protocol):
+    """Makes the translator for a link whose peer is a client, of a generation that the listener names ("": default)."""
+
+    def __call__(self, clock: Clock, new_id: NewId, generation: str = "") -> Translator: ...
 
 
 class Projection(Protocol):
@@ -136,25 +176,43 @@ class Projection(Protocol):
         """An independent projection in the same state."""
 
 
+class Lines(Struct, frozen=True, kw_only=True):
+    """How a dialect whose frames are no text stands in the lines of `translate`. `read` raises PeerError."""
+
+    read: Callable[[bytes], Frame]
+    write: Callable[[bytes], bytes]
+
+
 class Direction(Struct, frozen=True, kw_only=True):
     """One direction of a dialect, without any link's state: its codec and both rule tables.
 
-    `envelope` reads request id and time (ns) off a message, None where the dialect's messages carry neither. `write`
-    says one burst in wire messages, each item by itself: nothing is added that another item would bring.
+    `envelope` reads request id and time (ns) off a message, None where the dialect's messages carry neither; `place`
+    session and ext of the envelope, None where they have none. `write` says one burst in wire messages, each item by
+    itself: nothing is added that another item would bring. `unwrap` finds the one frame of a ZeroMQ message that its
+    receivers read (raises PeerError); what is written is that frame, and the transport wraps it again.
     """
 
-    codec: Codec[Any]
+    codec: Format
     to_canonical: Rules
     from_canonical: Rules
     envelope: Callable[[Any], tuple[str, int]] | None
     write: Callable[[Burst], Rendered]
+    place: Callable[[Any], tuple[str, Ext | None]] | None = None
+    unwrap: Callable[[Parts], bytes] | None = None
+    lines: Lines | None = None
 
     def says(self, canonical: type) -> bool:
         """Whether a message of this direction can mean this canonical type."""
         return any(canonical in rule.produces for rule in self.to_canonical.entries.values())
 
+    def can_say(self, canonical: type) -> bool:
+        """Whether this direction has a word, or an emulation, for this canonical type."""
+        return not isinstance(self.from_canonical.entries[canonical].fidelity, Nothing)
+
     def receive(self, frames: Sequence[Frame], step: Step) -> None:
         """Read `frames` into `step`: bursts, faults, and dropped keys as losses."""
+        if self.unwrap is not None:
+            frames = self._unwrapped(frames, step)
         if self.envelope is None:
             try:
                 messages = list(map(self.codec.decode, frames))  # type: ignore[arg-type]  # raises: the other path
@@ -170,12 +228,29 @@ class Direction(Struct, frozen=True, kw_only=True):
                     return
         self._receive_slowly(frames, step)
 
+    def _unwrapped(self, frames: Sequence[Frame], step: Step) -> list[Frame]:
+        unwrap = self.unwrap
+        found: list[Frame] = []
+        for frame in frames:
+            try:
+                if type(frame) is Parts and unwrap is not None:
+                    found.append(unwrap(frame))
+                elif isinstance(frame, bytes):
+                    found.append(frame)
+                else:
+                    self._mend(frame, TypeError("no frame of a peer"), step)
+            except PeerError as fault:
+                step.faults.append(fault)
+        return found
+
     def _receive_slowly(self, frames: Sequence[Frame], step: Step) -> None:
         decode, functions, envelope = self.codec.decode, self.to_canonical.functions, self.envelope
+        place = self.place
         watched = self.codec.watched
         suspicious = self.codec.suspicious
         items: list[Any] = []
         burst_of: tuple[str, int] | None = None
+        where = before = NOWHERE
         for frame in frames:
             try:
                 message = decode(frame)  # type: ignore[arg-type]  # what is not bytes raises TypeError: the rare path
@@ -192,17 +267,21 @@ class Direction(Struct, frozen=True, kw_only=True):
                 continue
             if envelope is not None:
                 said = envelope(message)
-                if burst_of is None or said[0] != burst_of[0]:
-                    _flush(items, burst_of, step)
-                    items, burst_of = [], said
+                if place is not None:
+                    where = place(message)
+                if burst_of is None or said[0] != burst_of[0] or where != before:
+                    _flush(items, burst_of, step, before)
+                    items, burst_of, before = [], said, where
             items += functions[type(message)](message)
-        _flush(items, burst_of, step)
+        _flush(items, burst_of, step, before)
 
     def _mend(self, frame: Frame, error: Exception, step: Step) -> Any:
         if isinstance(error, PeerError):
             raise error
         if isinstance(frame, Oversize):
             raise PeerError("too_large", f"message of {frame.size} bytes is over the limit of {frame.limit}")
+        if isinstance(frame, Missed):
+            raise PeerError("too_large", f"{frame.count} messages came faster than they were read, and were dropped")
         if isinstance(frame, Parts):
             raise PeerError("invalid", "a message of several parts on a dialect of single frames")
         message, dropped = self.codec.mend(frame)
@@ -218,28 +297,46 @@ def _undocumented(kind: str, paths: list[str]) -> list[Loss]:
     return [Loss(kind=kind, field=path, why="undocumented key", count=count) for path, count in told]
 
 
-def _flush(items: list[Any], burst_of: tuple[str, int] | None, step: Step) -> None:
+NOWHERE: tuple[str, Ext | None] = ("", None)
+
+
+def _flush(
+    items: list[Any], burst_of: tuple[str, int] | None, step: Step, where: tuple[str, Ext | None] = NOWHERE
+) -> None:
     if items:
         request, at = burst_of or ("", 0)
-        step.bursts.append(Burst(items=items, request=request, at=at))
+        session, ext = where
+        step.bursts.append(Burst(items=items, request=request, at=at, session=session, ext=ext))
+
+
+class Instance(Struct, frozen=True, kw_only=True):
+    """Who we are on one listener, in dialects whose servers have an identity: since when (ns), for which folder."""
+
+    id: str
+    started_at: int
+    path: str = ""
 
 
 class Dialect(Struct, frozen=True, kw_only=True):
     """Everything the gateway knows of a dialect.
 
-    `server` and `client` make the translator for a link on which we play that role. `projection(request)` makes a
+    `server` and `client` make the translator for a link on which we play that role. `projection(request, view)` makes a
     projection; `addressed` says that its frames carry a request id, so that the link which began a turn sees another
     rendering than the rest. `shown(session, backend_ids)` are the ids under which its clients know a canonical session.
-    `one_session` says that a backend of this dialect holds a single session.
+    `one_session` says that a backend of this dialect holds a single session. `publication` makes the translator of the
+    link that broadcasts to everybody, where `server` serves calls alone (design.md, section 5), and `served` is this
+    record as the listener with that identity speaks it.
     """
 
     name: str
     generations: tuple[str, ...]
     events: Direction
     commands: Direction
-    server: Callable[[Clock, NewId], Translator]
+    server: MakeServer
     client: Callable[[Clock, NewId], Translator]
-    projection: Callable[[str], Projection]
+    projection: Callable[[str, str], Projection]
     shown: Callable[[str, Ext | None], tuple[str, ...]]
     addressed: bool
     one_session: bool
+    publication: Callable[[Clock, NewId], Translator] | None = None
+    served: Callable[[Instance], Dialect] | None = None

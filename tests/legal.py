@@ -45,13 +45,23 @@ VALUES: dict[str, tuple[Any, str]] = {
     "OtpSent.channel": ("sms", "one-time codes go by e-mail or SMS"),
     "OtpInvalid.reason": ("EXPIRED", "only smooth asks for codes: one of its four reasons"),
     "ImageAttachment.detail": ("low", "only smooth has images: one of its three degrees"),
+    "StoreChanged.topic": ("db.session.created", "only pando tells of its store: one of its topics"),
+    "StoreChanged.change": (
+        Raw(
+            b'{"instance_id":"i","path":"/p","topic":"db.session.created","payload":{"method":"CreateSession"},'
+            b'"timestamp":"2026-05-09T21:28:20Z"}'
+        ),
+        "a change record of pando",
+    ),
+    "TurnAccepted.request": ("r", "it answers a command"),
+    "Pong.request": ("r", "it answers a command"),
     "StateSnapshot.state": (Raw(b'{"rawResponse":{"a":[1,null]}}'), "the state of a node has four documented keys"),
     "ToolCallArguments.json": ('{"a":1}', "arguments are JSON text"),
     "ToolCall.arguments": ('{"a":1}', "arguments are JSON text"),
 }
 """`TYPE.field`, or `*.field` for all types -> a legal value and why the made one is none."""
 
-ALWAYS = {"ResumeSession.session", "ListCompletions.kind"}
+ALWAYS = {"ResumeSession.session", "ListCompletions.kind", "TurnAccepted.request", "Pong.request"}
 """Said by the least sample too, though the type has a default."""
 
 

@@ -61,8 +61,12 @@ class CommandBase(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=Tru
 
 
 class OpenSession(CommandBase, frozen=True, kw_only=True):
-    """Begin a conversation. `supports` None means that the client did not say what it can render."""
+    """Begin a conversation, under the id `session` if the client wants one.
 
+    `supports` None means that the client did not say what it can render.
+    """
+
+    title: str = ""
     agent: str = ""
     user_name: str = ""
     user_email: str = ""

@@ -14,9 +14,14 @@ from msgspec import Struct, field, structs
 from mappings.canonical.commands import OpenSession
 from mappings.canonical.events import (
     Alert,
+    ApprovalRequested,
     ErrorReported,
     Event,
+    InteractionRequired,
     ModelTurnStarted,
+    OtpRequired,
+    QuestionAnswered,
+    QuestionAsked,
     ReasoningDelta,
     ReasoningDone,
     ReasoningStarted,
@@ -27,9 +32,20 @@ from mappings.canonical.events import (
     ToolCallStarted,
     TurnResult,
 )
-from mappings.canonical.values import Backend, End, Ext, Item, Message, Origin, Status, Usage
+from mappings.canonical.values import Backend, End, Ext, Item, Message, Origin, Segment, Status, Usage
 
-__all__ = ["Batch", "Block", "CallBlock", "OpenTurn", "ReasoningBlock", "SessionState", "TextBlock", "prelude"]
+__all__ = [
+    "Batch",
+    "Block",
+    "CallBlock",
+    "OpenTurn",
+    "Otp",
+    "QuestionBlock",
+    "ReasoningBlock",
+    "SessionState",
+    "TextBlock",
+    "prelude",
+]
 
 ALERTS_KEPT = 64  # translation.md 3.14: replayed to late joiners, the oldest dropped
 
@@ -74,7 +90,21 @@ class CallBlock(Struct, kw_only=True):
     result: ToolCallFinished | None = None
 
 
-Block = TextBlock | ReasoningBlock | CallBlock | ToolCallFinished
+class QuestionBlock(Struct, kw_only=True):
+    """An open question: as the backend asked it, and in words, None where the route answers it itself."""
+
+    asked: ApprovalRequested | InteractionRequired
+    words: QuestionAsked | None = None
+
+
+class Otp(Struct, frozen=True, kw_only=True):
+    """A one-time code is waited for; `refused` is the input that wanted it, to be sent once more."""
+
+    asked: OtpRequired
+    refused: tuple[Segment, ...] = ()
+
+
+Block = TextBlock | ReasoningBlock | CallBlock | ToolCallFinished | QuestionBlock
 """In order of appearance; a bare ToolCallFinished answers a call of an earlier turn, after a resume."""
 
 
@@ -94,6 +124,8 @@ class OpenTurn(Struct, kw_only=True):
     result_ext: Ext | None = None
     errors: list[ErrorReported] = field(default_factory=list)
     model_turn: ModelTurnStarted | None = None
+    question: QuestionBlock | None = None
+    answered: QuestionAnswered | None = None
 
     def text(self) -> str:
         """All visible text of the turn so far, without separators (translation.md 3.7)."""
@@ -104,7 +136,8 @@ class SessionState(Struct, kw_only=True):
     """One session as the gateway knows it. `title` "" means that nobody named it; `opened_at` in ns.
 
     `fresh` is where the transcript's items begin that came since the last turn ended; `unanswered` names the calls of
-    ended turns that have no result yet (call -> tool). `opening` is what a backend that opens conversations is asked
+    ended turns that have no result yet (call -> tool). `otp` is the one-time code that is
+    waited for. `opening` is what a backend that opens conversations is asked
     for this one, `backend_ids` the ids that it then gave: its own clients are shown those.
     """
 
@@ -123,6 +156,7 @@ class SessionState(Struct, kw_only=True):
     usage: Usage = Usage()
     alerts: deque[Alert] = field(default_factory=lambda: deque(maxlen=ALERTS_KEPT))
     snapshot_ext: Ext | None = None
+    otp: Otp | None = None
     opening: OpenSession | None = None
     backend_ids: Ext | None = None
     epoch: int = 1
@@ -153,6 +187,8 @@ def prelude(state: SessionState) -> list[Event]:
     events: list[Event] = []
     if turn.model_turn is not None:
         events.append(turn.model_turn)
+    if turn.answered is not None:
+        events.append(structs.replace(turn.answered, segments=()))
     for block in turn.blocks:
         events.extend(_replay(block))
     events.extend(turn.errors)
@@ -164,25 +200,40 @@ def prelude(state: SessionState) -> list[Event]:
 def _replay(block: Block) -> Iterator[Event]:
     if isinstance(block, ToolCallFinished):
         yield block
-        return
-    if isinstance(block, CallBlock):
-        yield ToolCallStarted(call=block.call, name=block.name)
-        if block.arguments is not None:
-            yield ToolCallArguments(call=block.call, name=block.name, json=block.arguments, done=True)
-        elif block.parts:
-            yield ToolCallArguments(call=block.call, name=block.name, json="".join(block.parts))
-        if block.result is not None:
-            yield block.result
-        return
-    text = "".join(block.parts)
-    if isinstance(block, TextBlock):
-        if text:
-            yield TextDelta(text=text)
-        if block.done:
-            yield TextDone(text=text)
+    elif isinstance(block, QuestionBlock):
+        yield block.asked
+        if block.words is not None:
+            yield block.words
+    elif isinstance(block, CallBlock):
+        yield from _call(block)
+    elif isinstance(block, TextBlock):
+        yield from _text(block)
     else:
-        yield ReasoningStarted()
-        if text:
-            yield ReasoningDelta(text=text)
-        if block.done:
-            yield ReasoningDone(text=text)
+        yield from _reasoning(block)
+
+
+def _call(block: CallBlock) -> Iterator[Event]:
+    yield ToolCallStarted(call=block.call, name=block.name)
+    if block.arguments is not None:
+        yield ToolCallArguments(call=block.call, name=block.name, json=block.arguments, done=True)
+    elif block.parts:
+        yield ToolCallArguments(call=block.call, name=block.name, json="".join(block.parts))
+    if block.result is not None:
+        yield block.result
+
+
+def _text(block: TextBlock) -> Iterator[Event]:
+    text = "".join(block.parts)
+    if text:
+        yield TextDelta(text=text)
+    if block.done:
+        yield TextDone(text=text)
+
+
+def _reasoning(block: ReasoningBlock) -> Iterator[Event]:
+    text = "".join(block.parts)
+    yield ReasoningStarted()
+    if text:
+        yield ReasoningDelta(text=text)
+    if block.done:
+        yield ReasoningDone(text=text)

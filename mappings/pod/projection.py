@@ -1,7 +1,7 @@
 """The rendering of one session for all pod clients that are attached to it.
 
 Text needs no memory here: the session's normal form brings whole blocks, and ids for tool calls. What is kept are the
-counters of model turns and model calls, which other dialects do not send.
+counters of model turns and model calls, which other dialects do not send, and what waits for a question's answer.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from mappings.asking import Asking
 from mappings.canonical import Batch
 from mappings.dialect import Rendered
 from mappings.losses import Losses
@@ -40,19 +41,23 @@ class Counter(Struct):
 class Projection:
     """Renders batches for attached clients; `live` is False where each line stands alone (`translate`)."""
 
-    def __init__(self, request: str = "", *, live: bool = True) -> None:
+    def __init__(self, request: str = "", view: str = "", *, live: bool = True) -> None:
         self.live = live
         self.session = ""
+        self.turn = ""  # "" outside of any
+        self.asked = False  # the run was ended by a question, or begun by an answer outside of any turn
         self.at = 0
         self.turns = Counter()
         self.model_calls = Counter()
-        self._request = request  # pods know no requests: kept for `copy` alone
+        self._request, self._view = request, view  # pods know neither: kept for `copy` alone
+        self._asking = Asking()
         self._losses = Losses(FROM_EVENT)
 
     def render(self, batch: Batch) -> Rendered:
         """The lines that broadcast this batch."""
         self.session = batch.session
-        return self.write(batch.events, batch.at)
+        self.turn = batch.turn
+        return self.write(self._asking.admit(batch.events, self.lose), batch.at)
 
     def write(self, items: Iterable[Any], at: int) -> Rendered:
         """Items as lines, in order, and what of them was lost."""
@@ -63,8 +68,9 @@ class Projection:
 
     def copy(self) -> Projection:
         """An independent projection in the same state."""
-        twin = Projection(self._request, live=self.live)
-        twin.session, twin.at = self.session, self.at
+        twin = Projection(self._request, self._view, live=self.live)
+        twin.session, twin.turn, twin.at = self.session, self.turn, self.at
+        twin.asked, twin._asking = self.asked, self._asking.copy()
         twin.turns, twin.model_calls = Counter(last=self.turns.last), Counter(last=self.model_calls.last)
         return twin
 

@@ -8,6 +8,7 @@ from_canonical  canonical -> smooth        projection   one session's rendering
 from mappings.dialect import Dialect
 from mappings.smooth.directions import FROM_CLIENT, FROM_SERVER
 from mappings.smooth.from_canonical import shown
+from mappings.smooth.generations import GENERATIONS
 from mappings.smooth.projection import Projection
 from mappings.smooth.translator import ClientTranslator, ServerTranslator
 
@@ -15,7 +16,7 @@ __all__ = ["DIALECT"]
 
 DIALECT = Dialect(
     name="smooth",
-    generations=("1.57",),
+    generations=GENERATIONS,
     events=FROM_SERVER,
     commands=FROM_CLIENT,
     server=ServerTranslator,

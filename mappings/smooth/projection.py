@@ -7,16 +7,19 @@ inside a turn wait for its end. No frame is larger than the smallest reader take
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
-from mappings.canonical import Batch
-from mappings.canonical.events import ErrorReported
+from mappings.asking import Asking
+from mappings.canonical import Batch, Event
+from mappings.canonical.events import ErrorReported, QuestionAnswered, QuestionAsked
 from mappings.canonical.values import Cause
 from mappings.dialect import Rendered
 from mappings.smooth.extras import as_json
-from mappings.smooth.from_canonical import FROM_EVENT, Context, error_event
+from mappings.smooth.from_canonical import FROM_EVENT, Context, derived, error_event
+from mappings.smooth.generations import SEED, UNSHOWN_BY_SEED
 from mappings.smooth.wire import EVENTS
 from mappings.smooth.wire import events as wire
 from mappings.smooth.wire.payloads import call_of, call_state, result_of, result_state
@@ -35,15 +38,24 @@ HELD_MAX = 64
 
 
 class Projection(Context):
-    """The rendering of one session; `request` is the id of the link's own turn, "" for everybody else's."""
+    """The rendering of one session; `request` is the id of the link's own turn, "" for everybody else's.
 
-    __slots__ = ("_held", "request")
+    `view` names the kinds of forms that its clients are asked in words (translation.md 3.3), and the generation if it
+    is the seed's. Such a question ends their turn with a terminal, and what comes after the answer is a turn of its own
+    to them.
+    """
 
-    def __init__(self, request: str = "") -> None:
+    __slots__ = ("_asking", "_held", "_question", "_view", "request")
+
+    def __init__(self, request: str = "", view: str = "") -> None:
         super().__init__(FROM_EVENT)
         self.request = request
         self.alone = False
         self.own = bool(request)
+        self._view = view
+        self.seed = SEED in view.split()
+        self._asking = Asking()
+        self._question = ""  # the last one that was put in words in this turn
         self._held: list[ErrorReported] = []
 
     def render(self, batch: Batch) -> Rendered:
@@ -51,15 +63,19 @@ class Projection(Context):
         frames: list[bytes] = []
         if batch.turn != self.turn and self._held:
             self._release(frames)  # a turn that never ended
-        self.turn = batch.turn
-        self.request_id = self.request or batch.turn
+        if batch.turn != self.turn:
+            self.turn, self._question, self.told = batch.turn, "", 0
+        self.request_id = self.request or self._run_id()
         self.top = self.request_id or None
         self.timestamp = batch.at // NS_PER_MS
+        events: Sequence[Event] = batch.events
+        if self._view:
+            events = self._in_view(events)
         speaking, encode = FROM_EVENT.speaking, EVENTS.encode
-        if speaking.keys().isdisjoint(map(type, batch.events)):  # ends at the first event that has a form
+        if speaking.keys().isdisjoint(map(type, events)):  # ends at the first event that has a form
             return Rendered(frames=frames, losses=self.losses.take())
         messages: list[Any] = []
-        for event in batch.events:
+        for event in events:
             function = speaking.get(type(event))
             if function is not None:
                 messages += function(event, self)
@@ -78,10 +94,41 @@ class Projection(Context):
 
     def copy(self) -> Projection:
         """An independent projection in the same state."""
-        other = Projection(self.request)
-        other.turn = self.turn
-        other._held = self._held.copy()
+        other = Projection(self.request, self._view)
+        other.turn, other.told, other._question = self.turn, self.told, self._question
+        other._asking, other._held = self._asking.copy(), self._held.copy()
         return other
+
+    def asks_in_words(self, kind: str) -> bool:
+        """Whether these clients are asked such a form in words."""
+        return bool(kind) and kind in self._view.split()
+
+    def answer(self, event: QuestionAnswered) -> None:
+        """A question was answered: text from here on belongs to another run."""
+        if self._view:
+            self.told, self._question = len(event.before), event.question
+
+    def ask(self, event: QuestionAsked) -> None:
+        """A question in words ended the run: what comes next is not under its id."""
+        self.request, self.own = "", False
+        self.told, self._question = len(event.before), event.question
+
+    def _in_view(self, events: Sequence[Event]) -> Sequence[Event]:
+        """What these clients are shown now: while they are asked in words, the turn waits for them."""
+        if self.seed and not UNSHOWN_BY_SEED.isdisjoint(map(type, events)):
+            for event in events:
+                if type(event) in UNSHOWN_BY_SEED:
+                    self.lose(event, why=f"clients of {SEED} do not know it")
+            events = [event for event in events if type(event) not in UNSHOWN_BY_SEED]
+        if not events:
+            return events
+        last = events[-1]
+        asks = type(last) is QuestionAsked and self.asks_in_words(last.kind)
+        return self._asking.admit(events, self.lose) if asks or self._asking.parked else events
+
+    def _run_id(self) -> str:
+        """The id of a run that this link did not begin: its turn's, or after a question in words one of its own."""
+        return derived(self.turn, self._question) if self.turn and self._question else self.turn
 
     def hold(self, event: ErrorReported) -> bool:
         """Inside a turn an error waits for its end."""

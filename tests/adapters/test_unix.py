@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from adapters.base import Limits, Listener, Transport
-from adapters.unix import SUN_PATH, UnixTransport, connect, listen
+from adapters.unix import SUN_PATH, UnixTransport, alive, connect, listen
 from mappings.dialect import Frame, Oversize
 from mappings.errors import ConfigError
 
@@ -420,3 +420,25 @@ async def test_dialling_nobody_says_where_and_why(tmp_path: Path) -> None:
         dead.bind(str(tmp_path / "sock"))
     with pytest.raises(ConnectionRefusedError, match=f"refused.*{tmp_path}/sock"):
         await connect(str(tmp_path / "sock"), LIMITS)
+
+
+async def test_a_socket_is_alive_while_somebody_listens_at_it(tmp_path: Path) -> None:
+    path = str(tmp_path / "sock")
+    assert not alive(path)
+    listener = await listen(path, Limits(), lambda _transport: None)
+    (tmp_path / "link").symlink_to(path)
+    assert alive(path)
+    assert alive(str(tmp_path / "link"))
+    await listener.close()
+    assert not alive(path)
+
+
+@pytest.mark.parametrize("kind", ["file", "stale", "long"])
+def test_what_nobody_listens_at_is_not_alive(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / ("x" * SUN_PATH if kind == "long" else "sock")
+    if kind == "file":
+        path.touch()
+    elif kind == "stale":
+        with socket.socket(socket.AF_UNIX) as bound:
+            bound.bind(str(path))
+    assert not alive(str(path))

@@ -30,7 +30,7 @@ class Bare:
 
     def __init__(self, added: Added | None) -> None:
         self._added = added
-        self._smooth = SMOOTH.projection(REQUEST)
+        self._smooth = SMOOTH.projection(REQUEST, "")
 
     def translate(self, frames: Sequence[bytes], now: int) -> list[bytes]:
         step = Step()
@@ -48,7 +48,7 @@ class Live:
 
     def __init__(self) -> None:
         self._pod = POD.client(lambda: 0, lambda: MESSAGE)
-        self._smooth = SMOOTH.projection(REQUEST)
+        self._smooth = SMOOTH.projection(REQUEST, "")
         self._form = NormalForm(SessionState(id=SESSION), lambda: MESSAGE)
 
     def translate(self, frames: Sequence[bytes], now: int) -> list[bytes]:

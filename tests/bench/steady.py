@@ -4,7 +4,8 @@ Here the kernel's part is the largest: a wake, a read and a write for each token
 (backends, clients, the clock) is this process on one core, the bridge another process on the other; what it costs to
 connect is not counted. Each session is checked whole.
 
-A pod is one session, so dragoman gets a route for each pod; the naive bridge has one pod connection for each client.
+A pod is one session, on either side: dragoman gets a route for each pod, and a listener for each pod client. The naive
+bridge needs neither: it has one connection to the backend for each client.
 """
 
 from __future__ import annotations
@@ -153,18 +154,19 @@ def _bridge_to_pods(folder: Path, bridge: str, paths: list[Path], core: int | No
 @contextmanager
 def _from_smooth(folder: Path, bridge: str, core: int | None) -> Iterator[Load]:
     """Pod clients of a smooth server."""
-    path = folder / "sock"
+    paths = [folder / f"{n}" for n in range(1 if bridge == NAIVE else SESSIONS)]
     with ExitStack() as stack:
         listener = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
         listener.settimeout(20)
         url = f"ws://127.0.0.1:{listener.getsockname()[1]}/ws"
-        arguments: tuple[str, ...] = ("tests.bench.naive_reverse", str(path), url)
+        arguments: tuple[str, ...] = ("tests.bench.naive_reverse", str(paths[0]), url)
         if bridge == DRAGOMAN:
-            arguments = ("gateway", "bridge", f"pod+unix:{path}", f"smooth+{url}", "--log-level", "warning")
-        process = stack.enter_context(Process(*arguments, core=core))
+            doors = [f"pod+unix:{path}" for path in paths]
+            arguments = ("gateway", "bridge", *doors, f"smooth+{url}", "--log-level", "warning")
+        process = stack.enter_context(Process(*arguments, core=core, listeners=len(paths)))
         clients, conversations = [], []
         for n in range(SESSIONS):
-            client = PodClient(str(path))
+            client = PodClient(str(paths[n % len(paths)]))
             client.begin(str(n))
             conversation = SmoothConversation(listener.accept()[0])
             assert conversation.accept_run() == n

@@ -16,13 +16,14 @@ from typing import Any
 from adapters.base import CloseReason, Transport
 from gateway import registry
 from gateway.config import Limits, Overflow, Route
+from gateway.door import Door
 from gateway.endpoint import Endpoint, parse
 from gateway.ledger import Ledger
 from gateway.link import Link
 from gateway.outbox import Outbox
 from gateway.router import Router, session_id
 from gateway.session import Session
-from gateway.upstream import Upstream
+from gateway.upstream import Connected, Upstream
 from mappings.canonical import Command
 from mappings.dialect import Burst
 from tests.gateway.pod_words import snapshot
@@ -140,8 +141,9 @@ class Stage:
     """A router and its sessions; `clients` by name, `pods` are the connections to the backend, newest last."""
 
     def __init__(
-        self, group: asyncio.TaskGroup, limits: Limits, overflow: Overflow, upstream: Endpoint = ROUTE.upstream
-    ) -> None:
+        self, group: asyncio.TaskGroup, limits: Limits, overflow: Overflow, upstream: Endpoint = ROUTE.upstream,
+        **options: Any,
+    ) -> None:  # fmt: skip
         self.group = group
         self.limits = limits
         self.time = Time()
@@ -154,7 +156,7 @@ class Stage:
         self.scripts: list[Script] = []
         self._ids = count(1)
         self._backend = registry.dialect(upstream.dialect)
-        route = Route(name=ROUTE.name, listen=ROUTE.listen, upstream=upstream, overflow=overflow)
+        route = Route(name=ROUTE.name, listen=ROUTE.listen, upstream=upstream, overflow=overflow, **options)
         self.router = Router(
             route, self._upstream, registry.dialects, limits=limits, ledger=self.ledger, clock=self.time.clock,
             new_id=self.new_id, later=self.time.later,
@@ -168,9 +170,9 @@ class Stage:
     def new_id(self) -> str:
         return f"00000000-0000-4000-8000-{next(self._ids):012d}"
 
-    def _upstream(self, session: Session) -> Upstream:
+    def _upstream(self, session: Connected, _endpoint: Endpoint) -> Upstream:
         self.upstream = Upstream(
-            session.state.id, "pod+unix:/pod", self._backend, self._dial, session, spawn=self.spawn,
+            session.connected().id, "pod+unix:/pod", self._backend, self._dial, session, spawn=self.spawn,
             limits=self.limits, ledger=self.ledger, clock=self.time.clock, new_id=self.new_id,
         )  # fmt: skip
         return self.upstream
@@ -195,22 +197,26 @@ class Stage:
         return self.pods[-1]
 
     def join(
-        self, name: str, principal: str = "local", dialect: str = "smooth", session: Session | None = None
+        self,
+        name: str,
+        principal: str = "local",
+        dialect: str = "smooth",
+        door: Door = Door(),  # noqa: B008  # frozen
     ) -> Peer:
-        """A client connects; at a listener of its own, which is `session`, if that is named."""
+        """A client connects, by `door`."""
         transport, spoken = MemoryTransport(), registry.dialect(dialect)
         link = Link(
             name, spoken, transport, spoken.server(self.time.clock, self.new_id),
             Outbox(self.limits.outbox_soft, self.limits.outbox_hard), sink=self.router.receive,
-            drained=self.router.drained, ledger=self.ledger, principal=principal,
+            drained=self.router.drained, ledger=self.ledger, principal=principal, door=door,
         )  # fmt: skip
         peer = self.clients[name] = Peer(transport, link)
-        self.spawn(self._serve(link, session), name)
+        self.spawn(self._serve(link), name)
         return peer
 
-    async def _serve(self, link: Link, session: Session | None) -> None:
+    async def _serve(self, link: Link) -> None:
         try:
-            await link.run(self.router.connected if session is None else session.lobby.enter)
+            await link.run(self.router.connected)
         finally:
             self.router.gone(link)
 
@@ -241,10 +247,10 @@ class Stage:
 
 
 @asynccontextmanager
-async def stage(*, limits: Limits = LIMITS, overflow: Overflow = "coalesce") -> AsyncIterator[Stage]:
-    """A stage whose tasks have all ended when the block is left."""
+async def stage(*, limits: Limits = LIMITS, overflow: Overflow = "coalesce", **options: Any) -> AsyncIterator[Stage]:
+    """A stage whose tasks have all ended when the block is left; `options` are further ones of its route."""
     async with asyncio.timeout(20), asyncio.TaskGroup() as group:
-        made = Stage(group, limits, overflow)
+        made = Stage(group, limits, overflow, **options)
         yield made
         made.end()
 

@@ -21,6 +21,7 @@ from gateway.app import App
 from gateway.config import Config, Limits, Route
 from gateway.endpoint import Endpoint, parse
 from gateway.session import Session
+from gateway.upstream import Connected
 from mappings.canonical import Command, Event
 from mappings.canonical.events import HistorySnapshot, StatusChanged, TextDelta, TurnAccepted, TurnResult
 from mappings.dialect import Burst
@@ -68,7 +69,8 @@ class Backends:
     def __init__(self) -> None:
         self.one: Played
 
-    def __call__(self, session: Session) -> Played:
+    def __call__(self, session: Connected) -> Played:
+        assert isinstance(session, Session)
         self.one = Played(session)
         return self.one
 

@@ -130,14 +130,14 @@ def test_the_log_folds_into_the_live_state(bursts: list[list[Event] | None]) -> 
 def test_a_prelude_shows_what_who_was_there_saw(bursts: list[list[Event] | None]) -> None:
     live = played(bursts)
     dialect = registry.dialect("smooth")
-    shared = dialect.projection("")
+    shared = dialect.projection("", "")
     frames = [frame for batch in live.log for frame in shared.render(batch).frames]
     turn = live.state.turn
     late = Batch(
         session=ID, epoch=1, first_seq=live.state.seq, events=prelude(live.state),
         turn=turn.id if turn else "", origin=turn.origin if turn else Origin(),
     )  # fmt: skip
-    shown = dialect.projection("").render(late).frames
+    shown = dialect.projection("", "").render(late).frames
     assert content(shown) == content(frames, turn.id if turn else "nobody")
 
 

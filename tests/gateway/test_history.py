@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.history import page, renew, trim
+from gateway.history import page, renew, summary, trim
 from mappings.canonical import OpenTurn, SessionState
 from mappings.canonical.events import HistorySnapshot
 from mappings.canonical.values import Item, Message, Reasoning, Role, ToolCall, ToolResult
@@ -263,3 +263,14 @@ def test_what_the_open_turn_has_said_is_never_before_the_beginning() -> None:
     state.fresh = 1
     assert trim(state, 1) == 3
     assert state.fresh == 0
+
+
+# -- a row of a list ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("title", "shown"), [("", "Hi"), ("Rain", "Rain")])
+def test_a_session_is_listed_by_its_title_else_by_its_first_words(title: str, shown: str) -> None:
+    state = state_of(Message(role="system", text="Be kind"), Message(role="user", text="Hi"))
+    state.title = title
+    row = summary(state)
+    assert (row.session, row.title, row.messages) == (state.id, shown, 1)

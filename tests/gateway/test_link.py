@@ -15,7 +15,7 @@ from adapters.base import CloseReason
 from gateway.ledger import Ledger
 from gateway.link import Link
 from gateway.outbox import Outbox
-from mappings.canonical import Batch, SessionState
+from mappings.canonical import Batch, Event, SessionState
 from mappings.dialect import Burst, Frame, Loss, Step
 from mappings.errors import PeerError
 from mappings.smooth import DIALECT
@@ -25,6 +25,8 @@ from tests.memory import MemoryTransport
 
 class Scripted:
     """A translator that answers each frame with the step that the test wrote for it."""
+
+    view = ""
 
     def __init__(self, **steps: Step) -> None:
         self.steps = steps
@@ -52,6 +54,9 @@ class Scripted:
 
     def passed(self, batch: Batch) -> Step:
         return Step()
+
+    def can_be_asked(self, question: Event) -> bool:
+        return False
 
     def closed(self, cause: str) -> Step:
         return Step(frames=[*self.last_words, cause.encode()])

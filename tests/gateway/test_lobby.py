@@ -37,6 +37,7 @@ def test_links_wait_until_the_history_is_known_and_go_in_once() -> None:
     one, two = link("one"), link("two")
     stage.lobby.enter(one)
     stage.lobby.enter(two)
+    assert stage.lobby.waiting == [one, two]
     assert (stage.inside, [seconds for seconds, _ in stage.timers]) == ([], [0.4, 0.4])
     stage.lobby.open()
     stage.lobby.open()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from pathlib import Path
 from typing import Any, get_args
 
 import pytest
@@ -52,7 +54,7 @@ def test_an_internal_event_has_no_word_toward_smooth(kind: Any) -> None:
 
 @pytest.mark.parametrize("kind", [k for k in get_args(Event) if k.visibility == "internal" and k is not Unmapped])
 def test_an_internal_event_writes_nothing_to_smooth_in_a_turn(kind: Any) -> None:
-    projection = DIALECTS["smooth"].projection("r")
+    projection = DIALECTS["smooth"].projection("r", "")
     rendered = projection.render(Batch(session="s", epoch=1, first_seq=0, turn="t", events=[full(kind)]))
     assert (rendered.frames, [loss.kind for loss in rendered.losses]) == ([], [kind.__name__])
 
@@ -97,12 +99,18 @@ def test_a_dialect_of_an_entry_point_is_added_and_none_of_ours_replaced(monkeypa
 # -- endpoints --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("text", ["smooth+ws://127.0.0.1:0/ws", "smooth+ws://h:1/?origin=a&origin=b", "pod+unix:/x"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "smooth+ws://127.0.0.1:0/ws", "smooth+ws://h:1/?origin=a&origin=b", "pod+unix:/x", "pod+unix:/x?session=latest",
+        "pod+dir:/x", "pod+name:atlas", "pod+name:atlas?session=new",
+    ],
+)  # fmt: skip
 def test_what_we_can_listen_on_passes(text: str) -> None:
     registry.check_listen(parse(text))
 
 
-@pytest.mark.parametrize("text", ["pod+unix:/x", "pod@seed+unix:/x"])
+@pytest.mark.parametrize("text", ["pod+unix:/x", "pod@seed+unix:/x", "pod+dir:/x", "pod+name:atlas"])
 def test_what_we_can_dial_passes(text: str) -> None:
     registry.check_upstream(parse(text))
 
@@ -114,7 +122,9 @@ def test_what_we_can_dial_passes(text: str) -> None:
         ("pod+ws://h:1", "cannot listen on this; it can listen on smooth+ws:..., pod+unix:..."),
         ("smooth+unix:/x", "cannot listen on this; it can listen on smooth+ws:..., pod+unix:..."),
         ("pod@2031+unix:/x", "pod has the generations seed"),
-        ("pod+unix:/x?mode=0600", "unknown option 'mode'; options of unix: none"),
+        ("pod+unix:/x?mode=0600", "unknown option 'mode'; options of unix: session"),
+        ("pod+name:a/b", "'a/b' is no name for a pod"),
+        ("pod+dir:/x?session=new", "unknown option 'session'; options of dir: none"),
         ("smooth+ws://h:1/?orign=x", "unknown option 'orign'; options of ws: origin"),
     ],
 )
@@ -133,3 +143,48 @@ async def test_a_connector_says_by_oserror_that_nobody_listens(tmp_path: Any) ->
     connect = registry.connector(parse(f"pod+unix:{tmp_path}/sock"), Limits())
     with pytest.raises(OSError, match="sock"):
         await connect()
+
+
+@pytest.mark.parametrize("upstream", ["pod+unix:/x", "pod+name:atlas"])
+def test_a_listener_may_not_choose_among_the_sessions_of_a_backend_that_holds_one(upstream: str) -> None:
+    listen = parse("pod+unix:/y?session=latest")
+    with pytest.raises(ConfigError, match="leave out `session`"):
+        registry.check_session(listen, parse(upstream))
+    for other in ("pod+dir:/x", "smooth+ws://h:1/ws"):
+        registry.check_session(listen, parse(other))
+
+
+def test_a_pod_by_its_name_is_the_same_place_as_by_its_socket(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("INSOMNIA_RUNTIME_DIR", "/run/pods")
+    assert registry.place(parse("pod+name:atlas")) == registry.place(parse("pod+unix:/run/pods/atlas/sock"))
+
+
+async def test_a_named_pod_is_listened_at_and_dialled_in_the_runtime_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("INSOMNIA_RUNTIME_DIR", str(tmp_path))
+    accepted: list[Any] = []
+    listener = await registry.listen(parse("pod+name:atlas"), Limits(), accepted.append)
+    assert listener.address == f"unix:{tmp_path}/atlas/sock"
+    transport = await registry.connector(parse("pod+name:atlas"), Limits())()
+    await transport.close()
+    while not accepted:  # noqa: ASYNC110  # the kernel accepts, and then the loop
+        await asyncio.sleep(0)
+    await accepted[0].close()
+    await listener.close()
+
+
+def test_only_a_directory_of_pods_has_pods() -> None:
+    assert registry.pods(parse("pod+dir:/x")) is not None
+    assert registry.pods(parse("pod+unix:/x")) is None
+
+
+def test_a_socket_needs_its_directory_and_a_path_that_fits(tmp_path: Path) -> None:
+    registry.check_place(parse(f"pod+unix:{tmp_path}/sock"))
+    registry.check_place(parse("smooth+ws://127.0.0.1:0/ws"))
+    with pytest.raises(ConfigError, match="the directory of the socket does not exist"):
+        registry.check_place(parse(f"pod+unix:{tmp_path}/none/sock"))
+    with pytest.raises(ConfigError, match="a socket's path has at most"):
+        registry.check_place(parse(f"pod+unix:{tmp_path}/{'x' * 200}"))
+    with pytest.raises(ConfigError, match="a socket's path has at most"):
+        registry.check_upstream(parse(f"pod+unix:{tmp_path}/{'x' * 200}"))

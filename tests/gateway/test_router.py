@@ -7,12 +7,14 @@ from collections.abc import Callable
 import pytest
 
 from gateway.config import Limits
+from gateway.door import Door
 from gateway.router import session_id
 from gateway.upstream import WAITING_MAX
 from mappings.canonical.commands import GetHistory, ListSessions, RenameSession
+from mappings.canonical.events import SessionsListed
 from mappings.canonical.unmapped import Unmapped
 from mappings.dialect import Burst
-from tests.gateway.pod_words import FINISHED, delta, run, snapshot, took
+from tests.gateway.pod_words import CANCEL, FINISHED, delta, problem, run, snapshot, status, took
 from tests.gateway.smooth_words import (
     AGENT,
     CONVERSATION,
@@ -194,7 +196,7 @@ FOREIGN: list[Callable[[str], Frame]] = [
 
 @pytest.mark.parametrize("action", FOREIGN, ids=["get_session", "send_message", "history", "create"])
 async def test_a_foreign_session_is_answered_exactly_like_an_unknown_one(action: Callable[[str], Frame]) -> None:
-    async with stage() as made:
+    async with stage(share="owner") as made:
         await talked(made).joins("eve", principal="eve").done()
         eve = made.clients["eve"]
         answers = []
@@ -211,10 +213,10 @@ async def test_a_backend_with_one_session_is_busy_for_who_does_not_own_it() -> N
     async with stage() as made:
         await (
             made.script()
+            .opens("a")
             .joins("eve", principal="eve")
             .says("eve", CREATE)
             .gets("eve", error("open", "TURN_IN_PROGRESS"))
-            .opens("a")
             .done()
         )
         assert made.dialled == 1
@@ -222,7 +224,7 @@ async def test_a_backend_with_one_session_is_busy_for_who_does_not_own_it() -> N
 
 async def test_a_foreign_session_is_not_listed() -> None:
     listing = {"action": "list_conversations", "requestId": "l"}
-    async with stage() as made:
+    async with stage(share="owner") as made:
         await (
             talked(made)
             .joins("eve", principal="eve")
@@ -242,6 +244,7 @@ async def test_a_list_has_the_sessions_whose_title_has_the_words(query: str, fou
     async with stage() as made:
         await talked(made).done()
         listed = made.router._list(made.clients["a"].link, ListSessions(request="l", query=query))
+        assert isinstance(listed, SessionsListed)
         assert len(listed.sessions) == found
 
 
@@ -346,3 +349,125 @@ async def test_a_pod_client_is_shown_the_session_as_it_connects() -> None:
         assert shown["event"] == "snapshot"
         assert len([entry for entry in shown["data"]["entries"] if entry["kind"] == "user_input"]) == 1
         assert "tui" in made.session.delivery.attachments
+
+
+# -- what the route allows ---------------------------------------------------------------------------
+
+
+async def test_a_shared_session_is_seen_and_driven_by_everybody() -> None:
+    listing = {"action": "list_conversations", "requestId": "l"}
+    async with stage(share="all") as made:
+        await (
+            talked(made)
+            .joins("eve", principal="eve")
+            .says("eve", listing)
+            .gets("eve", reply("l", conversations=[{"conversationId": CONVERSATION, "title": "Hi", "messageCount": 2}]))
+            .says("eve", send("r2", "Me too"))
+            .pod_gets(run("Me too"))
+            .pod_says(*took("Me too"), delta("Fine"), *FINISHED)
+            .gets("eve", accepted("r2"), token("r2", "Fine"), answer("r2", "Fine"))
+            .gets("a", token("$turn", "Fine"), answer("$turn", "Fine"))
+            .done()
+        )
+
+
+async def test_who_opens_where_the_one_session_is_anothers_is_attached_if_the_route_says_so() -> None:
+    async with stage(share="owner", open="attach") as made:
+        await (
+            talked(made)
+            .joins("eve", principal="eve")
+            .says("eve", CREATE)
+            .gets("eve", opened("open"))
+            .says("eve", history("h"))
+            .gets("eve", reply("h", hasMore=False))
+            .done()
+        )
+        assert made.session.state.owner == "local"
+
+
+async def test_a_foreign_session_behind_a_pod_door_is_not_shown() -> None:
+    async with stage(share="owner") as made:
+        await talked(made).done()
+        made.join("eve", principal="eve", dialect="pod")
+        await settle()
+        (frame,) = made.clients["eve"].news()
+        assert (frame["event"], frame["data"]["code"]) == ("error", "invalid_request")
+        assert not made.clients["eve"].link.alive
+
+
+async def test_a_turn_whose_last_client_leaves_is_cancelled_if_the_route_says_so() -> None:
+    async with stage(on_last_detach="cancel") as made:
+        await (
+            made.script()
+            .opens("a")
+            .opens("b")
+            .says("a", send("r1", "Hi"))
+            .pod_gets(run("Hi"))
+            .pod_says(*took("Hi"), delta("Hel"))
+            .gets("a", accepted("r1"), token("r1", "Hel"))
+            .gets("b", token("$turn", "Hel"))
+            .leaves("a")
+            .pod_gets()
+            .leaves("b")
+            .pod_gets(CANCEL)
+            .pod_says(problem("internal", "Cancelled"), status("idle"))
+            .sees("the turn is over", lambda: made.session.state.turn is None)
+            .done()
+        )
+
+
+async def test_no_turn_is_cancelled_where_none_is_open() -> None:
+    async with stage(on_last_detach="cancel") as made:
+        await made.script().opens("a").leaves("a").pod_gets().done()
+
+
+async def test_a_turn_that_does_not_end_without_clients_is_ended_after_the_deadline() -> None:
+    async with stage(on_last_detach="cancel") as made:
+        await (
+            made.script()
+            .opens("a")
+            .says("a", send("r1", "Hi"))
+            .pod_gets(run("Hi"))
+            .pod_says(*took("Hi"), delta("Hel"))
+            .gets("a", accepted("r1"), token("r1", "Hel"))
+            .leaves("a")
+            .pod_gets(CANCEL)
+            .passes(Limits().cancel_deadline)
+            .sees("the turn is over", lambda: made.session.state.turn is None)
+            .done()
+        )
+
+
+@pytest.mark.parametrize(("shutdown", "reaches"), [("client", []), ("backend", [{"method": "shutdown"}])])
+async def test_a_shutdown_reaches_the_backend_only_if_the_route_says_so(shutdown: str, reaches: list[Frame]) -> None:
+    said: list[str] = []
+    async with stage(shutdown=shutdown) as made:
+        made.router.on_shutdown = lambda link: said.append(link.id)
+        await made.script().opens("a").done()
+        made.join("tui", dialect="pod").says({"method": "shutdown"})
+        await settle()
+        assert made.pod.news() == reaches
+        made.clients["tui"].seen = len(made.clients["tui"].frames())
+        assert made.clients["tui"].link.alive is bool(reaches)
+        assert said == ["tui"]
+        assert made.clients["a"].link.alive
+
+
+# -- doors -------------------------------------------------------------------------------------------
+
+
+async def test_watchers_are_told_when_a_session_is_claimed_works_and_rests() -> None:
+    told: list[tuple[str, str]] = []
+    async with stage() as made:
+        made.router.watchers.append(lambda session: told.append((session.state.owner, session.state.status)))
+        await talked(made).leaves("a").passes(Limits().session_ttl).done()
+    assert told == [("local", "idle"), ("local", "running"), ("local", "idle"), ("local", "idle")]
+    assert made.session.resting
+
+
+async def test_a_door_leads_to_the_one_session_of_its_backend() -> None:
+    door = Door(endpoint="pod+unix:/x")
+    async with stage() as made:
+        assert made.router.behind(door) is None
+        assert made.router._behind(door) is made.session
+        assert made.router.behind(door) is made.session

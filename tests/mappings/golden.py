@@ -9,6 +9,8 @@ from typing import Any
 from msgspec import UNSET, Struct, inspect
 
 from mappings.dialect import Direction
+from tests.mappings.pando import data as pando_data
+from tests.mappings.pando import test_directions as pando
 from tests.mappings.pod import test_directions as pod
 from tests.mappings.pod.data import CAPTURES, VECTORS, captured
 from tests.mappings.smooth import test_directions as smooth
@@ -42,6 +44,27 @@ def _captured(way: str) -> list[bytes]:
     return list(dict.fromkeys(frame for path in good for _, to, frame in captured(path) if to == way and frame.strip()))
 
 
+def _pando(*ways: str) -> list[bytes]:
+    """What real primaries and their clients said; the capture of raw calls is no golden one."""
+    rows = [row for row in pando_data.VECTORS if ".bad." not in row["name"] and ".ok." not in row["name"]]
+    said = [(row["kind"], row["frames"]) for row in rows]
+    for path in pando_data.CAPTURES:
+        if not path.stem.startswith("15-"):
+            said += [(way, frames) for _, way, frames in pando_data.captured(path)]
+    direction = pando_data.direction_of(ways[0])
+    found = [pando_data.read_of(frames, direction) for way, frames in said if way in ways]
+    return [frame for frame in dict.fromkeys(found) if frame not in PANDO_WRONG]
+
+
+PANDO_WRONG = {
+    frames[-1].encode()
+    for path in pando_data.CAPTURES
+    for _, way, frames in pando_data.captured(path)
+    if way == "c2s" and frames[-1].endswith(('"params":{"session_id":5}}', '"params":[]}'))
+}
+"""Calls with params of a wrong type, which a primary refuses."""
+
+
 def _frames(cases: list[Any]) -> list[bytes]:
     return [json.dumps(case.values[0]["frame"]).encode() for case in cases]
 
@@ -51,6 +74,8 @@ GOLDEN: dict[tuple[str, str], list[bytes]] = {
     ("pod", "commands"): [*_vectors("client_to_pod"), *_captured("c2s"), *pod.METHODS],
     ("smooth", "events"): _frames(smooth.EVENTS) + SMOOTH_EVENTS,
     ("smooth", "commands"): _frames(smooth.ACTIONS),
+    ("pando", "events"): [*_pando("pub", "rpc_reply", "s2c"), *pando.EVENTS],
+    ("pando", "commands"): [*_pando("rpc_request", "c2s"), *pando.REQUESTS],
 }
 """Dialect and direction -> frames that are canonical: every field that they do not omit stands in them."""
 

@@ -42,6 +42,15 @@ FILLED: dict[str, str] = {
     "pod ModelCallEnded.index": COUNTED,
     "pod ToolCallFinished.summary": "the first line of the output stands for it",
     "pod Alert.at": "the time of its batch stands for it",
+    "pando ToolCallFinished.output": "the summary stands for it",
+    "pando MessageAppended.message.segments": "text without segments is one text segment",
+    "pando TurnEnded.usage.input_tokens": "both counters or neither",
+    "pando TurnEnded.usage.output_tokens": "both counters or neither",
+    "pando Reply.result": "a write that went well leaves its row",
+    "pando Heartbeat.report": "a heartbeat always says who lives",
+    "pando BackendShutdown.reason": "a shutdown always says who goes",
+    "pando StoreChanged.change": SCHEMA,
+    "pando SubmitInput.segments.text": "what stands beside it joins it as text",
     "smooth SessionOpened.agent": SCHEMA,
     "smooth ToolCallFinished.output": "the summary stands for it",
     "smooth TurnEnded.message": SCHEMA,
@@ -53,6 +62,8 @@ FILLED: dict[str, str] = {
 
 ELSEWHERE: dict[str, tuple[str, set[str]]] = {
     "smooth HistorySnapshot whole": ("its clients ask for pages", {"status", "backend", "rotated"}),
+    "pando HistorySnapshot whole": ("its clients ask for the messages", {"status", "backend", "rotated"}),
+    "pando ToolCallArguments fragment": ("the complete arguments follow", set()),
     "smooth ToolCallArguments fragment": ("the complete arguments follow", set()),
     "pod TurnResult failed": ("ErrorReported wrote the error", set()),
 }
@@ -68,6 +79,8 @@ QUESTIONS: dict[type, tuple[commands.Command, ...]] = {
     events.SessionsListed: (commands.ListSessions(),),
     events.HistorySnapshot: (commands.GetHistory(session=SESSION),),
     events.CompletionsListed: (commands.ListCompletions(kind="file", prefix=""),),
+    events.TurnAccepted: (commands.SubmitInput(session=SESSION, segments=(Text(text="text"),)),),
+    events.Pong: (commands.Ping(),),
     events.PodInspected: (commands.GetSession(session=SESSION),),
     events.PodAttached: (commands.ResumeSession(session=SESSION, agent=SESSION),),
     events.Reply: (commands.RenameSession(session=SESSION, title="text"), commands.Compact()),
@@ -142,14 +155,19 @@ def misheard(direction: Direction, kind: type[Any], fidelity: Fidelity, frames: 
     for frame in frames:
         step = Step()
         direction.receive([frame], step)
-        again = [json.loads(out) for burst in step.bursts for out in direction.write(burst).frames]
+        again = [_json(out) for burst in step.bursts for out in direction.write(burst).frames]
         if len(again) != 1:
             yield f"{frame.decode()} came back as {len(again)} frames"
         else:
-            lost |= set(_unequal(json.loads(frame), again[0]))
+            lost |= set(_unequal(_json(frame), again[0]))
     yield from _undeclared(lost, fidelity.fields if isinstance(fidelity, Lossy) else ())
     if not isinstance(fidelity, Exact | Lossy):
         yield f"{kind.__name__} is declared {fidelity.kind}: a message that is read means something"
+
+
+def _json(frame: bytes) -> object:
+    """The JSON of a frame, behind the topic if it has one."""
+    return json.loads(frame.rpartition(b"\0")[2])
 
 
 def _unequal(one: object, other: object, path: str = "") -> Iterator[str]:
@@ -174,7 +192,7 @@ def _there_and_back(dialect: Dialect, direction: Direction, item: Any) -> Measur
     if direction is dialect.events and says_something:
         if type(item) in QUESTIONS and item.request:
             return _answered(dialect, item)
-        if type(item) is events.TurnEnded:
+        if type(item) is events.TurnEnded and dialect.addressed:
             return _ended(dialect, item)
     rendered = direction.write(Burst(items=[item], request=getattr(item, "request", ""), at=AT))
     step = Step()

@@ -86,6 +86,9 @@ class PodOracle:
         self._record.add("<", frame)
         name, data = frame["event"], frame.get("data") or {}
         self._hold(not self._over, "nothing comes after shutdown")
+        if name == "error" and not self._status:
+            self._over = True  # no pod does it: a gateway that has nothing to show says so and closes
+            return
         self._hold(bool(self._status) or name in ("alert", "snapshot"), "alerts, then the snapshot, then all else")
         if name in CONTENT:
             self._content(name)

@@ -104,6 +104,7 @@ LEGAL = {
         say("invoke_start", kind="user_send"), say("turn_start", turn=1), FINISHED, IDLE,
     ),
     "an input with an invalid workflow": (snapshot(), *took("/x"), problem("invalid_request", "no such"), IDLE),
+    "a refusal instead of a snapshot": (problem("invalid_request", "not for you"),),
     "completions": (snapshot(), COMPLETE, say("completions", kind="file", entries=[])),
 }  # fmt: skip
 
@@ -115,6 +116,7 @@ def test_what_pods_do_is_legal(name: str) -> None:
 
 ILLEGAL = [
     ("alerts, then the snapshot", [IDLE]),
+    ("nothing comes after shutdown", [problem("invalid_request", "not for you"), snapshot()]),
     ("one snapshot", [snapshot(), snapshot()]),
     ("nothing comes after shutdown", [snapshot(), say("shutdown"), ALERT]),
     ("a run ends before shutdown", [*START, say("shutdown")]),

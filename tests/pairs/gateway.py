@@ -22,6 +22,7 @@ __all__ = ["SmoothClient", "bridged"]
 
 TERMINALS = {"eventual_response", "error", "cancelled"}
 LIMITS = Limits(drain_deadline=0.5)  # a test that leaves a turn open does not wait for it
+FORMS = ("identity_form", "choice_chips")  # what a client that shows every form claims
 DEADLINE = 20.0  # seconds for anything that a test waits for
 
 
@@ -57,7 +58,7 @@ class SmoothClient:
 
     @classmethod
     @asynccontextmanager
-    async def connected(cls, url: str) -> AsyncIterator[SmoothClient]:
+    async def connected(cls, url: str, supports: tuple[str, ...] = FORMS) -> AsyncIterator[SmoothClient]:
         async with (
             aiohttp.ClientSession() as http,
             http.ws_connect(url, max_msg_size=0) as socket,
@@ -65,7 +66,9 @@ class SmoothClient:
         ):
             client = cls(socket)
             reader = group.create_task(client._read(), name="client")
-            opened = await client.ask({"action": "create_conversation_session", "agentId": str(uuid4())})
+            opened = await client.ask(
+                {"action": "create_conversation_session", "agentId": str(uuid4()), "supports": list(supports)}
+            )
             client.session = opened["data"]["sessionId"]
             try:
                 yield client

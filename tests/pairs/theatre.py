@@ -16,6 +16,7 @@ from msgspec import Struct, field
 
 from adapters.base import CloseReason
 from gateway.config import Limits
+from gateway.door import Door
 from gateway.endpoint import Endpoint, parse
 from gateway.session import Session
 from mappings.smooth.from_canonical import shown
@@ -164,8 +165,8 @@ class Theatre:
             return
         name = f"{dialect} {len(self.clients)}"
         session = self.session
-        direct = session if dialect == "pod" and self.backend.dialect == "smooth" else None
-        peer = self.stage.join(name, dialect=dialect, session=direct)
+        door = Door(endpoint=name, session="" if session is None else session.state.id)
+        peer = self.stage.join(name, dialect=dialect, door=door)
         client = Client(name=name, dialect=dialect, peer=peer)
         self.clients.append(client)
         if dialect == "smooth":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 from smooth_operator_core import FunctionTool, MockLlmProvider
 from smooth_operator_server import InMemorySessionStore, ServerState, serve
 
-__all__ = ["RealServer", "serving"]
+__all__ = ["RealServer", "hosted", "serving"]
 
 
 class RealServer:
@@ -21,9 +22,18 @@ class RealServer:
         self.deleted = deleted
 
     @property
+    def url(self) -> str:
+        """Where a smooth client connects to it."""
+        return str(self.server.ws_url())
+
+    @property
     def endpoint(self) -> str:
         """Where dragoman dials it."""
-        return f"smooth+{self.server.ws_url()}"
+        return f"smooth+{self.url}"
+
+    async def stop(self) -> None:
+        """It goes away, with every connection."""
+        await _stop(self.server)
 
 
 async def _lookup(arguments: dict[str, str]) -> str:
@@ -31,7 +41,29 @@ async def _lookup(arguments: dict[str, str]) -> str:
 
 
 @asynccontextmanager
-async def serving() -> AsyncIterator[RealServer]:
+async def hosted(model: MockLlmProvider, **parts: Any) -> AsyncIterator[Any]:
+    """A server with this model and what `parts` adds to its state: tools, confirm_tools, knowledge, otp_service ..."""
+    state = ServerState(store=InMemorySessionStore(), chat_client=model, **parts)
+    server = await serve(state, "127.0.0.1", 0, admin_port=0)
+    try:
+        yield server
+    finally:
+        await _stop(server)
+
+
+async def _stop(server: Any) -> None:
+    """Stop it, if it runs. Its admin API looks twice a second whether it is to stop: a connection wakes it."""
+    if server.state.cancel.is_set():
+        return
+    async with asyncio.TaskGroup() as group:
+        group.create_task(asyncio.to_thread(server._admin_httpd.shutdown), name="admin API")
+        _, writer = await asyncio.open_connection(server.host, server.admin_port)
+        writer.close()
+    await server.shutdown()
+
+
+@asynccontextmanager
+async def serving(**parts: Any) -> AsyncIterator[RealServer]:
     """A server with a tool that needs no approval (lookup_order) and one that does (delete_record)."""
     model, deleted = MockLlmProvider(), list[str]()
 
@@ -44,9 +76,5 @@ async def serving() -> AsyncIterator[RealServer]:
         FunctionTool(name="lookup_order", description="Look an order up.", parameters=parameters, func=_lookup),
         FunctionTool(name="delete_record", description="Delete a record.", parameters=parameters, func=delete),
     ]
-    state = ServerState(store=InMemorySessionStore(), chat_client=model, tools=tools, confirm_tools=["delete_record"])
-    server = await serve(state, "127.0.0.1", 0, admin_port=0)
-    try:
+    async with hosted(model, tools=tools, confirm_tools=["delete_record"], **parts) as server:
         yield RealServer(server, model, deleted)
-    finally:
-        await server.shutdown()

@@ -110,7 +110,7 @@ async def test_a_server_that_goes_away_ends_the_turn_with_an_error(server: RealS
     server.model.push_tool_call("c1", "delete_record", '{"id": "42"}')
     turn = client.say("delete record 42")
     await client.until("write_confirmation_required")
-    await server.server.shutdown()
+    await server.stop()
     with pytest.raises(ProtocolError) as lost:
         await turn
     assert "lost" in str(lost.value)

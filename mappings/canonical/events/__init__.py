@@ -34,6 +34,8 @@ from mappings.canonical.events.questions import (
     OtpRequired,
     OtpSent,
     OtpVerified,
+    QuestionAnswered,
+    QuestionAsked,
 )
 from mappings.canonical.events.reports import (
     Alert,
@@ -116,6 +118,8 @@ __all__ = [
     "PodInspected",
     "Pong",
     "Preamble",
+    "QuestionAnswered",
+    "QuestionAsked",
     "ReasoningDelta",
     "ReasoningDone",
     "ReasoningStarted",

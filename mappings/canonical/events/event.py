@@ -30,6 +30,8 @@ from mappings.canonical.events.questions import (
     OtpRequired,
     OtpSent,
     OtpVerified,
+    QuestionAnswered,
+    QuestionAsked,
 )
 from mappings.canonical.events.reports import (
     Alert,
@@ -78,7 +80,7 @@ from mappings.canonical.unmapped import Unmapped
 
 __all__ = ["Event"]
 
-Event = Union[  # noqa: UP007  # fifty-nine names read better in a list than joined by bars
+Event = Union[  # noqa: UP007  # sixty-one names read better in a list than joined by bars
     SessionOpened,
     SessionUpdated,
     SessionActivated,
@@ -112,6 +114,8 @@ Event = Union[  # noqa: UP007  # fifty-nine names read better in a list than joi
     InteractionRequired,
     InteractionInvalid,
     InteractionResolved,
+    QuestionAsked,
+    QuestionAnswered,
     UsageReported,
     ModelRetry,
     ModelContinuation,

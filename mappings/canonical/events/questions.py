@@ -1,11 +1,15 @@
-"""Events by which a backend asks its user something."""
+"""Events by which a backend asks its user something.
+
+An approval or an interaction parks its turn. Toward clients whose dialect has no such questions it is put in words, by
+QuestionAsked and QuestionAnswered: there a question ends the client's run, not the turn (translation.md 3.3).
+"""
 
 from __future__ import annotations
 
 from msgspec import Raw
 
 from mappings.canonical.events.base import EventBase
-from mappings.canonical.values import FieldError
+from mappings.canonical.values import FieldError, Segment
 
 __all__ = [
     "ApprovalRequested",
@@ -17,6 +21,8 @@ __all__ = [
     "OtpRequired",
     "OtpSent",
     "OtpVerified",
+    "QuestionAnswered",
+    "QuestionAsked",
 ]
 
 
@@ -52,17 +58,19 @@ class OtpSent(EventBase, frozen=True, kw_only=True):
 
 
 class OtpVerified(EventBase, frozen=True, kw_only=True):
-    """The code was right."""
+    """The code was right. Answers AnswerOtp."""
 
     text: str
+    request: str = ""
 
 
 class OtpInvalid(EventBase, frozen=True, kw_only=True):
-    """The code was wrong; `reason` is the dialect's own code, "" if it gave none."""
+    """The code was wrong; `reason` is the dialect's own code, "" if it gave none. Answers AnswerOtp."""
 
     attempts_remaining: int
     text: str
     reason: str = ""
+    request: str = ""
 
 
 class InteractionRequired(EventBase, frozen=True, kw_only=True):
@@ -75,12 +83,13 @@ class InteractionRequired(EventBase, frozen=True, kw_only=True):
 
 
 class InteractionInvalid(EventBase, frozen=True, kw_only=True):
-    """The answer was refused; the question stays open."""
+    """The answer was refused; the question stays open. Answers AnswerInteraction."""
 
     question: str
     kind: str
     errors: tuple[FieldError, ...]
     text: str
+    request: str = ""
 
 
 class InteractionResolved(EventBase, frozen=True, kw_only=True):
@@ -88,3 +97,29 @@ class InteractionResolved(EventBase, frozen=True, kw_only=True):
 
     question: str
     declined: bool = False
+
+
+class QuestionAsked(EventBase, frozen=True, kw_only=True):
+    """A question in words, said by the gateway, for dialects that have none.
+
+    With `parked` the turn waits for the answer, and the client's run ends here: `before` is the turn's visible text so
+    far, of which the question is no part. Without it (a one-time code) the run goes on. `kind` is the interaction's, ""
+    for everything else.
+    """
+
+    text: str
+    question: str = ""
+    kind: str = ""
+    before: str = ""
+    parked: bool = False
+
+
+class QuestionAnswered(EventBase, frozen=True, kw_only=True):
+    """The question is answered and the turn goes on, as a run of its own where it was put in words.
+
+    `segments` is what the user typed, () where the answer came otherwise: by another client's form, by the deadline.
+    """
+
+    question: str = ""
+    before: str = ""
+    segments: tuple[Segment, ...] = ()

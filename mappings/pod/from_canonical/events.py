@@ -15,6 +15,7 @@ from mappings.canonical import events
 from mappings.canonical.unmapped import Unmapped
 from mappings.canonical.values import Backend, Ext, Failure, SessionSummary, Status
 from mappings.pod.entries import MS, made_entries, result_summary, segment_start, system_item, user_segments
+from mappings.pod.from_canonical.questions import FROM_EVENT
 from mappings.pod.segments import attachments
 from mappings.pod.vocabulary import (
     ALERT_SOURCES,
@@ -27,14 +28,12 @@ from mappings.pod.vocabulary import (
 )
 from mappings.pod.wire import contents as contents
 from mappings.pod.wire import events as wire
-from mappings.rules import Emulated, Lossy, Rules
+from mappings.rules import Emulated, Lossy
 
 if TYPE_CHECKING:
     from mappings.pod.projection import Projection
 
 __all__ = ["FROM_EVENT", "described", "greeting", "original", "problem"]
-
-FROM_EVENT = Rules("canonical events -> pod")
 
 Events = tuple[wire.Event, ...]
 T = TypeVar("T")
@@ -360,18 +359,6 @@ FROM_EVENT.none(
 FROM_EVENT.none("pods have no words outside of the answer", events.Preamble)
 FROM_EVENT.none("pods show a tool's output when it is whole", events.ToolOutputDelta)
 FROM_EVENT.none("pods have no graph", events.StateSnapshot)
-FROM_EVENT.none(
-    "questions toward pod clients are not asked yet",
-    events.ApprovalRequested,
-    events.ApprovalResolved,
-    events.OtpRequired,
-    events.OtpSent,
-    events.OtpVerified,
-    events.OtpInvalid,
-    events.InteractionRequired,
-    events.InteractionInvalid,
-    events.InteractionResolved,
-)
 FROM_EVENT.none("pods do not report MCP servers", events.McpStartup)
 FROM_EVENT.none("pods have no goals", events.GoalUpdated, events.GoalCleared)
 FROM_EVENT.none("pods have no hook lines", events.LifecycleReport)

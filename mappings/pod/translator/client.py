@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import structs
 
-from mappings.canonical import Batch, SessionState
+from mappings.canonical import Batch, Event, SessionState
 from mappings.canonical import commands as ask
 from mappings.canonical import events as say
 from mappings.canonical.values import Cause, Failure
@@ -28,6 +28,8 @@ __all__ = ["ClientTranslator"]
 
 class ClientTranslator:
     """The peer is a pod."""
+
+    view = ""
 
     def __init__(self, clock: Clock, new_id: NewId) -> None:
         self._status = "idle"
@@ -86,6 +88,10 @@ class ClientTranslator:
     def passed(self, batch: Batch) -> Step:
         """A pod waits for nothing of its own."""
         return Step()
+
+    def can_be_asked(self, question: Event) -> bool:
+        """A pod is asked nothing."""
+        return False
 
     def closed(self, cause: str) -> Step:
         """Nothing is said to the pod; what it has not answered it never will."""

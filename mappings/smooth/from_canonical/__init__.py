@@ -2,7 +2,7 @@
 
 from mappings.smooth.from_canonical.actions import FROM_COMMAND
 from mappings.smooth.from_canonical.context import Context, code_of, error_event
-from mappings.smooth.from_canonical.events import FROM_EVENT
-from mappings.smooth.from_canonical.replies import shown
+from mappings.smooth.from_canonical.ends import FROM_EVENT
+from mappings.smooth.from_canonical.replies import derived, shown
 
-__all__ = ["FROM_COMMAND", "FROM_EVENT", "Context", "code_of", "error_event", "shown"]
+__all__ = ["FROM_COMMAND", "FROM_EVENT", "Context", "code_of", "derived", "error_event", "shown"]

@@ -63,7 +63,7 @@ def _create(
     )
 
 
-@FROM_COMMAND.rule(commands.OpenSession, produces=(wire.CreateConversationSession,))
+@FROM_COMMAND.rule(commands.OpenSession, produces=(wire.CreateConversationSession,), fidelity=Lossy(("title",)))
 def open_session(command: commands.OpenSession, context: Context) -> Messages:
     """A new conversation."""
     return _create(command, context, _text("", command.ext, "conversationId"))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from mappings.canonical.commands import Command
-from mappings.canonical.events import ErrorReported
+from mappings.canonical.events import ErrorReported, QuestionAnswered, QuestionAsked
 from mappings.canonical.values import Cause, Ext
 from mappings.losses import Losses
 from mappings.rules import Rules
@@ -30,10 +30,11 @@ class Context:
     `request_id` stands in mirrors, `top` at the top of the frame: None where it is omitted. `timestamp` is in ms.
     `turn` is the UUID of the turn, "" outside of any. `asked` is the command that is being answered, if one is.
     `own` says that the link which sees this began the turn, `alone` that an item is said by itself: else the turn's
-    other items bring what belongs to it.
+    other items bring what belongs to it. `told` counts the characters of the turn's text that earlier runs of it said:
+    a question in words ends a run. `seed` says that the clients are of that generation.
     """
 
-    __slots__ = ("alone", "asked", "losses", "own", "request_id", "timestamp", "top", "turn")
+    __slots__ = ("alone", "asked", "losses", "own", "request_id", "seed", "timestamp", "told", "top", "turn")
 
     def __init__(self, rules: Rules, request: str = "", at: int = 0, asked: Command | None = None) -> None:
         self.request_id = request
@@ -41,6 +42,8 @@ class Context:
         self.timestamp = at // NS_PER_MS
         self.turn = ""
         self.asked = asked
+        self.told = 0
+        self.seed = False
         self.alone = True
         self.own = True
         self.losses = Losses(rules)
@@ -52,6 +55,16 @@ class Context:
     def hold(self, event: ErrorReported) -> bool:
         """Whether this error waits for the end of its turn."""
         return False
+
+    def asks_in_words(self, kind: str) -> bool:
+        """Whether these clients are asked such a form in words."""
+        return False
+
+    def ask(self, event: QuestionAsked) -> None:
+        """A question in words ended the run: what comes next is not under its id."""
+
+    def answer(self, event: QuestionAnswered) -> None:
+        """A question was answered: what comes next is another run."""
 
     def held(self, failure: tuple[Cause, str] | None) -> list[ErrorReported]:
         """The errors that waited, without those that are the turn's `failure` itself."""

@@ -6,13 +6,11 @@ Each wire form comes from exactly one event: a call's chunk from its complete ar
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 from msgspec import UNSET, Raw
 
 from mappings.canonical import Unmapped, commands, events
-from mappings.canonical.values import Ext, Failure, Usage
+from mappings.canonical.values import Ext, Failure
 from mappings.rules import Emulated, Lossy
 from mappings.smooth.extras import given
 from mappings.smooth.from_canonical import replies
@@ -20,7 +18,7 @@ from mappings.smooth.from_canonical.context import Context, Messages, code_of, e
 from mappings.smooth.from_canonical.questions import FROM_EVENT, otp_failure
 from mappings.smooth.to_canonical.events import ACCEPTED, DONE
 from mappings.smooth.wire import events as wire
-from mappings.smooth.wire.payloads import answer_of, call_of, call_state, result_of, result_state, text_of
+from mappings.smooth.wire.payloads import call_of, call_state, result_of, result_state
 from mappings.smooth.wire.questions import OtpInvalid
 from mappings.smooth.wire.times import NS_PER_MS
 
@@ -84,8 +82,8 @@ def history_snapshot(event: events.HistorySnapshot, context: Context) -> Message
 @FROM_EVENT.rule(events.TurnAccepted, produces=(wire.ImmediateResponse,))
 def turn_accepted(event: events.TurnAccepted, context: Context) -> Messages:
     """202, only to the link that began the turn (translation.md 3.17)."""
-    if not context.own:
-        return ()
+    if not context.own or (context.turn and event.request != context.request_id):
+        return ()  # somebody else's, or an answer in words that gave the turn to somebody else
     message, data = given(event.ext, "message"), given(event.ext, "data")
     return (
         wire.ImmediateResponse(
@@ -118,7 +116,9 @@ def reply(event: events.Reply, context: Context) -> Messages:
 def _refusal(failure: Failure, context: Context) -> Messages:
     code = code_of(failure.cause, failure.ext)
     asked = context.asked
-    if failure.cause in ("not_found", "not_running") and given(failure.ext, "code") is UNSET:
+    answers = isinstance(asked, commands.AnswerApproval | commands.AnswerInteraction | commands.AnswerOtp)
+    nothing = failure.cause in ("not_found", "not_running") or (answers and failure.cause == "unsupported")
+    if nothing and given(failure.ext, "code") is UNSET:  # a backend that never asks has no question open
         match asked:
             case commands.CancelTurn():
                 return ()  # nothing runs: silence
@@ -130,6 +130,8 @@ def _refusal(failure: Failure, context: Context) -> Messages:
                 code = "NO_PENDING_INTERACTION"
             case commands.RenameSession():
                 code = "CONVERSATION_NOT_FOUND"
+    elif isinstance(asked, commands.AnswerInteraction) and code == "VALIDATION_ERROR":
+        code = "INTERACTION_MISMATCH"  # its form was looked at before it was sent on: it names another question
     return (error_event(context, code, failure.text, failure.ext),)
 
 
@@ -224,83 +226,7 @@ def state_snapshot(event: events.StateSnapshot, context: Context) -> Messages:
     return _chunk(context, event.node, state, event.ext)
 
 
-# -- the ends of a turn -----------------------------------------------------------------------------
-
-
-@FROM_EVENT.rule(
-    events.TurnEnded,
-    produces=(wire.EventualResponse, wire.Cancelled, wire.ErrorEvent),
-    # Six ends have three forms, and only that of a complete turn has a text, an id and usage.
-    fidelity=Lossy(("end", "text", "message", "usage", "failure.cause")),
-)
-def turn_ended(event: events.TurnEnded, context: Context) -> Messages:
-    """The terminal (translation.md 3.6), after the errors that waited for it."""
-    end, failure = event.end, event.failure or UNEXPLAINED
-    terminal: Any
-    if end == "failed":
-        waited = context.held((failure.cause, failure.text))
-        terminal = error_event(context, code_of(failure.cause, failure.ext), failure.text, failure.ext)
-    else:
-        waited = context.held(None)
-        terminal = _eventual(event, context) if end in ("completed", "limit_reached") else _cancelled(context)
-    if not waited:
-        return (terminal,)
-    errors = [error_event(context, code_of(held.cause, held.ext), held.text, held.ext, loose=True) for held in waited]
-    return (*errors, terminal)
-
-
-UNEXPLAINED = Failure(cause="internal", text="the turn failed")
-
-
-def _eventual(event: events.TurnEnded, context: Context) -> wire.EventualResponse:
-    ext = event.ext
-    if ext is None:
-        plain = wire.FinalAnswer(
-            message_id=event.message or replies.derived(context.turn or context.request_id, "message"),
-            response=answer_of(event.text),
-            needs_escalation=False,
-            usage=_usage(event.usage),
-        )
-        said = wire.EventualData(request_id=context.request_id, status=200, data=plain)
-        return wire.EventualResponse(request_id=context.top, status=200, data=said, timestamp=context.timestamp)
-    reason, citations, status = given(ext, "escalationReason"), given(ext, "citations"), given(ext, "status")
-    directive = given(ext, "directive")
-    answer = wire.FinalAnswer(
-        message_id=event.message or replies.derived(context.turn or context.request_id, "message"),
-        response=_response(event),
-        needs_escalation=given(ext, "needsEscalation") is True,
-        escalation_reason=reason if isinstance(reason, str) else None,
-        citations=msgspec.convert(citations, list[wire.Citation]) if isinstance(citations, list) else None,
-        usage=_usage(event.usage),
-        directive=directive if directive is None or isinstance(directive, dict) else UNSET,
-    )
-    code = status if isinstance(status, int) else 200
-    data = wire.EventualData(request_id=context.request_id, status=code, data=answer)
-    return wire.EventualResponse(request_id=context.top, status=code, data=data, timestamp=context.timestamp)
-
-
-def _response(event: events.TurnEnded) -> object:
-    """The backend's own `response` with the whole visible text of the turn in it (translation.md 3.7)."""
-    original = given(event.ext, "response")
-    if original is UNSET:
-        return answer_of(event.text)
-    text = text_of(original)
-    if text is None or text == event.text:
-        return original
-    return original | {"responseParts": [event.text]} if isinstance(original, dict) else answer_of(event.text)
-
-
-def _usage(usage: Usage | None) -> wire.TurnUsage | None:
-    if usage is None or (usage.input_tokens, usage.output_tokens, usage.cost_usd) == (None, None, None):
-        return None
-    return wire.TurnUsage(
-        cost_usd=usage.cost_usd, prompt_tokens=usage.input_tokens, completion_tokens=usage.output_tokens
-    )
-
-
-def _cancelled(context: Context) -> wire.Cancelled:
-    data = wire.CancelledData(request_id=context.top, status=499)
-    return wire.Cancelled(request_id=context.top, status=499, data=data, timestamp=context.timestamp)
+# -- errors and life -------------------------------------------------------------------------------
 
 
 @FROM_EVENT.rule(events.ErrorReported, produces=(wire.ErrorEvent,), fidelity=Emulated("after the turn's content"))
@@ -310,9 +236,6 @@ def error_reported(event: events.ErrorReported, context: Context) -> Messages:
         return ()
     code = code_of(event.cause, event.ext)
     return (error_event(context, code, event.text, event.ext, loose=not context.alone),)
-
-
-# -- life -------------------------------------------------------------------------------------------
 
 
 @FROM_EVENT.rule(events.Heartbeat, produces=(wire.Keepalive,), fidelity=Lossy(("report",)))

@@ -77,7 +77,9 @@ def otp_failure(context: Context, reason: str | None, attempts: int, text: str) 
 
 @FROM_EVENT.rule(events.InteractionRequired, produces=(wire.InteractionRequired,))
 def interaction_required(event: events.InteractionRequired, context: Context) -> Messages:
-    """A form for the user."""
+    """A form for the user; who cannot show it is asked in words."""
+    if context.asks_in_words(event.kind):
+        return ()
     spec = msgspec.json.decode(event.spec)
     if not isinstance(spec, dict):
         context.lose(event, why="the description of a form is an object")

@@ -52,7 +52,7 @@ def otp_sent(message: wire.OtpSent) -> tuple[Event, ...]:
 @TO_EVENT.rule(wire.OtpVerified, produces=(OtpVerified,))
 def otp_verified(message: wire.OtpVerified) -> tuple[Event, ...]:
     """The code was right."""
-    return (OtpVerified(text=message.data.data.message, ext=keep_envelope(message)),)
+    return (OtpVerified(request=message.request_id or "", text=message.data.data.message, ext=keep_envelope(message)),)
 
 
 @TO_EVENT.rule(wire.OtpInvalid, produces=(OtpInvalid,))
@@ -61,6 +61,7 @@ def otp_invalid(message: wire.OtpInvalid) -> tuple[Event, ...]:
     failed = message.data.data
     return (
         OtpInvalid(
+            request=message.request_id or "",
             attempts_remaining=failed.attempts_remaining,
             text=failed.message,
             reason=failed.error or "",
@@ -90,6 +91,7 @@ def interaction_invalid(message: wire.InteractionInvalid) -> tuple[Event, ...]:
     refused = message.data.data
     return (
         InteractionInvalid(
+            request=message.request_id or "",
             question=refused.interaction_id,
             kind=refused.kind,
             errors=tuple(FieldError(field=fault.field, text=fault.message) for fault in refused.errors),

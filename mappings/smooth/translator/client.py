@@ -7,7 +7,8 @@ something of it is heard. Events of a turn stand on bursts with the id of the co
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -18,6 +19,7 @@ from mappings.canonical.events import (
     ErrorReported,
     Event,
     Heartbeat,
+    InteractionInvalid,
     OtpInvalid,
     OtpVerified,
     Pong,
@@ -27,7 +29,7 @@ from mappings.canonical.events import (
 )
 from mappings.canonical.unmapped import Unmapped
 from mappings.canonical.values import Failure
-from mappings.dialect import Burst, Clock, Frame, NewId, Step
+from mappings.dialect import Burst, Clock, Frame, Loss, NewId, Step
 from mappings.smooth.directions import FROM_SERVER
 from mappings.smooth.extras import given
 from mappings.smooth.from_canonical import FROM_COMMAND, Context
@@ -40,18 +42,31 @@ __all__ = ["ClientTranslator"]
 WAITING_MAX = 1024
 """Commands and turns that a link keeps at a time; the oldest is forgotten."""
 
-OUTSIDE_TURNS = (Reply, ErrorReported, Pong, Heartbeat, OtpVerified, OtpInvalid, Unmapped)
+OVER_MAX = 64
+"""Ended turns of ours whose late events are known as such."""
+
+VERDICTS: dict[type, type] = {
+    OtpVerified: commands.AnswerOtp,
+    OtpInvalid: commands.AnswerOtp,
+    InteractionInvalid: commands.AnswerInteraction,
+}
+"""Events that say what came of an answer -> the answer."""
+
+OUTSIDE_TURNS = (Reply, ErrorReported, Pong, Heartbeat, Unmapped, *VERDICTS)
 """Events that do not show by themselves that a turn runs under their request id."""
 
 
 class ClientTranslator:
     """The link of a smooth server, with us as its client."""
 
+    view = ""
+
     def __init__(self, clock: Clock, new_id: NewId) -> None:
         self._clock = clock
         self._new_id = new_id
         self._waiting: dict[str, Command] = {}
         self._turns: dict[str, str] = {}  # our id on the wire -> the request that began the turn
+        self._over: deque[str] = deque(maxlen=OVER_MAX)  # our ids of turns that have ended
         self._opening = Opening()
 
     def opened(self) -> Step:
@@ -99,6 +114,10 @@ class ClientTranslator:
         """Events do not go to a server."""
         return Step()
 
+    def can_be_asked(self, question: Event) -> bool:
+        """A server is asked nothing."""
+        return False
+
     def closed(self, cause: str) -> Step:
         """A client leaves without a word."""
         return Step()
@@ -108,7 +127,11 @@ class ClientTranslator:
         request = self._turns.get(own)
         items: list[Event] = []
         for said in burst.items:
-            if request is None and own and self._begins(own, said):
+            if own and own not in self._turns and self._begins(own, said):
+                why = self._stray(own)
+                if why:
+                    step.losses.append(Loss(kind=type(said).__name__, why=why))
+                    continue
                 request = self._begin(own, said, items)
             item = said
             if type(said) is Reply or type(said) is ErrorReported or type(said) is Pong:
@@ -121,17 +144,25 @@ class ClientTranslator:
                     continue
             elif type(said) is TurnAccepted:
                 item = msgspec.structs.replace(said, request=request or own)
+            elif type(said) in VERDICTS:
+                item = self._verdict(own, said)
             items.append(item)
             if type(item) is TurnEnded:
-                self._turns.pop(own, None)
-                items += self._answered(lambda command: isinstance(command, commands.CancelTurn))
-            elif type(item) is OtpVerified or type(item) is OtpInvalid:
-                items += self._answered(lambda command: isinstance(command, commands.AnswerOtp))
+                if self._turns.pop(own, own) != own:
+                    self._over.append(own)
+                items += self._cancels_answered()
         return Burst(items=items, request=request or own, at=burst.at)
 
     def _begins(self, own: str, item: Event) -> bool:
         """Whether a turn runs under an id of which we have heard nothing yet."""
         return not isinstance(item, OUTSIDE_TURNS) and isinstance(self._waiting.get(own), commands.SubmitInput | None)
+
+    def _stray(self, own: str) -> str:
+        """Why what is said under this id begins no turn: nothing follows an end, and a connection has one turn."""
+        if own in self._over:
+            return "after the end of its turn"
+        ours = any(request != known for known, request in self._turns.items())
+        return "under a foreign id while our turn is open" if ours and own not in self._waiting else ""
 
     def _begin(self, own: str, item: Event, items: list[Event]) -> str:
         """The first event of a turn: our input is accepted, by a 202 or by what stands for it."""
@@ -159,12 +190,17 @@ class ClientTranslator:
             return TurnAccepted(request=request, ext=item.ext)
         return _typed(command, request, item) or msgspec.structs.replace(item, request=request)
 
-    def _answered(self, fits: Callable[[Command], bool]) -> list[Event]:
-        """The commands that have no acknowledgement are answered by what they bring about.
+    def _verdict(self, own: str, item: OtpVerified | OtpInvalid | InteractionInvalid) -> Event:
+        """What came of an answer: under its own id, else of the oldest answer of that kind; "" if there is none."""
+        kind = VERDICTS[type(item)]
+        known = self._waiting.get(own)
+        key = own if isinstance(known, kind) else next((k for k, c in self._waiting.items() if isinstance(c, kind)), "")
+        command = self._waiting.pop(key, None)
+        return msgspec.structs.replace(item, request="" if command is None else command.request)
 
-        A connection has one turn: its end answers every cancel.
-        """
-        done = {own: command for own, command in self._waiting.items() if fits(command)}
+    def _cancels_answered(self) -> list[Event]:
+        """A cancel has no acknowledgement, and a connection has one turn: its end answers every cancel."""
+        done = {own: command for own, command in self._waiting.items() if isinstance(command, commands.CancelTurn)}
         for own in done:
             del self._waiting[own]
         return [Reply(request=command.request) for command in done.values()]

@@ -23,6 +23,9 @@ __all__ = ["Opening"]
 HELD_MAX = 64
 """Commands that wait for a session to be opened; a further one is refused."""
 
+CLAIMED = ("identity_form", "choice_chips")
+"""What the gateway can render for every client, in words where the client cannot (translation.md 3.3)."""
+
 SESSIONLESS = (commands.Ping, commands.ListSessions, commands.OpenSession, commands.ResumeSession)
 
 
@@ -94,6 +97,9 @@ class Opening:
         return structs.replace(command, session=self.session)
 
     def _ask(self, command: Command) -> list[Command]:
+        if isinstance(command, commands.OpenSession | commands.ResumeSession):
+            said = command.supports or ()
+            command = structs.replace(command, supports=tuple(dict.fromkeys((*said, *CLAIMED))))
         self._asked = command
         return [command]
 

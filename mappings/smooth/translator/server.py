@@ -13,22 +13,31 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from mappings.canonical import Batch, SessionState, Unmapped, commands
+from mappings.canonical import Batch, Event, SessionState, Unmapped, commands
 from mappings.canonical.commands import Command
-from mappings.canonical.events import HistorySnapshot, Reply, SessionOpened, TurnEnded
+from mappings.canonical.events import HistorySnapshot, InteractionRequired, Reply, SessionOpened, TurnEnded
 from mappings.canonical.values import Message
 from mappings.dialect import Burst, Clock, Frame, Loss, NewId, Step
 from mappings.errors import PeerError
 from mappings.smooth.directions import FROM_CLIENT
 from mappings.smooth.from_canonical import FROM_EVENT, Context, error_event
-from mappings.smooth.projection import MAX_EVENT
+from mappings.smooth.generations import SEED, UNKNOWN_TO_SEED
+from mappings.smooth.projection import MAX_EVENT, fitted
 from mappings.smooth.translator.admission import admitted
 from mappings.smooth.wire import EVENTS
+from mappings.smooth.wire import events as wire
+from mappings.smooth.wire.questions import CAPABILITY_OF_KIND
 
 __all__ = ["ServerTranslator"]
 
 PENDING_MAX = 1024
 """Commands of one link that may wait for an answer; the oldest is forgotten, its answer then has no special form."""
+
+
+REQUEST_MAX = 16_384
+"""Characters of a request id: it stands twice in each frame, up to 6 bytes a character, beside a PIECE of text."""
+
+CREATE = "create_conversation_session"
 
 
 class Pending(Struct, frozen=True, kw_only=True):
@@ -39,13 +48,15 @@ class Pending(Struct, frozen=True, kw_only=True):
 
 
 class ServerTranslator:
-    """The link of a smooth client, with us as its server."""
+    """The link of a smooth client, with us as its server of `generation`, "" the default."""
 
-    def __init__(self, clock: Clock, new_id: NewId) -> None:
+    def __init__(self, clock: Clock, new_id: NewId, generation: str = "") -> None:
         self._clock = clock
         self._new_id = new_id
+        self._seed = generation == SEED
         self._pending: dict[str, Pending] = {}
         self._turn: commands.SubmitInput | None = None
+        self._supports: frozenset[str] = frozenset()
 
     def opened(self) -> Step:
         """A server says nothing until the client speaks."""
@@ -57,6 +68,8 @@ class ServerTranslator:
         for frame in frames:
             heard = Step()
             FROM_CLIENT.receive((frame,), heard)
+            if self._seed and heard.faults:
+                heard = self._with_agent(heard)
             step.faults += heard.faults
             step.losses += heard.losses
             step.frames += [self._refused_frame(fault) for fault in heard.faults]
@@ -90,12 +103,22 @@ class ServerTranslator:
 
     def passed(self, batch: Batch) -> Step:
         """The end of this link's turn frees its slot."""
-        turn = self._turn
-        if turn is None or batch.origin.request != turn.request:
-            return Step()
         if any(type(event) is TurnEnded for event in batch.events):
             self._turn = None
         return Step()
+
+    @property
+    def view(self) -> str:
+        """The kinds of forms that the client cannot show, and is asked in words; and its generation, if it is old."""
+        unshown = [kind for kind, needs in CAPABILITY_OF_KIND.items() if needs not in self._supports]
+        return " ".join([*unshown, SEED] if self._seed else unshown)
+
+    def can_be_asked(self, question: Event) -> bool:
+        """Approvals and codes since the seed; a form if the client claims that it can show it."""
+        if not isinstance(question, InteractionRequired):
+            return True
+        needs = CAPABILITY_OF_KIND.get(question.kind)
+        return needs is None or needs in self._supports
 
     def closed(self, cause: str) -> Step:
         """The adapter closes with 1001: there are no last words."""
@@ -110,12 +133,21 @@ class ServerTranslator:
             step.frames.append(self._error(said, "UNSUPPORTED_ACTION", f"unsupported action `{item.tag[:80]}`"))
             return
         said = "" if item.ext is not None and "smooth.requestId" in item.ext else item.request or None
+        if self._seed:
+            if type(item) in UNKNOWN_TO_SEED:
+                action = UNKNOWN_TO_SEED[type(item)]
+                step.frames.append(self._error(said, "UNSUPPORTED_ACTION", f"unsupported action `{action}`"))
+                return
+            item = self._as_seed_reads(item)
         try:
+            _echoable(item)
             command = admitted(item)
         except PeerError as fault:
             step.faults.append(fault)
             step.frames.append(self._error(said, "VALIDATION_ERROR", fault.text))
             return
+        if isinstance(command, commands.OpenSession | commands.ResumeSession) and command.supports is not None:
+            self._supports = frozenset(command.supports)
         if isinstance(command, commands.SubmitInput):
             self._begin(command, said, step)
         elif isinstance(command, commands.CancelTurn):
@@ -123,6 +155,24 @@ class ServerTranslator:
                 self._wait(msgspec.structs.replace(command, session=self._turn.session), said, step)
         else:
             self._wait(command, said, step)
+
+    def _with_agent(self, heard: Step) -> Step:
+        """A conversation that names no agent is refused since; the seed made an agent up (smooth sheet, section 10)."""
+        value = heard.faults[0].value
+        if not isinstance(value, dict) or value.get("action") != CREATE or value.get("agentId") is not None:
+            return heard
+        again = Step()
+        FROM_CLIENT.receive((msgspec.json.encode(value | {"agentId": self._new_id()}),), again)
+        return again
+
+    def _as_seed_reads(self, item: Command) -> Command:
+        """Without what came later: a conversation is always fresh, a blank agent is made up (smooth sheet, 10)."""
+        if not isinstance(item, commands.OpenSession | commands.ResumeSession):
+            return item
+        return commands.OpenSession(
+            request=item.request, agent=item.agent if item.agent.strip() else self._new_id(), user_name=item.user_name,
+            user_email=item.user_email, metadata=item.metadata, ext=item.ext,
+        )  # fmt: skip
 
     def _begin(self, command: commands.SubmitInput, said: str | None, step: Step) -> None:
         if self._turn is not None:
@@ -161,6 +211,9 @@ class ServerTranslator:
             if len(frame) <= MAX_EVENT:
                 step.frames.append(frame)
                 continue
+            if isinstance(message, wire.ErrorEvent):  # it may quote what the client sent
+                step.frames += fitted(message, context)
+                continue
             if isinstance(item, HistorySnapshot) and len(item.items) > 1:
                 self._pending[item.request] = known or Pending(command=commands.GetHistory(), said=said)
                 self._answer(_shorter(item), step)
@@ -180,12 +233,20 @@ class ServerTranslator:
         return self._turn is not None and self._turn.request == said
 
     def _error(self, said: str | None, code: str, text: str) -> bytes:
-        context = self._context(None if self._ends_turn(said) else said, None)
+        if self._ends_turn(said) or len(said or "") > REQUEST_MAX:
+            said = None
+        context = self._context(said, None)
         return EVENTS.encode(error_event(context, code, text))
 
     def _refused_frame(self, fault: PeerError) -> bytes:
         said = fault.value.get("requestId") if isinstance(fault.value, dict) else None
         return self._error(said if isinstance(said, str) else None, "VALIDATION_ERROR", fault.text)
+
+
+def _echoable(command: Command) -> None:
+    """PeerError for a request id that the frames of an answer have no room for."""
+    if len(command.request) > REQUEST_MAX:
+        raise PeerError("too_large", f"a `requestId` has at most {REQUEST_MAX} characters")
 
 
 def _request_of(raw: str) -> str | None:

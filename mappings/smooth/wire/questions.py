@@ -5,6 +5,7 @@ from __future__ import annotations
 from mappings.smooth.wire.base import Closed, EventBase
 
 __all__ = [
+    "CAPABILITY_OF_KIND",
     "FieldFault",
     "Interaction",
     "InteractionData",
@@ -28,6 +29,9 @@ __all__ = [
     "WriteConfirmationData",
     "WriteConfirmationRequired",
 ]
+
+CAPABILITY_OF_KIND = {"identity_intake": "identity_form", "choices": "choice_chips"}
+"""Kind of interaction -> what a client must claim in `supports` to be shown it (smooth sheet, section 6)."""
 
 
 class WriteConfirmation(Closed, frozen=True, kw_only=True):

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from mappings.canonical import Event, commands, events
+from mappings.canonical import Event, SessionState, commands, events
 from mappings.canonical.values import Failure, Text
 from mappings.dialect import Step
+from mappings.smooth.extras import keep
 from mappings.smooth.translator import ClientTranslator
 from mappings.smooth.translator.client import WAITING_MAX
 
@@ -199,7 +200,7 @@ def test_a_code_is_answered_by_the_verdict() -> None:
     link.says(commands.AnswerOtp(request="v", session="s", code="1"))
     verdict = {"type": "otp_verified", "requestId": "own-1", "data": {"data": {"message": "hi"}}, "timestamp": 1}
     ((_, items),) = link.hears(verdict)
-    assert items == [events.OtpVerified(text="hi"), events.Reply(request="v")]
+    assert items == [events.OtpVerified(request="v", text="hi")]
 
 
 def test_what_is_kept_is_bounded() -> None:
@@ -213,3 +214,47 @@ def test_what_is_kept_is_bounded() -> None:
 def test_a_client_has_nothing_to_say_by_itself() -> None:
     translator = Link().translator
     assert (translator.opened(), translator.closed("gone")) == (Step(), Step())
+
+
+@pytest.mark.parametrize("opening", [commands.OpenSession, commands.ResumeSession])
+@pytest.mark.parametrize(
+    ("said", "claimed"),
+    [
+        (None, ["identity_form", "choice_chips"]),
+        (("date_picker", "choice_chips"), ["date_picker", "choice_chips", "identity_form"]),
+    ],
+)
+def test_the_gateway_claims_what_it_can_ask_in_words_beside_what_the_client_said(
+    opening: type[commands.OpenSession | commands.ResumeSession], said: tuple[str, ...] | None, claimed: list[str]
+) -> None:
+    (frame,) = Link().says(opening(agent=A, request="again", supports=said))
+    assert frame["supports"] == claimed
+
+
+def test_a_conversation_that_is_resumed_after_a_loss_claims_the_same() -> None:
+    translator = ClientTranslator(lambda: 0, lambda: "own")
+    ids = keep(sessionId="s", conversationId=A)
+    translator.attach(SessionState(id=A, opening=commands.OpenSession(agent=A), backend_ids=ids), "")
+    (frame,) = translator.receive([json.dumps(error("own", "SESSION_NOT_FOUND")).encode()]).frames
+    assert json.loads(frame)["conversationId"] == A
+    assert json.loads(frame)["supports"] == ["identity_form", "choice_chips"]
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_nothing_of_our_turn_follows_its_end(together: bool) -> None:
+    link = Link()
+    link.says(INPUT)
+    frames = [json.dumps(frame).encode() for frame in (accepted(), token(), final(), token(), final())]
+    steps = [link.translator.receive(part) for part in ([frames] if together else [[frame] for frame in frames])]
+    kinds = [type(item).__name__ for step in steps for burst in step.bursts for item in burst.items]
+    assert kinds == ["TurnAccepted", "TextDelta", "TurnEnded"]
+    assert [loss.kind for step in steps for loss in step.losses] == ["TextDelta", "TurnEnded"]
+
+
+def test_what_comes_under_a_foreign_id_is_not_of_our_open_turn() -> None:
+    link = Link()
+    link.says(INPUT)
+    link.hears(accepted())
+    step = link.translator.receive([json.dumps(frame).encode() for frame in (token("theirs"), final("theirs"))])
+    assert [item for burst in step.bursts for item in burst.items] == []
+    assert [loss.kind for loss in step.losses] == ["TextDelta", "TurnEnded"]

@@ -83,18 +83,6 @@ def test_a_reply_that_went_well_writes_nothing() -> None:
     assert said(say.Reply(request="r", result=Raw(b"{}"))) == []
 
 
-def test_questions_are_counted_and_not_written() -> None:
-    event = say.ApprovalRequested(tool="t", description="d")
-    rendered = Projection().render(batch(event, event))
-    assert rendered.frames == []
-    (loss,) = rendered.losses
-    assert (loss.kind, loss.count, loss.why) == (
-        "ApprovalRequested",
-        2,
-        "questions toward pod clients are not asked yet",
-    )
-
-
 def test_a_session_of_a_list_is_a_pod_of_its_name() -> None:
     (line,) = said(say.SessionsListed(request="r", sessions=(SessionSummary(session="s", title="a title"),)))
     (pod,) = line["data"]["pods"]

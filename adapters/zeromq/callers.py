@@ -1,0 +1,207 @@
+"""Who calls us: one ROUTER socket, and a transport for each identity.
+
+ROUTER does not tell when a peer goes away. The views of a real client open a connection for a call and leave it (pando
+sheet, section 5), so an identity that was silent for `idle` seconds is forgotten; when it speaks again it is a new
+caller. Their number is bounded: the one that was silent longest makes room, but not while it waits for an answer.
+
+ROUTER_MANDATORY is on, unlike the sheet says (section 9): without it an answer to a caller that is gone or does not
+read is dropped in silence. With it the first is a ConnectionError, and the second lets `send` wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+import zmq
+
+from adapters.base import Accept, CloseReason, Limits
+from adapters.zeromq.polled import BATCH, Message
+from adapters.zeromq.sockets import Sockets, oversize, weight
+from mappings.dialect import Frame, Loss, Parts
+
+__all__ = ["Caller", "Callers"]
+
+NAME_MAX = 64  # characters of an identity in logs: it is the peer's own text
+
+
+class Callers:
+    """The ROUTER socket; it stays while anybody uses the `sockets` that it belongs to."""
+
+    def __init__(
+        self, sockets: Sockets, limits: Limits, accept: Accept, *, idle: float, most: int,
+        lost: Callable[[Loss], None],
+    ) -> None:  # fmt: skip
+        self.refusing = False
+        """Whether those who are not known yet are turned away."""
+        self._sockets = sockets
+        self._limits = limits
+        self._accept = accept
+        self._idle = idle
+        self._most = most
+        self._tell = lost
+        self._known: dict[bytes, Caller] = {}  # the one that was silent longest comes first
+        self._waiting = 0  # memory of what no link has asked for
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self.socket = sockets.socket(zmq.ROUTER, {zmq.ROUTER_MANDATORY: 1})
+        self._polled = sockets.poll(self.socket, self._arrived)
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    # -- for the callers -------------------------------------------------------------------------------
+
+    def taken(self, size: int) -> None:
+        """A link asked, and has this much now."""
+        self._waiting -= size
+        if self._waiting <= self._limits.receive_high:
+            self._polled.resume()
+
+    def write(self, caller: Caller, frame: bytes) -> bool:
+        """Write one answer, unless there is no room; ConnectionError when the caller is gone."""
+        try:
+            return self._polled.send((caller.identity, b"", frame))
+        except zmq.ZMQError as error:  # EHOSTUNREACH
+            raise ConnectionResetError(f"{caller.peer} is gone") from error
+
+    def wrote(self, caller: Caller) -> None:
+        """The answers are written."""
+        self._touch(caller)
+        self._polled.sent()
+
+    async def room(self) -> None:
+        """Wait until there may be room again."""
+        await self._polled.stirred()
+
+    async def forget(self, caller: Caller) -> None:
+        """The link has closed the caller."""
+        if self._known.get(caller.identity) is caller:
+            del self._known[caller.identity]
+        if not self._known and self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        await self._sockets.release(self._limits.close_deadline)
+
+    # --------------------------------------------------------------------------------------------------
+
+    def _arrived(self, messages: list[Message]) -> None:
+        limit = self._limits.max_message
+        for identity, *parts in messages:
+            caller = self._known.get(identity) or self._new(identity)
+            if caller is None:
+                continue
+            message = tuple(parts)
+            size = weight(message)
+            self._waiting += size
+            self._touch(caller)
+            caller.take(oversize(message, limit) or Parts("rpc", identity, message), size)
+        if self._waiting > self._limits.receive_high:
+            self._polled.pause()
+
+    def _new(self, identity: bytes) -> Caller | None:
+        if self.refusing or not self._make_room():
+            why = "the gateway stops" if self.refusing else "more callers wait for answers than there may be"
+            self._tell(Loss(kind="call", why=why))
+            return None
+        caller = self._known[identity] = Caller(identity, self)
+        caller.heard = self._loop.time()
+        self._sockets.hold()
+        if self._timer is None:
+            self._timer = self._loop.call_later(self._idle, self._expire)
+        self._accept(caller)
+        return caller
+
+    def _make_room(self) -> bool:
+        if len(self._known) < self._most:
+            return True
+        silent = next((caller for caller in self._known.values() if not caller.owed), None)
+        if silent is not None:
+            self._end(silent)
+        return silent is not None
+
+    def _touch(self, caller: Caller) -> None:
+        if self._known.get(caller.identity) is caller:
+            self._known[caller.identity] = self._known.pop(caller.identity)
+            caller.heard = self._loop.time()
+
+    def _expire(self) -> None:
+        now = self._loop.time()
+        for caller in list(self._known.values()):
+            if caller.heard + self._idle > now:
+                self._timer = self._loop.call_at(caller.heard + self._idle, self._expire)
+                return
+            self._end(caller)
+        self._timer = None
+
+    def _end(self, caller: Caller) -> None:
+        del self._known[caller.identity]
+        caller.end()
+
+
+class Caller:
+    """One identity as a transport: it receives Parts of the channel `rpc`, and sends answers."""
+
+    def __init__(self, identity: bytes, callers: Callers) -> None:
+        self.identity = identity
+        self.peer = _name(identity)
+        self.heard = 0.0
+        """When it last spoke or was spoken to."""
+        self.owed = 0
+        """Answers that it waits for: exactly one for each message (pando sheet, section 5)."""
+        self._callers = callers
+        self._frames: list[Frame] = []
+        self._size = 0
+        self._ended = False
+        self._closed = False
+        self._readable = asyncio.Event()
+
+    async def receive(self) -> Sequence[Frame]:
+        while not self._frames and not self._ended:
+            self._readable.clear()
+            await self._readable.wait()
+        return self._give()
+
+    async def send(self, frames: Sequence[bytes]) -> None:
+        for number, frame in enumerate(frames, 1):
+            while not self._write(frame):
+                await self._callers.room()
+            self.owed = max(0, self.owed - 1)
+            if number % BATCH == 0:
+                await asyncio.sleep(0)
+        self._callers.wrote(self)
+
+    async def close(self, reason: CloseReason = CloseReason.DONE, text: str = "") -> None:
+        if not self._closed:
+            self._closed = True
+            self.end()
+            self._give()
+            await self._callers.forget(self)
+
+    def take(self, frame: Frame, size: int) -> None:
+        """It said this."""
+        self.owed += 1
+        self._size += size
+        self._frames.append(frame)
+        self._readable.set()
+
+    def end(self) -> None:
+        """Nothing more comes from it."""
+        self._ended = True
+        self._readable.set()
+
+    def _write(self, frame: bytes) -> bool:
+        if self._ended:
+            raise ConnectionResetError(f"{self.peer} was forgotten")
+        return self._callers.write(self, frame)
+
+    def _give(self) -> list[Frame]:
+        frames, self._frames = self._frames, []
+        size, self._size = self._size, 0
+        self._callers.taken(size)
+        return frames
+
+
+def _name(identity: bytes) -> str:
+    text = identity.decode("ascii", "replace")
+    return text[:NAME_MAX] if text.isprintable() and text.isascii() else identity.hex()[:NAME_MAX]

@@ -1,0 +1,131 @@
+"""Dial a primary: SUB for what it publishes, DEALER for calls, one transport over both.
+
+A Go publisher writes to its subscribers one after the other, so that one who does not read stalls the rest (pando
+sheet, section 9): both sockets are read at all times, and what would be too much is dropped and counted.
+
+libzmq connects again by itself and hides it, and nothing would tell what was published meanwhile. So a lost connection
+is the end of the transport, as on every other one, after all that had arrived: whoever dialled dials again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import Sequence
+
+import zmq
+
+from adapters.base import CloseReason, Limits
+from adapters.zeromq.intake import Intake
+from adapters.zeromq.polled import BATCH
+from adapters.zeromq.sockets import Sockets
+from mappings.dialect import Frame
+
+__all__ = ["CONNECT_DEADLINE", "DialledTransport", "connect"]
+
+CONNECT_DEADLINE = 5.0  # seconds: what a pando client allows for a connection (pando sheet, section 5)
+RECEIVE_HWM = 100_000  # messages that libzmq holds while the event loop is busy: half a second at full speed
+
+
+class DialledTransport:
+    """The two connections to one primary; made by `connect`. Its frames are Parts of the channels `pub` and `rpc`."""
+
+    def __init__(self, peer: str, limits: Limits) -> None:
+        self.peer = peer
+        self._limits = limits
+        self._frames: list[Frame] = []
+        self._readable = asyncio.Event()
+        self._lost = False  # a connection is gone, or we are closing
+        self._ended = False  # nothing more will be read
+        self._closing: asyncio.Event | None = None
+        self._sockets = Sockets(limits)
+        self._published = self._intake("pub", zmq.SUB, {zmq.RCVHWM: RECEIVE_HWM})
+        self._answered = self._intake("rpc", zmq.DEALER, {})
+        self._intakes = (self._published, self._answered)
+
+    def _intake(self, channel: str, kind: zmq.SocketType, options: dict[int, int]) -> Intake:
+        return Intake(channel, kind, options, self._sockets, self._limits, take=self._take, lost=self._gone)
+
+    @property
+    def missed(self) -> int:
+        """Messages that were dropped unread since the beginning."""
+        return sum(intake.missed for intake in self._intakes)
+
+    async def open(self, publications: str, calls: str, topics: Sequence[bytes]) -> None:
+        """Connect; the subscriptions stand when the first call can be made."""
+        for topic in topics:
+            self._published.polled.socket.setsockopt(zmq.SUBSCRIBE, topic)
+        await self._published.connect(publications)
+        await self._answered.connect(calls)
+
+    async def receive(self) -> Sequence[Frame]:
+        while not self._frames and not self._ended:
+            if self._lost:
+                self._pull()
+            else:
+                self._readable.clear()
+                await self._readable.wait()
+        frames, self._frames = self._frames, []
+        for intake in self._intakes:
+            frames += intake.asked()
+        return frames
+
+    async def send(self, frames: Sequence[bytes]) -> None:
+        polled = self._answered.polled
+        for number, frame in enumerate(frames, 1):
+            while not self._lost and not polled.send((b"", frame)):
+                await polled.stirred()
+            if self._lost:
+                raise ConnectionResetError(f"{self.peer} is gone")
+            if number % BATCH == 0:
+                await asyncio.sleep(0)
+        polled.sent()
+
+    async def close(self, reason: CloseReason = CloseReason.DONE, text: str = "") -> None:
+        if self._closing is not None:
+            await self._closing.wait()
+            return
+        self._closing = asyncio.Event()
+        linger = 0.0 if self._lost else self._limits.close_deadline
+        self._lost = self._ended = True
+        self._readable.set()
+        self._sockets.close(self._published.polled, 0)  # it only holds subscriptions that nobody took
+        try:
+            await self._sockets.release(linger)
+        finally:
+            self._closing.set()
+
+    # -- called by the intakes -------------------------------------------------------------------------
+
+    def _take(self, frames: list[Frame]) -> None:
+        self._frames += frames
+        self._readable.set()
+
+    def _gone(self) -> None:
+        if not self._lost:
+            self._lost = True
+            for intake in self._intakes:
+                intake.polled.pause()
+            self._readable.set()
+
+    def _pull(self) -> None:
+        for intake in self._intakes:
+            intake.pull()
+        self._ended = not self._frames
+
+
+async def connect(publications: str, calls: str, limits: Limits, topics: Sequence[bytes] = (b"",)) -> DialledTransport:
+    """Dial a primary at two `tcp://HOST:PORT`, subscribed to `topics`; OSError says which one failed and why."""
+    transport = DialledTransport(publications.removeprefix("tcp://"), limits)
+    try:
+        async with asyncio.timeout(CONNECT_DEADLINE):
+            await transport.open(publications, calls, topics)
+    except TimeoutError as error:
+        await transport.close()
+        raise TimeoutError(
+            errno.ETIMEDOUT, f"{publications}: no ZeroMQ handshake within {CONNECT_DEADLINE:g} s"
+        ) from error
+    except BaseException:
+        await transport.close()
+        raise
+    return transport

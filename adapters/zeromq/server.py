@@ -1,0 +1,123 @@
+"""Be a primary: bind XPUB for what is published and ROUTER for calls.
+
+`accept` is called with the Publication at once, and with a Caller for each identity that speaks. The sockets belong to
+all of them: they are closed when the listener and every transport are.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+
+import zmq
+from msgspec import Struct
+
+from adapters.base import Accept, Limits
+from adapters.zeromq.callers import Callers
+from adapters.zeromq.publication import Publication
+from adapters.zeromq.sockets import Sockets
+from mappings.dialect import Loss
+
+__all__ = ["Bounds", "ZeroMQListener", "listen"]
+
+PORT_TRIES = 32  # the port after one that the OS chose is in use about once in a thousand times
+
+
+class Bounds(Struct, frozen=True, kw_only=True, gc=False):
+    """What beside Limits is bounded where we listen. Times in seconds.
+
+    `publish_wait`: how long a full publication waits. `stall_deadline`: a subscriber that has read nothing for so long
+    is disconnected when there are others. `send_hwm`: messages that wait for one subscriber. `idle`, `callers`: when
+    a caller that is silent is forgotten, and how many there may be.
+    """
+
+    publish_wait: float = 0.2  # design.md, section 6
+    stall_deadline: float = 10.0  # a terminal that was stopped by hand; a busy one reads again far sooner
+    send_hwm: int = 1000  # libzmq's own; half of it must be read before a full subscriber takes more
+    idle: float = 60.0  # no call of a pando client lasts longer than 10 s, its limit (pando sheet, section 5)
+    callers: int = 1024  # a view leaves one every few seconds, for as long as `idle`
+
+
+DEFAULTS = Bounds()
+
+
+class ZeroMQListener:
+    """Both sockets, bound.
+
+    To unbind one would disconnect everybody who is connected. So when the listener closes the ports stay bound until
+    the last transport is closed, and only who calls for the first time is turned away.
+    """
+
+    def __init__(self, sockets: Sockets, publication: Publication, callers: Callers, limits: Limits) -> None:
+        self.address = _last_endpoint(publication.socket)
+        self.publish_port, self.call_port = _port(self.address), _port(_last_endpoint(callers.socket))
+        if self.call_port != self.publish_port + 1:
+            self.address += f"?rpc={self.call_port}"
+        self._sockets = sockets
+        self._callers = callers
+        self._limits = limits
+        self._open = True
+
+    async def close(self) -> None:
+        if self._open:
+            self._open = False
+            self._callers.refusing = True
+            await self._sockets.release(self._limits.close_deadline)
+
+
+async def listen(
+    host: str, port: int, call_port: int | None, limits: Limits, accept: Accept, *,
+    lost: Callable[[Loss], None], bounds: Bounds = DEFAULTS,
+) -> ZeroMQListener:  # fmt: skip
+    """Publish at `port` and take calls at `call_port`, None for the next one; 0 is chosen by the OS.
+
+    `lost` hears of everything that was not delivered. OSError when a port is in use.
+    """
+    sockets = Sockets(limits)
+    try:
+        publication = Publication(
+            sockets, limits, publish_wait=bounds.publish_wait, stall_deadline=bounds.stall_deadline,
+            send_hwm=bounds.send_hwm, lost=lost,
+        )  # fmt: skip
+        callers = Callers(sockets, limits, accept, idle=bounds.idle, most=bounds.callers, lost=lost)
+        _bind_both(publication.socket, callers.socket, host, port, call_port)
+    except BaseException:
+        await sockets.release(0)
+        raise
+    sockets.hold()  # the publication; the listener is the first holder
+    accept(publication)
+    return ZeroMQListener(sockets, publication, callers, limits)
+
+
+def _bind_both(
+    publication: zmq.Socket[bytes], calls: zmq.Socket[bytes], host: str, port: int, call_port: int | None
+) -> None:
+    for tries in range(PORT_TRIES, 0, -1):
+        _bind(publication, host, port)
+        chosen = _last_endpoint(publication)
+        try:
+            _bind(calls, host, _port(chosen) + 1 if call_port is None else call_port)
+        except OSError as error:
+            if tries == 1 or port != 0 or call_port is not None or error.errno != errno.EADDRINUSE:
+                raise
+            publication.unbind(chosen)
+        else:
+            return
+
+
+def _bind(socket: zmq.Socket[bytes], host: str, port: int) -> None:
+    address = f"tcp://{host}:{port}"
+    try:
+        socket.bind(address)
+    except zmq.ZMQError as error:
+        number = error.errno or errno.EIO
+        raise OSError(number, os.strerror(number), address) from error
+
+
+def _last_endpoint(socket: zmq.Socket[bytes]) -> str:
+    return bytes(socket.getsockopt(zmq.LAST_ENDPOINT)).rstrip(b"\0").decode()
+
+
+def _port(endpoint: str) -> int:
+    return int(endpoint.rpartition(":")[2])

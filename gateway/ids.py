@@ -1,0 +1,25 @@
+"""The ids of sessions (translation.md 3.1): functions, so the same for every client and after a restart."""
+
+from __future__ import annotations
+
+from uuid import NAMESPACE_URL, UUID, uuid5
+
+__all__ = ["agent_id", "canonical_id", "session_id"]
+
+
+def session_id(route: str, endpoint: str) -> str:
+    """The id of the one session behind `endpoint`, or of whatever else has a name in a route."""
+    return str(uuid5(NAMESPACE_URL, f"dragoman:{route}:{endpoint}"))
+
+
+def canonical_id(route: str, name: str) -> str:
+    """The canonical id of what a backend calls `name`: a UUID is one itself, bare or behind `thread-`."""
+    try:
+        return str(UUID(name.removeprefix("thread-")))
+    except ValueError:
+        return session_id(route, name)
+
+
+def agent_id(route: str) -> str:
+    """The agent that a route's sessions are opened for, where its upstream names none (design.md, section 5)."""
+    return str(uuid5(NAMESPACE_URL, f"dragoman:{route}"))

@@ -1,0 +1,74 @@
+"""What a route keeps from its clients (translation.md 3.8): the option `show` narrows, nothing widens.
+
+With `tools = "names"` a public widget sees which tools ran, not what went in and came out. It is taken out where the
+backend's words come in: what a session does not know no client, late joiner or history page can be shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from msgspec import structs
+
+from mappings.canonical.events import (
+    HistorySnapshot,
+    StateSnapshot,
+    ToolCallArguments,
+    ToolCallFinished,
+    ToolOutputDelta,
+)
+from mappings.canonical.values import Item, ToolCall, ToolResult
+from mappings.dialect import Loss
+
+__all__ = ["tool_names_only"]
+
+KEPT = "{}"  # whoever parses arguments still gets an object
+
+
+def tool_names_only(events: Iterable[Any]) -> tuple[list[Any], list[Loss]]:
+    """The events without what tools were given and gave back, and what that was."""
+    shown: list[Any] = []
+    losses: list[Loss] = []
+    for event in events:
+        narrow = NARROW.get(type(event))
+        narrowed = event if narrow is None else narrow(event)
+        if narrowed is not event:
+            losses.append(Loss(kind=type(event).__name__, why='the route shows tools = "names"'))
+        if narrowed is not None:
+            shown.append(narrowed)
+    return shown, losses
+
+
+def _arguments(event: ToolCallArguments) -> ToolCallArguments | None:
+    return structs.replace(event, json=KEPT, ext=None) if event.done else None
+
+
+def _finished(event: ToolCallFinished) -> ToolCallFinished:
+    return structs.replace(event, summary="", output=None, ext=None)
+
+
+def _history(event: HistorySnapshot) -> HistorySnapshot:
+    """Without ext too: a pod's true entries stand in it."""
+    return structs.replace(event, items=tuple(map(_item, event.items)), ext=None)
+
+
+def _item(item: Item) -> Item:
+    if isinstance(item, ToolCall):
+        return structs.replace(item, arguments=KEPT, ext=None)
+    if isinstance(item, ToolResult):
+        return structs.replace(item, summary="", output=None, ext=None)
+    return item
+
+
+def _nothing(_event: Any) -> None:
+    return None
+
+
+NARROW: dict[type, Callable[[Any], Any]] = {
+    ToolCallArguments: _arguments,
+    ToolCallFinished: _finished,
+    ToolOutputDelta: _nothing,
+    StateSnapshot: _nothing,
+    HistorySnapshot: _history,
+}

@@ -1,0 +1,36 @@
+"""Where pods keep their sockets: the runtime directory of this user, and how a pod may be called (pod sheet, 2)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from mappings.errors import ConfigError
+
+__all__ = ["check_name", "runtime_directory"]
+
+NAME_MAX = 255  # bytes of a file's name
+
+
+def runtime_directory(environment: Mapping[str, str] = os.environ) -> Path:
+    """The first that is set and not empty; the names of later pods come after those of the seed.
+
+    $INSOMNIA_RUNTIME_DIR, $INSOMNIA_HOME/run, $YOI_RUNTIME_DIR, $YOI_HOME/run, $XDG_RUNTIME_DIR/insomnia,
+    $HOME/.insomnia/run.
+    """
+    places = (
+        ("INSOMNIA_RUNTIME_DIR", ""), ("INSOMNIA_HOME", "run"), ("YOI_RUNTIME_DIR", ""), ("YOI_HOME", "run"),
+        ("XDG_RUNTIME_DIR", "insomnia"), ("HOME", ".insomnia/run"),
+    )  # fmt: skip
+    for variable, below in places:
+        if environment.get(variable):
+            return Path(environment[variable]) / below
+    raise ConfigError("no runtime directory for pods: set INSOMNIA_RUNTIME_DIR, INSOMNIA_HOME, XDG_RUNTIME_DIR or HOME")
+
+
+def check_name(name: str) -> str:
+    """`name`, if a pod may be called so; ConfigError says why not."""
+    if not name or name in (".", "..") or "/" in name or "\0" in name or len(os.fsencode(name)) > NAME_MAX:
+        raise ConfigError(f"{name!r} is no name for a pod: write one without `/`, for example atlas")
+    return name

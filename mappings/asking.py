@@ -1,0 +1,87 @@
+"""What a projection keeps back while its clients are asked in words (translation.md 3.3).
+
+Their run is over until the question is answered, but a backend says more of the turn meanwhile: smooth tells the call
+that waits right behind the question. That is shown when the turn goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from msgspec import Struct, field
+
+from mappings.canonical.events import (
+    ModelCallEnded,
+    ModelCallStarted,
+    ModelContinuation,
+    ModelRetry,
+    ModelTurnEnded,
+    ModelTurnStarted,
+    Preamble,
+    QuestionAnswered,
+    QuestionAsked,
+    StateSnapshot,
+    ToolCallArguments,
+    ToolCallFinished,
+    ToolCallStarted,
+    ToolOutputDelta,
+    UsageReported,
+)
+
+__all__ = ["Asking"]
+
+KEPT_MAX = 1024  # events: a backend that waits for an answer has said one call, as a rule
+
+KEPT_BACK = frozenset(
+    {
+        ModelCallEnded,
+        ModelCallStarted,
+        ModelContinuation,
+        ModelRetry,
+        ModelTurnEnded,
+        ModelTurnStarted,
+        Preamble,
+        StateSnapshot,
+        ToolCallArguments,
+        ToolCallFinished,
+        ToolCallStarted,
+        ToolOutputDelta,
+        UsageReported,
+    }
+)
+"""What of an open turn may come while its question is open; anything else of it closes the question first."""
+
+
+class Asking(Struct):
+    """Whether a question is open to the clients of a projection, and what waits for its answer."""
+
+    parked: bool = False
+    kept: list[Any] = field(default_factory=list)
+
+    def admit(self, events: Sequence[Any], lose: Callable[[Any, str, str], None]) -> Sequence[Any]:
+        """What is shown now of a batch. A QuestionAsked that parks the turn is the last of its batch."""
+        if self.parked:
+            return self._while_parked(events, lose)
+        last = events[-1]
+        self.parked = type(last) is QuestionAsked and last.parked
+        return events
+
+    def _while_parked(self, events: Sequence[Any], lose: Callable[[Any, str, str], None]) -> list[Any]:
+        shown: list[Any] = []
+        for event in events:
+            if type(event) is QuestionAnswered:
+                shown += [event, *self.kept]
+                self.kept, self.parked = [], False
+            elif not self.parked or type(event) not in KEPT_BACK:
+                shown.append(event)
+                self.parked = self.parked or (type(event) is QuestionAsked and event.parked)
+            elif len(self.kept) < KEPT_MAX:
+                self.kept.append(event)
+            else:
+                lose(event, "", f"more than {KEPT_MAX} events while a question is open")
+        return shown
+
+    def copy(self) -> Asking:
+        """An independent one in the same state."""
+        return Asking(parked=self.parked, kept=self.kept.copy())

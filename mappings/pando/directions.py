@@ -1,0 +1,104 @@
+"""Both directions of pando, without any link's state: what `translate` runs line by line, and translators run live.
+
+What is read of a ZeroMQ message is one frame: the first of what is published, the last of a call. Frames that we write
+are that one; the transport knows which socket they go out by, and puts the delimiter before a call or a reply.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from mappings.dialect import Burst, Direction, Lines, Parts, Rendered
+from mappings.errors import PeerError
+from mappings.pando.from_canonical import FROM_COMMAND, FROM_EVENT, Context
+from mappings.pando.to_canonical import TO_COMMAND, TO_EVENT, envelope, place
+from mappings.pando.wire import EVENTS, REQUESTS
+
+__all__ = ["FROM_CLIENT", "FROM_PRIMARY", "PUB", "RPC"]
+
+PUB = "pub"
+RPC = "rpc"
+"""The channels of Parts: the two sockets of a primary."""
+
+FRAMES = msgspec.json.Decoder(list[str])
+
+
+def _write_events(burst: Burst) -> Rendered:
+    frames: list[bytes] = []
+    context = Context(
+        FROM_EVENT, session=burst.session, at=burst.at, request=burst.request, publisher=burst.ext
+    )  # fmt: skip
+    for item in burst.items:
+        frames += map(EVENTS.encode, FROM_EVENT.functions[type(item)](item, context))
+    return Rendered(frames=frames, losses=context.losses.take())
+
+
+def _write_commands(burst: Burst) -> Rendered:
+    frames: list[bytes] = []
+    context = Context(FROM_COMMAND)
+    for item in burst.items:
+        context.request = item.request
+        frames += map(REQUESTS.encode, FROM_COMMAND.functions[type(item)](item, context))
+    return Rendered(frames=frames, losses=context.losses.take())
+
+
+def _published_or_reply(message: Parts) -> bytes:
+    """What a client reads: the last frame behind the delimiter of a reply, else the first, which has a topic."""
+    parts = message.parts
+    if len(parts) > 1 and not parts[0]:
+        if b"\0" in parts[-1]:
+            raise PeerError("invalid", "a reply is JSON")
+        return parts[-1]
+    if not parts or b"\0" not in parts[0]:
+        raise PeerError("invalid", "no 0x00 behind the topic")
+    return parts[0]
+
+
+def _request(message: Parts) -> bytes:
+    """What a server reads: the last frame, with or without a delimiter and others before it."""
+    if not message.parts:
+        raise PeerError("invalid", "a message without frames")
+    return message.parts[-1]
+
+
+def _parts(line: bytes) -> list[bytes]:
+    try:
+        return [frame.encode() for frame in FRAMES.decode(line)]
+    except (msgspec.DecodeError, UnicodeError) as error:
+        raise PeerError("not_json", f"a line is a JSON array of frames: {error}") from error
+
+
+def _read_event(line: bytes) -> Parts:
+    parts = _parts(line)
+    return Parts(PUB if len(parts) == 1 else RPC, b"", tuple(parts))
+
+
+def _read_request(line: bytes) -> Parts:
+    return Parts(RPC, b"", tuple(_parts(line)))
+
+
+def _write_line(frame: bytes) -> bytes:
+    text = frame.decode()
+    return msgspec.json.encode([text] if "\0" in text else ["", text])
+
+
+FROM_PRIMARY = Direction(
+    codec=EVENTS,
+    to_canonical=TO_EVENT,
+    from_canonical=FROM_EVENT,
+    envelope=envelope,
+    place=place,
+    write=_write_events,
+    unwrap=_published_or_reply,
+    lines=Lines(read=_read_event, write=_write_line),
+)
+
+FROM_CLIENT = Direction(
+    codec=REQUESTS,
+    to_canonical=TO_COMMAND,
+    from_canonical=FROM_COMMAND,
+    envelope=None,
+    write=_write_commands,
+    unwrap=_request,
+    lines=Lines(read=_read_request, write=_write_line),
+)

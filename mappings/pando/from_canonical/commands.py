@@ -1,0 +1,162 @@
+"""Canonical commands as a pando client asks them, in the order of to_canonical/commands.py; then what pando has no word
+for.
+
+The request id is the context's: a gateway's own upstream, the client's when a call is only read and written again.
+"""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
+from msgspec.structs import replace
+
+from mappings.canonical import Unmapped, commands
+from mappings.canonical.values import Ext, FileAttachment, ImageAttachment, flatten
+from mappings.pando.extras import given
+from mappings.pando.from_canonical.context import Context, Messages
+from mappings.pando.wire import requests as wire
+from mappings.rules import Lossy, Rules
+
+__all__ = ["FROM_COMMAND"]
+
+FROM_COMMAND = Rules("canonical commands -> pando")
+
+
+def _ignored(ext: Ext | None) -> Raw:
+    carried = ext.get("pando.params") if ext is not None else None
+    return wire.EMPTY if carried is None else carried
+
+
+def _null(ext: Ext | None) -> bool:
+    return ext is not None and "pando.params" in ext
+
+
+def _session(command: commands.Command) -> wire.OfSession | None:
+    null = _null(command.ext) if not isinstance(command, Unmapped) else False
+    return None if null else wire.OfSession(session_id=command.session)
+
+
+@FROM_COMMAND.rule(commands.Ping, produces=(wire.InstancePing,))
+def ping(command: commands.Ping, context: Context) -> Messages:
+    return (wire.InstancePing(id=context.request, params=_ignored(command.ext)),)
+
+
+@FROM_COMMAND.rule(commands.GetCapabilities, produces=(wire.InstanceInfo,), fidelity=Lossy(("session",)))
+def get_capabilities(command: commands.GetCapabilities, context: Context) -> Messages:
+    return (wire.InstanceInfo(id=context.request, params=_ignored(command.ext)),)
+
+
+@FROM_COMMAND.rule(
+    commands.ListSessions,
+    produces=(wire.SessionList, wire.StateSync),
+    fidelity=Lossy(("limit", "cursor", "query")),
+)
+def list_sessions(command: commands.ListSessions, context: Context) -> Messages:
+    if not given(command.ext, "sync", bool, False):
+        return (wire.SessionList(id=context.request, params=_ignored(command.ext)),)
+    project: str | UnsetType = given(command.ext, "project_id", str, "") or UNSET
+    params = None if _null(command.ext) else wire.Project(project_id=project)
+    return (wire.StateSync(id=context.request, params=params),)
+
+
+@FROM_COMMAND.rule(commands.GetSession, produces=(wire.SessionGet,))
+def get_session(command: commands.GetSession, context: Context) -> Messages:
+    return (wire.SessionGet(id=context.request, params=_session(command)),)
+
+
+@FROM_COMMAND.rule(
+    commands.ResumeSession,
+    produces=(wire.SessionActivate,),
+    fidelity=Lossy(("agent", "user_name", "user_email", "supports", "metadata")),
+)
+def resume_session(command: commands.ResumeSession, context: Context) -> Messages:
+    return (wire.SessionActivate(id=context.request, params=_session(command)),)
+
+
+@FROM_COMMAND.rule(commands.GetHistory, produces=(wire.MessageList,), fidelity=Lossy(("limit", "cursor")))
+def get_history(command: commands.GetHistory, context: Context) -> Messages:
+    return (wire.MessageList(id=context.request, params=_session(command)),)
+
+
+@FROM_COMMAND.rule(
+    commands.SubmitInput, produces=(wire.MessageSend,), fidelity=Lossy(("segments", "model"))
+)  # one string: references and pastes become text
+def submit_input(command: commands.SubmitInput, context: Context) -> Messages:
+    if command.model:
+        context.lose(command, "model", "a pando's model is its own choice")
+    for segment in command.segments:
+        if isinstance(segment, ImageAttachment | FileAttachment):
+            context.lose(command, "segments", "a pando takes no images or files by URL")
+    words = wire.Words(session_id=command.session, content=flatten(command.segments))
+    return (wire.MessageSend(id=context.request, params=None if _null(command.ext) else words),)
+
+
+@FROM_COMMAND.rule(commands.CancelTurn, produces=(wire.SessionInterrupt,))
+def cancel_turn(command: commands.CancelTurn, context: Context) -> Messages:
+    return (wire.SessionInterrupt(id=context.request, params=_session(command)),)
+
+
+# -- db.write ---------------------------------------------------------------------------------------
+
+
+def _meta(ext: Ext | None, context: Context) -> wire.Meta | UnsetType:
+    carried = ext.get("pando.meta") if ext is not None else None
+    return context.meta if carried is None else msgspec.json.decode(carried, type=wire.Meta)
+
+
+@FROM_COMMAND.rule(
+    commands.OpenSession,
+    produces=(wire.CreateSession,),
+    fidelity=Lossy(("agent", "user_name", "user_email", "supports", "metadata")),
+)
+def open_session(command: commands.OpenSession, context: Context) -> Messages:
+    row = given(command.ext, "row", wire.NewSession, wire.NewSession())
+    row = replace(row, id=command.session, title=command.title)
+    return (wire.CreateSession(id=context.request, params=wire.Creating(meta=_meta(command.ext, context), params=row)),)
+
+
+@FROM_COMMAND.rule(commands.RenameSession, produces=(wire.UpdateSession,))
+def rename_session(command: commands.RenameSession, context: Context) -> Messages:
+    row = given(command.ext, "row", wire.SessionChange, wire.SessionChange())
+    row = replace(row, id=command.session, title=command.title)
+    return (wire.UpdateSession(id=context.request, params=wire.Changing(meta=_meta(command.ext, context), params=row)),)
+
+
+@FROM_COMMAND.rule(commands.DeleteSession, produces=(wire.DeleteSession,))
+def delete_session(command: commands.DeleteSession, context: Context) -> Messages:
+    params = wire.Deleting(meta=_meta(command.ext, context), params=command.session)
+    return (wire.DeleteSession(id=context.request, params=params),)
+
+
+@FROM_COMMAND.rule(commands.StoreWrite, produces=(wire.Write,), fidelity=Lossy(("session",)))
+def store_write(command: commands.StoreWrite, context: Context) -> Messages:
+    params = wire.StoreCall(meta=_meta(command.ext, context), method=command.method, params=command.params)
+    return (wire.Write(id=context.request, params=params),)
+
+
+# -- what pando has no word for ---------------------------------------------------------------------
+
+FROM_COMMAND.none("pando has no prompt without a turn", commands.PromptOnce)
+FROM_COMMAND.none("pando has no notes for the model", commands.InjectNote)
+FROM_COMMAND.none("pando cannot pause", commands.PauseTurn, commands.ResumeTurn)
+FROM_COMMAND.none("pando cannot be told to compact", commands.Compact)
+FROM_COMMAND.none("pando asks no questions", commands.AnswerApproval, commands.AnswerOtp, commands.AnswerInteraction)
+FROM_COMMAND.none("pando has no completions", commands.ListCompletions)
+FROM_COMMAND.none(
+    "pando can only rename and delete a session",
+    commands.ForkSession,
+    commands.ArchiveSession,
+    commands.UnarchiveSession,
+)
+FROM_COMMAND.none("pando has no goals", commands.SetGoal, commands.GetGoal, commands.ClearGoal)
+FROM_COMMAND.none(
+    "pando has no configuration on the wire",
+    commands.GetConfig,
+    commands.SetConfig,
+    commands.UnsetConfig,
+    commands.ListConfig,
+    commands.ReloadConfig,
+    commands.ListModels,
+)
+FROM_COMMAND.none("pando cannot be ended by its clients", commands.ShutdownBackend)
+FROM_COMMAND.none("a pando answers -32601", Unmapped)

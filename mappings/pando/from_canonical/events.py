@@ -1,0 +1,308 @@
+"""Canonical events to published messages and replies, in the order of to_canonical/events.py; then what pando has no
+word for.
+
+Events with a `request` answer one call; the rest is published. Each wire form comes from exactly one event: `llm.end`
+from TurnEnded, the text from its deltas. Clients are shown no reasoning: pando has no form for it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Raw
+
+from mappings.canonical import Unmapped, commands, events
+from mappings.canonical.values import Failure, flatten
+from mappings.pando.extras import given, raw
+from mappings.pando.from_canonical import replies
+from mappings.pando.from_canonical.context import Context, Messages
+from mappings.pando.vocabulary import CODE_OF_CAUSE
+from mappings.pando.wire import topics as wire
+from mappings.pando.wire.replies import Done, Problem, Reply
+from mappings.pando.wire.times import duration, rfc3339
+from mappings.rules import Emulated, Lossy, Rules
+
+__all__ = ["FROM_EVENT"]
+
+FROM_EVENT = Rules("canonical events -> pando")
+
+
+def _answer(context: Context, request: str, result: Any) -> Messages:
+    return (Reply(id=context.request or request, result=raw(result)),)
+
+
+@FROM_EVENT.rule(
+    events.SessionsListed,
+    produces=(wire.SessionList, Reply),
+    fidelity=Lossy(("next_cursor", "sessions.status")),
+)
+def sessions_listed(event: events.SessionsListed, context: Context) -> Messages:
+    if event.request or context.request:
+        return _answer(context, event.request, replies.listed(event, context.asked, context.instance))
+    rows = None if event.ext and "pando.sessions" in event.ext else [replies.session(row) for row in event.sessions]
+    return (wire.SessionList(payload=wire.Sessions(sessions=rows), **context.envelope),)
+
+
+@FROM_EVENT.rule(events.SessionUpdated, produces=(wire.SessionUpdate,), fidelity=Lossy(("session.status",)))
+def session_updated(event: events.SessionUpdated, context: Context) -> Messages:
+    return (wire.SessionUpdate(payload=replies.session(event.session), **context.envelope),)
+
+
+@FROM_EVENT.rule(events.SessionActivated, produces=(wire.SessionActivated,), fidelity=Lossy(("session.status",)))
+def session_activated(event: events.SessionActivated, context: Context) -> Messages:
+    return (wire.SessionActivated(payload=replies.session(event.session), **context.envelope),)
+
+
+@FROM_EVENT.rule(events.SessionClosed, produces=(wire.SessionDeleted,), fidelity=Lossy(("session.status",)))
+def session_closed(event: events.SessionClosed, context: Context) -> Messages:
+    return (wire.SessionDeleted(payload=replies.session(event.session), **context.envelope),)
+
+
+@FROM_EVENT.rule(
+    events.MessageAppended,
+    produces=(wire.MessageAppend,),
+    fidelity=Lossy(("message.at", "message.turn", "message.segments")),
+)
+def message_appended(event: events.MessageAppended, context: Context) -> Messages:
+    message = event.message
+    role = given(message.ext, "role", str, message.role)
+    if message.role == "assistant" and not (message.ext and "pando.role" in message.ext):
+        context.lose(event, why="what the assistant says is in the tokens")
+        return ()
+    said = wire.Said(session_id=context.session, message_id=message.id, role=role, content=message.text)
+    return (wire.MessageAppend(payload=said, **context.envelope),)
+
+
+@FROM_EVENT.rule(events.ModelTurnStarted, produces=(wire.LlmStart,), fidelity=Lossy(("index",)))
+def model_turn_started(_event: events.ModelTurnStarted, context: Context) -> Messages:
+    if not context.starts():
+        return ()
+    return (wire.LlmStart(payload=wire.Started(session_id=context.session), **context.envelope),)
+
+
+@FROM_EVENT.rule(events.TextDelta, produces=(wire.LlmToken,))
+def text_delta(event: events.TextDelta, context: Context) -> Messages:
+    return (wire.LlmToken(payload=wire.Delta(session_id=context.session, token=event.text), **context.envelope),)
+
+
+@FROM_EVENT.rule(
+    events.TurnEnded,
+    produces=(wire.LlmEnd, wire.MessageAppend, wire.SessionUpdate),
+    # six ends have one form, whose only content are two counters; the cause of a failure is a message before it
+    fidelity=Lossy(("end", "text", "message", "usage.cache_read_tokens", "usage.cost_usd", "failure")),
+)
+def turn_ended(event: events.TurnEnded, context: Context) -> Messages:
+    usage = event.usage
+    ended = wire.Ended(
+        session_id=context.session,
+        tokens_in=(usage.input_tokens or 0) if usage else 0,
+        tokens_out=(usage.output_tokens or 0) if usage else 0,
+    )
+    end = wire.LlmEnd(payload=ended, **context.envelope)
+    if event.end == "failed":
+        text = event.failure.text if event.failure is not None else "the turn failed"
+        said = wire.Said(session_id=context.session, message_id=event.message, role="system", content=text)
+        return wire.MessageAppend(payload=said, **context.envelope), end
+    return (end, *context.rolled_back()) if event.end == "rolled_back" else (end,)
+
+
+@FROM_EVENT.rule(events.ToolCallStarted, produces=(wire.ToolStart,))
+def tool_call_started(event: events.ToolCallStarted, context: Context) -> Messages:
+    call = wire.Call(session_id=context.session, tool_name=event.name, call_id=event.call)
+    return (wire.ToolStart(payload=call, **context.envelope),)
+
+
+@FROM_EVENT.rule(events.ToolCallArguments, produces=(wire.ToolStart,))
+def tool_call_arguments(event: events.ToolCallArguments, context: Context) -> Messages:
+    if not event.done:
+        return ()
+    call = wire.Call(session_id=context.session, tool_name=event.name, call_id=event.call, params=event.json)
+    return (wire.ToolStart(payload=call, **context.envelope),)
+
+
+@FROM_EVENT.rule(events.ToolCallFinished, produces=(wire.ToolEnd,), fidelity=Lossy(("summary",)))
+def tool_call_finished(event: events.ToolCallFinished, context: Context) -> Messages:
+    result = wire.Result(
+        session_id=context.session,
+        tool_name=event.name,
+        call_id=event.call,
+        is_error=event.is_error,
+        result=event.output if event.output is not None else event.summary or "",
+    )
+    return (wire.ToolEnd(payload=result, **context.envelope),)
+
+
+@FROM_EVENT.rule(
+    events.QuestionAsked,
+    produces=(wire.LlmStart, wire.LlmToken, wire.LlmEnd),
+    fidelity=Emulated("llm.token, and llm.end where the turn waits"),
+)
+def question_asked(event: events.QuestionAsked, context: Context) -> Messages:
+    """In words (translation.md 3.3): it ends the run that viewers see, not the turn."""
+    start = model_turn_started(events.ModelTurnStarted(), context)
+    words = text_delta(events.TextDelta(text=event.text), context)
+    if not event.parked and context.in_turn:
+        return (*start, *words)
+    ended = wire.Ended(session_id=context.session, tokens_in=0, tokens_out=0)
+    return (*start, *words, wire.LlmEnd(payload=ended, **context.envelope))
+
+
+@FROM_EVENT.rule(
+    events.QuestionAnswered, produces=(wire.MessageAppend, wire.LlmStart), fidelity=Emulated("a run of its own")
+)
+def question_answered(event: events.QuestionAnswered, context: Context) -> Messages:
+    """What was typed, and the run that goes on."""
+    context.begin_run()
+    start = model_turn_started(events.ModelTurnStarted(), context)
+    if not event.segments:
+        return start
+    said = wire.Said(session_id=context.session, message_id="", role="user", content=flatten(event.segments))
+    return wire.MessageAppend(payload=said, **context.envelope), *start
+
+
+@FROM_EVENT.rule(events.Heartbeat, produces=(wire.InstanceHeartbeat,), fidelity=Lossy(("report",)))
+def heartbeat(event: events.Heartbeat, context: Context) -> Messages:
+    return (wire.InstanceHeartbeat(payload=_pulse(event, context), **context.envelope),)
+
+
+def _pulse(event: events.Heartbeat, context: Context) -> wire.Pulse:
+    """The report of a pando, else what is known of us."""
+    if event.report is not UNSET:
+        try:
+            return msgspec.json.decode(event.report, type=wire.Pulse)
+        except msgspec.DecodeError:
+            pass
+    started = context.instance.started_at
+    return wire.Pulse(
+        instance_id=context.instance.id,
+        uptime=duration(context.at - started) if started else "",
+        started_at=rfc3339(started),
+    )
+
+
+@FROM_EVENT.rule(events.BackendShutdown, produces=(wire.InstanceShutdown,))
+def backend_shutdown(event: events.BackendShutdown, context: Context) -> Messages:
+    said = wire.Shutdown(
+        instance_id=given(event.ext, "instance_id", str, context.instance.id), reason=event.reason or UNSET
+    )
+    return (wire.InstanceShutdown(payload=said, **context.envelope),)
+
+
+@FROM_EVENT.rule(events.StoreChanged, produces=(wire.StoreChange,))
+def store_changed(event: events.StoreChanged, context: Context) -> Messages:
+    try:
+        topic: Any = msgspec.convert(event.topic, wire.ChangeTopic)
+        change = msgspec.json.decode(event.change, type=wire.Changed)
+    except msgspec.DecodeError:
+        context.lose(event, why="a change of the store that pando does not know")
+        return ()
+    return (wire.StoreChange(topic=topic, payload=change, **context.envelope),)
+
+
+# -- answers to one call ----------------------------------------------------------------------------
+
+
+@FROM_EVENT.rule(
+    events.Reply, produces=(Reply,), fidelity=Lossy(("failure.cause", "failure.text"))
+)  # two codes for all causes, and the text after the name of the method
+def reply(event: events.Reply, context: Context) -> Messages:
+    request = context.request or event.request
+    if event.failure is not None:
+        return (Reply(id=request, error=_problem(event.failure)),)
+    if event.result is UNSET and isinstance(context.asked, commands.CancelTurn | commands.SubmitInput):
+        return _answer(context, request, Done())
+    return (Reply(id=request, result=event.result),)
+
+
+def _problem(failure: Failure) -> Problem:
+    code = given(failure.ext, "code", int, CODE_OF_CAUSE[failure.cause])
+    return Problem(code=code, message=failure.text)
+
+
+@FROM_EVENT.rule(events.SessionOpened, produces=(Reply,), fidelity=Lossy(("agent", "status", "title")))
+def session_opened(event: events.SessionOpened, context: Context) -> Messages:
+    return _answer(context, event.request, replies.opened(event, context.asked, context.at))
+
+
+@FROM_EVENT.rule(
+    events.HistorySnapshot,
+    produces=(Reply,),
+    fidelity=Lossy(
+        (
+            "items.turn",
+            "items.segments",
+            "items.reasoning",
+            "items.tool_call",
+            "items.tool_result",
+            "status",
+            "backend",
+            "next_cursor",
+            "rotated",
+        )
+    ),
+)
+def history_snapshot(event: events.HistorySnapshot, context: Context) -> Messages:
+    if not event.request and not context.request:
+        context.lose(event, why="pando clients ask for the messages")
+        return ()
+    return _answer(context, event.request, replies.messages(event))
+
+
+@FROM_EVENT.rule(events.TurnAccepted, produces=(Reply,))
+def turn_accepted(event: events.TurnAccepted, context: Context) -> Messages:
+    return _answer(context, event.request, Done())
+
+
+@FROM_EVENT.rule(events.Pong, produces=(Reply,), fidelity=Lossy(("at",)))
+def pong(event: events.Pong, context: Context) -> Messages:
+    return _answer(context, event.request, replies.status(event, context.instance, context.at))
+
+
+@FROM_EVENT.rule(Unmapped, produces=(Raw,))
+def unmapped(event: Unmapped, context: Context) -> Messages:
+    """A message of an unknown topic: every subscriber ignores it, so it goes on to its own dialect."""
+    if event.dialect != "pando":
+        context.lose(event, why=f"a message of {event.dialect}")
+        return ()
+    return (event.raw.encode(),)
+
+
+# -- what goes out with something else, or not at all -----------------------------------------------
+
+FROM_EVENT.carried(events.TextDone, "llm.token")
+FROM_EVENT.carried(events.UsageReported, "the counters of llm.end")
+FROM_EVENT.carried(events.TurnResult, "llm.end")
+FROM_EVENT.carried(events.StatusChanged, "llm.start and llm.end")
+FROM_EVENT.carried(events.ErrorReported, "the system message before llm.end")
+
+IN_WORDS = "the question in words: the run ends, and the next input is the answer"
+FROM_EVENT.carried(events.ApprovalRequested, IN_WORDS)
+FROM_EVENT.carried(events.InteractionRequired, IN_WORDS)
+FROM_EVENT.carried(events.InteractionInvalid, IN_WORDS)
+FROM_EVENT.carried(events.OtpRequired, "the question in words; an input `code` and the number is the answer")
+FROM_EVENT.carried(events.OtpSent, "words in the run")
+FROM_EVENT.carried(events.OtpInvalid, "words as a run of their own")
+FROM_EVENT.carried(events.OtpVerified, "the refused input, sent again")
+FROM_EVENT.carried(events.ApprovalResolved, "the run that goes on")
+FROM_EVENT.carried(events.InteractionResolved, "the run that goes on")
+
+FROM_EVENT.none("pando tells no reasons of a run", events.RunStarted)
+FROM_EVENT.none("pando tells the beginning of a run, not each call of the model", events.ModelTurnEnded)
+FROM_EVENT.none("pando tells no calls of the model", events.ModelCallStarted, events.ModelCallEnded)
+FROM_EVENT.none("pando tells no retries", events.ModelRetry, events.ModelContinuation)
+FROM_EVENT.none("pando has no form for reasoning", events.ReasoningStarted, events.ReasoningDelta, events.ReasoningDone)
+FROM_EVENT.none("pando has no words outside of the answer", events.Preamble)
+FROM_EVENT.none("pando shows a tool's output when it is whole", events.ToolOutputDelta)
+FROM_EVENT.none("pando has no graph", events.StateSnapshot)
+FROM_EVENT.none("pando has no alerts", events.Alert)
+FROM_EVENT.none(
+    "pando does not tell of compaction", events.CompactionStarted, events.CompactionDone, events.CompactionFailed
+)
+FROM_EVENT.none("pando does not tell of memory work", events.MemoryWork)
+FROM_EVENT.none("pando does not report MCP servers", events.McpStartup)
+FROM_EVENT.none("pando has no goals", events.GoalUpdated, events.GoalCleared)
+FROM_EVENT.none("pando has no completions", events.CompletionsListed)
+FROM_EVENT.none("pando has no pods", events.PodInspected, events.PodAttached)
+FROM_EVENT.none("pando has no hook lines", events.LifecycleReport)
+FROM_EVENT.none("pando has no slot for gaps", events.Gap)

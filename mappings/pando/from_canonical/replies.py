@@ -1,0 +1,128 @@
+"""What a pando client is shown of sessions: descriptions, rows, lists and histories (translation.md 3.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from msgspec import UNSET, UnsetType
+from msgspec.structs import replace
+
+from mappings.canonical import SessionState, commands
+from mappings.canonical.events import HistorySnapshot, Pong, SessionOpened, SessionsListed
+from mappings.canonical.values import Ext, Item, Message, SessionSummary
+from mappings.dialect import Instance
+from mappings.pando.extras import given
+from mappings.pando.wire import replies as wire
+from mappings.pando.wire import requests
+from mappings.pando.wire.times import duration, rfc3339
+from mappings.pando.wire.topics import Session
+from mappings.rfc3339 import NS
+
+__all__ = ["described", "listed", "messages", "opened", "row_of", "session", "shown", "status"]
+
+
+def shown(session_id: str, ids: Ext | None = None) -> tuple[str, ...]:
+    """The id under which clients know a session: a pando backend's own, else the canonical one."""
+    return (given(ids, "id", str, "") or session_id,)
+
+
+def session(row: SessionSummary) -> Session:
+    """A row of a list as pando describes a session."""
+    return Session(
+        id=shown(row.session, row.ext)[0],
+        title=row.title,
+        updated_at=given(row.ext, "updated_at", str, rfc3339(row.updated_at)),
+        message_count=row.messages,
+    )
+
+
+def described(state: SessionState) -> Session:
+    """A whole session, described."""
+    said = state.messages()
+    return Session(
+        id=shown(state.id, state.backend_ids)[0],
+        title=state.title or next((message.text for message in said if message.role == "user"), ""),
+        updated_at=rfc3339(state.updated_at or state.opened_at),
+        message_count=len(said),
+    )
+
+
+def opened(event: SessionOpened, asked: object, at: int) -> Any:
+    """The result that answers the opening of a session, in the form of what asked for it."""
+    if isinstance(asked, commands.ResumeSession):
+        return wire.Done()
+    if isinstance(asked, commands.OpenSession):
+        return replace(row_of(asked, at, at), id=event.session)
+    return Session(
+        id=shown(event.session, event.ext)[0],
+        title=event.title,
+        updated_at=given(event.ext, "updated_at", str, rfc3339(0)),
+        message_count=given(event.ext, "message_count", int, 0),
+    )
+
+
+def row_of(
+    asked: commands.OpenSession | commands.RenameSession, opened_at: int, updated_at: int, count: int | None = None
+) -> wire.SessionRow:
+    """The row that a write leaves; its counters are what the writer said, its times Unix seconds."""
+    times = {"created_at": opened_at // NS, "updated_at": updated_at // NS}
+    if isinstance(asked, commands.OpenSession):
+        new = given(asked.ext, "row", requests.NewSession, requests.NewSession())
+        row = wire.SessionRow(
+            id=asked.session,
+            parent_session_id=new.parent_session_id,
+            title=asked.title,
+            message_count=new.message_count if count is None else count,
+            prompt_tokens=new.prompt_tokens,
+            completion_tokens=new.completion_tokens,
+            cost=new.cost,
+        )
+    else:
+        change = given(asked.ext, "row", requests.SessionChange, requests.SessionChange())
+        row = wire.SessionRow(
+            id=asked.session,
+            title=asked.title,
+            message_count=count or 0,
+            prompt_tokens=change.prompt_tokens,
+            completion_tokens=change.completion_tokens,
+            cost=change.cost,
+            summary_message_id=change.summary_message_id,
+        )
+    return replace(row, **times)
+
+
+def listed(event: SessionsListed, asked: object, instance: Instance) -> Any:
+    """The result of session.list, or of state.sync."""
+    rows = [session(row) for row in event.sessions]
+    if given(getattr(asked, "ext", None), "sync", bool, False) or given(event.ext, "instance_id", str, ""):
+        active: str | UnsetType = given(event.ext, "active_session_id", str, "") or UNSET
+        known = given(event.ext, "instance_id", str, instance.id)
+        return wire.State(sessions=rows, active_session_id=active, instance_id=known)
+    return rows
+
+
+def messages(event: HistorySnapshot) -> list[wire.Message]:
+    """The result of message.list: a page is newest first, a list oldest first; reasoning and calls have no place."""
+    return [_stored(item) for item in _told(reversed(event.items))]
+
+
+def _told(items: Iterable[Item]) -> Iterable[Message]:
+    return (item for item in items if isinstance(item, Message))
+
+
+def _stored(message: Message) -> wire.Message:
+    return wire.Message(
+        id=message.id,
+        role=given(message.ext, "role", str, message.role),
+        content=message.text,
+        created_at=given(message.ext, "created_at", str, rfc3339(message.at)),
+    )
+
+
+def status(event: Pong, instance: Instance, now: int) -> wire.Status:
+    """The result of instance.ping."""
+    uptime = duration(now - instance.started_at) if instance.started_at else "0s"
+    return wire.Status(
+        instance_id=given(event.ext, "instance_id", str, instance.id), uptime=given(event.ext, "uptime", str, uptime)
+    )

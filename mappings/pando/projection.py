@@ -1,0 +1,107 @@
+"""A session as everybody sees it who subscribes: the publication, one for all.
+
+A viewer shows streamed text only after `llm.start`, and may begin anew with each: a turn has one. The description is
+kept for the end that takes the user's message back.
+"""
+
+from __future__ import annotations
+
+from mappings.asking import Asking
+from mappings.canonical import Batch, Event
+from mappings.canonical.events import (
+    HistorySnapshot,
+    MessageAppended,
+    Pong,
+    Reply,
+    SessionOpened,
+    SessionUpdated,
+    TurnAccepted,
+    TurnEnded,
+)
+from mappings.canonical.values import Message
+from mappings.dialect import Instance, Rendered
+from mappings.pando.from_canonical import FROM_EVENT, Context
+from mappings.pando.from_canonical.context import NOBODY, Messages
+from mappings.pando.wire import EVENTS
+from mappings.pando.wire import topics as wire
+from mappings.pando.wire.times import rfc3339
+
+__all__ = ["Projection"]
+
+
+ANSWERS = frozenset((Pong, Reply, SessionOpened, TurnAccepted))
+"""What one caller is told, by its own link."""
+
+
+class Projection(Context):
+    """The rendering of one session as this instance publishes it."""
+
+    __slots__ = ("_asking", "_count", "_started", "_title", "_turn", "_turn_count")
+
+    def __init__(self, _request: str = "", _view: str = "", instance: Instance = NOBODY) -> None:
+        super().__init__(FROM_EVENT, instance)
+        self._asking = Asking()
+        self._turn = ""
+        self._started = False
+        self._title = ""
+        self._count = 0
+        self._turn_count = 0
+
+    def render(self, batch: Batch) -> Rendered:
+        """The messages that publish this batch."""
+        self.session = batch.session
+        self.now(batch.at)
+        if batch.turn != self._turn:
+            self._turn, self._started, self._turn_count = batch.turn, False, 0
+        functions, encode = FROM_EVENT.functions, EVENTS.encode
+        frames: list[bytes] = []
+        for event in self._asking.admit(batch.events, self.lose):
+            if type(event) not in ANSWERS:
+                frames += map(encode, functions[type(event)](event, self))
+            self._note(event)
+        return Rendered(frames=frames, losses=self.losses.take())
+
+    def copy(self) -> Projection:
+        """An independent projection in the same state."""
+        twin = Projection(instance=self.instance)
+        for name in ("session", *self.__slots__):
+            setattr(twin, name, getattr(self, name))
+        twin._asking = self._asking.copy()
+        return twin
+
+    @property
+    def in_turn(self) -> bool:
+        """Whether what is said belongs to a turn."""
+        return bool(self._turn)
+
+    def starts(self) -> bool:
+        """The first model turn of a turn is told."""
+        first = not self._started
+        self._started = True
+        return first
+
+    def begin_run(self) -> None:
+        """A run begins inside of the turn: after an answer."""
+        self._started = False
+
+    def rolled_back(self) -> Messages:
+        """The session without the turn's messages."""
+        count = max(0, self._count - self._turn_count)
+        payload = wire.Session(id=self.session, title=self._title, updated_at=rfc3339(self.at), message_count=count)
+        return (wire.SessionUpdate(payload=payload, **self.envelope),)
+
+    def _note(self, event: Event) -> None:
+        """Keep the description up to date."""
+        match event:
+            case SessionUpdated():
+                self._title, self._count = event.session.title, event.session.messages
+            case HistorySnapshot():
+                self._count = sum(isinstance(item, Message) and item.role != "system" for item in event.items)
+            case MessageAppended() if event.message.role == "user":
+                self._count += 1
+                self._turn_count += 1
+                self._title = self._title or event.message.text
+            case TurnEnded(end="rolled_back"):
+                self._count = max(0, self._count - self._turn_count)
+            case TurnEnded() if event.text:
+                self._count += 1

@@ -1,0 +1,153 @@
+"""Published messages and replies to canonical events, in the order of the pando sheet, section 4.
+
+Which instance speaks, when, and of which session stand on the burst: `envelope` and `place` read them. What a reply
+means depends on what was asked: here it is Reply with its raw result, the client translator makes the typed answer.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+from msgspec import UNSET, UnsetType
+
+from mappings.canonical import events
+from mappings.canonical.values import Ext, Failure, Message, Text, Usage
+from mappings.pando.extras import keep, raw
+from mappings.pando.to_canonical.replies import summary
+from mappings.pando.vocabulary import CANONICAL_ROLE, CODE_OF_CAUSE, cause_of
+from mappings.pando.wire import topics as wire
+from mappings.pando.wire.replies import Reply
+from mappings.pando.wire.times import nanoseconds
+from mappings.rules import Rules
+
+__all__ = ["TO_EVENT", "envelope", "place"]
+
+TO_EVENT = Rules("pando -> canonical events")
+
+
+def envelope(message: Any) -> tuple[str, int]:
+    """Request id of a reply, time (ns) of what is published."""
+    if type(message) is Reply:
+        return message.id, 0
+    return "", nanoseconds(message.timestamp) or 0
+
+
+def place(message: Any) -> tuple[str, Ext | None]:
+    """The session of a message, and who published it."""
+    if type(message) is Reply:
+        return "", None
+    payload = message.payload
+    session = payload.id if type(payload) is wire.Session else getattr(payload, "session_id", "")
+    return session, _publisher(message.instance_id, message.project_id, message.session_id)
+
+
+@lru_cache(maxsize=64)  # one publisher, thousands of messages
+def _publisher(instance: str, project: str, session: str | UnsetType) -> Ext | None:
+    return keep(instanceId=instance, projectId=project or UNSET, sessionId=session or UNSET)
+
+
+@TO_EVENT.rule(wire.SessionList, produces=(events.SessionsListed,))
+def session_list(message: wire.SessionList) -> tuple[events.Event, ...]:
+    rows = message.payload.sessions
+    ext = keep(sessions=UNSET if rows is not None else None)
+    return (events.SessionsListed(request="", sessions=tuple(map(summary, rows or ())), ext=ext),)
+
+
+@TO_EVENT.rule(wire.SessionUpdate, produces=(events.SessionUpdated,))
+def session_update(message: wire.SessionUpdate) -> tuple[events.Event, ...]:
+    return (events.SessionUpdated(session=summary(message.payload)),)
+
+
+@TO_EVENT.rule(wire.SessionActivated, produces=(events.SessionActivated,))
+def session_activated(message: wire.SessionActivated) -> tuple[events.Event, ...]:
+    return (events.SessionActivated(session=summary(message.payload)),)
+
+
+@TO_EVENT.rule(wire.SessionDeleted, produces=(events.SessionClosed,))
+def session_deleted(message: wire.SessionDeleted) -> tuple[events.Event, ...]:
+    return (events.SessionClosed(session=summary(message.payload)),)
+
+
+@TO_EVENT.rule(wire.MessageAppend, produces=(events.MessageAppended,))
+def message_append(message: wire.MessageAppend) -> tuple[events.Event, ...]:
+    said = message.payload
+    role = CANONICAL_ROLE.get(said.role, "system")
+    segments = (Text(text=said.content),) if role == "user" and said.content else ()
+    ext = keep(role=UNSET if role == said.role and role != "assistant" else said.role)
+    return (
+        events.MessageAppended(
+            message=Message(role=role, text=said.content, id=said.message_id, segments=segments, ext=ext)
+        ),
+    )
+
+
+@TO_EVENT.rule(wire.LlmStart, produces=(events.ModelTurnStarted,))
+def llm_start(_message: wire.LlmStart) -> tuple[events.Event, ...]:
+    return (events.ModelTurnStarted(),)
+
+
+@TO_EVENT.rule(wire.LlmToken, produces=(events.TextDelta,))
+def llm_token(message: wire.LlmToken) -> tuple[events.Event, ...]:
+    return (events.TextDelta(text=message.payload.token),)
+
+
+@TO_EVENT.rule(wire.LlmEnd, produces=(events.TurnEnded,))
+def llm_end(message: wire.LlmEnd) -> tuple[events.Event, ...]:
+    said = message.payload
+    counted = said.tokens_in or said.tokens_out  # a shipped primary counts nothing
+    usage = Usage(input_tokens=said.tokens_in, output_tokens=said.tokens_out) if counted else None
+    return (events.TurnEnded(end="completed", usage=usage),)
+
+
+@TO_EVENT.rule(wire.ToolStart, produces=(events.ToolCallStarted, events.ToolCallArguments))
+def tool_start(message: wire.ToolStart) -> tuple[events.Event, ...]:
+    said = message.payload
+    if not said.params:
+        return (events.ToolCallStarted(call=said.call_id, name=said.tool_name),)
+    return (events.ToolCallArguments(call=said.call_id, name=said.tool_name, json=said.params, done=True),)
+
+
+@TO_EVENT.rule(wire.ToolEnd, produces=(events.ToolCallFinished,))
+def tool_end(message: wire.ToolEnd) -> tuple[events.Event, ...]:
+    said = message.payload
+    return (
+        events.ToolCallFinished(call=said.call_id, name=said.tool_name, output=said.result, is_error=said.is_error),
+    )
+
+
+@TO_EVENT.rule(wire.InstanceHeartbeat, produces=(events.Heartbeat,))
+def instance_heartbeat(message: wire.InstanceHeartbeat) -> tuple[events.Event, ...]:
+    return (events.Heartbeat(report=raw(message.payload)),)
+
+
+@TO_EVENT.rule(wire.InstanceShutdown, produces=(events.BackendShutdown,))
+def instance_shutdown(message: wire.InstanceShutdown) -> tuple[events.Event, ...]:
+    said = message.payload
+    reason = "" if said.reason is UNSET else said.reason
+    return (events.BackendShutdown(reason=reason, ext=keep(instance_id=said.instance_id)),)
+
+
+@TO_EVENT.rule(wire.StoreChange, produces=(events.StoreChanged,))
+def store_change(message: wire.StoreChange) -> tuple[events.Event, ...]:
+    return (events.StoreChanged(topic=message.topic, change=raw(message.payload)),)
+
+
+@TO_EVENT.rule(
+    Reply,
+    produces=(events.Reply,),
+    answers=(
+        events.SessionOpened,
+        events.SessionsListed,
+        events.HistorySnapshot,
+        events.TurnAccepted,
+        events.Pong,
+    ),
+)
+def reply(message: Reply) -> tuple[events.Event, ...]:
+    problem = message.error
+    if problem is UNSET or problem is None:
+        return (events.Reply(request=message.id, result=message.result),)
+    cause = cause_of(problem.code, problem.message)
+    ext = keep(code=UNSET if CODE_OF_CAUSE[cause] == problem.code else problem.code)
+    return (events.Reply(request=message.id, failure=Failure(cause=cause, text=problem.message, ext=ext)),)

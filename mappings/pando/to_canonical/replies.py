@@ -1,0 +1,112 @@
+"""Results of calls, as the typed answer to the command that a link sent (translation.md 3.18).
+
+Read laxly, as Go does. What does not fit is None: the answer then stays a Reply with its raw result.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType, inspect
+
+from mappings.canonical.events import Pong, SessionOpened, SessionsListed
+from mappings.canonical.values import Ext, Message, SessionSummary
+from mappings.errors import PeerError
+from mappings.pando.extras import keep
+from mappings.pando.vocabulary import CANONICAL_ROLE
+from mappings.pando.wire import replies as wire
+from mappings.pando.wire.base import usual
+from mappings.pando.wire.codecs import as_go_reads
+from mappings.pando.wire.times import nanoseconds, rfc3339
+from mappings.pando.wire.topics import Session
+
+__all__ = ["history", "pong", "session_opened", "sessions_listed", "stored", "summary", "time_of"]
+
+T = TypeVar("T")
+
+
+def _read(result: Raw | UnsetType, kind: type[T]) -> T | None:
+    if result is UNSET:
+        return None
+    try:
+        return msgspec.json.decode(result, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        pass
+    try:
+        return msgspec.convert(usual(as_go_reads(bytes(result)), inspect.type_info(kind), "$", []), type=kind)
+    except (msgspec.ValidationError, PeerError):
+        return None
+
+
+def time_of(text: str) -> tuple[int, str | UnsetType]:
+    """A time in ns, and the text where the ns do not give it back: local offsets, and what is no time."""
+    at = nanoseconds(text) or 0
+    return at, UNSET if rfc3339(at) == text else text
+
+
+def summary(session: Session) -> SessionSummary:
+    """A session as a row of a list."""
+    at, text = time_of(session.updated_at)
+    return SessionSummary(
+        session=session.id,
+        title=session.title,
+        updated_at=at,
+        messages=session.message_count,
+        ext=keep(updated_at=text),
+    )
+
+
+def session_opened(request: str, result: Raw | UnsetType, asked: str = "") -> SessionOpened | None:
+    """The result of session.get, CreateSession, or session.activate: that names no session but the `asked` one."""
+    row = _read(result, wire.SessionRow)
+    if row is not None:
+        return SessionOpened(request=request, session=row.id, title=row.title, ext=keep(id=row.id))
+    session = _read(result, Session)
+    if session is not None and session.id:
+        ext = keep(id=session.id, updated_at=session.updated_at, message_count=session.message_count)
+        return SessionOpened(request=request, session=session.id, title=session.title, ext=ext)
+    done = _read(result, wire.Done)
+    return SessionOpened(request=request, session=asked, ext=keep(id=asked)) if done is not None and asked else None
+
+
+def sessions_listed(request: str, result: Raw | UnsetType) -> SessionsListed | None:
+    """The result of session.list or state.sync; one page has all."""
+    rows = _read(result, list[Session])
+    ext: Ext | None = None
+    if rows is None:
+        state = _read(result, wire.State)
+        if state is None:
+            return None
+        rows = state.sessions or []
+        ext = keep(active_session_id=state.active_session_id, instance_id=state.instance_id)
+    return SessionsListed(request=request, sessions=tuple(map(summary, rows)), ext=ext)
+
+
+def history(result: Raw | UnsetType) -> tuple[Message, ...] | None:
+    """The result of message.list, oldest first, without messages that hold only calls."""
+    messages = () if result is not UNSET and bytes(result) == b"null" else _read(result, list[wire.Message])
+    if messages is None:
+        return None
+    return tuple(stored(message) for message in messages if message.content)
+
+
+def stored(message: wire.Message) -> Message:
+    """One message of the store; what a tool said is the system's."""
+    at, text = time_of(message.created_at)
+    role = CANONICAL_ROLE.get(message.role)
+    return Message(
+        role=role or "system",
+        text=message.content,
+        id=message.id,
+        at=at,
+        ext=keep(role=UNSET if role else message.role, created_at=text),
+    )
+
+
+def pong(request: str, result: Raw | UnsetType, at: int) -> Pong | None:
+    """The result of instance.ping."""
+    status = _read(result, wire.Status)
+    if status is None:
+        return None
+    return Pong(request=request, at=at, ext=keep(instance_id=status.instance_id, uptime=status.uptime))

@@ -1,0 +1,338 @@
+"""A link with a primary, on which we play the client (pando sheet, sections 5, 6 and 8).
+
+One link carries all sessions of the primary: bursts name theirs by the primary's own id, and so must commands. Replies
+are matched by id. There is no replay: what the sessions are is asked by lists, when the link begins and when another
+instance speaks than before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from mappings.canonical import Batch, Event, SessionState
+from mappings.canonical import commands as ask
+from mappings.canonical import events as say
+from mappings.canonical.commands import Command
+from mappings.canonical.unmapped import Unmapped
+from mappings.canonical.values import Cause, Failure, FileAttachment, ImageAttachment, flatten
+from mappings.dialect import Alarm, Burst, Clock, Frame, Loss, Missed, NewId, Step
+from mappings.errors import PeerError
+from mappings.pando.directions import FROM_PRIMARY
+from mappings.pando.extras import given
+from mappings.pando.from_canonical import FROM_COMMAND, Context, shown
+from mappings.pando.to_canonical import history, pong, session_opened, sessions_listed
+from mappings.pando.translator.following import Following, Patience
+from mappings.pando.wire import REQUESTS
+from mappings.pando.wire.requests import Meta
+from mappings.pando.wire.times import rfc3339
+from mappings.rfc3339 import NS
+
+__all__ = ["ClientTranslator"]
+
+WAITING_MAX = 1024
+"""Calls without an answer; a further one is refused."""
+
+FOLLOWED_MAX = 10_000
+"""Sessions of one primary that are kept apart; what is said of the oldest idle one is begun anew."""
+
+TICK = 5.0
+"""Seconds between two looks at the clock: the interval of heartbeats."""
+
+SILENT_MAX = 15.0
+"""Seconds without anything after which a primary is asked whether it lives (pando sheet, section 8)."""
+
+CALL_MAX = 10.0
+"""Seconds after which a call is given up, as real clients do (pando sheet, section 5)."""
+
+Why = Literal["command", "history", "text", "sessions", "alive"]
+
+
+class Asked(Struct, frozen=True, kw_only=True):
+    """A call without an answer: whose command, or why we asked ourselves."""
+
+    why: Why
+    session: str = ""
+    command: Any = None
+    at: int = 0
+
+
+class ClientTranslator:
+    """The link of a primary, with us as its client."""
+
+    view = ""
+
+    def __init__(self, clock: Clock, new_id: NewId, patience: Patience = Patience()) -> None:  # noqa: B008  # frozen
+        self._clock = clock
+        self._new_id = new_id
+        self._patience = patience
+        self._instance = ""
+        self._waiting: dict[str, Asked] = {}
+        self._sessions: dict[str, Following] = {}
+        self._heard = clock()
+
+    def opened(self) -> Step:
+        """Who is there, and with which sessions."""
+        step = Step(alarm=Alarm(TICK, self._rang))
+        self._ask(step, ask.Ping(), "alive")
+        self._ask(step, ask.ListSessions(), "sessions")
+        return step
+
+    def receive(self, frames: Sequence[Frame]) -> Step:
+        """What is published becomes events of its session, a reply the answer to its command."""
+        step = Step()
+        heard = Step()
+        FROM_PRIMARY.receive([frame for frame in frames if not isinstance(frame, Missed)], heard)
+        step.faults, step.losses = heard.faults, heard.losses
+        self._heard = now = self._clock()
+        for burst in heard.bursts:
+            self._notice(given(burst.ext, "instanceId", str, ""), step)
+            items = [said for item in burst.items for said in self._hear(burst, item, now, step)]
+            if items:
+                step.bursts.append(replace(burst, items=items, request=""))
+        for frame in frames:
+            if isinstance(frame, Missed):
+                self._missed(frame.count, step)
+        self._ask_for_messages(step)
+        return step
+
+    def send(self, items: Sequence[Any]) -> Step:
+        """Commands as calls; one without a word in pando is refused at once."""
+        step = Step()
+        for command in items:
+            refusal = self._refused(command)
+            if refusal is not None:
+                self._answer(step, command, refusal)
+                continue
+            if isinstance(command, ask.OpenSession) and not command.session:
+                command = replace(command, session=self._new_id())  # noqa: PLW2901  # a row needs an id
+            if isinstance(command, ask.SubmitInput):
+                self._follow(command.session).submitted(flatten(command.segments))
+            self._ask(step, command, "command")
+        return step
+
+    def attach(self, state: SessionState, request: str = "") -> Step:
+        """Ask for the history of a session that the primary has."""
+        step = Step()
+        if state.backend_ids is not None:
+            (session,) = shown(state.id, state.backend_ids)
+            self._follow(session).watched = True
+            self._ask(step, ask.GetHistory(session=session), "history")
+        return step
+
+    def passed(self, batch: Batch) -> Step:
+        """Events do not go to a primary."""
+        return Step()
+
+    def can_be_asked(self, question: Event) -> bool:
+        """A primary is asked nothing."""
+        return False
+
+    def closed(self, cause: str) -> Step:
+        """A client leaves without a word; what was not answered never will be."""
+        step = Step()
+        self._give_up(step, f"the connection to the primary ended: {cause}")
+        return step
+
+    # -- what we ask -------------------------------------------------------------------------------------
+
+    def _refused(self, command: Command) -> Failure | None:
+        if isinstance(command, ask.SubmitInput):
+            if any(isinstance(s, ImageAttachment | FileAttachment) for s in command.segments):
+                return Failure(cause="unsupported", text="a pando takes no images or files by URL")
+            if not flatten(command.segments):
+                return Failure(cause="invalid", text="the input is empty")
+        if len(self._waiting) >= WAITING_MAX:
+            return Failure(cause="busy", text=f"{WAITING_MAX} calls wait for the primary's answer")
+        entry = FROM_COMMAND.entries[type(command)]
+        if not entry.produces:
+            why = getattr(entry.fidelity, "why", "it has no such method")
+            return Failure(cause="unsupported", text=f"a pando cannot be asked this: {why}")
+        return None
+
+    def _ask(self, step: Step, command: Any, why: Why) -> None:
+        own = f"req-{self._new_id()}"
+        now = self._clock()
+        context = Context(FROM_COMMAND, request=own, at=now)
+        context.meta = Meta(request_id=own, timestamp=rfc3339(now // NS * NS))
+        step.frames += [REQUESTS.encode(m) for m in FROM_COMMAND.functions[type(command)](command, context)]
+        step.losses += context.losses.take()
+        self._waiting[own] = Asked(why=why, session=command.session, command=command, at=now)
+
+    def _ask_for_messages(self, step: Step) -> None:
+        for session, following in self._sessions.items():
+            if following.wants and not following.asked:
+                following.wants, following.asked = False, True
+                self._ask(step, ask.GetHistory(session=session), "text")
+
+    def _follow(self, session: str) -> Following:
+        following = self._sessions.get(session)
+        if following is None:
+            if len(self._sessions) >= FOLLOWED_MAX:
+                idle = next((s for s, f in self._sessions.items() if not f.open and not f.watched), None)
+                del self._sessions[idle if idle is not None else next(iter(self._sessions))]
+            following = self._sessions[session] = Following(self._patience)
+        return following
+
+    # -- what we hear ------------------------------------------------------------------------------------
+
+    def _notice(self, instance: str, step: Step) -> None:
+        """Another instance than before: nothing of the old one goes on, everything is asked again."""
+        if not instance or instance == self._instance:
+            return
+        known, self._instance = self._instance, instance
+        if not known:
+            return
+        self._give_up(step, "the primary was replaced by another")
+        for session, following in self._sessions.items():
+            lost = following.lost()
+            if lost:
+                step.bursts.append(Burst(items=lost, session=session))
+        self._resynchronise(step)
+
+    def _resynchronise(self, step: Step) -> None:
+        self._ask(step, ask.ListSessions(), "sessions")
+        for session in [s for s, following in self._sessions.items() if following.watched]:
+            self._ask(step, ask.GetHistory(session=session), "history")
+
+    def _missed(self, count: int, step: Step) -> None:
+        """Messages were dropped unread: nobody knows of which session."""
+        gap = say.Gap(text="messages of the primary were dropped unread", count=count)
+        for session, following in self._sessions.items():
+            if following.watched or following.open:
+                step.bursts.append(Burst(items=[gap], session=session))
+        step.losses.append(Loss(kind="Missed", why="came faster than it was read", count=count))
+        self._resynchronise(step)
+
+    def _hear(self, burst: Burst, item: Any, now: int, step: Step) -> list[Any]:
+        if isinstance(item, say.Reply):
+            self._replied(item, now, step)
+            return []
+        if isinstance(item, Unmapped) or not burst.session:
+            return [item]
+        if isinstance(item, say.MessageAppended) and item.message.role == "assistant":
+            step.losses.append(Loss(kind="MessageAppended", why="what the assistant says is in the tokens"))
+            return []
+        following = self._follow(burst.session)
+        if isinstance(item, say.TurnEnded) and not following.open:
+            step.losses.append(Loss(kind="TurnEnded", why="of a turn of which nothing was seen"))
+        return following.hear(item, now)
+
+    def _replied(self, reply: say.Reply, now: int, step: Step) -> None:
+        asked = self._waiting.pop(reply.request, None)
+        if asked is None:
+            step.losses.append(Loss(kind="Reply", why="answers no call of ours"))
+            return
+        match asked.why:
+            case "command":
+                self._answered(asked, reply, now, step)
+            case "alive":
+                known = pong("", reply.result, now)
+                if known is not None:
+                    self._notice(given(known.ext, "instance_id", str, ""), step)
+            case "sessions":
+                listed = sessions_listed("", reply.result) if reply.failure is None else None
+                if listed is not None:
+                    step.bursts.append(Burst(items=[listed]))
+            case "history" | "text":
+                self._listed(asked, reply, now, step)
+
+    def _listed(self, asked: Asked, reply: say.Reply, now: int, step: Step) -> None:
+        messages = history(reply.result) if reply.failure is None else None
+        following = self._follow(asked.session)
+        before = following.guesses
+        items: list[Any] = []
+        if asked.why == "history" and messages is not None:
+            items.append(say.HistorySnapshot(items=messages))
+        if asked.why == "text" or not following.open:
+            items += following.told(messages, now)
+        if following.guesses > before:
+            step.losses.append(Loss(kind="TurnEnded", why="the end was inferred from message.list"))
+        if items:
+            step.bursts.append(Burst(items=items, session=asked.session))
+
+    # -- answers -----------------------------------------------------------------------------------------
+
+    def _answered(self, asked: Asked, reply: say.Reply, now: int, step: Step) -> None:
+        command: Command = asked.command
+        request = command.request
+        answer: Any = None
+        if reply.failure is None:
+            match command:
+                case ask.OpenSession() | ask.GetSession():
+                    answer = session_opened(request, reply.result)
+                case ask.ResumeSession():
+                    answer = session_opened(request, reply.result, command.session)
+                case ask.ListSessions():
+                    answer = sessions_listed(request, reply.result)
+                case ask.GetHistory():
+                    answer = _page(command, reply)
+                case ask.SubmitInput():
+                    self._follow(command.session).begin(now)
+                    answer = say.TurnAccepted(request=request)
+                case ask.CancelTurn():
+                    self._follow(command.session).interrupted = True
+                    answer = say.Reply(request=request)
+                case ask.Ping():
+                    answer = pong(request, reply.result, now)
+        answer = answer or replace(reply, request=request)
+        if request:
+            step.bursts.append(Burst(items=[answer], request=request, session=command.session))
+
+    def _answer(self, step: Step, command: Command, failure: Failure) -> None:
+        if command.request:
+            refusal = say.Reply(request=command.request, failure=failure)
+            step.bursts.append(Burst(items=[refusal], request=command.request, session=command.session))
+
+    def _give_up(
+        self, step: Step, text: str, waiting: Sequence[str] | None = None, cause: Cause = "upstream_lost"
+    ) -> None:
+        """Answer what waits, all of it or these calls, with why no answer comes."""
+        for own in list(self._waiting) if waiting is None else waiting:
+            asked = self._waiting.pop(own)
+            if asked.why == "command":
+                self._answer(step, asked.command, Failure(cause=cause, text=text))
+            elif asked.why == "text":
+                self._listed(
+                    asked, say.Reply(request=own, failure=Failure(cause=cause, text=text)), self._clock(), step
+                )
+
+    # -- time --------------------------------------------------------------------------------------------
+
+    def _rang(self) -> Step:
+        step = Step(alarm=Alarm(TICK, self._rang))
+        now = self._clock()
+        self._give_up(step, "the primary did not answer in time", list(self._overdue(now)), "timeout")
+        for session, following in self._sessions.items():
+            items = following.late(now)
+            if items:
+                step.bursts.append(Burst(items=items, session=session))
+        self._ask_for_messages(step)
+        silence = now - self._heard
+        if silence >= (SILENT_MAX + CALL_MAX) * NS:
+            words = f"no sign of life from the primary for {silence // NS} s"
+            step.faults.append(PeerError("too_slow", words, can_continue=False))
+        elif silence >= SILENT_MAX * NS:
+            self._ask(step, ask.Ping(), "alive")
+        return step
+
+    def _overdue(self, now: int) -> Iterator[str]:
+        return (own for own, asked in list(self._waiting.items()) if now - asked.at >= CALL_MAX * NS)
+
+
+def _page(command: ask.GetHistory, reply: say.Reply) -> say.HistorySnapshot | None:
+    """The page of a history that was asked for, newest first: pando has no paging, the whole comes each time."""
+    listed = history(reply.result)
+    if listed is None:
+        return None
+    messages = list(listed)
+    if command.cursor:
+        messages = messages[: next((i for i, m in enumerate(messages) if m.id == command.cursor), 0)]
+    page = messages[-command.limit :] if command.limit else messages
+    more = len(page) < len(messages)
+    return say.HistorySnapshot(
+        request=command.request, items=tuple(reversed(page)), next_cursor=page[0].id if more and page else None
+    )

@@ -1,0 +1,205 @@
+"""One session of a primary as we follow it: what its turn has said, and when that turn has ended (translation.md 3.6).
+
+A pando publishes `llm.end` for a run that went well and nothing for any other, and its bridge drops tokens in a burst.
+So `message.list` is asked at the end for the whole text, and in a silence for the end: two equal answers, a silence
+apart, end the turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from mappings.canonical import events as say
+from mappings.canonical.values import Message
+from mappings.rfc3339 import NS
+
+__all__ = ["ANSWER_DEADLINE", "TEXT_MAX", "TOOL_MAX", "TURN_QUIET", "Following", "Patience"]
+
+TURN_QUIET = 15.0  # seconds: translation.md 3.6
+TOOL_MAX = 30 * 60.0  # seconds that an open tool call stops that clock
+ANSWER_DEADLINE = 5.0  # seconds that the end of a turn waits for its whole text: half of what a call may take
+TEXT_MAX = 4 * 1024 * 1024  # characters of one turn that are kept to be compared; beyond it nothing is repaired
+ECHOES_MAX = 64  # inputs of ours whose echo may still come; a shipped primary sends none
+
+OPENS = (say.ModelTurnStarted, say.TextDelta, say.ToolCallStarted, say.ToolCallArguments, say.ToolCallFinished)
+"""Events that are part of a turn."""
+
+
+class Patience(Struct, frozen=True, kw_only=True):
+    """How long a turn may be silent, in seconds: as it is, and while a tool works."""
+
+    quiet: float = TURN_QUIET
+    tool: float = TOOL_MAX
+
+
+class Following:
+    """One session. `wants` says that `message.list` is to be asked now; `guesses` counts ends that we inferred."""
+
+    def __init__(self, patience: Patience) -> None:
+        self.patience = patience
+        self.watched = False  # somebody attached to it: its history is asked again when the primary changes
+        self.open = False
+        self.wants = False
+        self.asked = False
+        self.guesses = 0
+        self.interrupted = False
+        self._text: list[str] = []
+        self._length = 0
+        self._calls: dict[str, str] = {}  # open calls -> the input that came with their beginning
+        self._known: frozenset[str] = frozenset()  # ids of the messages before the turn
+        self._heard = 0
+        self._last: tuple[tuple[Message, ...], int] | None = None  # an answer since which nothing was said
+        self._ending: say.TurnEnded | None = None
+        self._echoes: list[str] = []
+
+    # -- what we do --------------------------------------------------------------------------------------
+
+    def submitted(self, text: str) -> None:
+        """An input of ours goes out: its echo must not be taken for another's."""
+        self._echoes = [*self._echoes[1 - ECHOES_MAX :], text]
+
+    def begin(self, now: int) -> None:
+        """A turn begins: an input of ours was accepted, or something of a turn was said."""
+        self._heard = now
+        if not self.open:
+            self.open, self.interrupted, self._last, self._ending = True, False, None, None
+            self._text, self._length, self._calls = [], 0, {}
+
+    # -- what is published -------------------------------------------------------------------------------
+
+    def hear(self, event: say.Event, now: int) -> list[Any]:
+        """What an event of this session says."""
+        before: list[Any] = []
+        if isinstance(event, OPENS):
+            before = self._finish(None) if self._ending is not None else []
+            self.begin(now)
+            self._last = None
+        match event:
+            case say.TextDelta():
+                self._length += len(event.text)
+                if self._length <= TEXT_MAX:
+                    self._text.append(event.text)
+            case say.ToolCallStarted() | say.ToolCallArguments():
+                return before + self._call(event)
+            case say.ToolCallFinished():
+                return before + self._called(event)
+            case say.TurnEnded():
+                return self._end(event, now)
+            case say.MessageAppended(message=message) if message.role == "user" and message.text in self._echoes:
+                self._echoes.remove(message.text)
+                return []
+            case say.SessionUpdated() if self.open:
+                self._heard = now
+                self.wants = self.wants or (not self._calls and self._ending is None)
+        return [*before, event]
+
+    def _call(self, event: say.ToolCallStarted | say.ToolCallArguments) -> list[Any]:
+        """A call is told twice: the first begins it, whatever input comes along; the second has all of it."""
+        if event.call not in self._calls:
+            self._calls[event.call] = event.json if isinstance(event, say.ToolCallArguments) else ""
+            return [say.ToolCallStarted(call=event.call, name=event.name)]
+        if isinstance(event, say.ToolCallStarted):
+            return []
+        self._calls[event.call] = ""
+        return [event]
+
+    def _called(self, event: say.ToolCallFinished) -> list[Any]:
+        arguments = self._calls.pop(event.call, "")
+        if not arguments:
+            return [event]
+        complete = say.ToolCallArguments(call=event.call, name=event.name, json=arguments, done=True)
+        return [complete, event]
+
+    def _end(self, event: say.TurnEnded, now: int) -> list[Any]:
+        if not self.open:  # we came after all of it: nothing is known that could end
+            return []
+        if self._ending is None:
+            self._ending, self._heard, self.wants = event, now, True
+        return []
+
+    # -- what message.list says --------------------------------------------------------------------------
+
+    def told(self, messages: Sequence[Message] | None, now: int) -> list[Any]:
+        """The answer of message.list; None if there is none."""
+        self.asked = self.wants = False
+        if messages is None:
+            return self._finish(None) if self._ending is not None else []
+        listed = tuple(messages)
+        if not self.open:
+            self._known = frozenset(message.id for message in listed)
+            return []
+        if self._ending is not None:
+            return self._finish(listed)
+        if self._last is None or self._last[0] != listed:
+            self._last = listed, now
+            return []
+        if now - self._last[1] < self.patience.quiet * NS:
+            return []
+        self.guesses += 1
+        return self._inferred(listed)
+
+    def _finish(self, listed: tuple[Message, ...] | None) -> list[Any]:
+        """The end that was published, with the text that was missing before it."""
+        ending, self._ending = self._ending, None
+        usage = ending.usage if ending is not None else None
+        rest = self._rest(listed) if listed is not None else []
+        counted = [say.UsageReported(usage=usage)] if usage is not None else []
+        return [*rest, *counted, *self._over("completed", listed)]
+
+    def _inferred(self, listed: tuple[Message, ...]) -> list[Any]:
+        answer = self._answers(listed)
+        rest = self._rest(listed)
+        if self.interrupted:
+            return [*rest, *self._over("cancelled", listed)]
+        if answer and listed[-1] is answer[-1]:
+            return [*rest, *self._over("completed", listed)]
+        why = say.ErrorReported(cause="internal", text="the run ended without an answer")
+        return [*rest, why, *self._over("failed", listed)]
+
+    def _over(self, end: Any, listed: tuple[Message, ...] | None) -> list[Any]:
+        self.open = False
+        self.wants = False
+        if listed is not None:
+            self._known = frozenset(message.id for message in listed)
+        said: list[Any] = [say.StatusChanged(status="idle")]
+        return said if end == "failed" else [say.TurnResult(end=end), *said]
+
+    def _answers(self, listed: tuple[Message, ...]) -> list[Message]:
+        """What the assistant said in this turn: after the last input, and not known from before."""
+        last_input = max((i for i, message in enumerate(listed) if message.role == "user"), default=-1)
+        return [m for m in listed[last_input + 1 :] if m.role == "assistant" and m.id not in self._known]
+
+    def _rest(self, listed: tuple[Message, ...]) -> list[Any]:
+        """What the store has beyond the tokens; where they contradict it, a gap (translation.md 3.7)."""
+        if self._length > TEXT_MAX:
+            return []
+        sent, stored = "".join(self._text), "".join(message.text for message in self._answers(listed))
+        if sent.startswith(stored):
+            return []
+        if stored.startswith(sent):
+            return [say.TextDelta(text=stored[len(sent) :])]
+        return [say.Gap(text="the stored messages contradict what was streamed of the answer")]
+
+    # -- time --------------------------------------------------------------------------------------------
+
+    def late(self, now: int) -> list[Any]:
+        """What the time that has passed brings: an end that waits no longer, or `wants`."""
+        silence = now - max(self._heard, self._last[1] if self._last is not None else 0)
+        if self._ending is not None and silence >= ANSWER_DEADLINE * NS:
+            return self._finish(None)
+        patience = self.patience.tool if self._calls else self.patience.quiet
+        if self.open and self._ending is None and silence >= patience * NS:
+            self._calls.clear()
+            self.wants = True
+        return []
+
+    def lost(self) -> list[Any]:
+        """The primary is gone: so is the turn."""
+        if not self.open:
+            return []
+        self._ending = None
+        why = say.ErrorReported(cause="upstream_lost", text="the primary was replaced by another")
+        return [why, *self._over("failed", None)]

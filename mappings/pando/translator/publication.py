@@ -1,0 +1,79 @@
+"""The link that publishes: one for everybody who subscribes (design.md, section 5).
+
+Nobody speaks on it. It lives from the beginning of the listener to its end, and shows that it does every 5 seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from mappings.canonical import Batch, Event, SessionState
+from mappings.dialect import Alarm, Clock, Frame, Instance, Loss, NewId, Step
+from mappings.errors import PeerError
+from mappings.pando.from_canonical import FROM_EVENT, Context
+from mappings.pando.from_canonical.context import NOBODY
+from mappings.pando.from_canonical.replies import described
+from mappings.pando.wire import EVENTS
+from mappings.pando.wire import topics as wire
+from mappings.pando.wire.times import duration, rfc3339
+
+__all__ = ["HEARTBEAT", "PublicationTranslator"]
+
+HEARTBEAT = 5.0
+"""Seconds between two heartbeats, the first one that long after the start (pando sheet, section 8)."""
+
+
+class PublicationTranslator:
+    """Everybody who subscribes."""
+
+    view = ""
+
+    def __init__(self, clock: Clock, new_id: NewId, instance: Instance = NOBODY) -> None:
+        self._clock = clock
+        self._instance = instance
+        self._sessions: set[str] = set()
+
+    def opened(self) -> Step:
+        """Heartbeats begin."""
+        return Step(alarm=Alarm(HEARTBEAT, self._beat))
+
+    def receive(self, frames: Sequence[Frame]) -> Step:
+        """Subscribers have nothing to say."""
+        return Step(faults=[PeerError("invalid", "a subscriber does not speak") for _ in frames])
+
+    def send(self, items: Sequence[Any]) -> Step:
+        """Answers go to callers, not to everybody."""
+        return Step(losses=[Loss(kind=type(item).__name__, why="nobody in particular subscribes") for item in items])
+
+    def attach(self, state: SessionState, request: str = "") -> Step:
+        """A session is announced: there is no replay, its messages are asked for."""
+        self._sessions.add(state.id)
+        return Step(frames=[EVENTS.encode(wire.SessionUpdate(payload=described(state), **self._context().envelope))])
+
+    def passed(self, batch: Batch) -> Step:
+        """A publication begins no turns."""
+        return Step()
+
+    def can_be_asked(self, question: Event) -> bool:
+        """Subscribers do not speak."""
+        return False
+
+    def closed(self, cause: str) -> Step:
+        """The instance goes away; real clients nearly never get to read it (pando sheet, section 4)."""
+        said = wire.Shutdown(instance_id=self._instance.id, reason="graceful shutdown")
+        return Step(frames=[EVENTS.encode(wire.InstanceShutdown(payload=said, **self._context().envelope))])
+
+    def _beat(self) -> Step:
+        now, started = self._clock(), self._instance.started_at
+        pulse = wire.Pulse(
+            instance_id=self._instance.id,
+            session_count=len(self._sessions),
+            uptime=duration(now - started),
+            started_at=rfc3339(started),
+        )
+        beat = wire.InstanceHeartbeat(payload=pulse, **self._context().envelope)
+        return Step(frames=[EVENTS.encode(beat)], alarm=Alarm(HEARTBEAT, self._beat))
+
+    def _context(self) -> Context:
+        return Context(FROM_EVENT, self._instance, at=self._clock())

@@ -1,0 +1,95 @@
+"""How a primary says no, method by method (pando sheet, sections 5 to 7): in words, which clients compare."""
+
+from __future__ import annotations
+
+from mappings.canonical import commands as ask
+from mappings.canonical.commands import Command
+from mappings.canonical.values import Failure, flatten
+from mappings.pando.extras import given
+from mappings.pando.vocabulary import BAD_JSON, CODE_OF_CAUSE, FAILED, NO_METHOD, NO_METHOD_TEXT, NO_ROWS, WRITE_CODE
+from mappings.pando.wire.replies import Problem
+
+__all__ = ["bad_params", "method_of", "missing", "parse_error", "problem", "unknown"]
+
+TEXT_MAX = 500  # characters: it may quote what the caller sent
+
+METHODS: dict[type, str] = {
+    ask.Ping: "instance.ping",
+    ask.GetCapabilities: "instance.info",
+    ask.ListSessions: "session.list",
+    ask.GetSession: "session.get",
+    ask.ResumeSession: "session.activate",
+    ask.GetHistory: "message.list",
+    ask.SubmitInput: "message.send",
+    ask.CancelTurn: "session.interrupt",
+    ask.OpenSession: "CreateSession",
+    ask.RenameSession: "UpdateSession",
+    ask.DeleteSession: "DeleteSession",
+}
+"""The method of a command; of a write the method that it writes by."""
+
+WRITES = (ask.OpenSession, ask.RenameSession, ask.DeleteSession, ask.StoreWrite)
+
+
+def method_of(command: Command) -> str:
+    """The name under which a command was called."""
+    return command.method if isinstance(command, ask.StoreWrite) else METHODS.get(type(command), "")
+
+
+def parse_error() -> Problem:
+    """What is no request."""
+    return Problem(code=BAD_JSON, message="parse error")
+
+
+def unknown() -> Problem:
+    """A method that there is none of."""
+    return Problem(code=NO_METHOD, message=NO_METHOD_TEXT)
+
+
+def bad_params(method: str, value: dict[str, object], why: str) -> Problem:
+    """Params that are not what the method takes."""
+    params = value.get("params")
+    if method == "db.write":
+        written = params.get("method") if isinstance(params, dict) else None
+        if isinstance(written, str) and "params" in (params if isinstance(params, dict) else {}):
+            text = f"dbproxy: INVALID_PARAMS ({written}): {why}"
+        else:
+            text = f"dbproxy handler: unmarshal WriteRequest: json: {why}"
+    elif "params" not in value:
+        text = f"{method}: invalid params: unexpected end of JSON input"
+    else:
+        text = f"{method}: invalid params: json: {why}"
+    return Problem(code=FAILED, message=text[:TEXT_MAX])
+
+
+def missing(command: Command) -> Problem | None:
+    """What a call lacks that a primary refuses before it looks any further."""
+    text = ""
+    match command:
+        case ask.SubmitInput() | ask.CancelTurn() | ask.GetHistory() if not command.session:
+            text = "session_id is required"
+        case ask.SubmitInput() if not flatten(command.segments):
+            text = "content is required"
+        case ask.GetSession() | ask.ResumeSession() if not command.session:
+            text = NO_ROWS
+    return Problem(code=FAILED, message=f"{method_of(command)}: {text}") if text else None
+
+
+def problem(command: Command, failure: Failure) -> Problem:
+    """Why a command was refused, as the handler of its method says it."""
+    method, text = method_of(command), failure.text
+    code = given(failure.ext, "code", int, CODE_OF_CAUSE[failure.cause])
+    if isinstance(command, WRITES):
+        if text.startswith("dbproxy"):  # said by a primary already
+            return Problem(code=FAILED, message=text[:TEXT_MAX])
+        word = WRITE_CODE.get(failure.cause, "INTERNAL")
+        if failure.cause == "not_found":
+            text = NO_ROWS
+        return Problem(code=FAILED, message=f"dbproxy: {word} ({method}): {text}"[:TEXT_MAX])
+    if code == NO_METHOD:
+        return Problem(code=code, message=text[:TEXT_MAX])
+    if failure.cause == "not_found" and isinstance(command, ask.GetSession | ask.ResumeSession):
+        text = NO_ROWS
+    if method and not text.startswith(f"{method}: "):
+        text = f"{method}: {text}"
+    return Problem(code=code, message=text[:TEXT_MAX])

@@ -1,0 +1,80 @@
+"""The dialect's words for causes, roles and writes (pando sheet, sections 4 to 7; translation.md 3.11)."""
+
+from __future__ import annotations
+
+from mappings.canonical.values import Cause, Role
+
+__all__ = [
+    "BAD_JSON",
+    "CANONICAL_ROLE",
+    "CODE_OF_CAUSE",
+    "FAILED",
+    "NO_METHOD",
+    "NO_METHOD_TEXT",
+    "NO_ROWS",
+    "PARSE_ERROR_TEXT",
+    "WRITE_CODE",
+    "cause_of",
+]
+
+BAD_JSON = -32700
+NO_METHOD = -32601
+FAILED = -32000
+"""Whatever a handler says, in words."""
+
+PARSE_ERROR_TEXT = "parse error"
+NO_METHOD_TEXT = "ipc: method not found"
+NO_ROWS = "sql: no rows in result set"
+"""An unknown id (pando sheet, section 6)."""
+
+CODE_OF_CAUSE: dict[Cause, int] = {
+    "invalid": FAILED,
+    "unsupported": NO_METHOD,
+    "not_found": FAILED,
+    "busy": FAILED,
+    "not_running": FAILED,
+    "denied": FAILED,
+    "upstream_lost": FAILED,
+    "timeout": FAILED,
+    "too_large": FAILED,
+    "internal": FAILED,
+    "rate_limited": FAILED,
+    "model_failed": FAILED,
+    "tool_failed": FAILED,
+}
+
+WORDS: tuple[tuple[str, Cause], ...] = (
+    (NO_ROWS, "not_found"),
+    ("not available on this instance", "unsupported"),
+    ("METHOD_NOT_FOUND", "unsupported"),
+    ("unknown write method", "unsupported"),
+    ("INVALID_PARAMS", "invalid"),
+    ("invalid params", "invalid"),
+    ("unmarshal", "invalid"),
+    ("is required", "invalid"),
+    ("CONFLICT", "invalid"),
+    ("TIMEOUT", "timeout"),
+    ("UNREACHABLE", "upstream_lost"),
+)
+"""What stands in an error's text, and the cause behind it: the code says nothing."""
+
+
+def cause_of(code: int, text: str) -> Cause:
+    """The cause behind an error."""
+    if code == NO_METHOD:
+        return "unsupported"
+    if code == BAD_JSON:
+        return "invalid"
+    return next((cause for words, cause in WORDS if words in text), "internal")
+
+
+WRITE_CODE: dict[Cause, str] = {
+    "invalid": "INVALID_PARAMS",
+    "unsupported": "METHOD_NOT_FOUND",
+    "busy": "CONFLICT",
+    "timeout": "TIMEOUT",
+}
+"""The code word of a refused `db.write`; INTERNAL for all other causes."""
+
+CANONICAL_ROLE: dict[str, Role] = {"user": "user", "assistant": "assistant", "system": "system"}
+"""Roles that both know; `tool` is what the system says."""

@@ -1,0 +1,248 @@
+"""The two codecs of pando: EVENTS (what is published, and replies) and REQUESTS (pando sheet, sections 2, 3 and 5).
+
+A published message is its topic, 0x00 and an envelope; 0x00 never stands in JSON, so it tells what is published from a
+reply. The common path is one typed decode, chosen by the topic or the method; what that refuses is read again as Go
+reads it, and ends in the same typed decoder.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any, get_args
+
+import msgspec
+from msgspec import Struct, inspect
+
+from mappings.canonical import Unmapped
+from mappings.errors import PeerError
+from mappings.pando.wire import requests, topics
+from mappings.pando.wire.base import struct_type, usual
+from mappings.pando.wire.replies import Reply
+from mappings.pando.wire.times import nanoseconds
+
+__all__ = ["EVENTS", "MAX_DEPTH", "REQUESTS", "as_go_reads"]
+
+MAX_DEPTH = 500  # Go reads 10,000 levels; ours stop below the interpreter's own limit
+
+ENCODER = msgspec.json.Encoder()
+UNTYPED = msgspec.json.Decoder()
+HALF_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+class Form:
+    """One shape of message: its typed decoder, and its description for what that refuses."""
+
+    __slots__ = ("decode", "shape")
+
+    def __init__(self, kind: type[Struct]) -> None:
+        self.decode: Callable[[bytes], Any] = msgspec.json.Decoder(kind).decode
+        self.shape: inspect.StructType = struct_type(kind)
+
+    def mend(self, value: dict[str, object], said: str) -> tuple[Any, list[str]]:
+        """The untyped message as a typed one, and the paths of what was dropped; `said` is its name."""
+        dropped: list[str] = []
+        spelled = usual(value, self.shape, "$", dropped)
+        try:
+            return self.decode(ENCODER.encode(spelled)), dropped
+        except msgspec.DecodeError as error:
+            raise PeerError("invalid", f"invalid `{said}`: {error}", value=value) from error
+
+
+def _constant(name: str) -> object:
+    raise PeerError("not_json", f"not JSON: {name}")
+
+
+def as_go_reads(frame: bytes) -> object:
+    """JSON as Go's parser takes it: bytes that are no UTF-8, and half surrogates, become U+FFFD. PeerError."""
+    try:
+        return _shallow(UNTYPED.decode(frame))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        pass
+    try:
+        value = json.loads(frame.decode(errors="replace"), parse_constant=_constant)
+        text = HALF_SURROGATE.sub("\ufffd", json.dumps(value, ensure_ascii=False))
+        return _shallow(UNTYPED.decode(text.encode()))
+    except RecursionError as error:
+        raise PeerError("too_deep", "nested too deep") from error
+    except (ValueError, msgspec.DecodeError) as error:  # ValueError is json's own, and of a number with too many digits
+        raise PeerError("not_json", f"not JSON: {error}") from error
+
+
+def _shallow(value: object) -> object:
+    depth, level = 0, [value]
+    while level := [v for v in level if isinstance(v, dict | list)]:
+        depth += 1
+        level = [m for v in level for m in (v.values() if isinstance(v, dict) else v)]
+    if depth > MAX_DEPTH:
+        raise PeerError("too_deep", f"nested deeper than {MAX_DEPTH} levels")
+    return value
+
+
+def _named(value: dict[str, object], name: str) -> object:
+    """A member by its name in any case; the last one counts."""
+    return next((value[key] for key in reversed(value) if key.lower() == name), None)
+
+
+class Shared:
+    """What both codecs have."""
+
+    dialect = "pando"
+
+    def suspicious(self, frame: bytes, message: Any) -> bool:
+        """Whether a frame that decoded may still be nested too deep, in JSON that nobody looked into."""
+        return len(frame) > 2 * MAX_DEPTH and frame.count(b"{") + frame.count(b"[") > MAX_DEPTH
+
+
+class Events(Shared):
+    """What a primary says: published messages and replies."""
+
+    watched: frozenset[type] = frozenset((topics.StoreChange, Reply))
+
+    def __init__(self) -> None:
+        self._reply = Form(Reply)
+        self._forms: dict[str, Form] = {}
+        for kind in get_args(topics.Topic):
+            topic = next(f for f in struct_type(kind).fields if f.name == "topic").type
+            assert isinstance(topic, inspect.LiteralType)  # noqa: S101  # of our own structs
+            self._forms |= dict.fromkeys(map(str, topic.values), Form(kind))
+        self._decoders = {topic.encode(): form.decode for topic, form in self._forms.items()}
+
+    def decode(self, frame: bytes) -> Any:
+        """A frame as a message."""
+        topic, nul, body = frame.partition(b"\0")
+        if not nul:
+            return self._reply.decode(frame)
+        message = self._decoders[topic](body) if topic in self._decoders else _refuse("a topic that is not known")
+        if nanoseconds(message.timestamp) is None:
+            _refuse("a timestamp that is none")
+        if message.topic.encode() != topic:  # of two changes
+            _refuse("another topic inside")
+        return message
+
+    def encode(self, message: Any) -> bytes:
+        """A message as a frame; bytes are one, which is only passed on."""
+        if isinstance(message, bytes):
+            return message
+        body = ENCODER.encode(message)
+        return body if type(message) is Reply else b"%b\0%b" % (message.topic.encode(), body)
+
+    def check(self, frame: bytes) -> None:
+        """PeerError `too_deep`."""
+        as_go_reads(frame.partition(b"\0")[2] or frame)
+
+    def mend(self, frame: bytes) -> tuple[Any, list[str]]:
+        """What `decode` refused, as Go reads it."""
+        prefix, nul, body = frame.partition(b"\0")
+        if not nul:
+            value = _object(as_go_reads(frame))
+            return self._reply.mend(value, "reply")
+        value = _object(as_go_reads(body))
+        topic = _named(value, "topic")
+        if topic is None:
+            topic = prefix.decode(errors="replace")
+        if not isinstance(topic, str):
+            raise PeerError("invalid", "`topic` is no string", value=value)
+        form = self._forms.get(topic)
+        if form is None:
+            return Unmapped(dialect="pando", tag=topic, raw=frame.decode(errors="replace")), []
+        message, dropped = form.mend(
+            {key: v for key, v in value.items() if key.lower() != "topic"} | {"topic": topic}, topic
+        )
+        if nanoseconds(message.timestamp) is None:
+            raise PeerError("invalid", "`timestamp` is no time", value=value)
+        return message, dropped
+
+
+def _refuse(why: str) -> Any:
+    raise msgspec.DecodeError(why)
+
+
+def _object(value: object) -> dict[str, object]:
+    if not isinstance(value, dict):
+        raise PeerError("invalid", "expected a JSON object", value=value)
+    return value
+
+
+class Head(Struct, frozen=True, gc=False):
+    """What tells a request from others."""
+
+    method: str = ""
+
+
+class Inner(Struct, frozen=True, gc=False):
+    """What tells a write from others."""
+
+    params: Head = Head()
+
+
+WRITES: dict[str, type[Struct]] = {
+    "CreateSession": requests.CreateSession,
+    "UpdateSession": requests.UpdateSession,
+    "DeleteSession": requests.DeleteSession,
+}
+
+
+class Requests(Shared):
+    """What a client asks."""
+
+    watched: frozenset[type] = frozenset(
+        (requests.InstancePing, requests.InstanceInfo, requests.SessionList, requests.Write)
+    )
+
+    def __init__(self) -> None:
+        self._head = msgspec.json.Decoder(Head).decode
+        self._inner = msgspec.json.Decoder(Inner).decode
+        self._writes = {method: Form(kind) for method, kind in WRITES.items()}
+        self._write = Form(requests.Write)
+        self._forms: dict[str, Form] = {}
+        for kind in get_args(requests.Request):
+            method = next(f for f in struct_type(kind).fields if f.name == "method").default
+            if method != "db.write":
+                self._forms[str(method)] = Form(kind)
+
+    def decode(self, frame: bytes) -> Any:
+        """A frame as a message."""
+        method = self._head(frame).method
+        if method == "db.write":
+            return self._writes.get(self._inner(frame).params.method, self._write).decode(frame)
+        form = self._forms.get(method)
+        return form.decode(frame) if form is not None else _refuse("a method that is not known")
+
+    def encode(self, message: Any) -> bytes:
+        """A message as a frame."""
+        return ENCODER.encode(message)
+
+    def check(self, frame: bytes) -> None:
+        """PeerError `too_deep`."""
+        as_go_reads(frame)
+
+    def mend(self, frame: bytes) -> tuple[Any, list[str]]:
+        """What `decode` refused, as Go reads it. A fault has a `value` if the request can be answered by its id."""
+        value = as_go_reads(frame)
+        if not isinstance(value, dict):
+            raise PeerError("invalid", "a request is one JSON object")
+        said, method, version = (_named(value, name) for name in ("id", "method", "jsonrpc"))
+        if not all(isinstance(member, str | None) for member in (said, method, version)):
+            raise PeerError("invalid", "`id`, `method` and `jsonrpc` are strings")
+        name = method if isinstance(method, str) else ""
+        known = {"id": said or "", "method": name} | ({"jsonrpc": version} if version is not None else {})
+        if any(key.lower() == "params" for key in value):
+            known["params"] = _named(value, "params")
+        form = self._forms.get(name)
+        if name == "db.write":
+            inner = known.get("params")
+            written = _named(inner, "method") if isinstance(inner, dict) else None
+            form = self._writes.get(written, self._write) if isinstance(written, str) else self._write
+        if form is None:
+            raw = frame.decode(errors="replace")
+            return Unmapped(dialect="pando", tag=name, raw=raw, request=str(said or "")), []
+        message, dropped = form.mend(known, name)
+        return message, dropped + [f"$.{key}" for key in value if key.lower() not in FIELDS]
+
+
+FIELDS = frozenset(("jsonrpc", "id", "method", "params"))
+
+EVENTS = Events()
+REQUESTS = Requests()

@@ -1,0 +1,262 @@
+"""What a client asks by RPC (pando sheet, sections 5 to 7); `db.write` by what it writes where we serve that."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import UNSET, Raw, UnsetType
+
+from mappings.pando.wire.base import Wire
+from mappings.pando.wire.times import ZERO
+
+__all__ = [
+    "Changing",
+    "CreateSession",
+    "Creating",
+    "DeleteSession",
+    "Deleting",
+    "InstanceInfo",
+    "InstancePing",
+    "MessageList",
+    "MessageSend",
+    "Meta",
+    "NewSession",
+    "NoParams",
+    "Number",
+    "OfSession",
+    "Project",
+    "Request",
+    "SessionActivate",
+    "SessionChange",
+    "SessionGet",
+    "SessionInterrupt",
+    "SessionList",
+    "StateSync",
+    "StoreCall",
+    "Text",
+    "UpdateSession",
+    "Words",
+    "Write",
+]
+
+EMPTY = Raw(b"{}")
+
+
+class RequestBase(Wire, frozen=True, kw_only=True):
+    """Base of the requests; `jsonrpc` is not checked."""
+
+    jsonrpc: str = "2.0"
+    id: str = ""
+    method: str
+
+
+class OfSession(Wire, frozen=True, kw_only=True):
+    """Params of the methods about one session."""
+
+    session_id: str = ""
+
+
+class Words(Wire, frozen=True, kw_only=True):
+    """Params of `message.send`."""
+
+    session_id: str = ""
+    content: str = ""
+
+
+class Project(Wire, frozen=True, kw_only=True):
+    """Params of `state.sync`."""
+
+    project_id: str | UnsetType = UNSET
+
+
+class NoParams(RequestBase, frozen=True, kw_only=True):
+    """Base of the methods whose params are ignored: real clients send `{}` or null."""
+
+    params: Raw = EMPTY
+
+
+class InstancePing(NoParams, frozen=True, kw_only=True):
+    """Are you there?"""
+
+    method: Literal["instance.ping"] = "instance.ping"
+
+
+class InstanceInfo(NoParams, frozen=True, kw_only=True):
+    """What are you? Without a handler at both versions."""
+
+    method: Literal["instance.info"] = "instance.info"
+
+
+class SessionList(NoParams, frozen=True, kw_only=True):
+    """Which sessions are there?"""
+
+    method: Literal["session.list"] = "session.list"
+
+
+class SessionGet(RequestBase, frozen=True, kw_only=True):
+    """Describe one."""
+
+    method: Literal["session.get"] = "session.get"
+    params: OfSession | None
+
+
+class SessionActivate(RequestBase, frozen=True, kw_only=True):
+    """Bring one to the front."""
+
+    method: Literal["session.activate"] = "session.activate"
+    params: OfSession | None
+
+
+class MessageList(RequestBase, frozen=True, kw_only=True):
+    """What was said in it?"""
+
+    method: Literal["message.list"] = "message.list"
+    params: OfSession | None
+
+
+class MessageSend(RequestBase, frozen=True, kw_only=True):
+    """The user's input."""
+
+    method: Literal["message.send"] = "message.send"
+    params: Words | None
+
+
+class SessionInterrupt(RequestBase, frozen=True, kw_only=True):
+    """End the run."""
+
+    method: Literal["session.interrupt"] = "session.interrupt"
+    params: OfSession | None
+
+
+class StateSync(RequestBase, frozen=True, kw_only=True):
+    """Everything at once. Without a handler at both versions."""
+
+    method: Literal["state.sync"] = "state.sync"
+    params: Project | None = Project()
+
+
+# -- db.write ---------------------------------------------------------------------------------------
+
+
+class Text(Wire, frozen=True, kw_only=True, rename={"string": "String", "valid": "Valid"}):
+    """A text of the store that may be null."""
+
+    string: str = ""
+    valid: bool = False
+
+
+class Number(Wire, frozen=True, kw_only=True, rename={"int64": "Int64", "valid": "Valid"}):
+    """A number of the store that may be null."""
+
+    int64: int = 0
+    valid: bool = False
+
+
+class Meta(Wire, frozen=True, kw_only=True):
+    """Who writes; only the head version says it."""
+
+    source_instance_id: str = ""
+    request_id: str = ""
+    timestamp: str = ZERO
+
+
+class NewSession(Wire, frozen=True, kw_only=True):
+    """Params of CreateSession."""
+
+    id: str = ""
+    parent_session_id: Text = Text()
+    title: str = ""
+    message_count: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cost: float = 0
+
+
+class SessionChange(Wire, frozen=True, kw_only=True):
+    """Params of UpdateSession."""
+
+    title: str = ""
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    summary_message_id: Text = Text()
+    cost: float = 0
+    id: str = ""
+
+
+class WriteBase(Wire, frozen=True, kw_only=True):
+    """Base of the params of `db.write`."""
+
+    meta: Meta | UnsetType = UNSET
+    method: str = ""
+
+
+class Creating(WriteBase, frozen=True, kw_only=True):
+    """CreateSession."""
+
+    method: Literal["CreateSession"] = "CreateSession"
+    params: NewSession = NewSession()
+
+
+class Changing(WriteBase, frozen=True, kw_only=True):
+    """UpdateSession."""
+
+    method: Literal["UpdateSession"] = "UpdateSession"
+    params: SessionChange = SessionChange()
+
+
+class Deleting(WriteBase, frozen=True, kw_only=True):
+    """DeleteSession; its params are the id."""
+
+    method: Literal["DeleteSession"] = "DeleteSession"
+    params: str = ""
+
+
+class StoreCall(WriteBase, frozen=True, kw_only=True):
+    """Any other write."""
+
+    params: Raw | UnsetType = UNSET
+
+
+class CreateSession(RequestBase, frozen=True, kw_only=True):
+    """`db.write` of a new session."""
+
+    method: Literal["db.write"] = "db.write"
+    params: Creating
+
+
+class UpdateSession(RequestBase, frozen=True, kw_only=True):
+    """`db.write` of a session's title and counters."""
+
+    method: Literal["db.write"] = "db.write"
+    params: Changing
+
+
+class DeleteSession(RequestBase, frozen=True, kw_only=True):
+    """`db.write` that forgets a session."""
+
+    method: Literal["db.write"] = "db.write"
+    params: Deleting
+
+
+class Write(RequestBase, frozen=True, kw_only=True):
+    """`db.write` of anything else."""
+
+    method: Literal["db.write"] = "db.write"
+    params: StoreCall
+
+
+Request = (
+    InstancePing
+    | InstanceInfo
+    | SessionList
+    | SessionGet
+    | SessionActivate
+    | MessageList
+    | MessageSend
+    | SessionInterrupt
+    | StateSync
+    | CreateSession
+    | UpdateSession
+    | DeleteSession
+    | Write
+)

@@ -1,0 +1,40 @@
+"""Times as a pando writes them: RFC 3339, and durations as Go's text (pando sheet, section 3)."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from mappings.rfc3339 import NS, parse, seconds
+
+__all__ = ["ZERO", "duration", "nanoseconds", "rfc3339"]
+
+ZERO = "0001-01-01T00:00:00Z"
+"""Go's zero time: nobody said when."""
+
+STRICT = re.compile(r"\d{4}-\d\d-\d\dT([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{1,9}\d*)?(Z|[+-]\d\d:\d\d)", re.ASCII)
+
+
+@lru_cache(maxsize=64)  # asked twice of each message: whether it is a time, and which
+def nanoseconds(text: str) -> int | None:
+    """A time as ns since the epoch, 0 for the zero time; None if Go would not read it."""
+    if text == ZERO:
+        return 0
+    return parse(text) if STRICT.fullmatch(text) else None
+
+
+@lru_cache(maxsize=64)  # one clock reading serves a batch
+def rfc3339(at: int) -> str:
+    """ns since the epoch in UTC, the fraction without trailing zeros; 0 and what no calendar has is the zero time."""
+    text = seconds(at // NS) if at else ""
+    if not text:
+        return ZERO
+    fraction = at % NS
+    return f"{text}.{fraction:09}".rstrip("0") + "Z" if fraction else f"{text}Z"
+
+
+def duration(ns: int) -> str:
+    """A time span as Go writes it, rounded to seconds: `0s`, `1m5s`, `1h30m0s`, `26h0m3s`."""
+    whole = max(0, (ns + NS // 2) // NS)
+    hours, minutes, rest = whole // 3600, whole // 60 % 60, whole % 60
+    return (f"{hours}h" if hours else "") + (f"{minutes}m" if hours or minutes else "") + f"{rest}s"

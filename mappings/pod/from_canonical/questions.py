@@ -1,0 +1,88 @@
+"""Questions to the user, for clients that have no form for them (translation.md 3.3).
+
+A question in words ends the client's run and not the turn; its answer begins a run in which the rest of the turn
+arrives.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mappings.canonical import events
+from mappings.canonical.values import Status
+from mappings.pod.segments import from_segments
+from mappings.pod.wire import contents as contents
+from mappings.pod.wire import events as wire
+from mappings.rules import Emulated, Rules
+
+if TYPE_CHECKING:
+    from mappings.pod.projection import Projection
+
+__all__ = ["FROM_EVENT"]
+
+FROM_EVENT = Rules("canonical events -> pod")
+
+Events = tuple[wire.Event, ...]
+
+IN_WORDS = "the question in words: the run pauses, and the next input is the answer"
+FROM_EVENT.carried(events.ApprovalRequested, IN_WORDS)
+FROM_EVENT.carried(events.InteractionRequired, IN_WORDS)
+FROM_EVENT.carried(events.InteractionInvalid, IN_WORDS)
+FROM_EVENT.carried(events.OtpRequired, "the question in words; an input `code` and the number is the answer")
+FROM_EVENT.carried(events.OtpSent, "words in the run")
+FROM_EVENT.carried(events.OtpInvalid, "words as a run of their own")
+FROM_EVENT.carried(events.OtpVerified, "the refused input, sent again")
+FROM_EVENT.carried(events.ApprovalResolved, "the run that goes on")
+FROM_EVENT.carried(events.InteractionResolved, "the run that goes on")
+
+
+@FROM_EVENT.rule(
+    events.QuestionAsked,
+    produces=(wire.TextDelta, wire.TextDone, wire.RunEnd, wire.Status),
+    fidelity=Emulated("text, and run_end{paused} where the turn waits"),
+)
+def question_asked(event: events.QuestionAsked, projection: Projection) -> Events:
+    # It ends the client's run and not the turn; outside of any turn it is all of a run.
+    words: Events = (
+        wire.TextDelta(data=contents.Words(text=event.text)),
+        wire.TextDone(data=contents.Words(text=event.text)),
+    )
+    if event.parked:
+        projection.asked = True
+        return (*words, *_run_over("paused"))
+    if projection.turn:
+        return words
+    begun = () if projection.asked else _run_begun(projection, "wakeup")
+    projection.asked = False
+    return (*begun, *words, *_run_over("finished"))
+
+
+@FROM_EVENT.rule(
+    events.QuestionAnswered,
+    produces=(wire.UserMessage, wire.Status, wire.InvokeStart, wire.TurnStart),
+    fidelity=Emulated("a run of its own"),
+)
+def question_answered(event: events.QuestionAnswered, projection: Projection) -> Events:
+    if projection.turn and not projection.asked:
+        return ()  # before this client came
+    projection.asked = not projection.turn
+    if not event.segments:
+        return _run_begun(projection, "wakeup")
+    echo = wire.UserMessage(data=contents.Segments(segments=from_segments(event.segments)))
+    return (echo, *_run_begun(projection, "user_send"))
+
+
+def _run_begun(projection: Projection, kind: contents.InvokeKind) -> Events:
+    return (
+        wire.Status(data=contents.State(status="running")),
+        wire.InvokeStart(data=contents.Invocation(kind=kind)),
+        wire.TurnStart(data=contents.Turn(turn=projection.turns.begin(None))),
+    )
+
+
+def _run_over(result: contents.RunResult) -> Events:
+    status: Status = "paused" if result == "paused" else "idle"
+    return (
+        wire.RunEnd(data=contents.Outcome(result=result)),
+        wire.Status(data=contents.State(status=status)),
+    )

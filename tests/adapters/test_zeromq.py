@@ -1,0 +1,120 @@
+"""ZeroMQ end to end: our client against our primary, and what is left when both have ended."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from pathlib import Path
+
+import pytest
+import zmq
+from msgspec import structs
+
+from adapters.zeromq.callers import Caller
+from mappings.dialect import Missed, Parts
+from tests.adapters.zeromq.peers import BOUNDS, DEADLINE, LIMITS, dialled, everything, peer, primary, until
+
+
+def numbered(count: int) -> list[bytes]:
+    return [b"llm.token\0%d" % number for number in range(count)]
+
+
+async def test_events_go_one_way_and_calls_and_answers_both() -> None:
+    async with primary() as ours, dialled(ours) as client:
+        await ours.publication.send([b"session.update\0{}"])
+        assert await client.receive() == [Parts("pub", b"", (b"session.update\0{}",))]
+        await client.send([b"call"])
+        caller = await ours.accepted.get()
+        assert await caller.receive() == [Parts("rpc", caller.identity, (b"", b"call"))]
+        await caller.send([b"answer"])
+        assert await client.receive() == [Parts("rpc", b"", (b"", b"answer"))]
+
+
+async def test_a_burst_of_50_000_arrives_whole_at_a_link_that_reads() -> None:
+    async with primary(bounds=structs.replace(BOUNDS, publish_wait=10.0)) as ours, dialled(ours) as client:
+        async with asyncio.TaskGroup() as group:
+            reading = group.create_task(everything(client))
+            await ours.publication.send(numbered(50_000))
+            await ours.close()
+        assert reading.result() == [Parts("pub", b"", (frame,)) for frame in numbered(50_000)]
+
+
+async def test_a_link_that_does_not_read_misses_what_it_is_told_and_nothing_else() -> None:
+    async with primary() as ours, dialled(ours, structs.replace(LIMITS, receive_high=100_000)) as client:
+        await ours.publication.send(numbered(20_000))
+        await until(lambda: len(client._frames) + client.missed + ours.publication.lost == 20_000)
+        frames = await client.receive()
+        missed = frames[-1]
+        assert isinstance(missed, Missed)
+        assert len(frames) - 1 + missed.count + ours.publication.lost == 20_000
+
+
+async def test_a_primary_that_ends_ends_its_clients() -> None:
+    async with primary() as ours, dialled(ours) as client:
+        await ours.close()
+        assert await everything(client) == []
+
+
+async def test_a_client_that_ends_is_gone_for_its_primary() -> None:
+    async with primary() as ours:
+        async with dialled(ours) as client:
+            await client.send([b"call"])
+            caller = await ours.accepted.get()
+        await until(lambda: not len(ours.publication.subscribers))
+        with pytest.raises(ConnectionError):
+            await send_forever(caller)
+
+
+async def send_forever(caller: Caller) -> None:
+    while True:
+        await caller.send([b"anybody?"])
+        await asyncio.sleep(0)
+
+
+def descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="counts descriptors in /proc")
+async def test_no_thread_and_no_descriptor_outlives_its_connection() -> None:
+    async with asyncio.timeout(DEADLINE):
+        await one_conversation()
+        before, threads = descriptors(), native_threads()
+        for _ in range(20):
+            await one_conversation()
+        assert descriptors() <= before
+        assert native_threads() - threads < 20  # asyncio's own pool may have grown; contexts would be 80
+
+
+def native_threads() -> int:
+    return len(os.listdir("/proc/self/task"))
+
+
+async def one_conversation() -> None:
+    async with primary() as ours, dialled(ours) as client, dialled(ours):
+        await client.send([b"call"])
+        caller = await ours.accepted.get()
+        await caller.receive()
+        await ours.publication.send(numbered(10))
+
+
+async def test_a_dial_that_fails_leaves_nothing_behind() -> None:
+    async with primary() as ours:
+        await ours.close()
+        threads = threading.active_count()
+        with pytest.raises(ConnectionRefusedError):
+            await ours.dial()
+        assert threading.active_count() <= threads + 1  # asyncio's own, in which the context was terminated
+
+
+async def test_a_primary_reads_on_after_a_pause() -> None:
+    async with primary() as ours:
+        polled = ours.listener._callers._polled
+        polled.pause()
+        with peer(zmq.DEALER, ours.calls) as dealer:
+            dealer.send(b"ping")
+            await asyncio.to_thread(dealer.poll, 50)
+            assert ours.accepted.empty()
+            polled.resume()
+            assert await (await ours.accepted.get()).receive()

@@ -1,0 +1,119 @@
+"""Peers over plain pyzmq, which block in threads of their own, and a primary of ours for them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+
+import zmq
+
+from adapters.base import Limits, Transport
+from adapters.zeromq.callers import Caller
+from adapters.zeromq.client import DialledTransport, connect
+from adapters.zeromq.publication import Publication
+from adapters.zeromq.server import Bounds, ZeroMQListener, listen
+from mappings.dialect import Frame, Loss
+
+DEADLINE = 20.0  # what should happen at once happens far below
+PATIENCE = 10_000  # ms that a peer waits for what must come
+LIMITS = Limits(close_deadline=1.0)
+BOUNDS = Bounds()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Let the event loop turn until it is so; whoever calls has a deadline."""
+    while not condition():  # noqa: ASYNC110  # a counter, which has no event
+        await asyncio.sleep(0)
+
+
+class Primary:
+    """Our listener, its publication, its callers, and what it said was lost."""
+
+    def __init__(self) -> None:
+        self.accepted: asyncio.Queue[Caller] = asyncio.Queue()
+        self.callers: list[Caller] = []
+        self.losses: list[Loss] = []
+        self.publication: Publication
+        self.listener: ZeroMQListener
+
+    def accept(self, transport: Transport) -> None:
+        if isinstance(transport, Publication):
+            self.publication = transport
+        elif isinstance(transport, Caller):
+            self.callers.append(transport)
+            self.accepted.put_nowait(transport)
+
+    @property
+    def publications(self) -> str:
+        return f"tcp://127.0.0.1:{self.listener.publish_port}"
+
+    @property
+    def calls(self) -> str:
+        return f"tcp://127.0.0.1:{self.listener.call_port}"
+
+    async def dial(self, limits: Limits = LIMITS) -> DialledTransport:
+        return await connect(self.publications, self.calls, limits)
+
+    async def close(self) -> None:
+        await self.listener.close()
+        for caller in self.callers:
+            await caller.close()
+        await self.publication.close()
+
+
+@asynccontextmanager
+async def primary(
+    limits: Limits = LIMITS, bounds: Bounds = BOUNDS, port: int = 0, call_port: int | None = None
+) -> AsyncIterator[Primary]:
+    async with asyncio.timeout(DEADLINE):
+        ours = Primary()
+        ours.listener = await listen(
+            "127.0.0.1", port, call_port, limits, ours.accept, lost=ours.losses.append, bounds=bounds
+        )
+        try:
+            yield ours
+        finally:
+            await ours.close()
+
+
+@asynccontextmanager
+async def dialled(ours: Primary, limits: Limits = LIMITS) -> AsyncIterator[DialledTransport]:
+    """Our own client, whose subscription the primary has heard of."""
+    before = ours.publication.subscriptions
+    client = await ours.dial(limits)
+    try:
+        await until(lambda: ours.publication.subscriptions > before)
+        yield client
+    finally:
+        await client.close()
+
+
+@contextmanager
+def peer(kind: zmq.SocketType, address: str = "", /, **options: int) -> Iterator[zmq.Socket[bytes]]:
+    """A plain socket with a context of its own; connected to `address`, if there is one."""
+    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    socket = context.socket(kind)
+    socket.setsockopt(zmq.RCVTIMEO, PATIENCE)
+    socket.setsockopt(zmq.SNDTIMEO, PATIENCE)
+    for name, value in options.items():
+        socket.setsockopt(getattr(zmq, name), value)
+    if address:
+        socket.connect(address)
+    try:
+        yield socket
+    finally:
+        socket.close(linger=0)
+        context.term()
+
+
+def bound(socket: zmq.Socket[bytes]) -> str:
+    """Bind to a port that the OS chooses."""
+    return f"tcp://127.0.0.1:{socket.bind_to_random_port('tcp://127.0.0.1')}"
+
+
+async def everything(transport: Transport) -> list[Frame]:
+    frames: list[Frame] = []
+    while received := await transport.receive():
+        frames += received
+    return frames

@@ -1,0 +1,329 @@
+"""Who calls us: plain DEALER and REQ sockets that come, go, flood and talk nonsense."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+import zmq
+from msgspec import structs
+
+from adapters.base import CloseReason
+from adapters.zeromq.callers import Caller
+from adapters.zeromq.sockets import HARD_LIMIT
+from mappings.dialect import Frame, Loss, Oversize, Parts
+from tests.adapters.zeromq.peers import BOUNDS, LIMITS, Primary, peer, primary, until
+
+Socket = zmq.Socket[bytes]
+
+
+def call(frame: Frame) -> bytes:
+    """The body of a call, with its empty frame before it."""
+    assert isinstance(frame, Parts)
+    assert (frame.channel, frame.parts[0]) == ("rpc", b"")
+    return frame.parts[-1]
+
+
+async def heard(ours: Primary) -> tuple[Caller, Sequence[Frame]]:
+    """The next one who calls for the first time, and what it said."""
+    caller = await ours.accepted.get()
+    return caller, await caller.receive()
+
+
+async def reply(caller: Socket) -> list[bytes]:
+    return await asyncio.to_thread(caller.recv_multipart)
+
+
+async def echo(caller: Caller) -> None:
+    """Answer each call with itself, as long as there are any."""
+    while frames := await caller.receive():
+        await caller.send([call(frame) for frame in frames])
+
+
+async def test_a_call_comes_with_its_identity_and_the_answer_goes_behind_an_empty_frame() -> None:
+    async with primary() as ours:
+        with peer(zmq.DEALER) as dealer:
+            dealer.setsockopt(zmq.IDENTITY, b"pando-client-17")
+            dealer.connect(ours.calls)
+            dealer.send_multipart([b"", b"ping"])
+            caller, frames = await heard(ours)
+            assert frames == [Parts("rpc", b"pando-client-17", (b"", b"ping"))]
+            assert caller.peer == "pando-client-17"
+            await caller.send([b"pong"])
+            assert await reply(dealer) == [b"", b"pong"]
+
+
+async def test_a_req_socket_works_as_a_client() -> None:
+    async with primary() as ours:
+        with peer(zmq.REQ, ours.calls) as requester:
+            requester.send(b"ping")
+            caller, (frame,) = await heard(ours)
+            assert call(frame) == b"ping"
+            await caller.send([b"pong"])
+            assert await asyncio.to_thread(requester.recv) == b"pong"
+
+
+@pytest.mark.parametrize("parts", [[b"body"], [b""], [b"", b"x", b"body"], [b"\xff" * 3] * 50, [b"", b""]])
+async def test_whatever_the_parts_are_they_come_as_they_are_and_an_answer_reaches_the_caller(
+    parts: list[bytes],
+) -> None:
+    async with primary() as ours:
+        with peer(zmq.DEALER, ours.calls) as dealer:
+            dealer.send_multipart(parts)
+            caller, frames = await heard(ours)
+            assert frames == [Parts("rpc", caller.identity, tuple(parts))]
+            await caller.send([b"parse error"])
+            assert await reply(dealer) == [b"", b"parse error"]
+
+
+async def test_callers_do_not_get_each_others_answers() -> None:
+    async with primary() as ours:
+        with peer(zmq.DEALER, ours.calls) as one, peer(zmq.DEALER, ours.calls) as two:
+            for dealer, body in ((one, b"1"), (two, b"2")):
+                dealer.send_multipart([b"", body])
+            answers = {}
+            for _ in range(2):
+                caller, (frame,) = await heard(ours)
+                answers[call(frame)] = caller
+            await answers[b"2"].send([b"for two"])
+            await answers[b"1"].send([b"for one"])
+            assert (await reply(one))[-1] == b"for one"
+            assert (await reply(two))[-1] == b"for two"
+
+
+async def test_a_caller_stays_the_same_over_its_calls() -> None:
+    async with primary() as ours:
+        with peer(zmq.DEALER, ours.calls) as dealer:
+            dealer.send_multipart([b"", b"first"])
+            caller, _ = await heard(ours)
+            for number in range(3):
+                await caller.send([b"answer"])
+                await reply(dealer)
+                dealer.send_multipart([b"", b"%d" % number])
+                (frame,) = await caller.receive()
+                assert call(frame) == b"%d" % number
+        assert len(ours.callers) == 1
+
+
+async def test_a_thousand_callers_that_come_and_go_leave_nothing_behind() -> None:
+    async with primary(bounds=structs.replace(BOUNDS, idle=0.2, callers=100)) as ours:
+        async with asyncio.TaskGroup() as group:
+            serving = group.create_task(serve(ours, group))
+            for _ in range(50):
+                with peer(zmq.DEALER, ours.calls) as dealer:
+                    dealer.send_multipart([b"", b"ping"])
+                    assert await reply(dealer) == [b"", b"ping"]
+            callers = ours.listener._callers
+            await until(lambda: len(callers) == 0)
+            serving.cancel()
+        assert len(ours.callers) == 50
+        assert ours.losses == []
+
+
+async def serve(ours: Primary, group: asyncio.TaskGroup) -> None:
+    while True:
+        group.create_task(echo(await ours.accepted.get()))
+
+
+async def test_one_that_is_silent_is_forgotten_and_is_a_new_one_when_it_speaks_again() -> None:
+    async with primary(bounds=structs.replace(BOUNDS, idle=0.1)) as ours:
+        with peer(zmq.DEALER, ours.calls) as dealer:
+            dealer.send_multipart([b"", b"once"])
+            first, _ = await heard(ours)
+            assert await first.receive() == []
+            with pytest.raises(ConnectionError):
+                await first.send([b"too late"])
+            await first.close()
+            dealer.send_multipart([b"", b"again"])
+            second, (frame,) = await heard(ours)
+            assert call(frame) == b"again"
+            assert second is not first
+            await second.send([b"welcome back"])
+            assert (await reply(dealer))[-1] == b"welcome back"
+
+
+async def test_one_that_speaks_is_not_forgotten() -> None:
+    async with primary(bounds=structs.replace(BOUNDS, idle=0.3)) as ours:
+        with peer(zmq.DEALER, ours.calls) as busy, peer(zmq.DEALER, ours.calls) as silent:
+            busy.send_multipart([b"", b"busy"])
+            caller, _ = await heard(ours)
+            silent.send_multipart([b"", b"silent"])
+            other, _ = await heard(ours)
+            ended = asyncio.Event()
+            async with asyncio.TaskGroup() as group:
+                group.create_task(tell_end(other, ended))
+                while not ended.is_set():
+                    await caller.send([b"answer"])
+                    await reply(busy)
+                    busy.send_multipart([b"", b"busy"])
+                    (frame,) = await caller.receive()
+                    assert call(frame) == b"busy"
+
+
+async def tell_end(caller: Caller, ended: asyncio.Event) -> None:
+    assert await caller.receive() == []
+    ended.set()
+
+
+async def test_the_one_that_was_silent_longest_makes_room_for_a_new_one() -> None:
+    async with primary(bounds=structs.replace(BOUNDS, callers=2)) as ours:
+        with peer(zmq.DEALER, ours.calls) as one, peer(zmq.DEALER, ours.calls) as two, peer(
+            zmq.DEALER, ours.calls
+        ) as three:  # fmt: skip
+            callers = []
+            for dealer in (one, two):
+                dealer.send_multipart([b"", b"ping"])
+                caller, _ = await heard(ours)
+                await caller.send([b"pong"])
+                callers.append(caller)
+            three.send_multipart([b"", b"ping"])
+            await heard(ours)
+            assert await callers[0].receive() == []
+            assert len(ours.listener._callers) == 2
+            two.send_multipart([b"", b"still here"])
+            assert call((await callers[1].receive())[0]) == b"still here"
+
+
+async def test_no_one_that_waits_for_an_answer_makes_room_and_the_new_one_is_counted() -> None:
+    async with primary(bounds=structs.replace(BOUNDS, callers=1)) as ours:
+        with peer(zmq.DEALER, ours.calls) as waiting, peer(zmq.DEALER, ours.calls, RCVTIMEO=100) as late:
+            waiting.send_multipart([b"", b"slow"])
+            caller, _ = await heard(ours)
+            late.send_multipart([b"", b"late"])
+            await until(lambda: bool(ours.losses))
+            assert ours.losses == [Loss(kind="call", why="more callers wait for answers than there may be")]
+            await caller.send([b"done"])
+            assert (await reply(waiting))[-1] == b"done"
+            late.send_multipart([b"", b"again"])
+            _, (frame,) = await heard(ours)
+            assert call(frame) == b"again"
+
+
+async def test_an_answer_to_one_that_is_gone_is_refused() -> None:
+    async with primary() as ours:
+        with peer(zmq.DEALER, ours.calls) as dealer:
+            dealer.send_multipart([b"", b"ping"])
+            caller, _ = await heard(ours)
+        with pytest.raises(ConnectionError, match="gone"):
+            await send_forever(caller)
+
+
+async def send_forever(caller: Caller) -> None:
+    while True:
+        await caller.send([b"anybody?"])
+        await asyncio.sleep(0)
+
+
+async def test_one_that_does_not_read_its_answers_holds_up_itself_alone() -> None:
+    async with primary() as ours:
+        with peer(zmq.DEALER, ours.calls, RCVHWM=1, RCVBUF=4096) as deaf, peer(zmq.DEALER, ours.calls) as other:
+            deaf.send_multipart([b"", b"ping"])
+            full, _ = await heard(ours)
+            async with asyncio.TaskGroup() as group:
+                stuck = group.create_task(full.send([b"x" * 10_000] * 5_000))
+                other.send_multipart([b"", b"ping"])
+                caller, _ = await heard(ours)
+                for _ in range(100):
+                    await caller.send([b"pong"])
+                    assert (await reply(other))[-1] == b"pong"
+                    other.send_multipart([b"", b"ping"])
+                    await caller.receive()
+                assert not stuck.done()
+                for _ in range(5_000):
+                    assert len((await reply(deaf))[-1]) == 10_000
+                await stuck
+
+
+async def test_closing_ends_a_send_that_waits() -> None:
+    async with primary() as ours:
+        with peer(zmq.DEALER, ours.calls, RCVHWM=1, RCVBUF=4096) as deaf:
+            deaf.send_multipart([b"", b"ping"])
+            caller, _ = await heard(ours)
+            async with asyncio.TaskGroup() as group:
+                sending = group.create_task(refused(caller))
+                await asyncio.sleep(0)
+                await caller.close(CloseReason.TOO_SLOW)
+                await sending
+
+
+async def refused(caller: Caller) -> None:
+    with pytest.raises(ConnectionError):
+        await caller.send([b"x" * 10_000] * 5_000)
+
+
+async def test_what_no_link_asks_for_stays_in_the_socket_and_nothing_is_lost() -> None:
+    limits = structs.replace(LIMITS, receive_high=10_000)
+    calls = [b"%06d" % number + b" " * 1_000 for number in range(3_000)]
+    async with primary(limits) as ours:
+        with peer(zmq.DEALER, ours.calls) as dealer:
+            sending = asyncio.to_thread(lambda: [dealer.send_multipart([b"", body]) for body in calls])
+            async with asyncio.TaskGroup() as group:
+                group.create_task(sending)
+                caller = await ours.accepted.get()
+                await until(lambda: not ours.listener._callers._polled._reading)
+                assert ours.listener._callers._waiting < 10_000 + 256 * 2_000  # at most a batch beyond
+                received: list[bytes] = []
+                while len(received) < len(calls):
+                    received += map(call, await caller.receive())
+        assert received == calls
+
+
+async def test_a_link_that_closes_unread_calls_lets_the_others_be_read() -> None:
+    async with primary(structs.replace(LIMITS, receive_high=100)) as ours:
+        with peer(zmq.DEALER, ours.calls) as one, peer(zmq.DEALER, ours.calls) as two:
+            one.send_multipart([b"", b"x" * 200])
+            unread = await ours.accepted.get()
+            two.send_multipart([b"", b"ping"])
+            await unread.close()
+            _, (frame,) = await heard(ours)
+            assert call(frame) == b"ping"
+
+
+async def test_a_call_over_the_limit_comes_as_oversize_and_the_next_one_as_itself() -> None:
+    async with primary(structs.replace(LIMITS, max_message=1_000)) as ours:
+        with peer(zmq.DEALER, ours.calls) as dealer:
+            dealer.send_multipart([b"", b"x" * 1_001])
+            caller, (frame,) = await heard(ours)
+            assert isinstance(frame, Oversize)
+            assert (frame.size > 1_000, frame.limit) == (True, 1_000)
+            dealer.send_multipart([b"", b"ping"])
+            assert call((await caller.receive())[0]) == b"ping"
+
+
+async def test_a_call_far_over_the_limit_costs_that_caller_its_connection_and_nobody_else() -> None:
+    async with primary(structs.replace(LIMITS, max_message=1_000)) as ours:
+        with peer(zmq.DEALER, ours.calls) as hostile, peer(zmq.DEALER, ours.calls) as other:
+            hostile.send_multipart([b"", b"ping"])
+            cut, _ = await heard(ours)
+            hostile.send_multipart([b"", b"x" * (1_000 * HARD_LIMIT + 1)])
+            with pytest.raises(ConnectionError):
+                await send_forever(cut)
+            other.send_multipart([b"", b"ping"])
+            caller, _ = await heard(ours)
+            await caller.send([b"pong"])
+            assert (await reply(other))[-1] == b"pong"
+
+
+async def test_an_identity_that_is_no_text_is_named_in_hex() -> None:
+    async with primary() as ours:
+        with peer(zmq.DEALER) as dealer:
+            dealer.setsockopt(zmq.IDENTITY, b"\x1b[2J" + b"\xff" * 200)
+            dealer.connect(ours.calls)
+            dealer.send(b"ping")
+            caller, _ = await heard(ours)
+            assert caller.peer == "1b5b324a" + "ff" * 28
+
+
+async def test_once_the_listener_is_closed_those_who_are_known_are_served_and_others_counted() -> None:
+    async with primary() as ours:
+        with peer(zmq.DEALER, ours.calls) as known, peer(zmq.DEALER, ours.calls) as late:
+            known.send_multipart([b"", b"ping"])
+            caller, _ = await heard(ours)
+            await ours.listener.close()
+            late.send_multipart([b"", b"ping"])
+            await until(lambda: ours.losses == [Loss(kind="call", why="the gateway stops")])
+            await caller.send([b"pong"])
+            assert (await reply(known))[-1] == b"pong"
+            known.send_multipart([b"", b"and now?"])
+            assert call((await caller.receive())[0]) == b"and now?"

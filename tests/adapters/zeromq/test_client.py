@@ -1,0 +1,268 @@
+"""What we dial: plain pyzmq sockets as primaries, well behaved and not."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+import zmq
+from msgspec import structs
+
+from adapters.base import Limits
+from adapters.zeromq import client as client_module
+from adapters.zeromq.client import DialledTransport, connect
+from adapters.zeromq.sockets import HARD_LIMIT
+from mappings.dialect import Missed, Oversize, Parts
+from tests.adapters.zeromq.peers import DEADLINE, LIMITS, PATIENCE, bound, everything, peer, until
+
+Socket = zmq.Socket[bytes]
+
+
+@asynccontextmanager
+async def connected(limits: Limits = LIMITS) -> AsyncIterator[tuple[DialledTransport, Socket, Socket]]:
+    """Our transport, and the XPUB and ROUTER at its other end, which has seen the subscription."""
+    async with asyncio.timeout(DEADLINE):
+        with peer(zmq.XPUB, XPUB_NODROP=1) as publisher, peer(zmq.ROUTER) as router:
+            transport = await connect(bound(publisher), bound(router), limits)
+            try:
+                assert await asyncio.to_thread(publisher.recv) == b"\x01"
+                yield transport, publisher, router
+            finally:
+                await transport.close()
+
+
+def publish(publisher: Socket, count: int, size: int = 100) -> None:
+    for number in range(count):
+        publisher.send(b"llm.token\0%d" % number + b" " * size)
+
+
+def published(frame: object) -> bytes:
+    assert isinstance(frame, Parts)
+    assert (frame.channel, frame.identity, len(frame.parts)) == ("pub", b"", 1)
+    return frame.parts[0]
+
+
+async def test_it_subscribes_to_everything_and_receives_what_is_published() -> None:
+    async with connected() as (transport, publisher, _):
+        await asyncio.to_thread(publisher.send, b"llm.end\0{}")
+        assert await transport.receive() == [Parts("pub", b"", (b"llm.end\0{}",))]
+
+
+async def test_it_subscribes_to_given_topics_alone() -> None:
+    async with asyncio.timeout(DEADLINE):
+        with peer(zmq.XPUB) as publisher, peer(zmq.ROUTER) as router:
+            transport = await connect(bound(publisher), bound(router), LIMITS, [b"llm."])
+            assert await asyncio.to_thread(publisher.recv) == b"\x01llm."
+            for topic in (b"db.session.created", b"llm.end"):
+                await asyncio.to_thread(publisher.send, topic)
+            assert await transport.receive() == [Parts("pub", b"", (b"llm.end",))]
+            await transport.close()
+
+
+async def test_a_call_goes_out_behind_an_empty_frame_and_its_answer_comes_part_by_part() -> None:
+    async with connected() as (transport, _, router):
+        await transport.send([b'{"id":"1"}'])
+        identity, *call = await asyncio.to_thread(router.recv_multipart)
+        assert call == [b"", b'{"id":"1"}']
+        await asyncio.to_thread(router.send_multipart, [identity, b"", b'{"id":"1","result":{}}'])
+        assert await transport.receive() == [Parts("rpc", b"", (b"", b'{"id":"1","result":{}}'))]
+
+
+async def test_many_calls_in_one_send_arrive_in_order() -> None:
+    calls = [b"%d" % number for number in range(5_000)]
+    async with connected() as (transport, _, router), asyncio.TaskGroup() as group:
+        group.create_task(transport.send(calls))
+        for call in calls:
+            assert (await asyncio.to_thread(router.recv_multipart))[-1] == call
+
+
+async def test_a_burst_of_50_000_reaches_a_link_that_reads() -> None:
+    async with connected() as (transport, publisher, _):
+        burst = asyncio.to_thread(publish, publisher, 50_000)
+        async with asyncio.TaskGroup() as group:
+            publishing = group.create_task(burst)
+            numbers: list[int] = []
+            while len(numbers) < 50_000:
+                numbers += [int(published(frame)[10:]) for frame in await transport.receive()]
+            await publishing
+        assert numbers == list(range(50_000))
+        assert transport.missed == 0
+
+
+async def test_a_link_that_does_not_ask_stalls_no_publisher_and_is_told_how_much_it_missed() -> None:
+    limits = structs.replace(LIMITS, receive_high=64 * 1024)
+    async with connected(limits) as (transport, publisher, _):
+        await asyncio.to_thread(publish, publisher, 20_000)  # would time out if we were not read
+        await until(lambda: transport.missed + len(transport._frames) == 20_000)
+        *frames, missed = await transport.receive()
+        assert [int(published(frame)[10:]) for frame in frames] == list(range(len(frames)))
+        assert missed == Missed(channel="pub", count=20_000 - len(frames))
+        assert sum(len(published(frame)) for frame in frames) <= 64 * 1024
+        await asyncio.to_thread(publisher.send, b"llm.end\0{}")
+        assert await transport.receive() == [Parts("pub", b"", (b"llm.end\0{}",))]
+
+
+async def test_a_flood_of_publications_costs_no_answer() -> None:
+    limits = structs.replace(LIMITS, receive_high=1024)
+    async with connected(limits) as (transport, publisher, router):
+        await transport.send([b"call"])
+        identity, *_ = await asyncio.to_thread(router.recv_multipart)
+        await asyncio.to_thread(publish, publisher, 1_000)
+        await until(lambda: transport.missed > 0)
+        await asyncio.to_thread(router.send_multipart, [identity, b"", b"answer"])
+        answer = Parts("rpc", b"", (b"", b"answer"))
+        await until(lambda: answer in transport._frames)
+        assert answer in await transport.receive()
+
+
+async def test_a_message_over_the_limit_comes_as_oversize_and_the_next_one_as_itself() -> None:
+    async with connected(structs.replace(LIMITS, max_message=100)) as (transport, publisher, _):
+        await asyncio.to_thread(publisher.send, b"x" * 101)
+        assert await transport.receive() == [Oversize(size=101, limit=100)]
+        await asyncio.to_thread(publisher.send, b"x" * 100)
+        assert await transport.receive() == [Parts("pub", b"", (b"x" * 100,))]
+
+
+async def test_a_message_far_over_the_limit_ends_the_connection() -> None:
+    async with connected(structs.replace(LIMITS, max_message=100)) as (transport, publisher, _):
+        await asyncio.to_thread(publisher.send, b"x" * (100 * HARD_LIMIT + 1))
+        assert await everything(transport) == []
+
+
+async def test_a_message_of_many_tiny_parts_is_large_too() -> None:
+    async with connected(structs.replace(LIMITS, max_message=10_000)) as (transport, publisher, _):
+        await asyncio.to_thread(publisher.send_multipart, [b"x"] * 1_000)
+        (frame,) = await transport.receive()
+        assert isinstance(frame, Oversize)
+
+
+@pytest.mark.parametrize("kind", [zmq.XPUB, zmq.ROUTER])
+async def test_whichever_connection_is_lost_the_transport_ends_after_all_that_had_arrived(kind: int) -> None:
+    async with connected() as (transport, publisher, router):
+        await asyncio.to_thread(publish, publisher, 500)
+        await until(lambda: len(transport._frames) == 500)
+        (publisher if kind == zmq.XPUB else router).close(linger=0)
+        frames = await everything(transport)
+        assert [int(published(frame)[10:]) for frame in frames] == list(range(500))
+        with pytest.raises(ConnectionError):
+            await transport.send([b"anybody?"])
+
+
+async def test_what_a_primary_said_just_before_it_died_is_given_whole() -> None:
+    """Far more than `receive_high`: nobody is stalled any more, so nothing has to be dropped."""
+    async with connected(structs.replace(LIMITS, receive_high=64 * 1024)) as (transport, publisher, _):
+        async with asyncio.TaskGroup() as group:
+            reading = group.create_task(everything(transport))
+            await asyncio.to_thread(publish, publisher, 30_000)
+            publisher.close(linger=PATIENCE)
+        frames = reading.result()
+        missed = sum(frame.count for frame in frames if isinstance(frame, Missed))
+        assert len([frame for frame in frames if isinstance(frame, Parts)]) + missed == 30_000
+        assert missed == transport.missed
+
+
+async def test_nothing_is_connected_again_behind_our_back() -> None:
+    async with connected() as (transport, publisher, _):
+        address = publisher.getsockopt(zmq.LAST_ENDPOINT)
+        publisher.close(linger=0)
+        assert await everything(transport) == []
+        with peer(zmq.XPUB, RCVTIMEO=300) as again:
+            await rebind(again, bytes(address).rstrip(b"\0").decode())
+            with pytest.raises(zmq.Again):
+                await asyncio.to_thread(again.recv)
+
+
+async def rebind(socket: Socket, address: str) -> None:
+    """Bind to an address whose last socket may still be closing."""
+    while True:
+        try:
+            socket.bind(address)
+        except zmq.ZMQError:
+            await asyncio.sleep(0)
+        else:
+            return
+
+
+async def test_a_closed_port_is_refused_at_once_and_by_name() -> None:
+    began = time.monotonic()
+    with pytest.raises(ConnectionRefusedError, match=r"127\.0\.0\.1:1:"):
+        await connect("tcp://127.0.0.1:1", "tcp://127.0.0.1:2", LIMITS)
+    assert time.monotonic() - began < LIMITS.close_deadline
+
+
+async def test_a_primary_without_an_rpc_side_is_refused_by_the_name_of_that_side() -> None:
+    with peer(zmq.XPUB) as publisher, pytest.raises(ConnectionRefusedError, match=r"127\.0\.0\.1:1:"):
+        await connect(bound(publisher), "tcp://127.0.0.1:1", LIMITS)
+
+
+async def test_a_socket_of_another_kind_is_refused() -> None:
+    with peer(zmq.REP) as wrong, pytest.raises(ConnectionAbortedError):
+        await connect(bound(wrong), bound(wrong), LIMITS)
+
+
+async def test_something_that_does_not_speak_zmtp_is_refused() -> None:
+    def talk(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n" * 10)
+        writer.close()
+
+    async with served(talk) as address:
+        with pytest.raises(OSError, match="127"):
+            await connect(address, address, LIMITS)
+
+
+async def test_something_that_says_nothing_is_given_up_at_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_module, "CONNECT_DEADLINE", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"tcp://127.0.0.1:{silent.getsockname()[1]}"
+        with pytest.raises(TimeoutError, match="handshake"):
+            await connect(address, address, LIMITS)
+
+
+@asynccontextmanager
+async def served(talk: Callable[[asyncio.StreamReader, asyncio.StreamWriter], None]) -> AsyncIterator[str]:
+    server = await asyncio.start_server(talk, "127.0.0.1", 0)
+    try:
+        yield f"tcp://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    finally:
+        server.close()
+
+
+async def test_closing_lets_the_last_call_go_out() -> None:
+    async with connected() as (transport, _, router):
+        await transport.send([b"session.interrupt"])
+        await transport.close()
+        assert (await asyncio.to_thread(router.recv_multipart))[-1] == b"session.interrupt"
+
+
+async def test_closing_is_over_after_the_deadline_when_the_primary_does_not_read() -> None:
+    limits = structs.replace(LIMITS, close_deadline=0.3)
+    async with asyncio.timeout(DEADLINE):
+        with peer(zmq.XPUB) as publisher, peer(zmq.ROUTER, RCVHWM=1, RCVBUF=4096) as router:
+            transport = await connect(bound(publisher), bound(router), limits)
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.5):
+                    await transport.send([b"x" * 10_000] * 10_000)
+            began = time.monotonic()
+            await transport.close()
+            assert 0.2 < time.monotonic() - began < 1.0
+
+
+async def test_a_cancelled_receive_loses_nothing() -> None:
+    async with connected() as (transport, publisher, _):
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.01):
+                await transport.receive()
+        await asyncio.to_thread(publisher.send, b"still there")
+        assert await transport.receive() == [Parts("pub", b"", (b"still there",))]
+
+
+async def test_closing_twice_waits_for_the_same_end() -> None:
+    async with connected() as (transport, _, _):
+        async with asyncio.TaskGroup() as group:
+            for _ in range(2):
+                group.create_task(transport.close())
+        assert await transport.receive() == []

@@ -1,0 +1,150 @@
+"""The edge-triggered descriptor: whatever takes its signal, nothing is left lying."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+
+import pytest
+import zmq
+
+from adapters.zeromq.polled import BATCH, RETRY, Message, Polled
+from tests.adapters.zeromq.peers import DEADLINE, bound, peer, until
+
+Socket = zmq.Socket[bytes]
+
+
+@contextmanager
+def polling(socket: Socket) -> Iterator[tuple[Polled, list[Message]]]:
+    received: list[Message] = []
+    polled = Polled(socket, received.extend)
+    try:
+        yield polled, received
+    finally:
+        polled.close(0)
+
+
+async def read(socket: Socket) -> list[bytes]:
+    return await asyncio.to_thread(socket.recv_multipart)
+
+
+@pytest.fixture
+async def dealer_and_router() -> AsyncIterator[tuple[Socket, Socket, bytes]]:
+    """Connected, and the identity of the first at the second."""
+    async with asyncio.timeout(DEADLINE):
+        with peer(zmq.ROUTER, ROUTER_MANDATORY=1) as router, peer(zmq.DEALER) as dealer:
+            dealer.connect(bound(router))
+            dealer.send(b"hello")
+            identity, _ = await read(router)
+            yield dealer, router, identity
+
+
+Pair = tuple[Socket, Socket, bytes]
+
+
+async def test_it_takes_whatever_was_there_before_it_was_polled(dealer_and_router: Pair) -> None:
+    dealer, router, identity = dealer_and_router
+    router.send_multipart([identity, b"early"])
+    await asyncio.to_thread(dealer.poll, 10_000)
+    with polling(dealer) as (_, received):
+        await until(lambda: received == [(b"early",)])
+
+
+async def test_more_than_a_batch_arrives_without_another_signal(dealer_and_router: Pair) -> None:
+    dealer, router, identity = dealer_and_router
+    for number in range(3 * BATCH):
+        router.send_multipart([identity, b"%d" % number])
+    with polling(dealer) as (_, received):
+        await until(lambda: len(received) == 3 * BATCH)
+    assert received == [(b"%d" % number,) for number in range(3 * BATCH)]
+
+
+async def test_a_message_is_noticed_whose_signal_a_send_has_taken(dealer_and_router: Pair) -> None:
+    dealer, router, identity = dealer_and_router
+    with polling(dealer) as (polled, received):
+        for number in range(200):
+            router.send_multipart([identity, b"%d" % number])
+            while not int(dealer.getsockopt(zmq.EVENTS)) & zmq.POLLIN:  # takes the signal, as a send would
+                pass
+            polled.sent()
+            await until(lambda expected=number + 1: len(received) == expected)  # type: ignore[misc]  # binds now
+
+
+async def test_a_message_is_noticed_whose_signal_a_failed_send_has_taken() -> None:
+    async with asyncio.timeout(DEADLINE):
+        with peer(zmq.ROUTER, ROUTER_MANDATORY=1, SNDHWM=1) as router:
+            address = bound(router)
+            with peer(zmq.DEALER, address, RCVHWM=1, RCVBUF=4096) as deaf, peer(zmq.DEALER, address) as other:
+                deaf.send(b"hello")
+                full, _ = await read(router)
+                with polling(router) as (polled, received):
+                    await fill(polled, (full, b"x" * 100_000))
+                    for number in range(5):
+                        other.send(b"%d" % number)
+                        end = time.monotonic() + 0.05
+                        while time.monotonic() < end:  # surely takes the signal
+                            assert not polled.send((full, b"x"))
+                        await until(lambda expected=number + 1: len(received) == expected)  # type: ignore[misc]  # binds
+
+
+async def fill(polled: Polled, message: Message) -> None:
+    """Until there is no room for a while: the kernel's buffers fill up, too."""
+    refused = 0
+    while refused < 5:
+        if polled.send(message):
+            refused = 0
+        else:
+            refused += 1
+            await polled.stirred()
+
+
+async def test_who_waits_for_room_goes_on_when_there_is(dealer_and_router: Pair) -> None:
+    dealer, router, _ = dealer_and_router
+    with polling(dealer) as (polled, _):
+        async with asyncio.TaskGroup() as group:
+            sending = group.create_task(send_all(polled, 5_000))
+            await until(lambda: bool(polled._waiters) or sending.done())
+            for _number in range(5_000):
+                await read(router)
+
+
+async def send_all(polled: Polled, count: int) -> None:
+    for number in range(count):
+        while not polled.send((b"%d" % number + b" " * 10_000,)):
+            await polled.stirred()
+
+
+async def test_who_waits_for_room_does_not_wait_longer_than_asked(dealer_and_router: Pair) -> None:
+    dealer, _, _ = dealer_and_router
+    with polling(dealer) as (polled, _):
+        await until(lambda: polled._again is None)
+        began = time.monotonic()
+        await polled.stirred(10.0)
+        assert time.monotonic() - began < 5 * RETRY
+        assert polled._waiters == []
+
+
+async def test_a_paused_socket_is_left_alone_and_read_when_it_is_resumed(dealer_and_router: Pair) -> None:
+    dealer, router, identity = dealer_and_router
+    with polling(dealer) as (polled, received):
+        polled.pause()
+        router.send_multipart([identity, b"wait"])
+        await asyncio.to_thread(dealer.poll, 10_000)
+        assert received == []
+        polled.resume()
+        await until(lambda: received == [(b"wait",)])
+
+
+async def test_closing_wakes_who_waits_and_may_be_repeated(dealer_and_router: Pair) -> None:
+    dealer, _, _ = dealer_and_router
+    with polling(dealer) as (polled, _):
+        async with asyncio.TaskGroup() as group:
+            group.create_task(polled.stirred())
+            await until(lambda: bool(polled._waiters))
+            polled.close(0)
+            polled.close(0)
+        polled.sent()
+        polled.resume()
+        assert polled.receive() == ([], False)

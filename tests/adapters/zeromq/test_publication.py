@@ -1,0 +1,235 @@
+"""What we publish, to plain SUB sockets: those who read, stop, come and go."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+import zmq
+from msgspec import structs
+
+from adapters.zeromq.server import Bounds
+from mappings.dialect import Loss
+from tests.adapters.zeromq.peers import BOUNDS, LIMITS, Primary, peer, primary, until
+
+Socket = zmq.Socket[bytes]
+
+QUICK = structs.replace(BOUNDS, publish_wait=0.05, send_hwm=100)
+SLUGGISH = {"RCVHWM": 1, "RCVBUF": 4096}  # what it does not read is soon in our way
+END = b"the end"
+
+
+@asynccontextmanager
+async def subscribed(ours: Primary, topic: bytes = b"", /, **options: int) -> AsyncIterator[Socket]:
+    """A SUB that the publication has heard of."""
+    before = ours.publication.subscriptions
+    with peer(zmq.SUB, **options) as subscriber:
+        subscriber.subscribe(topic)
+        subscriber.connect(ours.publications)
+        await until(lambda: ours.publication.subscriptions > before)
+        yield subscriber
+
+
+def numbered(count: int, size: int = 1_000) -> list[bytes]:
+    return [b"%d " % number + b" " * size for number in range(count)]
+
+
+def read_to_end(subscriber: Socket) -> list[int]:
+    """The numbers of everything up to the end, as a subscriber of its own thread reads it."""
+    numbers = []
+    while (message := subscriber.recv()) != END:
+        numbers.append(int(message.split()[0]))
+    return numbers
+
+
+async def publish_end(ours: Primary) -> None:
+    """Again and again until nobody was too full for it; what was refused is no part of what is counted."""
+    lost = ours.publication.lost
+    while True:
+        before = ours.publication.lost
+        await ours.publication.send([END])
+        if ours.publication.lost == before:
+            ours.publication.lost = lost
+            return
+
+
+async def test_what_is_published_arrives_as_one_part_in_order() -> None:
+    async with primary() as ours, subscribed(ours) as subscriber:
+        await ours.publication.send([b"llm.token\0{}", b"llm.end\0{}"])
+        for expected in (b"llm.token\0{}", b"llm.end\0{}"):
+            assert await asyncio.to_thread(subscriber.recv_multipart) == [expected]
+
+
+async def test_a_burst_of_50_000_reaches_a_subscriber_that_reads() -> None:
+    async with primary() as ours, subscribed(ours) as subscriber, asyncio.TaskGroup() as group:
+        reading = group.create_task(asyncio.to_thread(read_to_end, subscriber))
+        await ours.publication.send(numbered(50_000, 100))
+        await publish_end(ours)
+        numbers = await reading
+        assert len(numbers) + ours.publication.lost == 50_000
+        assert numbers == sorted(numbers)
+        assert ours.publication.lost == sum(loss.count for loss in ours.losses)
+
+
+async def test_a_subscriber_that_reads_at_its_pace_loses_nothing() -> None:
+    """Full again and again, but each time half of its queue is read before our patience ends."""
+    bounds = structs.replace(BOUNDS, publish_wait=10.0, send_hwm=10)
+    async with primary(bounds=bounds) as ours, subscribed(ours, **SLUGGISH) as subscriber:
+        async with asyncio.TaskGroup() as group:
+            reading = group.create_task(asyncio.to_thread(read_to_end, subscriber))
+            await ours.publication.send([*numbered(5_000), END])
+        assert reading.result() == list(range(5_000))
+        assert (ours.publication.published, ours.publication.lost) == (5_001, 0)
+
+
+async def test_what_a_stalled_subscriber_got_plus_what_was_counted_is_what_was_published() -> None:
+    async with primary(bounds=QUICK) as ours, subscribed(ours, **SLUGGISH) as subscriber:
+        frames = numbered(5_000)
+        for start in range(0, len(frames), 500):
+            await ours.publication.send(frames[start : start + 500])
+        assert ours.publication.lost > 0
+        async with asyncio.TaskGroup() as group:
+            reading = group.create_task(asyncio.to_thread(read_to_end, subscriber))
+            await publish_end(ours)
+        lost = ours.publication.lost
+        assert len(reading.result()) + lost == 5_000
+        assert ours.publication.published == len(reading.result()) + 1
+        assert ours.losses[0] == Loss(kind="publication", why="a subscriber does not read", count=ours.losses[0].count)
+
+
+async def test_a_full_publication_waits_once_a_send_and_not_once_a_frame() -> None:
+    async with primary(bounds=QUICK) as ours, subscribed(ours, **SLUGGISH):
+        while not ours.publication.lost:
+            await ours.publication.send(numbered(500))
+        began = time.monotonic()
+        await ours.publication.send(numbered(500))
+        assert QUICK.publish_wait <= time.monotonic() - began < 10 * QUICK.publish_wait
+
+
+async def test_a_cancelled_send_counts_what_it_did_not_write() -> None:
+    bounds = structs.replace(QUICK, publish_wait=60.0)
+    async with primary(bounds=bounds) as ours, subscribed(ours, **SLUGGISH):
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.3):
+                await ours.publication.send(numbered(5_000))
+        assert ours.publication.lost > 0
+        assert ours.publication.published + ours.publication.lost == 5_000
+
+
+async def test_what_nobody_subscribed_to_is_not_lost() -> None:
+    async with primary() as ours, subscribed(ours, b"db."):
+        await ours.publication.send(numbered(5_000))
+        assert (ours.publication.lost, ours.losses) == (0, [])
+
+
+async def test_a_full_subscriber_of_one_topic_does_not_hold_up_another_topic() -> None:
+    async with (
+        primary(bounds=QUICK) as ours,
+        subscribed(ours, b"db.", **SLUGGISH),
+        subscribed(ours, b"llm.") as reader,
+    ):
+        while not ours.publication.lost:
+            await ours.publication.send([b"db." + frame for frame in numbered(500)])
+        lost = ours.publication.lost
+        await ours.publication.send([b"llm.end"])
+        assert await asyncio.to_thread(reader.recv) == b"llm.end"
+        assert ours.publication.lost == lost
+
+
+async def test_several_subscribers_that_read_get_everything() -> None:
+    async with primary() as ours, subscribed(ours) as one, subscribed(ours) as two, asyncio.TaskGroup() as group:
+        reading = [group.create_task(asyncio.to_thread(read_to_end, reader)) for reader in (one, two)]
+        await ours.publication.send(numbered(5_000, 10))
+        await publish_end(ours)
+        for reader in reading:
+            assert len(await reader) + ours.publication.lost == 5_000
+
+
+async def test_one_who_has_stopped_is_disconnected_after_the_deadline_and_the_others_get_everything() -> None:
+    bounds = structs.replace(QUICK, stall_deadline=0.3)
+    async with (
+        primary(bounds=bounds) as ours,
+        subscribed(ours) as reader,
+        subscribed(ours, **SLUGGISH, RECONNECT_IVL=-1),
+    ):
+        async with asyncio.TaskGroup() as group:
+            reading = group.create_task(asyncio.to_thread(read_to_end, reader))
+            while not ours.publication.subscribers.cut:
+                await ours.publication.send(numbered(100))
+            lost, published = ours.publication.lost, ours.publication.published
+            await ours.publication.send(numbered(50))
+            assert ours.publication.lost == lost
+            await publish_end(ours)
+        assert len(reading.result()) == published + 50
+
+
+async def test_one_who_is_alone_is_never_disconnected() -> None:
+    bounds = structs.replace(QUICK, stall_deadline=0.1)
+    async with primary(bounds=bounds) as ours, subscribed(ours, **SLUGGISH):
+        began = time.monotonic()
+        while time.monotonic() - began < 0.5:
+            await ours.publication.send(numbered(100))
+        assert ours.publication.lost > 0
+        assert (ours.publication.subscribers.cut, len(ours.publication.subscribers)) == (0, 1)
+
+
+async def test_a_subscriber_that_comes_and_goes_is_noticed() -> None:
+    async with primary() as ours:
+        for topic in (b"llm.", b"", b"db."):
+            async with subscribed(ours, topic):
+                assert ours.publication.topics == {topic}
+            await until(lambda: not ours.publication.topics and not len(ours.publication.subscribers))
+        await ours.publication.send(numbered(2_000))
+        assert ours.publication.lost == 0
+
+
+async def test_a_subscriber_that_goes_while_it_is_full_makes_room() -> None:
+    async with primary(bounds=QUICK) as ours:
+        async with subscribed(ours, **SLUGGISH):
+            while not ours.publication.lost:
+                await ours.publication.send(numbered(500))
+        await until(lambda: not ours.publication.topics)
+        async with subscribed(ours) as reader:
+            lost = ours.publication.lost
+            await ours.publication.send([b"again"])
+            assert await asyncio.to_thread(reader.recv) == b"again"
+            assert ours.publication.lost == lost
+
+
+async def test_garbage_from_a_subscriber_is_ignored() -> None:
+    async with primary() as ours, subscribed(ours) as reader:
+        with peer(zmq.XSUB, ours.publications) as rude:
+            for message in ([b""], [b"\x02"], [b"\x01", b"more"], [b"hello", b"world"], [b"\x01last"]):
+                rude.send_multipart(message)
+            await until(lambda: b"last" in ours.publication.topics)
+        await ours.publication.send([b"llm.end"])
+        assert await asyncio.to_thread(reader.recv) == b"llm.end"
+
+
+async def test_closing_lets_what_was_published_go_out() -> None:
+    async with primary() as ours, subscribed(ours) as subscriber:
+        await ours.publication.send([*numbered(900), END])
+        await ours.publication.close()
+        assert len(await asyncio.to_thread(read_to_end, subscriber)) == 900
+
+
+async def test_closing_is_over_after_the_deadline_when_somebody_does_not_read() -> None:
+    bounds = Bounds(publish_wait=0.05)
+    async with primary(structs.replace(LIMITS, close_deadline=0.3), bounds) as ours, subscribed(ours, **SLUGGISH):
+        while not ours.publication.lost:
+            await ours.publication.send(numbered(500, 10_000))
+        began = time.monotonic()
+        await ours.close()
+        assert 0.2 < time.monotonic() - began < 1.0
+
+
+async def test_a_closed_publication_receives_nothing_and_takes_nothing() -> None:
+    async with primary() as ours:
+        await ours.publication.close()
+        assert await ours.publication.receive() == ()
+        with pytest.raises(ConnectionError):
+            await ours.publication.send([b"anybody?"])
+        assert ours.publication.lost == 1

@@ -1,0 +1,97 @@
+"""Binding: which ports, and what is in the way."""
+
+from __future__ import annotations
+
+import errno
+import socket
+
+import pytest
+import zmq
+
+from adapters.zeromq import server
+from adapters.zeromq.server import listen
+from tests.adapters.zeromq.peers import LIMITS, peer, primary
+
+
+def free_pair() -> int:
+    """A port that was free a moment ago, as the one after it."""
+    while True:
+        with socket.create_server(("127.0.0.1", 0)) as first:
+            port = int(first.getsockname()[1])
+            try:
+                with socket.create_server(("127.0.0.1", port + 1)):
+                    return port
+            except OSError:
+                continue
+
+
+async def listen_at(port: int, call_port: int | None) -> None:
+    await listen("127.0.0.1", port, call_port, LIMITS, lambda _transport: None, lost=lambda _loss: None)
+
+
+async def test_a_given_port_has_its_calls_at_the_next_one() -> None:
+    port = free_pair()
+    async with primary(port=port) as ours:
+        assert (ours.listener.publish_port, ours.listener.call_port) == (port, port + 1)
+        assert ours.listener.address == f"tcp://127.0.0.1:{port}"
+
+
+async def test_chosen_ports_are_neighbours() -> None:
+    async with primary() as ours:
+        assert ours.listener.publish_port > 0
+        assert ours.listener.call_port == ours.listener.publish_port + 1
+
+
+async def test_ports_that_are_no_neighbours_are_both_in_the_address() -> None:
+    async with primary(call_port=0) as ours:
+        if ours.listener.call_port != ours.listener.publish_port + 1:  # the OS may choose so
+            ports = (ours.listener.publish_port, ours.listener.call_port)
+            assert ours.listener.address == "tcp://127.0.0.1:{}?rpc={}".format(*ports)
+
+
+@pytest.mark.parametrize("which", [0, 1])
+async def test_a_port_in_use_is_refused_by_its_name_and_the_other_one_is_free_again(which: int) -> None:
+    port = free_pair()
+    with socket.create_server(("127.0.0.1", port + which)):
+        with pytest.raises(OSError, match=f"127.0.0.1:{port + which}") as refusal:
+            await listen_at(port, None)
+        assert refusal.value.errno == errno.EADDRINUSE
+        socket.create_server(("127.0.0.1", port + 1 - which)).close()
+
+
+async def test_when_the_neighbour_of_a_chosen_port_is_in_use_another_one_is_chosen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bind = server._bind
+    refused: list[int] = []
+
+    def once(where: zmq.Socket[bytes], host: str, port: int) -> None:
+        if port and not refused:
+            refused.append(port)
+            raise OSError(errno.EADDRINUSE, "in use")
+        bind(where, host, port)
+
+    monkeypatch.setattr(server, "_bind", once)
+    async with primary() as ours:
+        assert refused
+        assert ours.listener.call_port == ours.listener.publish_port + 1
+
+
+async def test_an_address_that_is_not_ours_is_refused() -> None:
+    with pytest.raises(OSError, match=r"192\.0\.2\.1"):
+        await listen("192.0.2.1", 0, None, LIMITS, lambda _transport: None, lost=lambda _loss: None)
+
+
+async def test_closing_twice_closes_once() -> None:
+    async with primary() as ours:
+        await ours.listener.close()
+        await ours.listener.close()
+        with peer(zmq.SUB, ours.publications):
+            await ours.publication.close()
+
+
+async def test_the_ports_are_free_once_everything_is_closed() -> None:
+    port = free_pair()
+    for _ in range(3):
+        async with primary(port=port):
+            pass

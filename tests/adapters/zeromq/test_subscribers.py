@@ -1,0 +1,116 @@
+"""Whose connection stands still, looked at with plain TCP sockets."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import zmq
+
+from adapters.zeromq.subscribers import Subscribers
+
+DEADLINE = 10.0
+ACCEPTED, DISCONNECTED = int(zmq.EVENT_ACCEPTED), int(zmq.EVENT_DISCONNECTED)
+
+
+@contextmanager
+def connection() -> Iterator[tuple[socket.socket, socket.socket]]:
+    """Our end, and the peer's; small buffers."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        peer = socket.create_connection(server.getsockname())
+        ours, _ = server.accept()
+        with ours, peer:
+            ours.setblocking(False)
+            yield ours, peer
+
+
+def fill(ours: socket.socket) -> None:
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            ours.send(b"x" * 65536)
+
+
+def ended(peer: socket.socket) -> bool:
+    peer.settimeout(10)
+    while peer.recv(1 << 20):
+        pass
+    return True
+
+
+def test_one_whose_queue_stands_still_is_shut_down_at_the_deadline_and_not_before() -> None:
+    subscribers = Subscribers(DEADLINE)
+    with connection() as (stalled, peer), connection() as (reading, other):
+        for ours in (stalled, reading):
+            subscribers.hear(ACCEPTED, ours.fileno())
+        fill(stalled)
+        for now in (0.0, DEADLINE - 0.1):
+            subscribers.blame(now)
+            assert (subscribers.cut, len(subscribers)) == (0, 2)
+        subscribers.blame(DEADLINE)
+        assert (subscribers.cut, len(subscribers)) == (1, 1)
+        assert ended(peer)
+        reading.send(b"still there")
+        assert other.recv(100) == b"still there"
+
+
+def test_one_that_read_something_has_all_the_time_again() -> None:
+    subscribers = Subscribers(DEADLINE)
+    with connection() as (slow, peer), connection() as (other, _):
+        for ours in (slow, other):
+            subscribers.hear(ACCEPTED, ours.fileno())
+        fill(slow)
+        subscribers.blame(0.0)
+        peer.recv(1 << 22)
+        peer.recv(1 << 22)
+        fill_again(slow)
+        subscribers.blame(DEADLINE)
+        assert subscribers.cut == 0
+
+
+def fill_again(ours: socket.socket) -> None:
+    """With another size than before, as a queue that has moved has."""
+    ours.setblocking(True)
+    ours.send(b"x" * 100)
+
+
+def test_one_that_is_alone_is_left_alone() -> None:
+    subscribers = Subscribers(DEADLINE)
+    with connection() as (stalled, _):
+        subscribers.hear(ACCEPTED, stalled.fileno())
+        fill(stalled)
+        for now in (0.0, DEADLINE, 2 * DEADLINE):
+            subscribers.blame(now)
+        assert (subscribers.cut, len(subscribers)) == (0, 1)
+
+
+def test_one_that_went_is_forgotten() -> None:
+    subscribers = Subscribers(DEADLINE)
+    with connection() as (ours, _):
+        subscribers.hear(ACCEPTED, ours.fileno())
+        subscribers.hear(DISCONNECTED, ours.fileno())
+        assert len(subscribers) == 0
+
+
+def test_a_number_that_now_belongs_to_another_connection_is_not_touched() -> None:
+    subscribers = Subscribers(DEADLINE)
+    with connection() as (first, _), connection() as (second, _), connection() as (another, peer):
+        for ours in (first, second):
+            subscribers.hear(ACCEPTED, ours.fileno())
+        os.dup2(another.fileno(), first.fileno())
+        fill(another)
+        for now in (0.0, DEADLINE):
+            subscribers.blame(now)
+        assert (subscribers.cut, len(subscribers)) == (0, 1)
+        peer.recv(1)  # it was not shut down: there is more to come
+        assert peer.recv(1) == b"x"
+
+
+def test_a_number_that_is_closed_is_forgotten() -> None:
+    subscribers = Subscribers(DEADLINE)
+    with connection() as (ours, _):
+        subscribers.hear(ACCEPTED, ours.fileno())
+    subscribers.blame(0.0)
+    assert len(subscribers) == 0

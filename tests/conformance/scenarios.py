@@ -1,0 +1,268 @@
+"""Runs the scenario corpus of the smooth protocol against a server, whoever stands in front of it.
+
+A scenario scripts the server (model, tools, knowledge) and tells, step by step, the frame that a client sends and what
+it must be answered with. A corpus key that this runner does not know is an error, never passed over: a matcher that is
+not checked would be a claim that nobody made.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+from msgspec import Struct, field
+from smooth_operator_core import FunctionTool, InMemoryKnowledge, MockLlmProvider
+
+from tests.peers.smooth_server import hosted
+from tests.shared import SHARED
+
+__all__ = ["DEADLINE", "Diverged", "Scenario", "Wire", "corpus", "play", "read", "server_of"]
+
+DEADLINE = 10.0  # seconds for the next frame of a scripted server on this machine
+PASSED_OVER = {"keepalive", "pong"}  # peers.md: never part of a conversation
+FENCE = "fence"  # the request id of the ping that proves that nothing more was said
+
+
+class Diverged(AssertionError):  # noqa: N818  # what happened, as pytest's own Failed and Skipped
+    """What was sent is not what the scenario says."""
+
+
+class Expected(Struct, rename="camel", forbid_unknown_fields=True):
+    """One frame, or with `repeat` one or more of a type."""
+
+    type: str
+    status: int | None = None
+    asserted: dict[str, Any] = field(name="assert", default_factory=dict)
+    capture: dict[str, str] = {}
+    repeat: bool = False
+    accumulate: str = ""
+    assert_accumulated: str | None = None
+
+
+class Step(Struct, forbid_unknown_fields=True):
+    """A frame to send, and what must come before the next one is sent."""
+
+    send: dict[str, Any]
+    expect: list[Expected]
+
+
+class Said(Struct, rename="camel", forbid_unknown_fields=True):
+    """One answer of the scripted model: a text or a tool call."""
+
+    kind: str
+    text: str = ""
+    name: str = ""
+    arguments: str = "{}"
+
+
+class Tool(Struct, forbid_unknown_fields=True):
+    """A tool that answers the same whatever it is asked."""
+
+    name: str
+    description: str
+    parameters: dict[str, Any]
+    result: str
+
+
+class Document(Struct, forbid_unknown_fields=True):
+    """A text that the server knows."""
+
+    content: str
+    source: str
+
+
+class Server(Struct, rename="camel", forbid_unknown_fields=True):
+    """What the server has beside its model."""
+
+    tools: list[Tool] = []
+    confirm_tools: list[str] = []
+    knowledge: list[Document] = []
+
+
+class Scenario(Struct, rename="camel", forbid_unknown_fields=True):
+    """One file of the corpus."""
+
+    name: str
+    description: str
+    mock_llm_script: list[Said]
+    steps: list[Step]
+    server: Server = field(default_factory=Server)
+
+
+class Wire(Protocol):
+    """A client's connection: what the scenario sends and receives."""
+
+    async def send(self, frame: dict[str, Any]) -> None:
+        """Send this very frame."""
+
+    async def receive(self) -> dict[str, Any]:
+        """The next frame."""
+
+
+def read(text: str) -> Scenario:
+    """A scenario from its file's text; ValueError where it says something that is not checked here."""
+    scenario = msgspec.json.decode(text, type=Scenario)
+    for step in scenario.steps:
+        if step.expect and step.expect[-1].repeat:
+            raise ValueError(f"{scenario.name}: a repeat ends only where another type follows")
+        if any(said.kind not in ("text", "toolCall") for said in scenario.mock_llm_script):
+            raise ValueError(f"{scenario.name}: a model says text or toolCall")
+    return scenario
+
+
+def corpus() -> Iterator[tuple[str, Scenario]]:
+    """Every scenario of every generation at hand, by generation and name."""
+    if SHARED is None:
+        return
+    for file in sorted((SHARED / "smooth-operator").glob("spec*/conformance/scenarios/*.json")):
+        yield f"{_generation(file)}/{file.stem}", read(file.read_text("utf-8"))
+
+
+def _generation(file: Path) -> str:
+    return file.parents[2].name
+
+
+def server_of(scenario: Scenario) -> AbstractAsyncContextManager[Any]:
+    """The real server, scripted as the scenario says."""
+    model = MockLlmProvider()
+    for number, said in enumerate(scenario.mock_llm_script):
+        if said.kind == "text":
+            model.push_text(said.text)
+        else:
+            model.push_tool_call(f"call-{number}", said.name, said.arguments)
+    parts: dict[str, Any] = {}
+    if scenario.server.knowledge:
+        parts["knowledge"] = InMemoryKnowledge()
+        for document in scenario.server.knowledge:
+            parts["knowledge"].ingest(document.content, source=document.source)
+    tools = [_function(tool) for tool in scenario.server.tools]
+    return hosted(model, tools=tools, confirm_tools=scenario.server.confirm_tools, **parts)
+
+
+def _function(tool: Tool) -> FunctionTool:
+    async def answer(_arguments: dict[str, Any]) -> str:
+        return tool.result
+
+    return FunctionTool(name=tool.name, description=tool.description, parameters=tool.parameters, func=answer)
+
+
+# -- playing ----------------------------------------------------------------------------------------
+
+
+async def play(scenario: Scenario, wire: Wire, deadline: float = DEADLINE) -> list[dict[str, Any]]:
+    """Play all steps; what was received. Diverged says at which step the answers differ from the scenario."""
+    player = _Player(wire, deadline)
+    for number, step in enumerate(scenario.steps, 1):
+        player.where = f"{scenario.name}, step {number}"
+        await wire.send(player.filled(step.send))
+        for expected in step.expect:
+            await player.match(expected)
+    player.where = f"{scenario.name}, after the last step"
+    await player.nothing_more()
+    return player.received
+
+
+class _Player:
+    """The place in a scenario: what was captured so far, and a frame that ended a repeat."""
+
+    def __init__(self, wire: Wire, deadline: float) -> None:
+        self.received: list[dict[str, Any]] = []
+        self.where = ""
+        self._wire = wire
+        self._deadline = deadline
+        self._captured: dict[str, Any] = {}
+        self._peeked: dict[str, Any] | None = None
+
+    def filled(self, value: Any) -> Any:
+        """`value` with every {{name}} replaced by what was captured under it."""
+        match value:
+            case dict():
+                return {key: self.filled(item) for key, item in value.items()}
+            case list():
+                return [self.filled(item) for item in value]
+            case str():
+                return re.sub(r"\{\{(\w+)\}\}", lambda found: self._recall(found[1]), value)
+            case _:
+                return value
+
+    def _recall(self, name: str) -> str:
+        if name not in self._captured:
+            raise Diverged(f"{self.where}: nothing was captured as {name}")
+        return str(self._captured[name])
+
+    async def match(self, expected: Expected) -> None:
+        frame = await self._next(f"waiting for {expected.type}")
+        self._check(frame, expected)
+        if not expected.repeat:
+            return
+        joined = ""
+        while True:
+            joined += str(_at(frame, expected.accumulate) if expected.accumulate else "")
+            frame = await self._next(f"after {expected.type}")
+            if frame["type"] != expected.type:
+                break
+            self._check(frame, expected)
+        self._peeked = frame
+        if expected.assert_accumulated is not None and joined != expected.assert_accumulated:
+            raise Diverged(f"{self.where}: {expected.accumulate} is {joined!r}, not {expected.assert_accumulated!r}")
+
+    async def nothing_more(self) -> None:
+        """A ping is answered, and nothing was said before its pong."""
+        await self._wire.send({"action": "ping", "requestId": FENCE})
+        while self._peeked is None:
+            frame = await self._received("waiting for a pong")
+            if frame["type"] == "pong" and frame["requestId"] == FENCE:
+                return
+            if frame["type"] not in PASSED_OVER:
+                self._peeked = frame
+        raise Diverged(f"{self.where}: {json.dumps(self._peeked)}")
+
+    async def _next(self, purpose: str) -> dict[str, Any]:
+        if self._peeked is not None:
+            frame, self._peeked = self._peeked, None
+            return frame
+        while True:
+            frame = await self._received(purpose)
+            if frame["type"] not in PASSED_OVER:
+                return frame
+
+    async def _received(self, purpose: str) -> dict[str, Any]:
+        try:
+            async with asyncio.timeout(self._deadline):
+                frame = await self._wire.receive()
+        except TimeoutError:
+            raise Diverged(f"{self.where}: nothing came, {purpose}") from None
+        self.received.append(frame)
+        return frame
+
+    def _check(self, frame: dict[str, Any], expected: Expected) -> None:
+        said = json.dumps(frame)
+        if frame["type"] != expected.type:
+            raise Diverged(f"{self.where}: not {expected.type}: {said}")
+        if expected.status is not None and frame.get("status") != expected.status:
+            raise Diverged(f"{self.where}: status is not {expected.status}: {said}")
+        for path, value in expected.asserted.items():
+            if _at(frame, path) != self.filled(value):
+                raise Diverged(f"{self.where}: {path} is not {value!r}: {said}")
+        for name, path in expected.capture.items():
+            self._captured[name] = _at(frame, path)
+            if self._captured[name] is None:
+                raise Diverged(f"{self.where}: nothing at {path}: {said}")
+
+
+def _at(value: Any, path: str) -> Any:
+    """What stands at a path of keys and list places, joined by dots; None where there is nothing."""
+    for key in path.split("."):
+        if isinstance(value, dict):
+            value = value.get(key)
+        elif isinstance(value, list) and key.isdecimal() and int(key) < len(value):
+            value = value[int(key)]
+        else:
+            return None
+    return value

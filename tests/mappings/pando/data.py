@@ -1,0 +1,59 @@
+"""The pando vectors and captures that lie in tests/data, and one message pushed there and back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from mappings.dialect import Direction, Frame, Parts, Step
+from mappings.pando import DIALECT
+
+__all__ = ["CAPTURES", "VECTORS", "back_and_forth", "captured", "direction_of", "parts", "read_of", "value"]
+
+DATA = Path(__file__).parents[2] / "data"
+
+
+def _rows(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text("utf-8").split("\n") if line]
+
+
+VECTORS = _rows(DATA / "vectors" / "pando.jsonl")
+CAPTURES = sorted((DATA / "captures" / "pando").glob("*.jsonl"))
+
+
+def captured(path: Path) -> Iterator[tuple[str, str, list[str]]]:
+    """Connection, direction and ZeroMQ frames of each captured message."""
+    for row in _rows(path)[1:]:
+        yield row["conn"], row["dir"], row["frames"]
+
+
+def direction_of(name: str) -> Direction:
+    """The direction that a vector or a captured message names."""
+    return DIALECT.commands if name in ("rpc_request", "c2s") else DIALECT.events
+
+
+def parts(frames: list[str], channel: str = "") -> Parts:
+    """ZeroMQ frames as an adapter hands them over."""
+    known = channel or ("pub" if len(frames) == 1 else "rpc")
+    return Parts(known, b"", tuple(frame.encode() for frame in frames))
+
+
+def read_of(frames: list[str], direction: Direction) -> bytes:
+    """The one frame of a good message that its receivers read."""
+    is_call = direction is DIALECT.commands or (len(frames) > 1 and not frames[0])
+    return frames[-1 if is_call else 0].encode()
+
+
+def value(frame: bytes) -> Any:
+    """A frame as JSON: a reply or request, or topic and envelope."""
+    topic, nul, body = frame.partition(b"\0")
+    return [topic.decode(), json.loads(body)] if nul else json.loads(frame)
+
+
+def back_and_forth(direction: Direction, frame: Frame) -> tuple[Step, list[bytes]]:
+    """What one message says, and the frames that say it again."""
+    step = Step()
+    direction.receive([frame], step)
+    return step, [out for burst in step.bursts for out in direction.write(burst).frames]

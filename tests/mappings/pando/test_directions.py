@@ -1,0 +1,294 @@
+"""Messages that neither the vectors nor the captures show, there and back; and the forms in which messages arrive."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mappings.canonical import Unmapped
+from mappings.canonical import commands as ask
+from mappings.canonical import events as say
+from mappings.dialect import Burst, Missed, Oversize, Parts, Step
+from mappings.errors import PeerError
+from mappings.pando import DIALECT
+from mappings.pando.extras import given as given_of
+from tests.mappings.pando.data import VECTORS, back_and_forth, parts, value
+
+INSTANCE = "3f0c9a52-6a1e-4c55-9d0b-8a4f0e7d1c11"
+
+
+def published(topic: str, payload: object, **more: object) -> bytes:
+    envelope = {
+        "instanceId": INSTANCE,
+        "projectId": "",
+        **more,
+        "topic": topic,
+        "timestamp": "2026-05-09T21:28:20.5Z",
+        "payload": payload,
+    }
+    return topic.encode() + b"\0" + json.dumps(envelope).encode()
+
+
+def call(method: str, params: object) -> bytes:
+    return json.dumps({"jsonrpc": "2.0", "id": "req-1", "method": method, "params": params}).encode()
+
+
+SESSION = {"id": "s-1", "title": "T", "updated_at": "2026-05-09T23:28:20+02:00", "message_count": 4}
+
+OF_TOPIC = (
+    "pub.session.deleted",
+    "pub.llm.start",
+    "pub.llm.end",
+    "pub.tool.start.full",
+    "pub.tool.end",
+    "pub.heartbeat.full",
+)
+
+EVENTS = [
+    published("session.list", {"sessions": [SESSION, {**SESSION, "updated_at": "2026-05-09T21:28:20Z"}]}),
+    published("session.list", {"sessions": []}),
+    published("session.list", {"sessions": None}),
+    published("session.activated", SESSION),
+    published("session.update", {**SESSION, "updated_at": "0001-01-01T00:00:00Z"}),
+    published("message.append", {"session_id": "s-1", "message_id": "m-1", "role": "user", "content": "hi"}),
+    published("message.append", {"session_id": "s-1", "message_id": "m-1", "role": "system", "content": ""}),
+    published("message.append", {"session_id": "s-1", "message_id": "m-1", "role": "assistant", "content": "hi"}),
+    published("message.append", {"session_id": "s-1", "message_id": "m-1", "role": "tool", "content": "42"}),
+    published("instance.shutdown", {"instance_id": INSTANCE, "reason": "graceful shutdown"}),
+    published("llm.token", {"session_id": "s-1", "token": "x"}, projectId="p", sessionId="e"),
+    published(
+        "db.project.deleted",
+        {
+            "instance_id": INSTANCE,
+            "path": "/p",
+            "topic": "db.project.deleted",
+            "payload": None,
+            "timestamp": "2026-05-09T21:28:20Z",
+        },
+    ),
+    b'{"jsonrpc":"2.0","id":"req-1","result":null}',
+    b'{"jsonrpc":"2.0","id":"","error":{"code":-32700,"message":"parse error"}}',
+]
+_ONE_EACH = {
+    frame.partition(b"\0")[0]: frame
+    for frame in [
+        *(row["frames"][0].encode() for row in VECTORS if row["kind"] == "pub" and row["name"] in OF_TOPIC),
+        *EVENTS,
+    ]
+    if b"\0" in frame
+}
+EVENTS += [frame.replace(b'"topic":', b'"sessionId":"e","topic":', 1) for frame in _ONE_EACH.values()]
+"""Nobody sets sessionId, and everybody may."""
+
+REQUESTS = [
+    call("instance.info", {}),
+    call("session.activate", None),
+    call("message.send", None),
+    call("state.sync", None),
+    call("session.interrupt", {"session_id": "s-1"}),
+    call("db.write", {"method": "Nope"}),
+]
+
+
+@pytest.mark.parametrize("frame", EVENTS)
+def test_event_comes_back_equal(frame: bytes) -> None:
+    step, frames = back_and_forth(DIALECT.events, frame)
+    assert (step.faults, step.losses) == ([], [])
+    assert [value(f) for f in frames] == [value(frame)]
+
+
+@pytest.mark.parametrize("frame", REQUESTS)
+def test_request_comes_back_equal(frame: bytes) -> None:
+    step, frames = back_and_forth(DIALECT.commands, frame)
+    assert (step.faults, step.losses) == ([], [])
+    assert [value(f) for f in frames] == [value(frame)]
+
+
+def test_a_message_of_an_unknown_topic_is_unmapped_and_goes_on_as_it_came() -> None:
+    frame = published("goal.reached", {"x": 1})
+    step, frames = back_and_forth(DIALECT.events, frame)
+    ((item,),) = [burst.items for burst in step.bursts]
+    assert isinstance(item, Unmapped)
+    assert (item.tag, frames) == ("goal.reached", [frame])
+
+
+def test_a_call_of_an_unknown_method_is_unmapped_with_its_id_and_goes_nowhere() -> None:
+    step, frames = back_and_forth(DIALECT.commands, call("nope.nope", {}))
+    ((item,),) = [burst.items for burst in step.bursts]
+    assert isinstance(item, Unmapped)
+    assert (item.tag, item.request, frames) == ("nope.nope", "req-1", [])
+
+
+def test_session_and_publisher_stand_on_the_burst() -> None:
+    step = Step()
+    token = published("llm.token", {"session_id": "s-1", "token": "a"})
+    other = published("llm.token", {"session_id": "s-2", "token": "b"})
+    DIALECT.events.receive([Parts("pub", b"", (f,)) for f in (token, token, other)], step)
+    assert [(b.session, len(b.items), b.at) for b in step.bursts] == [
+        ("s-1", 2, 1_778_362_100_500_000_000),
+        ("s-2", 1, 1_778_362_100_500_000_000),
+    ]
+    assert given_of(step.bursts[0].ext, "instanceId", str, "") == INSTANCE
+
+
+def test_llm_end_with_counters_tells_usage_and_without_none() -> None:
+    ends = []
+    for row in VECTORS:
+        if row["name"].startswith("pub.llm.end"):
+            step, _ = back_and_forth(DIALECT.events, parts(row["frames"]))
+            (end,) = step.bursts[0].items
+            assert isinstance(end, say.TurnEnded)
+            ends.append(end.usage and (end.usage.input_tokens, end.usage.output_tokens))
+    assert ends == [None, (1200, 345)]
+
+
+# -- how Go reads ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("spelling", "usual"),
+    [
+        (b'{"ID":"r","Method":"session.get","PARAMS":{"Session_ID":"s"}}', ("r", "s")),
+        (b'{"id":null,"method":"session.get","params":{"session_id":null}}', ("", "")),
+        (b'{"id":"a","id":"r","method":"session.get","params":{"session_id":"x","session_id":"s"}}', ("r", "s")),
+        (b'{"method":"nope","id":"r","method":"session.get","params":{"session_id":"s"}}', ("r", "s")),
+        (b'{"id":"r","method":"session.get","params":{"session_id":"\xff"}}', ("r", "�")),
+        (b'{"id":"r","method":"session.get","params":{"session_id":"\\ud800"}}', ("r", "�")),
+    ],
+)
+def test_a_request_is_read_as_go_reads_it(spelling: bytes, usual: tuple[str, str]) -> None:
+    step, _ = back_and_forth(DIALECT.commands, spelling)
+    ((item,),) = [burst.items for burst in step.bursts]
+    assert isinstance(item, ask.GetSession)
+    assert (item.request, item.session) == usual
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        b"\xef\xbb\xbf" + call("instance.ping", {}),
+        b"[]",
+        b"",
+        b"null",
+        b'{"id":7,"method":"instance.ping"}',
+        b'{"id":"r","method":7}',
+        b'{"id":"r","method":"session.get"}',
+        b'{"id":"r","method":"session.get","params":[]}',
+        b'{"id":"r","method":"db.write","params":[]}',
+        b'{"id":"r","method":"db.write","params":{"method":"CreateSession","params":5}}',
+        b'{"id":"r","method":"instance.ping","params":NaN}',
+    ],
+)
+def test_what_go_refuses_is_a_fault(frame: bytes) -> None:
+    step, frames = back_and_forth(DIALECT.commands, frame)
+    assert (frames, len(step.faults)) == ([], 1)
+
+
+@pytest.mark.parametrize("time", ["yesterday", "2026-05-09", "2026-05-09t21:28:20z", "2026-05-09T24:00:00Z", ""])
+def test_a_published_message_whose_time_go_does_not_read_is_a_fault(time: str) -> None:
+    frame = b'llm.start\0{"topic":"llm.start","timestamp":"%b","payload":{}}' % time.encode()
+    step, _ = back_and_forth(DIALECT.events, frame)
+    assert [fault.code for fault in step.faults] == ["invalid"]
+
+
+def test_json_that_is_too_deep_is_a_fault_also_where_nobody_looks_into_it() -> None:
+    for depth in (501, 2000, 100_000):
+        deep = b"[" * depth + b"]" * depth
+        step, _ = back_and_forth(DIALECT.commands, b'{"method":"instance.ping","params":' + deep + b"}")
+        assert [fault.code for fault in step.faults] == ["too_deep"]
+
+
+# -- what arrives ------------------------------------------------------------------------------------
+
+GOOD = [
+    (DIALECT.commands if row["kind"] == "rpc_request" else DIALECT.events, row["frames"][-1].encode())
+    for row in VECTORS
+    if ".bad." not in row["name"] and row["name"] != "pub.ok.extra_frame"
+]
+
+
+@pytest.mark.parametrize("direction", [DIALECT.events, DIALECT.commands], ids=["events", "commands"])
+def test_of_a_message_that_is_cut_off_anywhere_nothing_but_faults_comes(direction: Any) -> None:
+    for known, frame in GOOD:
+        if known is direction:
+            for end in range(len(frame)):
+                step = Step()
+                direction.receive([Parts("rpc", b"", (b"", frame[:end])), Parts("pub", b"", (frame[:end],))], step)
+                assert len(step.faults) == 2
+                assert step.bursts == []
+
+
+@given(st.binary() | st.text().map(str.encode), st.sampled_from(["", "llm.token", "session.list", "x"]))
+def test_garbage_is_a_fault_or_a_message_and_never_an_exception(garbage: bytes, topic: str) -> None:
+    for direction in (DIALECT.events, DIALECT.commands):
+        for message in (
+            Parts("pub", b"", (topic.encode() + b"\0" + garbage,)),
+            Parts("rpc", b"", (b"", garbage)),
+            garbage,
+        ):
+            step = Step()
+            direction.receive([message], step)
+            assert len(step.faults) + len(step.bursts) == 1
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=8,
+)
+NAMES = ["id", "method", "params", "session_id", "payload", "topic", "timestamp", "sessions", "result", "error", "meta"]
+FIELDS = st.dictionaries(st.sampled_from(NAMES), JSON | st.dictionaries(st.sampled_from(NAMES), JSON), max_size=5)
+METHODS = ["session.get", "state.sync", "db.write", "message.send", "instance.ping"]
+TOPICS = ["session.list", "llm.token", "db.session.created", "instance.heartbeat", "tool.start"]
+
+
+@given(FIELDS, st.sampled_from(METHODS), st.sampled_from(TOPICS))
+def test_a_known_name_with_any_members_is_read_or_a_fault_and_what_is_read_can_be_written(
+    fields: dict[str, Any], method: str, topic: str
+) -> None:
+    for direction, frame in (
+        (DIALECT.commands, json.dumps({**fields, "method": method}).encode()),
+        (DIALECT.events, topic.encode() + b"\0" + json.dumps(fields).encode()),
+        (DIALECT.events, json.dumps(fields).encode()),
+    ):
+        step, frames = back_and_forth(direction, frame)
+        assert len(step.faults) + len(frames) == 1
+
+
+def test_what_the_adapter_dropped_is_a_fault() -> None:
+    step = Step()
+    DIALECT.events.receive([Oversize(size=9, limit=8), Missed("pub", 3), Parts("rpc", b"", ())], step)
+    assert [fault.code for fault in step.faults] == ["too_large", "too_large", "invalid"]
+
+
+# -- lines of translate ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "row", [r for r in VECTORS if r["name"][4:8] not in ("bad.", "ok.e", "ok.n")][::7], ids=lambda row: row["name"]
+)
+def test_a_line_is_a_json_array_of_frames(row: dict[str, Any]) -> None:
+    direction = DIALECT.commands if row["kind"] == "rpc_request" else DIALECT.events
+    assert direction.lines is not None
+    message = direction.lines.read(json.dumps(row["frames"]).encode())
+    assert isinstance(message, Parts)
+    assert [part.decode() for part in message.parts] == row["frames"]
+    frame = message.parts[-1] if row["kind"] != "pub" else message.parts[0]
+    assert json.loads(direction.lines.write(frame)) == row["frames"]
+
+
+@pytest.mark.parametrize("line", [b"{}", b"[1]", b"nope", b"\xff", b'["\\ud800"]'])
+def test_a_line_that_is_no_array_of_strings_is_a_fault(line: bytes) -> None:
+    for direction in (DIALECT.events, DIALECT.commands):
+        assert direction.lines is not None
+        with pytest.raises(PeerError):
+            direction.lines.read(line)
+
+
+def test_what_has_no_word_is_counted() -> None:
+    rendered = DIALECT.events.write(Burst(items=[say.ReasoningDelta(text="x"), say.ReasoningDelta(text="y")]))
+    assert (rendered.frames, [(loss.kind, loss.count) for loss in rendered.losses]) == ([], [("ReasoningDelta", 2)])

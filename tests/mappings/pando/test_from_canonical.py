@@ -1,0 +1,47 @@
+"""What callers are shown of sessions, and what a rule cannot say by itself."""
+
+from __future__ import annotations
+
+import json
+
+from msgspec import Raw
+
+from mappings.canonical import SessionState, commands
+from mappings.canonical import events as say
+from mappings.canonical.values import FileAttachment, KnowledgeRef, Message, Text
+from mappings.dialect import Burst
+from mappings.pando import DIALECT
+from mappings.pando.extras import keep
+from mappings.pando.from_canonical import shown
+from mappings.pando.from_canonical.replies import described
+
+
+def test_clients_know_a_session_by_the_backend_s_own_id_where_it_has_one() -> None:
+    assert shown("uuid", keep(id="s-1")) == ("s-1",)
+    assert shown("uuid") == ("uuid",)
+
+
+def test_a_session_that_nobody_named_has_its_first_words_as_title() -> None:
+    said = [Message(role="system", text="rules"), Message(role="user", text="hi"), Message(role="assistant", text="ho")]
+    session = described(SessionState(id="s", opened_at=10**9, transcript=[*said]))
+    assert (session.title, session.message_count, session.updated_at) == ("hi", 2, "1970-01-01T00:00:01Z")
+
+
+def test_input_is_one_string_and_what_has_no_text_is_counted() -> None:
+    segments = (Text(text="see "), KnowledgeRef(slug="x"), FileAttachment(name="n", url="u"))
+    command = commands.SubmitInput(request="r", session="s", segments=segments, model="big")
+    rendered = DIALECT.commands.write(Burst(items=[command]))
+    assert json.loads(rendered.frames[0])["params"] == {"session_id": "s", "content": "see #x"}
+    assert {loss.field for loss in rendered.losses} == {"segments", "model"}
+
+
+def test_what_the_assistant_says_is_not_appended() -> None:
+    event = say.MessageAppended(message=Message(role="assistant", text="x"))
+    rendered = DIALECT.events.write(Burst(items=[event]))
+    assert (rendered.frames, len(rendered.losses)) == ([], 1)
+
+
+def test_a_change_of_a_store_that_is_not_pando_s_is_counted() -> None:
+    event = say.StoreChanged(topic="db.goal.created", change=Raw(b"{}"))
+    rendered = DIALECT.events.write(Burst(items=[event]))
+    assert (rendered.frames, len(rendered.losses)) == ([], 1)

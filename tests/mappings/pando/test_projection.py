@@ -1,0 +1,136 @@
+"""A session as it is published to everybody."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+import pytest
+
+from mappings.canonical import Batch, Event
+from mappings.canonical import events as say
+from mappings.canonical.values import End, Failure, Message, SessionSummary, Usage
+from mappings.dialect import Instance, Rendered
+from mappings.pando import Projection
+from tests.mappings.pando.data import value
+
+SESSION = "0192f0e8-4d84-7d6e-a000-0000000000aa"
+AT = 1_778_362_100_123_000_000
+US = Instance(id="us", started_at=AT - 65 * 10**9)
+
+
+def rendered(projection: Projection, *events: Event, turn: str = "t") -> Rendered:
+    return projection.render(Batch(session=SESSION, epoch=1, first_seq=0, events=list(events), turn=turn, at=AT))
+
+
+def published(projection: Projection, *events: Event, turn: str = "t") -> list[tuple[str, dict[str, Any]]]:
+    """Topic and payload of what a projection publishes of these events."""
+    found = []
+    for frame in rendered(projection, *events, turn=turn).frames:
+        topic, envelope = value(frame)
+        assert (envelope["topic"], envelope["instanceId"]) == (topic, "us")
+        assert envelope["timestamp"] == "2026-05-09T21:28:20.123Z"
+        found.append((topic, envelope["payload"]))
+    return found
+
+
+def user(text: str) -> say.MessageAppended:
+    return say.MessageAppended(message=Message(role="user", text=text, id="m"))
+
+
+def test_a_turn_is_published_in_its_order_with_one_start() -> None:
+    turn = published(
+        Projection(instance=US),
+        say.TurnAccepted(request="r"),
+        user("hi"),
+        say.StatusChanged(status="running"),
+        say.ModelTurnStarted(index=0),
+        say.TextDelta(text="a"),
+        say.TextDone(text="a"),
+        say.ToolCallStarted(call="c", name="bash"),
+        say.ToolCallArguments(call="c", name="bash", json="{}", done=True),
+        say.ToolCallFinished(call="c", name="bash", summary="s"),
+        say.ModelTurnStarted(index=1),
+        say.TurnResult(end="completed"),
+        say.TurnEnded(end="completed", text="a", usage=Usage(input_tokens=3, output_tokens=1)),
+    )
+    assert turn == [
+        ("message.append", {"session_id": SESSION, "message_id": "m", "role": "user", "content": "hi"}),
+        ("llm.start", {"session_id": SESSION}),
+        ("llm.token", {"session_id": SESSION, "token": "a"}),
+        ("tool.start", {"session_id": SESSION, "tool_name": "bash", "call_id": "c", "params": ""}),
+        ("tool.start", {"session_id": SESSION, "tool_name": "bash", "call_id": "c", "params": "{}"}),
+        (
+            "tool.end",
+            {"session_id": SESSION, "tool_name": "bash", "call_id": "c", "is_error": False, "result": "s"},
+        ),
+        ("llm.end", {"session_id": SESSION, "tokens_in": 3, "tokens_out": 1}),
+    ]
+
+
+def test_each_turn_has_its_start() -> None:
+    projection = Projection(instance=US)
+    for turn in ("t1", "t2"):
+        assert [t for t, _ in published(projection, say.ModelTurnStarted(), turn=turn)] == ["llm.start"]
+
+
+TOPICS_OF_END: dict[str, list[str]] = {
+    "completed": ["llm.end"],
+    "limit_reached": ["llm.end"],
+    "cancelled": ["llm.end"],
+    "paused": ["llm.end"],
+    "failed": ["message.append", "llm.end"],
+    "rolled_back": ["llm.end", "session.update"],
+}
+
+
+@pytest.mark.parametrize("end", get_args(End))
+def test_each_end_has_its_form(end: End) -> None:
+    failure = Failure(cause="model_failed", text="the model is gone") if end == "failed" else None
+    said = published(Projection(instance=US), say.TurnEnded(end=end, failure=failure, message="m9"))
+    assert [topic for topic, _ in said] == TOPICS_OF_END[end]
+    if end == "failed":
+        cause = {"session_id": SESSION, "message_id": "m9", "role": "system", "content": "the model is gone"}
+        assert said[0][1] == cause
+
+
+def test_a_turn_that_is_rolled_back_takes_its_message_out_of_the_count() -> None:
+    projection = Projection(instance=US)
+    described = SessionSummary(session=SESSION, title="T", messages=4)
+    published(projection, say.SessionUpdated(session=described), user("no"))
+    said = dict(published(projection, say.TurnEnded(end="rolled_back")))
+    assert (said["session.update"]["title"], said["session.update"]["message_count"]) == ("T", 4)
+
+
+def test_an_error_inside_a_turn_is_no_message_by_itself() -> None:
+    assert published(Projection(instance=US), say.ErrorReported(cause="internal", text="x")) == []
+
+
+def test_reasoning_and_what_is_internal_is_not_published_and_counted() -> None:
+    done = rendered(
+        Projection(instance=US), say.ReasoningDelta(text="x"), say.Alert(level="warn", source="pod", text="x")
+    )
+    assert (done.frames, {loss.kind for loss in done.losses}) == ([], {"ReasoningDelta", "Alert"})
+
+
+def test_a_system_message_is_published_with_its_role() -> None:
+    (said,) = published(Projection(instance=US), say.MessageAppended(message=Message(role="system", text="note")))
+    assert said[1]["role"] == "system"
+
+
+def test_a_heartbeat_without_report_says_who_lives_and_since_when() -> None:
+    (said,) = published(Projection(instance=US), say.Heartbeat())
+    assert (said[1]["instance_id"], said[1]["uptime"], said[1]["session_count"]) == ("us", "1m5s", 0)
+
+
+def test_a_copy_goes_on_by_itself() -> None:
+    projection = Projection(instance=US)
+    published(projection, say.ModelTurnStarted())
+    twin = projection.copy()
+    assert published(twin, say.ModelTurnStarted()) == []
+    published(projection, user("x"), turn="t2")
+    assert published(twin, say.ModelTurnStarted()) == []
+
+
+def test_what_answers_one_caller_is_not_published() -> None:
+    answers = (say.TurnAccepted(request="r"), say.Reply(request="r"), say.Pong(request="r"))
+    assert published(Projection(instance=US), *answers) == []

@@ -1,0 +1,62 @@
+"""Both directions are complete: every type has exactly one entry, and what a rule declares is what it does."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+import msgspec
+import pytest
+
+from mappings.canonical import Command, Event
+from mappings.pando.from_canonical import FROM_COMMAND, FROM_EVENT
+from mappings.pando.to_canonical import TO_COMMAND, TO_EVENT
+from mappings.pando.wire.replies import Reply
+from mappings.pando.wire.requests import Request
+from mappings.pando.wire.topics import ChangeTopic, Topic
+from mappings.rules import Nothing, Rules
+
+FROM_PRIMARY = {*get_args(Topic), Reply}
+
+
+@pytest.mark.parametrize(
+    ("table", "kinds"),
+    [
+        (TO_EVENT, FROM_PRIMARY),
+        (TO_COMMAND, set(get_args(Request))),
+        (FROM_EVENT, set(get_args(Event))),
+        (FROM_COMMAND, set(get_args(Command))),
+    ],
+    ids=["to_event", "to_command", "from_event", "from_command"],
+)
+def test_every_type_has_an_entry_and_no_other_has(table: Rules, kinds: set[Any]) -> None:
+    assert set(table.entries) == kinds
+
+
+def test_every_wire_type_is_written_by_some_rule() -> None:
+    written = {kind for t in (FROM_EVENT, FROM_COMMAND) for entry in t.entries.values() for kind in entry.produces}
+    assert written - {msgspec.Raw} == FROM_PRIMARY | set(get_args(Request))
+
+
+def test_the_topics_of_the_store_are_those_of_the_sheet() -> None:
+    assert len(get_args(ChangeTopic)) == 13
+    assert all(topic.startswith("db.") and topic.count(".") == 2 for topic in get_args(ChangeTopic))
+
+
+def test_reasoning_and_internal_events_are_not_published_but_for_what_pando_has() -> None:
+    shown = {
+        kind.__name__
+        for kind in get_args(Event)
+        if kind.visibility != "public" and FROM_EVENT.entries[kind].fidelity.kind != "none"
+    }
+    assert shown == {"StoreChanged", "Unmapped"}
+
+
+def test_what_pando_has_no_word_for_says_why() -> None:
+    whys = [
+        e.fidelity.why
+        for t in (FROM_EVENT, FROM_COMMAND)
+        for e in t.entries.values()
+        if isinstance(e.fidelity, Nothing)
+    ]
+    assert whys
+    assert all(whys)

@@ -1,0 +1,63 @@
+"""Results of calls as typed answers, and what rides in ext."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec import UNSET, Raw
+
+from mappings.canonical.values import Message
+from mappings.pando.extras import given, raw
+from mappings.pando.to_canonical import history, pong, session_opened, sessions_listed
+
+SESSION = {"id": "s-1", "title": "T", "updated_at": "2026-05-09T23:28:20+02:00", "message_count": 4}
+
+
+def message(role: str, content: str) -> dict[str, str]:
+    return {"id": "m", "role": role, "content": content, "created_at": "2026-05-09T21:28:20Z"}
+
+
+def test_a_list_of_messages_leaves_out_those_that_only_call() -> None:
+    said = history(
+        raw([message("user", "hi"), message("assistant", ""), message("tool", "42"), message("system", "x")])
+    )
+    assert said is not None
+    assert [(m.role, m.text) for m in said] == [("user", "hi"), ("system", "42"), ("system", "x")]
+    assert given(said[1].ext, "role", str, "") == "tool"
+
+
+@pytest.mark.parametrize("result", [b"null", b"[]"])
+def test_no_list_and_an_empty_one_are_the_same(result: bytes) -> None:
+    assert history(Raw(result)) == ()
+
+
+@pytest.mark.parametrize("result", [Raw(b"5"), Raw(b'{"x":[]}'), UNSET])
+def test_what_does_not_fit_is_none(result: Raw) -> None:
+    assert history(result) is None
+    assert sessions_listed("r", Raw(b"5")) is None
+    assert session_opened("r", Raw(b"5")) is None
+    assert pong("r", Raw(b"5"), 0) is None
+
+
+def test_names_in_any_case_and_unknown_ones_are_read_as_go_reads_them() -> None:
+    (said,) = history(Raw(b'[{"ID":"m","Role":"user","CONTENT":"hi","more":1,"created_at":null}]')) or ()
+    assert (said.id, said.text, said.at) == ("m", "hi", 0)
+    assert isinstance(said, Message)
+
+
+def test_a_local_time_is_given_back_as_it_was() -> None:
+    listed = sessions_listed("r", raw([SESSION]))
+    assert listed is not None
+    assert listed.sessions[0].updated_at == 1_778_362_100 * 10**9
+    assert given(listed.sessions[0].ext, "updated_at", str, "") == SESSION["updated_at"]
+
+
+def test_state_sync_lists_the_same_sessions() -> None:
+    listed = sessions_listed("r", raw({"sessions": [SESSION], "active_session_id": "s-1", "instance_id": "i"}))
+    assert listed is not None
+    assert [row.session for row in listed.sessions] == ["s-1"]
+
+
+def test_an_activation_names_no_session_but_the_one_that_was_asked_for() -> None:
+    opened = session_opened("r", raw({"ok": True}), "s-9")
+    assert opened is not None
+    assert (opened.session, given(opened.ext, "id", str, "")) == ("s-9", "s-9")

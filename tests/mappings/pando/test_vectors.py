@@ -1,0 +1,116 @@
+"""Every vector and every captured message, there and back through the canonical form."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mappings.canonical import Unmapped
+from mappings.pando import DIALECT
+from tests.mappings.pando.data import CAPTURES, VECTORS, back_and_forth, captured, direction_of, parts, read_of, value
+
+INSTANCE = "3f0c9a52-6a1e-4c55-9d0b-8a4f0e7d1c11"
+AT = "2026-05-09T21:28:20.123456789Z"
+
+OWN_FORM: dict[str, Any] = {
+    "pub.ok.topic_mismatch": [
+        "tool.end",
+        {
+            "instanceId": INSTANCE,
+            "projectId": "",
+            "topic": "tool.end",
+            "timestamp": AT,
+            "payload": {"session_id": "", "tool_name": "", "call_id": "", "is_error": False, "result": ""},
+        },
+    ],
+    "pub.ok.minimal": [
+        "llm.token",
+        {
+            "instanceId": "",
+            "projectId": "",
+            "topic": "llm.token",
+            "timestamp": "0001-01-01T00:00:00Z",
+            "payload": {"session_id": "", "token": ""},
+        },
+    ],
+    "req.ok.no_id": {"jsonrpc": "2.0", "id": "", "method": "instance.ping", "params": {}},
+    "rep.ok.null_both": {"jsonrpc": "2.0", "id": "req-1", "result": {"ok": True}},
+    "rep.ok.error_data": {"jsonrpc": "2.0", "id": "req-1", "error": {"code": -32000, "message": "x"}},
+}
+"""What a peer accepts and would not emit -> how a peer would say it (pando sheet, sections 2, 3 and 5)."""
+
+BAD = [row for row in VECTORS if ".bad." in row["name"]]
+GOOD = [row for row in VECTORS if row not in BAD]
+RAW = "15-raw-rpc-edges"
+
+
+def names(rows: Iterable[dict[str, Any]]) -> list[str]:
+    return [row["name"] for row in rows]
+
+
+def test_the_vectors_are_there() -> None:
+    assert (len(GOOD), len(BAD)) == (94, 8)
+
+
+@pytest.mark.parametrize("row", GOOD, ids=names(GOOD))
+def test_a_vector_comes_back_equal_or_in_its_own_form(row: dict[str, Any]) -> None:
+    direction = direction_of(row["kind"])
+    step, frames = back_and_forth(direction, parts(row["frames"]))
+    assert step.faults == []
+    expected = OWN_FORM[row["name"]] if row["name"] in OWN_FORM else value(read_of(row["frames"], direction))
+    assert [value(frame) for frame in frames] == [expected]
+
+
+@pytest.mark.parametrize("row", BAD, ids=names(BAD))
+def test_a_bad_vector_is_one_fault_that_the_stream_survives(row: dict[str, Any]) -> None:
+    step, frames = back_and_forth(direction_of(row["kind"]), parts(row["frames"]))
+    assert (frames, [fault.can_continue for fault in step.faults]) == ([], [True])
+
+
+@pytest.mark.parametrize("row", GOOD, ids=names(GOOD))
+def test_what_was_written_is_a_fixed_point(row: dict[str, Any]) -> None:
+    direction = direction_of(row["kind"])
+    (frame,) = back_and_forth(direction, parts(row["frames"]))[1]
+    step, frames = back_and_forth(direction, frame)
+    assert (frames, step.losses) == ([frame], [])
+
+
+@pytest.mark.parametrize("path", [p for p in CAPTURES if p.stem != RAW], ids=lambda path: path.stem)
+def test_captured_messages_come_back_as_they_are(path: Path) -> None:
+    good = 0
+    for _, way, frames in captured(path):
+        direction = direction_of(way)
+        step, back = back_and_forth(direction, parts(frames))
+        if step.faults:  # the two calls with params of a wrong type
+            assert (way, path.stem[:2]) == ("c2s", "05")
+            continue
+        assert [value(frame) for frame in back] == [value(read_of(frames, direction))]
+        good += 1
+    assert good >= 10
+
+
+def test_of_the_raw_script_a_primary_reads_what_the_real_one_read() -> None:
+    """Each request that the real primary took for one is a command, each other one a fault."""
+    path = next(path for path in CAPTURES if path.stem == RAW)
+    messages = [(way, frames) for _, way, frames in captured(path)]
+    answers = [value(frames[-1].encode()) for way, frames in messages if way == "s2c"]
+    refused = sum(answer.get("error", {}).get("code") == -32700 for answer in answers)
+    unknown = sum(answer.get("error", {}).get("code") == -32601 for answer in answers)
+    read = [back_and_forth(DIALECT.commands, parts(frames, "rpc"))[0] for way, frames in messages if way == "c2s"]
+    items = [item for step in read for burst in step.bursts for item in burst.items]
+    assert sum(len(step.faults) for step in read) == refused == 5
+    assert sum(isinstance(item, Unmapped) for item in items) == unknown == 1
+    assert {item.request for item in items} == {answer["id"] for answer in answers}
+
+
+def test_a_bad_message_costs_only_itself() -> None:
+    direction = DIALECT.events
+    good = next(row["frames"] for row in VECTORS if row["name"] == "pub.llm.token")
+    bad = next(row["frames"] for row in VECTORS if row["name"] == "pub.bad.json")
+    step, _ = back_and_forth(direction, parts(good))
+    direction.receive([parts(bad), parts(good)], step)
+    assert [len(burst.items) for burst in step.bursts] == [1, 1]
+    assert [fault.code for fault in step.faults] == ["not_json"]

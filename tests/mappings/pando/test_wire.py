@@ -1,0 +1,48 @@
+"""Times and durations as Go writes them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mappings.pando.wire.times import ZERO, duration, nanoseconds, rfc3339
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0s"), (0.4, "0s"), (0.5, "1s"), (5, "5s"), (60, "1m0s"), (65, "1m5s"), (5400, "1h30m0s"), (93603, "26h0m3s")],
+)
+def test_a_duration_is_rounded_to_seconds_and_has_no_days(seconds: float, text: str) -> None:
+    assert duration(int(seconds * 10**9)) == text
+
+
+def test_a_time_span_that_runs_backwards_is_none() -> None:
+    assert duration(-(10**9)) == "0s"
+
+
+@pytest.mark.parametrize(
+    ("at", "text"),
+    [
+        (1_778_362_100_123_456_789, "2026-05-09T21:28:20.123456789Z"),
+        (1_778_362_100_120_000_000, "2026-05-09T21:28:20.12Z"),
+        (1_778_362_100_000_000_000, "2026-05-09T21:28:20Z"),
+        (0, ZERO),
+    ],
+)
+def test_a_time_has_no_trailing_zeros_and_nobody_s_time_is_the_zero_time(at: int, text: str) -> None:
+    assert (rfc3339(at), nanoseconds(text)) == (text, at)
+
+
+@given(st.integers(1, 4_000_000_000 * 10**9))
+def test_a_time_that_was_written_reads_back(at: int) -> None:
+    assert nanoseconds(rfc3339(at)) == at
+
+
+def test_a_local_offset_is_the_same_moment() -> None:
+    assert nanoseconds("2026-05-09T23:28:20+02:00") == nanoseconds("2026-05-09T21:28:20Z")
+
+
+@pytest.mark.parametrize("text", ["yesterday", "2026-05-09T21:28:20", "2026-05-09 21:28:20Z", "2026-13-09T21:28:20Z"])
+def test_what_go_does_not_read_is_none(text: str) -> None:
+    assert nanoseconds(text) is None

@@ -1,0 +1,450 @@
+"""A link with a primary: calls and their answers, its sessions, and which instance speaks."""
+
+from __future__ import annotations
+
+import json
+from itertools import count
+from typing import Any
+
+import pytest
+
+from mappings.canonical import Command, SessionState
+from mappings.canonical import commands as ask
+from mappings.canonical import events as say
+from mappings.canonical.values import FileAttachment, Message, Text
+from mappings.dialect import Missed, Parts, Step
+from mappings.pando import ClientTranslator
+from mappings.pando.extras import keep
+from mappings.pando.translator.client import WAITING_MAX
+from tests.mappings.pando.data import CAPTURES, captured, parts
+
+START = 1_778_362_100 * 10**9
+SECOND = 10**9
+
+
+class Primary:
+    """The far end of a ClientTranslator, as a script that holds the clock."""
+
+    def __init__(self) -> None:
+        self.now = START
+        numbers = count(1)
+        self.link = ClientTranslator(lambda: self.now, lambda: f"{next(numbers)}")
+        self.calls: list[dict[str, Any]] = []
+        self.losses: list[str] = []
+        self.faults: list[Any] = []
+        self.alarm: Any = None
+
+    def opened(self) -> Primary:
+        """Connected, with everything answered that is asked first."""
+        self._did(self.link.opened())
+        self.says("instance.ping", {"status": "ok", "instance_id": "i-1", "uptime": "0s"})
+        self.says("session.list", [])
+        return self
+
+    def sent(self, *commands: Command) -> list[Any]:
+        return self._did(self.link.send(commands))
+
+    def attached(self, session: str) -> list[Any]:
+        return self._did(self.link.attach(SessionState(id="u", backend_ids=keep(id=session))))
+
+    def says(self, method: str, result: object = None, problem: dict[str, object] | None = None) -> list[Any]:
+        """Answer the oldest call of this method."""
+        call = next(call for call in self.calls if call["method"] == method)
+        self.calls.remove(call)
+        said = {"error": problem} if problem else {"result": result}
+        body = json.dumps({"jsonrpc": "2.0", "id": call["id"], **said}).encode()
+        return self._did(self.link.receive([Parts("rpc", b"", (b"", body))]))
+
+    def publishes(self, topic: str, session: str = "s-1", instance: str = "i-1", **payload: object) -> list[Any]:
+        about = {"id": session} if topic.startswith("session.") else {"session_id": session}
+        envelope = {"instanceId": instance, "topic": topic, "payload": {**about, **payload}}
+        frame = topic.encode() + b"\0" + json.dumps(envelope).encode()
+        return self._did(self.link.receive([Parts("pub", b"", (frame,))]))
+
+    def passes(self, seconds: float) -> list[Any]:
+        """Time goes on, and every alarm on the way rings."""
+        until = self.now + int(seconds * SECOND)
+        said: list[Any] = []
+        while self.alarm is not None and self.due <= until:
+            self.now = self.due
+            alarm, self.alarm = self.alarm, None
+            said += self._did(alarm.ring())
+        self.now = until
+        return said
+
+    def asked(self) -> list[str]:
+        """The methods of the calls that have no answer."""
+        return [call["method"] for call in self.calls]
+
+    def _did(self, step: Step) -> list[Any]:
+        self.calls += [json.loads(frame) for frame in step.frames]
+        self.losses += [loss.why for loss in step.losses]
+        self.faults += step.faults
+        if step.alarm is not None:
+            assert self.alarm is None, "one alarm at a time"
+            self.alarm, self.due = step.alarm, self.now + int(step.alarm.after * SECOND)
+        self.bursts = step.bursts
+        return [item for burst in step.bursts for item in burst.items]
+
+
+def run(text: str = "hi", session: str = "s-1") -> ask.SubmitInput:
+    return ask.SubmitInput(request="a", session=session, segments=(Text(text=text),))
+
+
+def message(id: str, role: str, content: str) -> dict[str, str]:
+    return {"id": id, "role": role, "content": content, "created_at": "2026-05-09T23:28:20+02:00"}
+
+
+IDLE = say.StatusChanged(status="idle")
+DONE = [say.TurnResult(end="completed"), IDLE]
+
+
+# -- calls and answers -------------------------------------------------------------------------------
+
+
+def test_first_it_is_asked_who_is_there_and_with_which_sessions() -> None:
+    primary = Primary()
+    primary._did(primary.link.opened())
+    assert primary.asked() == ["instance.ping", "session.list"]
+    row = {"id": "s-1", "title": "T", "updated_at": "2026-05-09T21:28:20Z", "message_count": 2}
+    (listed,) = primary.says("session.list", [row])
+    assert isinstance(listed, say.SessionsListed)
+    assert (listed.request, [s.session for s in listed.sessions]) == ("", ["s-1"])
+
+
+def test_replies_are_matched_by_id_in_any_order() -> None:
+    primary = Primary().opened()
+    primary.sent(ask.GetSession(request="a", session="s-1"), ask.Ping(request="b"))
+    (pong,) = primary.says("instance.ping", {"status": "ok", "instance_id": "i-1", "uptime": "1s"})
+    (opened,) = primary.says("session.get", {"id": "s-1", "title": "T", "updated_at": "x", "message_count": 2})
+    assert (type(pong), pong.request) == (say.Pong, "b")
+    assert (type(opened), opened.request, opened.session, opened.title) == (say.SessionOpened, "a", "s-1", "T")
+    assert primary.bursts[0].session == "s-1"
+
+
+def test_a_reply_that_answers_no_call_is_counted() -> None:
+    primary = Primary().opened()
+    body = b'{"jsonrpc":"2.0","id":"stray","result":{"ok":true}}'
+    assert primary._did(primary.link.receive([Parts("rpc", b"", (b"", body))])) == []
+    assert primary.losses == ["answers no call of ours"]
+
+
+def test_an_error_is_the_answer_with_its_cause() -> None:
+    primary = Primary().opened()
+    primary.sent(run())
+    text = "message.send: agent runner not available on this instance"
+    (reply,) = primary.says("message.send", problem={"code": -32000, "message": text})
+    assert (reply.request, reply.failure.cause, reply.failure.text) == ("a", "unsupported", text)
+
+
+@pytest.mark.parametrize("command", [ask.PauseTurn(request="a"), ask.Compact(request="a")])
+def test_what_a_pando_has_no_word_for_is_refused_at_once(command: Command) -> None:
+    primary = Primary().opened()
+    (reply,) = primary.sent(command)
+    assert (reply.request, reply.failure.cause, primary.calls) == ("a", "unsupported", [])
+
+
+def test_attachments_are_refused_and_nothing_is_sent() -> None:
+    primary = Primary().opened()
+    command = ask.SubmitInput(request="a", session="s-1", segments=(Text(text="x"), FileAttachment(name="n", url="u")))
+    (reply,) = primary.sent(command)
+    assert (reply.failure.cause, primary.calls) == ("unsupported", [])
+
+
+def test_what_waits_is_bounded() -> None:
+    primary = Primary().opened()
+    primary.sent(*[ask.Ping(request="a")] * WAITING_MAX)
+    (reply,) = primary.sent(ask.Ping(request="more"))
+    assert (reply.request, reply.failure.cause) == ("more", "busy")
+
+
+def test_a_write_says_who_writes() -> None:
+    primary = Primary().opened()
+    primary.sent(ask.OpenSession(request="a", title="T"))
+    (call,) = primary.calls
+    assert call["params"]["meta"] == {
+        "source_instance_id": "",
+        "request_id": call["id"],
+        "timestamp": "2026-05-09T21:28:20Z",
+    }
+    assert call["params"]["params"]["id"] != ""
+
+
+def test_a_page_of_the_history_is_cut_out_of_all_messages_newest_first() -> None:
+    primary = Primary().opened()
+    listed = [message(f"m{i}", "user", str(i)) for i in range(5)]
+    primary.sent(ask.GetHistory(request="a", session="s-1", limit=2))
+    (page,) = primary.says("message.list", listed)
+    assert ([m.id for m in page.items], page.next_cursor) == (["m4", "m3"], "m3")
+    primary.sent(ask.GetHistory(request="b", session="s-1", limit=9, cursor="m3"))
+    (page,) = primary.says("message.list", listed)
+    assert ([m.id for m in page.items], page.next_cursor) == (["m2", "m1", "m0"], None)
+
+
+def test_a_call_without_an_answer_is_given_up_after_10_seconds() -> None:
+    primary = Primary().opened()
+    primary.sent(ask.GetSession(request="a", session="s-1"))
+    assert primary.passes(9) == []
+    (reply,) = primary.passes(6)
+    assert (reply.request, reply.failure.cause) == ("a", "timeout")
+
+
+def test_what_waits_when_the_link_ends_is_answered() -> None:
+    primary = Primary().opened()
+    primary.sent(run())
+    (reply,) = primary._did(primary.link.closed("gone"))
+    assert (reply.request, reply.failure.cause) == ("a", "upstream_lost")
+
+
+def test_a_session_that_is_attached_brings_its_history() -> None:
+    primary = Primary().opened()
+    primary.attached("s-1")
+    (snapshot,) = primary.says("message.list", [message("m1", "user", "hi"), message("m2", "assistant", "ho")])
+    assert isinstance(snapshot, say.HistorySnapshot)
+    assert ([item.id for item in snapshot.items if isinstance(item, Message)], snapshot.request) == (["m1", "m2"], "")
+    assert primary.bursts[0].session == "s-1"
+
+
+# -- turns -------------------------------------------------------------------------------------------
+
+
+def accepted() -> Primary:
+    """A primary that accepted an input in a session whose history is known."""
+    primary = Primary().opened()
+    primary.attached("s-1")
+    primary.says("message.list", [message("m0", "user", "hi"), message("m1", "assistant", "old")])
+    primary.sent(run())
+    assert primary.says("message.send", {"ok": True}) == [say.TurnAccepted(request="a")]
+    return primary
+
+
+OLD = [message("m0", "user", "hi"), message("m1", "assistant", "old")]
+NEW = [*OLD, message("m2", "user", "hi")]
+
+
+def test_a_turn_ends_when_its_text_was_compared_with_the_store() -> None:
+    primary = accepted()
+    assert primary.publishes("llm.token", token="Hel") == [say.TextDelta(text="Hel")]
+    assert primary.publishes("llm.token", token="lo") == [say.TextDelta(text="lo")]
+    assert primary.publishes("llm.end") == []
+    assert primary.says("message.list", [*NEW, message("m3", "assistant", "Hello")]) == DONE
+
+
+def test_text_that_was_dropped_on_the_way_is_sent_from_the_store() -> None:
+    primary = accepted()
+    primary.publishes("llm.token", token="Hel")
+    primary.publishes("llm.end")
+    said = primary.says("message.list", [*NEW, message("m3", "assistant", "Hello")])
+    assert said == [say.TextDelta(text="lo"), *DONE]
+
+
+def test_text_that_the_store_contradicts_is_a_gap() -> None:
+    primary = accepted()
+    primary.publishes("llm.token", token="Hlo")
+    primary.publishes("llm.end")
+    said = primary.says("message.list", [*NEW, message("m3", "assistant", "Hello")])
+    assert [type(item) for item in said] == [say.Gap, say.TurnResult, say.StatusChanged]
+
+
+def test_a_store_that_is_behind_the_tokens_changes_nothing() -> None:
+    primary = accepted()
+    primary.publishes("llm.token", token="Hello")
+    primary.publishes("llm.end")
+    assert primary.says("message.list", [*NEW, message("m3", "assistant", "Hel")]) == DONE
+
+
+@pytest.mark.parametrize("refusal", [True, False])
+def test_an_end_does_not_wait_for_a_store_that_does_not_answer(refusal: bool) -> None:
+    primary = accepted()
+    primary.publishes("llm.token", token="Hello")
+    primary.publishes("llm.end", tokens_in=3, tokens_out=1)
+    said = primary.says("message.list", problem={"code": -32000, "message": "no"}) if refusal else primary.passes(10)
+    assert said[1:] == DONE
+    assert isinstance(said[0], say.UsageReported)
+
+
+def test_the_next_turn_does_not_begin_before_the_last_has_ended() -> None:
+    primary = accepted()
+    primary.publishes("llm.end")
+    assert primary.publishes("llm.token", token="x") == [*DONE, say.TextDelta(text="x")]
+
+
+def test_silence_after_a_session_update_ends_the_turn_by_two_equal_answers() -> None:
+    primary = accepted()
+    primary.publishes("llm.token", token="Hel")
+    assert len(primary.publishes("session.update", message_count=4)) == 1
+    stored = [*NEW, message("m3", "assistant", "Hello")]
+    assert primary.says("message.list", stored) == []
+    assert primary.passes(14) == []
+    assert primary.asked() == []
+    primary.passes(6)
+    assert primary.says("message.list", stored) == [say.TextDelta(text="lo"), *DONE]
+    assert "the end was inferred from message.list" in primary.losses
+
+
+def test_silence_alone_asks_twice() -> None:
+    primary = accepted()
+    stored = [*NEW, message("m3", "assistant", "Hello")]
+    primary.passes(20)
+    assert primary.says("message.list", stored) == []
+    primary.passes(20)
+    assert primary.says("message.list", stored) == [say.TextDelta(text="Hello"), *DONE]
+
+
+def test_an_inferred_end_without_a_new_answer_is_a_failure() -> None:
+    for stored in (OLD, NEW, [*NEW, message("m3", "assistant", "")]):
+        primary = accepted()
+        primary.publishes("session.update")
+        primary.says("message.list", stored)
+        primary.passes(20)
+        said = primary.says("message.list", stored)
+        assert [type(item) for item in said] == [say.ErrorReported, say.StatusChanged]
+
+
+def test_an_interrupted_turn_ends_as_cancelled() -> None:
+    primary = accepted()
+    primary.publishes("llm.token", token="Hel")
+    primary.sent(ask.CancelTurn(request="c", session="s-1"))
+    assert primary.says("session.interrupt", {"ok": True}) == [say.Reply(request="c")]
+    primary.publishes("session.update")
+    stored = [*NEW, message("m3", "assistant", "Hel")]
+    primary.says("message.list", stored)
+    primary.passes(20)
+    assert primary.says("message.list", stored) == [say.TurnResult(end="cancelled"), IDLE]
+
+
+def test_answers_that_differ_or_words_between_them_end_nothing() -> None:
+    primary = accepted()
+    primary.publishes("session.update")
+    primary.says("message.list", NEW)
+    primary.passes(20)
+    assert primary.says("message.list", [*NEW, message("m3", "assistant", "He")]) == []
+    primary.publishes("llm.token", token="He")
+    primary.passes(20)
+    assert primary.says("message.list", [*NEW, message("m3", "assistant", "He")]) == []
+
+
+def test_an_open_tool_call_stops_the_clock_for_half_an_hour() -> None:
+    primary = accepted()
+    primary.publishes("tool.start", tool_name="bash", call_id="c1", params="")
+    primary.publishes("session.update")
+    for _ in range(100):  # the primary lives all the time
+        primary.passes(10)
+        primary.publishes("instance.heartbeat")
+    assert primary.asked() == []
+    for _ in range(80):
+        primary.passes(10)
+        primary.publishes("instance.heartbeat")
+    assert primary.asked() == ["message.list"]
+
+
+def test_a_call_that_is_told_twice_begins_once_and_then_has_its_input() -> None:
+    primary = accepted()
+    call = {"tool_name": "bash", "call_id": "c1"}
+    assert primary.publishes("tool.start", **call, params="") == [say.ToolCallStarted(call="c1", name="bash")]
+    complete = say.ToolCallArguments(call="c1", name="bash", json='{"a":1}', done=True)
+    assert primary.publishes("tool.start", **call, params='{"a":1}') == [complete]
+    (result,) = primary.publishes("tool.end", **call, result="ok")
+    assert result == say.ToolCallFinished(call="c1", name="bash", output="ok")
+
+
+def test_the_input_of_a_call_that_was_told_once_comes_before_its_result() -> None:
+    primary = accepted()
+    call = {"tool_name": "bash", "call_id": "c1"}
+    assert primary.publishes("tool.start", **call, params="{}") == [say.ToolCallStarted(call="c1", name="bash")]
+    said = primary.publishes("tool.end", **call, result="ok")
+    assert [type(item) for item in said] == [say.ToolCallArguments, say.ToolCallFinished]
+
+
+def test_the_echo_of_our_input_is_taken_once_and_what_others_say_is_passed_on() -> None:
+    primary = accepted()
+    assert primary.publishes("message.append", role="user", content="hi") == []
+    assert len(primary.publishes("message.append", role="user", content="hi")) == 1
+    assert primary.publishes("message.append", role="assistant", content="ho") == []
+    assert primary.losses == ["what the assistant says is in the tokens"]
+
+
+def test_an_end_of_which_nothing_was_seen_is_counted() -> None:
+    primary = Primary().opened()
+    assert primary.publishes("llm.end", session="s-9") == []
+    assert primary.losses == ["of a turn of which nothing was seen"]
+
+
+def test_two_sessions_are_followed_apart() -> None:
+    primary = accepted()
+    primary.publishes("llm.token", token="a")
+    primary.publishes("llm.token", session="s-2", token="b")
+    assert [burst.session for burst in primary.bursts] == ["s-2"]
+    primary.publishes("llm.end", session="s-2")
+    (call,) = primary.calls
+    assert call["params"] == {"session_id": "s-2"}
+
+
+# -- who speaks --------------------------------------------------------------------------------------
+
+
+def test_another_instance_ends_what_was_open_and_is_asked_for_everything() -> None:
+    primary = accepted()
+    primary.publishes("llm.token", token="Hel")
+    primary.sent(ask.GetSession(request="q", session="s-1"))
+    said = primary.publishes("instance.heartbeat", instance="i-2")
+    assert [type(item) for item in said] == [say.Reply, say.ErrorReported, say.StatusChanged, say.Heartbeat]
+    assert (said[0].failure.cause, said[1].cause) == ("upstream_lost", "upstream_lost")
+    assert primary.asked()[-2:] == ["session.list", "message.list"]
+
+
+def test_the_ids_in_payloads_say_nothing_about_who_speaks() -> None:
+    primary = Primary().opened()
+    primary.publishes("instance.heartbeat", instance_id="tcp://127.0.0.1:40000")
+    assert primary.asked() == []
+
+
+def test_a_silent_primary_is_asked_and_then_given_up() -> None:
+    primary = Primary().opened()
+    primary.passes(15)
+    assert primary.asked() == ["instance.ping"]
+    assert primary.faults == []
+    primary.passes(10)
+    assert [(fault.code, fault.can_continue) for fault in primary.faults] == [("too_slow", False)]
+
+
+def test_a_primary_that_answers_lives() -> None:
+    primary = Primary().opened()
+    for _ in range(10):
+        primary.passes(15)
+        primary.says("instance.ping", {"status": "ok", "instance_id": "i-1", "uptime": "9s"})
+    assert primary.faults == []
+
+
+def test_messages_that_were_dropped_unread_are_a_gap_and_everything_is_asked_again() -> None:
+    primary = accepted()
+    (gap,) = primary._did(primary.link.receive([Missed("pub", 7)]))
+    assert (type(gap), gap.count) == (say.Gap, 7)
+    assert primary.asked() == ["session.list", "message.list"]
+
+
+# -- real conversations ------------------------------------------------------------------------------
+
+
+def test_the_text_of_captured_turns_equals_what_the_store_says_of_them() -> None:
+    """Three stored turns of a shipped primary and one that is not: no gap, nothing missing, four ends."""
+    path = next(path for path in CAPTURES if path.stem.startswith("02-"))
+    messages = [frames for _, way, frames in captured(path) if way == "pub"]
+    stored = [json.loads(frames[-1])["result"] for _, way, frames in captured(path) if way == "s2c"][-1]
+    spoken = [i for i, m in enumerate(stored) if m["role"] == "assistant" and m["content"]]  # the first is from before
+    ends = [*spoken[1:], len(stored)]
+    primary = Primary().opened()
+    primary.attached("5b0c6a0e-2f7d-4c57-9a34-0c1d2e3f4a5b")
+    primary.says("message.list", stored[: spoken[0] + 1])
+    said: list[Any] = []
+    turn = 0
+    for frames in messages:
+        said += primary._did(primary.link.receive([parts(frames)]))
+        if "message.list" in primary.asked():
+            is_end = frames[0].startswith("llm.end")
+            said += primary.says("message.list", stored[: ends[turn] + is_end])
+            turn += is_end
+    assert sum(isinstance(item, say.TurnResult) for item in said) == turn == 4
+    assert not [item for item in said if isinstance(item, say.Gap | say.ErrorReported)]
+    text = "".join(item.text for item in said if isinstance(item, say.TextDelta))
+    assert text.startswith("".join(stored[i]["content"] for i in spoken[1:]))

@@ -1,0 +1,74 @@
+"""The link that publishes to everybody: heartbeats, announcements, the end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mappings.canonical import SessionState
+from mappings.canonical import events as say
+from mappings.canonical.values import Message
+from mappings.dialect import Instance, Parts
+from mappings.pando import PublicationTranslator
+from mappings.pando.translator.publication import HEARTBEAT
+from tests.mappings.pando.data import value
+
+START = 1_778_362_100 * 10**9
+INSTANCE = Instance(id="us", started_at=START)
+
+
+class Clock:
+    now = START
+
+    def __call__(self) -> int:
+        return self.now
+
+
+def link(clock: Clock) -> PublicationTranslator:
+    return PublicationTranslator(clock, lambda: "id", INSTANCE)
+
+
+def payload(frame: bytes, topic: str) -> Any:
+    said, envelope = value(frame)
+    assert (said, envelope["topic"], envelope["instanceId"]) == (topic, topic, "us")
+    return envelope["payload"]
+
+
+def test_the_first_heartbeat_comes_after_5_seconds_and_then_each_asks_for_the_next() -> None:
+    clock = Clock()
+    step = link(clock).opened()
+    assert step.frames == []
+    for uptime in ("5s", "10s"):
+        assert step.alarm is not None
+        assert step.alarm.after == HEARTBEAT == 5.0
+        clock.now += 5 * 10**9
+        step = step.alarm.ring()
+        pulse = payload(step.frames[0], "instance.heartbeat")
+        assert (pulse["instance_id"], pulse["uptime"], pulse["started_at"]) == ("us", uptime, "2026-05-09T21:28:20Z")
+
+
+def test_a_session_is_announced_once_it_is_attached_and_counted() -> None:
+    clock = Clock()
+    publication = link(clock)
+    state = SessionState(id="s", title="T", opened_at=START, transcript=[Message(role="user", text="hi")])
+    (frame,) = publication.attach(state).frames
+    assert payload(frame, "session.update") == {
+        "id": "s",
+        "title": "T",
+        "updated_at": "2026-05-09T21:28:20Z",
+        "message_count": 1,
+    }
+    alarm = publication.opened().alarm
+    assert alarm is not None
+    assert payload(alarm.ring().frames[0], "instance.heartbeat")["session_count"] == 1
+
+
+def test_the_end_is_said() -> None:
+    (frame,) = link(Clock()).closed("the gateway stops").frames
+    assert payload(frame, "instance.shutdown") == {"instance_id": "us", "reason": "graceful shutdown"}
+
+
+def test_nothing_is_addressed_to_everybody_and_nobody_speaks() -> None:
+    publication = link(Clock())
+    step = publication.send([say.Reply(request="r")])
+    assert (step.frames, [loss.kind for loss in step.losses]) == ([], ["Reply"])
+    assert [fault.code for fault in publication.receive([Parts("pub", b"", (b"x",))]).faults] == ["invalid"]

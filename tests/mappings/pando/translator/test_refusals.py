@@ -1,0 +1,27 @@
+"""The words of a refusal; the calls that are refused are in test_server.py."""
+
+from __future__ import annotations
+
+from mappings.canonical import commands as ask
+from mappings.canonical.values import Failure
+from mappings.pando.extras import keep
+from mappings.pando.translator.refusals import TEXT_MAX, bad_params, method_of, problem
+
+
+def test_a_refusal_of_a_pando_behind_us_goes_on_as_it_came() -> None:
+    text = "message.send: agent runner not available on this instance"
+    failure = Failure(cause="unsupported", text=text, ext=keep(code=-32000))
+    refusal = problem(ask.SubmitInput(segments=()), failure)
+    assert (refusal.code, refusal.message) == (-32000, text)
+    proxied = Failure(cause="invalid", text="dbproxy: CONFLICT (CreateSession): x")
+    assert problem(ask.OpenSession(), proxied).message == proxied.text
+
+
+def test_a_write_is_called_by_what_it_writes() -> None:
+    assert method_of(ask.StoreWrite(method="CreateFile")) == "CreateFile"
+    assert method_of(ask.RenameSession(title="T")) == "UpdateSession"
+
+
+def test_a_refusal_is_bounded_whatever_it_quotes() -> None:
+    assert len(bad_params("session.get", {"params": 1}, "x" * 10_000).message) == TEXT_MAX
+    assert len(problem(ask.Ping(), Failure(cause="internal", text="x" * 10_000)).message) == TEXT_MAX

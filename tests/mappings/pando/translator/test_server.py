@@ -1,0 +1,361 @@
+"""A link with a caller: one reply to each request, in the order of the requests, and nothing else."""
+
+from __future__ import annotations
+
+import json
+from itertools import count
+from typing import Any
+
+import pytest
+
+from mappings.canonical import Batch, SessionState
+from mappings.canonical import commands as ask
+from mappings.canonical import events as say
+from mappings.canonical.values import Cause, Failure, Message, Origin, SessionSummary
+from mappings.dialect import Instance, Parts, Step
+from mappings.pando import ServerTranslator
+from mappings.pando.translator.server import PENDING_MAX
+
+NOW = 1_778_362_100 * 10**9
+SESSION = "0192f0e8-4d84-7d6e-a000-0000000000aa"
+INSTANCE = Instance(id="us", started_at=NOW - 65 * 10**9)
+
+
+class Caller:
+    """The far end of a ServerTranslator, as a script."""
+
+    def __init__(self) -> None:
+        numbers = count(1)
+        self.link = ServerTranslator(lambda: NOW, lambda: f"own-{next(numbers)}", instance=INSTANCE)
+        self.commands: list[Any] = []
+        self.step = Step()
+
+    def calls(self, method: str, params: object = None, id: str = "r", **more: object) -> list[Any]:
+        value = {"jsonrpc": "2.0", "id": id, "method": method, "params": params, **more}
+        return self.says(json.dumps(value).encode())
+
+    def says(self, *bodies: bytes) -> list[Any]:
+        return self._heard(self.link.receive([Parts("rpc", b"me", (b"", body)) for body in bodies]))
+
+    def gets(self, *answers: Any) -> list[Any]:
+        return self._heard(self.link.send(answers))
+
+    def _heard(self, step: Step) -> list[Any]:
+        self.step = step
+        self.commands += [item for burst in step.bursts for item in burst.items]
+        return [json.loads(frame) for frame in step.frames]
+
+
+def refused(request: str, cause: Cause, text: str = "no") -> say.Reply:
+    return say.Reply(request=request, failure=Failure(cause=cause, text=text))
+
+
+def error(id: str, code: int, message: str) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": message}}
+
+
+def result(id: str, value: object) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": id, "result": value}
+
+
+def state(**more: Any) -> SessionState:
+    said = [Message(role="user", text="hi"), Message(role="assistant", text="ho")]
+    return SessionState(id=SESSION, opened_at=NOW, updated_at=NOW + 10**9, transcript=[*said], **more)
+
+
+# -- one reply, in order ----------------------------------------------------------------------------
+
+
+def test_replies_go_out_in_the_order_of_requests_whatever_is_answered_first() -> None:
+    caller = Caller()
+    assert caller.calls("message.send", {"session_id": SESSION, "content": "hi"}, "a") == []
+    assert caller.calls("instance.ping", {}, "b") == []
+    assert caller.calls("nope", {}, "c") == []
+    first, second = caller.commands
+    assert caller.gets(say.Pong(request=second.request)) == []
+    replies = caller.gets(say.TurnAccepted(request=first.request))
+    assert [reply["id"] for reply in replies] == ["a", "b", "c"]
+    assert replies[0] == result("a", {"ok": True})
+    assert replies[2] == error("c", -32601, "ipc: method not found")
+
+
+def test_nothing_is_said_that_answers_no_call() -> None:
+    caller = Caller()
+    assert caller.gets(say.Pong(request="x"), say.Reply(request="")) == []
+    assert [loss.why for loss in caller.step.losses] == ["answers no call"] * 2
+    assert caller.link.opened().frames == []
+
+
+def test_a_second_answer_to_one_call_is_not_said() -> None:
+    caller = Caller()
+    caller.calls("instance.ping", {})
+    own = caller.commands[0].request
+    assert len(caller.gets(say.Pong(request=own))) == 1
+    assert caller.gets(say.Pong(request=own)) == []
+
+
+@pytest.mark.parametrize("said", ["same", ""])
+def test_two_calls_under_one_id_or_none_get_two_replies(said: str) -> None:
+    caller = Caller()
+    caller.calls("instance.ping", {}, said)
+    caller.calls("session.list", None, said)
+    ping, listing = caller.commands
+    assert ping.request != listing.request
+    replies = caller.gets(say.SessionsListed(request=listing.request, sessions=()), say.Pong(request=ping.request))
+    assert [reply["id"] for reply in replies] == [said, said]
+    assert replies[1]["result"] == []
+
+
+@pytest.mark.parametrize("body", [b"{nope", b"", b"[]", b'{"id":7,"method":"instance.ping"}', b'"x"'])
+def test_what_is_no_request_is_a_parse_error_without_id(body: bytes) -> None:
+    assert Caller().says(body) == [error("", -32700, "parse error")]
+
+
+def test_a_caller_that_piles_up_calls_is_sent_away() -> None:
+    caller = Caller()
+    body = json.dumps({"id": "r", "method": "message.list", "params": {"session_id": SESSION}}).encode()
+    caller.says(*[body] * PENDING_MAX)
+    assert caller.step.faults == []
+    caller.says(body)
+    assert [(fault.code, fault.can_continue) for fault in caller.step.faults] == [("flooding", False)]
+
+
+def test_what_waits_when_the_link_closes_is_refused_in_order() -> None:
+    caller = Caller()
+    caller.calls("instance.ping", {}, "a")
+    caller.calls("nope", {}, "b")
+    replies = [json.loads(frame) for frame in caller.link.closed("the gateway stops").frames]
+    assert [(reply["id"], reply["error"]["code"]) for reply in replies] == [("a", -32000), ("b", -32601)]
+
+
+# -- results in the form of their call ---------------------------------------------------------------
+
+
+def test_ping_tells_who_and_since_when() -> None:
+    caller = Caller()
+    caller.calls("instance.ping", {})
+    pong = say.Pong(request=caller.commands[0].request, at=NOW)
+    assert caller.gets(pong) == [result("r", {"status": "ok", "instance_id": "us", "uptime": "1m5s"})]
+
+
+def test_the_same_list_is_an_array_for_session_list_and_an_object_for_state_sync() -> None:
+    row = SessionSummary(session=SESSION, title="T", updated_at=NOW, messages=2)
+    described = {"id": SESSION, "title": "T", "updated_at": "2026-05-09T21:28:20Z", "message_count": 2}
+    for method, expected in (
+        ("session.list", [described]),
+        ("state.sync", {"sessions": [described], "instance_id": "us"}),
+    ):
+        caller = Caller()
+        caller.calls(method, {})
+        listed = say.SessionsListed(request=caller.commands[0].request, sessions=(row,))
+        assert caller.gets(listed) == [result("r", expected)]
+
+
+def test_a_session_is_shown_in_the_form_of_the_call() -> None:
+    described = {"id": SESSION, "title": "hi", "updated_at": "2026-05-09T21:28:21Z", "message_count": 2}
+    for method, expected in (("session.get", described), ("session.activate", {"ok": True})):
+        caller = Caller()
+        caller.calls(method, {"session_id": SESSION})
+        frames = caller.link.attach(state(), caller.commands[0].request).frames
+        assert [json.loads(frame) for frame in frames] == [result("r", expected)]
+
+
+def test_an_attach_that_answers_nothing_says_nothing() -> None:
+    assert Caller().link.attach(state(), "").frames == []
+
+
+def test_all_messages_are_asked_for_and_listed_oldest_first() -> None:
+    caller = Caller()
+    caller.calls("message.list", {"session_id": SESSION})
+    (command,) = caller.commands
+    assert isinstance(command, ask.GetHistory)
+    assert command.limit > 10**6
+    newest_first = (Message(role="assistant", text="ho", id="m2", at=NOW), Message(role="user", text="hi", id="m1"))
+    (reply,) = caller.gets(say.HistorySnapshot(request=command.request, items=newest_first))
+    assert reply["result"] == [
+        {"id": "m1", "role": "user", "content": "hi", "created_at": "0001-01-01T00:00:00Z"},
+        {"id": "m2", "role": "assistant", "content": "ho", "created_at": "2026-05-09T21:28:20Z"},
+    ]
+
+
+def test_an_accepted_input_is_answered_by_the_batch_that_opens_its_turn() -> None:
+    caller = Caller()
+    caller.calls("message.send", {"session_id": SESSION, "content": "hi"})
+    request = caller.commands[0].request
+    batch = Batch(
+        session=SESSION,
+        epoch=1,
+        first_seq=0,
+        events=[say.TurnAccepted(request=request)],
+        turn="t",
+        origin=Origin(link="l", request=request),
+    )
+    assert [json.loads(frame) for frame in caller.link.passed(batch).frames] == [result("r", {"ok": True})]
+    assert caller.link.passed(batch).frames == []
+
+
+# -- refusals ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "text"),
+    [
+        ("session.get", {}, "session.get: sql: no rows in result set"),
+        ("session.get", None, "session.get: sql: no rows in result set"),
+        ("session.activate", {}, "session.activate: sql: no rows in result set"),
+        ("message.send", {"content": "x"}, "message.send: session_id is required"),
+        ("message.send", {"session_id": "s"}, "message.send: content is required"),
+        ("message.send", None, "message.send: session_id is required"),
+        ("session.interrupt", {}, "session.interrupt: session_id is required"),
+        ("message.list", {}, "message.list: session_id is required"),
+    ],
+)
+def test_what_a_call_lacks_is_refused_at_once(method: str, params: object, text: str) -> None:
+    caller = Caller()
+    assert caller.calls(method, params) == [error("r", -32000, text)]
+    assert caller.commands == []
+
+
+def test_absent_params_are_refused_in_the_words_of_a_pando() -> None:
+    text = "session.get: invalid params: unexpected end of JSON input"
+    assert Caller().says(b'{"id":"r","method":"session.get"}') == [error("r", -32000, text)]
+
+
+@pytest.mark.parametrize("params", [{"session_id": 5}, []])
+def test_params_of_a_wrong_type_are_refused_under_their_id(params: object) -> None:
+    (reply,) = Caller().calls("session.get", params)
+    assert (reply["id"], reply["error"]["code"]) == ("r", -32000)
+    assert reply["error"]["message"].startswith("session.get: invalid params: json: ")
+
+
+@pytest.mark.parametrize("method", ["session.get", "session.activate"])
+def test_an_unknown_session_has_no_rows(method: str) -> None:
+    caller = Caller()
+    caller.calls(method, {"session_id": "ghost"})
+    refusal = refused(caller.commands[0].request, "not_found", "session 'ghost' not found")
+    assert caller.gets(refusal) == [error("r", -32000, f"{method}: sql: no rows in result set")]
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "cause", "expected"),
+    [
+        ("message.list", {"session_id": "ghost"}, "not_found", {"result": []}),
+        ("session.interrupt", {"session_id": SESSION}, "not_running", {"result": {"ok": True}}),
+        ("db.write", {"method": "DeleteSession", "params": "ghost"}, "not_found", {}),
+    ],
+)
+def test_what_a_pando_calls_no_error_is_none(
+    method: str, params: object, cause: Cause, expected: dict[str, object]
+) -> None:
+    caller = Caller()
+    caller.calls(method, params)
+    refusal = refused(caller.commands[0].request, cause)
+    assert caller.gets(refusal) == [{"jsonrpc": "2.0", "id": "r", **expected}]
+
+
+def test_a_refusal_names_its_method_once() -> None:
+    for text in ("a turn is already in progress", "message.send: a turn is already in progress"):
+        caller = Caller()
+        caller.calls("message.send", {"session_id": SESSION, "content": "x"})
+        replies = caller.gets(refused(caller.commands[0].request, "busy", text))
+        assert replies == [error("r", -32000, "message.send: a turn is already in progress")]
+
+
+def test_what_the_backend_cannot_do_is_no_method() -> None:
+    caller = Caller()
+    caller.calls("instance.info", {})
+    (reply,) = caller.gets(refused(caller.commands[0].request, "unsupported", "not here"))
+    assert reply["error"]["code"] == -32601
+
+
+def test_an_answer_that_pando_has_no_form_for_is_still_one_reply() -> None:
+    caller = Caller()
+    caller.calls("session.get", {"session_id": SESSION})
+    listed = say.CompletionsListed(request=caller.commands[0].request, kind="file", entries=())
+    assert len(caller.gets(listed)) == 1
+
+
+# -- db.write ---------------------------------------------------------------------------------------
+
+NEW = {
+    "id": SESSION,
+    "parent_session_id": {"String": "p", "Valid": True},
+    "title": "T",
+    "message_count": 0,
+    "prompt_tokens": 1,
+    "completion_tokens": 2,
+    "cost": 0.5,
+}
+
+
+def test_a_new_session_is_answered_with_its_full_row() -> None:
+    caller = Caller()
+    caller.calls("db.write", {"method": "CreateSession", "params": NEW})
+    (command,) = caller.commands
+    assert isinstance(command, ask.OpenSession)
+    assert (command.session, command.title) == (SESSION, "T")
+    fresh = SessionState(id=SESSION, title="T", opened_at=NOW)
+    (reply,) = (json.loads(frame) for frame in caller.link.attach(fresh, command.request).frames)
+    times = {"updated_at": 1_778_362_100, "created_at": 1_778_362_100}
+    assert reply == result("r", {**NEW, **times, "summary_message_id": {"String": "", "Valid": False}})
+
+
+def test_a_renamed_session_is_answered_with_its_full_row() -> None:
+    change = {
+        "title": "T2",
+        "prompt_tokens": 3,
+        "completion_tokens": 4,
+        "summary_message_id": {"String": "m-9", "Valid": True},
+        "cost": 0.5,
+        "id": SESSION,
+    }
+    caller = Caller()
+    caller.calls("db.write", {"method": "UpdateSession", "params": change})
+    (command,) = caller.commands
+    assert isinstance(command, ask.RenameSession)
+    (reply,) = (json.loads(frame) for frame in caller.link.attach(state(title="T2"), command.request).frames)
+    row = {
+        **change,
+        "parent_session_id": {"String": "", "Valid": False},
+        "message_count": 2,
+        "updated_at": 1_778_362_101,
+        "created_at": 1_778_362_100,
+    }
+    assert reply == result("r", row)
+
+
+def test_a_deleted_session_is_a_void_success() -> None:
+    caller = Caller()
+    caller.calls("db.write", {"method": "DeleteSession", "params": SESSION})
+    assert caller.gets(say.Reply(request=caller.commands[0].request)) == [{"jsonrpc": "2.0", "id": "r"}]
+
+
+@pytest.mark.parametrize(
+    ("write", "cause", "text"),
+    [
+        ({"method": "CreateMessage", "params": {}}, "unsupported", "dbproxy: METHOD_NOT_FOUND (CreateMessage): no"),
+        (
+            {"method": "UpdateSession", "params": {"id": "x"}},
+            "not_found",
+            "dbproxy: INTERNAL (UpdateSession): sql: no rows in result set",
+        ),
+        ({"method": "CreateSession", "params": NEW}, "busy", "dbproxy: CONFLICT (CreateSession): no"),
+    ],
+)
+def test_a_refused_write_says_so_in_the_words_of_the_proxy(write: object, cause: Cause, text: str) -> None:
+    caller = Caller()
+    caller.calls("db.write", write)
+    assert caller.gets(refused(caller.commands[0].request, cause)) == [error("r", -32000, text)]
+
+
+@pytest.mark.parametrize(
+    ("params", "start"),
+    [
+        ([], "dbproxy handler: unmarshal WriteRequest: json: "),
+        ({"method": "CreateSession", "params": 5}, "dbproxy: INVALID_PARAMS (CreateSession): "),
+    ],
+)
+def test_a_write_that_cannot_be_read_is_refused_under_its_id(params: object, start: str) -> None:
+    (reply,) = Caller().calls("db.write", params)
+    assert (reply["id"], reply["error"]["code"]) == ("r", -32000)
+    assert reply["error"]["message"].startswith(start)

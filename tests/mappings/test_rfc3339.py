@@ -1,0 +1,34 @@
+"""RFC 3339 by hand agrees with the standard library; what the dialects make of it is tested with them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mappings.rfc3339 import NS, parse, seconds
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@given(st.datetimes(timezones=st.just(UTC)))
+def test_whole_seconds_are_written_like_the_standard_library_writes_them_and_read_back(moment: datetime) -> None:
+    whole = moment.replace(microsecond=0)
+    at = (whole - EPOCH) // timedelta(seconds=1)
+    assert seconds(at) == whole.isoformat().removesuffix("+00:00")
+    assert parse(f"{seconds(at)}Z") == at * NS
+
+
+def test_a_second_that_no_calendar_has_is_no_text() -> None:
+    assert seconds(10**15) == seconds(-(10**15)) == ""
+
+
+@pytest.mark.parametrize("text", ["", "yesterday", "2024-13-01T00:00:00Z", "2024-01-00T00:00:00Z", "2024-01-01"])
+def test_what_is_no_time_is_none(text: str) -> None:
+    assert parse(text) is None
+
+
+def test_an_offset_is_taken_off_and_a_fraction_is_nanoseconds() -> None:
+    assert parse("1970-01-01T01:00:00.000000001+01:00") == 1

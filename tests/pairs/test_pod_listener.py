@@ -1,0 +1,168 @@
+"""A pod listener is one session: for every client, over disconnects and probes, as a parent pod uses it.
+
+The backends are the demo backend served as smooth server, which opens a conversation for each connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.app import App
+from gateway.config import Config, Route
+from gateway.demo.client import demo_backend
+from gateway.endpoint import parse
+from gateway.session import Session
+from tests.pairs.gateway import DEADLINE, LIMITS, SmoothClient
+from tests.pairs.pod_client import PodClient
+from tests.pairs.pod_parent import probe, read_output, said, send, spawn, stop
+
+
+@asynccontextmanager
+async def served(*listen: str, upstream: str = "", **options: Any) -> AsyncIterator[tuple[App, list[str]]]:
+    """A gateway with these listeners, and where they listen; before `upstream`, or before a smooth demo backend."""
+    backend = demo_backend(parse("smooth+ws://127.0.0.1:0/ws"))
+    told: asyncio.Queue[str] = asyncio.Queue()
+    async with asyncio.timeout(DEADLINE), asyncio.TaskGroup() as group:
+        group.create_task(backend.run(told.put_nowait), name="backend")
+        upstream = upstream or await told.get()
+        route = Route(name="test", listen=tuple(map(parse, listen)), upstream=parse(upstream), **options)
+        app = App(Config(routes=(route,), limits=LIMITS))
+        ready: asyncio.Queue[str] = asyncio.Queue()
+        group.create_task(app.run(ready.put_nowait), name="gateway")
+        try:
+            yield app, [(await ready.get()).partition("+")[2].removeprefix("unix:") for _ in listen]
+        finally:
+            app.stop.set()
+            backend.stop.set()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait until `condition()` holds; a gateway tells nobody when it has noticed that a client is gone."""
+    while not condition():  # noqa: ASYNC110  # nobody sets an event for it
+        await asyncio.sleep(0.005)
+
+
+def only(app: App) -> Session:
+    """The one session of the gateway."""
+    (session,) = app._routers[0].sessions
+    return session
+
+
+def answered(client: SmoothClient, request: str) -> bool:
+    """The turn of this request has ended well."""
+    return any(frame["type"] == "eventual_response" for frame in client.of(request))
+
+
+def quiet(app: App) -> bool:
+    """Somebody spoke, and no turn is open."""
+    session = only(app)
+    return bool(session.state.transcript) and session.quiet.is_set()
+
+
+@pytest.fixture
+def socket(tmp_path: Path) -> str:
+    (tmp_path / "atlas").mkdir()
+    return f"{tmp_path}/atlas/sock"
+
+
+async def test_all_clients_of_a_pod_listener_share_one_session(socket: str) -> None:
+    async with (
+        served(f"pod+unix:{socket}") as (app, _),
+        PodClient.connected(socket) as one,
+        PodClient.connected(socket) as two,
+    ):
+        await one.say("retry")
+        await two.until(lambda: two.idle() > 0)
+        assert two.joined("text_delta") == "The second try worked."
+        assert len(app._routers[0].sessions) == 1
+
+
+async def test_the_session_is_the_same_after_probes_and_after_everybody_left(socket: str) -> None:
+    async with served(f"pod+unix:{socket}") as (app, _):
+        await probe(socket)
+        async with PodClient.connected(socket) as client:
+            await client.say("retry")
+            await client.until(lambda: client.idle() > 0)
+        session = only(app)
+        await until(lambda: not session.delivery.attachments)
+        await probe(socket)
+        assert said(await read_output(socket)) == ["retry", "The second try worked."]
+        assert app._routers[0].sessions == [session]
+
+
+async def test_each_pod_listener_has_a_session_of_its_own(tmp_path: Path) -> None:
+    async with served(f"pod+unix:{tmp_path}/a.sock", f"pod+unix:{tmp_path}/b.sock") as (_, (a, b)):
+        async with PodClient.connected(a) as watcher:
+            assert await send(a, "retry") == "accepted"
+            await watcher.until(lambda: watcher.idle() > 0)
+        assert said(await read_output(a)) == ["retry", "The second try worked."]
+        assert said(await read_output(b)) == []
+
+
+async def test_a_smooth_client_attaches_to_the_session_of_a_pod_listener_by_its_id(socket: str) -> None:
+    async with (
+        served(f"pod+unix:{socket}", "smooth+ws://127.0.0.1:0/ws") as (app, (_, url)),
+        PodClient.connected(socket) as pod,
+    ):
+        await pod.say("retry")
+        await pod.until(lambda: pod.idle() > 0)
+        session = only(app)
+        assert session.state.backend_ids is not None
+        async with SmoothClient.connected(url) as smooth:
+            for name in ("smooth.sessionId", "smooth.conversationId"):
+                smooth.session = json.loads(bytes(session.state.backend_ids[name]))
+                request = await smooth.say("retry")
+                await smooth.until(
+                    lambda r=request: smooth.of(r)[-1:] and smooth.of(r)[-1]["type"] == "eventual_response"
+                )
+        assert pod.joined("text_delta") == "The second try worked." * 3
+
+
+# -- a parent pod (pod sheet, section 11) ------------------------------------------------------------
+
+
+async def test_a_parent_sends_reads_the_output_and_is_refused_while_a_turn_runs(socket: str) -> None:
+    async with served(f"pod+unix:{socket}") as (app, _):
+        assert await send(socket, "retry") == "accepted"
+        await until(lambda: quiet(app))
+        assert said(await read_output(socket)) == ["retry", "The second try worked."]
+        assert await send(socket, "wait") == "accepted"
+        assert await send(socket, "hello") == "rejected"
+
+
+async def test_the_first_task_of_a_parent_that_reads_nothing_is_done(socket: str) -> None:
+    async with served(f"pod+unix:{socket}") as (app, _):
+        await spawn(socket, "retry")
+        await until(lambda: bool(app._routers[0].sessions) and quiet(app))
+        assert said(await read_output(socket)) == ["retry", "The second try worked."]
+
+
+async def test_a_parent_that_stops_its_child_ends_its_own_attachment_and_no_more(socket: str) -> None:
+    async with served(f"pod+unix:{socket}") as (app, _), PodClient.connected(socket) as tui:
+        await stop(socket)
+        await until(lambda: len(app._links) == 1)
+        await tui.say("retry")
+        await tui.until(lambda: tui.idle() > 0)
+        assert "shutdown" not in tui.names()
+
+
+async def test_a_turn_is_cancelled_when_its_last_client_leaves_if_the_route_says_so(socket: str) -> None:
+    async with served(f"pod+unix:{socket}", on_last_detach="cancel") as (app, _):
+        assert await send(socket, "slow") == "accepted"
+        await until(lambda: quiet(app))
+        assert (await read_output(socket))["status"] == "idle"
+
+
+async def test_a_turn_goes_on_when_its_last_client_leaves_otherwise(socket: str) -> None:
+    async with served(f"pod+unix:{socket}") as (app, _):
+        assert await send(socket, "slow") == "accepted"
+        session = only(app)
+        await until(lambda: not session.delivery.attachments)
+        assert (await read_output(socket))["status"] == "running"
