@@ -1,4 +1,4 @@
-"""One route in memory: smooth clients and a pod, frame by frame through the real router, session, links and upstream.
+"""One route in memory: clients and a backend, frame by frame through the real router, session, links and upstream.
 
 The test is every peer, holds the clock and rings the timers; a conversation is a Script. Each frame that a smooth
 client is sent must be one that a strict client takes.
@@ -16,6 +16,7 @@ from typing import Any
 from adapters.base import CloseReason, Transport
 from gateway import registry
 from gateway.config import Limits, Overflow, Route
+from gateway.door import Door
 from gateway.endpoint import Endpoint, parse
 from gateway.ids import session_id
 from gateway.ledger import Ledger
@@ -24,9 +25,12 @@ from gateway.outbox import Outbox
 from gateway.router import Router
 from gateway.session import Session
 from gateway.upstream import Connected, Upstream
+from mappings.canonical import Command
+from mappings.dialect import Burst
 from tests.gateway.pod_words import snapshot
 from tests.gateway.smooth_words import CREATE, opened
 from tests.memory import MemoryTransport
+from tests.oracle import ORACLES, heard
 from tests.smooth_frames import check
 
 __all__ = ["NEVER", "Script", "Stage", "settle", "stage"]
@@ -94,7 +98,10 @@ class Peer:
     def __init__(self, transport: MemoryTransport, link: Link | None = None) -> None:
         self.transport = transport
         self.seen = 0
+        self.judged = True
+        self.gone = False  # it hung up
         self._link = link
+        self._said: list[tuple[int, bytes]] = []  # how many frames it had been sent, and what it then said
 
     @property
     def link(self) -> Link:
@@ -112,13 +119,32 @@ class Peer:
 
     def says(self, *messages: dict[str, Any] | bytes) -> None:
         """It says these in one piece."""
-        self.transport.say(*(m if isinstance(m, bytes) else json.dumps(m).encode() for m in messages))
+        frames = [m if isinstance(m, bytes) else json.dumps(m).encode() for m in messages]
+        self._said += [(len(self.transport.got), frame) for frame in frames]
+        self.transport.say(*frames)
+
+    def slips(self, router: Router, command: Command, action: str) -> None:
+        """A command of its own reaches the router behind its translator, which would not let it pass; as `action`."""
+        said = {"action": action, "requestId": command.request}
+        self._said.append((len(self.transport.got), json.dumps(said).encode()))
+        router.receive(self.link, [Burst(items=[command])])
+
+    def judge(self, dialect: str) -> None:
+        """AssertionError when what it said and got, in their order, are not legal for a client."""
+        oracle, said = ORACLES[dialect](), list(self._said)
+        for at, frame in enumerate(self.frames()):
+            while said and said[0][0] <= at:
+                heard(oracle, said.pop(0)[1])
+            oracle.got(frame)
 
 
 class Stage:
-    """A router with its one session; `clients` by name, `pods` are the connections to the pod, newest last."""
+    """A router and its sessions; `clients` by name, `pods` are the connections to the backend, newest last."""
 
-    def __init__(self, group: asyncio.TaskGroup, limits: Limits, overflow: Overflow, **options: Any) -> None:
+    def __init__(
+        self, group: asyncio.TaskGroup, limits: Limits, overflow: Overflow, upstream: Endpoint = ROUTE.upstream,
+        **options: Any,
+    ) -> None:  # fmt: skip
         self.group = group
         self.limits = limits
         self.time = Time()
@@ -127,21 +153,27 @@ class Stage:
         self.pods: list[Peer] = []
         self.dialled = 0
         self.refusals = 0  # how many attempts to connect still fail
+        self.away = False  # all of them fail
         self.scripts: list[Script] = []
         self._ids = count(1)
-        route = Route(name=ROUTE.name, listen=ROUTE.listen, upstream=ROUTE.upstream, overflow=overflow, **options)
+        self._backend = registry.dialect(upstream.dialect)
+        route = Route(name=ROUTE.name, listen=ROUTE.listen, upstream=upstream, overflow=overflow, **options)
         self.router = Router(
             route, self._upstream, registry.dialects, limits=limits, ledger=self.ledger, clock=self.time.clock,
             new_id=self.new_id, later=self.time.later,
         )  # fmt: skip
-        self.session: Session = self.router.sessions[0]
+
+    @property
+    def session(self) -> Session:
+        """The first session; behind a pod there is always one, and no other."""
+        return self.router.sessions[0]
 
     def new_id(self) -> str:
         return f"00000000-0000-4000-8000-{next(self._ids):012d}"
 
     def _upstream(self, session: Connected, _endpoint: Endpoint) -> Upstream:
         self.upstream = Upstream(
-            session.connected().id, "pod+unix:/pod", registry.dialect("pod"), self._dial, session, spawn=self.spawn,
+            session.connected().id, "pod+unix:/pod", self._backend, self._dial, session, spawn=self.spawn,
             limits=self.limits, ledger=self.ledger, clock=self.time.clock, new_id=self.new_id,
         )  # fmt: skip
         return self.upstream
@@ -151,8 +183,8 @@ class Stage:
 
     async def _dial(self) -> Transport:
         self.dialled += 1
-        if self.refusals:
-            self.refusals -= 1
+        if self.refusals or self.away:
+            self.refusals -= not self.away
             raise ConnectionRefusedError(111, "nobody listens")
         transport = MemoryTransport()
         self.pods.append(Peer(transport))
@@ -165,13 +197,19 @@ class Stage:
         """The newest connection to the pod."""
         return self.pods[-1]
 
-    def join(self, name: str, principal: str = "local", dialect: str = "smooth") -> Peer:
-        """A client connects."""
+    def join(
+        self,
+        name: str,
+        principal: str = "local",
+        dialect: str = "smooth",
+        door: Door = Door(),  # noqa: B008  # frozen
+    ) -> Peer:
+        """A client connects, by `door`."""
         transport, spoken = MemoryTransport(), registry.dialect(dialect)
         link = Link(
             name, spoken, transport, spoken.server(self.time.clock, self.new_id),
             Outbox(self.limits.outbox_soft, self.limits.outbox_hard), sink=self.router.receive,
-            drained=self.router.drained, ledger=self.ledger, principal=principal,
+            drained=self.router.drained, ledger=self.ledger, principal=principal, door=door,
         )  # fmt: skip
         peer = self.clients[name] = Peer(transport, link)
         self.spawn(self._serve(link), name)
@@ -196,14 +234,17 @@ class Stage:
     # -- the end ---------------------------------------------------------------------------------------
 
     def end(self) -> None:
-        """Every script was held, every frame strict; then all go."""
+        """Every script was held, every frame strict and in a legal order; then all go."""
         assert all(script.held for script in self.scripts), "a script was written and never held: await its done()"
         for peer in self.clients.values():
             if peer.link.dialect.name == "smooth":
                 for frame in peer.frames():
                     check(frame)
+            if peer.judged:
+                peer.judge(peer.link.dialect.name)
             peer.link.end(CloseReason.DONE)
-        self.session.stop()
+        for session in self.router.sessions:
+            session.stop()
 
 
 @asynccontextmanager
