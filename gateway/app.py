@@ -231,8 +231,7 @@ class App:
         for listener in self._listeners:
             await listener.close()
         for router in self._routers:
-            for session in router.sessions:
-                session.stop()
+            router.stop()
         for link in list(self._links.values()):
             link.end(CloseReason.GOING_AWAY, "the gateway stops")
 

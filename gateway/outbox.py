@@ -23,6 +23,7 @@ class Outbox:
         self._waiter: asyncio.Future[None] | None = None
         self.size = 0
         self.closed = False
+        self.was_full = False  # so whoever broadcasts may keep a cursor for it; its writer sets it back
 
     @property
     def full(self) -> bool:
@@ -45,6 +46,7 @@ class Outbox:
             return
         self._frames += frames
         self.size += sum(map(len, frames))
+        self.was_full = self.was_full or self.full
         self._wake()
 
     def close(self) -> None:

@@ -70,6 +70,10 @@ class Router:
         """All sessions of the route."""
         return list(self._all.roster)
 
+    def stop(self) -> None:
+        """The gateway ends: every session does."""
+        self._all.stop()
+
     # -- links -----------------------------------------------------------------------------------------
 
     def connected(self, link: Link) -> None:

@@ -128,6 +128,13 @@ class Sessions:
             other.lobby.enter(link)
         return True
 
+    def stop(self) -> None:
+        """The gateway ends."""
+        for session in self.roster:
+            session.stop()
+        if self.many is not None:
+            self.many.close()
+
     def _renamed(self, session: Session) -> None:
         """The backend gave the session its ids, or would not open it."""
         if session.state.backend_ids is None:

@@ -38,7 +38,8 @@ def demo_backend(endpoint: Endpoint, turns: Sequence[list[Line]] = ()) -> App:
 
     It holds as many sessions as backends of that dialect do: a pod is one conversation, whoever asks.
     """
-    nowhere = Endpoint(dialect=endpoint.dialect, transport="demo", address="conversation")
+    one = registry.dialect(endpoint.dialect).one_session
+    nowhere = Endpoint(dialect="pod" if one else "smooth", transport="demo", address="conversation")
     registry.check_listen(endpoint)
     route = Route(name="demo-backend", listen=(endpoint,), upstream=nowhere)
     app = App(Config(routes=(route,)), make_backend=lambda session: DemoBackend(session, app.spawn, Scripts(turns)))

@@ -31,6 +31,9 @@ def arguments(form: NormalForm, event: ToolCallArguments) -> None:
     """A fragment, or all; a call that was not begun is begun."""
     turn = form.turn()
     block = _meant(turn, event.call, event.name, finished=False)
+    if block is None and not event.done:  # heard from its middle on: its whole arguments, with its name, follow
+        form.lose(event, "a fragment of a call whose beginning was not heard")
+        return
     if block is None:
         started(form, ToolCallStarted(call=event.call, name=event.name))
         block = turn.calls[event.call or f"{turn.id}/{len(turn.calls) - 1}"]

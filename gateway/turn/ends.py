@@ -78,7 +78,7 @@ def finish(
     if failure is not None and not any(e.cause == failure.cause and e.text == failure.text for e in turn.errors):
         form.emit(ErrorReported(cause=failure.cause, text=failure.text, ext=failure.ext))
     if not form.tells_model_turns and end == "completed":
-        form.emit(ModelTurnEnded())
+        form.emit(ModelTurnEnded(index=form.model_turns - 1))
     if turn.result is None:
         form.emit(TurnResult(end=end))
     if said is not None or form.state.status != status:

@@ -72,6 +72,7 @@ class NormalForm:
         self._runs = Runs(state)
         self.emit = self._runs.emit
         self._at = 0
+        self.model_turns = 0  # those that we said ourselves
         self.tells_model_turns = tells_model_turns  # else a turn has one, said here: a pod's parent waits for it
         self.forced = ""  # text of the block that we closed before its backend did
         self.discarding = False  # a turn was ended for the clients while its backend still runs it (3.4)
@@ -130,6 +131,9 @@ class NormalForm:
                 self.unwanted.append(turn.question.asked)  # its backend still waits
             ends.finish(self, end, failure, "idle")
             self.discarding = discard
+        elif failure is not None and self.state.status == "running":  # a run of which nothing was heard yet
+            self.emit(ErrorReported(cause=failure.cause, text=failure.text, ext=failure.ext))
+            self.emit(StatusChanged(status="idle"))
         return self._runs.finish()
 
     # -- questions: what the session knows of them -----------------------------------------------------
@@ -193,7 +197,8 @@ class NormalForm:
             self.emit(StatusChanged(status="running"))
         turn = self.state.turn
         if not self.tells_model_turns and turn is not None and turn.model_turn is None:
-            self.emit(ModelTurnStarted())
+            self.emit(ModelTurnStarted(index=self.model_turns))  # numbered here: projections come and go
+            self.model_turns += 1
 
     def _discard(self, event: Event) -> bool:
         if isinstance(event, TurnEnded) or (isinstance(event, StatusChanged) and event.status != "running"):

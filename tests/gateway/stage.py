@@ -17,6 +17,7 @@ from typing import Any
 from adapters.base import CloseReason, Transport
 from gateway import registry
 from gateway.config import Limits, Overflow, Route
+from gateway.door import Door
 from gateway.endpoint import Endpoint, parse
 from gateway.ids import session_id
 from gateway.ledger import Ledger
@@ -25,15 +26,18 @@ from gateway.outbox import Outbox
 from gateway.router import Router
 from gateway.session import Session
 from gateway.upstream import Connected, Upstream
+from mappings.canonical import Command
+from mappings.dialect import Burst
 from tests.gateway.pod_words import snapshot
 from tests.gateway.smooth_words import CREATE, opened
 from tests.memory import MemoryTransport
+from tests.oracle import ORACLES, heard
 from tests.smooth_frames import check
 
 __all__ = ["NEVER", "Script", "Stage", "settle", "stage"]
 
 LISTEN = (parse("smooth+ws://127.0.0.1:1/ws"),)
-UPSTREAMS = {"pod": "pod+unix:/pod", "smooth": "smooth+ws://127.0.0.1:2/ws"}
+UPSTREAMS = {"pod": parse("pod+unix:/pod"), "smooth": parse("smooth+ws://127.0.0.1:2/ws")}
 SESSION = session_id("test", "pod+unix:/pod")
 START = 1_700_000_000_000_000_000  # ns
 AT_ONCE = 1e-9
@@ -96,7 +100,10 @@ class Peer:
     def __init__(self, transport: MemoryTransport, link: Link | None = None) -> None:
         self.transport = transport
         self.seen = 0
+        self.judged = True
+        self.gone = False  # it hung up
         self._link = link
+        self._said: list[tuple[int, bytes]] = []  # how many frames it had been sent, and what it then said
 
     @property
     def link(self) -> Link:
@@ -114,15 +121,32 @@ class Peer:
 
     def says(self, *messages: dict[str, Any] | bytes) -> None:
         """It says these in one piece."""
-        self.transport.say(*(m if isinstance(m, bytes) else json.dumps(m).encode() for m in messages))
+        frames = [m if isinstance(m, bytes) else json.dumps(m).encode() for m in messages]
+        self._said += [(len(self.transport.got), frame) for frame in frames]
+        self.transport.say(*frames)
+
+    def slips(self, router: Router, command: Command, action: str) -> None:
+        """A command of its own reaches the router behind its translator, which would not let it pass; as `action`."""
+        said = {"action": action, "requestId": command.request}
+        self._said.append((len(self.transport.got), json.dumps(said).encode()))
+        router.receive(self.link, [Burst(items=[command])])
+
+    def judge(self, dialect: str) -> None:
+        """AssertionError when what it said and got, in their order, are not legal for a client."""
+        oracle, said = ORACLES[dialect](), list(self._said)
+        for at, frame in enumerate(self.frames()):
+            while said and said[0][0] <= at:
+                heard(oracle, said.pop(0)[1])
+            oracle.got(frame)
 
 
 class Stage:
-    """A router with its one session; `clients` by name, `pods` are the connections to the backend, newest last."""
+    """A router and its sessions; `clients` by name, `pods` are the connections to the backend, newest last."""
 
     def __init__(
-        self, group: asyncio.TaskGroup, limits: Limits, overflow: Overflow, upstream: str, **options: Any
-    ) -> None:
+        self, group: asyncio.TaskGroup, limits: Limits, overflow: Overflow, upstream: Endpoint = UPSTREAMS["pod"],
+        **options: Any,
+    ) -> None:  # fmt: skip
         self.group = group
         self.limits = limits
         self.time = Time()
@@ -131,9 +155,11 @@ class Stage:
         self.pods: list[Peer] = []
         self.dialled = 0
         self.refusals = 0  # how many attempts to connect still fail
+        self.away = False  # all of them fail
         self.scripts: list[Script] = []
         self._ids = count(1)
-        route = Route(name="test", listen=LISTEN, upstream=parse(UPSTREAMS[upstream]), overflow=overflow, **options)
+        self._backend = registry.dialect(upstream.dialect)
+        route = Route(name="test", listen=LISTEN, upstream=upstream, overflow=overflow, **options)
         self.router = Router(
             route, self._upstream, registry.dialects, limits=limits, ledger=self.ledger, clock=self.time.clock,
             new_id=self.new_id, later=self.time.later,
@@ -141,7 +167,7 @@ class Stage:
 
     @cached_property
     def session(self) -> Session:
-        """The one session; before a smooth server there is none until a client came."""
+        """The first session; behind a pod there is always one, and no other."""
         return self.router.sessions[0]
 
     def new_id(self) -> str:
@@ -149,8 +175,8 @@ class Stage:
 
     def _upstream(self, session: Connected, endpoint: Endpoint) -> Upstream:
         self.upstream = Upstream(
-            session.connected().id, str(endpoint), registry.dialect(endpoint.dialect), self._dial, session,
-            spawn=self.spawn, limits=self.limits, ledger=self.ledger, clock=self.time.clock, new_id=self.new_id,
+            session.connected().id, str(endpoint), self._backend, self._dial, session, spawn=self.spawn,
+            limits=self.limits, ledger=self.ledger, clock=self.time.clock, new_id=self.new_id,
         )  # fmt: skip
         return self.upstream
 
@@ -159,8 +185,8 @@ class Stage:
 
     async def _dial(self) -> Transport:
         self.dialled += 1
-        if self.refusals:
-            self.refusals -= 1
+        if self.refusals or self.away:
+            self.refusals -= not self.away
             raise ConnectionRefusedError(111, "nobody listens")
         transport = MemoryTransport()
         self.pods.append(Peer(transport))
@@ -173,14 +199,21 @@ class Stage:
         """The newest connection to the pod."""
         return self.pods[-1]
 
-    def join(self, name: str, principal: str = "local", dialect: str = "smooth", limits: Limits | None = None) -> Peer:
-        """A client connects; `limits` are its outbox's own."""
+    def join(
+        self,
+        name: str,
+        principal: str = "local",
+        dialect: str = "smooth",
+        door: Door = Door(),  # noqa: B008  # frozen
+        limits: Limits | None = None,
+    ) -> Peer:
+        """A client connects, by `door`; `limits` are its outbox's own."""
         limits = limits or self.limits
         transport, spoken = MemoryTransport(), registry.dialect(dialect)
         link = Link(
             name, spoken, transport, spoken.server(self.time.clock, self.new_id),
             Outbox(limits.outbox_soft, limits.outbox_hard), sink=self.router.receive,
-            drained=self.router.drained, ledger=self.ledger, principal=principal,
+            drained=self.router.drained, ledger=self.ledger, principal=principal, door=door,
         )  # fmt: skip
         peer = self.clients[name] = Peer(transport, link)
         self.spawn(self._serve(link), name)
@@ -205,12 +238,14 @@ class Stage:
     # -- the end ---------------------------------------------------------------------------------------
 
     def end(self) -> None:
-        """Every script was held, every frame strict; then all go."""
+        """Every script was held, every frame strict and in a legal order; then all go."""
         assert all(script.held for script in self.scripts), "a script was written and never held: await its done()"
         for peer in self.clients.values():
             if peer.link.dialect.name == "smooth":
                 for frame in peer.frames():
                     check(frame)
+            if peer.judged:
+                peer.judge(peer.link.dialect.name)
             peer.link.end(CloseReason.DONE)
         for session in self.router.sessions:
             session.stop()
@@ -225,7 +260,7 @@ async def stage(
     `upstream` is the dialect of its backend, `options` are further ones of its route.
     """
     async with asyncio.timeout(20), asyncio.TaskGroup() as group:
-        made = Stage(group, limits, overflow, upstream, **options)
+        made = Stage(group, limits, overflow, UPSTREAMS[upstream], **options)
         yield made
         made.end()
 
@@ -271,7 +306,9 @@ class Script:
         self, name: str, principal: str = "local", *, dialect: str = "smooth", limits: Limits | None = None
     ) -> Script:
         """A client connects."""
-        return self._then(f"{name} joins", lambda: self._ignore(self._stage.join(name, principal, dialect, limits)))
+        return self._then(
+            f"{name} joins", lambda: self._ignore(self._stage.join(name, principal, dialect, limits=limits))
+        )
 
     def opens(self, name: str) -> Script:
         """A smooth client connects and opens the session; the pod, if it has just been dialled, shows itself."""

@@ -118,7 +118,26 @@ async def test_what_waits_is_written_at_once() -> None:
         await settle()
         assert made.transport.got == [b"1", b"2", b"3", b"4"]
         assert made.transport.writes == 1
-        assert made.drains == [4], "the drain is told once, after everything was written"
+        assert made.drains == [], "nobody waits for the end of what never was too much"
+
+
+async def test_the_drain_of_what_was_too_much_is_told_once_after_everything_was_written() -> None:
+    async with served(soft=4) as made:
+        for frame in (b"one", b"two", b"three"):
+            made.link.put([frame])
+        await settle()
+        made.link.put([b"four"])
+        await settle()
+        assert made.drains == [3]
+
+
+async def test_whoever_fell_behind_hears_of_each_drain_until_nothing_more_comes() -> None:
+    async with served(soft=4) as made:
+        more = [[b"a"], [b"b"]]
+        made.link._drained = lambda link: link.put(more.pop()) if more else made.drains.append(0)
+        made.link.put([b"too much"])
+        await settle()
+        assert (made.transport.got, made.drains) == ([b"too much", b"b", b"a"], [0])
 
 
 async def test_a_fault_costs_its_frame_and_is_counted() -> None:

@@ -10,7 +10,7 @@ from gateway.config import Limits
 from gateway.door import Door
 from gateway.ids import session_id
 from gateway.upstream import WAITING_MAX
-from mappings.canonical.commands import GetHistory, ListSessions, Ping, RenameSession
+from mappings.canonical.commands import GetHistory, ListSessions, RenameSession
 from mappings.canonical.events import SessionsListed
 from mappings.canonical.unmapped import Unmapped
 from mappings.dialect import Burst
@@ -289,7 +289,7 @@ async def test_a_command_that_names_no_session_means_the_one_that_its_link_is_at
     async with stage() as made:
         await made.script().opens("a").joins("b").done()
         for name in "ab":
-            made.router.receive(made.clients[name].link, [Burst(items=[GetHistory(request="h")])])
+            made.clients[name].slips(made.router, GetHistory(request="h"), "get_conversation_messages")
         await settle()
         await made.script().gets("a", reply("h", messages=[])).gets("b", error("h", "SESSION_NOT_FOUND")).done()
 
@@ -316,10 +316,13 @@ async def test_what_a_pod_cannot_do_is_refused_with_its_reason() -> None:
 async def test_pings_of_a_client_whose_backend_is_away_are_answered() -> None:
     async with stage(limits=Limits(backoff_first=NEVER, backoff_max=NEVER)) as made:
         made.refusals = WAITING_MAX
-        await made.script().opens("a").done()
-        made.router.receive(made.clients["a"].link, [Burst(items=[Ping(request="p")])])
-        await settle()
-        await made.script().gets("a", {"type": "pong", "requestId": "p"}).done()
+        await (
+            made.script()
+            .opens("a")
+            .says("a", {"action": "ping", "requestId": "p"})
+            .gets("a", {"type": "pong", "requestId": "p"})
+            .done()
+        )
 
 
 async def test_the_agent_that_a_client_named_is_shown_to_the_next_one() -> None:

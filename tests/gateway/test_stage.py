@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from tests.gateway.pod_words import delta, run, say, took
@@ -79,3 +81,11 @@ async def test_a_frame_that_is_not_strict_fails() -> None:
         async with stage() as made:
             await made.script().joins("a").done()
             made.clients["a"].transport.got.append(b'{"type":"keepalive","data":{"requestId":"r"},"extra":1}')
+
+
+async def test_frames_in_an_illegal_order_fail() -> None:
+    with pytest.RaisesGroup(pytest.RaisesExc(AssertionError, match="a 202 answers a send_message")):
+        async with stage() as made:
+            await made.script().joins("a").done()
+            second = accepted("r1") | {"message": "", "data": {}, "timestamp": 1}
+            made.clients["a"].transport.got.append(json.dumps(second).encode())

@@ -15,6 +15,7 @@ import aiohttp
 from gateway.app import App, MakeBackend
 from gateway.config import Config, Limits, Route
 from gateway.endpoint import parse
+from tests.oracle import SmoothOracle
 from tests.smooth_frames import check
 
 __all__ = ["SmoothClient", "bridged"]
@@ -43,10 +44,11 @@ async def bridged(
 
 
 class SmoothClient:
-    """A smooth client without manners of its own: what it is sent stands in `frames`, each one strict."""
+    """A smooth client without manners of its own: what it is sent stands in `frames`, each one strict and in order."""
 
     def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
         self.socket = socket
+        self.oracle = SmoothOracle()
         self.frames: list[dict[str, Any]] = []
         self.session = ""
         self._news = asyncio.Event()
@@ -77,6 +79,7 @@ class SmoothClient:
         async for message in self.socket:
             frame = json.loads(message.data)
             check(frame)
+            self.oracle.got(frame)
             self.frames.append(frame)
             self._news.set()
             await self._reading.wait()
@@ -98,6 +101,7 @@ class SmoothClient:
         """Send a frame; its request id, numbered where it has none."""
         self._number += 1
         frame = {"requestId": f"r{self._number}", **frame}
+        self.oracle.said(frame)
         await self.socket.send_str(json.dumps(frame))
         return str(frame["requestId"])
 

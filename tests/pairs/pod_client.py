@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any, get_args
 
 from mappings.pod.wire.events import Event
+from tests.oracle import PodOracle
 
 __all__ = ["PodClient"]
 
@@ -24,6 +25,7 @@ class PodClient:
         self._writer = writer
         self._news = asyncio.Event()
         self.events: list[tuple[str, dict[str, Any]]] = []
+        self.oracle = PodOracle()
 
     @classmethod
     @asynccontextmanager
@@ -45,6 +47,7 @@ class PodClient:
         while line := await self._reader.readline():
             event = json.loads(line)
             assert event["event"] in KNOWN, f"a pod client's reader ends for good at {event['event']}"
+            self.oracle.got(event)
             self.events.append((event["event"], event.get("data") or {}))
             self.see(event)
             self._news.set()
@@ -54,7 +57,9 @@ class PodClient:
 
     async def send(self, method: str, **params: Any) -> None:
         """One method, as the real client writes it."""
-        self._writer.write(json.dumps({"method": method, **({"params": params} if params else {})}).encode())
+        message = {"method": method, **({"params": params} if params else {})}
+        self.oracle.said(message)
+        self._writer.write(json.dumps(message).encode())
         await self._writer.drain()
         self._writer.write(b"\n")
         await self._writer.drain()

@@ -66,7 +66,8 @@ def test_an_alert_without_time_takes_the_batch_s() -> None:
 
 def test_a_changed_history_reaches_attached_clients_as_a_rotation() -> None:
     items = (Message(role="user", text="q"),)
-    (line,) = said(say.HistorySnapshot(items=items, status="idle", backend=Backend(name="x")))
+    line, state = said(say.HistorySnapshot(items=items, status="idle", backend=Backend(name="x")))
+    assert state == {"event": "status", "data": {"status": "idle"}}, "it may have been paused before"
     entry = line["data"]["entry"]
     assert (line["event"], entry["kind"], entry["session_id"]) == ("segment_rotated", "segment_start", SESSION)
     assert entry["history"] == [{"kind": "message", "role": "user", "content": [{"kind": "text", "text": "q"}]}]
