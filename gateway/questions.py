@@ -29,6 +29,7 @@ from mappings.canonical.events import (
     InteractionInvalid,
     InteractionRequired,
     InteractionResolved,
+    ModelTurnStarted,
     OtpInvalid,
     OtpVerified,
     StatusChanged,
@@ -224,7 +225,8 @@ class Questions:
         block = self.open
         if block is None or block.words is None or link.can_be_asked(block.asked):
             return False
-        self._session.delivery.show(link, [StatusChanged(status="running"), block.words])
+        begun = ModelTurnStarted(index=self._session.form.next_model_turn())
+        self._session.delivery.show(link, [StatusChanged(status="running"), begun, block.words])
         return True
 
     def in_words(self, link: Link) -> bool:

@@ -197,8 +197,14 @@ class NormalForm:
             self.emit(StatusChanged(status="running"))
         turn = self.state.turn
         if not self.tells_model_turns and turn is not None and turn.model_turn is None:
-            self.emit(ModelTurnStarted(index=self.model_turns))  # numbered here: projections come and go
-            self.model_turns += 1
+            self.emit(ModelTurnStarted(index=self.next_model_turn()))
+
+    def next_model_turn(self) -> int | None:
+        """The number of one that we say ourselves: projections come and go. None where the backend numbers its own."""
+        if self.tells_model_turns:
+            return None
+        self.model_turns += 1
+        return self.model_turns - 1
 
     def _discard(self, event: Event) -> bool:
         if isinstance(event, TurnEnded) or (isinstance(event, StatusChanged) and event.status != "running"):

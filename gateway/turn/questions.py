@@ -96,10 +96,13 @@ def code_wanted(form: NormalForm, event: OtpRequired) -> None:
 
 def code_sent(form: NormalForm, event: OtpSent) -> None:
     """A one-time code is on its way."""
-    form.emit(event)
     if form.state.turn is not None:
         blocks.close(form)
-    form.emit(QuestionAsked(text=wording.code_sent(event)))
+        form.emit(event)
+        form.emit(QuestionAsked(text=wording.code_sent(event)))
+    else:
+        form.emit(event)
+        noted(form, wording.code_sent(event), ())
 
 
 # -- what the session knows --------------------------------------------------------------------------
@@ -117,7 +120,7 @@ def asked_again(form: NormalForm, text: str, segments: tuple[Segment, ...], orig
     if turn is None or turn.question is None or turn.question.words is None:
         return
     _begin_run(form, origin)
-    form.emit(_answer_to(turn.question.words, segments))
+    form.emit(_answer_to(form, turn.question.words, segments))
     _put(form, turn.question.asked, text, turn)
 
 
@@ -132,7 +135,7 @@ def _put(form: NormalForm, asked: ApprovalRequested | InteractionRequired, text:
 
 def noted(form: NormalForm, text: str, segments: tuple[Segment, ...]) -> None:
     """Typed `segments` are answered with `text`, outside of any turn: a run of its own that is over at once."""
-    form.emit(QuestionAnswered(segments=segments))
+    form.emit(QuestionAnswered(model_turn=form.next_model_turn(), segments=segments))
     form.emit(QuestionAsked(text=text))
 
 
@@ -158,10 +161,11 @@ def _close(form: NormalForm, event: Resolved, segments: tuple[Segment, ...]) -> 
     words = turn.question.words
     form.emit(event)
     if words is not None:
-        form.emit(_answer_to(words, segments))
+        form.emit(_answer_to(form, words, segments))
 
 
-def _answer_to(words: QuestionAsked, segments: tuple[Segment, ...]) -> QuestionAnswered:
+def _answer_to(form: NormalForm, words: QuestionAsked, segments: tuple[Segment, ...]) -> QuestionAnswered:
     return QuestionAnswered(
-        question=words.question, kind=words.kind, before=words.before, number=words.number, segments=segments
-    )
+        question=words.question, kind=words.kind, before=words.before, number=words.number,
+        model_turn=form.next_model_turn(), segments=segments,
+    )  # fmt: skip

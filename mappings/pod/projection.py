@@ -45,7 +45,7 @@ class Projection:
         self.live = live
         self.session = ""
         self.turn = ""  # "" outside of any
-        self.asked = False  # the run was ended by a question, or begun by an answer outside of any turn
+        self.asked = False  # the run was ended by a question
         self.at = 0
         self.turns = Counter()
         self.model_calls = Counter()

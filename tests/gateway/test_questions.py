@@ -223,7 +223,7 @@ async def test_a_resume_shows_the_question_again_and_answers_nothing() -> None:
         await (
             asked(made)
             .says("p", {"method": "resume"})
-            .gets("p", status("running"), *ASKED)
+            .gets("p", *BEGAN, *ASKED)
             .gets("q")
             .gets("a")
             .server_gets()

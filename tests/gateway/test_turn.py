@@ -23,6 +23,7 @@ from mappings.canonical.events import (
     InteractionRequired,
     InteractionResolved,
     MessageAppended,
+    ModelTurnEnded,
     ModelTurnStarted,
     OtpRequired,
     OtpSent,
@@ -447,6 +448,25 @@ def test_a_code_parks_nothing_and_is_asked_for_in_words_within_the_turn() -> Non
     assert not any(isinstance(event, QuestionAsked) and event.parked for event in said)
     assert session.state.otp is not None
     assert session.state.otp.refused == (Text(text="Pay"),)
+
+
+def test_where_the_backend_tells_no_model_turns_each_run_begins_with_the_next() -> None:
+    session = Session()
+    session.form.tells_model_turns = False
+    said = [*session.accept(), *session.feed(MAY_I, TextDelta(text="x"), TurnEnded(end="completed"))]
+    indices = [
+        event.model_turn if isinstance(event, QuestionAnswered) else event.index
+        for event in said
+        if isinstance(event, QuestionAnswered | ModelTurnStarted | ModelTurnEnded)
+    ]
+    assert indices == [0, 1, 1]
+
+
+def test_a_code_that_is_sent_outside_of_turns_is_told_as_a_run_of_its_own() -> None:
+    session = Session()
+    assert kinds(session.feed(OtpSent(channel="sms", destination="*"))) == [
+        "OtpSent", "QuestionAnswered", "QuestionAsked",
+    ]  # fmt: skip
 
 
 def test_what_is_noted_outside_of_turns_is_an_answer_and_words() -> None:

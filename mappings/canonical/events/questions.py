@@ -119,11 +119,13 @@ class QuestionAnswered(EventBase, frozen=True, kw_only=True):
     """The question is answered and the turn goes on, as a run of its own where it was put in words.
 
     `segments` is what the user typed, () where the answer came otherwise: by another client's form, by the deadline.
-    `kind`, `before` and `number` are those of the QuestionAsked that is answered.
+    `kind`, `before` and `number` are those of the QuestionAsked that is answered, `model_turn` is the index of the
+    model turn with which that run begins. Outside of any turn it begins a run for what the gateway has to say.
     """
 
     question: str = ""
     kind: str = ""
     before: str = ""
     number: int = 0
+    model_turn: int | None = None
     segments: tuple[Segment, ...] = ()

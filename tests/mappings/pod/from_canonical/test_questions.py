@@ -67,11 +67,19 @@ def test_words_within_a_turn_are_text_of_its_run() -> None:
     assert names(lines(Projection(), say.QuestionAsked(text="A code was sent."))) == ["text_delta", "text_done"]
 
 
-def test_words_outside_of_turns_are_a_whole_run() -> None:
-    found = outside(Projection(), say.QuestionAsked(text="A code was sent."))
+def test_words_outside_of_turns_that_answer_nothing_typed_are_a_run_of_the_backends() -> None:
+    found = outside(Projection(), say.QuestionAnswered(), say.QuestionAsked(text="A code was sent."))
     assert names(found) == ["status", "invoke_start", "turn_start", "text_delta", "text_done", "run_end", "status"]
     assert found[1]["data"] == {"kind": "wakeup"}
     assert (found[-2]["data"], found[-1]["data"]) == ({"result": "finished"}, {"status": "idle"})
+
+
+def test_the_run_after_an_answer_has_the_number_of_its_model_turn() -> None:
+    projection = Projection()
+    lines(projection, PARKS)
+    assert lines(projection, say.QuestionAnswered(question="q", model_turn=7))[-1]["data"] == {"turn": 7}
+    lines(projection, PARKS)
+    assert lines(projection, say.QuestionAnswered(question="q"))[-1]["data"] == {"turn": 8}
 
 
 def test_an_answer_outside_of_turns_and_what_is_said_to_it_are_one_run() -> None:
