@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from gateway import registry
 from gateway.check import Problem, check, check_route, load
@@ -181,7 +182,11 @@ def test_a_route_is_not_its_own_backend(write: Write) -> None:
 
 def test_somebody_must_be_able_to_end_the_backend_that_may(write: Write) -> None:
     assert found(write(ROUTE + 'shutdown = "backend"\n')) == [
-        (4, "route[0].shutdown", "'backend' wants a listener for its owner alone: pod+unix:...")
+        (
+            4,
+            "route[0].shutdown",
+            "'backend' wants a listener for its owner alone: pod+unix:..., pod+dir:..., pod+name:...",
+        )
     ]
     assert found(write(ROUTE.replace('ws"]', 'ws", "pod+unix:TMP/s"]') + 'shutdown = "backend"\n')) == []
 
@@ -189,7 +194,9 @@ def test_somebody_must_be_able_to_end_the_backend_that_may(write: Write) -> None
 def test_a_listener_for_everybody_whose_clients_can_say_shutdown_may_not_end_the_backend(
     write: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(registry, "OWNER_ONLY", frozenset())  # no dialect that can say it has such a listener yet
+    # No dialect that can say it has such a listener yet.
+    unix = structs.replace(registry.WAYS["pod"]["unix"], owner_only=False)
+    monkeypatch.setitem(registry.WAYS["pod"], "unix", unix)
     text = ROUTE.replace("smooth+ws://127.0.0.1:0/ws", "pod+unix:TMP/s") + 'shutdown = "backend"\n'
     assert [(line, path) for line, path, _ in found(write(text))] == [
         (2, "route[0].listen[0]"),

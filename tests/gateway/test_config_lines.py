@@ -65,7 +65,7 @@ def test_every_key_of_the_example_is_found_on_its_line() -> None:
     paths = list(values(tomli.loads(text)))
     assert len(paths) > 20
     for path in paths:
-        assert text.split("\n")[lines.of(path) - 1].startswith(f"{path[-1]} = ")
+        assert f"{path[-1]} = " in text.split("\n")[lines.of(path) - 1]
 
 
 def test_a_path_is_written_as_people_write_it() -> None:

@@ -10,7 +10,7 @@ from gateway.config import Limits
 from gateway.door import Door
 from gateway.ids import session_id
 from gateway.upstream import WAITING_MAX
-from mappings.canonical.commands import GetHistory, ListSessions, RenameSession
+from mappings.canonical.commands import GetHistory, ListSessions, SetGoal
 from mappings.canonical.events import SessionsListed
 from mappings.canonical.unmapped import Unmapped
 from mappings.dialect import Burst
@@ -308,9 +308,23 @@ async def test_what_a_pod_cannot_do_is_refused_with_its_reason() -> None:
     async with stage() as made:
         await made.script().opens("a").done()
         link = made.clients["a"].link
-        made.router.receive(link, [Burst(items=[RenameSession(request="n", session=CONVERSATION, title="New")])])
+        made.router.receive(link, [Burst(items=[SetGoal(request="n", session=CONVERSATION, objective="win")])])
         await settle()
         await made.script().gets("a", error("n", "UNSUPPORTED_ACTION")).pod_gets().done()
+
+
+async def test_where_the_backend_keeps_no_titles_the_gateway_does() -> None:
+    async with stage() as made:
+        rename = {"action": "rename_conversation", "requestId": "n", "conversationId": CONVERSATION, "title": "New"}
+        await (
+            made.script()
+            .opens("a")
+            .says("a", rename)
+            .gets("a", reply("n", conversationId=CONVERSATION, title="New"))
+            .pod_gets()
+            .done()
+        )
+        assert made.session.state.title == "New"
 
 
 async def test_pings_of_a_client_whose_backend_is_away_are_answered() -> None:
