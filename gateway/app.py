@@ -22,15 +22,15 @@ from msgspec import structs
 
 from adapters.base import CloseReason, Listener, Transport
 from gateway import registry
-from gateway.config import Config, Route
-from gateway.door import Door
+from gateway.config.model import Config, Route
 from gateway.endpoint import Endpoint
 from gateway.ledger import Ledger
 from gateway.link import Link
 from gateway.outbox import Outbox
-from gateway.pod_directory import PodDirectory
-from gateway.pod_folder import PodFolder
-from gateway.router import Router
+from gateway.pods.directory import PodDirectory
+from gateway.pods.folder import PodFolder
+from gateway.routing.door import Door
+from gateway.routing.router import Router
 from gateway.transports.way import Doorkeeper
 from gateway.upstream import Backend, Connected, Upstream
 from mappings.dialect import Dialect, Instance, Translator

@@ -13,9 +13,9 @@ from typing import Any
 import structlog
 
 from adapters.base import CloseReason, Transport
-from gateway.door import Door
 from gateway.ledger import Ledger
 from gateway.outbox import Outbox
+from gateway.routing.door import Door
 from gateway.timers import Later, Timer
 from mappings.canonical import Batch, Event, SessionState
 from mappings.dialect import Alarm, Burst, Dialect, Step, Translator

@@ -16,15 +16,15 @@ from typing import Any
 
 from adapters.base import CloseReason, Transport
 from gateway import registry
-from gateway.config import Limits, Overflow, Route
-from gateway.door import Door
+from gateway.config.model import Limits, Overflow, Route
 from gateway.endpoint import Endpoint, parse
-from gateway.ids import session_id
 from gateway.ledger import Ledger
 from gateway.link import Link
 from gateway.outbox import Outbox
-from gateway.router import Router
-from gateway.session import Session
+from gateway.routing.door import Door
+from gateway.routing.ids import session_id
+from gateway.routing.router import Router
+from gateway.session.session import Session
 from gateway.upstream import Connected, Upstream
 from mappings.canonical import Command
 from mappings.dialect import Burst

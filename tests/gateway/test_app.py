@@ -18,9 +18,9 @@ from structlog.testing import capture_logs
 from adapters.base import Accept, CloseReason
 from gateway import registry
 from gateway.app import App
-from gateway.config import Config, Limits, Route
+from gateway.config.model import Config, Limits, Route
 from gateway.endpoint import Endpoint, parse
-from gateway.session import Session
+from gateway.session.session import Session
 from gateway.transports.way import Doorkeeper
 from gateway.upstream import Connected
 from mappings.canonical import Command, Event

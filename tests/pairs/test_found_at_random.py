@@ -7,8 +7,8 @@ from itertools import count
 
 import pytest
 
-from gateway.config import Limits
-from gateway.turn import NormalForm
+from gateway.config.model import Limits
+from gateway.session.turn import NormalForm
 from mappings.canonical import Event, SessionState
 from mappings.canonical.commands import SubmitInput
 from mappings.canonical.events import ErrorReported, ModelTurnEnded, ModelTurnStarted, Reply, TextDelta, TurnEnded
