@@ -155,7 +155,10 @@ class Delivery:
         if opened:
             self._begin_turn(batch)
         for group in list(self._groups.values()):
-            self._set_behind(group, batch)
+            for attachment in group.members:
+                if attachment.link.outbox.full:
+                    self._set_behind(group, batch)
+                    break
             if not group.members:
                 continue
             try:

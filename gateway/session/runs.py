@@ -14,13 +14,17 @@ from mappings.canonical.values import Origin
 __all__ = ["Run", "Runs"]
 
 
-class Run(Struct, kw_only=True):
-    """Events that belong to one turn ("" to none), in order. `ended` says that the turn's terminal is the last."""
+class Run(Struct, kw_only=True, gc=False):
+    """Events that belong to one turn ("" to none), in order.
+
+    `ended` says that the turn's terminal is the last, `plain` that there is nothing but more of the open text.
+    """
 
     turn: str
     origin: Origin
     events: list[Event]
     ended: bool = False
+    plain: bool = False
 
 
 class Runs:

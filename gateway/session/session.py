@@ -84,6 +84,7 @@ class Session:
     ) -> None:  # fmt: skip
         self.state = state
         self.route = route
+        self._names_only = route.show.tools == "names"
         self.limits = limits
         self.clock = clock
         self.later = later
@@ -246,7 +247,7 @@ class Session:
         now = self.clock()
         for burst in bursts:
             items, at = burst.items, burst.at or now
-            if self.route.show.tools == "names":
+            if self._names_only:
                 items, losses = tool_names_only(items)
                 self._ledger.record(losses, session=self.state.id)
             if ADDRESSED.isdisjoint(map(type, items)):
@@ -349,6 +350,8 @@ class Session:
                 self.describe()
         if self._turn_weight > self.limits.transcript_max and self.state.turn is not None:
             self._end_endless(at)
+        if len(runs) == 1 and runs[0].plain:
+            return  # the hot path: more text changes nothing else
         self._note_quiet()
         self.questions.note()
         while self.form.unwanted:
@@ -392,7 +395,6 @@ class Session:
         return batch
 
     def _trim(self) -> None:
-        dropped = trim(self.state, self.limits.transcript_max)
-        if dropped:
+        if dropped := trim(self.state, self.limits.transcript_max):
             loss = Loss(kind="transcript", why="older than transcript_max", count=dropped)
             self._ledger.record([loss], session=self.state.id)

@@ -50,7 +50,7 @@ __all__ = [
 ALERTS_KEPT = 64  # translation.md 3.14: replayed to late joiners, the oldest dropped
 
 
-class Batch(Struct, frozen=True, kw_only=True):
+class Batch(Struct, frozen=True, kw_only=True, gc=False):
     """Events of one session that go out together; never across a turn's boundary (design.md, section 3).
 
     `turn` is the UUID of the turn that they belong to, "" outside of any. `at` is in ns. Event i of the

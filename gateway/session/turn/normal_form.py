@@ -106,7 +106,7 @@ class NormalForm:
         if turn is None or type(turn.open) is not TextBlock:
             return None
         turn.open.parts += [event.text for event in events]
-        return Run(turn=turn.id, origin=turn.origin, events=list(events))
+        return Run(turn=turn.id, origin=turn.origin, events=list(events), plain=True)
 
     def accept(self, origin: Origin, message: Message, at: int) -> list[Run]:
         """The backend took an input of ours: its turn begins, or the one that is open turns out to be it."""
