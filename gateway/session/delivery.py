@@ -159,24 +159,8 @@ class Delivery:
                 if attachment.link.outbox.full:
                     self._set_behind(group, batch)
                     break
-            if not group.members:
-                continue
-            try:
-                rendered = group.projection.render(batch)
-            except Exception:  # noqa: BLE001  # a rule of one dialect is wrong: its clients go, everybody else stays
-                group.members[0].link.log.exception("rendering failed")
-                for attachment in list(group.members):
-                    attachment.link.end(CloseReason.INTERNAL)
-                    self.detach(attachment.link)
-                continue
-            if rendered.losses:
-                target = group.members[0].link.dialect.name
-                self._ledger.record(rendered.losses, session=self._state.id, target=target)
-            count = len(batch.events)
-            for attachment in group.members:
-                attachment.offered += count
-                attachment.rendered += count
-                attachment.link.put(rendered.frames)
+            if group.members:
+                self._broadcast(group, batch)
         if opened or ended or type(batch.events[-1]) is QuestionAsked:
             for attachment in list(self.attachments.values()):
                 if attachment.behind is None:
@@ -184,6 +168,25 @@ class Delivery:
         if ended:
             self._end_turn()
         return weight
+
+    def _broadcast(self, group: Group, batch: Batch) -> None:
+        """Rendered once, put for each."""
+        try:
+            rendered = group.projection.render(batch)
+        except Exception:  # noqa: BLE001  # a rule of one dialect is wrong: its clients go, everybody else stays
+            group.members[0].link.log.exception("rendering failed")
+            for attachment in list(group.members):
+                attachment.link.end(CloseReason.INTERNAL)
+                self.detach(attachment.link)
+            return
+        if rendered.losses:
+            target = group.members[0].link.dialect.name
+            self._ledger.record(rendered.losses, session=self._state.id, target=target)
+        count = len(batch.events)
+        for attachment in group.members:
+            attachment.offered += count
+            attachment.rendered += count
+            attachment.link.put(rendered.frames)
 
     def _append(self, batch: Batch) -> int:
         weight = of_events(batch.events)

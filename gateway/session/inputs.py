@@ -9,6 +9,7 @@ from msgspec import structs
 from gateway.link import Link
 from gateway.session.attachments import as_references
 from gateway.session.inflight import Pending
+from mappings.canonical import Event
 from mappings.canonical.commands import SubmitInput
 from mappings.canonical.events import TurnAccepted
 from mappings.canonical.values import FileAttachment, ImageAttachment, Message, Origin, flatten
@@ -62,6 +63,15 @@ class Inputs:
         request, command = self._given_up
         same = event.request == request and pending.command.segments == command.segments
         return structs.replace(event, request=self.waiting) if same else event
+
+    def taken_late(self, event: Event, at: int) -> bool:
+        """The backend took an input that was given up: nobody waits for it, but it was said."""
+        if not isinstance(event, TurnAccepted) or self._given_up is None or event.request != self._given_up[0]:
+            return False
+        (_, command), self._given_up = self._given_up, None
+        message = Message(role="user", text=flatten(command.segments), segments=command.segments)
+        self._session.deliver(self._session.form.accept(Origin(), message, at), at)
+        return True
 
     def accepted(self, pending: Pending, at: int) -> None:
         """The backend took it: its turn begins."""

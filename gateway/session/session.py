@@ -272,9 +272,9 @@ class Session:
             event = self.inputs.said_again(event)
         pending = self.in_flight.get(event.request)
         if pending is None:
-            self._ledger.record(
-                [Loss(kind=type(event).__name__, why="answers no command of ours")], session=self.state.id
-            )
+            if not self.inputs.taken_late(event, at):
+                loss = Loss(kind=type(event).__name__, why="answers no command of ours")
+                self._ledger.record([loss], session=self.state.id)
             return
         if isinstance(event, TurnAccepted):
             self.settle(event.request)

@@ -235,8 +235,8 @@ def show(projection: Projection, batches: Sequence[Batch]) -> list[bytes]:
 
 
 def uncounted(frames: Sequence[bytes]) -> list[Any]:
-    """Without a pod's counters, which go on from what a client was shown."""
-    decoded = [json.loads(frame) for frame in frames]
+    """Without a pod's counters, which go on from what a client was shown; no prelude repeats what was used."""
+    decoded = [frame for frame in map(json.loads, frames) if frame.get("event") != "usage"]
     for frame in decoded:
         for counter in ("turn", "llm_call"):
             if isinstance(frame.get("data"), dict):
