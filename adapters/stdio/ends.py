@@ -1,8 +1,8 @@
 """The two ends of a pipe on the event loop, and of whatever else may stand in a pipe's place.
 
-asyncio's own pipe transports refuse files, take a socket or terminal that can be read for a pipe whose reader is gone,
-and set O_NONBLOCK on a descriptor that may be another process's too; uvloop's give a child sockets instead of pipes. So
-these ends wait with `add_reader` and `add_writer` alone, and behave alike on both loops.
+asyncio's own pipe transports refuse files, take a terminal or socket that can be read for a pipe whose reader is gone,
+and set O_NONBLOCK on a descriptor that may be another process's too; uvloop's give a child sockets, which cannot be
+opened as /dev/stdin. So these ends wait with `add_reader` and `add_writer` alone, and behave alike on both loops.
 
 An end that is not ours alone (our own stdin and stdout, which a shell or our stderr may share) is *patient*: its flags
 stay as they are, it is read only when there is something, and written only when there is room, in pieces that a pipe
@@ -12,10 +12,11 @@ with room takes without blocking.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import select
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 __all__ = ["READ_SIZE", "REST", "File", "ReadEnd", "WriteEnd"]
@@ -51,7 +52,8 @@ class ReadEnd:
             return
         self._reading = True
         try:
-            self._loop.add_reader(self._fd, self.read)
+            with _flags_kept(self._fd):
+                self._loop.add_reader(self._fd, self.read)
         except PermissionError:  # epoll's word for a file or /dev/null, which are always ready
             self._again = self._loop.call_soon(self._read_file)
 
@@ -190,6 +192,18 @@ class WriteEnd:
         if on is not self._watched:
             self._watched = on
             if on:
-                self._loop.add_writer(self._fd, self._push)
+                with _flags_kept(self._fd):
+                    self._loop.add_writer(self._fd, self._push)
             else:
                 self._loop.remove_writer(self._fd)
+
+
+@contextlib.contextmanager
+def _flags_kept(fd: int) -> Iterator[None]:
+    """Undo what libuv does to a descriptor that it watches: it sets O_NONBLOCK, also for everybody who shares it."""
+    blocking = os.get_blocking(fd)
+    try:
+        yield
+    finally:
+        if os.get_blocking(fd) is not blocking:
+            os.set_blocking(fd, blocking)
