@@ -2,7 +2,8 @@
 
 A pidfd tells that it ended (a timer, where there is none), and we reap it: neither an event loop's watcher, which waits
 until whoever inherited a pipe has closed it, nor a thread a child. Between its end and its reaping its number cannot be
-given to anybody else, so that is the moment in which its group is told to end too.
+given to anybody else, so that is the moment in which its group is told to end too. What is left of the group after it
+is found out by looking; a grandchild counts until the system's first process has reaped it.
 
 A session of its own, not a group alone: it has no terminal, so that Ctrl-C ends us and we end the child.
 """

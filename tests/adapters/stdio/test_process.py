@@ -14,7 +14,9 @@ import pytest
 
 from adapters.stdio.process import Bounds, Process
 from mappings.errors import ConfigError
-from tests.adapters.stdio.programs import DEADLINE, ENV, family, open_files, python, running, until
+from tests.adapters.stdio.programs import DEADLINE, ENV, family, open_files, python, running, unreaped, until
+
+pytestmark = pytest.mark.usefixtures("_orphans_are_ours")
 
 SHORT = Bounds(eof_wait=0.1, term_wait=0.1, kill_wait=5.0)
 LONG = Bounds(eof_wait=DEADLINE, term_wait=DEADLINE, kill_wait=DEADLINE)  # what has to end by itself
@@ -200,8 +202,7 @@ async def test_the_end_is_told_once_and_after_it_was_reaped(mark: str) -> None:
     async with spawned(python("import sys; sys.exit(3)", mark), LONG, ended) as process:
         await process.exited.wait()
         assert process.status() == "exited with status 3"
-        with pytest.raises(ChildProcessError):
-            os.waitpid(process.pid, os.WNOHANG)
+        assert unreaped() == []
     assert ended.count == 1
 
 
