@@ -16,8 +16,11 @@ from adapters.stdio.ends import REST
 from adapters.stdio.last_words import LastWords
 from adapters.stdio.process import Bounds, Process
 from adapters.stdio.stream import LineStream
+from mappings.dialect import Frame
 
 __all__ = ["Bounds", "ChildTransport"]
+
+LAST_BREATH = 0.1  # seconds between the closing of its pipes and its end: the kernel takes microseconds
 
 
 class ChildTransport(LineStream):
@@ -42,13 +45,22 @@ class ChildTransport(LineStream):
     def reason(self) -> str:
         """How it ended, or that it runs, and the last lines of its stderr: what to tell whose backend is gone."""
         told = self._words.told()
-        said = f"{self._program} {self._process.status()}"
+        lives = not self._process.exited.is_set()
+        status = "closed its stdout" if lives and self._in.closed else self._process.status()
+        said = f"{self._program} {status}"
         return f"{said}: {told}" if told else said
+
+    async def receive(self) -> Sequence[Frame]:
+        frames = await super().receive()
+        if not frames:
+            await self._last_breath()
+        return frames
 
     async def send(self, frames: Sequence[bytes]) -> None:
         try:
             await super().send(frames)
         except ConnectionError as error:
+            await self._last_breath()
             raise ConnectionResetError(f"nobody reads any more: {self.reason}") from error
 
     async def close(self, reason: CloseReason = CloseReason.DONE, text: str = "") -> None:
@@ -79,6 +91,12 @@ class ChildTransport(LineStream):
             raise OSError(f"it ended at once: {self.reason}")
 
     # --------------------------------------------------------------------------------------------------
+
+    async def _last_breath(self) -> None:
+        """Its pipes are closed, mostly because it ends just now: then `reason` shall say how."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LAST_BREATH):
+                await self._process.exited.wait()
 
     def _take(self, data: bytes) -> None:
         self._begun.set()

@@ -7,6 +7,7 @@ more, so `unreaped` looks for those by their parent.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -14,7 +15,19 @@ from pathlib import Path
 from textwrap import dedent
 from uuid import uuid4
 
-__all__ = ["DEADLINE", "ENV", "FAMILY", "family", "marker", "open_files", "python", "running", "unreaped", "until"]
+__all__ = [
+    "DEADLINE",
+    "ENV",
+    "FAMILY",
+    "family",
+    "marker",
+    "open_files",
+    "python",
+    "reap",
+    "running",
+    "unreaped",
+    "until",
+]
 
 DEADLINE = 20.0  # what should happen at once happens far below
 ENV = dict(os.environ)
@@ -68,6 +81,13 @@ def unreaped() -> list[int]:
         if state == b"Z" and int(parent) == os.getpid():
             ended.append(pid)
     return ended
+
+
+def reap() -> None:
+    """Wait for all orphans that we inherited."""
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            os.waitpid(-1, 0)
 
 
 def open_files() -> set[str]:
