@@ -67,12 +67,14 @@ def _moved() -> Iterator[tuple[int, int]]:
             raise ConfigError(f"stdio: our own {name} is closed; whoever spawns us must keep it open")
     if not _taken.acquire(blocking=False):
         raise ConfigError("stdio: there is one stdin and one stdout, so only one listener can have them")
+    if not _is_open(STDERR):
+        os.open(os.devnull, os.O_WRONLY)  # the lowest that is free, which is 2: nothing of ours may be taken for stderr
     source, sink = os.dup(STDIN), _private(STDOUT)
     kept = os.dup(STDIN), os.dup(STDOUT)
-    nothing = os.open(os.devnull, os.O_RDWR)
+    nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, STDIN)
-    os.dup2(STDERR if _is_open(STDERR) else nothing, STDOUT)
     os.close(nothing)
+    os.dup2(STDERR, STDOUT)
     try:
         yield source, sink
     finally:

@@ -41,14 +41,14 @@ class Parent:
             asyncio.get_running_loop().add_signal_handler(number, self.stop, signal.Signals(number).name)
         await listen(LIMITS, accepted.append)
         client = accepted[0]
-        print("this is not protocol")
+        sys.stdout.write("this is not protocol\n")
         async with Children(CHILDREN, BOUNDS) as children:
             spawned = [await children.spawn(argv, LIMITS, env=ENV) for _ in range(CHILDREN)]
             for child in spawned:
                 heard = 0
                 while heard < 2:  # the child and the grandchild
                     heard += len(await child.receive())
-            print("ready", file=sys.stderr, flush=True)
+            sys.stderr.write("ready\n")
             async with asyncio.TaskGroup() as group:
                 tasks = [
                     group.create_task(self.pump(client, spawned[0], "the client is gone")),
@@ -69,7 +69,7 @@ class Parent:
 
     def stop(self, why: str) -> None:
         if not self._stop.is_set():
-            print(f"ends: {why}", file=sys.stderr, flush=True)
+            sys.stderr.write(f"ends: {why}\n")
             self._stop.set()
 
 

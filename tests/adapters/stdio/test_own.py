@@ -10,8 +10,8 @@ import subprocess
 import sys
 import threading
 import tty
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -24,6 +24,8 @@ from tests.adapters.stdio.programs import open_files
 
 DEADLINE = 10.0
 LIMITS = Limits(close_deadline=0.2)
+
+OPEN: list[OwnTransport] = []  # a test that fails must not keep the descriptors of all others
 
 
 class Client:
@@ -69,15 +71,18 @@ def terminal() -> Client:
     return Client(slave, os.dup(slave), master, os.dup(master))
 
 
-@contextmanager
-def spawned_by(client: Client) -> Iterator[Client]:
-    """Descriptors 0 and 1 are the client's while the block runs."""
+@asynccontextmanager
+async def spawned_by(client: Client) -> AsyncIterator[Client]:
+    """Descriptors 0 and 1 are the client's while the block runs; what was taken is closed before they come back."""
     kept = os.dup(0), os.dup(1)
     os.dup2(client.stdin, 0)
     os.dup2(client.stdout, 1)
     try:
         yield client
     finally:
+        for transport in OPEN:
+            await transport.close()
+        OPEN.clear()
         for number, original in enumerate(kept):
             os.dup2(original, number)
             os.close(original)
@@ -91,6 +96,7 @@ async def taken(limits: Limits = LIMITS) -> OwnTransport:
     await listener.close()  # the transport stays
     (transport,) = accepted
     assert isinstance(transport, OwnTransport)
+    OPEN.append(transport)
     return transport
 
 
@@ -102,9 +108,9 @@ async def everything(transport: OwnTransport) -> list[Frame]:
     return frames
 
 
-def heard_by(descriptor: int) -> bytes:
-    """What 0 and 1 are, as the kernel names them."""
-    return os.readlink(f"/proc/self/fd/{descriptor}").encode()
+def named(descriptor: int) -> str:
+    """What it is, as the kernel names it."""
+    return os.readlink(f"/proc/self/fd/{descriptor}")
 
 
 # -- whatever they are ---------------------------------------------------------------------------------
@@ -112,7 +118,7 @@ def heard_by(descriptor: int) -> bytes:
 
 @pytest.mark.parametrize("make", [pipes, one_socket, terminal])
 async def test_frames_go_both_ways(make: Callable[[], Client]) -> None:
-    with spawned_by(make()) as client:
+    async with spawned_by(make()) as client:
         transport = await taken()
         client.say(b'{"id":1}\n{"id":2}\n')
         assert await transport.receive() == [b'{"id":1}', b'{"id":2}']
@@ -125,7 +131,7 @@ async def test_files_are_read_and_written(tmp_path: Path) -> None:
     (tmp_path / "in").write_bytes(b"one\ntwo")
     stdin = os.open(tmp_path / "in", os.O_RDONLY)
     stdout = os.open(tmp_path / "out", os.O_WRONLY | os.O_CREAT)
-    with spawned_by(Client(stdin, stdout, -1, -1)):
+    async with spawned_by(Client(stdin, stdout, -1, -1)):
         transport = await taken()
         assert await everything(transport) == [b"one", b"two"]
         await transport.send([b"1", b"2"])
@@ -135,7 +141,7 @@ async def test_files_are_read_and_written(tmp_path: Path) -> None:
 
 async def test_dev_null_is_a_client_that_says_nothing() -> None:
     null = os.open(os.devnull, os.O_RDWR)
-    with spawned_by(Client(null, os.dup(null), -1, -1)):
+    async with spawned_by(Client(null, os.dup(null), -1, -1)):
         transport = await taken()
         assert await everything(transport) == []
         await transport.send([b"nobody hears"])
@@ -151,7 +157,7 @@ async def test_a_megabyte_goes_out_to_a_client_that_reads_slowly(make: Callable[
         while len(heard) <= len(frame):
             heard.extend(os.read(client.hears, 10_000))
 
-    with spawned_by(make()) as client:
+    async with spawned_by(make()) as client:
         transport = await taken()
         reader = threading.Thread(target=read)
         reader.start()
@@ -164,7 +170,7 @@ async def test_a_megabyte_goes_out_to_a_client_that_reads_slowly(make: Callable[
 
 
 async def test_the_flags_that_we_share_with_others_stay_as_they_are() -> None:
-    with spawned_by(pipes()) as client:
+    async with spawned_by(pipes()) as client:
         transport = await taken()
         client.say(b"one\n")
         await transport.receive()
@@ -178,7 +184,7 @@ async def test_the_flags_that_we_share_with_others_stay_as_they_are() -> None:
 
 
 async def test_nothing_but_protocol_reaches_stdout(capfd: pytest.CaptureFixture[str]) -> None:
-    with spawned_by(pipes()) as client:
+    async with spawned_by(pipes()) as client:
         transport = await taken()
         os.write(1, b"from a C library\n")
         subprocess.run([sys.executable, "-c", "print('from a child')"], check=True)  # noqa: ASYNC221  # short
@@ -189,7 +195,7 @@ async def test_nothing_but_protocol_reaches_stdout(capfd: pytest.CaptureFixture[
 
 
 async def test_nobody_else_reads_our_stdin() -> None:
-    with spawned_by(pipes()) as client:
+    async with spawned_by(pipes()) as client:
         transport = await taken()
         client.say(b"for us\n")
         assert os.read(0, 100) == b""
@@ -198,20 +204,20 @@ async def test_nobody_else_reads_our_stdin() -> None:
 
 
 async def test_close_gives_stdin_and_stdout_back() -> None:
-    with spawned_by(pipes()) as client:
-        before = heard_by(0), heard_by(1)
+    async with spawned_by(pipes()) as client:
+        before = named(0), named(1)
         transport = await taken()
-        assert (heard_by(0), heard_by(1)) != before
+        assert (named(0), named(1)) != before
         await transport.close()
         await transport.close()
-        assert (heard_by(0), heard_by(1)) == before
+        assert (named(0), named(1)) == before
         os.write(1, b"ours again")
         assert client.hear() == b"ours again"
 
 
 async def test_no_file_stays_open() -> None:
     async def once() -> None:
-        with spawned_by(pipes()):
+        async with spawned_by(pipes()):
             transport = await taken()
             await transport.send([b"hello"])
             await transport.close()
@@ -226,7 +232,7 @@ async def test_no_file_stays_open() -> None:
 
 
 async def test_a_second_listener_is_refused_until_the_first_is_closed() -> None:
-    with spawned_by(pipes()):
+    async with spawned_by(pipes()):
         transport = await taken()
         with pytest.raises(ConfigError, match="only one listener"):
             await taken()
@@ -236,21 +242,22 @@ async def test_a_second_listener_is_refused_until_the_first_is_closed() -> None:
 
 @pytest.mark.parametrize(("number", "name"), [(0, "stdin"), (1, "stdout")])
 async def test_a_closed_one_is_a_config_error(number: int, name: str) -> None:
-    with spawned_by(pipes()):
+    async with spawned_by(pipes()):
         os.close(number)
         with pytest.raises(ConfigError, match=f"our own {name} is closed"):
             await taken()
 
 
-async def test_a_closed_stderr_does_not_hinder_it() -> None:
+async def test_a_closed_stderr_becomes_dev_null() -> None:
+    client = pipes()
     kept = os.dup(2)
-    os.close(2)
     try:
-        with spawned_by(pipes()) as client:
+        async with spawned_by(client):
+            os.close(2)
             transport = await taken()
+            assert named(2) == "/dev/null"
             os.write(1, b"nobody hears")
             await transport.send([b"protocol"])
-            await transport.close()
             assert client.hear() == b"protocol\n"
     finally:
         os.dup2(kept, 2)
@@ -258,7 +265,7 @@ async def test_a_closed_stderr_does_not_hinder_it() -> None:
 
 
 async def test_the_peer_is_named_by_who_spawned_us() -> None:
-    with spawned_by(pipes()):
+    async with spawned_by(pipes()):
         transport = await taken()
         assert transport.peer == f"stdio pid={os.getppid()}"
         await transport.close()
@@ -269,13 +276,14 @@ async def test_the_peer_is_named_by_who_spawned_us() -> None:
 
 @pytest.mark.parametrize("make", [pipes, one_socket])
 async def test_the_end_of_stdin_delivers_all_of_it_and_we_may_still_answer(make: Callable[[], Client]) -> None:
-    with spawned_by(make()) as client:
+    async with spawned_by(make()) as client:
         transport = await taken()
         client.say(b"ask\nagain")
         if make is pipes:
             client.hang_up()
         else:
-            socket.socket(fileno=os.dup(client.says)).shutdown(socket.SHUT_WR)
+            with socket.socket(fileno=os.dup(client.says)) as peer:
+                peer.shutdown(socket.SHUT_WR)
         assert await everything(transport) == [b"ask", b"again"]
         await transport.send([b"answer"])
         assert client.hear() == b"answer\n"
@@ -283,7 +291,7 @@ async def test_the_end_of_stdin_delivers_all_of_it_and_we_may_still_answer(make:
 
 
 async def test_a_terminal_that_was_hung_up_is_the_end() -> None:
-    with spawned_by(terminal()) as client:
+    async with spawned_by(terminal()) as client:
         transport = await taken()
         client.say(b"one\n")
         assert await transport.receive() == [b"one"]
@@ -294,7 +302,7 @@ async def test_a_terminal_that_was_hung_up_is_the_end() -> None:
 
 
 async def test_a_terminal_that_was_stopped_does_not_stop_us() -> None:
-    with spawned_by(terminal()) as client:
+    async with spawned_by(terminal()) as client:
         transport = await taken(Limits(close_deadline=0.05, send_high=1 << 21))
         async with asyncio.timeout(DEADLINE):
             await transport.send([b"x" * 1_000_000])  # nobody reads the master
@@ -304,7 +312,7 @@ async def test_a_terminal_that_was_stopped_does_not_stop_us() -> None:
 
 
 async def test_who_reads_no_more_is_gone() -> None:
-    with spawned_by(pipes()) as client:
+    async with spawned_by(pipes()) as client:
         os.close(client.stdout)
         client.stdout = -1
         transport = await taken()
@@ -321,7 +329,7 @@ async def test_close_writes_what_waits() -> None:
         while data := os.read(client.hears, 1 << 16):
             heard.extend(data)
 
-    with spawned_by(pipes()) as client:
+    async with spawned_by(pipes()) as client:
         os.close(client.stdout)
         client.stdout = -1
         transport = await taken(Limits(send_high=1 << 21, close_deadline=DEADLINE))
@@ -335,7 +343,7 @@ async def test_close_writes_what_waits() -> None:
 
 
 async def test_close_gives_up_on_a_client_that_does_not_read() -> None:
-    with spawned_by(pipes()):
+    async with spawned_by(pipes()):
         transport = await taken(Limits(send_high=1 << 21, close_deadline=0.05))
         await transport.send([b"x" * 500_000])
         async with asyncio.timeout(DEADLINE):
