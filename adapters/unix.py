@@ -24,7 +24,7 @@ from adapters.lines import LineSplitter, join
 from mappings.dialect import Frame
 from mappings.errors import ConfigError
 
-__all__ = ["UnixListener", "UnixTransport", "alive", "connect", "listen"]
+__all__ = ["UnixListener", "UnixTransport", "alive", "check_bindable", "check_path", "connect", "listen"]
 
 SUN_PATH = 107 if sys.platform == "linux" else 103  # bytes of a path that fit into sockaddr_un, without its NUL
 FRAME_OVERHEAD = 64  # what an object costs beside its bytes: a flood of tiny lines counts as the memory it takes
@@ -66,6 +66,12 @@ class UnixTransport(asyncio.Protocol):
         await self._kept_up()
         self._transport.write(join(frames))
         await self._kept_up()
+
+    def offer(self, frames: Sequence[bytes]) -> bool:
+        if not self._writable.is_set() or self._transport.is_closing():
+            return False
+        self._transport.write(join(frames))
+        return True
 
     async def close(self, reason: CloseReason = CloseReason.DONE, text: str = "") -> None:
         self._closing = True
@@ -188,11 +194,23 @@ async def listen(path: str, limits: Limits, accept: Accept) -> UnixListener:
     return UnixListener(path, server)
 
 
-def _bind(path: str) -> socket.socket:
+def check_path(path: str) -> None:
+    """Refuse a path that no socket can have: ConfigError says why."""
     if _too_long(path):
         raise ConfigError(f"{path}: a socket's path has at most {SUN_PATH} bytes; choose a shorter directory")
+    if "\0" in path:
+        raise ConfigError(f"{path!r}: a socket's path has no NUL in it")
+
+
+def check_bindable(path: str) -> None:
+    """Refuse a path at which no socket can be made, as far as one can tell without making it."""
+    check_path(path)
     if not os.path.isdir(os.path.dirname(path) or "."):
         raise ConfigError(f"{path}: the directory of the socket does not exist; create it first")
+
+
+def _bind(path: str) -> socket.socket:
+    check_bindable(path)
     _remove_stale(path)
     bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     mask = os.umask(OWNER_ONLY)  # and not chmod afterwards, which leaves a moment in which anybody may connect

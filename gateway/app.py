@@ -22,18 +22,18 @@ from msgspec import structs
 
 from adapters.base import CloseReason, Listener, Transport
 from gateway import registry
-from gateway.config import Config, Route
-from gateway.door import Door
+from gateway.config.model import Config, Route
 from gateway.endpoint import Endpoint
 from gateway.ledger import Ledger
 from gateway.link import Link
 from gateway.outbox import Outbox
-from gateway.pod_directory import PodDirectory
-from gateway.pod_folder import PodFolder
-from gateway.router import Router
-from gateway.session import Session
+from gateway.pods.directory import PodDirectory
+from gateway.pods.folder import PodFolder
+from gateway.routing.door import Door
+from gateway.routing.router import Router
+from gateway.transports.way import Doorkeeper
 from gateway.upstream import Backend, Connected, Upstream
-from mappings.errors import ConfigError
+from mappings.dialect import Dialect, Instance, Translator
 
 LOSSES_LOGGED = 100  # rows of the ledger that are told at the end, the largest first
 
@@ -41,7 +41,7 @@ __all__ = ["App", "MakeBackend", "new_id"]
 
 log = structlog.get_logger("dragoman")
 
-MakeBackend = Callable[[Session], Backend]
+MakeBackend = Callable[[Connected], Backend]
 
 
 def new_id() -> str:
@@ -76,7 +76,6 @@ class App:
                 registry.check_listen(endpoint)
             if make_backend is None:
                 registry.check_upstream(route.upstream)
-            registry.check_route(route)
 
     async def run(self, listening: Callable[[str], None] = lambda _endpoint: None) -> None:
         """Serve until `stop`. `listening` hears each real endpoint once it accepts; OSError if one cannot listen."""
@@ -118,11 +117,7 @@ class App:
         loop = asyncio.get_running_loop()
 
         def dial(session: Connected, endpoint: Endpoint) -> Backend:
-            if self._make_backend is None:
-                return self._upstream(session, endpoint)
-            if not isinstance(session, Session):
-                raise ConfigError("a backend that is played in process holds one session")
-            return self._make_backend(session)
+            return self._upstream(session, endpoint) if self._make_backend is None else self._make_backend(session)
 
         router = Router(
             route, dial, registry.dialects,
@@ -137,11 +132,11 @@ class App:
         return Upstream(
             session.connected().id, endpoint.masked, registry.dialect(endpoint.dialect),
             registry.connector(endpoint, self._config.limits), session, spawn=self.spawn, limits=self._config.limits,
-            ledger=self.ledger, clock=time.time_ns, new_id=new_id,
+            ledger=self.ledger, clock=time.time_ns, new_id=new_id, later=asyncio.get_running_loop().call_later,
         )  # fmt: skip
 
     async def _listen(self, endpoint: Endpoint, route: Route, router: Router) -> str:
-        if endpoint.transport == "dir":
+        if (endpoint.dialect, endpoint.transport) == ("pod", "dir"):
             return await self._serve_directory(endpoint, route, router)
         door = Door(endpoint=str(endpoint), session=endpoint.option("session"))
         listener = await self._open(endpoint, router, door)
@@ -165,22 +160,41 @@ class App:
         return f"{endpoint.dialect}+{directory.address}"
 
     async def _open(self, endpoint: Endpoint, router: Router, door: Door) -> Listener:
-        limits = self._config.limits
+        path = endpoint.address if endpoint.transport == "dir" else ""
+        us = Instance(id=new_id(), started_at=time.time_ns(), path=path)
         dialect = registry.dialect(endpoint.dialect)
+        spoken = dialect.served(us) if dialect.served is not None else dialect
+        publication = spoken.publication
 
         def accept(transport: Transport) -> None:
-            link = Link(
-                f"{dialect.name}-{next(self._numbers)}", dialect, transport,
-                dialect.server(time.time_ns, new_id, endpoint.generation),
-                Outbox(limits.outbox_soft, limits.outbox_hard), sink=router.receive, drained=router.drained,
-                ledger=self.ledger, door=door,
-            )  # fmt: skip
-            self._links[link.id] = link
-            self.spawn(self._serve(link, router), link.id)
-            if self._closing:  # it was on its way in when the listener closed
-                link.end(CloseReason.GOING_AWAY, "the gateway stops")
+            translator = spoken.server(time.time_ns, new_id, endpoint.generation)
+            self._welcome(spoken, transport, translator, router, door, attaches=publication is None)
 
-        return await registry.listen(endpoint, limits, accept)
+        def publish(transport: Transport) -> None:
+            if publication is not None:
+                self._welcome(spoken, transport, publication(time.time_ns, new_id), router, door, publishes=True)
+
+        doorkeeper = Doorkeeper(
+            accept=accept, publish=publish, instance=us,
+            lost=lambda loss: self.ledger.record([loss], target=dialect.name),
+        )  # fmt: skip
+        return await registry.listen(endpoint, self._config.limits, doorkeeper)
+
+    def _welcome(
+        self, dialect: Dialect, transport: Transport, translator: Translator, router: Router, door: Door, *,
+        attaches: bool = True, publishes: bool = False,
+    ) -> None:  # fmt: skip
+        limits = self._config.limits
+        link = Link(
+            f"{dialect.name}-{next(self._numbers)}", dialect, transport, translator,
+            Outbox(limits.outbox_soft, limits.outbox_hard), sink=router.receive, drained=router.drained,
+            ledger=self.ledger, door=door, later=asyncio.get_running_loop().call_later, attaches=attaches,
+            publishes=publishes,
+        )  # fmt: skip
+        self._links[link.id] = link
+        self.spawn(self._serve(link, router), link.id)
+        if self._closing:  # it was on its way in when the listener closed
+            link.end(CloseReason.GOING_AWAY, "the gateway stops")
 
     async def _serve(self, link: Link, router: Router) -> None:
         link.log.info("client connected")
@@ -217,8 +231,7 @@ class App:
         for listener in self._listeners:
             await listener.close()
         for router in self._routers:
-            for session in router.sessions:
-                session.stop()
+            router.stop()
         for link in list(self._links.values()):
             link.end(CloseReason.GOING_AWAY, "the gateway stops")
 

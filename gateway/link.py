@@ -13,11 +13,12 @@ from typing import Any
 import structlog
 
 from adapters.base import CloseReason, Transport
-from gateway.door import Door
 from gateway.ledger import Ledger
 from gateway.outbox import Outbox
+from gateway.routing.door import Door
+from gateway.timers import Later, Timer
 from mappings.canonical import Batch, Event, SessionState
-from mappings.dialect import Burst, Dialect, Step, Translator
+from mappings.dialect import Alarm, Burst, Dialect, Step, Translator
 from mappings.errors import PeerError
 
 __all__ = ["Link", "Sink"]
@@ -32,19 +33,23 @@ log = structlog.get_logger("dragoman.link")
 class Link:
     """One live peer. `id` is unique in this process; `principal` says who it is (`local` without authentication).
 
-    `door` says by which listener it came.
+    `door` says by which listener it came. One that is not `attaches` makes calls and is shown nothing else of a session
+    than their answers; one that `publishes` is everybody who subscribes.
     """
 
     def __init__(
         self, id: str, dialect: Dialect, transport: Transport, translator: Translator, outbox: Outbox, *,
         sink: Sink, ledger: Ledger, drained: Callable[[Link], None] | None = None, principal: str = "local",
         door: Door = Door(),  # noqa: B008  # frozen
+        later: Later | None = None, attaches: bool = True, publishes: bool = False,
     ) -> None:  # fmt: skip
         self.id = id
         self.dialect = dialect
         self.outbox = outbox
         self.principal = principal
         self.door = door
+        self.attaches = attaches
+        self.publishes = publishes
         self.alive = True
         self.heard = False  # the peer said anything
         self._transport = transport
@@ -52,6 +57,8 @@ class Link:
         self._sink = sink
         self._drained = drained
         self._ledger = ledger
+        self._later = later
+        self._alarm: Timer | None = None
         self._reason = CloseReason.DONE
         self._over = asyncio.Event()
         self._flush = FLUSH_DEADLINE
@@ -75,6 +82,8 @@ class Link:
             self._reason = CloseReason.INTERNAL
         finally:
             self.alive = False
+            if self._alarm is not None:
+                self._alarm.cancel()
             self.outbox.discard()
             await self._transport.close(self._reason)
 
@@ -123,8 +132,9 @@ class Link:
         return self._translator.can_be_asked(question)
 
     def put(self, frames: Sequence[bytes]) -> None:
-        """Queue rendered frames. Whoever broadcasts looks at `outbox.full` first."""
-        self.outbox.put(frames)
+        """Write rendered frames, or queue them. Whoever broadcasts looks at `outbox.full` first."""
+        if frames and not (self.outbox.idle and self._transport.offer(frames)):
+            self.outbox.put(frames)
 
     # -- tasks -----------------------------------------------------------------------------------------
 
@@ -140,8 +150,10 @@ class Link:
         try:
             while frames := await self.outbox.take():
                 await self._transport.send(frames)
-                if self.outbox.empty and self._drained is not None:
+                # Asked each time, all sessions of a route would be looked at for every token of one.
+                if self.outbox.was_full and self.outbox.empty and self._drained is not None:
                     self._drained(self)
+                    self.outbox.was_full = not self.outbox.empty  # nothing came: it has caught up everywhere
         except ConnectionError as error:
             # The peer may have written before it closed: what it said is still read and acted on.
             self.log.debug("peer does not read any more", error=str(error))
@@ -149,7 +161,7 @@ class Link:
 
     def _apply(self, step: Step) -> None:
         if step.frames:
-            self.outbox.put(step.frames)
+            self.put(step.frames)
             if self.outbox.over:
                 self.cut(PeerError("flooding", "asks and does not read the answers", can_continue=False))
         if step.losses:
@@ -159,6 +171,26 @@ class Link:
             self._ledger.counters[f"faults_{self.dialect.name}_{fault.code}"] += 1
         if step.bursts:
             self._sink(self, step.bursts)
+        if step.alarm is not None:
+            self._set(step.alarm)
         fatal = next((fault for fault in step.faults if not fault.can_continue), None)
         if fatal is not None:
             self.end(CloseReason.PROTOCOL, fatal.code)
+
+    def _set(self, alarm: Alarm) -> None:
+        """The translator wants to be asked again."""
+        if self._alarm is not None:
+            self._alarm.cancel()
+        if self._later is not None and not self._over.is_set():
+            self._alarm = self._later(alarm.after, lambda: self._ring(alarm))
+
+    def _ring(self, alarm: Alarm) -> None:
+        self._alarm = None
+        if self._over.is_set():
+            return
+        try:
+            self._apply(alarm.ring())
+        except Exception:  # no caller is above a timer: the link's failure ends this link alone
+            self.log.exception("link failed at an alarm")
+            self._reason = CloseReason.INTERNAL
+            self._over.set()

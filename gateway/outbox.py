@@ -23,6 +23,7 @@ class Outbox:
         self._waiter: asyncio.Future[None] | None = None
         self.size = 0
         self.closed = False
+        self.was_full = False  # so whoever broadcasts may keep a cursor for it; its writer sets it back
 
     @property
     def full(self) -> bool:
@@ -39,12 +40,18 @@ class Outbox:
         """Whether everything was taken."""
         return not self._frames
 
+    @property
+    def idle(self) -> bool:
+        """Whether its writer waits for frames: all that was put is written."""
+        return self._waiter is not None and not self._waiter.done() and not self.closed
+
     def put(self, frames: Sequence[bytes]) -> None:
         """Add frames; dropped when closed, since nobody will read them."""
         if self.closed or not frames:
             return
         self._frames += frames
         self.size += sum(map(len, frames))
+        self.was_full = self.was_full or self.full
         self._wake()
 
     def close(self) -> None:

@@ -6,49 +6,50 @@ be translated; which transports they go with cannot be said outside of this file
 
 from __future__ import annotations
 
-import socket
-from collections.abc import Awaitable, Callable
 from functools import cache
 from importlib.metadata import entry_points
-from urllib.parse import urlencode
 
-from adapters import unix, websocket
-from adapters.base import Accept, Listener, Transport
-from adapters.base import Limits as AdapterLimits
-from gateway.config import Limits, Route
-from gateway.endpoint import Endpoint, split_url
-from gateway.pod_folder import PodFolder
-from gateway.pod_runtime import check_name, runtime_directory
-from gateway.pods import Pods
-from mappings.canonical.commands import ShutdownBackend
+from adapters.base import Listener
+from gateway.config.model import Limits
+from gateway.endpoint import Endpoint
+from gateway.transports.unix import DIRECTORY, NAME, UNIX, pods
+from gateway.transports.way import Connect, Doorkeeper, Place, Way
+from gateway.transports.websocket import WS, WSS
+from gateway.transports.zeromq import PROJECT, TCP
 from mappings.dialect import Dialect
 from mappings.errors import ConfigError
+from mappings.pando import DIALECT as PANDO
 from mappings.pod import DIALECT as POD
 from mappings.smooth import DIALECT as SMOOTH
 
-__all__ = ["check_listen", "check_route", "check_upstream", "connector", "dialect", "dialects", "listen", "pods"]
+__all__ = [
+    "WAYS",
+    "check_listen",
+    "check_place",
+    "check_session",
+    "check_upstream",
+    "connector",
+    "dialect",
+    "dialects",
+    "forms",
+    "listen",
+    "owner_only",
+    "place",
+    "pods",
+]
 
-LISTEN: dict[str, tuple[str, ...]] = {"smooth": ("ws",), "pod": ("unix", "dir", "name")}
-"""Dialect -> transports that we listen on."""
-
-DIAL: dict[str, tuple[str, ...]] = {"smooth": ("ws", "wss"), "pod": ("unix", "dir", "name")}
-"""Dialect -> transports that we dial."""
-
-LISTEN_OPTIONS = {"ws": frozenset({"origin"}), "unix": frozenset({"session"}), "name": frozenset({"session"})}
-"""Transport -> options of an endpoint that we listen on."""
-
-DIAL_OPTIONS = {"ws": frozenset({"agent", "user", "token"}), "wss": frozenset({"agent", "user", "token"})}
-"""Transport -> options of an endpoint that we dial: what a client cannot say itself (design.md, section 5)."""
-
-
-OWNER_ONLY = frozenset({"unix", "dir", "name"})
-"""Transports that only the user who runs the gateway can reach: their sockets have mode 0600."""
+WAYS: dict[str, dict[str, Way]] = {
+    "smooth": {"ws": WS, "wss": WSS},
+    "pod": {"unix": UNIX, "dir": DIRECTORY, "name": NAME},
+    "pando": {"tcp": TCP, "dir": PROJECT},
+}
+"""Dialect -> transport -> what can be done with it."""
 
 
 @cache
 def dialects() -> dict[str, Dialect]:
     """All dialects by name, ours first."""
-    known = {SMOOTH.name: SMOOTH, POD.name: POD}
+    known = {ours.name: ours for ours in (SMOOTH, POD, PANDO)}
     for entry in entry_points(group="dragoman.dialects"):
         known.setdefault(entry.name, entry.load())
     return known
@@ -62,78 +63,75 @@ def dialect(name: str) -> Dialect:
         raise ConfigError(f"unknown dialect {name!r}: there are {', '.join(dialects())}") from None
 
 
+def forms(name: str, *, listen: bool) -> list[str]:
+    """How endpoints of a dialect begin: those that we listen on, or those that we dial."""
+    ways = WAYS.get(name, {})
+    return [f"{name}+{t}:" for t, way in ways.items() if (way.listen if listen else way.dial) is not None]
+
+
 def check_listen(endpoint: Endpoint) -> None:
     """Refuse an endpoint that we cannot listen on, with a ConfigError that says what to write."""
-    _check(endpoint, LISTEN, LISTEN_OPTIONS, "listen on")
+    _check(endpoint, listen=True)
 
 
 def check_upstream(endpoint: Endpoint) -> None:
     """Refuse an endpoint that we cannot dial, with a ConfigError that says what to write."""
-    _check(endpoint, DIAL, DIAL_OPTIONS, "connect to")
+    _check(endpoint, listen=False)
 
 
-def check_route(route: Route) -> None:
-    """Refuse a route whose parts do not fit together, with a ConfigError that says what to write."""
-    holds_one = dialect(route.upstream.dialect).one_session and route.upstream.transport != "dir"
-    for endpoint in route.listen:
-        if holds_one and endpoint.option("session"):
-            raise ConfigError(f"{endpoint.masked}: leave out `session`: {route.upstream.masked} is one session")
-        says_shutdown = dialect(endpoint.dialect).commands.says(ShutdownBackend)
-        if route.shutdown == "backend" and says_shutdown and endpoint.transport not in OWNER_ONLY:
-            raise ConfigError(f'{endpoint.masked}: shutdown = "backend" is for listeners whose clients are known')
+def check_place(endpoint: Endpoint) -> None:
+    """Refuse a checked endpoint where nothing can listen on this machine, as far as one can tell without trying."""
+    _way(endpoint).check_place(endpoint)
 
 
-def _check(
-    endpoint: Endpoint, table: dict[str, tuple[str, ...]], options: dict[str, frozenset[str]], verb: str
-) -> None:
+def check_session(endpoint: Endpoint, upstream: Endpoint) -> None:
+    """Refuse a listener that names a session of a backend which holds one, with a ConfigError."""
+    if endpoint.option("session") and dialect(upstream.dialect).one_session and upstream.transport != "dir":
+        raise ConfigError(f"{endpoint.masked}: leave out `session`: {upstream.masked} is one session")
+
+
+def place(endpoint: Endpoint) -> Place | None:
+    """What a checked endpoint takes for itself; two names of one thing are equal, None where the system chooses."""
+    return _way(endpoint).place(endpoint)
+
+
+def owner_only(endpoint: Endpoint) -> bool:
+    """Whether only the user who runs the gateway can reach a checked endpoint: its socket has mode 0600."""
+    return _way(endpoint).owner_only
+
+
+def _check(endpoint: Endpoint, *, listen: bool) -> None:
     known = dialect(endpoint.dialect)
     if endpoint.generation and endpoint.generation not in known.generations:
         raise ConfigError(f"{endpoint.masked}: {known.name} has the generations {', '.join(known.generations)}")
-    if endpoint.transport not in table.get(endpoint.dialect, ()):
-        forms = ", ".join(f"{name}+{transport}:..." for name, transports in table.items() for transport in transports)
-        raise ConfigError(f"{endpoint.masked}: dragoman cannot {verb} this; it can {verb} {forms}")
-    if endpoint.transport in ("ws", "wss"):
-        split_url(endpoint)
-    if endpoint.transport == "name":
-        check_name(endpoint.address)
-    known_options = options.get(endpoint.transport, frozenset())
+    way = WAYS.get(endpoint.dialect, {}).get(endpoint.transport)
+    if way is None or (way.listen if listen else way.dial) is None:
+        verb = "listen on" if listen else "connect to"
+        can = ", ".join(f"{form}..." for name in WAYS for form in forms(name, listen=listen))
+        raise ConfigError(f"{endpoint.masked}: dragoman cannot {verb} this; it can {verb} {can}")
+    way.check(endpoint)
+    known_options = way.listen_options if listen else way.dial_options
     for key, _value in endpoint.options:
         if key not in known_options:
             takes = ", ".join(sorted(known_options)) or "none"
             raise ConfigError(f"{endpoint.masked}: unknown option {key!r}; options of {endpoint.transport}: {takes}")
 
 
-async def listen(endpoint: Endpoint, limits: Limits, accept: Accept) -> Listener:
+def _way(endpoint: Endpoint) -> Way:
+    return WAYS[endpoint.dialect][endpoint.transport]
+
+
+async def listen(endpoint: Endpoint, limits: Limits, doorkeeper: Doorkeeper) -> Listener:
     """Listen on a checked endpoint; OSError says what is in the way."""
-    if endpoint.transport == "ws":
-        host, port, path = split_url(endpoint)
-        try:
-            return await websocket.listen(host, port, path, _limits(limits), accept, endpoint.all("origin"))
-        except socket.gaierror as error:  # names no host by itself
-            raise OSError(error.errno, f"{endpoint}: {error.strerror}") from error
-    if endpoint.transport == "name":
-        folder = PodFolder(runtime_directory(), endpoint.address)
-        await folder.open(lambda path: unix.listen(path, _limits(limits), accept))
-        return folder
-    return await unix.listen(endpoint.address, _limits(limits), accept)
+    listen = _way(endpoint).listen
+    if listen is None:
+        raise ConfigError(f"{endpoint.masked}: dragoman cannot listen on this")
+    return await listen(endpoint, limits, doorkeeper)
 
 
-def connector(endpoint: Endpoint, limits: Limits) -> Callable[[], Awaitable[Transport]]:
+def connector(endpoint: Endpoint, limits: Limits) -> Connect:
     """What connects to a checked endpoint."""
-    if endpoint.transport in ("ws", "wss"):
-        token = endpoint.option("token")
-        url = f"{endpoint.transport}:{endpoint.address}" + (f"?{urlencode({'token': token})}" if token else "")
-        return lambda: websocket.connect(url, _limits(limits))
-    path = endpoint.address
-    if endpoint.transport == "name":
-        path = str(PodFolder(runtime_directory(), endpoint.address).socket)
-    return lambda: unix.connect(path, _limits(limits))
-
-
-def pods(endpoint: Endpoint) -> Pods | None:
-    """The pods of a checked upstream that is a directory of them; None for any other."""
-    return Pods(endpoint, unix.alive) if endpoint.transport == "dir" else None
-
-
-def _limits(limits: Limits) -> AdapterLimits:
-    return AdapterLimits(max_message=limits.max_message, heartbeat=limits.heartbeat)
+    dial = _way(endpoint).dial
+    if dial is None:
+        raise ConfigError(f"{endpoint.masked}: dragoman cannot connect to this")
+    return dial(endpoint, limits)

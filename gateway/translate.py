@@ -1,21 +1,24 @@
 """`dragoman translate`: one stream in one direction as a filter, through the sessions and projections of live traffic.
 
 To the same dialect each line stands alone and nothing is added. Between two dialects the events go through the normal
-form of a turn. Ids that the input does not bring are counted up from zero, times come from the input or are 0: equal
-input, equal output.
+form of a turn, and the commands are what one client says in one session. Ids that the input does not bring are counted
+up from zero, times come from the input or are 0: equal input, equal output.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import count
+from typing import Any
 from uuid import UUID
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
-from gateway.answers import answers_one
-from gateway.turn import NormalForm
-from mappings.canonical import Batch, SessionState, Unmapped
+from gateway.session.answers import answers_one
+from gateway.session.turn import NormalForm
+from mappings.canonical import Batch, Command, SessionState, Unmapped
+from mappings.canonical.commands import ListSessions, OpenSession, Ping, ResumeSession, SubmitInput
+from mappings.canonical.values import flatten
 from mappings.dialect import Burst, Dialect, Direction, Frame, Loss, Rendered, Step
 
 __all__ = ["Report", "translate"]
@@ -40,8 +43,8 @@ def translate(
     """Translate numbered `lines`; frames go to `out`, reports to `said`. Returns whether every line was good."""
     reading = source.commands if commands else source.events
     writing = target.commands if commands else target.events
-    alone = source.name == target.name or commands
-    stream = None if alone else _Stream(target)
+    same = source.name == target.name
+    stream: _Stream | _Client | None = None if same else _Client(target) if commands else _Stream(target)
     good = True
     for number, frame in lines:
         step = Step()
@@ -52,7 +55,11 @@ def translate(
         for item in unknown:
             said(Report(line=number, error="unknown", text=f"unknown {source.name} message {item.tag!r}"))
         good = good and not step.faults and not unknown
-        if unknown and ((alone and source.name != target.name) or not _survives(writing, unknown[0])):
+        if unknown and ((commands and not same) or not _writes(writing, unknown[0])):
+            continue
+        if isinstance(stream, _Client) and (refusal := stream.refusal(step)):
+            said(Report(line=number, error="invalid", text=refusal))
+            good = False
             continue
         losses = step.losses
         for burst in step.bursts:
@@ -65,10 +72,43 @@ def translate(
     return good
 
 
-def _survives(writing: Direction, item: Unmapped) -> bool:
-    """Whether the target has a rule that writes unknown messages back: its sheet says that clients survive them."""
+def _writes(writing: Direction, item: Any) -> bool:
+    """Whether the target has a word for this; for an unknown message, whether its sheet says that peers survive it."""
     entry = writing.from_canonical.entries.get(type(item))
     return entry is not None and bool(entry.produces)
+
+
+class _Client:
+    """A client of one session: what a command does not name of what the target's form wants is named as live."""
+
+    def __init__(self, target: Dialect) -> None:
+        self._numbers = count()
+        session = self._new_id()
+        self._session = next(iter(target.shown(session, None)), session)
+        self._agent = ""
+        self._writing = target.commands
+
+    def _new_id(self) -> str:
+        return str(UUID(int=next(self._numbers)))
+
+    def refusal(self, step: Step) -> str:
+        """Why a session would not send this, "" if it would (translation.md 3.10)."""
+        items = (item for burst in step.bursts for item in burst.items)
+        empty = any(isinstance(item, SubmitInput) and not flatten(item.segments).strip() for item in items)
+        return "the input is empty" if empty else ""
+
+    def render(self, burst: Burst) -> Iterator[Rendered]:
+        yield self._writing.write(structs.replace(burst, items=[self._named(item) for item in burst.items]))
+
+    def _named(self, command: Command) -> Command:
+        if isinstance(command, Unmapped) or not _writes(self._writing, command):
+            return command  # and takes no number
+        if isinstance(command, OpenSession | ResumeSession) and not command.agent:
+            self._agent = self._agent or self._new_id()
+            command = structs.replace(command, agent=self._agent)
+        if not command.session and not isinstance(command, OpenSession | ListSessions | Ping):
+            command = structs.replace(command, session=self._session)
+        return command if command.request else structs.replace(command, request=self._new_id())
 
 
 class _Stream:

@@ -15,10 +15,11 @@ from typing import Any, Protocol
 import structlog
 
 from adapters.base import CloseReason, Transport
-from gateway.config import Limits
+from gateway.config.model import Limits
 from gateway.ledger import Ledger
 from gateway.link import Link
 from gateway.outbox import Outbox
+from gateway.timers import Later
 from mappings.canonical import Command, SessionState
 from mappings.dialect import Burst, Clock, Dialect, NewId
 
@@ -66,7 +67,7 @@ class Upstream:
     def __init__(
         self, name: str, endpoint: str, dialect: Dialect, connect: Connect, session: Connected, *,
         spawn: Callable[[Coroutine[Any, Any, None], str], None], limits: Limits, ledger: Ledger, clock: Clock,
-        new_id: NewId,
+        new_id: NewId, later: Later | None = None,
     ) -> None:  # fmt: skip
         self._name = name
         self._endpoint = endpoint
@@ -78,6 +79,7 @@ class Upstream:
         self._ledger = ledger
         self._clock = clock
         self._new_id = new_id
+        self._later = later
         self._link: Link | None = None
         self._waiting: list[Command] = []
         self._wanted = asyncio.Event()
@@ -87,7 +89,8 @@ class Upstream:
         self._log = log.bind(session=name, endpoint=endpoint)
 
     def start(self) -> None:
-        if self._dialect.one_session:  # one that opens conversations is dialled with the first command that needs it
+        # One that opens conversations is dialled with the first command that needs it.
+        if self._dialect.one_session or self._dialect.named is not None:
             self._connect_now()
 
     def _connect_now(self) -> None:
@@ -106,6 +109,11 @@ class Upstream:
             self._session.lost(f"too many commands wait for {self._endpoint}", commands[room:])
         self._wanted.set()
         self._connect_now()
+
+    def attach(self, state: SessionState) -> None:
+        """Tell the backend which session this is about, if the connection stands; else it is said when it does."""
+        if self._link is not None and self._link.alive:
+            self._link.attach(state, "")
 
     def rest(self) -> None:
         self._resting = True
@@ -157,7 +165,7 @@ class Upstream:
         link = Link(
             f"{self._name}:up", self._dialect, transport, self._dialect.client(self._clock, self._new_id),
             Outbox(self._limits.outbox_soft, self._limits.outbox_hard),
-            sink=lambda _link, bursts: self._session.receive(bursts), ledger=self._ledger,
+            sink=lambda _link, bursts: self._session.receive(bursts), ledger=self._ledger, later=self._later,
         )  # fmt: skip
         self._link = link
         self._log.info("backend connected")

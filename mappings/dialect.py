@@ -172,8 +172,8 @@ class Projection(Protocol):
     def render(self, batch: Batch) -> Rendered:
         """The frames that broadcast this batch."""
 
-    def copy(self) -> Projection:
-        """An independent projection in the same state."""
+    def copy(self, request: str | None = None) -> Projection:
+        """An independent projection in the same state; with `request` for the link whose run this is from here on."""
 
 
 class Lines(Struct, frozen=True, kw_only=True):
@@ -323,9 +323,10 @@ class Dialect(Struct, frozen=True, kw_only=True):
     `server` and `client` make the translator for a link on which we play that role. `projection(request, view)` makes a
     projection; `addressed` says that its frames carry a request id, so that the link which began a turn sees another
     rendering than the rest. `shown(session, backend_ids)` are the ids under which its clients know a canonical session.
-    `one_session` says that a backend of this dialect holds a single session. `publication` makes the translator of the
-    link that broadcasts to everybody, where `server` serves calls alone (design.md, section 5), and `served` is this
-    record as the listener with that identity speaks it.
+    `one_session` says that a backend of this dialect holds a single session; `named` that one link carries all sessions
+    of a backend, and gives the backend_ids of the one that the backend calls so. `publication` makes the translator of
+    the link that broadcasts to everybody, where `server` serves calls alone (design.md, section 5), and `served` is
+    this record as the listener with that identity speaks it.
     """
 
     name: str
@@ -338,5 +339,6 @@ class Dialect(Struct, frozen=True, kw_only=True):
     shown: Callable[[str, Ext | None], tuple[str, ...]]
     addressed: bool
     one_session: bool
+    named: Callable[[str], Ext | None] | None = None
     publication: Callable[[Clock, NewId], Translator] | None = None
     served: Callable[[Instance], Dialect] | None = None

@@ -123,6 +123,11 @@ class WriteEnd:
         """Bytes that were written and that the kernel has not taken."""
         return self._waiting
 
+    @property
+    def roomy(self) -> bool:
+        """Whether `kept_up` would neither wait nor fail."""
+        return self._room.is_set() and not self.closed
+
     def write(self, data: bytes) -> None:
         """Write; nothing happens once it is closed."""
         if self.closed or not data:

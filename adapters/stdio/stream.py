@@ -43,6 +43,12 @@ class LineStream:
         self._out.write(join(frames))
         await self._out.kept_up()
 
+    def offer(self, frames: Sequence[bytes]) -> bool:
+        if not self._out.roomy:
+            return False
+        self._out.write(join(frames))
+        return True
+
     async def _finish(self) -> None:
         """Write what waits, then end our direction, all within the close deadline; what still comes is thrown away.
 

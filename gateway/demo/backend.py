@@ -1,7 +1,8 @@
 """The demo backend: plays scripts in process, behind the same sessions and translators as a real one.
 
 It behaves as the pod sheet's section 8 says: one turn at a time; cancel or pause before any output rolls the input
-back, after it ends or pauses the turn; resume goes on where it stopped.
+back, after it ends or pauses the turn; resume goes on where it stopped. A question parks the turn until it is answered
+or the turn is stopped (smooth sheet, section 6); resumed, it is asked again.
 """
 
 from __future__ import annotations
@@ -11,21 +12,32 @@ from collections.abc import Callable, Coroutine, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
-from gateway.demo.script import Line, Scripts
+from gateway.demo.script import Line, Outcome, Scripts
+from gateway.session.history import page
 from gateway.upstream import Connected
 from mappings.canonical import Command
 from mappings.canonical.commands import (
+    AnswerApproval,
+    AnswerInteraction,
+    AnswerOtp,
     CancelTurn,
+    GetHistory,
+    GetSession,
     ListCompletions,
+    OpenSession,
     PauseTurn,
+    ResumeSession,
     ResumeTurn,
     ShutdownBackend,
     SubmitInput,
 )
 from mappings.canonical.events import (
+    ApprovalRequested,
     CompletionsListed,
     HistorySnapshot,
+    InteractionRequired,
     Reply,
+    SessionOpened,
     StatusChanged,
     TurnAccepted,
     TurnEnded,
@@ -38,6 +50,8 @@ __all__ = ["DemoBackend"]
 
 BURST = 512  # events that are told at once where the script has no delays
 
+PAGE = 50  # messages of a page that asks for no number: the smooth sheet's section 5
+
 ABOUT = Backend(
     name="demo", model="scripted", provider="unknown", cwd="/srv/demo", tools=("lookup_order", "list_files")
 )
@@ -46,14 +60,18 @@ ABOUT = Backend(
 class DemoBackend:
     """Answers a session's commands from scripts."""
 
-    def __init__(self, session: Connected, spawn: Callable[[Coroutine[Any, Any, None], str], None]) -> None:
+    def __init__(
+        self, session: Connected, spawn: Callable[[Coroutine[Any, Any, None], str], None], scripts: Scripts
+    ) -> None:
         self._session = session
         self._spawn = spawn
-        self._scripts = Scripts()
+        self._scripts = scripts
         self._status: Status = "idle"
         self._rest: Iterator[Line] | None = None
         self._output = False
         self._stop: End | None = None
+        self._question: ApprovalRequested | InteractionRequired | None = None
+        self._outcome: Outcome = ""
         self._wake = asyncio.Event()
         self._started = False
         self._stopped = False
@@ -67,8 +85,16 @@ class DemoBackend:
     def send(self, commands: Sequence[Command]) -> None:
         for command in commands:
             match command:
+                case OpenSession() | ResumeSession() | GetSession():
+                    self._open(command)
+                case GetHistory():
+                    self._page(command)
                 case SubmitInput():
                     self._submit(command)
+                case AnswerApproval() | AnswerInteraction():
+                    self._answer(command)
+                case AnswerOtp():
+                    self._refuse(command.request, "not_found", "no code was asked for")
                 case CancelTurn():
                     self._interrupt(command.request, "cancelled")
                 case PauseTurn():
@@ -76,10 +102,7 @@ class DemoBackend:
                 case ResumeTurn():
                     self._resume(command.request)
                 case ListCompletions():
-                    entries = tuple(
-                        Completion(value=v) for v in ("notes.md", "orders.csv") if v.startswith(command.prefix)
-                    )
-                    self._say(CompletionsListed(request=command.request, kind=command.kind, entries=entries))
+                    self._complete(command)
                 case ShutdownBackend():
                     self._say(Reply(request=command.request))
                 case _:
@@ -92,23 +115,52 @@ class DemoBackend:
         self._stopped = True
         self._wake.set()
 
-    # -- commands --------------------------------------------------------------------------------------
+    # -- what a session needs --------------------------------------------------------------------------
+
+    def _open(self, command: OpenSession | ResumeSession | GetSession) -> None:
+        """A fresh conversation, the session itself; also for who goes on with an unknown one (smooth sheet, 6)."""
+        if isinstance(command, GetSession):
+            self._refuse(command.request, "not_found", f"session {command.session!r} not found")
+            return
+        state = self._session.connected()
+        self._say(SessionOpened(request=command.request, session=state.id, agent=command.agent, ext={}))
+
+    def _page(self, command: GetHistory) -> None:
+        answer = page(self._session.connected(), command.request, command.limit or PAGE, command.cursor)
+        if answer is None:
+            self._refuse(command.request, "invalid", f"unknown cursor {command.cursor!r}")
+        else:
+            self._say(answer)
+
+    def _complete(self, command: ListCompletions) -> None:
+        entries = tuple(Completion(value=v) for v in ("notes.md", "orders.csv") if v.startswith(command.prefix))
+        self._say(CompletionsListed(request=command.request, kind=command.kind, entries=entries))
+
+    def _refuse(self, request: str, cause: Cause, text: str) -> None:
+        self._say(Reply(request=request, failure=Failure(cause=cause, text=text)))
+
+    # -- what drives a turn ----------------------------------------------------------------------------
 
     def _submit(self, command: SubmitInput) -> None:
         if self._status == "running":
             self._refuse(command.request, "busy", "a run is in progress")
             return
+        self._outcome = ""
         self._begin(self._scripts.turn(flatten(command.segments)), output=False)
         self._say(TurnAccepted(request=command.request), StatusChanged(status="running"))
 
     def _resume(self, request: str) -> None:
         if self._status != "paused" or self._rest is None:
-            self._refuse(request, "not_running", "nothing is paused")
+            running = self._status == "running"
+            self._refuse(request, "busy" if running else "not_running", "nothing is paused")
             return
         self._begin(self._rest, output=True)
         self._say(Reply(request=request), StatusChanged(status="running"))
 
     def _interrupt(self, request: str, end: End) -> None:
+        if self._status == end == "paused":
+            self._say(Reply(request=request))  # nothing happens
+            return
         if self._status != "running":
             self._refuse(request, "not_running", "nothing is running")
             return
@@ -120,8 +172,22 @@ class DemoBackend:
         self._status, self._rest, self._output, self._stop = "running", turn, output, None
         self._wake.set()
 
-    def _refuse(self, request: str, cause: Cause, text: str) -> None:
-        self._say(Reply(request=request, failure=Failure(cause=cause, text=text)))
+    def _answer(self, command: AnswerApproval | AnswerInteraction) -> None:
+        """The acknowledgement goes out before what the turn goes on with."""
+        match self._question, command:
+            case (ApprovalRequested(), AnswerApproval()):
+                self._outcome = "approved" if command.approved else "denied"
+            case (InteractionRequired(question=asked), AnswerInteraction()) if command.question in ("", asked):
+                self._outcome = "declined" if command.declined else "submitted"
+            case (InteractionRequired(question=asked), AnswerInteraction()):
+                self._refuse(command.request, "invalid", f"the open question is {asked!r}")
+                return
+            case _:
+                self._refuse(command.request, "not_found", "no such question is open")
+                return
+        self._question = None
+        self._say(Reply(request=command.request))
+        self._wake.set()
 
     # -- the player ------------------------------------------------------------------------------------
 
@@ -136,6 +202,8 @@ class DemoBackend:
     async def _play(self, turn: Iterator[Line]) -> None:
         events: list[Any] = []
         for line in turn:
+            if line.when not in ("", self._outcome):
+                continue
             if line.delay or len(events) >= BURST:
                 self._tell(events)
                 events = []
@@ -144,12 +212,30 @@ class DemoBackend:
                 self._rest = chain([line], turn)  # a resume begins with it
                 break
             events.append(line.event)
+            if isinstance(line.event, ApprovalRequested | InteractionRequired):
+                self._tell(events)
+                events = []
+                await self._park(line.event)
+                if self._question is not None:  # stopped: a resume asks again
+                    self._question = None
+                    self._rest = chain([line], turn)
+                    break
             if isinstance(line.event, TurnEnded):
                 self._status = "idle"
                 break
         self._tell(events)
         if self._stop is not None:
             self._interrupted(self._stop)
+
+    async def _park(self, question: ApprovalRequested | InteractionRequired) -> None:
+        """Wait for the answer, or for whatever stops the turn: then the question is still open."""
+        self._question = question
+        while self._waits():
+            self._wake.clear()
+            await self._wake.wait()
+
+    def _waits(self) -> bool:
+        return self._question is not None and self._stop is None and not self._stopped
 
     async def _pause(self, delay: float) -> None:
         if not delay or self._stop is not None or self._stopped:  # stopped before the player woke up

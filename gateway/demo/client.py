@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from uuid import uuid4
 
@@ -11,9 +12,11 @@ import aiohttp
 import msgspec
 from rich.console import Console
 
+from gateway import registry
 from gateway.app import App
-from gateway.config import Config, Limits, Route
+from gateway.config.model import Config, Limits, Route
 from gateway.demo.backend import DemoBackend
+from gateway.demo.script import Line, Scripts
 from gateway.endpoint import Endpoint, parse
 
 __all__ = ["demo", "demo_backend"]
@@ -30,11 +33,16 @@ NEXT = """
 """
 
 
-def demo_backend(endpoint: Endpoint) -> App:
-    """An app that serves the scripted backend on `endpoint`."""
-    nowhere = Endpoint(dialect="pod", transport="demo", address="conversation")  # one session, whoever asks
+def demo_backend(endpoint: Endpoint, turns: Sequence[list[Line]] = ()) -> App:
+    """An app that serves the scripted backend on `endpoint`; `turns` of the user's own instead of the bundled ones.
+
+    It holds as many sessions as backends of that dialect do: a pod is one conversation, whoever asks.
+    """
+    one = registry.dialect(endpoint.dialect).one_session
+    nowhere = Endpoint(dialect="pod" if one else "smooth", transport="demo", address="conversation")
+    registry.check_listen(endpoint)
     route = Route(name="demo-backend", listen=(endpoint,), upstream=nowhere)
-    app = App(Config(routes=(route,)), make_backend=lambda session: DemoBackend(session, app.spawn))
+    app = App(Config(routes=(route,)), make_backend=lambda session: DemoBackend(session, app.spawn, Scripts(turns)))
     return app
 
 

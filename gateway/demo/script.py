@@ -1,34 +1,62 @@
-"""Scripts: canonical events as JSON Lines, each with an optional `delay_ms`; a `turn_ended` line ends a turn.
+"""Scripts: canonical events as JSON Lines; a `turn_ended` line ends a turn.
 
-The bundled ones stand in `scripts/`: `conversation` plays turn after turn, each other one plays when an input begins
-with its name. `count N` is made here: N tokens at full speed.
+Beside the event's own keys a line may have `delay_ms`, to wait before it, and `when`: behind a question it is said for
+that answer alone (approved, denied, submitted, declined). The bundled scripts stand in `scripts/`: `conversation` plays
+turn after turn, each other one plays when an input begins with its name. `count N` is made here: N tokens at full
+speed. A script of the user's own answers every input, turn after turn.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import cache
 from importlib.resources import files
 from itertools import cycle
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal, get_args
 
 import msgspec
 from msgspec import Struct
 
-from mappings.canonical import Event
+from gateway.config.shape import either, nearest
+from gateway.session.answers import ANSWERS
+from mappings.canonical import Event, Unmapped
 from mappings.canonical.events import ModelTurnStarted, TextDelta, TurnEnded
 from mappings.errors import ConfigError
 
-__all__ = ["Line", "Scripts", "read"]
+__all__ = ["Line", "Outcome", "Scripts", "load", "read"]
 
 COUNT_MAX = 1_000_000  # a demo backend is no load generator
 DIGITS = 9  # of a number that are read: more is above COUNT_MAX anyway
+DELAY_MAX = 3_600_000  # ms: an hour between two lines is a mistake
+
+Outcome = Literal["", "approved", "denied", "submitted", "declined"]
+"""What became of the last question, "" before any."""
+
+OUTCOMES = tuple(filter(None, get_args(Outcome)))
+OWN = ("type", "delay_ms", "when")
+
+EVENTS = {kind.__struct_config__.tag: kind for kind in get_args(Event) if kind not in ANSWERS | {Unmapped}}
+"""Tag -> event that a script may say: no answers to commands, those are the backend's own."""
 
 
 class Line(Struct, frozen=True, kw_only=True):
-    """One event of a script and how long to wait before it, in seconds."""
+    """One event of a script, how long to wait before it, in seconds, and after which answer alone it is said."""
 
     event: Any
     delay: float = 0.0
+    when: Outcome = ""
+
+
+def load(path: Path) -> list[list[Line]]:
+    """The turns of a script file; ConfigError says which line is wrong, and what."""
+    try:
+        text = path.read_text("utf-8")
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: not UTF-8: {error.reason}") from error
+    return read(text, str(path))
 
 
 def read(text: str, name: str) -> list[list[Line]]:
@@ -38,36 +66,68 @@ def read(text: str, name: str) -> list[list[Line]]:
         if not line.strip():
             continue
         try:
-            fields = msgspec.json.decode(line, type=dict[str, Any])
-            delay = msgspec.convert(fields.pop("delay_ms", 0), float) / 1000
-            event: Any = msgspec.convert(fields, Event)
-        except msgspec.MsgspecError as error:
+            turns[-1].append(_line(line))
+        except (ConfigError, msgspec.MsgspecError) as error:
             raise ConfigError(f"{name}:{number}: {error}") from error
-        turns[-1].append(Line(event=event, delay=delay))
-        if isinstance(event, TurnEnded):
+        if isinstance(turns[-1][-1].event, TurnEnded):
             turns.append([])
     if turns[-1]:
         raise ConfigError(f"{name}: the last turn has no `turn_ended` line")
+    if not turns[0]:
+        raise ConfigError(f"{name}: no turn in it: write events, one a line, the last one `turn_ended`")
     return turns[:-1]
 
 
-class Scripts:
-    """What the demo backend says to which input."""
+def _line(text: str) -> Line:
+    try:
+        fields = msgspec.json.decode(text)
+    except msgspec.DecodeError as error:
+        raise ConfigError(f"not JSON: {error}") from error
+    if not isinstance(fields, dict) or not isinstance(fields.get("type"), str):
+        raise ConfigError('no event: write {"type": "text_delta", "text": "..."}')
+    kind = EVENTS.get(fields["type"])
+    if kind is None:
+        raise ConfigError(f"a script cannot say {fields['type']!r}; {_near_event(fields['type'])}")
+    for key in fields:
+        if key not in (*OWN, *kind.__struct_fields__):
+            raise ConfigError(f"{fields['type']} has no {key!r}; {nearest(key, (*kind.__struct_fields__, *OWN[1:]))}")
+    delay, when = fields.pop("delay_ms", 0), fields.pop("when", "")
+    if isinstance(delay, bool) or not isinstance(delay, int | float) or not 0 <= delay <= DELAY_MAX:
+        raise ConfigError(f"delay_ms {delay!r}: write milliseconds, from 0 to {DELAY_MAX}")
+    if when and when not in OUTCOMES:
+        raise ConfigError(f"when {when!r}: write {either(OUTCOMES)}")
+    event = msgspec.json.decode(msgspec.json.encode(fields), type=kind)
+    return Line(event=event, delay=delay / 1000, when=when)
 
-    def __init__(self) -> None:
-        folder = files("gateway.demo") / "scripts"
-        turns = {
-            entry.name.removesuffix(".jsonl"): read(entry.read_text("utf-8"), entry.name)
-            for entry in folder.iterdir()
-            if entry.name.endswith(".jsonl")
-        }
-        self._conversation = cycle(turns.pop("conversation"))
-        self._named = {name: cycle(script) for name, script in turns.items()}
+
+def _near_event(tag: str) -> str:
+    near = nearest(tag, EVENTS)
+    return near if near.startswith("did") else "`dragoman schema events` lists the events"
+
+
+@cache
+def _bundled() -> dict[str, list[list[Line]]]:
+    folder = files("gateway.demo") / "scripts"
+    return {
+        entry.name.removesuffix(".jsonl"): read(entry.read_text("utf-8"), entry.name)
+        for entry in folder.iterdir()
+        if entry.name.endswith(".jsonl")
+    }
+
+
+class Scripts:
+    """What the demo backend says to which input: the bundled scripts, or `own` turns alone."""
+
+    def __init__(self, own: Sequence[list[Line]] = ()) -> None:
+        bundled = {} if own else _bundled()
+        self._own = bool(own)
+        self._conversation = cycle(own or bundled["conversation"])
+        self._named = {name: cycle(script) for name, script in bundled.items() if name != "conversation"}
 
     def turn(self, text: str) -> Iterator[Line]:
         """The turn that answers `text`."""
         words = text.split()
-        if len(words) > 1 and words[0] == "count" and words[1].isdecimal():
+        if not self._own and len(words) > 1 and words[0] == "count" and words[1].isdecimal():
             return _count(min(int(words[1][:DIGITS]), COUNT_MAX))
         script = self._named.get(words[0].lower(), self._conversation) if words else self._conversation
         return iter(next(script))

@@ -32,7 +32,7 @@ from mappings.canonical.events import (
     ToolCallStarted,
     TurnResult,
 )
-from mappings.canonical.values import Backend, End, Ext, Item, Message, Origin, Segment, Status, Usage
+from mappings.canonical.values import Backend, End, Ext, Item, Message, Origin, Segment, SessionSummary, Status, Usage
 
 __all__ = [
     "Batch",
@@ -104,8 +104,9 @@ class Otp(Struct, frozen=True, kw_only=True):
     refused: tuple[Segment, ...] = ()
 
 
-Block = TextBlock | ReasoningBlock | CallBlock | ToolCallFinished | QuestionBlock
-"""In order of appearance; a bare ToolCallFinished answers a call of an earlier turn, after a resume."""
+Block = TextBlock | ReasoningBlock | CallBlock | ToolCallFinished | QuestionBlock | QuestionAnswered
+"""In order of appearance; a bare ToolCallFinished answers a call of an earlier turn, after a resume. QuestionAnswered
+stands where its question stood: what came while that was open belongs to the run after it."""
 
 
 class OpenTurn(Struct, kw_only=True):
@@ -125,7 +126,7 @@ class OpenTurn(Struct, kw_only=True):
     errors: list[ErrorReported] = field(default_factory=list)
     model_turn: ModelTurnStarted | None = None
     question: QuestionBlock | None = None
-    answered: QuestionAnswered | None = None
+    asked: int = 0  # how often a question in words ended a run of it
 
     def text(self) -> str:
         """All visible text of the turn so far, without separators (translation.md 3.7)."""
@@ -138,7 +139,8 @@ class SessionState(Struct, kw_only=True):
     `fresh` is where the transcript's items begin that came since the last turn ended; `unanswered` names the calls of
     ended turns that have no result yet (call -> tool). `otp` is the one-time code that is
     waited for. `opening` is what a backend that opens conversations is asked
-    for this one, `backend_ids` the ids that it then gave: its own clients are shown those.
+    for this one, `backend_ids` the ids that it then gave: its own clients are shown those. `listed` is how
+    the backend described it in a list, where it does.
     """
 
     id: str
@@ -159,6 +161,7 @@ class SessionState(Struct, kw_only=True):
     otp: Otp | None = None
     opening: OpenSession | None = None
     backend_ids: Ext | None = None
+    listed: SessionSummary | None = None
     epoch: int = 1
     seq: int = 0
 
@@ -187,8 +190,6 @@ def prelude(state: SessionState) -> list[Event]:
     events: list[Event] = []
     if turn.model_turn is not None:
         events.append(turn.model_turn)
-    if turn.answered is not None:
-        events.append(structs.replace(turn.answered, segments=()))
     for block in turn.blocks:
         events.extend(_replay(block))
     events.extend(turn.errors)
@@ -200,6 +201,8 @@ def prelude(state: SessionState) -> list[Event]:
 def _replay(block: Block) -> Iterator[Event]:
     if isinstance(block, ToolCallFinished):
         yield block
+    elif isinstance(block, QuestionAnswered):
+        yield structs.replace(block, segments=())
     elif isinstance(block, QuestionBlock):
         yield block.asked
         if block.words is not None:

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from mappings.dialect import Dialect, Instance
 from mappings.pando.directions import FROM_CLIENT, FROM_PRIMARY
+from mappings.pando.extras import keep
 from mappings.pando.from_canonical import shown
 from mappings.pando.projection import Projection
 from mappings.pando.translator import ClientTranslator, PublicationTranslator, ServerTranslator
@@ -36,6 +37,7 @@ DIALECT = Dialect(
     shown=shown,
     addressed=False,
     one_session=False,
+    named=lambda name: keep(id=name),
     publication=PublicationTranslator,
     served=served,
 )

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from tests.bench import bulk, codec, report
+from tests.bench import bulk, codec, report, steady
 from tests.bench.report import Report
 
 ROUNDS, QUICK_ROUNDS = 7, 3
@@ -30,7 +30,7 @@ def arguments() -> argparse.Namespace:
         "--quick", action="store_true", help=f"{QUICK_ROUNDS} short rounds: a first look, not for quoting"
     )
     parser.add_argument("--rounds", type=int, help=f"how many rounds (default {ROUNDS})")
-    parser.add_argument("--only", choices=("codec", "bulk"), help="one part alone")
+    parser.add_argument("--only", choices=("codec", "bulk", "steady"), help="one part alone")
     parser.add_argument("--json", action="store_true", help="the figures as JSON, for scripts")
     parser.add_argument("--write", type=Path, metavar="FILE", help=f"put the figures between {BEGIN} and {END}")
     return parser.parse_args()
@@ -46,12 +46,15 @@ def main() -> int:
         print(f"error: {given.write} has no {BEGIN} ... {END}", file=sys.stderr)
         return 2
     reports: dict[str, Report] = {}
-    if given.only != "bulk":
+    if given.only in (None, "codec"):
         with affinity_kept():
             reports["codec"] = report.codec_report(codec.measure(rounds))
-    if given.only != "codec":
+    if given.only in (None, "bulk"):
         with affinity_kept():
             reports["bulk"] = report.bulk_report(bulk.measure(rounds, given.quick))
+    if given.only in (None, "steady"):
+        with affinity_kept():
+            reports["steady"] = report.steady_report(steady.measure(rounds, given.quick))
     figures = [figure for part in reports.values() for figure in part.figures]
     said = report.machine(rounds)
     if given.json:

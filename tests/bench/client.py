@@ -11,19 +11,19 @@ import base64
 import os
 import socket
 import time
-from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlsplit
 from uuid import uuid4
 
 import msgspec
 
+from tests.bench.frames import TEXT, frame, headed, payloads
+
 __all__ = ["Client", "Seen"]
 
 READ_SIZE = 1 << 20
 PATIENCE = 120.0  # seconds without a byte after which the bridge counts as broken
 TERMINAL = b"eventual_response"
-TEXT = 0x1
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,18 +54,38 @@ class Client:
 
     def turn(self, message: str) -> Seen:
         """Say `message` and take everything up to the terminal."""
-        request = f"req-{uuid4()}"
-        action = {"action": "send_message", "requestId": request, "sessionId": self._session, "message": message}
-        started = time.perf_counter()
+        self.begin(message)
+        while not self.take():
+            pass
+        return self.seen()
+
+    def begin(self, message: str) -> None:
+        """Say `message`; the clock runs."""
+        self._request = f"req-{uuid4()}"
+        self._chunks: list[bytes] = []
+        self._tail = b""
+        action = {
+            "action": "send_message", "requestId": self._request, "sessionId": self._session, "message": message,
+        }  # fmt: skip
+        self._started = time.perf_counter()
         self._send(action)
-        chunks, tail, found = [], b"", False
-        while not found:
-            chunk = self._receive()
-            chunks.append(chunk)
-            found = TERMINAL in chunk or TERMINAL in tail + chunk[: len(TERMINAL)]
-            tail = (tail + chunk[-len(TERMINAL) :])[-len(TERMINAL) :]
-        seconds = time.perf_counter() - started
-        return _examine(self._whole(b"".join(chunks)), request, seconds)
+
+    def take(self) -> bool:
+        """Take what is there, or wait for something; whether the terminal is in it."""
+        chunk = self._receive()
+        self._chunks.append(chunk)
+        found = TERMINAL in chunk or TERMINAL in self._tail + chunk[: len(TERMINAL)]
+        self._tail = (self._tail + chunk[-len(TERMINAL) :])[-len(TERMINAL) :]
+        return found
+
+    def seen(self) -> Seen:
+        """What came of the turn, whose terminal was taken; the clock stands."""
+        seconds = time.perf_counter() - self._started
+        return _examine(self._whole(b"".join(self._chunks)), self._request, seconds)
+
+    def fileno(self) -> int:
+        """For a selector."""
+        return self._socket.fileno()
 
     # --------------------------------------------------------------------------------------------------
 
@@ -92,49 +112,24 @@ class Client:
         return chunk
 
     def _reply(self) -> Any:
-        return msgspec.json.decode(next(_payloads(self._whole(self._receive()))))
+        return msgspec.json.decode(next(payloads(self._whole(self._receive()))))
 
     def _whole(self, received: bytes) -> bytes:
         """`received` up to the end of a frame, with what is still missing of it."""
         at = 0
         while at < len(received):
-            while not _headed(received, at):
+            while not headed(received, at):
                 received += self._receive()
-            at = _frame(received, at)[2]
+            at = frame(received, at)[2]
             while len(received) < at:
                 received += self._receive()
         return received
 
 
-def _payloads(received: bytes) -> Iterator[bytes]:
-    """The text messages in `received`; a message of a server is one unmasked frame."""
-    at = 0
-    while at < len(received):
-        opcode, start, end = _frame(received, at)
-        if opcode == TEXT:
-            yield received[start:end]
-        at = end
-
-
-def _frame(received: bytes, at: int) -> tuple[int, int, int]:
-    size, start = received[at + 1], at + 2
-    if size == 126:
-        size, start = int.from_bytes(received[at + 2 : at + 4]), at + 4
-    elif size == 127:
-        size, start = int.from_bytes(received[at + 2 : at + 10]), at + 10
-    return received[at] & 0x0F, start, start + size
-
-
-def _headed(received: bytes, at: int) -> bool:
-    """Whether the header of the frame at `at` is there."""
-    have = len(received) - at
-    return have >= 2 and have >= {126: 4, 127: 10}.get(received[at + 1], 2)
-
-
 def _examine(received: bytes, request: str, seconds: float) -> Seen:
     tokens: list[str] = []
     final = ""
-    for payload in _payloads(received):
+    for payload in payloads(received):
         event = msgspec.json.decode(payload)
         assert event["requestId"] == request, event
         if event["type"] == "stream_token":

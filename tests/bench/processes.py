@@ -28,12 +28,18 @@ def pin(core: int, pid: int = 0) -> None:
 
 
 class Process:
-    """`python -m ARGUMENTS`, running inside a `with` block; `endpoint` is what it says that it listens on."""
+    """`python -m ARGUMENTS`, running inside a `with` block; `endpoints` are what it says that it listens on."""
 
-    def __init__(self, *arguments: str, core: int | None) -> None:
+    def __init__(self, *arguments: str, core: int | None, listeners: int = 1) -> None:
         self._arguments = arguments
         self._core = core
-        self.endpoint = ""
+        self._listeners = listeners
+        self.endpoints: list[str] = []
+
+    @property
+    def endpoint(self) -> str:
+        """The first of them."""
+        return self.endpoints[0]
 
     def __enter__(self) -> Process:
         self._log = tempfile.TemporaryFile()  # closed by __exit__
@@ -43,11 +49,10 @@ class Process:
         if self._core is not None:
             pin(self._core, self._process.pid)
         deadline = time.monotonic() + START
-        while not self.endpoint:
+        while len(self.endpoints) < self._listeners:
             time.sleep(0.02)
-            for line in self._said().splitlines():
-                if line.startswith("listening "):
-                    self.endpoint = line.removeprefix("listening ")
+            lines = self._said().splitlines()
+            self.endpoints = [line.removeprefix("listening ") for line in lines if line.startswith("listening ")]
             if self._process.poll() is not None or time.monotonic() > deadline:
                 self._process.kill()
                 raise RuntimeError(f"{' '.join(self._arguments)} does not listen:\n{self._said()}")

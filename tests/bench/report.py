@@ -10,9 +10,9 @@ from statistics import median
 
 from msgspec import Struct
 
-from tests.bench import bulk, codec
+from tests.bench import bulk, codec, steady
 
-__all__ = ["Figure", "Report", "bulk_report", "codec_report", "machine", "readme", "table"]
+__all__ = ["Figure", "Report", "bulk_report", "codec_report", "machine", "readme", "steady_report", "table"]
 
 LIBRARIES = ("aiohttp", "msgspec", "uvloop", "websockets")
 
@@ -149,6 +149,41 @@ def _bulk_rows(rounds: list[list[bulk.Sample]]) -> list[list[str]]:
             spread([s.cpu / s.events * 1e6 for s in samples]),
             f"{sum(s.merged for s in samples) / sum(s.events for s in samples):.1%}",
         ])  # fmt: skip
+    return rows
+
+
+# -- steady -----------------------------------------------------------------------------------------
+
+
+def steady_report(rounds: list[list[steady.Sample]]) -> Report:
+    """G9, both ways: CPU an event."""
+    figures = [
+        Figure(
+            id="G9", title=f"steady, {steady.SESSIONS} sessions, {way}: CPU an event, to that of {steady.NAIVE}",
+            rounds=[
+                _steady(samples, way, steady.DRAGOMAN).cost / _steady(samples, way, steady.NAIVE).cost
+                for samples in rounds
+            ],
+            goal=0.8, stretch=0.65, at_most=True,
+        )
+        for way in steady.WAYS
+    ]  # fmt: skip
+    return Report(figures=figures, rows=_steady_rows(rounds))
+
+
+def _steady(samples: list[steady.Sample], way: str, bridge: str) -> steady.Sample:
+    return next(sample for sample in samples if (sample.way, sample.bridge) == (way, bridge))
+
+
+def _steady_rows(rounds: list[list[steady.Sample]]) -> list[list[str]]:
+    rows = [["bridge", "what", "events a round", "CPU us/event", "seconds, as planned 1"]]
+    for way in steady.WAYS:
+        for bridge in steady.BRIDGES:
+            samples = [_steady(taken, way, bridge) for taken in rounds]
+            rows.append([
+                bridge, way, f"{samples[0].events:,}", spread(s.cost * 1e6 for s in samples),
+                spread(s.seconds / s.planned for s in samples),
+            ])  # fmt: skip
     return rows
 
 

@@ -34,7 +34,8 @@ from adapters.base import Limits, Transport
 from adapters.stdio import Children
 from adapters.websocket import listen
 from tests.bench.backend import LINES, answer, turn
-from tests.bench.client import PATIENCE, TERMINAL, TEXT, Client, _frame
+from tests.bench.client import PATIENCE, TERMINAL, Client
+from tests.bench.frames import TEXT, frame
 from tests.bench.naive_aiohttp import LINE_LIMIT
 from tests.bench.ours import Live
 from tests.bench.processes import Process, cores, pin
@@ -113,14 +114,24 @@ def _running(bridge: str, lines: int, core: int | None) -> Iterator[str]:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     argv = [websocketd() or "", f"--port={port}", "--address=127.0.0.1", "--loglevel=fatal", *_child(lines)]
-    with subprocess.Popen(argv) as process:
+    with _spawned_on(core, argv) as process:
         try:
-            if core is not None:
-                pin(core, process.pid)
             _await(port)
             yield f"ws://127.0.0.1:{port}/"
         finally:
             process.terminate()
+
+
+def _spawned_on(core: int | None, argv: list[str]) -> subprocess.Popen[bytes]:
+    """Go has threads before one could pin them, so it inherits its core."""
+    if core is None:
+        return subprocess.Popen(argv)
+    own = os.sched_getaffinity(0)
+    pin(core)
+    try:
+        return subprocess.Popen(argv)
+    finally:
+        os.sched_setaffinity(0, own)
 
 
 def _await(port: int) -> None:
@@ -166,7 +177,7 @@ def _messages(received: bytes) -> Iterator[bytes]:
     """The text messages in `received`; websocketd sends a long one in pieces."""
     at, pieces = 0, []
     while at < len(received):
-        opcode, start, end = _frame(received, at)
+        opcode, start, end = frame(received, at)
         if opcode in (TEXT, CONTINUED):
             pieces.append(received[start:end])
             if received[at] & FINAL:

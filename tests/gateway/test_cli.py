@@ -21,7 +21,7 @@ from mappings.canonical import Command, Event
 from tests.samples import samples
 
 ROOT = Path(__file__).parents[2]
-COMMANDS = ("bridge", "serve", "demo-backend", "demo", "translate", "schema", "dialects")
+COMMANDS = ("bridge", "serve", "check", "demo-backend", "demo", "translate", "matrix", "schema", "dialects")
 WS = "smooth+ws://127.0.0.1:0/ws"
 
 
@@ -69,12 +69,25 @@ def test_the_version_is_one_line() -> None:
     assert done.stdout.startswith("dragoman")
 
 
-@pytest.mark.parametrize("arguments", [("dance",), ("bridge", "--nope"), ("translate", "--from", "pod"), ("serve",)])
-def test_bad_usage_is_told_and_exits_2(arguments: tuple[str, ...]) -> None:
-    done = dragoman(*arguments)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "Error:" in done.stderr
-    assert "Traceback" not in done.stderr
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("quux",), "No such command 'quux' (dragoman --help says more)"),
+        (("brigde",), "No such command 'brigde'. Did you mean 'bridge'"),
+        (("bridge", "--nope"), "No such option: --nope (dragoman bridge --help says more)"),
+        (("bridge", WS, "pod+unix:/x", "--aprovals", "ask"), "--approvals"),
+        (("bridge", WS, "pod+unix:/x", "--approvals", "maybe"), "'maybe' is not one of 'ask', 'deny', 'approve'"),
+        (("bridge", WS, "pod+unix:/x", "--overflow", "maybe"), "'maybe' is not one of 'coalesce', 'disconnect'"),
+        (("bridge",), "Missing argument 'LISTEN... UPSTREAM'"),
+        (("translate", "--from", "pod"), "Missing option '--to'"),
+        (("translate", "--from", "pod", "--to", "pud"), "unknown dialect 'pud': there are smooth, pod"),
+        (("serve",), "Missing option '--config'"),
+        (("check",), "Missing argument 'FILE'"),
+        (("matrix", "--json", "--markdown"), "exclude each other"),
+    ],
+)
+def test_bad_usage_is_one_line_that_says_what_to_write(arguments: tuple[str, ...], words: str) -> None:
+    assert words in refused(*arguments)
 
 
 # -- what cannot be served --------------------------------------------------------------------------
@@ -127,16 +140,90 @@ def test_a_missing_directory_is_told_as_such(tmp_path: Path) -> None:
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_a_config_that_is_wrong_exits_2_and_names_file_and_key(tmp_path: Path) -> None:
-    path = tmp_path / "c.toml"
-    path.write_text('[[route]]\nlisten = []\nupstream = "pod+unix:/x"\ncolour = 1\n')
-    line = refused("serve", "--config", str(path))
-    assert str(path) in line
-    assert "colour" in line
-
-
 def test_a_config_that_is_not_there_is_named(tmp_path: Path) -> None:
     assert f"{tmp_path}/none.toml: No such file" in refused("serve", "--config", f"{tmp_path}/none.toml")
+    assert dragoman("check", f"{tmp_path}/none.toml").returncode == 2
+
+
+def test_a_script_that_is_wrong_is_refused_before_anything_is_served(tmp_path: Path) -> None:
+    script = tmp_path / "turns.jsonl"
+    script.write_text('{"type":"text_delta","text":"x"}\n{"type":"text_detla"}\n')
+    line = refused("demo-backend", f"pod+unix:{tmp_path}/sock", "--script", str(script))
+    assert line == f"error: {script}:2: a script cannot say 'text_detla'; did you mean 'text_delta'?"
+    assert not (tmp_path / "sock").exists()
+
+
+# -- check ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def wrong(tmp_path: Path) -> Path:
+    path = tmp_path / "wrong.toml"
+    path.write_text(f'[[route]]\nlisten = ["{WS}"]\nupstream = "pod+unix:/x"\napprovals = "maybe"\ncolour = 1\n')
+    return path
+
+
+def test_check_and_serve_tell_every_error_in_the_same_words_and_exit_2(wrong: Path) -> None:
+    checked, served = dragoman("check", str(wrong)), dragoman("serve", "--config", str(wrong))
+    assert (checked.returncode, checked.stderr) == (2, "")
+    assert (served.returncode, served.stdout) == (2, "")
+    first, second = checked.stdout.splitlines()
+    assert first == f"{wrong}:4: route[0].approvals: 'maybe' is no choice here; write ask, deny or approve"
+    assert second.startswith(f"{wrong}:5: route[0].colour: unknown key 'colour'; there are overflow, ")
+    assert served.stderr.splitlines() == [f"error: {first}", f"error: {second}"]
+
+
+def test_check_as_json_is_an_array_of_what_is_wrong(wrong: Path) -> None:
+    done = dragoman("check", str(wrong), "--json")
+    rows = json.loads(done.stdout)
+    assert (done.returncode, done.stderr, len(rows)) == (2, "", 2)
+    assert rows[0] == {
+        "file": str(wrong), "line": 4, "path": "route[0].approvals",
+        "text": "'maybe' is no choice here; write ask, deny or approve",
+    }  # fmt: skip
+
+
+def test_check_says_of_a_good_config_that_it_is_and_exits_0() -> None:
+    done = dragoman("check", str(ROOT / "config.example.toml"))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == f"{ROOT}/config.example.toml: ok, it can be served: assistant\n"
+    assert json.loads(dragoman("check", str(ROOT / "config.example.toml"), "--json").stdout) == []
+
+
+def test_a_warning_is_told_and_is_no_error(tmp_path: Path) -> None:
+    path = tmp_path / "c.toml"
+    path.write_text(f'[[route]]\nlisten = ["{WS}"]\nupstream = "smooth+ws://127.0.0.1:1/ws?token=t0p"\n')
+    path.chmod(0o644)
+    done = dragoman("check", str(path))
+    assert done.returncode == 0
+    assert done.stdout.startswith(f"{path}:3: warning: route[0].upstream: there is a token in it")
+    (row,) = json.loads(dragoman("check", str(path), "--json").stdout)
+    assert row["level"] == "warning"
+
+
+def test_check_can_dial_each_backend_and_exits_1_when_one_is_not_there(tmp_path: Path) -> None:
+    path, there = tmp_path / "c.toml", tmp_path / "there"
+    route = '[[route]]\nname = "{0}"\nlisten = ["{1}"]\nupstream = "pod+unix:{2}/{0}"\n'
+    path.write_text(route.format("there", WS, tmp_path) + route.format("gone", WS, tmp_path))
+    with socket.socket(socket.AF_UNIX) as backend:
+        backend.bind(str(there))
+        backend.listen()
+        done = dragoman("check", str(path), "--probe")
+        as_json = dragoman("check", str(path), "--probe", "--json")
+    problem = f"pod+unix:{tmp_path}/gone cannot be reached: No such file or directory"
+    assert (done.returncode, done.stderr) == (1, "")
+    assert done.stdout.splitlines() == [
+        f"there: ok, pod+unix:{there}", f"{path}:8: route[1].upstream: {problem}"
+    ]  # fmt: skip
+    assert as_json.returncode == 1
+    rows = json.loads(as_json.stdout)
+    assert rows == [{"file": str(path), "line": 8, "path": "route[1].upstream", "text": problem}]
+
+
+def test_a_config_with_errors_is_not_dialled(wrong: Path) -> None:
+    done = dragoman("check", str(wrong), "--probe")
+    assert done.returncode == 2
+    assert "reached" not in done.stdout
 
 
 # -- what is served ---------------------------------------------------------------------------------
@@ -232,3 +319,47 @@ def test_translate_exits_0_when_every_line_was_good_1_when_not_2_when_misused() 
     assert dragoman(*ways, stdin='{"event":"thinking_start"}\n').returncode == 0
     assert dragoman(*ways, stdin="nonsense\n").returncode == 1
     assert dragoman("translate", "--from", "pod", "--to", "pud").returncode == 2
+
+
+# -- streams that nobody reads ----------------------------------------------------------------------
+
+BIG = '{"event":"thinking_start"}\n' * 50_000
+
+
+def piped(shell: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    """A pipeline around `dragoman ...`; its first line of output is the exit code of ours."""
+    script = shell.replace("dragoman", f"{sys.executable} -m gateway")
+    return subprocess.run(["bash", "-c", script], input=stdin, capture_output=True, text=True, timeout=40, check=False)
+
+
+@pytest.mark.parametrize(
+    "shell",
+    [
+        "dragoman translate --from pod --to pod 2>&3 | head -n 1 >/dev/null; echo ${PIPESTATUS[0]}",
+        "dragoman translate --from pod --to smooth 2> >(head -n 1 >/dev/null) >/dev/null; echo $?",
+        "dragoman translate --from pod --to pod >&-; echo $?",
+        "dragoman translate --from pod --to smooth --commands 2>&- >/dev/null; echo $?",
+    ],
+)
+def test_translate_ends_quietly_with_1_when_nobody_reads_it(shell: str) -> None:
+    commands = "--commands" in shell or "head -n 1 >/dev/null) " in shell
+    done = piped(f"exec 3>&2; {shell}", '{"method":"pause"}\n' * 50_000 if commands else BIG)
+    assert (done.stdout, done.stderr) == ("1\n", "")
+
+
+def test_translate_without_a_stderr_is_well_while_it_has_nothing_to_say() -> None:
+    done = piped("dragoman translate --from pod --to pod 2>&-; echo $?", '{"event":"thinking_start"}\n')
+    assert done.stdout == '{"event":"thinking_start"}\n0\n'
+
+
+@pytest.mark.parametrize("command", ["matrix --json", "schema", "schema config", "matrix --markdown", "--help"])
+def test_a_listing_that_nobody_reads_to_its_end_is_no_traceback(command: str) -> None:
+    done = piped(f"dragoman {command} | true; echo ${{PIPESTATUS[0]}}")
+    assert done.stdout in ("0\n", "1\n")
+    assert done.stderr == ""
+
+
+def test_a_disk_that_is_full_is_told_and_exits_1() -> None:
+    done = piped("dragoman schema > /dev/full; echo $?")
+    assert done.stdout == "1\n"
+    assert done.stderr == "error: [Errno 28] No space left on device\n"

@@ -13,19 +13,22 @@ from importlib.resources import files
 from itertools import islice
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
+import msgspec
 import pytest
 
 from gateway.demo.backend import DemoBackend
 from gateway.demo.client import QUESTIONS, demo_backend
-from gateway.demo.script import COUNT_MAX, Scripts, read
+from gateway.demo.script import COUNT_MAX, DELAY_MAX, Line, Scripts, load, read
 from gateway.endpoint import parse
 from mappings.canonical import Command, SessionState
 from mappings.canonical import commands as ask
 from mappings.canonical import events as say
-from mappings.canonical.values import Text
+from mappings.canonical.values import Message, Text
 from mappings.dialect import Burst
 from mappings.errors import ConfigError
+from tests.pairs.gateway import SmoothClient
 
 DEADLINE = 20.0  # seconds for anything that a test waits for
 BUNDLED = {file.name: file.read_text("utf-8") for file in (files("gateway.demo") / "scripts").iterdir()}
@@ -73,11 +76,32 @@ def test_delays_are_milliseconds_and_blank_lines_nothing() -> None:
 @pytest.mark.parametrize(
     ("text", "where"),
     [
-        ("nonsense", "s.jsonl:1: "),
-        (END + '\n{"type":"text_dance"}', "s.jsonl:2: "),
-        ('{"type":"text_delta"}', "s.jsonl:1: "),
-        ('{"type":"text_delta","text":"x","delay_ms":"soon"}', "s.jsonl:1: "),
-        ("[]", "s.jsonl:1: "),
+        ("nonsense", "s.jsonl:1: not JSON: "),
+        (END + '\n\n{"type":"text_detla"}', "s.jsonl:3: a script cannot say 'text_detla'; did you mean 'text_delta'?"),
+        ('{"type":"confetti"}', "s.jsonl:1: a script cannot say 'confetti'; `dragoman schema events` lists the events"),
+        ('{"type":"turn_accepted","request":"r"}', "s.jsonl:1: a script cannot say 'turn_accepted'"),
+        ('{"type":"text_delta"}', "s.jsonl:1: Object missing required field `text`"),
+        ('{"type":"text_delta","text":3}', "s.jsonl:1: Expected `str`, got `int` - at `$.text`"),
+        (
+            '{"type":"text_delta","text":"x","dely_ms":3}',
+            "s.jsonl:1: text_delta has no 'dely_ms'; did you mean 'delay_ms'?",
+        ),
+        (
+            '{"type":"text_delta","text":"x","delay_ms":"soon"}',
+            "s.jsonl:1: delay_ms 'soon': write milliseconds, from 0",
+        ),
+        ('{"type":"text_delta","text":"x","delay_ms":-1}', "s.jsonl:1: delay_ms -1: write milliseconds, from 0 to"),
+        (
+            f'{{"type":"text_delta","text":"x","delay_ms":{DELAY_MAX + 1}}}',
+            f"s.jsonl:1: delay_ms {DELAY_MAX + 1}: write",
+        ),
+        (
+            '{"type":"text_delta","text":"x","when":"soon"}',
+            "s.jsonl:1: when 'soon': write approved, denied, ",
+        ),
+        ("[]", "s.jsonl:1: no event: write "),
+        ('{"text":"x"}', "s.jsonl:1: no event: write "),
+        ("\n \n", "s.jsonl: no turn in it: write events"),
         (END + '\n{"type":"text_delta","text":"x"}', "s.jsonl: the last turn has no `turn_ended` line"),
     ],
 )
@@ -85,6 +109,29 @@ def test_a_script_that_is_wrong_is_refused_by_its_line(text: str, where: str) ->
     with pytest.raises(ConfigError) as caught:
         read(text, "s.jsonl")
     assert str(caught.value).startswith(where)
+
+
+def test_a_script_may_hold_json_of_any_shape() -> None:
+    form = '{"type":"interaction_required","question":"q","kind":"choices","spec":{"questions":[1]},"reason":"r"}'
+    ((line, _),) = read(form + "\n" + END, "s")
+    assert bytes(line.event.spec) == b'{"questions":[1]}'
+
+
+def test_a_script_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=f"{tmp_path}/none: No such file or directory"):
+        load(tmp_path / "none")
+    (tmp_path / "latin").write_bytes(b"\xff")
+    with pytest.raises(ConfigError, match=f"{tmp_path}/latin: not UTF-8"):
+        load(tmp_path / "latin")
+    (tmp_path / "bad").write_text("{}\n")
+    with pytest.raises(ConfigError, match=f"{tmp_path}/bad:1: no event"):
+        load(tmp_path / "bad")
+
+
+def test_a_script_of_one_s_own_answers_every_input_turn_after_turn() -> None:
+    one, two = (f'{{"type":"text_delta","text":"{word}"}}\n{END}\n' for word in ("one", "two"))
+    scripts = Scripts(read(one + two, "s"))
+    assert [words(scripts, said) for said in ("hi", "fail", "count 3", "approve")] == ["one", "two", "one", "two"]
 
 
 def words(scripts: Scripts, text: str) -> str:
@@ -132,11 +179,12 @@ def test_count_without_a_number_is_the_conversation(text: str) -> None:
 class Stage:
     """A session of the backend that notes what it hears."""
 
-    def __init__(self, group: asyncio.TaskGroup) -> None:
+    def __init__(self, group: asyncio.TaskGroup, turns: Sequence[list[Line]] = ()) -> None:
         self._group = group
+        self.state = SessionState(id="00000000-0000-0000-0000-00000000000a")
         self._news = asyncio.Event()
         self.heard: list[Any] = []
-        self.backend = DemoBackend(self, self._spawn)
+        self.backend = DemoBackend(self, self._spawn, Scripts(turns))
 
     def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
         self._group.create_task(work, name=name)
@@ -146,7 +194,7 @@ class Stage:
         self._news.set()
 
     def connected(self) -> SessionState:
-        raise AssertionError("played in process: never connected")
+        return self.state
 
     def lost(self, cause: str, unsent: Sequence[Command]) -> None:
         raise AssertionError(f"played in process: never lost ({cause})")
@@ -174,9 +222,9 @@ class Stage:
 
 
 @asynccontextmanager
-async def staged() -> AsyncIterator[Stage]:
+async def staged(script: str = "") -> AsyncIterator[Stage]:
     async with asyncio.timeout(DEADLINE), asyncio.TaskGroup() as group:
-        stage = Stage(group)
+        stage = Stage(group, read(script, "s") if script else ())
         stage.backend.start()
         try:
             yield stage
@@ -276,6 +324,157 @@ async def test_a_paused_session_takes_a_new_run() -> None:
 async def test_there_is_nothing_to_stop_or_resume_while_idle(command: Command) -> None:
     async with staged() as stage:
         assert refusal(await stage.sent(command)) == ("r", "not_running")
+
+
+# -- questions --------------------------------------------------------------------------------------
+
+ASKING = """\
+{"type":"text_delta","text":"May I? "}
+{"type":"approval_requested","tool":"write","description":"Write it"}
+{"type":"text_delta","text":"Yes.","when":"approved"}
+{"type":"text_delta","text":"No.","when":"denied"}
+{"type":"turn_ended","end":"completed"}
+"""
+
+FORM = """\
+{"type":"interaction_required","question":"q1","kind":"identity_intake","spec":{"fields":[]},"reason":"r"}
+{"type":"text_delta","text":"Thanks.","when":"submitted"}
+{"type":"text_delta","text":"Never mind.","when":"declined"}
+{"type":"turn_ended","end":"completed"}
+"""
+
+
+def asks(stage: Stage) -> bool:
+    return bool(stage.heard) and isinstance(stage.heard[-1], say.ApprovalRequested | say.InteractionRequired)
+
+
+def ended(stage: Stage) -> bool:
+    return isinstance(stage.heard[-1], say.TurnEnded)
+
+
+@pytest.mark.parametrize(("approved", "text"), [(True, "May I? Yes."), (False, "May I? No.")])
+async def test_an_approval_parks_its_turn_until_the_answer(approved: bool, text: str) -> None:
+    async with staged(ASKING) as stage:
+        await stage.sent(run("go"))
+        await stage.until(lambda: asks(stage))
+        assert stage.text() == "May I? "
+        answer = ask.AnswerApproval(request="a", approved=approved, question="the gateway's own id of it")
+        assert await stage.sent(answer) == [say.Reply(request="a")]
+        await stage.until(lambda: ended(stage))
+        assert stage.text() == text
+
+
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        (ask.AnswerInteraction(request="a", question="q1", values=msgspec.Raw(b"{}")), "Thanks."),
+        (ask.AnswerInteraction(request="a", question="q1", declined=True), "Never mind."),
+    ],
+)
+async def test_a_form_parks_its_turn_until_the_answer(answer: ask.AnswerInteraction, text: str) -> None:
+    async with staged(FORM) as stage:
+        await stage.sent(run("go"))
+        await stage.until(lambda: asks(stage))
+        assert await stage.sent(answer) == [say.Reply(request="a")]
+        await stage.until(lambda: ended(stage))
+        assert stage.text() == text
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        ask.AnswerApproval(request="r", approved=True),
+        ask.AnswerInteraction(request="r", question="q1"),
+        ask.AnswerOtp(request="r", code="123456"),
+    ],
+)
+async def test_an_answer_without_a_question_is_not_found(answer: Command) -> None:
+    async with staged(ASKING) as stage:
+        assert refusal(await stage.sent(answer)) == ("r", "not_found")
+
+
+async def test_a_question_is_answered_once_and_in_its_kind() -> None:
+    async with staged(ASKING) as stage:
+        await stage.sent(run("go"))
+        await stage.until(lambda: asks(stage))
+        wrong = ask.AnswerInteraction(request="w", question="q1")
+        assert refusal(await stage.sent(wrong)) == ("w", "not_found")
+        first, second = ask.AnswerApproval(request="a", approved=True), ask.AnswerApproval(request="b", approved=False)
+        told = await stage.sent(first, second)
+        assert told[0] == say.Reply(request="a")
+        assert refusal(told[1:]) == ("b", "not_found")
+        await stage.until(lambda: ended(stage))
+        assert stage.text() == "May I? Yes."
+
+
+async def test_an_answer_to_another_form_is_invalid_and_the_turn_stays_parked() -> None:
+    async with staged(FORM) as stage:
+        await stage.sent(run("go"))
+        await stage.until(lambda: asks(stage))
+        assert refusal(await stage.sent(ask.AnswerInteraction(request="r", question="q0"))) == ("r", "invalid")
+        assert await stage.sent(ask.AnswerInteraction(request="a", question="q1", declined=True)) == [
+            say.Reply(request="a")
+        ]
+
+
+async def test_a_parked_turn_can_be_cancelled_and_its_question_is_gone() -> None:
+    async with staged(ASKING) as stage:
+        await stage.sent(run("go"))
+        await stage.until(lambda: asks(stage))
+        assert refusal(await stage.sent(run("more", "s"))) == ("s", "busy")
+        await stage.sent(ask.CancelTurn(request="c"))
+        await stage.until(lambda: stage.results() == ["cancelled"])
+        assert refusal(await stage.sent(ask.AnswerApproval(request="r", approved=True))) == ("r", "not_found")
+
+
+async def test_a_turn_that_was_paused_while_parked_asks_again_when_resumed() -> None:
+    async with staged(ASKING) as stage:
+        await stage.sent(run("go"))
+        await stage.until(lambda: asks(stage))
+        await stage.sent(ask.PauseTurn(request="p"))
+        await stage.until(lambda: stage.results() == ["paused"])
+        await stage.sent(ask.ResumeTurn(request="q"))
+        await stage.until(lambda: asks(stage))
+        await stage.sent(ask.AnswerApproval(request="a", approved=True))
+        await stage.until(lambda: ended(stage))
+        assert stage.text() == "May I? Yes."
+
+
+async def test_an_answer_is_forgotten_with_its_turn() -> None:
+    async with staged(ASKING + FORM.replace(', "when"', "")) as stage:
+        await stage.sent(run("go"))
+        await stage.until(lambda: asks(stage))
+        await stage.sent(ask.AnswerApproval(approved=True))
+        await stage.until(lambda: ended(stage))
+        await stage.sent(run("go"))
+        await stage.until(lambda: asks(stage))
+        assert stage.text() == "May I? Yes."
+
+
+# -- sessions ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", [ask.OpenSession(request="r"), ask.ResumeSession(request="r", session="gone")])
+async def test_a_conversation_is_opened_as_the_session_that_asks(command: Command) -> None:
+    async with staged() as stage:
+        (opened,) = await stage.sent(command)
+        assert (opened.request, opened.session) == ("r", stage.state.id)
+
+
+async def test_a_session_that_it_does_not_know_is_not_found() -> None:
+    async with staged() as stage:
+        assert refusal(await stage.sent(ask.GetSession(request="r", session="gone"))) == ("r", "not_found")
+
+
+async def test_the_history_is_what_the_session_remembers() -> None:
+    async with staged() as stage:
+        stage.state.transcript.append(Message(role="user", text="hello", id="m1"))
+        (page,) = await stage.sent(ask.GetHistory(request="r"))
+        assert (page.request, [item.text for item in page.items]) == ("r", ["hello"])
+        assert refusal(await stage.sent(ask.GetHistory(request="s", cursor="nope"))) == ("s", "invalid")
+
+
+# -- the rest ---------------------------------------------------------------------------------------
 
 
 async def test_completions_begin_with_the_prefix() -> None:
@@ -501,6 +700,83 @@ async def test_twenty_thousand_tokens_arrive_in_order(tmp_path: Path) -> None:
         await client.until("status", status="idle")
         text = "".join(line["data"]["text"] for line in client.lines if line["event"] == "text_delta")
         assert text == "".join(f"{n} " for n in range(20_000))
+
+
+# -- on a real socket, as a smooth server -----------------------------------------------------------
+
+
+@asynccontextmanager
+async def smooth_server(script: str = "") -> AsyncIterator[str]:
+    app = demo_backend(parse("smooth+ws://127.0.0.1:0/ws"), read(script, "s") if script else ())
+    ready: asyncio.Queue[str] = asyncio.Queue()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(app.run(ready.put_nowait), name="demo")
+        try:
+            yield (await ready.get()).partition("+")[2]
+        finally:
+            app.stop.set()
+
+
+async def test_each_smooth_client_opens_a_conversation_of_its_own() -> None:
+    async with smooth_server() as url, SmoothClient.connected(url) as one, SmoothClient.connected(url) as other:
+        assert one.session != other.session
+        await one.say("count 3")
+        await one.until(one.terminals)
+        asked = {"action": "get_conversation_messages"}
+        mine = await one.ask({**asked, "sessionId": one.session})
+        assert [m["content"]["text"] for m in mine["data"]["messages"]] == ["0 1 2 ", "count 3"]
+        foreign = await other.ask({**asked, "sessionId": other.session})
+        assert foreign["data"]["messages"] == []
+        assert [frame["type"] for frame in other.frames] == ["immediate_response"] * 2
+
+
+async def test_a_smooth_client_finds_its_conversation_again() -> None:
+    async with smooth_server() as url:
+        async with SmoothClient.connected(url) as first:
+            await first.say("count 1")
+            await first.until(first.terminals)
+        async with SmoothClient.connected(url) as again:
+            found = await again.ask({"action": "get_session", "sessionId": first.session})
+            assert found["data"]["sessionId"] == first.session
+            unknown = await again.ask({"action": "get_session", "sessionId": str(uuid4())})
+            assert unknown["error"]["code"] == "SESSION_NOT_FOUND"
+
+
+@pytest.mark.parametrize(("approved", "words"), [(True, " Done: 42.00 EUR"), (False, " Then I leave the order")])
+async def test_the_bundled_question_can_be_answered_by_a_smooth_client(approved: bool, words: str) -> None:
+    async with smooth_server() as url, SmoothClient.connected(url) as client:
+        turn = await client.say("approve it")
+        await client.until(lambda: any(f["type"] == "write_confirmation_required" for f in client.frames))
+        answer = {"action": "confirm_tool_action", "sessionId": client.session, "approved": approved}
+        assert (await client.ask(answer))["status"] == 200
+        await client.until(client.terminals)
+        (end,) = client.terminals()
+        assert (end["requestId"], end["type"]) == (turn, "eventual_response")
+        assert words in end["data"]["data"]["response"]["responseParts"][0]
+        assert (await client.ask(answer))["error"]["code"] in ("NO_PENDING_CONFIRMATION", "SESSION_NOT_FOUND")
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [({"values": {"name": "Ada"}}, " Thank you"), ({"declined": True}, " Then look here again")],
+)
+async def test_the_bundled_form_can_be_answered_by_a_smooth_client(answer: dict[str, Any], words: str) -> None:
+    async with smooth_server() as url, SmoothClient.connected(url) as client:
+        await client.say("form please")
+        await client.until(lambda: any(f["type"] == "interaction_required" for f in client.frames))
+        asked = next(f["data"]["data"] for f in client.frames if f["type"] == "interaction_required")
+        submit = {"action": "submit_interaction", "sessionId": client.session, "interactionId": asked["interactionId"]}
+        assert (await client.ask({**submit, **answer}))["status"] == 200
+        await client.until(client.terminals)
+        assert words in client.terminals()[0]["data"]["data"]["response"]["responseParts"][0]
+
+
+async def test_a_script_of_one_s_own_is_served() -> None:
+    script = '{"type":"text_delta","text":"mine"}\n' + END
+    async with smooth_server(script) as url, SmoothClient.connected(url) as client:
+        await client.say("fail")
+        await client.until(client.terminals)
+        assert client.terminals()[0]["data"]["data"]["response"]["responseParts"] == ["mine"]
 
 
 # -- the demo ---------------------------------------------------------------------------------------

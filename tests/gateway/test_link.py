@@ -67,6 +67,7 @@ class Served:
 
     def __init__(self, translator: Scripted, soft: int, hard: int) -> None:
         self.transport = MemoryTransport()
+        self.transport.eager = False
         self.ledger = Ledger()
         self.heard: list[Any] = []
         self.drains: list[int] = []
@@ -118,7 +119,26 @@ async def test_what_waits_is_written_at_once() -> None:
         await settle()
         assert made.transport.got == [b"1", b"2", b"3", b"4"]
         assert made.transport.writes == 1
-        assert made.drains == [4], "the drain is told once, after everything was written"
+        assert made.drains == [], "nobody waits for the end of what never was too much"
+
+
+async def test_the_drain_of_what_was_too_much_is_told_once_after_everything_was_written() -> None:
+    async with served(soft=4) as made:
+        for frame in (b"one", b"two", b"three"):
+            made.link.put([frame])
+        await settle()
+        made.link.put([b"four"])
+        await settle()
+        assert made.drains == [3]
+
+
+async def test_whoever_fell_behind_hears_of_each_drain_until_nothing_more_comes() -> None:
+    async with served(soft=4) as made:
+        more = [[b"a"], [b"b"]]
+        made.link._drained = lambda link: link.put(more.pop()) if more else made.drains.append(0)
+        made.link.put([b"too much"])
+        await settle()
+        assert (made.transport.got, made.drains) == ([b"too much", b"b", b"a"], [0])
 
 
 async def test_a_fault_costs_its_frame_and_is_counted() -> None:
@@ -299,3 +319,34 @@ async def test_the_shapes_of_a_real_dialect_fit() -> None:
         transport.hang_up()
     assert [json.loads(frame)["type"] for frame in transport.got] == ["error"]
     assert ledger.counters["faults_smooth_not_json"] == 1
+
+
+# -- what needs no waiting ---------------------------------------------------------------------------
+
+
+async def test_what_a_quiet_link_is_sent_is_written_without_waking_its_writer() -> None:
+    async with served() as made:
+        made.transport.eager = True
+        made.link.put([b"a", b"b"])
+        assert made.transport.got[-2:] == [b"a", b"b"]
+        assert made.link.outbox.empty
+
+
+async def test_nothing_overtakes_what_waits() -> None:
+    async with served() as made:
+        made.link.put([b"first"])
+        made.transport.eager = True
+        made.link.put([b"second"])
+        assert b"second" not in made.transport.got
+        await settle()
+        assert made.transport.got[-2:] == [b"first", b"second"]
+
+
+async def test_nothing_is_written_at_once_to_a_link_that_is_sent_away() -> None:
+    async with served() as made:
+        made.transport.eager = True
+        made.link.end(CloseReason.DONE)
+        await settle()
+        before = list(made.transport.got)
+        made.link.put([b"late"])
+        assert made.transport.got == before

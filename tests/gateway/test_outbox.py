@@ -84,3 +84,11 @@ async def test_a_discarded_outbox_gives_nothing() -> None:
     outbox.discard()
     assert (outbox.size, outbox.empty, outbox.closed) == (0, True, True)
     assert await outbox.take() == []
+
+
+def test_an_outbox_remembers_that_it_was_full() -> None:
+    outbox = Outbox(4, 1000)
+    outbox.put([b"four"])
+    assert not outbox.was_full
+    outbox.put([b"!"])
+    assert outbox.was_full

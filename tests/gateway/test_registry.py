@@ -9,12 +9,13 @@ from typing import Any, get_args
 import pytest
 
 from gateway import registry
-from gateway.config import Limits, Route
-from gateway.endpoint import Endpoint, parse
+from gateway.config.model import Limits
+from gateway.endpoint import parse
 from mappings.canonical import Batch, Command, Event, Unmapped
 from mappings.dialect import Dialect
 from mappings.errors import ConfigError
 from mappings.rules import Emulated, Nothing
+from tests.gateway.doorkeepers import doorkeeper
 from tests.samples import full
 
 DIALECTS = registry.dialects()
@@ -59,10 +60,11 @@ def test_an_internal_event_writes_nothing_to_smooth_in_a_turn(kind: Any) -> None
     assert (rendered.frames, [loss.kind for loss in rendered.losses]) == ([], [kind.__name__])
 
 
-def test_each_dialect_has_a_transport_and_each_transport_its_options() -> None:
-    assert set(registry.LISTEN) == set(registry.DIAL) == set(DIALECTS)
-    assert set(registry.LISTEN_OPTIONS) <= {t for transports in registry.LISTEN.values() for t in transports}
-    assert set(registry.DIAL_OPTIONS) <= {t for transports in registry.DIAL.values() for t in transports}
+def test_each_dialect_can_be_listened_on_and_dialled() -> None:
+    assert set(registry.WAYS) == set(DIALECTS)
+    for name in DIALECTS:
+        assert registry.forms(name, listen=True)
+        assert registry.forms(name, listen=False)
 
 
 # -- look-up ----------------------------------------------------------------------------------------
@@ -147,23 +149,16 @@ async def test_a_connector_says_by_oserror_that_nobody_listens(tmp_path: Any) ->
 
 @pytest.mark.parametrize("upstream", ["pod+unix:/x", "pod+name:atlas"])
 def test_a_listener_may_not_choose_among_the_sessions_of_a_backend_that_holds_one(upstream: str) -> None:
-    listen = (parse("pod+unix:/y?session=latest"),)
+    listen = parse("pod+unix:/y?session=latest")
     with pytest.raises(ConfigError, match="leave out `session`"):
-        registry.check_route(Route(name="r", listen=listen, upstream=parse(upstream)))
+        registry.check_session(listen, parse(upstream))
     for other in ("pod+dir:/x", "smooth+ws://h:1/ws"):
-        registry.check_route(Route(name="r", listen=listen, upstream=parse(other)))
+        registry.check_session(listen, parse(other))
 
 
-@pytest.mark.parametrize("listen", ["pod+unix:/y", "pod+dir:/y", "pod+name:y", "smooth+ws://h:1/ws"])
-def test_a_shutdown_may_reach_the_backend_from_sockets_of_our_own_user(listen: str) -> None:
-    route = Route(name="r", listen=(parse(listen),), upstream=parse("pod+unix:/x"), shutdown="backend")
-    registry.check_route(route)
-
-
-def test_a_shutdown_may_not_reach_the_backend_from_clients_that_nobody_knows() -> None:
-    stranger = Endpoint(dialect="pod", transport="tcp", address="0.0.0.0:1")
-    with pytest.raises(ConfigError, match="whose clients are known"):
-        registry.check_route(Route(name="r", listen=(stranger,), upstream=parse("pod+unix:/x"), shutdown="backend"))
+def test_a_pod_by_its_name_is_the_same_place_as_by_its_socket(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("INSOMNIA_RUNTIME_DIR", "/run/pods")
+    assert registry.place(parse("pod+name:atlas")) == registry.place(parse("pod+unix:/run/pods/atlas/sock"))
 
 
 async def test_a_named_pod_is_listened_at_and_dialled_in_the_runtime_directory(
@@ -171,7 +166,7 @@ async def test_a_named_pod_is_listened_at_and_dialled_in_the_runtime_directory(
 ) -> None:
     monkeypatch.setenv("INSOMNIA_RUNTIME_DIR", str(tmp_path))
     accepted: list[Any] = []
-    listener = await registry.listen(parse("pod+name:atlas"), Limits(), accepted.append)
+    listener = await registry.listen(parse("pod+name:atlas"), Limits(), doorkeeper(accepted.append))
     assert listener.address == f"unix:{tmp_path}/atlas/sock"
     transport = await registry.connector(parse("pod+name:atlas"), Limits())()
     await transport.close()
@@ -184,3 +179,14 @@ async def test_a_named_pod_is_listened_at_and_dialled_in_the_runtime_directory(
 def test_only_a_directory_of_pods_has_pods() -> None:
     assert registry.pods(parse("pod+dir:/x")) is not None
     assert registry.pods(parse("pod+unix:/x")) is None
+
+
+def test_a_socket_needs_its_directory_and_a_path_that_fits(tmp_path: Path) -> None:
+    registry.check_place(parse(f"pod+unix:{tmp_path}/sock"))
+    registry.check_place(parse("smooth+ws://127.0.0.1:0/ws"))
+    with pytest.raises(ConfigError, match="the directory of the socket does not exist"):
+        registry.check_place(parse(f"pod+unix:{tmp_path}/none/sock"))
+    with pytest.raises(ConfigError, match="a socket's path has at most"):
+        registry.check_place(parse(f"pod+unix:{tmp_path}/{'x' * 200}"))
+    with pytest.raises(ConfigError, match="a socket's path has at most"):
+        registry.check_upstream(parse(f"pod+unix:{tmp_path}/{'x' * 200}"))

@@ -9,13 +9,19 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
+from uuid import UUID, uuid5
 
+import jsonschema
+import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from msgspec import Struct
 
 from gateway import registry
 from gateway.translate import Report, translate
 from mappings.dialect import Frame, Oversize
+from mappings.smooth.wire.replies import Session
 from tests.pairs.pod_player import Recording
 from tests.shared import SHARED, needs_shared
 from tests.smooth_shapes import assert_emitted, assert_strict
@@ -82,6 +88,46 @@ def test_the_vectors_are_all_there() -> None:
     assert (len(vectors("pod_to_client")), len(vectors("client_to_pod"))) == (71, 39)
 
 
+@needs_shared
+def test_the_vectors_are_the_sheet_s_own() -> None:
+    assert SHARED is not None
+    assert (DATA / "vectors" / "pod.jsonl").read_bytes() == (SHARED / "vectors" / "pod.jsonl").read_bytes()
+
+
+def pod_frames(way: str) -> list[tuple[str, str]]:
+    """Every frame that went this way in a capture, with the connection that it went over."""
+    rows = [json.loads(line) for path in CAPTURES for line in path.read_text("utf-8").split("\n") if line]
+    return [(row["conn"], row["frame"]) for row in rows if row.get("dir") == way]
+
+
+def test_every_captured_pod_event_comes_back_equal() -> None:
+    frames = [frame for _, frame in pod_frames("s2c")]
+    done = translated("pod", "pod", [frame.encode() for frame in frames])
+    assert len(frames) > 1000
+    assert [json.loads(line) for line in done.lines] == [json.loads(frame) for frame in frames]
+    assert (done.reports, done.code) == ([], 0)
+
+
+def test_every_captured_pod_method_of_a_real_client_comes_back_equal() -> None:
+    frames = [frame for conn, frame in pod_frames("c2s") if conn != "r"]
+    done = translated("pod", "pod", [frame.encode() for frame in frames], "--commands")
+    assert len(frames) > 30
+    assert [json.loads(line) for line in done.lines] == [json.loads(frame) for frame in frames]
+    assert (done.reports, done.code) == ([], 0)
+
+
+def test_as_many_lines_of_the_captured_raw_script_are_bad_as_the_real_pod_refused() -> None:
+    said = [frame for conn, frame in pod_frames("c2s") if conn == "r"]
+    told = [json.loads(frame) for conn, frame in pod_frames("s2c") if conn == "r"]
+    refused = [e for e in told if e["event"] == "error" and e["data"]["message"].startswith("invalid method")]
+    done = translated(
+        "pod", "pod", [frame.encode() for frame in said if frame.strip()], "--commands"
+    )  # blank ones pass
+    assert len(done.bad()) == len(refused) == 11
+    (taken,) = [event for event in told if event["event"] == "user_message"][-1:]
+    assert [json.loads(line)["params"]["input"] for line in done.lines] == [taken["data"]["segments"]]
+
+
 # -- smooth to smooth -------------------------------------------------------------------------------
 
 
@@ -128,6 +174,76 @@ def test_every_captured_smooth_action_comes_back_without_its_undocumented_keys()
     assert [json.loads(line) for line in done.lines] == expected
     assert {key for _, key in dropped} <= {"before"}
     assert done.code == 0
+
+
+# What the kinds of a fixture's schema are part of: a frame around an instance that is none itself.
+WHOLE: dict[str, tuple[dict[str, Any], str]] = {
+    "Response": ({"type": "immediate_response", "status": 200, "message": "OK", "data": None, "timestamp": 1}, "data"),
+    "Spec": (
+        {
+            "type": "interaction_required", "requestId": "r",
+            "data": {"requestId": "r", "data": {"interactionId": "i", "kind": "k", "spec": None, "reason": "r"}},
+            "timestamp": 1,
+        },
+        "data.data.spec",
+    ),
+    "Values": (
+        {"action": "submit_interaction", "requestId": "r", "sessionId": "s", "interactionId": "i", "values": None},
+        "values",
+    ),
+    "Payload": (
+        {
+            "type": "stream_chunk", "requestId": "r", "node": "n",
+            "data": {"requestId": "r", "node": "n", "state": {"structuredResponse": None}}, "timestamp": 1,
+        },
+        "data.state.structuredResponse",
+    ),
+}  # fmt: skip
+
+
+def whole(schema: str, instance: dict[str, Any]) -> dict[str, Any]:
+    """The frame that an instance is, or of which it is a part."""
+    if "type" in instance or "action" in instance:
+        return instance
+    around, path = WHOLE[schema.rpartition("/")[2]]
+    frame: dict[str, Any] = json.loads(json.dumps(around))
+    *keys, last = path.split(".")
+    place = frame
+    for key in keys:
+        place = place[key]
+    place[last] = instance
+    return frame
+
+
+def fixtures() -> list[dict[str, Any]]:
+    assert SHARED is not None
+    table = json.loads((SHARED / "smooth-operator" / "spec" / "conformance" / "fixtures.json").read_text("utf-8"))
+    return [whole(row["$schema_ref"], row["instance"]) for row in table.values() if isinstance(row, dict)]
+
+
+@needs_shared
+@pytest.mark.parametrize(("key", "options"), [("type", ()), ("action", ("--commands",))])
+def test_every_conformance_fixture_comes_back_equal(key: str, options: tuple[str, ...]) -> None:
+    frames = [frame for frame in fixtures() if key in frame]
+    done = translated("smooth", "smooth", [json.dumps(frame).encode() for frame in frames], *options)
+    assert [json.loads(line) for line in done.lines] == frames
+    assert (done.reports, done.code) == ([], 0)
+
+
+@needs_shared
+def test_no_conformance_fixture_is_left_out() -> None:
+    frames = fixtures()
+    assert len(frames) > 22
+    assert all(("type" in frame) != ("action" in frame) for frame in frames)
+
+
+@needs_shared
+def test_the_session_descriptors_among_the_fixtures_come_back_through_their_struct() -> None:
+    described = [f["data"] for f in fixtures() if f.get("type") == "immediate_response" and "sessionId" in f["data"]]
+    assert len(described) > 1
+    for session in described:
+        again = msgspec.json.encode(msgspec.json.decode(json.dumps(session), type=Session))
+        assert json.loads(again) == session
 
 
 def test_an_unknown_smooth_event_is_reported_and_goes_on_to_its_own_dialect() -> None:
@@ -275,6 +391,123 @@ def test_a_smooth_send_message_is_a_pod_run() -> None:
     done = translated("smooth", "pod", [send], "--commands")
     assert done.lines == [b'{"method":"run","params":{"input":[{"kind":"text","content":"hi"}]}}']
     assert done.code == 0
+
+
+def test_a_pod_s_commands_are_said_by_one_smooth_client_in_one_session() -> None:
+    said = [
+        b'{"method":"run","params":{"input":[{"kind":"text","content":"hi"},{"kind":"file_ref","path":"a.py"}]}}',
+        b'{"method":"pause"}',
+        b'{"method":"cancel"}',
+        b'{"method":"list_visible_pods"}',
+        b'{"method":"inspect_pod","params":{"name":"kid-1"}}',
+        b'{"method":"attach_or_restore_pod","params":{"name":"kid-1"}}',
+    ]
+    done = translated("pod", "smooth", said, "--commands")
+    session = str(uuid5(UUID(int=0), "session"))  # translation.md 3.1, of the session that is counted first
+    run, cancel, listed, inspected, attached = (json.loads(line) for line in done.lines)
+    assert run == {"action": "send_message", "requestId": str(UUID(int=1)), "sessionId": session, "message": "hi@a.py"}
+    assert cancel == {"action": "cancel", "requestId": str(UUID(int=2)), "sessionId": session}
+    assert listed == {"action": "list_conversations", "requestId": str(UUID(int=3))}
+    assert inspected == {"action": "get_session", "requestId": str(UUID(int=4)), "sessionId": "kid-1"}
+    agent, request = attached.pop("agentId"), attached.pop("requestId")
+    assert {agent, request} == {str(UUID(int=5)), str(UUID(int=6))}
+    assert attached == {"action": "create_conversation_session", "conversationId": "kid-1"}
+    assert [report["line"] for report in done.reports] == [2]
+
+
+@needs_shared
+def test_a_pod_s_inputs_are_strict_smooth_actions() -> None:
+    assert SHARED is not None
+    schema = json.loads((SHARED / "smooth-operator/spec/actions/send-message.schema.json").read_text("utf-8"))
+    frames = [frame.encode() for _, frame in pod_frames("c2s") if '"run"' in frame and '"text"' in frame]
+    done = translated("pod", "smooth", frames, "--commands")
+    sent = [json.loads(line) for line in done.lines]
+    assert len(sent) > 15
+    checker = jsonschema.Draft202012Validator(schema["$defs"]["Request"], format_checker=jsonschema.FormatChecker())
+    for frame in sent:
+        checker.validate(frame)
+    assert len({frame["requestId"] for frame in sent}) == len(sent)
+
+
+@pytest.mark.parametrize(
+    ("source", "line"),
+    [
+        ("pod", b'{"method":"run","params":{"input":[]}}'),
+        ("pod", b'{"method":"run","params":{"input":[{"kind":"text","content":" \\n"}]}}'),
+        (
+            "smooth",
+            b'{"action":"send_message","requestId":"r","sessionId":"s","message":"","images":[{"url":"data:,"}]}',
+        ),
+    ],
+)
+def test_an_empty_input_is_not_sent_as_it_would_not_be_live(source: str, line: bytes) -> None:
+    done = translated(source, "smooth" if source == "pod" else "pod", [line], "--commands")
+    assert (done.lines, done.reports, done.code) == (
+        [],
+        [{"line": 1, "error": "invalid", "text": "the input is empty"}],
+        1,
+    )
+
+
+CONNECTING = {"create_conversation_session"}  # to a pod this is connecting to it (translation.md, section 1)
+
+
+@pytest.mark.parametrize(("source", "target"), [("pod", "smooth"), ("smooth", "pod")])
+def test_no_command_is_lost_in_silence(source: str, target: str) -> None:
+    for line in MATERIAL[source, True]:
+        seen = translated_here(source, target, [line], commands=True)
+        silent = seen == ([], [])
+        assert not silent or (target == "pod" and json.loads(line)["action"] in CONNECTING), line
+
+
+# -- all ways ---------------------------------------------------------------------------------------
+
+MATERIAL: dict[tuple[str, bool], list[bytes]] = {
+    ("pod", False): [row["wire"].encode() for row in vectors("pod_to_client")],
+    ("pod", True): [row["wire"].encode() for row in vectors("client_to_pod")],
+    ("smooth", False): [json.dumps(frame).encode() for frame in golden("events")],
+    ("smooth", True): [json.dumps(frame).encode() for frame in golden("actions")],
+}
+"""Dialect and direction -> lines of every kind, bad ones too."""
+
+
+def translated_here(
+    source: str, target: str, lines: list[bytes], *, commands: bool
+) -> tuple[list[bytes], list[Report]]:
+    out: list[bytes] = []
+    reports: list[Report] = []
+    numbered: list[tuple[int, Frame]] = list(enumerate(lines, start=1))
+    ways = registry.dialect(source), registry.dialect(target)
+    good = translate(*ways, numbered, commands=commands, out=out.append, said=reports.append)
+    assert good == (not any(report.error for report in reports))
+    return out, reports
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    data=st.data(),
+    source=st.sampled_from(["pod", "smooth"]),
+    target=st.sampled_from(["pod", "smooth"]),
+    commands=st.booleans(),
+)
+def test_any_lines_in_any_order_give_the_same_twice_and_are_json(
+    data: st.DataObject, source: str, target: str, commands: bool
+) -> None:
+    known = st.sampled_from([*MATERIAL[source, commands], *MATERIAL[source, not commands]])
+    lines = data.draw(st.lists(known | st.binary(max_size=20), max_size=30))
+    frames, reports = translated_here(source, target, lines, commands=commands)
+    assert translated_here(source, target, lines, commands=commands) == (frames, reports)
+    for frame in frames:
+        assert isinstance(json.loads(frame), dict)
+    assert {report.line for report in reports} <= set(range(1, len(lines) + 1))
+
+
+@settings(max_examples=30, deadline=None)
+@given(data=st.data(), dialect=st.sampled_from(["pod", "smooth"]), commands=st.booleans())
+def test_to_the_same_dialect_each_line_stands_alone(data: st.DataObject, dialect: str, commands: bool) -> None:
+    lines = data.draw(st.lists(st.sampled_from(MATERIAL[dialect, commands]), max_size=20))
+    alone = [frame for line in lines for frame in translated_here(dialect, dialect, [line], commands=commands)[0]]
+    assert translated_here(dialect, dialect, lines, commands=commands)[0] == alone
 
 
 def test_a_command_that_the_target_has_no_word_for_is_a_loss() -> None:

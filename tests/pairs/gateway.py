@@ -13,14 +13,16 @@ from uuid import uuid4
 import aiohttp
 
 from gateway.app import App, MakeBackend
-from gateway.config import Config, Limits, Route
+from gateway.config.model import Config, Limits, Route
 from gateway.endpoint import parse
+from tests.oracle import SmoothOracle
 from tests.smooth_frames import check
 
 __all__ = ["SmoothClient", "bridged"]
 
 TERMINALS = {"eventual_response", "error", "cancelled"}
 LIMITS = Limits(drain_deadline=0.5)  # a test that leaves a turn open does not wait for it
+FORMS = ("identity_form", "choice_chips")  # what a client that shows every form claims
 DEADLINE = 20.0  # seconds for anything that a test waits for
 
 
@@ -42,10 +44,11 @@ async def bridged(
 
 
 class SmoothClient:
-    """A smooth client without manners of its own: what it is sent stands in `frames`, each one strict."""
+    """A smooth client without manners of its own: what it is sent stands in `frames`, each one strict and in order."""
 
     def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
         self.socket = socket
+        self.oracle = SmoothOracle()
         self.frames: list[dict[str, Any]] = []
         self.session = ""
         self._news = asyncio.Event()
@@ -55,7 +58,7 @@ class SmoothClient:
 
     @classmethod
     @asynccontextmanager
-    async def connected(cls, url: str) -> AsyncIterator[SmoothClient]:
+    async def connected(cls, url: str, supports: tuple[str, ...] = FORMS) -> AsyncIterator[SmoothClient]:
         async with (
             aiohttp.ClientSession() as http,
             http.ws_connect(url, max_msg_size=0) as socket,
@@ -63,7 +66,9 @@ class SmoothClient:
         ):
             client = cls(socket)
             reader = group.create_task(client._read(), name="client")
-            opened = await client.ask({"action": "create_conversation_session", "agentId": str(uuid4())})
+            opened = await client.ask(
+                {"action": "create_conversation_session", "agentId": str(uuid4()), "supports": list(supports)}
+            )
             client.session = opened["data"]["sessionId"]
             try:
                 yield client
@@ -74,6 +79,7 @@ class SmoothClient:
         async for message in self.socket:
             frame = json.loads(message.data)
             check(frame)
+            self.oracle.got(frame)
             self.frames.append(frame)
             self._news.set()
             await self._reading.wait()
@@ -95,6 +101,7 @@ class SmoothClient:
         """Send a frame; its request id, numbered where it has none."""
         self._number += 1
         frame = {"requestId": f"r{self._number}", **frame}
+        self.oracle.said(frame)
         await self.socket.send_str(json.dumps(frame))
         return str(frame["requestId"])
 

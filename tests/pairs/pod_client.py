@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any, get_args
 
 from mappings.pod.wire.events import Event
+from tests.oracle import PodOracle
 
 __all__ = ["PodClient"]
 
@@ -24,31 +25,41 @@ class PodClient:
         self._writer = writer
         self._news = asyncio.Event()
         self.events: list[tuple[str, dict[str, Any]]] = []
+        self.oracle = PodOracle()
 
     @classmethod
     @asynccontextmanager
     async def connected(cls, path: str) -> AsyncIterator[PodClient]:
         reader, writer = await asyncio.open_unix_connection(path, limit=1 << 24)
         client = cls(reader, writer)
-        async with asyncio.TaskGroup() as group:
-            task = group.create_task(client._read(), name="pod client")
-            await client.until(lambda: "snapshot" in client.names())
-            try:
-                yield client
-            finally:
-                task.cancel()
-        writer.close()
+        try:
+            async with asyncio.TaskGroup() as group:
+                task = group.create_task(client._read(), name="pod client")
+                await client.until(lambda: "snapshot" in client.names())
+                try:
+                    yield client
+                finally:
+                    task.cancel()
+        finally:
+            writer.close()
 
     async def _read(self) -> None:
         while line := await self._reader.readline():
             event = json.loads(line)
             assert event["event"] in KNOWN, f"a pod client's reader ends for good at {event['event']}"
+            self.oracle.got(event)
             self.events.append((event["event"], event.get("data") or {}))
+            self.see(event)
             self._news.set()
+
+    def see(self, event: dict[str, Any]) -> None:
+        """What this client does about an event, beside keeping it."""
 
     async def send(self, method: str, **params: Any) -> None:
         """One method, as the real client writes it."""
-        self._writer.write(json.dumps({"method": method, **({"params": params} if params else {})}).encode())
+        message = {"method": method, **({"params": params} if params else {})}
+        self.oracle.said(message)
+        self._writer.write(json.dumps(message).encode())
         await self._writer.drain()
         self._writer.write(b"\n")
         await self._writer.drain()

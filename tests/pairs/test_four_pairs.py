@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config import Limits
+from gateway.config.model import Limits
 from gateway.demo.client import demo_backend
 from gateway.endpoint import parse
 from tests.pairs.gateway import bridged

@@ -12,16 +12,28 @@ from uuid import uuid4
 from smooth_operator import SmoothAgentClient
 from smooth_operator.transport import WebSocketTransport
 
+from tests.oracle import SmoothOracle
 from tests.smooth_frames import check
 
 __all__ = ["Client", "connected"]
+
+
+class Overheard(WebSocketTransport):  # type: ignore[misc]  # the package brings no types
+    """The real transport; the oracle hears what is sent on it."""
+
+    oracle: SmoothOracle
+
+    def send(self, data: str) -> None:
+        self.oracle.said(json.loads(data))
+        super().send(data)
 
 
 class Client:
     """A connected client with its session, and everything that it was sent."""
 
     def __init__(self, url: str) -> None:
-        transport = WebSocketTransport(url)
+        transport = Overheard(url)
+        self.oracle = transport.oracle = SmoothOracle()
         transport.on_message(self._tap)
         self.smooth = SmoothAgentClient(url, transport=transport, request_timeout=10, turn_timeout=60)
         self.frames: list[dict[str, Any]] = []
@@ -35,6 +47,7 @@ class Client:
         self._news.set()
         try:
             check(frame)
+            self.oracle.got(frame)
         except AssertionError as error:  # raised here it would vanish in the client's reader
             self.wrong.append(f"{error}: {data}")
 

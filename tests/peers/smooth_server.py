@@ -9,17 +9,28 @@ from typing import Any
 
 from smooth_operator_core import FunctionTool, MockLlmProvider
 from smooth_operator_server import InMemorySessionStore, ServerState, serve
+from smooth_operator_server.agent_config import AgentConfig, EnabledTool, StaticAgentConfigResolver
+from smooth_operator_server.otp import (
+    OtpChannel,
+    OtpContact,
+    OtpDelivery,
+    OtpError,
+    OtpInvalid,
+    OtpService,
+    OtpVerified,
+)
 
-__all__ = ["RealServer", "hosted", "serving"]
+__all__ = ["Codes", "RealServer", "hosted", "serving", "verified_only"]
 
 
 class RealServer:
-    """A running server; `model` is scripted first in, first out."""
+    """A running server; `model` is scripted first in, first out, and lookups wait while `shelves` is cleared."""
 
-    def __init__(self, server: Any, model: MockLlmProvider, deleted: list[str]) -> None:
+    def __init__(self, server: Any, model: MockLlmProvider, deleted: list[str], shelves: asyncio.Event) -> None:
         self.server = server
         self.model = model
         self.deleted = deleted
+        self.shelves = shelves
 
     @property
     def url(self) -> str:
@@ -34,10 +45,6 @@ class RealServer:
     async def stop(self) -> None:
         """It goes away, with every connection."""
         await _stop(self.server)
-
-
-async def _lookup(arguments: dict[str, str]) -> str:
-    return f"Order {arguments['id']} shipped."
 
 
 @asynccontextmanager
@@ -65,7 +72,12 @@ async def _stop(server: Any) -> None:
 @asynccontextmanager
 async def serving(**parts: Any) -> AsyncIterator[RealServer]:
     """A server with a tool that needs no approval (lookup_order) and one that does (delete_record)."""
-    model, deleted = MockLlmProvider(), list[str]()
+    model, deleted, shelves = MockLlmProvider(), list[str](), asyncio.Event()
+    shelves.set()
+
+    async def lookup(arguments: dict[str, str]) -> str:
+        await shelves.wait()
+        return f"Order {arguments['id']} shipped."
 
     async def delete(arguments: dict[str, str]) -> str:
         deleted.append(arguments["id"])
@@ -73,8 +85,30 @@ async def serving(**parts: Any) -> AsyncIterator[RealServer]:
 
     parameters = {"type": "object", "properties": {"id": {"type": "string"}}, "required": ["id"]}
     tools = [
-        FunctionTool(name="lookup_order", description="Look an order up.", parameters=parameters, func=_lookup),
+        FunctionTool(name="lookup_order", description="Look an order up.", parameters=parameters, func=lookup),
         FunctionTool(name="delete_record", description="Delete a record.", parameters=parameters, func=delete),
     ]
+    tools[0].supports_auth_requirement = True  # an agent may ask for a verified user before it
     async with hosted(model, tools=tools, confirm_tools=["delete_record"], **parts) as server:
-        yield RealServer(server, model, deleted)
+        yield RealServer(server, model, deleted, shelves)
+
+
+class Codes(OtpService):  # type: ignore[misc]  # the package brings no types
+    """The right code is 123456."""
+
+    def __init__(self) -> None:
+        self.tried: list[str] = []
+
+    async def send_otp(self, session_id: str, contact: OtpContact) -> OtpDelivery:
+        return OtpDelivery(OtpChannel.EMAIL, "a***@example.com")
+
+    async def verify_otp(self, session_id: str, code: str) -> OtpVerified | OtpInvalid:
+        self.tried.append(code)
+        return OtpVerified() if code == "123456" else OtpInvalid(2, "That code is wrong.", OtpError.INVALID_CODE)
+
+
+def verified_only(agent: str) -> dict[str, Any]:
+    """Parts of a server on which this agent looks orders up for verified users alone."""
+    tools = [EnabledTool(tool_id="lookup_order", auth_level="end_user")]
+    config = AgentConfig(enabled_tools=tools, visibility="public")
+    return {"otp_service": Codes(), "agent_config_resolver": StaticAgentConfigResolver({agent: config})}

@@ -13,11 +13,12 @@ import aiohttp
 import pytest
 from msgspec import structs
 
-from gateway.config import Limits
+from gateway.config.model import Limits
 from tests.pairs.gateway import LIMITS, SmoothClient, bridged
 from tests.pairs.pod_client import PodClient
 from tests.pairs.turns import Peer, join
 from tests.peers.flavours import FLAVOURS, FakeServer, Flavour
+from tests.smooth_frames import check
 from tests.smooth_shapes import assert_reply
 
 ANSWER = "Well, that is it."
@@ -175,13 +176,23 @@ async def test_an_unknown_session_that_only_the_server_may_know_is_not_found(fla
 
 @every
 async def test_an_input_without_request_id_has_one_when_the_server_hears_it(flavour: Flavour) -> None:
-    async with before_smooth(flavour) as (server, client):
-        await client.socket.send_json({"action": "send_message", "sessionId": client.session, "message": "hello"})
-        await client.until(lambda: bool(client.terminals()))
-        assert client.terminals()[0]["type"] == "eventual_response"
-        assert all(isinstance(frame["requestId"], str) for frame in server.heard)
-        ids = [frame["requestId"] for frame in server.heard]
-        assert len(ids) == len(set(ids))
+    async with (
+        FakeServer(flavour).serving() as server,
+        bridged(server.endpoint) as (_, url),
+        aiohttp.ClientSession() as http,
+        http.ws_connect(url) as socket,
+    ):
+        await socket.send_json({"action": "create_conversation_session", "agentId": "a"})
+        session = (await socket.receive_json())["data"]["sessionId"]
+        await socket.send_json({"action": "send_message", "sessionId": session, "message": "hello"})
+        ids = set()
+        while (frame := await socket.receive_json())["type"] != "eventual_response":
+            check(frame)
+            ids.add(frame["requestId"])
+        assert len(ids) == 1
+        heard = [action["requestId"] for action in server.heard]
+        assert len(heard) == len(set(heard)) == 2
+        assert all(isinstance(request, str) for request in heard)
 
 
 @every

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from smooth_operator.client import ProtocolError
 
-from tests.pairs.gateway import bridged
+from tests.pairs.gateway import SmoothClient, bridged
 from tests.peers.client import Client, connected
-from tests.peers.smooth_server import RealServer, serving
+from tests.peers.smooth_server import RealServer, serving, verified_only
 
 TERMINALS = {"eventual_response", "error", "cancelled"}
 
@@ -124,3 +128,80 @@ async def test_a_server_that_is_not_there_is_said_at_create() -> None:
             await client.open()
         await client.smooth.disconnect()
     assert "cannot be reached" in str(refused.value)
+
+
+# -- answers that are events ------------------------------------------------------------------------
+
+IDENTITY = '{"fields": [{"key": "email", "required": true}], "reason": "to send you the quote"}'
+AT_ONCE = 3.0  # seconds for an answer that a scripted server has ready
+
+with_and_without = pytest.mark.parametrize("way", ["server", "gateway"])
+
+
+@asynccontextmanager
+async def plain(way: str, agent: str, **parts: Any) -> AsyncIterator[tuple[RealServer, SmoothClient]]:
+    """A client without manners whose user has an address, on a session of this agent."""
+    async with (
+        asyncio.timeout(AT_ONCE),
+        serving(**parts) as server,
+        bridged(server.endpoint) as (_, url),
+        SmoothClient.connected(url if way == "gateway" else server.url) as client,
+    ):
+        said = {"agentId": agent, "userEmail": "ann@example.com", "supports": ["identity_form"]}
+        opened = await client.ask({"action": "create_conversation_session", **said})
+        client.session = opened["data"]["sessionId"]
+        yield server, client
+
+
+async def turn(client: SmoothClient, text: str) -> list[str]:
+    """Hold a turn; the types of its frames."""
+    request = await client.say(text)
+    await client.until(lambda: any(frame["type"] in TERMINALS for frame in client.of(request)))
+    return [frame["type"] for frame in client.of(request)]
+
+
+@with_and_without
+async def test_codes_are_answered_to_the_asker_and_a_right_one_opens_the_tool(way: str) -> None:
+    agent = str(uuid4())
+    async with plain(way, agent, **verified_only(agent)) as (server, client):
+        server.model.push_tool_call("c1", "lookup_order", '{"id": "123"}').push_text("Please verify.")
+        kinds = await turn(client, "where is order 123?")
+        assert kinds[-3:] == ["otp_verification_required", "otp_sent", "eventual_response"]
+        verify = {"action": "verify_otp", "sessionId": client.session}
+        wrong = await client.ask({**verify, "code": "000000"})
+        assert (wrong["type"], wrong["data"]["data"]["attemptsRemaining"]) == ("otp_invalid", 2)
+        right = await client.ask({**verify, "code": "123456"})
+        assert right["type"] == "otp_verified"
+        server.model.push_tool_call("c2", "lookup_order", '{"id": "123"}').push_text("It has shipped.")
+        assert "otp_verification_required" not in await turn(client, "where is order 123?")
+
+
+@with_and_without
+async def test_a_refused_form_is_answered_to_the_asker_and_stays_open(way: str) -> None:
+    async with plain(way, str(uuid4())) as (server, client):
+        server.model.push_tool_call("c1", "request_identity_intake", IDENTITY).push_text("Thank you.")
+        request = await client.say("a quote, please")
+        await client.until(lambda: any(frame["type"] == "interaction_required" for frame in client.frames))
+        (form,) = [f["data"]["data"] for f in client.frames if f["type"] == "interaction_required"]
+        submit = {"action": "submit_interaction", "sessionId": client.session, "interactionId": form["interactionId"]}
+        refused = await client.ask({**submit, "values": {"email": "nowhere"}})
+        assert refused["type"] == "interaction_invalid"
+        assert refused["data"]["data"]["errors"][0]["field"] == "email"
+        taken = await client.ask({**submit, "values": {"email": "ann@example.com"}})
+        assert (taken["type"], taken["status"]) == ("immediate_response", 200)
+        await client.until(lambda: any(frame["type"] in TERMINALS for frame in client.of(request)))
+        assert client.of(request)[-1]["type"] == "eventual_response"
+
+
+async def test_a_client_that_claims_no_forms_is_asked_in_words(server: RealServer, client: Client) -> None:
+    """Translation.md 3.3: the real client cannot say `supports`; the question ends its turn, its next input answers."""
+    server.model.push_tool_call("c1", "request_identity_intake", IDENTITY).push_text("Thank you.")
+    asked = client.say("a quote, please")
+    words = parts(await asked)
+    assert "to send you the quote" in words
+    assert words == client.tokens(asked.request_id)
+    answer = client.say("ann@example.com")
+    assert parts(await answer) == client.tokens(answer.request_id) == "Thank you."
+    told = [message["content"] for message in server.model.calls[-1].messages if message["role"] == "tool"]
+    assert json.loads(told[-1]) == {"status": "submitted", "values": {"email": "ann@example.com"}}
+    assert "interaction_required" not in client.kinds()

@@ -111,6 +111,8 @@ class ClientTranslator:
                 command = replace(command, session=self._new_id())  # noqa: PLW2901  # a row needs an id
             if isinstance(command, ask.SubmitInput):
                 self._follow(command.session).submitted(flatten(command.segments))
+            if isinstance(command, ask.CancelTurn):  # its reply and the end of the run come on two sockets
+                self._follow(command.session).interrupted = True
             self._ask(step, command, "command")
         return step
 
@@ -274,10 +276,11 @@ class ClientTranslator:
                     self._follow(command.session).begin(now)
                     answer = say.TurnAccepted(request=request)
                 case ask.CancelTurn():
-                    self._follow(command.session).interrupted = True
                     answer = say.Reply(request=request)
                 case ask.Ping():
                     answer = pong(request, reply.result, now)
+        elif isinstance(command, ask.CancelTurn):
+            self._follow(command.session).interrupted = False
         answer = answer or replace(reply, request=request)
         if request:
             step.bursts.append(Burst(items=[answer], request=request, session=command.session))

@@ -147,7 +147,8 @@ class Following:
         usage = ending.usage if ending is not None else None
         rest = self._rest(listed) if listed is not None else []
         counted = [say.UsageReported(usage=usage)] if usage is not None else []
-        return [*rest, *counted, *self._over("completed", listed)]
+        end = "cancelled" if self.interrupted else "completed"  # llm.end says no more than that a run is over
+        return [*rest, *counted, *self._over(end, listed)]
 
     def _inferred(self, listed: tuple[Message, ...]) -> list[Any]:
         answer = self._answers(listed)

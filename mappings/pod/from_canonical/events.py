@@ -55,8 +55,8 @@ def history_snapshot(event: events.HistorySnapshot, projection: Projection) -> E
     # A client that is attached never gets a second snapshot: a changed history reaches it as a rotation.
     if event.rotated or projection.live:
         rotated = wire.SegmentRotated(data=contents.Rotation(entry=_start(event, projection)))
-        # A backend that is found at work says so in its history alone; idle is what its clients think already.
-        if event.rotated or event.status in (None, "idle"):
+        # A backend that is found again says in its history alone what it does now.
+        if event.rotated or event.status is None:
             return (rotated,)
         return rotated, wire.Status(data=contents.State(status=event.status))
     entries: list[object] = original(event.ext, "pod.entries", list[object], [])

@@ -156,7 +156,8 @@ class ClientTranslator:
         if code == "not_running" and pending.late:
             pending.late -= 1  # of a stop that its run's own end has answered
             return ()
-        refused = pending.refused(code)
+        # What is invalid in a running run is its own input: it answers nothing that waits.
+        refused = None if code == "invalid_request" and self._status == "running" else pending.refused(code)
         if refused is not None:
             if refused.kind is ask.CancelTurn and refused.running:
                 return _done(refused.request)

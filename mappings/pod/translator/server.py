@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, get_args
 
-from msgspec import structs
+from msgspec import Raw, structs
 
 from mappings.canonical import Batch, Event, SessionState, Unmapped
 from mappings.canonical import commands as ask
 from mappings.canonical import events as say
+from mappings.canonical.values import Failure
 from mappings.dialect import Burst, Clock, Frame, Loss, NewId, Step
 from mappings.errors import PeerErrorCode
 from mappings.pod import wire
@@ -54,7 +55,8 @@ class ServerTranslator:
         self._clock = clock
         self._new_id = new_id
         self._session: SessionState | None = None
-        self._asked: dict[str, type] = {}  # requests that a SessionOpened may answer; oldest forgotten first
+        self._asked: dict[str, type] = {}  # requests whose answer depends on what they were; oldest forgotten first
+        self._early: list[bytes] = []  # errors of a client that speaks before it was shown anything: snapshot first
         self._shut = False
 
     def opened(self) -> Step:
@@ -75,15 +77,21 @@ class ServerTranslator:
             named = self._named(command, request)
             step.bursts.append(Burst(items=[structs.replace(named, request=request)], request=request))
         step.frames += [_bad_method(fault.text) for fault in step.faults]
+        if self._session is None:
+            self._early += step.frames
+            del self._early[PENDING_MAX:]
+            step.frames = []
         return step
 
     def _named(self, command: Any, request: str) -> Any:
         """A command that names the pod which this client is attached to means its session."""
-        if type(command) not in (ask.GetSession, ask.ResumeSession):
+        if type(command) not in (ask.GetSession, ask.ResumeSession, ask.ResumeTurn):
             return command
         while len(self._asked) >= PENDING_MAX:
             del self._asked[next(iter(self._asked))]
         self._asked[request] = type(command)
+        if type(command) is ask.ResumeTurn:
+            return command
         own = self._session is not None and command.session == self._session.backend.name
         return structs.replace(command, session="") if own else command
 
@@ -105,6 +113,8 @@ class ServerTranslator:
         """What answers one client in a pod's own terms, where the session or a list of them is described."""
         state = self._session
         asked = self._asked.pop(getattr(item, "request", ""), None)
+        if type(item) is say.Reply and asked is ask.ResumeTurn and item.failure is not None:
+            return structs.replace(item, failure=_not_paused(item.failure))
         if state is None:
             return item
         name = state.backend.name or state.id
@@ -126,7 +136,9 @@ class ServerTranslator:
             return Step(frames=[wire.EVENTS.encode(shown.rotation(state, now))])
         self._session = state
         alerts = Projection(live=False).write(list(state.alerts)[-ALERTS_SHOWN:], now)
-        return Step(frames=[*alerts.frames, wire.EVENTS.encode(shown.snapshot(state))], losses=alerts.losses)
+        early, self._early = self._early, []
+        frames = [*alerts.frames, wire.EVENTS.encode(shown.snapshot(state)), *early]
+        return Step(frames=frames, losses=alerts.losses)
 
     def passed(self, batch: Batch) -> Step:
         """A pod client waits for nothing of its own."""
@@ -150,6 +162,13 @@ METHOD_NAMES = ", ".join(f"`{method.__struct_config__.tag}`" for method in get_a
 def _blank(frame: Frame) -> bool:
     """Whether this is a line that pods skip (pod sheet, section 1)."""
     return isinstance(frame, bytes) and frame[:1] != b"{" and not frame.decode(errors="replace").strip()
+
+
+def _not_paused(failure: Failure) -> Failure:
+    """A refused `resume` in a pod's own word, where the backend is none (pod sheet, section 8)."""
+    if failure.cause != "not_running" or failure.ext is not None:
+        return failure
+    return structs.replace(failure, ext={"pod.code": Raw(b'"not_paused"')})
 
 
 def _bad_method(text: str) -> bytes:

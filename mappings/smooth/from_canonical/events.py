@@ -116,7 +116,9 @@ def reply(event: events.Reply, context: Context) -> Messages:
 def _refusal(failure: Failure, context: Context) -> Messages:
     code = code_of(failure.cause, failure.ext)
     asked = context.asked
-    if failure.cause in ("not_found", "not_running") and given(failure.ext, "code") is UNSET:
+    answers = isinstance(asked, commands.AnswerApproval | commands.AnswerInteraction | commands.AnswerOtp)
+    nothing = failure.cause in ("not_found", "not_running") or (answers and failure.cause == "unsupported")
+    if nothing and given(failure.ext, "code") is UNSET:  # a backend that never asks has no question open
         match asked:
             case commands.CancelTurn():
                 return ()  # nothing runs: silence
@@ -128,6 +130,8 @@ def _refusal(failure: Failure, context: Context) -> Messages:
                 code = "NO_PENDING_INTERACTION"
             case commands.RenameSession():
                 code = "CONVERSATION_NOT_FOUND"
+    elif isinstance(asked, commands.AnswerInteraction) and code == "VALIDATION_ERROR":
+        code = "INTERACTION_MISMATCH"  # its form was looked at before it was sent on: it names another question
     return (error_event(context, code, failure.text, failure.ext),)
 
 

@@ -7,6 +7,7 @@ something of it is heard. Events of a turn stand on bursts with the id of the co
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
@@ -28,7 +29,7 @@ from mappings.canonical.events import (
 )
 from mappings.canonical.unmapped import Unmapped
 from mappings.canonical.values import Failure
-from mappings.dialect import Burst, Clock, Frame, NewId, Step
+from mappings.dialect import Burst, Clock, Frame, Loss, NewId, Step
 from mappings.smooth.directions import FROM_SERVER
 from mappings.smooth.extras import given
 from mappings.smooth.from_canonical import FROM_COMMAND, Context
@@ -40,6 +41,9 @@ __all__ = ["ClientTranslator"]
 
 WAITING_MAX = 1024
 """Commands and turns that a link keeps at a time; the oldest is forgotten."""
+
+OVER_MAX = 64
+"""Ended turns of ours whose late events are known as such."""
 
 VERDICTS: dict[type, type] = {
     OtpVerified: commands.AnswerOtp,
@@ -62,6 +66,7 @@ class ClientTranslator:
         self._new_id = new_id
         self._waiting: dict[str, Command] = {}
         self._turns: dict[str, str] = {}  # our id on the wire -> the request that began the turn
+        self._over: deque[str] = deque(maxlen=OVER_MAX)  # our ids of turns that have ended
         self._opening = Opening()
 
     def opened(self) -> Step:
@@ -122,7 +127,11 @@ class ClientTranslator:
         request = self._turns.get(own)
         items: list[Event] = []
         for said in burst.items:
-            if request is None and own and self._begins(own, said):
+            if own and own not in self._turns and self._begins(own, said):
+                why = self._stray(own)
+                if why:
+                    step.losses.append(Loss(kind=type(said).__name__, why=why))
+                    continue
                 request = self._begin(own, said, items)
             item = said
             if type(said) is Reply or type(said) is ErrorReported or type(said) is Pong:
@@ -139,13 +148,21 @@ class ClientTranslator:
                 item = self._verdict(own, said)
             items.append(item)
             if type(item) is TurnEnded:
-                self._turns.pop(own, None)
+                if self._turns.pop(own, own) != own:
+                    self._over.append(own)
                 items += self._cancels_answered()
         return Burst(items=items, request=request or own, at=burst.at)
 
     def _begins(self, own: str, item: Event) -> bool:
         """Whether a turn runs under an id of which we have heard nothing yet."""
         return not isinstance(item, OUTSIDE_TURNS) and isinstance(self._waiting.get(own), commands.SubmitInput | None)
+
+    def _stray(self, own: str) -> str:
+        """Why what is said under this id begins no turn: nothing follows an end, and a connection has one turn."""
+        if own in self._over:
+            return "after the end of its turn"
+        ours = any(request != known for known, request in self._turns.items())
+        return "under a foreign id while our turn is open" if ours and own not in self._waiting else ""
 
     def _begin(self, own: str, item: Event, items: list[Event]) -> str:
         """The first event of a turn: our input is accepted, by a 202 or by what stands for it."""

@@ -15,16 +15,24 @@ from msgspec import Struct
 
 from mappings.canonical import Batch, Event, SessionState, Unmapped, commands
 from mappings.canonical.commands import Command
-from mappings.canonical.events import HistorySnapshot, InteractionRequired, Reply, SessionOpened, TurnEnded
+from mappings.canonical.events import (
+    HistorySnapshot,
+    InteractionRequired,
+    QuestionAsked,
+    Reply,
+    SessionOpened,
+    TurnEnded,
+)
 from mappings.canonical.values import Message
 from mappings.dialect import Burst, Clock, Frame, Loss, NewId, Step
 from mappings.errors import PeerError
 from mappings.smooth.directions import FROM_CLIENT
 from mappings.smooth.from_canonical import FROM_EVENT, Context, error_event
 from mappings.smooth.generations import SEED, UNKNOWN_TO_SEED
-from mappings.smooth.projection import MAX_EVENT
+from mappings.smooth.projection import MAX_EVENT, fitted
 from mappings.smooth.translator.admission import admitted
 from mappings.smooth.wire import EVENTS
+from mappings.smooth.wire import events as wire
 from mappings.smooth.wire.questions import CAPABILITY_OF_KIND
 
 __all__ = ["ServerTranslator"]
@@ -32,6 +40,9 @@ __all__ = ["ServerTranslator"]
 PENDING_MAX = 1024
 """Commands of one link that may wait for an answer; the oldest is forgotten, its answer then has no special form."""
 
+
+REQUEST_MAX = 16_384
+"""Characters of a request id: it stands twice in each frame, up to 6 bytes a character, beside a PIECE of text."""
 
 CREATE = "create_conversation_session"
 
@@ -98,8 +109,9 @@ class ServerTranslator:
         return self.send((opened,))
 
     def passed(self, batch: Batch) -> Step:
-        """The end of this link's turn frees its slot."""
-        if any(type(event) is TurnEnded for event in batch.events):
+        """The end of this link's turn frees its slot; a question that it is asked in words is one."""
+        last = batch.events[-1]
+        if type(last) is TurnEnded or (type(last) is QuestionAsked and last.parked and last.kind in self.view.split()):
             self._turn = None
         return Step()
 
@@ -136,6 +148,7 @@ class ServerTranslator:
                 return
             item = self._as_seed_reads(item)
         try:
+            _echoable(item)
             command = admitted(item)
         except PeerError as fault:
             step.faults.append(fault)
@@ -206,6 +219,9 @@ class ServerTranslator:
             if len(frame) <= MAX_EVENT:
                 step.frames.append(frame)
                 continue
+            if isinstance(message, wire.ErrorEvent):  # it may quote what the client sent
+                step.frames += fitted(message, context)
+                continue
             if isinstance(item, HistorySnapshot) and len(item.items) > 1:
                 self._pending[item.request] = known or Pending(command=commands.GetHistory(), said=said)
                 self._answer(_shorter(item), step)
@@ -225,12 +241,20 @@ class ServerTranslator:
         return self._turn is not None and self._turn.request == said
 
     def _error(self, said: str | None, code: str, text: str) -> bytes:
-        context = self._context(None if self._ends_turn(said) else said, None)
+        if self._ends_turn(said) or len(said or "") > REQUEST_MAX:
+            said = None
+        context = self._context(said, None)
         return EVENTS.encode(error_event(context, code, text))
 
     def _refused_frame(self, fault: PeerError) -> bytes:
         said = fault.value.get("requestId") if isinstance(fault.value, dict) else None
         return self._error(said if isinstance(said, str) else None, "VALIDATION_ERROR", fault.text)
+
+
+def _echoable(command: Command) -> None:
+    """PeerError for a request id that the frames of an answer have no room for."""
+    if len(command.request) > REQUEST_MAX:
+        raise PeerError("too_large", f"a `requestId` has at most {REQUEST_MAX} characters")
 
 
 def _request_of(raw: str) -> str | None:

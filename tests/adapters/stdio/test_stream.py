@@ -156,6 +156,28 @@ async def test_send_waits_for_a_peer_that_does_not_read() -> None:
             await asyncio.wait((sending, more))
 
 
+async def test_an_offer_to_a_peer_that_keeps_up_is_written_at_once() -> None:
+    with peer() as other:
+        assert other.stream.offer([b"one", b"two"])
+        assert other.hear() == b"one\ntwo\n"
+
+
+async def test_an_offer_to_a_peer_that_does_not_keep_up_is_refused() -> None:
+    with peer(Limits(send_high=1024)) as other:
+        assert other.stream.offer([b"x" * 1024 * 1024])
+        waiting = other.stream._out.waiting
+        assert not other.stream.offer([b"more"])
+        assert other.stream._out.waiting == waiting > 1024, "nothing of it was written"
+
+
+async def test_an_offer_to_a_gone_peer_is_refused() -> None:
+    with peer() as other:
+        os.close(other.reads)
+        other.reads = -1
+        assert other.stream.offer([b"this finds it out"])
+        assert not other.stream.offer([b"anybody?"])
+
+
 async def test_sending_to_a_gone_peer_raises_connection_error() -> None:
     with peer() as other:
         os.close(other.reads)

@@ -238,3 +238,23 @@ def test_a_conversation_that_is_resumed_after_a_loss_claims_the_same() -> None:
     (frame,) = translator.receive([json.dumps(error("own", "SESSION_NOT_FOUND")).encode()]).frames
     assert json.loads(frame)["conversationId"] == A
     assert json.loads(frame)["supports"] == ["identity_form", "choice_chips"]
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_nothing_of_our_turn_follows_its_end(together: bool) -> None:
+    link = Link()
+    link.says(INPUT)
+    frames = [json.dumps(frame).encode() for frame in (accepted(), token(), final(), token(), final())]
+    steps = [link.translator.receive(part) for part in ([frames] if together else [[frame] for frame in frames])]
+    kinds = [type(item).__name__ for step in steps for burst in step.bursts for item in burst.items]
+    assert kinds == ["TurnAccepted", "TextDelta", "TurnEnded"]
+    assert [loss.kind for step in steps for loss in step.losses] == ["TextDelta", "TurnEnded"]
+
+
+def test_what_comes_under_a_foreign_id_is_not_of_our_open_turn() -> None:
+    link = Link()
+    link.says(INPUT)
+    link.hears(accepted())
+    step = link.translator.receive([json.dumps(frame).encode() for frame in (token("theirs"), final("theirs"))])
+    assert [item for burst in step.bursts for item in burst.items] == []
+    assert [loss.kind for loss in step.losses] == ["TextDelta", "TurnEnded"]

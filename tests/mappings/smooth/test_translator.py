@@ -336,6 +336,15 @@ def test_a_connection_has_one_turn() -> None:
     assert (frame["requestId"], frame["error"]["code"]) == (SAID, "TURN_IN_PROGRESS")
 
 
+@pytest.mark.parametrize(("parked", "free"), [(True, True), (False, False)])
+def test_a_question_in_words_ends_the_turn_for_its_client_where_the_turn_waits_for_it(parked: bool, free: bool) -> None:
+    link = Link()
+    link.begins_a_turn()
+    link.passes(events.QuestionAsked(text="Your email?", question="q", kind="identity_intake", parked=parked))
+    assert bool(link.says(SEND)) is free
+    assert [frame["error"]["code"] for frame in link.hears()] == ([] if free else ["TURN_IN_PROGRESS"])
+
+
 def test_a_refusal_does_not_carry_the_id_of_the_turn_that_it_would_end() -> None:
     link = Link()
     link.begins_a_turn(SAID)
@@ -376,6 +385,35 @@ def test_the_end_of_its_turn_frees_the_connection(free: Callable[[Link], None]) 
     link.begins_a_turn()
     free(link)
     link.begins_a_turn("next")
+
+
+def question(kind: str) -> events.QuestionAsked:
+    return events.QuestionAsked(text="Name?", question="i", kind=kind, parked=True)
+
+
+@pytest.mark.parametrize(
+    ("claims", "kind", "asked", "frees"),
+    [
+        ([], "identity_intake", events.InteractionRequired, True),
+        (["identity_form"], "identity_intake", events.InteractionRequired, False),
+        (["identity_form"], "choices", events.InteractionRequired, True),
+        ([], "signature", events.InteractionRequired, False),  # nothing to claim it by: it is shown as it came
+        ([], "", events.ApprovalRequested, False),
+    ],
+)
+def test_a_question_that_is_asked_in_words_frees_the_connection(
+    claims: list[str], kind: str, asked: type[Event], *, frees: bool
+) -> None:
+    link = Link()
+    link.says(action("create_conversation_session", agentId=SESSION, supports=claims))
+    native: Event = events.ApprovalRequested(tool="t", description="d")
+    if asked is events.InteractionRequired:
+        native = events.InteractionRequired(question="i", kind=kind, spec=Raw(b"{}"), reason="")
+    assert link.translator.can_be_asked(native) is not frees
+    link.begins_a_turn()
+    link.passes(native, question(kind))
+    answer = link.says(SEND | {"requestId": "answer"})
+    assert bool(answer) is frees
 
 
 def test_nothing_else_frees_it() -> None:

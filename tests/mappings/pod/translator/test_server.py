@@ -60,19 +60,35 @@ def test_each_method_gets_a_request_of_ours() -> None:
     "frame", [b"nonsense", b'{"method":"run"}', b'{"method":"cancel","params":{}}', b"\xff", b'["pause"]']
 )
 def test_a_bad_line_is_answered_to_its_sender_as_internal(frame: bytes) -> None:
-    step = server().receive([frame])
+    step = attached().receive([frame])
     ((code, text),) = errors(step)
     assert (code, text[:16]) == ("internal", "invalid method: ")
     assert (len(step.faults), step.bursts) == (1, [])
 
 
+def test_a_bad_line_before_the_snapshot_is_answered_after_it() -> None:
+    translator = server()
+    assert translator.receive([b"nonsense"]).frames == []
+    shown = translator.attach(SessionState(id=SESSION, backend=Backend(name="atlas")))
+    assert names(shown) == ["snapshot", "error"]
+    assert names(translator.receive([b"nonsense"])) == ["error"]
+
+
+def test_a_resume_of_nothing_is_refused_in_a_pods_own_word() -> None:
+    translator = attached()
+    (command,) = items(translator.receive([b'{"method":"resume"}']))
+    failure = Failure(cause="not_running", text="nothing is paused")
+    step = translator.send([say.Reply(request=command.request, failure=failure)])
+    assert errors(step) == [("not_paused", "nothing is paused")]
+
+
 def test_an_oversized_line_is_answered_too() -> None:
-    ((code, _),) = errors(server().receive([Oversize(size=9, limit=8)]))
+    ((code, _),) = errors(attached().receive([Oversize(size=9, limit=8)]))
     assert code == "internal"
 
 
 def test_an_unknown_method_is_answered_and_counted() -> None:
-    step = server().receive([b'{"method":"dance"}'])
+    step = attached().receive([b'{"method":"dance"}'])
     ((code, text),) = errors(step)
     assert code == "internal"
     assert text.startswith("invalid method: unknown variant `dance`, expected one of `run`, `notify`, `pod_event`")
@@ -80,7 +96,7 @@ def test_an_unknown_method_is_answered_and_counted() -> None:
 
 
 def test_what_an_error_quotes_is_bounded() -> None:
-    ((_, text),) = errors(server().receive([b'{"method":"' + b"x" * 10_000 + b'"}']))
+    ((_, text),) = errors(attached().receive([b'{"method":"' + b"x" * 10_000 + b'"}']))
     assert len(text) <= 500
 
 

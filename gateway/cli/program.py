@@ -1,0 +1,153 @@
+"""The program: its commands, what an error of each kind looks like, and the exit code (0 well, 1 the work failed, 2 bad
+usage or configuration).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError, version
+from typing import Annotated, Any, TextIO
+
+import typer
+from typer.exceptions import TyperException
+
+from gateway import logs
+from gateway.cli import filtering, listing, serving
+from mappings.errors import ConfigError, DragomanError
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="dragoman",
+    help="A gateway and translator between AI-agent clients and backends that speak different wire dialects.",
+    epilog="First try: dragoman demo\n\nExit codes: 0 well, 1 the work failed, 2 bad usage or configuration.",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+
+COMMANDS: tuple[tuple[Callable[..., None], tuple[str, ...]], ...] = (
+    (
+        serving.bridge,
+        (
+            "dragoman bridge smooth+ws://127.0.0.1:8787/ws pod+unix:/run/user/1000/insomnia/atlas/sock",
+            "dragoman bridge smooth+ws://127.0.0.1:0/ws pod+unix:/tmp/front.sock smooth+ws://127.0.0.1:8787/ws",
+        ),
+    ),
+    (serving.serve, ("dragoman serve --config config.toml   (config.example.toml shows every key)",)),
+    (
+        serving.check,
+        ("dragoman check config.toml", "dragoman check config.toml --probe", "dragoman check config.toml --json"),
+    ),
+    (
+        serving.demo_backend,
+        (
+            "dragoman demo-backend pod+unix:/tmp/demo.sock",
+            "dragoman demo-backend smooth+ws://127.0.0.1:8787/ws --script turns.jsonl",
+        ),
+    ),
+    (serving.demo, ("dragoman demo",)),
+    (
+        filtering.translate,
+        (
+            "dragoman translate --from pod --to smooth < events.jsonl",
+            "dragoman translate --from smooth --to pod --commands < actions.jsonl",
+        ),
+    ),
+    (listing.matrix, ("dragoman matrix --from smooth --to pod", "dragoman matrix --json")),
+    (
+        listing.schema,
+        ("dragoman schema events > events.schema.json", "dragoman schema config > config.schema.json"),
+    ),
+    (listing.dialects, ("dragoman dialects --json",)),
+)
+"""The commands in the order of the help, each with its examples."""
+
+
+def _paragraphs(text: str) -> str:
+    """A docstring to be wrapped anew: its line breaks are those of the source."""
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
+
+
+for command, examples in COMMANDS:
+    app.command(
+        command.__name__.replace("_", "-"),
+        help=_paragraphs(command.__doc__ or ""),
+        epilog="\n\n".join(f"Example: {example}" for example in examples),
+    )(command)
+
+
+def _show_version(wanted: bool) -> None:
+    if not wanted:
+        return
+    try:
+        typer.echo(f"dragoman {version('dragoman')}")
+    except PackageNotFoundError:
+        typer.echo("dragoman, from a checkout that is not installed")
+    raise typer.Exit
+
+
+@app.callback()
+def _options(
+    show_version: Annotated[
+        bool, typer.Option("--version", help="Print the version and exit.", is_eager=True, callback=_show_version)
+    ] = False,
+) -> None: ...
+
+
+def main() -> None:
+    """Run the command line; errors of ours are a line each on stderr that says what to do."""
+    code = _run()
+    whole = [_written_out(stream) for stream in (sys.stdout, sys.stderr)]
+    sys.exit(code if all(whole) else code or 1)
+
+
+def _run() -> int:
+    try:
+        code: Any = app(prog_name="dragoman", standalone_mode=False)
+    except ConfigError as error:
+        return _fail(str(error), 2)
+    except BrokenPipeError:
+        return 1  # whoever read our output has enough of it
+    except (DragomanError, OSError) as error:
+        return _fail(str(error), 1)
+    except typer.Abort:
+        return 130
+    except TyperException as error:
+        return _misused(error)
+    return code if isinstance(code, int) else 0  # what a command raises as typer.Exit comes back as its number
+
+
+def _fail(words: str, code: int) -> int:
+    for line in words.split("\n"):
+        logs.tell(f"error: {line}", sys.stderr)
+    return code
+
+
+def _misused(error: TyperException) -> int:
+    """Bad usage is one line; asked for nothing, the program shows its help."""
+    words = error.format_message().replace("Value error, ", "")
+    if "\n" in words:
+        logs.tell(words, sys.stderr)
+        return 2
+    context = getattr(error, "ctx", None)
+    where = context.command_path if context is not None else "dragoman"
+    return _fail(f"{words.removesuffix('.')} ({where} --help says more)", 2)
+
+
+def _written_out(stream: TextIO | None) -> bool:
+    """Write out what a stream still holds; one that nobody reads is closed for good, or Python complains at the end."""
+    if stream is None:
+        return True
+    try:
+        stream.flush()
+    except (OSError, ValueError):
+        with contextlib.suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        return False
+    return True

@@ -1,0 +1,74 @@
+"""`unix:` endpoints, and a pod's own: `name:` in the runtime directory, `dir:` for many side by side."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from adapters import unix
+from adapters.base import Listener
+from gateway.config.model import Limits
+from gateway.endpoint import Endpoint
+from gateway.pods.folder import PodFolder
+from gateway.pods.live import Pods
+from gateway.pods.runtime import check_name, runtime_directory
+from gateway.transports.way import Connect, Doorkeeper, Place, Way, adapter_limits
+
+__all__ = ["DIRECTORY", "NAME", "UNIX", "pods"]
+
+
+async def _listen(endpoint: Endpoint, limits: Limits, doorkeeper: Doorkeeper) -> Listener:
+    return await unix.listen(endpoint.address, adapter_limits(limits), doorkeeper.accept)
+
+
+def _dial(endpoint: Endpoint, limits: Limits) -> Connect:
+    return lambda: unix.connect(endpoint.address, adapter_limits(limits))
+
+
+def _place(endpoint: Endpoint) -> Place:
+    return endpoint.transport, str(Path(endpoint.address).resolve())
+
+
+def _folder(endpoint: Endpoint) -> PodFolder:
+    return PodFolder(runtime_directory(), endpoint.address)
+
+
+async def _listen_named(endpoint: Endpoint, limits: Limits, doorkeeper: Doorkeeper) -> Listener:
+    folder = _folder(endpoint)
+    await folder.open(lambda path: unix.listen(path, adapter_limits(limits), doorkeeper.accept))
+    return folder
+
+
+def _dial_named(endpoint: Endpoint, limits: Limits) -> Connect:
+    return lambda: unix.connect(str(_folder(endpoint).socket), adapter_limits(limits))
+
+
+def _place_named(endpoint: Endpoint) -> Place:
+    return "unix", str(_folder(endpoint).socket.resolve())
+
+
+def pods(endpoint: Endpoint) -> Pods | None:
+    """The pods of a checked upstream that is a directory of them; None for any other."""
+    return Pods(endpoint, unix.alive) if (endpoint.dialect, endpoint.transport) == ("pod", "dir") else None
+
+
+UNIX = Way(
+    listen=_listen,
+    dial=_dial,
+    listen_options=frozenset({"session"}),
+    check=lambda endpoint: unix.check_path(endpoint.address),
+    check_place=lambda endpoint: unix.check_bindable(endpoint.address),
+    place=_place,
+    owner_only=True,
+)
+
+NAME = Way(
+    listen=_listen_named,
+    dial=_dial_named,
+    listen_options=frozenset({"session"}),
+    check=lambda endpoint: check_name(endpoint.address),
+    place=_place_named,
+    owner_only=True,
+)
+
+DIRECTORY = Way(dial=_dial, place=_place, owner_only=True)
+"""Its listeners are opened by the app, one for each session; of its pods each is dialled by its socket."""

@@ -1,0 +1,48 @@
+"""`ws:` and `wss:` endpoints."""
+
+from __future__ import annotations
+
+import socket
+from urllib.parse import urlencode
+
+from msgspec import structs
+
+from adapters import websocket
+from adapters.base import Listener
+from gateway.config.model import Limits
+from gateway.endpoint import Endpoint, split_url
+from gateway.transports.way import Connect, Doorkeeper, Place, Way, adapter_limits
+
+__all__ = ["WS", "WSS"]
+
+
+async def _listen(endpoint: Endpoint, limits: Limits, doorkeeper: Doorkeeper) -> Listener:
+    host, port, path = split_url(endpoint)
+    bounds, origins = adapter_limits(limits), endpoint.all("origin")
+    try:
+        return await websocket.listen(host, port, path, bounds, doorkeeper.accept, origins)
+    except socket.gaierror as error:  # names no host by itself
+        raise OSError(error.errno, f"{endpoint}: {error.strerror}") from error
+
+
+def _dial(endpoint: Endpoint, limits: Limits) -> Connect:
+    token = endpoint.option("token")
+    url = f"{endpoint.transport}:{endpoint.address}" + (f"?{urlencode({'token': token})}" if token else "")
+    return lambda: websocket.connect(url, adapter_limits(limits))
+
+
+def _place(endpoint: Endpoint) -> Place | None:
+    host, port, _ = split_url(endpoint)
+    return ("tcp", host.lower(), port) if port else None
+
+
+WS = Way(
+    listen=_listen,
+    dial=_dial,
+    listen_options=frozenset({"origin"}),
+    dial_options=frozenset({"agent", "user", "token"}),  # what a client cannot say itself (design.md, section 5)
+    check=split_url,
+    place=_place,
+)
+
+WSS = structs.replace(WS, listen=None)

@@ -1,0 +1,108 @@
+"""A pando's endpoints: `tcp:` names a host and ports, `dir:` a project from which they follow (pando sheet, 1)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from adapters import zeromq
+from adapters.base import Listener, Transport
+from adapters.zeromq.publication import Publication
+from gateway.config.model import Limits
+from gateway.endpoint import Endpoint
+from gateway.transports.pando_project import Project, ProjectListener, find, ports
+from gateway.transports.way import Connect, Doorkeeper, Place, Way, adapter_limits
+from mappings.errors import ConfigError
+
+__all__ = ["PROJECT", "TCP"]
+
+HOST = "127.0.0.1"  # pandos listen nowhere else (pando sheet, section 1)
+EXAMPLE = "write host and port, for example pando+tcp://127.0.0.1:48254"
+
+
+def _address(endpoint: Endpoint) -> tuple[str, int, int | None]:
+    """Host, the port of publications and that of calls, None for the next one; ConfigError says what to write."""
+    try:
+        url = urlsplit(f"tcp:{endpoint.address}")
+        host, port = url.hostname, url.port
+        calls = int(endpoint.option("rpc")) if endpoint.option("rpc") else None
+    except ValueError as error:
+        raise ConfigError(f"{endpoint}: {error}") from error
+    if not host or port is None or url.path not in ("", "/"):
+        raise ConfigError(f"{endpoint}: {EXAMPLE}")
+    if calls is not None and not 0 <= calls <= 65535:
+        raise ConfigError(f"{endpoint}: rpc is a port, 0 to 65535")
+    return host, port, calls
+
+
+async def _listen_at(host: str, port: int, calls: int | None, limits: Limits, doorkeeper: Doorkeeper) -> Listener:
+    def accept(transport: Transport) -> None:
+        (doorkeeper.publish if isinstance(transport, Publication) else doorkeeper.accept)(transport)
+
+    return await zeromq.listen(host, port, calls, adapter_limits(limits), accept, lost=doorkeeper.lost)
+
+
+async def _listen(endpoint: Endpoint, limits: Limits, doorkeeper: Doorkeeper) -> Listener:
+    host, port, calls = _address(endpoint)
+    return await _listen_at(host, port, calls, limits, doorkeeper)
+
+
+async def _listen_project(endpoint: Endpoint, limits: Limits, doorkeeper: Doorkeeper) -> Listener:
+    project = Project.claim(endpoint.address, doorkeeper.instance.id, doorkeeper.instance.started_at)
+    try:
+        listener = await _listen_at(HOST, project.publish_port, project.call_port, limits, doorkeeper)
+    except BaseException:
+        project.release()
+        raise
+    return ProjectListener(project, listener)
+
+
+async def _connect(host: str, candidates: Sequence[tuple[int, int]], limits: Limits) -> Transport:
+    """The first of these ports where a primary answers; OSError of the last."""
+    for publications, calls in candidates[:-1]:
+        try:
+            return await _connect_at(host, publications, calls, limits)
+        except OSError:
+            continue  # of a primary that is gone: the next
+    return await _connect_at(host, *candidates[-1], limits)
+
+
+async def _connect_at(host: str, publications: int, calls: int, limits: Limits) -> Transport:
+    return await zeromq.connect(f"tcp://{host}:{publications}", f"tcp://{host}:{calls}", adapter_limits(limits))
+
+
+def _dial(endpoint: Endpoint, limits: Limits) -> Connect:
+    host, port, calls = _address(endpoint)
+    return lambda: _connect_at(host, port, port + 1 if calls is None else calls, limits)
+
+
+def _dial_project(endpoint: Endpoint, limits: Limits) -> Connect:
+    return lambda: _connect(HOST, find(endpoint.address), limits)
+
+
+def _place(endpoint: Endpoint) -> Place | None:
+    host, port, _ = _address(endpoint)
+    return ("tcp", host, port) if port else None
+
+
+def _check_project(endpoint: Endpoint) -> None:
+    if not Path(endpoint.address).is_absolute():
+        raise ConfigError(f"{endpoint}: write the project's absolute path, as its pando is started with: ports follow")
+
+
+TCP = Way(
+    listen=_listen,
+    dial=_dial,
+    listen_options=frozenset({"rpc"}),
+    dial_options=frozenset({"rpc"}),
+    check=_address,
+    place=_place,
+)
+
+PROJECT = Way(
+    listen=_listen_project,
+    dial=_dial_project,
+    check=_check_project,
+    place=lambda endpoint: ("tcp", HOST, ports(endpoint.address)[0]),
+)

@@ -1,0 +1,102 @@
+"""A pod that does as section 8 of its sheet says, until a test has it say something else."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+__all__ = ["ENDED", "GREETING", "FakePod", "event", "snapshot"]
+
+DEADLINE = 20.0  # seconds for anything that a test waits for
+
+GREETING = {
+    "pod_name": "fake",
+    "cwd": "/srv/fake",
+    "provider": "unknown",
+    "model": "none",
+    "scope_summary": "",
+    "tools": [],
+    "context_window": 0,
+    "context_tokens": 0,
+}
+
+
+def event(name: str, /, **data: Any) -> dict[str, Any]:
+    """An event; one without data has no `data`."""
+    return {"event": name, "data": data} if data else {"event": name}
+
+
+def snapshot(*entries: Any, status: str = "idle") -> dict[str, Any]:
+    """What a pod says first."""
+    return event("snapshot", entries=list(entries), greeting=GREETING, status=status)
+
+
+class FakePod:
+    """One pod on one socket. A run whose input is `hold` stays open, every other one is answered at once."""
+
+    def __init__(self) -> None:
+        self.connections = 0
+        self._writer: asyncio.StreamWriter
+        self._held = asyncio.Event()
+        self._news = asyncio.Event()
+
+    @classmethod
+    @asynccontextmanager
+    async def serving(cls, path: Path) -> AsyncIterator[FakePod]:
+        pod = cls()
+        server = await asyncio.start_unix_server(pod._serve, path, limit=1 << 26)
+        try:
+            yield pod
+        finally:
+            server.close()
+
+    async def say(self, *said: dict[str, Any] | bytes) -> None:
+        """These events, or bytes as they are."""
+        for one in said:
+            self._writer.write(one if isinstance(one, bytes) else json.dumps(one).encode() + b"\n")
+        await self._writer.drain()
+
+    async def holds(self) -> None:
+        """Wait until it was asked for a run that stays open."""
+        async with asyncio.timeout(DEADLINE):
+            await self._held.wait()
+
+    async def connected(self, number: int) -> None:
+        """Wait for the connection of that number."""
+        async with asyncio.timeout(DEADLINE):
+            while self.connections < number:
+                self._news.clear()
+                await self._news.wait()
+
+    def hang_up(self) -> None:
+        """End the connection."""
+        self._writer.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        self._writer = writer
+        self._news.set()
+        await self.say(snapshot())
+        while line := await reader.readline():
+            method = json.loads(line)
+            await self.say(*self._answer(method["method"], method.get("params") or {}))
+        writer.close()
+
+    def _answer(self, method: str, params: dict[str, Any]) -> Sequence[dict[str, Any]]:
+        if method == "list_completions":
+            return [event("completions", kind=params["kind"], entries=[])]
+        if method != "run":
+            return [event("error", code="invalid_request", message=f"no {method} here")]
+        begun = [event("user_message", segments=params["input"]), event("status", status="running")]
+        if params["input"][0]["content"] == "hold":
+            self._held.set()
+            return begun
+        words = [event("text_delta", text="Well."), event("text_done", text="Well.")]
+        return [*begun, event("turn_start", turn=0), *words, *ENDED]
+
+
+ENDED = (event("run_end", result="finished"), event("status", status="idle"))

@@ -1,0 +1,469 @@
+"""Everything that a pod can say wrong to us as its client (pod sheet, sections 1, 4, 6 to 8).
+
+Both clients, a smooth and a pod one, see legal frames alone and one terminal a turn; what was dropped is counted; the
+connection to the pod stays, and carries the next turn.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec import Struct
+
+from gateway.app import App
+from gateway.endpoint import parse
+from tests.conformance.bystander import MAX_MESSAGE, Frame, Room, fits, room
+from tests.conformance.fake_pod import ENDED, FakePod, event, snapshot
+
+TERMINALS = ("eventual_response", "error", "cancelled")
+HANGS_UP = b""
+"""Said by a pod whose connection ends."""
+
+
+class Row(Struct, frozen=True, kw_only=True):
+    """What the pod says, in an open run of the smooth client's or in none; and what both clients are told of it.
+
+    `smooth` and `pod` are what each is told, fits() deciding. `counted` is how many faults and losses it makes.
+    `again`: the connection ends and is made again.
+    """
+
+    name: str
+    say: Sequence[dict[str, Any] | bytes]
+    running: bool = False
+    smooth: Any = ()
+    pod: Any = ()
+    counted: int = 0
+    again: bool = False
+
+
+def idle(name: str, *say: Any, smooth: Any = (), pod: Any = (), counted: int = 0, again: bool = False) -> Row:
+    return Row(name=name, say=say, smooth=smooth, pod=pod, counted=counted, again=again)
+
+
+def running(name: str, *say: Any, smooth: Any = (), pod: Any = (), counted: int = 0, again: bool = False) -> Row:
+    return Row(name=name, say=say, running=True, smooth=smooth, pod=pod, counted=counted, again=again)
+
+
+def raw(text: str) -> bytes:
+    return text.encode() + b"\n"
+
+
+def delta(text: str) -> dict[str, Any]:
+    return event("text_delta", text=text)
+
+
+def token(text: str) -> dict[str, Any]:
+    return {"type": "stream_token", "token": text}
+
+
+def answer(text: str) -> dict[str, Any]:
+    """The end of a turn whose whole visible text is `text` (translation.md 3.7)."""
+    return {
+        "type": "eventual_response",
+        "data": {"data": {"response": {"responseParts": lambda parts: "".join(parts) == text}}},
+    }
+
+
+def failed(code: str) -> dict[str, Any]:
+    return {"type": "error", "requestId": "turn", "error": {"code": code}}
+
+
+def names(*expected: str) -> Any:
+    """Events of these names, in this order."""
+    return [{"event": name} for name in expected]
+
+
+RUN_END, IDLE = ENDED
+RUNNING = event("status", status="running")
+DONE = event("text_done", text="x")
+THE_END = ("run_end", "status")
+ALERT = {"level": "warn", "source": "pod", "message": "m", "timestamp_ms": 1}
+EMPTY = answer("")
+
+UNREADABLE = {
+    "1: not JSON": raw("hello"),
+    "1: JSON cut off": raw('{"event":"text_delta","data":'),
+    "1: two values on one line": raw(json.dumps(IDLE) * 2),
+    "1: not UTF-8": b'{"event":"text_delta","data":{"text":"\xff"}}\n',
+    "1: a lone surrogate": raw('{"event":"text_delta","data":{"text":"\\ud83d"}}'),
+    "1: nested 200 deep": raw('{"event":"system_item","data":{"item":' + "[" * 200 + "]" * 200 + "}}"),
+    "1: nested 100,000 deep": raw("[" * 100_000 + "]" * 100_000),
+    "1: a line over max_message": raw(json.dumps(delta("x" * MAX_MESSAGE))),
+    "1: a line far over max_message": raw(json.dumps(delta("x" * 5 * MAX_MESSAGE))),
+    "4: an array": raw("[]"),
+    "4: a number": raw("7"),
+    "4: null": raw("null"),
+    "4: no event": raw("{}"),
+    "4: an event that is a number": raw('{"event":7}'),
+    "4: an event that a seed pod does not know": raw('{"event":"heartbeat"}'),
+    "12: an event of a newer pod": raw('{"event":"rewind_applied","data":{"entries":[]}}'),
+    "4: a method": raw('{"method":"cancel"}'),
+    "4: no data": raw('{"event":"text_delta"}'),
+    "4: null data": raw('{"event":"text_delta","data":null}'),
+    "4: empty data": raw('{"event":"text_delta","data":{}}'),
+    "4: data as an array": raw('{"event":"text_delta","data":["x"]}'),
+    "4: data of an event that has none": raw('{"event":"thinking_start","data":{}}'),
+    "4: text that is a number": raw(json.dumps(event("text_delta", text=7))),
+    "4: an unknown status": raw(json.dumps(event("status", status="busy"))),
+    "4: an unknown error code": raw(json.dumps(event("error", code="busy", message="m"))),
+    "4: an unknown result": raw(json.dumps(event("run_end", result="yielded"))),
+    "4: an unknown kind of invocation": raw(json.dumps(event("invoke_start", kind="cron"))),
+    "4: a turn of 1.0": raw('{"event":"turn_start","data":{"turn":1.0}}'),
+    "4: a negative turn": raw(json.dumps(event("turn_start", turn=-1))),
+    "4: a turn over u64": raw(json.dumps(event("turn_start", turn=1 << 64))),
+    "4: a fractional time": raw(json.dumps(event("alert", **{**ALERT, "timestamp_ms": 1.5}))),
+    "4: an alert without a time": raw(json.dumps(event("alert", level="warn", source="pod", message="m"))),
+    "4: an alert of an unknown source": raw(json.dumps(event("alert", **{**ALERT, "source": "engine"}))),
+    "4: is_error that is null": raw(json.dumps(event("tool_result", id="c", summary="s", is_error=None))),
+    "4: a tool result without an id": raw(json.dumps(event("tool_result", summary="s", is_error=False))),
+    "4: a segment that is no UUID": raw(json.dumps(event("compact_done", new_segment_id="s"))),
+    "12: a snapshot of a newer pod": raw(
+        json.dumps(event("snapshot", entries=[], greeting={"worker_name": "w"}, status="idle"))
+    ),
+}
+"""Lines that a seed client's reader ends at (section 1.3); design.md, section 6: to us each costs itself alone."""
+
+UNASKED = {
+    "3: completions that nobody asked for": event("completions", kind="file", entries=[]),
+    "3: a list of pods that nobody asked for": event("visible_pods", pods=[]),
+    "3: an inspection that nobody asked for": event("pod_inspection", pod={}),
+    "3: an attachment that nobody asked for": event("pod_attach_restore", result={}),
+    "1.1: the error of a bad line of another client's": event("error", code="internal", message="invalid method: x"),
+    "3: the refusal of another client's run": event("error", code="already_running", message="m"),
+    "3: the refusal of another client's cancel": event("error", code="not_running", message="m"),
+    "3: the refusal of another client's resume": event("error", code="not_paused", message="m"),
+}
+"""What answers other clients of the pod: dropped and counted (translation.md 3.17)."""
+
+ROWS = [
+    *[idle(f"{name}", line, counted=1) for name, line in UNREADABLE.items()],
+    *[running(f"{name}, running", line, counted=1) for name, line in UNREADABLE.items()],
+    *[idle(name, said, counted=1) for name, said in UNASKED.items()],
+    *[running(f"{name}, running", said, counted=1) for name, said in UNASKED.items()],
+    idle("1: blank lines", b"\n \r\n\t\n\xe3\x80\x80\n"),
+    idle(
+        "4: extra keys are taken out and counted",
+        {**delta("x"), "seq": 4},
+        DONE,
+        IDLE,
+        smooth=[token("x"), answer("x")],
+        pod=names("status", "text_delta", "text_done", *THE_END),
+        counted=1,
+    ),
+    # Section 3: exactly one snapshot; to clients that are attached a changed history is a rotation (translation.md 2).
+    idle("3: a second snapshot", snapshot(), pod=names("segment_rotated")),
+    running(
+        "3: a second snapshot in a run",
+        snapshot(status="running"),
+        pod=lambda told: "snapshot" not in [e["event"] for e in told],
+    ),
+    idle("8: status idle once more", IDLE, pod=lambda told: fits(told, []) or fits(told, [IDLE])),
+    idle("8: run_end without a run", RUN_END, pod=lambda told: all(e["event"] == "run_end" for e in told)),
+    idle(
+        "8: Cancelled without a run",
+        event("error", code="internal", message="Cancelled"),
+        pod=lambda told: all(e["event"] == "error" for e in told),
+    ),
+    idle("6: an empty text_done without a run", event("text_done", text="")),
+    idle("6: an empty thinking_done without a run", event("thinking_done", text="")),
+    # translation.md 3.17: content with no turn open opens one of the backend's.
+    idle(
+        "7: text without a run",
+        delta("x"),
+        IDLE,
+        smooth=[token("x"), answer("x")],
+        pod=names("status", "text_delta", "text_done", *THE_END),
+    ),
+    idle(
+        "7: text_done alone",
+        DONE,
+        IDLE,
+        smooth=[token("x"), answer("x")],
+        pod=names("status", "text_delta", "text_done", *THE_END),
+    ),
+    idle(
+        "7: a tool result without a run",
+        event("tool_result", id="c", summary="s", is_error=False),
+        IDLE,
+        smooth=[{"type": "stream_chunk"}, EMPTY],
+        pod=names("status", "tool_result", *THE_END),
+    ),
+    running("8: two run_ends", RUN_END, RUN_END, IDLE, smooth=[EMPTY], pod=lambda told: told[-1] == IDLE),
+    running("8: two ends", *ENDED, *ENDED, smooth=[EMPTY], pod=lambda told: IDLE in told),
+    running(
+        "8: an end and another end's error",
+        *ENDED,
+        event("error", code="internal", message="Cancelled"),
+        IDLE,
+        smooth=[EMPTY],
+        pod=lambda told: IDLE in told,
+    ),
+    running("8: status without run_end", IDLE, smooth=[EMPTY], pod=names(*THE_END)),
+    running(
+        "8: an error that is no end",
+        event("error", code="provider_error", message="m"),
+        delta("x"),
+        DONE,
+        *ENDED,
+        smooth=lambda told: fits(told[-1:], [answer("x")]) or fits(told[-2:-1], [answer("x")]),
+        pod=names("error", "text_delta", "text_done", *THE_END),
+    ),
+    running(
+        "8: an error, then the end",
+        event("error", code="provider_error", message="m"),
+        IDLE,
+        smooth=[failed("AGENT_ERROR")],
+        pod=names("error", "status"),
+    ),
+    running(
+        "8: two errors, then the end",
+        event("error", code="tool_error", message="m"),
+        event("error", code="provider_error", message="n"),
+        IDLE,
+        smooth=lambda told: [f["type"] for f in told if "requestId" in f] == ["error"],
+        pod=names("error", "error", "status"),
+    ),
+    running(
+        "8: text between run_end and status",
+        RUN_END,
+        delta("x"),
+        IDLE,
+        smooth=[token("x"), answer("x")],
+        pod=names("run_end", "text_delta", "text_done", "status"),
+    ),
+    running(
+        "8: text after the end is a run of the pod's own",
+        *ENDED,
+        delta("x"),
+        IDLE,
+        smooth=[
+            EMPTY,
+            {**token("x"), "requestId": lambda r: r != "turn"},
+            {**answer("x"), "requestId": lambda r: r != "turn"},
+        ],
+        pod=names(*THE_END, "status", "text_delta", "text_done", *THE_END),
+    ),
+    running("8: status running again and again", RUNNING, RUNNING, *ENDED, smooth=[EMPTY], pod=names(*THE_END)),
+    # translation.md 3.7: a done that differs sends the rest; one that contradicts is a Gap.
+    running(
+        "6: text_done with more than was streamed",
+        delta("a"),
+        event("text_done", text="abc"),
+        *ENDED,
+        smooth=[token("a"), token("bc"), answer("abc")],
+        pod=names("text_delta", "text_delta", "text_done", *THE_END),
+    ),
+    running(
+        "6: text_done that contradicts",
+        delta("a"),
+        event("text_done", text="b"),
+        *ENDED,
+        smooth=[token("a"), {"type": "eventual_response"}],
+        pod=names("text_delta", "alert", "text_done", *THE_END),
+    ),
+    running(
+        "6: text_done twice",
+        delta("x"),
+        DONE,
+        DONE,
+        *ENDED,
+        smooth=lambda told: fits(told[:1], [token("x")]) and told[-1]["type"] == "eventual_response",
+        pod=lambda told: told[-1] == IDLE,
+    ),
+    running(
+        "8: a block that is never closed",
+        delta("x"),
+        *ENDED,
+        smooth=[token("x"), answer("x")],
+        pod=names("text_delta", "text_done", *THE_END),
+    ),
+    running(
+        "6: thinking without its start",
+        event("thinking_delta", text="t"),
+        event("thinking_done", text="t"),
+        *ENDED,
+        smooth=[{"type": "stream_reasoning"}, EMPTY],
+        pod=names("thinking_start", "thinking_delta", "thinking_done", *THE_END),
+    ),
+    running(
+        "6: thinking within text",
+        delta("x"),
+        event("thinking_start"),
+        event("thinking_delta", text="t"),
+        *ENDED,
+        smooth=[token("x"), {"type": "stream_reasoning"}, answer("x")],
+        pod=names("text_delta", "text_done", "thinking_start", "thinking_delta", "thinking_done", *THE_END),
+    ),
+    running(
+        "6: a result of an unknown call",
+        event("tool_result", id="c", summary="s", is_error=False),
+        *ENDED,
+        smooth=[{"type": "stream_chunk"}, EMPTY],
+        pod=names("tool_result", *THE_END),
+    ),
+    running(
+        "6: a result twice",
+        event("tool_call_start", id="c", name="t"),
+        event("tool_call_done", id="c", name="t", arguments="{}"),
+        *[event("tool_result", id="c", summary="s", is_error=False)] * 2,
+        *ENDED,
+        smooth=[{"type": "stream_chunk"}, {"type": "stream_chunk"}, EMPTY],
+        pod=names("tool_call_start", "tool_call_done", "tool_result", *THE_END),
+    ),
+    running(
+        "6: two results of one call",
+        event("tool_call_start", id="c", name="t"),
+        *[event("tool_result", id="c", summary=s, is_error=False) for s in "ab"],
+        *ENDED,
+        smooth=[{"type": "stream_chunk"}, {"type": "stream_chunk"}, EMPTY],
+        pod=names("tool_call_start", "tool_call_done", "tool_result", *THE_END),
+        counted=1,
+    ),
+    running(
+        "6: arguments without a start",
+        event("tool_call_args_delta", id="c", json="{}"),
+        *ENDED,
+        smooth=[{"type": "stream_chunk"}, EMPTY],
+        pod=names("tool_call_start", "tool_call_args_delta", "tool_call_done", *THE_END),
+    ),
+    running(
+        "6: a call that is done without a start",
+        event("tool_call_done", id="c", name="t", arguments="{}"),
+        *ENDED,
+        smooth=[{"type": "stream_chunk"}, EMPTY],
+        pod=names("tool_call_start", "tool_call_done", *THE_END),
+    ),
+    running(
+        "6: a call that starts twice",
+        *[event("tool_call_start", id="c", name="t")] * 2,
+        *ENDED,
+        smooth=[{"type": "stream_chunk"}, EMPTY],
+        pod=names("tool_call_start", "tool_call_done", *THE_END),
+    ),
+    running(
+        "6: a call whose arguments are no JSON",
+        event("tool_call_done", id="c", name="t", arguments="{"),
+        *ENDED,
+        smooth=[{"type": "stream_chunk"}, EMPTY],
+        pod=names("tool_call_start", "tool_call_done", *THE_END),
+    ),
+    running(
+        "6: ends of what did not begin",
+        event("turn_end", turn=7, result="finished"),
+        event("llm_call_end", llm_call=9),
+        *ENDED,
+        smooth=[EMPTY],
+        pod=lambda told: told[-1] == IDLE,
+    ),
+    running(
+        "6: a turn number that goes back",
+        event("turn_start", turn=5),
+        event("turn_start", turn=0),
+        *ENDED,
+        smooth=[EMPTY],
+        pod=names("turn_start", "turn_start", *THE_END),
+    ),
+    running(
+        "6: usage of the largest u64",
+        event("usage", input_tokens=(1 << 64) - 1, output_tokens=None),
+        *ENDED,
+        smooth=[{"type": "eventual_response"}],
+        pod=names("usage", *THE_END),
+    ),
+    running(
+        "7: the user message of another client's",
+        event("user_message", segments=[{"kind": "text", "content": "o"}]),
+        *ENDED,
+        smooth=[EMPTY],
+        pod=names("user_message", *THE_END),
+    ),
+    # translation.md 3.15: tokens are split, a terminal is never cut.
+    running(
+        "6: a text of 1.5 MB",
+        delta("x" * 1_500_000),
+        *ENDED,
+        smooth=lambda told: (
+            "".join(f["token"] for f in told[:-1]) == "x" * 1_500_000 and fits(told[-1], failed("INTERNAL_ERROR"))
+        ),
+        pod=names("text_delta", "text_done", *THE_END),
+    ),
+    # design.md, section 6: the open turn ends as failed with a cause; no command is repeated. The new snapshot is a
+    # rotation to clients that stayed.
+    running(
+        "1: the end of the connection in a run",
+        HANGS_UP,
+        smooth=[failed("INTERNAL_ERROR")],
+        pod=names("error", "status", "segment_rotated"),
+        again=True,
+    ),
+    running(
+        "1: the end of the connection in a line",
+        b'{"event":"text_delta","data":{"te',
+        HANGS_UP,
+        smooth=[failed("INTERNAL_ERROR")],
+        pod=names("error", "status", "segment_rotated"),
+        again=True,
+        counted=1,
+    ),
+    idle("1: the end of the connection", HANGS_UP, pod=names("segment_rotated"), again=True),
+]
+
+
+def faults(app: App) -> int:
+    return sum(n for name, n in app.ledger.counters.items() if name.startswith("faults_"))
+
+
+def dropped(app: App) -> int:
+    """Everything of what the pod said that went nowhere; what one dialect has no word for is no fault of the pod's."""
+    unknown = {("Unmapped", "pod")}  # counted where it is not written; no pod client survives what it does not know
+    entries = [e for e in app.ledger.entries() if not e.target or (e.kind, e.target) in unknown]
+    return faults(app) + sum(entry.count for entry in entries)
+
+
+async def told_by(row: Row, pod: FakePod, at: Room) -> tuple[list[Frame], list[Frame]]:
+    """What the smooth and the pod client are told while the pod says it."""
+    for said in row.say:
+        if said == HANGS_UP:
+            pod.hang_up()
+        else:
+            await pod.say(said)
+    if row.again:
+        await pod.connected(2)
+    theirs = await at.pod.told()  # by the pod itself, so after all that it said
+    return await at.smooth.told(), theirs
+
+
+def test_no_two_rows_have_one_name() -> None:
+    told = [row.name for row in ROWS]
+    assert len(set(told)) == len(told), [name for name in told if told.count(name) > 1]
+
+
+@pytest.mark.parametrize("row", [pytest.param(row, id=row.name[:100]) for row in ROWS])
+async def test_what_a_pod_says_wrong_costs_itself_alone(row: Row, tmp_path: Path) -> None:
+    socket = tmp_path / "fake"
+    async with FakePod.serving(socket) as pod, room(tmp_path, parse(f"pod+unix:{socket}")) as at:
+        if row.running:
+            await at.smooth.send(
+                {"action": "send_message", "sessionId": "$session", "requestId": "turn", "message": "hold"}
+            )
+            await pod.holds()
+        await at.pod.told()
+        before = [*await at.smooth.told()]
+        assert fits(before, [{"status": 202}] if row.running else [])
+        counted = dropped(at.app)
+        smooth, theirs = await told_by(row, pod, at)
+        assert fits(smooth, row.smooth), f"smooth: {smooth}"
+        assert fits(theirs, row.pod), f"pod: {theirs}"
+        assert dropped(at.app) - counted == row.counted, at.app.ledger.entries()
+        if row.running and not any(f["type"] in TERMINALS and f.get("requestId") == "turn" for f in smooth):
+            await pod.say(*ENDED)
+            assert (await at.pod.run_seen())[-1] == IDLE
+            assert fits((await at.smooth.run_seen())[-1], {"type": "eventual_response", "requestId": "turn"})
+        ends = [f for f in smooth if f["type"] in TERMINALS and f.get("requestId") == "turn"]
+        assert len(ends) <= 1
+        await at.good_turns()
+        assert pod.connections == 1 + row.again

@@ -1,0 +1,51 @@
+"""What the oracles share: a connection's messages in their order, and the failure that shows the last of them.
+
+An oracle is told everything that passed on one connection, as the client saw it: `said` is what the client sent, `got`
+what it received. It knows the dialect from the sheet alone and none of our code. It fails where an order is illegal.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from typing import Any, Protocol
+
+__all__ = ["Oracle", "Record", "heard"]
+
+SHOWN = 12  # messages that a failure shows
+WIDTH = 300  # characters of each
+
+
+class Oracle(Protocol):
+    """One connection of a client."""
+
+    def said(self, message: dict[str, Any]) -> None:
+        """The client sent this."""
+
+    def got(self, frame: dict[str, Any]) -> None:
+        """The client received this."""
+
+
+class Record:
+    """The last messages of a connection."""
+
+    def __init__(self) -> None:
+        self._last: deque[str] = deque(maxlen=SHOWN)
+
+    def add(self, arrow: str, message: dict[str, Any]) -> None:
+        """One more; `arrow` says which way it went."""
+        self._last.append(f"{arrow} {json.dumps(message, ensure_ascii=False)[:WIDTH]}")
+
+    def illegal(self, rule: str) -> AssertionError:
+        """The failure: which rule, and what came before."""
+        return AssertionError("\n    ".join([rule, *self._last]))
+
+
+def heard(oracle: Oracle, frame: bytes | str) -> None:
+    """What a client sent as bytes; what is no JSON object no oracle can place, the answer to it has no id either."""
+    try:
+        message = json.loads(frame)
+    except ValueError:
+        return
+    if isinstance(message, dict):
+        oracle.said(message)

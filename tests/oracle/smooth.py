@@ -1,0 +1,183 @@
+"""What a smooth client may see, in which order (smooth sheet, sections 2, 4, 6 and 9).
+
+A turn is ours when this connection sent its `send_message`, else somebody else's: it runs under an id that nobody here
+asked by, without a 202. Commands and turns may share one id, so an answer is first looked for among the commands.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from msgspec import Struct, field
+
+from tests.oracle.base import Record
+
+__all__ = ["SmoothOracle"]
+
+STREAM = {"stream_token", "stream_reasoning", "stream_preamble", "stream_chunk"}
+TERMINALS = {"eventual_response", "error", "cancelled"}
+ASKS = {"write_confirmation_required", "otp_verification_required", "otp_sent", "interaction_required"}
+MIRRORED = {*STREAM, *ASKS, "eventual_response", "cancelled", "error", "otp_verified", "otp_invalid",
+            "interaction_invalid", "keepalive"}  # fmt: skip
+"""Types whose `data` repeats the request id (section 2)."""
+
+ANSWERS = {
+    "ping": {"pong"},
+    "cancel": set[str](),  # silence, or the terminal of the turn: section 3
+    "verify_otp": {"otp_verified", "otp_invalid"},
+    "submit_interaction": {"immediate_response", "interaction_invalid"},
+}
+"""What answers an action besides `error`; a 200 where it is not named."""
+
+
+class Turn(Struct):
+    """A turn as this connection sees it, from its 202, or from its first word where it is not ours."""
+
+    ours: bool
+    text: list[str] = field(default_factory=list)
+    calls: Counter[str] = field(default_factory=Counter)  # without a result, by name
+
+
+class SmoothOracle:
+    """One connection of a smooth client."""
+
+    def __init__(self) -> None:
+        self._record = Record()
+        self._waiting: list[tuple[str | None, str]] = []  # commands without an answer: request id, action
+        self._turns: dict[str, Turn] = {}
+        self._ended: set[str] = set()
+        self._said: set[str] = set()  # request ids of this connection
+
+    @property
+    def open(self) -> list[str]:
+        """The turns without an end, and the commands that must be answered and were not."""
+        waiting = [f"{action} {request}" for request, action in self._waiting if action != "cancel"]
+        return [*self._turns, *waiting]
+
+    def said(self, message: dict[str, Any]) -> None:
+        """The client sent this."""
+        self._record.add(">", message)
+        action, request = message.get("action"), message.get("requestId")
+        if not isinstance(action, str):
+            return
+        request = request if isinstance(request, str) else None
+        self._waiting.append((request, action))
+        if request is not None:
+            self._said.add(request)
+            if action == "send_message":
+                self._ended.discard(request)  # ids may be used again
+
+    def got(self, frame: dict[str, Any]) -> None:
+        """The client received this."""
+        self._record.add("<", frame)
+        self._mirrors(frame)
+        kind, request = frame["type"], frame.get("requestId")
+        match kind:
+            case "immediate_response" if frame.get("status") == 202:
+                self._accepted(request)
+            case "error":
+                self._error(request)
+            case "eventual_response" | "cancelled":
+                self._end(kind, request, frame)
+            case _ if kind in STREAM or kind in ASKS:
+                self._stream(kind, self._turn(kind, request), frame)
+            case "immediate_response" | "pong" | "otp_verified" | "otp_invalid" | "interaction_invalid":
+                self._answer(kind, request)
+            case _:
+                pass  # keepalive, and types that every client drops
+
+    # -- one message by itself -------------------------------------------------------------------------
+
+    def _mirrors(self, frame: dict[str, Any]) -> None:
+        kind, data = frame["type"], frame.get("data") or {}
+        self._hold(type(frame.get("timestamp", 0)) is int, "timestamp is an integer")
+        if kind in MIRRORED:
+            self._hold(data.get("requestId") == frame.get("requestId") or kind == "keepalive", "requestId is mirrored")
+        names = {"pong": ("timestamp",), "error": ("error",), "eventual_response": ("status",),
+                 "cancelled": ("status",), "stream_chunk": ("node",)}.get(kind, ())  # fmt: skip
+        if kind in STREAM - {"stream_chunk"}:
+            names = ("token",)
+        for name in names:
+            self._hold(data.get(name) == frame.get(name), f"{name} is mirrored")
+
+    # -- turns -----------------------------------------------------------------------------------------
+
+    def _accepted(self, request: str | None) -> None:
+        taken = self._take(request, "send_message") or self._take(None, "send_message")
+        self._hold(request is not None and taken, "a 202 answers a send_message of this connection, once")
+        self._hold(not any(turn.ours for turn in self._turns.values()), "one turn at a time on a connection")
+        self._turns[request or ""] = Turn(ours=True)
+        self._ended.discard(request or "")
+
+    def _turn(self, kind: str, request: str | None) -> Turn:
+        self._hold(request is not None, f"{kind} stands under a turn's id")
+        turn = self._turns.get(request or "")
+        if turn is None:
+            self._hold((request, "send_message") not in self._waiting, f"the 202 comes before {kind}")
+            self._hold(request not in self._ended, f"nothing of a turn after its end: {kind}")
+            self._hold(request not in [waiting[0] for waiting in self._waiting], f"{kind} answers no command")
+            turn = self._turns[request or ""] = Turn(ours=False)
+        return turn
+
+    def _stream(self, kind: str, turn: Turn, frame: dict[str, Any]) -> None:
+        if kind == "stream_token":
+            turn.text.append(frame["token"])
+        if kind != "stream_chunk":
+            return
+        said = frame["data"]["state"].get("rawResponse")
+        if isinstance(said, dict) and "toolCall" in said:
+            turn.calls[said["toolCall"]["name"]] += 1
+        elif isinstance(said, dict) and "toolResult" in said:
+            name = said["toolResult"]["name"]
+            # What somebody else resumed may begin with the results of calls that were made before.
+            self._hold(turn.calls[name] > 0 or not turn.ours, "a tool's result comes after its call")
+            turn.calls[name] -= 1
+
+    def _end(self, kind: str, request: str | None, frame: dict[str, Any]) -> None:
+        turn = self._turn(kind, request)
+        if kind == "eventual_response":
+            parts = frame["data"]["data"]["response"]
+            parts = parts.get("responseParts", []) if isinstance(parts, dict) else [parts]
+            self._hold("".join(parts) == "".join(turn.text), "the tokens of a turn are its answer")
+        self._over(request or "")
+
+    def _over(self, request: str) -> None:
+        del self._turns[request]
+        self._ended.add(request)
+
+    # -- answers ---------------------------------------------------------------------------------------
+
+    def _error(self, request: str | None) -> None:
+        """Ends the live turn of that id, else answers a command; without an id it ends nothing (section 9)."""
+        if request is None:
+            any(self._take(known) for known in (None, *self._turns))
+        elif request in self._turns:
+            self._over(request)
+        elif self._take(request, "send_message"):
+            self._ended.add(request)
+        elif not self._take(request) and not self._take(None, "send_message"):
+            stray = request in self._said or request in self._ended
+            self._hold(not stray, "an error answers one command, or ends one turn, that has its id")
+            self._ended.add(request)  # a turn of somebody else of which nothing but its end was seen
+
+    def _answer(self, kind: str, request: str | None) -> None:
+        for waiting in self._waiting:
+            if waiting[0] == request and kind in ANSWERS.get(waiting[1], {"immediate_response"}):
+                self._waiting.remove(waiting)
+                return
+        if kind in ("otp_verified", "otp_invalid", "interaction_invalid") and request in self._turns:
+            return  # what somebody else answered
+        self._hold(False, f"{kind} answers a command that waits under its id, once")
+
+    def _take(self, request: str | None, action: str = "") -> bool:
+        """Whether a command of this id waited; it does no more."""
+        for waiting in self._waiting:
+            if waiting[0] == request and action in ("", waiting[1]):
+                self._waiting.remove(waiting)
+                return True
+        return False
+
+    def _hold(self, legal: bool, rule: str) -> None:
+        if not legal:
+            raise self._record.illegal(rule)

@@ -1,0 +1,172 @@
+"""The smooth oracle: what servers do passes, and each rule can fail."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.oracle import SmoothOracle
+
+Message = dict[str, Any]
+
+
+def says(action: str, request: str | None = "r") -> Message:
+    return {"action": action} if request is None else {"action": action, "requestId": request}
+
+
+def gets(kind: str, request: str | None = "r", **fields: Any) -> Message:
+    """A frame with its mirrors (smooth sheet, section 2)."""
+    ids = {} if request is None else {"requestId": request}
+    return {"type": kind, **ids, **fields, "data": {**ids, **fields}, "timestamp": 1}
+
+
+def pong(request: str = "r") -> Message:
+    return {"type": "pong", "requestId": request, "data": {"timestamp": 1}, "timestamp": 1}
+
+
+def accepted(request: str = "r") -> Message:
+    return gets("immediate_response", request, status=202)
+
+
+def reply(request: str | None = "r") -> Message:
+    return gets("immediate_response", request, status=200)
+
+
+def token(text: str, request: str | None = "r") -> Message:
+    return gets("stream_token", request, token=text)
+
+
+def chunk(name: str, what: str, request: str = "r") -> Message:
+    frame = gets("stream_chunk", request, node=name)
+    frame["data"]["state"] = {"rawResponse": {what: {"name": name}}}
+    return frame
+
+
+def answer(text: str, request: str = "r") -> Message:
+    frame = gets("eventual_response", request, status=200)
+    frame["data"]["data"] = {"response": {"responseParts": [text] if text else []}}
+    return frame
+
+
+def error(request: str | None = "r") -> Message:
+    return gets("error", request, error={"code": "X", "message": "x"})
+
+
+def cancelled(request: str = "r") -> Message:
+    return gets("cancelled", request, status=499)
+
+
+def told(*messages: Message) -> SmoothOracle:
+    oracle = SmoothOracle()
+    for message in messages:
+        oracle.said(message) if "action" in message else oracle.got(message)
+    return oracle
+
+
+SEND = says("send_message")
+
+LEGAL = {
+    "a turn with all there is": (
+        says("create_conversation_session", "c"), reply("c"), SEND, accepted(), gets("stream_preamble", token="so"),
+        gets("stream_reasoning", token="hm"), token("a"), chunk("t", "toolCall"), chunk("t", "toolResult"), token("b"),
+        answer("ab"),
+    ),
+    "commands in the middle of a turn": (
+        SEND, says("ping", "p"), accepted(), pong("p"), says("get_session", None), token("a"), reply(None),
+        answer("a"),
+    ),
+    "a rejected send": (SEND, error()),
+    "a rejected send without an id": (says("send_message", None), error("minted")),
+    "a send without an id": (says("send_message", None), accepted("minted"), answer("", "minted")),
+    "a second input while a turn is open": (SEND, accepted(), says("send_message", "s"), error("s"), answer("")),
+    "the same id twice": (SEND, accepted(), SEND, error(None), token("a"), answer("a")),
+    "a used id once more": (SEND, accepted(), answer(""), SEND, accepted(), error()),
+    "cancel under another id": (SEND, accepted(), says("cancel", "c"), token("a"), cancelled()),
+    "a cancel with nothing to cancel": (says("cancel", "c"), says("ping", "p"), pong("p")),
+    "a turn of somebody else": (token("a", "t"), chunk("t", "toolCall", "t"), answer("a", "t")),
+    "what somebody else resumed": (chunk("t", "toolResult", "t"), answer("", "t")),
+    "a turn of somebody else that fails at once": (error("t"),),
+    "a confirmation under its turn's id": (
+        SEND, accepted(), gets("write_confirmation_required"), chunk("t", "toolCall"), says("confirm_tool_action"),
+        reply(), chunk("t", "toolResult"), answer(""),
+    ),
+    "a code": (
+        SEND, accepted(), gets("otp_verification_required"), gets("otp_sent"), answer(""),
+        says("verify_otp"), gets("otp_invalid"), says("verify_otp"), gets("otp_verified"),
+    ),
+    "a form that was filled in wrong": (
+        SEND, accepted(), gets("interaction_required"), says("submit_interaction"), gets("interaction_invalid"),
+        says("submit_interaction"), reply(), answer(""),
+    ),
+    "pushes that nobody asked for": (gets("keepalive"), gets("whatever", None), error(None)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LEGAL)
+def test_what_servers_do_is_legal(name: str) -> None:
+    told(*LEGAL[name])
+
+
+def without(frame: Message, key: str) -> Message:
+    return {**frame, "data": {name: value for name, value in frame["data"].items() if name != key}}
+
+
+ILLEGAL = [
+    ("timestamp is an integer", [{**pong(), "timestamp": 1.5}]),
+    ("requestId is mirrored", [SEND, accepted(), without(token("a"), "requestId")]),
+    ("token is mirrored", [SEND, accepted(), without(token("a"), "token")]),
+    ("node is mirrored", [SEND, accepted(), without(chunk("t", "toolCall"), "node")]),
+    ("status is mirrored", [SEND, accepted(), without(cancelled(), "status")]),
+    ("error is mirrored", [SEND, without(error(), "error")]),
+    ("timestamp is mirrored", [says("ping"), {**pong(), "data": {"timestamp": 2}}]),
+    ("a 202 answers", [accepted()]),
+    ("a 202 answers", [SEND, accepted(), answer(""), accepted()]),
+    ("a 202 answers", [says("ping"), accepted()]),
+    ("one turn at a time", [SEND, accepted(), says("send_message", "s"), accepted("s")]),
+    ("stands under a turn's id", [token("a", None)]),
+    ("the 202 comes before stream_token", [SEND, token("a")]),
+    ("the 202 comes before eventual_response", [SEND, answer("")]),
+    ("nothing of a turn after its end: stream_token", [SEND, accepted(), answer(""), token("a")]),
+    ("nothing of a turn after its end: stream_token", [SEND, accepted(), error(), token("a")]),
+    ("nothing of a turn after its end: stream_token", [SEND, error(), token("a")]),
+    ("nothing of a turn after its end: cancelled", [SEND, accepted(), cancelled(), cancelled()]),
+    ("nothing of a turn after its end: eventual_response", [token("a", "t"), answer("a", "t"), answer("a", "t")]),
+    ("an error answers one command, or ends one turn", [SEND, accepted(), answer(""), error()]),
+    ("an error answers one command, or ends one turn", [says("ping"), pong(), error()]),
+    ("stream_token answers no command", [says("ping"), token("a")]),
+    ("a tool's result comes after its call", [SEND, accepted(), chunk("t", "toolResult")]),
+    (
+        "a tool's result comes after its call",
+        [SEND, accepted(), chunk("t", "toolCall"), chunk("t", "toolResult"), chunk("t", "toolResult")],
+    ),
+    (
+        "a tool's result comes after its call",
+        [SEND, accepted(), chunk("t", "toolCall"), answer(""), SEND, accepted(), chunk("t", "toolResult")],
+    ),
+    ("the tokens of a turn are its answer", [SEND, accepted(), token("a"), answer("ab")]),
+    ("the tokens of a turn are its answer", [token("b", "t"), answer("ab", "t")]),
+    ("immediate_response answers a command", [reply()]),
+    ("immediate_response answers a command", [says("get_session"), reply("other")]),
+    ("immediate_response answers a command", [says("get_session"), reply(), reply()]),
+    ("immediate_response answers a command", [says("ping"), reply()]),
+    ("pong answers a command", [says("get_session"), pong()]),
+    ("otp_verified answers a command", [says("ping"), gets("otp_verified")]),
+    ("interaction_invalid answers a command", [gets("interaction_invalid")]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("rule", "messages"), ILLEGAL)
+def test_what_no_server_does_fails_by_its_rule(rule: str, messages: list[Message]) -> None:
+    with pytest.raises(AssertionError, match=rule):
+        told(*messages)
+
+
+def test_a_failure_shows_what_came_before() -> None:
+    with pytest.raises(AssertionError, match=r'(?s)> .*"send_message".*< .*"token": "a"'):
+        told(SEND, token("a"))
+
+
+def test_what_is_open_is_known() -> None:
+    assert told(SEND, accepted(), token("b", "t"), says("ping", "p"), says("cancel", "c")).open == ["r", "t", "ping p"]
+    assert told(SEND, accepted(), answer("")).open == []

@@ -1,0 +1,154 @@
+"""What random sessions found, each as an ordinary conversation."""
+
+from __future__ import annotations
+
+import json
+from itertools import count
+
+import pytest
+
+from gateway.config.model import Limits
+from gateway.session.turn import NormalForm
+from mappings.canonical import Event, SessionState
+from mappings.canonical.commands import SubmitInput
+from mappings.canonical.events import ErrorReported, ModelTurnEnded, ModelTurnStarted, Reply, TextDelta, TurnEnded
+from mappings.canonical.values import Message, Origin, Text
+from mappings.pod import DIALECT as POD
+from tests.gateway.pod_words import delta, echo, problem, run, run_end, say, snapshot, status, took
+from tests.gateway.smooth_words import CREATE, error, opened, send
+from tests.gateway.stage import NEVER, Script, Stage, settle, stage
+
+FAR = Limits(backoff_first=NEVER, backoff_max=NEVER)  # nobody connects again by himself
+CALL = {"kind": "tool_call", "call_id": "c", "name": "lookup", "arguments": "{}"}
+CALLED = {"kind": "assistant_item", "item": CALL, "ts": 1}
+
+
+async def with_a_pod_client(made: Stage) -> Script:
+    """A smooth client `a` and a pod client `p` of an idle pod."""
+    await made.script().opens("a").done()
+    made.join("p", dialect="pod")
+    await settle()
+    await made.script().gets("p", {"event": "snapshot"}).done()
+    return made.script()
+
+
+def form(state: SessionState) -> NormalForm:
+    """The normal form of what a smooth server says."""
+    numbers = count(1)
+    return NormalForm(state, lambda: f"id {next(numbers)}", tells_model_turns=False)
+
+
+def fed(normal: NormalForm, *events: Event) -> list[Event]:
+    return [event for run in normal.feed(events, 1) for event in run.events]
+
+
+# -- runs of which nothing was heard -----------------------------------------------------------------
+
+
+async def test_a_run_without_a_word_is_ended_for_pod_clients_when_the_pod_is_lost() -> None:
+    async with stage(limits=FAR) as made:
+        script = await with_a_pod_client(made)
+        await (
+            script.pod_says(status("running"))
+            .gets("p", status("running"))
+            .pod_dies()
+            .gets("p", {"event": "error"}, status("idle"))
+            .gets("a", {"type": "error", "requestId": None})
+            .done()
+        )
+
+
+async def test_a_paused_pod_that_comes_back_idle_is_idle_for_its_clients() -> None:
+    async with stage() as made:
+        script = await with_a_pod_client(made)
+        await (
+            script.pod_says(status("running"), run_end("paused"), status("paused"))
+            .gets("p", status("running"), run_end("paused"), status("paused"))
+            .pod_dies()
+            .pod_says(snapshot())
+            .gets("p", {"event": "segment_rotated"}, status("idle"))
+            .done()
+        )
+
+
+# -- what a pod went on with while nobody listened ---------------------------------------------------
+
+
+async def test_a_result_has_the_name_of_the_call_that_the_history_tells() -> None:
+    async with stage() as made:
+        await (
+            made.script()
+            .joins("a")
+            .says("a", CREATE)
+            .pod_says(snapshot(CALLED, status="paused"))
+            .gets("a", opened("open"))
+            .pod_says(status("running"), say("tool_result", id="c", summary="s", is_error=False))
+            .gets("a", {"type": "stream_chunk", "node": "lookup"})
+            .done()
+        )
+
+
+async def test_a_call_that_is_heard_from_its_middle_on_has_its_name_and_all_of_its_arguments() -> None:
+    async with stage() as made:
+        script = await with_a_pod_client(made)
+        whole = say("tool_call_done", id="c", name="lookup", arguments='{"a":1}')
+        await (
+            script.pod_dies()
+            .pod_says(snapshot(status="running"))
+            .gets("p", {"event": "segment_rotated"}, status("running"))
+            .pod_says(say("tool_call_args_delta", id="c", json="1}"), whole)
+            .gets("p", say("tool_call_start", id="c", name="lookup"), whole)
+            .gets("a", {"type": "stream_chunk", "node": "lookup"})
+            .sees("the fragment was counted", lambda: made.losses("ToolCallArguments") == 1)
+            .done()
+        )
+
+
+# -- smooth servers ----------------------------------------------------------------------------------
+
+
+def test_after_a_late_end_a_smooth_server_is_listened_to_again() -> None:
+    state = SessionState(id="s")
+    normal = form(state)
+    normal.accept(Origin(link="a", request="r"), Message(role="user", text="Hi"), 1)
+    normal.end("cancelled", None, 1, discard=True)
+    assert fed(normal, TextDelta(text="late"), TurnEnded(end="cancelled")) == []
+    assert not normal.discarding
+    assert TextDelta(text="new") in fed(normal, TextDelta(text="new"))
+
+
+def test_the_model_turns_of_a_smooth_server_are_numbered_over_the_session() -> None:
+    normal = form(SessionState(id="s"))
+    told = [event for text in "ab" for event in fed(normal, TextDelta(text=text), TurnEnded(end="completed"))]
+    assert [e.index for e in told if isinstance(e, ModelTurnStarted)] == [0, 1]
+    assert [e.index for e in told if isinstance(e, ModelTurnEnded)] == [0, 1]
+
+
+# -- inputs that the pod took late --------------------------------------------------------------------
+
+
+def test_an_input_that_is_refused_in_its_run_does_not_refuse_the_one_that_waits() -> None:
+    link = POD.client(lambda: 0, lambda: "id")
+    link.send([SubmitInput(request=name, segments=(Text(text=name),)) for name in ("one", "two")])
+    lines = (echo("one"), status("running"), problem("invalid_request", "no such workflow"))
+    step = link.receive([json.dumps(line).encode() for line in lines])
+    events = [event for burst in step.bursts for event in burst.items]
+    assert not [event for event in events if isinstance(event, Reply)]
+    assert [event.text for event in events if isinstance(event, ErrorReported)] == ["no such workflow"]
+
+
+@pytest.mark.xfail(strict=True, reason="session._take_answer drops the acceptance of an input that was given up")
+async def test_an_input_that_was_given_up_and_then_taken_is_in_the_transcript() -> None:
+    async with stage() as made:
+        await (
+            made.script()
+            .opens("a")
+            .says("a", send("r1", "Hi"))
+            .pod_gets(run("Hi"))
+            .passes(31)
+            .gets("a", error("r1", "INTERNAL_ERROR"))
+            .pod_says(*took("Hi"), delta("x"))
+            .gets("a", {"type": "stream_token"})
+            .done()
+        )
+        assert [message.text for message in made.session.state.messages()] == ["Hi"]

@@ -1,0 +1,72 @@
+"""Random legal sessions through every pair of dialects, in memory; see theatre.py for what must hold.
+
+DRAGOMAN_EXAMPLES=5000 python -m pytest tests/pairs/test_random_sessions.py     a longer run, other each time
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Iterator
+
+import pytest
+import structlog
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from tests.gateway.stage import Stage
+from tests.pairs.theatre import VERBS, Step, Theatre, limits
+
+DIALECTS = ("smooth", "pod")
+LONGER = int(os.environ.get("DRAGOMAN_EXAMPLES", "0"))
+WEIGHTS = {"play": 12, "speak": 4, "join": 2, "stall": 2, "cancel": 2}
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from([verb for verb in VERBS for _ in range(WEIGHTS.get(verb, 1))]),
+        st.integers(0, 3),
+        st.integers(0, 29),
+    ),
+    min_size=10,
+    max_size=60,
+)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def quiet() -> Iterator[None]:
+    """Thousands of sessions are not logged."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    yield
+    structlog.reset_defaults()
+
+
+async def played(client: str, backend: str, steps: list[Step], log_max: int) -> None:
+    """One session: a client of the pair's own dialect, then the steps."""
+    async with asyncio.timeout(30), asyncio.TaskGroup() as group:
+        stage = Stage(group, limits(log_max), "coalesce", Theatre.upstream(backend))
+        theatre = Theatre(stage, Theatre.played(backend))
+        try:
+            theatre.enter(client)
+            await theatre.rest()
+            for step in steps:
+                await theatre.step(step)
+            await theatre.curtain()
+        finally:
+            for one in theatre.clients:
+                one.peer.transport.reading.set()
+            stage.end()
+
+
+@pytest.mark.timeout(900 if LONGER else 60)
+@pytest.mark.parametrize("backend", DIALECTS)
+@pytest.mark.parametrize("client", DIALECTS)
+@settings(
+    max_examples=LONGER or 100, derandomize=not LONGER, database=None, suppress_health_check=list(HealthCheck),
+    phases=(Phase.generate, Phase.shrink),
+)  # fmt: skip
+@given(steps=STEPS, log_max=st.sampled_from([65_536, 24]))
+def test_a_random_session_is_shown_whole_and_in_order(
+    client: str, backend: str, steps: list[Step], log_max: int
+) -> None:
+    asyncio.run(played(client, backend, steps, log_max))

@@ -1,0 +1,156 @@
+"""The terminal client of the tests behaves as the sheet says its original does: else it would prove nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.pairs.tui import Tui
+
+GREETING = {
+    "pod_name": "atlas", "cwd": "/", "provider": "unknown", "model": "m", "scope_summary": "", "tools": [],
+    "context_window": 1, "context_tokens": 0,
+}  # fmt: skip
+RUNNING = ("status", {"status": "running"})
+
+
+class Pod:
+    """The other end of the socket, played by hand."""
+
+    def __init__(self, status: str) -> None:
+        self._status = status
+        self._connections = 0
+        self._ready = asyncio.Event()
+        self._reader: asyncio.StreamReader
+        self._writer: asyncio.StreamWriter
+        self.tui: Tui
+
+    async def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._connections += 1
+        if self._connections == 1:  # section 2: a probe connects and drops at once
+            assert await reader.read() == b""
+            writer.close()
+            return
+        self._reader, self._writer = reader, writer
+        snapshot = {"entries": [], "greeting": GREETING, "status": self._status}
+        writer.write(json.dumps({"event": "snapshot", "data": snapshot}).encode() + b"\n")
+        self._ready.set()
+
+    async def says(self, *events: tuple[str, dict[str, Any]]) -> None:
+        """These events, and the client has seen them."""
+        before = len(self.tui.events)
+        for name, data in events:
+            self._writer.write(json.dumps({"event": name, "data": data} if data else {"event": name}).encode() + b"\n")
+        await self.tui.until(lambda: len(self.tui.events) == before + len(events))
+
+    async def hears(self) -> Any:
+        """The next method."""
+        async with asyncio.timeout(5):
+            return json.loads(await self._reader.readline())
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+@asynccontextmanager
+async def playing(folder: Path, status: str = "idle") -> AsyncIterator[tuple[Tui, Pod]]:
+    pod = Pod(status)
+    server = await asyncio.start_unix_server(pod.accept, folder / "sock")
+    try:
+        async with Tui.started(f"{folder}/sock") as pod.tui:
+            yield pod.tui, pod
+    finally:
+        pod.close()
+        server.close()
+        await server.wait_closed()
+
+
+def run(text: str) -> dict[str, Any]:
+    return {"method": "run", "params": {"input": [{"kind": "text", "content": text}]}}
+
+
+@pytest.mark.parametrize("result", ["finished", "limit_reached"])
+async def test_what_is_typed_in_a_run_is_sent_after_it(tmp_path: Path, result: str) -> None:
+    async with playing(tmp_path) as (tui, pod):
+        await pod.says(RUNNING)
+        await tui.enter("one")
+        await tui.enter("two")
+        assert tui.held == ["one", "two"]
+        await pod.says(("run_end", {"result": result}))
+        assert await pod.hears() == run("one")
+        assert tui.held == ["two"]
+
+
+@pytest.mark.parametrize("result", ["paused", "rolled_back"])
+async def test_what_is_typed_in_a_run_is_kept_when_it_did_not_finish(tmp_path: Path, result: str) -> None:
+    async with playing(tmp_path) as (tui, pod):
+        await pod.says(RUNNING)
+        await tui.enter("one")
+        rest = "paused" if result == "paused" else "idle"
+        await pod.says(("run_end", {"result": result}), ("status", {"status": rest}))
+        await tui.enter("two")
+        assert await pod.hears() == run("two"), "nothing was sent before it"
+        assert tui.held == ["one"]
+
+
+@pytest.mark.parametrize(
+    ("status", "key", "method"),
+    [
+        ("running", "ctrl_c", "pause"),
+        ("running", "ctrl_x", "cancel"),
+        ("paused", "ctrl_x", "shutdown"),
+        ("idle", "ctrl_x", "shutdown"),
+        ("paused", "enter", "resume"),
+    ],
+)
+async def test_a_key_means_what_the_status_makes_of_it(tmp_path: Path, status: str, key: str, method: str) -> None:
+    async with playing(tmp_path, status) as (tui, pod):
+        await (tui.enter("") if key == "enter" else getattr(tui, key)())
+        assert await pod.hears() == {"method": method}
+
+
+async def test_an_input_that_was_rolled_back_is_in_the_editor_again(tmp_path: Path) -> None:
+    async with playing(tmp_path) as (tui, pod):
+        segments = [{"kind": "text", "content": "never mind"}]
+        await pod.says(("user_message", {"segments": segments}), RUNNING, ("run_end", {"result": "rolled_back"}))
+        assert (tui.editor, tui.lines) == ("never mind", [])
+
+
+async def test_a_result_of_an_unknown_call_is_a_warning(tmp_path: Path) -> None:
+    result = {"summary": "s", "is_error": False}
+    async with playing(tmp_path) as (tui, pod):
+        await pod.says(RUNNING, ("turn_start", {"turn": 0}), ("tool_call_start", {"id": "a", "name": "n"}))
+        await pod.says(("tool_result", {"id": "a", **result}))
+        assert tui.warnings == []
+        await pod.says(("tool_result", {"id": "b", **result}))
+        assert tui.warnings == ["a result of an unknown call b"]
+
+
+async def test_a_run_that_ended_rests_before_the_status_says_so(tmp_path: Path) -> None:
+    async with playing(tmp_path) as (tui, pod):
+        await pod.says(RUNNING, ("turn_start", {"turn": 0}))
+        assert tui.status == "running"
+        await pod.says(("run_end", {"result": "paused"}))
+        assert tui.status == "paused"
+
+
+async def test_shutdown_quits(tmp_path: Path) -> None:
+    async with playing(tmp_path) as (tui, pod):
+        await pod.says(("shutdown", {}))
+        assert tui.quit
+
+
+@pytest.mark.parametrize(
+    "event", [("worker_event", {}), ("status", {"status": "draining"}), ("tool_result", {"id": "a"})]
+)
+async def test_an_event_that_its_types_do_not_allow_ends_it(tmp_path: Path, event: tuple[str, dict[str, Any]]) -> None:
+    with pytest.raises(BaseExceptionGroup) as died:
+        async with playing(tmp_path) as (_, pod):
+            await pod.says(event)
+    assert died.group_contains((AssertionError, ValueError), depth=1)

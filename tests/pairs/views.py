@@ -1,0 +1,160 @@
+"""What a user sees of a conversation, read off the frames that a client got: turns, whatever the dialect.
+
+Adjacent text is one text, wherever its blocks and deltas were cut; results stand apart, since a joining client is told
+a call with its result. Turns of which nothing can be seen are left out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from msgspec import Struct, field
+
+__all__ = ["READ", "Seen", "arguments"]
+
+Frame = dict[str, Any]
+
+THOUGHT, TEXT, CALL = "thought", "text", "call"
+
+
+class Seen(Struct):
+    """A turn: its thoughts, texts and calls in order, its results, and `completed`, `failed`, `cancelled` or ""."""
+
+    parts: list[tuple[str, str]] = field(default_factory=list)
+    results: list[tuple[str, str]] = field(default_factory=list)
+    end: str = ""
+
+    def add(self, kind: str, words: str) -> None:
+        """More of the turn."""
+        if not words:
+            return
+        if self.parts and self.parts[-1][0] == kind != CALL:
+            words = self.parts.pop()[1] + words
+        self.parts.append((kind, words))
+
+    def add_result(self, name: str, words: str) -> None:
+        """What came of a call."""
+        self.results = sorted([*self.results, (name, words)])
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing to see."""
+        return not self.parts and not self.results
+
+
+def arguments(name: str, said: object) -> str:
+    """A call as one text: arguments are an object or JSON text, in any order of keys (smooth sheet, section 4)."""
+    value = said
+    if isinstance(said, str):
+        try:
+            value = json.loads(said)
+        except ValueError:
+            value = said
+    return f"{name} {json.dumps(value, sort_keys=True)}"
+
+
+# -- smooth -----------------------------------------------------------------------------------------
+
+
+def of_smooth(frames: Iterable[Frame], sent: Iterable[Frame]) -> list[Seen]:
+    """Turns by request id, in the order of their first frames; a refused send is none."""
+    ours = {message.get("requestId") for message in sent}
+    turns: dict[str, Seen] = {}
+    over: list[Seen] = []
+    for frame in frames:
+        request = frame.get("requestId")
+        kind = frame["type"]
+        if request is None or (kind == "immediate_response" and frame.get("status") != 202):
+            continue
+        if kind == "error" and request in ours and request not in turns:
+            continue
+        if kind in ("pong", "keepalive", "stream_preamble"):
+            continue
+        turn = turns.get(request)
+        if turn is None:
+            turn = turns[request] = Seen()
+            over.append(turn)
+        _smooth(turn, frame)
+        if turn.end:
+            del turns[request]
+    return [turn for turn in over if not turn.empty]
+
+
+def _smooth(turn: Seen, frame: Frame) -> None:
+    match frame["type"]:
+        case "stream_token":
+            turn.add(TEXT, frame["token"])
+        case "stream_reasoning":
+            turn.add(THOUGHT, frame["token"])
+        case "stream_chunk":
+            raw = frame["data"]["state"].get("rawResponse") or {}
+            if "toolCall" in raw:
+                turn.add(CALL, arguments(raw["toolCall"]["name"], raw["toolCall"]["arguments"]))
+            elif "toolResult" in raw:
+                turn.add_result(raw["toolResult"]["name"], raw["toolResult"]["result"])
+        case "eventual_response":
+            turn.end = "completed"
+        case "error":
+            turn.end = "failed"
+        case "cancelled":
+            turn.end = "cancelled"
+        case _:
+            pass
+
+
+# -- pod --------------------------------------------------------------------------------------------
+
+
+def of_pod(frames: Iterable[Frame], _sent: Iterable[Frame]) -> list[Seen]:
+    """Runs, from one status to the next."""
+    turns: list[Seen] = []
+    turn: Seen | None = None
+    names: dict[str, str] = {}
+    ended = ""
+    for frame in frames:
+        data = frame.get("data") or {}
+        state = data.get("status") if frame["event"] in ("snapshot", "status") else None
+        if state == "running" and turn is None:
+            turn, ended = Seen(), ""
+            turns.append(turn)
+        elif state is not None and state != "running" and turn is not None:
+            turn.end = ended
+            turn = None
+        if frame["event"] == "snapshot":
+            names |= _calls(data["entries"])
+        elif frame["event"] == "segment_rotated":
+            names |= _calls([data["entry"]])
+        elif frame["event"] == "run_end":
+            ended = "completed" if data["result"] in ("finished", "limit_reached") else "cancelled"
+        elif frame["event"] == "error":
+            ended = "cancelled" if data["message"] == "Cancelled" else ended or "failed"
+        elif turn is not None:
+            _pod(turn, frame["event"], data, names)
+    return [turn for turn in turns if not turn.empty]
+
+
+def _pod(turn: Seen, event: str, data: Frame, names: dict[str, str]) -> None:
+    match event:
+        case "text_delta":
+            turn.add(TEXT, data["text"])
+        case "thinking_delta":
+            turn.add(THOUGHT, data["text"])
+        case "tool_call_start":
+            names[data["id"]] = data["name"]
+        case "tool_call_done":
+            turn.add(CALL, arguments(data["name"], data["arguments"]))
+        case "tool_result":
+            turn.add_result(names.get(data["id"], ""), data.get("output") or data["summary"])
+        case _:
+            pass
+
+
+def _calls(entries: Iterable[Any]) -> dict[str, str]:
+    items = [item for entry in entries for item in (entry.get("history") or [entry.get("item") or {}])]
+    return {item["call_id"]: item["name"] for item in items if item.get("kind") == "tool_call"}
+
+
+READ = {"smooth": of_smooth, "pod": of_pod}
+"""The reading of each dialect: frames got, messages sent -> turns."""
