@@ -1,0 +1,82 @@
+"""Request ids, which are any JSON on a codewhale's wire and text elsewhere; and the ids of threads.
+
+The text of an id is its JSON; a string that is no JSON itself stands for itself, and no id is "". So both come back. On
+a live link the text is made unique by a mark, for clients count from 1, and one request is told from another by it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
+
+__all__ = ["echoed", "heard", "marked", "said", "thread_id"]
+
+MARK = "\n"  # stands in no JSON that is written on one line
+
+
+def heard(id: Raw | UnsetType) -> str:
+    """The text of an id."""
+    if id is UNSET:
+        return ""
+    raw = echoed(id)
+    value = msgspec.json.decode(raw)
+    return value if isinstance(value, str) and _stands_for_itself(value) else bytes(raw).decode()
+
+
+def said(request: str) -> Raw | UnsetType:
+    """The id of a text; UNSET if it has none."""
+    if not request:
+        return UNSET
+    text, mark, _ = request.partition(MARK)
+    if _is_json(text):
+        return Raw(text.encode())
+    return Raw(msgspec.json.encode(text if mark else request))
+
+
+def marked(id: Raw | UnsetType, own: str) -> str:
+    """The text of an id that no other request has."""
+    return bytes(Raw(b"null") if id is UNSET else echoed(id)).decode() + MARK + own
+
+
+def echoed(id: Raw) -> Raw:
+    """An id as a server gives it back: compact, integers over 64 bits as floats (codewhale sheet, section 1.1)."""
+    return Raw(msgspec.json.encode(_echoed(msgspec.json.decode(id))))
+
+
+def _echoed(value: Any) -> Any:
+    match value:
+        case bool():
+            return value
+        case int() if not -(1 << 63) <= value < 1 << 64:
+            return _as_float(value)
+        case dict():
+            return {key: _echoed(member) for key, member in value.items()}
+        case list():
+            return [_echoed(member) for member in value]
+    return value
+
+
+def _as_float(value: int) -> float | None:
+    try:
+        return float(value)
+    except OverflowError:
+        return None
+
+
+def _stands_for_itself(text: str) -> bool:
+    return bool(text) and MARK not in text and not _is_json(text)
+
+
+def _is_json(text: str) -> bool:
+    try:
+        msgspec.json.decode(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def thread_id(session: str) -> str:
+    """The name of a canonical session among threads (translation.md 3.1)."""
+    return f"thread-{session}" if session else ""
