@@ -6,12 +6,13 @@ a live link the text is made unique by a mark, for clients count from 1, and one
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-__all__ = ["echoed", "heard", "marked", "said", "thread_id"]
+__all__ = ["echoed", "heard", "marked", "said", "session_id", "thread_id"]
 
 MARK = "\n"  # stands in no JSON that is written on one line
 
@@ -77,6 +78,15 @@ def _is_json(text: str) -> bool:
     return True
 
 
+THREAD = re.compile(r"thread-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})")
+
+
 def thread_id(session: str) -> str:
-    """The name of a canonical session among threads (translation.md 3.1)."""
-    return f"thread-{session}" if session else ""
+    """The thread of a session: behind `thread-` if it is a UUID, else what its backend calls it (translation.md 3.1)."""
+    return name if THREAD.fullmatch(name := f"thread-{session}") else session
+
+
+def session_id(thread: str) -> str:
+    """The session of a thread: the UUID behind `thread-`, else the name itself."""
+    found = THREAD.fullmatch(thread)
+    return found[1] if found else thread

@@ -17,7 +17,7 @@ from mappings.codewhale.wire.frames import EventFrame
 from mappings.codewhale.wire.shapes import depth, fitted
 from mappings.errors import PeerError
 
-__all__ = ["EVENTS", "FRAMES", "MAX_DEPTH"]
+__all__ = ["EVENTS", "FRAMES", "MAX_DEPTH", "typed"]
 
 MAX_DEPTH = 128  # of its parser, serde_json
 
@@ -105,6 +105,14 @@ def _answer(said: Envelope) -> results.Answer:
         shape = results.shape_of(NAMES.decode(result))
         inside = result if shape is None else RESULTS[shape].decode(result)
     return results.Answer(id=results.NULL if said.id is UNSET else Raw(bytes(said.id)), result=inside, error=error)
+
+
+def typed(result: Raw) -> Any:
+    """A result in the struct of its shape, as it is if it has none."""
+    try:
+        return _answer(Envelope(result=result)).result
+    except msgspec.DecodeError:
+        return result
 
 
 def _untyped(frame: bytes) -> object:
