@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-__all__ = ["echoed", "heard", "marked", "said", "session_id", "thread_id"]
+__all__ = ["echoed", "heard", "marked", "said", "session_id", "thread_id", "thread_of"]
 
 MARK = "\n"  # stands in no JSON that is written on one line
 
@@ -36,9 +36,15 @@ def said(request: str) -> Raw | UnsetType:
     return Raw(msgspec.json.encode(text if mark else request))
 
 
-def marked(id: Raw | UnsetType, own: str) -> str:
-    """The text of an id that no other request has."""
-    return bytes(Raw(b"null") if id is UNSET else echoed(id)).decode() + MARK + own
+def marked(request: str, own: str, thread: str = "") -> str:
+    """The text of an id that no other request has, with the thread that the request names."""
+    known = said(request)
+    return MARK.join(("null" if known is UNSET else bytes(known).decode(), own, thread))
+
+
+def thread_of(request: str) -> str:
+    """The thread that a request named, as its client called it."""
+    return request.split(MARK, 2)[2] if request.count(MARK) >= 2 else ""
 
 
 def echoed(id: Raw) -> Raw:
@@ -82,7 +88,7 @@ THREAD = re.compile(r"thread-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})")
 
 
 def thread_id(session: str) -> str:
-    """The thread of a session: behind `thread-` if it is a UUID, else what its backend calls it (translation.md 3.1)."""
+    """The thread of a session: `thread-` and a UUID, else what its backend calls it (translation.md 3.1)."""
     return name if THREAD.fullmatch(name := f"thread-{session}") else session
 
 

@@ -56,7 +56,8 @@ class Projection(Context):
         self._hidden = bool(view) and not request
         self._asking = Asking()
         self._frames: list[Any] = []
-        self._begin_run()
+        self._started = self._ended = False
+        self._over = False  # the client has its result
         self._bytes = 0  # of the user's words: the seed's responses are named after them
 
     def render(self, batch: Batch) -> Rendered:
@@ -110,7 +111,7 @@ class Projection(Context):
         return tells
 
     def _begin_run(self) -> None:
-        """A response may begin; `_over` says that the client has its result."""
+        """A response may begin."""
         self._started = self._ended = self._over = False
 
     def _name(self) -> None:

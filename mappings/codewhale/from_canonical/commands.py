@@ -58,7 +58,7 @@ def _params(ext: Ext | None, shape: type[P], usual: P | UnsetType | None) -> P |
     """The params that were said, else the usual ones."""
     if not _has(ext, "params"):
         return usual
-    return None if _carried(ext, "params") == b"null" else given(ext, "params", shape, usual)  # type: ignore[arg-type]  # the default may be of another type
+    return None if _carried(ext, "params") == b"null" else given(ext, "params", shape, usual)
 
 
 def _thread(command: commands.Command) -> str:
@@ -251,11 +251,8 @@ def list_models(command: commands.ListModels, context: Context) -> Messages:
 def answer_interaction(command: commands.AnswerInteraction, context: Context) -> Messages:
     answers = given(command.ext, "answers", list[Answer], [])
     if not answers and command.values is not UNSET:
-        answers = [
-            Answer(id=name, label=text, value=text)
-            for name, value in _values(command.values)
-            for text in (_text(value),)
-        ]
+        said_values = [(name, _text(value)) for name, value in _values(command.values)]
+        answers = [Answer(id=name, label=text, value=text) for name, text in said_values]
     params = wire.AnswersParams(request_id=command.question, answers=answers)
     return _call(requests.SubmitUserInput, command, context, params)
 

@@ -1,4 +1,4 @@
-"""What a codewhale client is shown of sessions: threads, lists and histories (translation.md 3.1; sheet, 2.2 and 2.3)."""
+"""What a codewhale client is shown of sessions: threads, lists, histories (codewhale sheet, sections 2.2 and 2.3)."""
 
 from __future__ import annotations
 
