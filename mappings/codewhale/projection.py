@@ -28,7 +28,7 @@ __all__ = ["FRAMES_MAX", "Projection"]
 FRAMES_MAX = 10_000
 """EventFrames of one result; further ones are counted."""
 
-UNSEEN: dict[type, str] = dict.fromkeys(
+UNSEEN = frozenset(
     (
         say.ReasoningDelta,
         say.ToolCallArguments,
@@ -38,8 +38,7 @@ UNSEEN: dict[type, str] = dict.fromkeys(
         say.GoalUpdated,
         say.ErrorReported,
         say.Gap,
-    ),
-    "a turn that this client did not begin is read in its history",
+    )
 )
 """What thread/read does not tell of a turn."""
 
@@ -64,8 +63,7 @@ class Projection(Context):
         """The lines that show this batch."""
         if self._hidden:
             for event in batch.events:
-                if type(event) in UNSEEN:
-                    self.lose(event, why=UNSEEN[type(event)])
+                self._unseen(event)
             return Rendered(frames=[], losses=self.losses.take())
         self.session, self.at = batch.session, batch.at
         if batch.turn != self.turn:
@@ -76,6 +74,7 @@ class Projection(Context):
         for event in self._asking.admit(batch.events, self.lose):
             self._note(event)
             if self._over:
+                self._unseen(event)
                 continue
             for message in FROM_EVENT.functions[type(event)](event, self):
                 self._say(message, out)
@@ -117,6 +116,10 @@ class Projection(Context):
     def _name(self) -> None:
         thread = self.thread or thread_id(self.session)
         self.response_id = f"{self.session}:{self.turn}" if self.streams else f"{thread}:{self._bytes}"
+
+    def _unseen(self, event: Event) -> None:
+        if type(event) in UNSEEN:
+            self.lose(event, why="a turn that this client did not begin is read in its history")
 
     def _note(self, event: Event) -> None:
         if isinstance(event, say.MessageAppended) and event.message.role == "user":

@@ -7,12 +7,14 @@ is a Gap, whether the thread is found or not.
 
 from __future__ import annotations
 
+from typing import Any
+
 from msgspec.structs import replace
 
-from mappings.canonical import SessionState, commands
+from mappings.canonical import SessionState, Unmapped, commands
 from mappings.canonical.commands import Command
 from mappings.canonical.events import Event, Gap, Reply, SessionOpened
-from mappings.canonical.values import Failure
+from mappings.canonical.values import Ext, Failure
 from mappings.codewhale.extras import given, raw
 from mappings.codewhale.wire.params import ResumeParams, StartParams
 
@@ -36,6 +38,9 @@ SESSIONLESS = (
     commands.ShutdownBackend,
 )
 """What a server answers without a thread."""
+
+SPELLING = frozenset(("codewhale.method", "codewhale.jsonrpc"))
+"""How a client of ours said a command: a child is asked in the usual form, by which a message can be interrupted."""
 
 UNOPENED = Failure(cause="internal", text="the backend opened no thread")
 LOST = "the backend was started again: it knows nothing of what was said before"
@@ -64,11 +69,15 @@ class Opening:
     def admit(self, command: Command) -> tuple[list[Command], list[Event]]:
         """What may be written for this command now, and what answers it at once."""
         if isinstance(command, commands.OpenSession | commands.ResumeSession):
-            return self._ask(self._placed(command)), []
+            command = replace(command, ext=_usual(command.ext))
+            return self._ask(self._placed(command) if isinstance(command, commands.ResumeSession) else command), []
+        if isinstance(command, Unmapped):
+            return [command], []
+        command = replace(command, ext=_usual(command.ext))
         if isinstance(command, SESSIONLESS):
             return [command], []
         if self.thread:
-            return [replace(command, session=self.thread, ext=None)], []
+            return [self._here(command)], []
         if isinstance(command, commands.GetSession) and command.session and self._asked is None:
             return self._ask(self._going_on(command.session, command)), []
         if len(self._held) >= HELD_MAX:
@@ -87,8 +96,7 @@ class Opening:
             held, self._held = self._held, []
             lost: list[Event] = [Gap(text=LOST)] if self._known and not command.request else []
             self._known = ""
-            placed: list[Command] = [replace(c, session=self.thread) for c in held]
-            return placed, [event, *lost]
+            return [self._here(c) for c in held], [event, *lost]
         if isinstance(command, commands.ResumeSession) and self._known and not command.request:
             return self._ask(replace(self._wanted, request="")), []
         failure = event.failure if isinstance(event, Reply) else None
@@ -100,10 +108,15 @@ class Opening:
         request = command.request if isinstance(command, commands.GetSession) else ""
         return self._placed(commands.ResumeSession(request=request, session=thread))
 
-    def _placed(self, command: commands.OpenSession | commands.ResumeSession) -> commands.ResumeSession:
+    def _here(self, command: Any) -> Command:
+        ext = {name: json for name, json in (command.ext or {}).items() if name != "codewhale.thread_id"}
+        here: Command = replace(command, session=self.thread, ext=ext or None)
+        return here
+
+    def _placed(self, command: commands.ResumeSession) -> commands.ResumeSession:
         """With the folder: without it a thread that goes on is put into the server's own (codewhale sheet, 2.3)."""
-        if not isinstance(command, commands.ResumeSession) or not self._cwd:
-            return command  # type: ignore[return-value]  # as it is
+        if not self._cwd:
+            return command
         usual = ResumeParams(thread_id=command.session, persist_extended_history=False)
         params = given(command.ext, "params", ResumeParams, usual)
         if params.cwd is not None:
@@ -113,3 +126,7 @@ class Opening:
     def _ask(self, command: Command) -> list[Command]:
         self._asked = command
         return [command]
+
+
+def _usual(ext: Ext | None) -> Ext | None:
+    return {name: json for name, json in (ext or {}).items() if name not in SPELLING} or None

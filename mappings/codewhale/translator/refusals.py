@@ -1,4 +1,4 @@
-"""How a server says no, method by method (codewhale sheet, sections 1.2, 2 and 2.2): errors, and results that say so."""
+"""How a server says no, method by method (codewhale sheet, sections 1.2 and 2): errors, and results that say so."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from mappings.canonical.values import Failure
 from mappings.codewhale.extras import carried, given, raw
 from mappings.codewhale.from_canonical.events import problem_of
 from mappings.codewhale.from_canonical.replies import missing
+from mappings.codewhale.ids import echoed
 from mappings.codewhale.vocabulary import (
     FAILED,
     INVALID_PARAMS,
@@ -72,7 +73,7 @@ def of_fault(fault: PeerError) -> tuple[Raw, Problem]:
         return results.NULL, Problem(code=PARSE_ERROR, message=f"invalid json: {fault.text}"[:TEXT_MAX])
     version = value.get("jsonrpc")
     code = INVALID_PARAMS if version in (None, "2.0") else INVALID_REQUEST
-    return raw(value.get("id")), Problem(code=code, message=fault.text[:TEXT_MAX])
+    return echoed(raw(value.get("id"))), Problem(code=code, message=fault.text[:TEXT_MAX])
 
 
 def refusal(command: Command, failure: Failure, thread: str, generation: str) -> Any:

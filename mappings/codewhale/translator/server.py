@@ -97,8 +97,8 @@ class ServerTranslator:
             step.faults += heard.faults
             step.losses += heard.losses
             for fault in heard.faults:
-                id, problem = refusals.of_fault(fault)
-                self._order.append(Slot(said="", answer=_encoded(results.Answer(id=id, error=problem))))
+                own, problem = refusals.of_fault(fault)
+                self._order.append(Slot(said="", answer=_encoded(results.Answer(id=own, error=problem))))
             for burst in heard.bursts:
                 for item in burst.items:
                     self._hear(item, step)
@@ -140,7 +140,7 @@ class ServerTranslator:
         last = batch.events[-1]
         over = isinstance(last, say.TurnEnded) or (isinstance(last, say.QuestionAsked) and last.parked)
         slot = self._open.get(batch.origin.request) if over else None
-        if slot is None or not isinstance(slot.command, ask.SubmitInput | ask.AnswerApproval | ask.AnswerInteraction):
+        if slot is None:
             return Step()
         del self._open[slot.own]
         slot.answer = ()
@@ -236,10 +236,10 @@ class ServerTranslator:
         if isinstance(command, ask.ShutdownBackend):
             self._finish(slot, results.Stopped())  # whatever becomes of the backend, this client is let go
         elif isinstance(command, ask.CancelTurn):
-            refused = failure is not None and failure.cause not in ("not_running", "not_found")
-            done = results.Interrupted(thread_id=slot.thread, interrupted=failure is None)
-            said_no = refusals.refusal(command, failure, slot.thread, self._generation) if refused else done
-            self._finish(slot, said_no)
+            if failure is None or failure.cause in ("not_running", "not_found"):
+                self._finish(slot, results.Interrupted(thread_id=slot.thread, interrupted=failure is None))
+            else:
+                self._finish(slot, refusals.refusal(command, failure, slot.thread, self._generation))
         elif failure is not None and command is not None:
             self._finish(slot, refusals.refusal(command, failure, slot.thread, self._generation))
         elif isinstance(item, say.SessionOpened) and item.session in self._sessions:
@@ -298,8 +298,8 @@ class ServerTranslator:
             slot.answer = _encoded(self._context(slot).answer(said_so))
 
     def _refused(self, slot: Slot, problem: Problem) -> tuple[bytes, ...]:
-        id = said(slot.said)
-        return _encoded(results.Answer(id=results.NULL if id is UNSET else id, error=problem))
+        own = said(slot.said)
+        return _encoded(results.Answer(id=results.NULL if own is UNSET else own, error=problem))
 
 
 ANSWERS = frozenset((say.SessionOpened, say.SessionsListed, say.HistorySnapshot, say.Pong))
