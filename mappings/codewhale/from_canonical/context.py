@@ -65,8 +65,7 @@ class Context:
     def answer(self, result: object, request: str = "") -> results.Answer:
         """The answer to the request."""
         known = said(self.request or request)
-        made: Any = result
-        return results.Answer(id=results.NULL if known is UNSET else known, result=made)
+        return results.Answer(id=results.NULL if known is UNSET else known, result=result)
 
     def refusal(self, problem: results.Problem, request: str = "") -> results.Answer:
         """Why not."""

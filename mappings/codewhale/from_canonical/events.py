@@ -180,7 +180,7 @@ WELL = frozenset(("completed", "limit_reached"))
     events.TurnEnded,
     produces=(results.Answer,),
     # six ends have two forms: what was said and counted of the turn has no place in either
-    fidelity=Lossy(("end", "text", "message", "usage")),
+    fidelity=Lossy(("end", "text", "message", "usage", "failure.cause")),
 )
 def turn_ended(event: events.TurnEnded, context: Context) -> Messages:
     if event.end in WELL:
@@ -215,7 +215,12 @@ def accepted(context: Context, ext: Any = None) -> Any:
     )
 
 
-@FROM_EVENT.rule(events.Reply, produces=(results.Answer,), fidelity=Lossy(("failure.cause",)))
+@FROM_EVENT.rule(
+    events.Reply,
+    produces=(results.Answer,),
+    # each method has one form of result; a few go well where there is nothing to do: a thread unknown is renamed
+    fidelity=Lossy(("failure", "result")),
+)
 def reply(event: events.Reply, context: Context) -> Messages:
     failure = event.failure
     if failure is None:
@@ -245,7 +250,7 @@ def session_opened(event: events.SessionOpened, context: Context) -> Messages:
 @FROM_EVENT.rule(
     events.SessionsListed,
     produces=(results.Answer,),
-    fidelity=Lossy(("sessions.messages", "sessions.status", "next_cursor")),
+    fidelity=Lossy(("sessions.messages", "sessions.status", "sessions.updated_at", "next_cursor")),  # whole seconds
 )
 def sessions_listed(event: events.SessionsListed, context: Context) -> Messages:
     return (context.answer(replies.listed(event, context.asked, context.generation), event.request),)

@@ -97,6 +97,10 @@ class ServerTranslator:
             step.faults += heard.faults
             step.losses += heard.losses
             for fault in heard.faults:
+                if (
+                    not fault.can_continue
+                ):  # no line, so no answer: a real server ends here (codewhale sheet, section 1)
+                    continue
                 own, problem = refusals.of_fault(fault)
                 self._order.append(Slot(said="", answer=_encoded(results.Answer(id=own, error=problem))))
             for burst in heard.bursts:

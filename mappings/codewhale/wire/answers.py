@@ -118,6 +118,7 @@ def typed(result: Raw) -> Any:
 def _untyped(frame: bytes) -> object:
     """The JSON of a frame, or a PeerError."""
     try:
+        frame.decode()
         value = msgspec.json.decode(frame)
     except UnicodeDecodeError as error:
         raise PeerError("not_utf8", "not UTF-8 text") from error

@@ -11,12 +11,13 @@ from typing import Any, get_args
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType, inspect
+from msgspec.structs import replace
 
 from mappings.canonical.unmapped import Unmapped
 from mappings.codewhale.ids import heard
 from mappings.codewhale.wire import requests
 from mappings.codewhale.wire.base import Wire
-from mappings.codewhale.wire.params import NoParams
+from mappings.codewhale.wire.params import ForkParams, NoParams, ResumeParams
 from mappings.codewhale.wire.serde import in_words
 from mappings.codewhale.wire.shapes import depth, fitted
 from mappings.errors import PeerError
@@ -149,19 +150,25 @@ def _found(said: Envelope) -> tuple[Form, Any]:
             raise msgspec.DecodeError(unknown_kind(said.method, kind))
         if found.params is None:
             return found, NoParams()
-        return found, found.decoder.decode(ENCODER.encode(members))
+        return found, _without_null(found.decoder.decode(ENCODER.encode(members)))
     form = BY_METHOD.get(said.method)
     if form is None:
         raise msgspec.DecodeError("a method that is not known")
     if form.params is None:
         return form, UNSET if raw is UNSET else Raw(bytes(raw))
     if raw not in NO_OBJECT:
-        return form, form.decoder.decode(raw)
+        return form, _without_null(form.decoder.decode(raw))
     if form.kind is requests.Prompt:
         raise msgspec.DecodeError("invalid type: null, expected struct PromptRequest")
     if form.required:
         return form, form.decoder.decode(b"{}")  # says which member is missing
     return form, UNSET if raw is UNSET else None
+
+
+def _without_null(params: Any) -> Any:
+    """An option of any JSON that is null is none, like every other."""
+    null = isinstance(params, ResumeParams | ForkParams) and params.config == Raw(b"null")
+    return replace(params, config=UNSET) if null else params
 
 
 def unknown_kind(method: str, kind: str, *, seed: bool = False) -> str:
@@ -211,10 +218,11 @@ def _params(method: str, params: object, value: dict[str, Any], dropped: list[st
 def _untyped(frame: bytes) -> object:
     """The JSON of a frame, or a PeerError."""
     try:
+        frame.decode()
         msgspec.json.decode(frame)
         value: object = json.loads(frame, object_pairs_hook=_unique)
     except UnicodeDecodeError as error:
-        raise PeerError("not_utf8", "not UTF-8 text") from error
+        raise PeerError("not_utf8", "stream did not contain valid UTF-8", can_continue=False) from error
     except RecursionError as error:
         raise PeerError("too_deep", "recursion limit exceeded") from error
     except ValueError as error:

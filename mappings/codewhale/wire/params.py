@@ -62,7 +62,7 @@ class ResumeParams(Params, frozen=True, kw_only=True):
     cwd: str | None = None
     approval_policy: str | None = None
     sandbox: str | None = None
-    config: Raw | None = None
+    config: Raw | UnsetType = UNSET
     base_instructions: str | None = None
     developer_instructions: str | None = None
     personality: str | None = None
@@ -79,7 +79,7 @@ class ForkParams(Params, frozen=True, kw_only=True):
     cwd: str | None = None
     approval_policy: str | None = None
     sandbox: str | None = None
-    config: Raw | None = None
+    config: Raw | UnsetType = UNSET
     base_instructions: str | None = None
     developer_instructions: str | None = None
     persist_extended_history: bool | UnsetType = UNSET

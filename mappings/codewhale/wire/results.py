@@ -7,7 +7,7 @@ A result does not say what was asked: its shape tells (`shape_of`). Absent and n
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Literal
+from typing import Any, Literal
 
 from msgspec import UNSET, Raw, UnsetType
 
@@ -128,9 +128,12 @@ class Problem(Wire, frozen=True, kw_only=True):
 
 
 class Answer(Wire, frozen=True, kw_only=True):
-    """The answer to one request; `id` is any JSON, and null where nobody could read it."""
+    """The answer to one request; `id` is any JSON, and null where nobody could read it.
+
+    `result` is a Result, or the JSON of one that no method gives.
+    """
 
     jsonrpc: Literal["2.0"] = "2.0"
     id: Raw = NULL
-    result: Result | Raw | UnsetType = UNSET
+    result: Any = UNSET
     error: Problem | UnsetType = UNSET
