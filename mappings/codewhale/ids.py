@@ -57,7 +57,9 @@ def _echoed(value: Any) -> Any:
         case bool():
             return value
         case int() if not -(1 << 63) <= value < 1 << 64:
-            return _as_float(value)
+            return _float(value)
+        case float():
+            return _float(value)
         case dict():
             return {key: _echoed(member) for key, member in value.items()}
         case list():
@@ -65,9 +67,10 @@ def _echoed(value: Any) -> Any:
     return value
 
 
-def _as_float(value: int) -> float | None:
+def _float(value: float) -> Raw | None:
+    """As servers write it: an exponent has its sign."""
     try:
-        return float(value)
+        return Raw(repr(float(value)).encode())
     except OverflowError:
         return None
 

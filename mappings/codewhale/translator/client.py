@@ -72,22 +72,16 @@ class ClientTranslator:
         FROM_SERVER.receive([f for f in frames if not (isinstance(f, bytes) and not f.strip())], heard)
         step.faults, step.losses = heard.faults, heard.losses
         for burst in heard.bursts:
-            items: list[Any] = []
-            if burst.request or any(isinstance(item, say.Reply | say.TurnEnded) for item in burst.items):
-                items = self._answered(burst, step)
+            if burst.request:
+                self._answered(burst.request, burst.items, step)
             else:
-                for item in burst.items:
-                    items += self._streamed(item, step)
-            if items:
-                step.bursts.append(Burst(items=items, ext=None))
+                _add(step, [said for item in burst.items for said in self._streamed(item, step)])
         for fault in heard.faults:
             value = fault.value if isinstance(fault.value, dict) else {}
             if "id" in value:  # an answer that cannot be read is one
                 failure = Failure(cause="internal", text=f"the backend's answer cannot be read: {fault.text}"[:500])
                 reply = say.Reply(request=str(value["id"]), failure=failure)
-                items = self._answered(Burst(items=[reply], request=reply.request), step)
-                if items:
-                    step.bursts.append(Burst(items=items))
+                self._answered(reply.request, [reply], step)
         return step
 
     def send(self, items: Sequence[Any]) -> Step:
@@ -197,24 +191,26 @@ class ClientTranslator:
         turn.spoke = turn.spoke or isinstance(item, say.TextDelta)
         return [item]
 
-    def _answered(self, burst: Burst, step: Step) -> list[Any]:
-        command = self._waiting.pop(burst.request, None)
+    def _answered(self, own: str, items: Sequence[Any], step: Step) -> None:
+        command = self._waiting.pop(own, None)
         if command is None:
-            step.losses += [Loss(kind=type(item).__name__, why="answers no request of ours") for item in burst.items]
-            return []
+            step.losses += [Loss(kind=type(item).__name__, why="answers no request of ours") for item in items]
+            return
         if isinstance(command, ask.SubmitInput):
-            return self._ended(burst.items, step)
-        *inside, last = burst.items
+            _add(step, self._ended(items, step))
+            return
+        *inside, last = items
         told = [plain(item) for item in inside if isinstance(item, say.GoalUpdated | say.GoalCleared | say.McpStartup)]
         event = last if isinstance(last, say.Reply) else say.Reply(request="")
         if isinstance(command, ask.CancelTurn):
-            return told  # answered when it was written
+            _add(step, told)  # it was answered when it was written
+            return
         if isinstance(command, ask.GetCapabilities):
             known = methods_of(event.result)
             self._interrupts = self._interrupts if known is None else "thread/interrupt" in known
         now, answers = self._opening.answered(command, self._typed(command, event))
+        _add(step, told + [answer for answer in answers if _for_somebody(answer)])
         self._write(now, step)
-        return told + [answer for answer in answers if _for_somebody(answer)]
 
     def _ended(self, items: Sequence[Any], step: Step) -> list[Any]:
         """The answer to a message: what its frames tell beside the text, then the end."""
@@ -257,6 +253,11 @@ class ClientTranslator:
                 case ask.Ping():
                     answer = say.Pong(request=request, at=self._clock())
         return answer or replace(event, request=request)
+
+
+def _add(step: Step, items: list[Any]) -> None:
+    if items:
+        step.bursts.append(Burst(items=items))
 
 
 def _for_somebody(answer: Event) -> bool:

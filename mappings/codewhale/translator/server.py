@@ -288,7 +288,8 @@ class ServerTranslator:
             return
         context = self._context(head)
         context.response_id = f"{head.thread}:{head.own.split()[1]}"
-        step.frames += bundled(FROM_EVENT.functions[type(item)](item, context))
+        said_so = (say.ModelTurnStarted(), item)
+        step.frames += bundled(m for event in said_so for m in FROM_EVENT.functions[type(event)](event, context))
 
     def _context(self, slot: Slot) -> Context:
         return Context(
