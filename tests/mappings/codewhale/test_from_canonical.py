@@ -41,11 +41,8 @@ def test_a_thread_is_named_after_what_was_said_last_cut_to_its_preview() -> None
 
 
 def test_a_history_shows_what_user_and_assistant_said_and_at_most_500_of_it() -> None:
-    items = [
-        Message(role="system", text="s"),
-        Reasoning(text="r"),
-        *(Message(role="user", text=f"{n}") for n in range(600)),
-    ]
+    said = [Message(role="user", text=f"{n}") for n in range(600)]
+    items: list[Item] = [Message(role="system", text="s"), Reasoning(text="r"), *said]
     told = replies.history(items)
     assert (len(told), told[0].content, told[-1].content) == (500, "100", "599")
 
@@ -76,7 +73,7 @@ def test_only_goals_are_written_to() -> None:
         "thread_id": f"thread-{UUID}",
         "token_delta": 5,
     }
-    for other in (ask.StoreWrite(method="CreateSession"), ask.StoreWrite(method=kind, params=raw(5))):
+    for other in (ask.StoreWrite(method="CreateSession"), ask.StoreWrite(method="goal_record_progress", params=raw(5))):
         rendered = DIALECT.commands.write(Burst(items=[other]))
         assert (rendered.frames, len(rendered.losses)) == ([], 1)
 

@@ -87,7 +87,7 @@ def test_a_fault_is_answered_by_its_kind() -> None:
         PeerError("invalid", "x", value={"id": "i"}),
     ]
     told = [of_fault(fault) for fault in faults]
-    assert [(bytes(id), problem.code) for id, problem in told] == [
+    assert [(bytes(known), problem.code) for known, problem in told] == [
         (b"null", -32700),
         (b'"i"', -32600),
         (b'"i"', -32602),
