@@ -115,6 +115,8 @@ def bundled(messages: Iterable[Any]) -> list[bytes]:
 
 def _holding(answer: results.Answer, held: list[Any]) -> tuple[results.Answer, list[Any]]:
     result = answer.result
-    if isinstance(result, results.ThreadResponse | results.AppResponse):
-        return replace(answer, result=replace(result, events=(*result.events, *held))), []
-    return answer, held
+    if not isinstance(result, results.ThreadResponse | results.AppResponse):
+        return answer, held
+    if result.events:  # as it was said: what is held was read in it
+        return answer, []
+    return replace(answer, result=replace(result, events=tuple(held))), []

@@ -128,7 +128,10 @@ def tool_output_delta(event: events.ToolOutputDelta, _context: Context) -> Messa
 
 
 @FROM_EVENT.rule(events.RunStarted, produces=(frames.TurnStarted,), fidelity=Lossy(("kind",)))
-def run_started(_event: events.RunStarted, context: Context) -> Messages:
+def run_started(event: events.RunStarted, context: Context) -> Messages:
+    if not context.alone and not context.turn:
+        context.lose(event, why="it comes before its turn has a name")
+        return ()
     return (frames.TurnStarted(turn_id=context.turn),)
 
 

@@ -102,16 +102,23 @@ def answer(message: results.Answer) -> Events:
     inside: list[Any] = []
     if isinstance(result, results.ThreadResponse | results.AppResponse) and result.events:
         inside = heard_in(result.events)
+        if isinstance(result, results.ThreadResponse) and result.status == "accepted":
+            return (*_once(inside), events.TurnEnded(end="completed", ext=keep(result=result)))
         result = replace(result, events=())
     said = result if isinstance(result, Raw) else raw(result)
     if isinstance(result, results.ThreadResponse) and result.status == "accepted":
-        return (*inside, events.TurnEnded(end="completed", ext=keep(result=said)))
+        return (events.TurnEnded(end="completed", ext=keep(result=said)),)
     if request == "null" and inside and isinstance(result, results.AppResponse) and bytes(result.data) == b"{}":
         return tuple(inside)  # it answers nobody: only what is inside was said
     failure = refused(result)
     if failure is not None:
         return (*inside, events.Reply(request=request, failure=failure))
     return (*inside, events.Reply(request=request, result=said))
+
+
+def _once(inside: list[Any]) -> list[Any]:
+    """What the frames of a turn say beside its bare lines: those told its start and its end."""
+    return [event for event in inside if not isinstance(event, events.ModelTurnStarted | events.TurnResult)]
 
 
 def _failed(request: str, problem: results.Problem) -> events.Event:

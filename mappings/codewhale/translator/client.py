@@ -220,13 +220,10 @@ class ClientTranslator:
         for item in inside:
             if isinstance(item, UNANSWERABLE):
                 step.losses.append(Loss(kind=type(item).__name__, why="nothing waits for the answer"))
-            elif isinstance(item, say.TurnResult):
-                continue
-            elif isinstance(item, say.ModelTurnStarted):
-                told += [] if turn.started else [plain(item)]
-                turn.started = True
             elif not (isinstance(item, say.TextDelta) and turn.spoke):
                 told.append(plain(item))
+        if told and not turn.started:
+            told.insert(0, say.ModelTurnStarted())
         if isinstance(last, say.TurnEnded):
             return [*told, say.TurnEnded(end=last.end)]
         failure = last.failure if isinstance(last, say.Reply) else None
