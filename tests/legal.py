@@ -53,6 +53,21 @@ VALUES: dict[str, tuple[Any, str]] = {
         ),
         "a change record of pando",
     ),
+    "McpStartup.report": (
+        Raw(b'{"event":"mcp_startup_update","update":{"server_name":"s","status":"ready"}}'),
+        "only codewhale reports MCP servers: one of its two frames",
+    ),
+    "GoalUpdated.goal": (
+        Raw(
+            b'{"thread_id":"t","goal_id":"g","objective":"o","status":"active","tokens_used":0,"time_used_seconds":0,'
+            b'"created_at":1,"updated_at":2}'
+        ),
+        "only codewhale has goals",
+    ),
+    "LifecycleReport.report": (
+        Raw(b'{"type":"approval_lifecycle","approval_id":"a","phase":"p","reason":null}'),
+        "only old releases of codewhale print hook lines: one of them",
+    ),
     "TurnAccepted.request": ("r", "it answers a command"),
     "Pong.request": ("r", "it answers a command"),
     "StateSnapshot.state": (Raw(b'{"rawResponse":{"a":[1,null]}}'), "the state of a node has four documented keys"),

@@ -9,13 +9,15 @@ from typing import Any
 from msgspec import UNSET, Struct, inspect
 
 from mappings.dialect import Direction
+from tests.mappings.codewhale import data as codewhale_data
+from tests.mappings.codewhale import test_directions as codewhale
 from tests.mappings.pando import data as pando_data
 from tests.mappings.pando import test_directions as pando
 from tests.mappings.pod import test_directions as pod
 from tests.mappings.pod.data import CAPTURES, VECTORS, captured
 from tests.mappings.smooth import test_directions as smooth
 
-__all__ = ["GOLDEN", "documented", "said"]
+__all__ = ["GOLDEN", "documented", "fields_of", "said"]
 
 
 POD_EVENTS = [
@@ -65,6 +67,16 @@ PANDO_WRONG = {
 """Calls with params of a wrong type, which a primary refuses."""
 
 
+def _codewhale(*, to_server: bool) -> list[bytes]:
+    """What real servers and their clients said; requests that they refuse and lines in another form are left out."""
+    rows = [row for row in codewhale_data.LINES if ".bad." not in row["name"] and ".positional_" not in row["name"]]
+    said = [row["wire"] for row in rows if (row["direction"] == "client_to_server") is to_server]
+    for path in codewhale_data.CAPTURES:
+        if path.stem[:2] not in ("04", "06", "09"):
+            said += [line for _, way, line in codewhale_data.captured(path) if (way == "c2s") is to_server]
+    return [line.encode() for line in dict.fromkeys(said)]
+
+
 def _frames(cases: list[Any]) -> list[bytes]:
     return [json.dumps(case.values[0]["frame"]).encode() for case in cases]
 
@@ -76,13 +88,15 @@ GOLDEN: dict[tuple[str, str], list[bytes]] = {
     ("smooth", "commands"): _frames(smooth.ACTIONS),
     ("pando", "events"): [*_pando("pub", "rpc_reply", "s2c"), *pando.EVENTS],
     ("pando", "commands"): [*_pando("rpc_request", "c2s"), *pando.REQUESTS],
+    ("codewhale", "events"): [*_codewhale(to_server=False), *codewhale.EVENTS],
+    ("codewhale", "commands"): [*_codewhale(to_server=True), *codewhale.REQUESTS],
 }
 """Dialect and direction -> frames that are canonical: every field that they do not omit stands in them."""
 
 
 def said(value: Any) -> Iterator[str]:
     """`STRUCT.field` of each field that a message says, at any depth."""
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         for member in value:
             yield from said(member)
     elif isinstance(value, Struct):
@@ -97,18 +111,19 @@ def documented(direction: Direction) -> set[str]:
     """`STRUCT.field` of each field that any message of a direction may say."""
     found: set[str] = set()
     for kind in direction.to_canonical.entries:
-        found |= set(_fields(inspect.type_info(kind)))
+        found |= set(fields_of(inspect.type_info(kind)))
     return found
 
 
-def _fields(shape: inspect.Type) -> Iterator[str]:
+def fields_of(shape: inspect.Type) -> Iterator[str]:
+    """`STRUCT.field` of each field inside of a type."""
     match shape:
         case inspect.StructType():
             for field in shape.fields:
                 yield f"{shape.cls.__name__}.{field.name}"
-                yield from _fields(field.type)
+                yield from fields_of(field.type)
         case inspect.UnionType():
             for member in shape.types:
-                yield from _fields(member)
+                yield from fields_of(member)
         case inspect.ListType() | inspect.VarTupleType():
-            yield from _fields(shape.item_type)
+            yield from fields_of(shape.item_type)

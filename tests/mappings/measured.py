@@ -50,6 +50,9 @@ FILLED: dict[str, str] = {
     "pando Heartbeat.report": "a heartbeat always says who lives",
     "pando BackendShutdown.reason": "a shutdown always says who goes",
     "pando StoreChanged.change": SCHEMA,
+    "codewhale ToolCallFinished.output": "the summary stands for it",
+    "codewhale Reply.result": "what went well has a result",
+    "codewhale SubmitInput.segments.text": JOINED,
     "pando SubmitInput.segments.text": "what stands beside it joins it as text",
     "smooth SessionOpened.agent": SCHEMA,
     "smooth ToolCallFinished.output": "the summary stands for it",
@@ -62,6 +65,8 @@ FILLED: dict[str, str] = {
 
 ELSEWHERE: dict[str, tuple[str, set[str]]] = {
     "smooth HistorySnapshot whole": ("its clients ask for pages", {"status", "backend", "rotated"}),
+    "codewhale HistorySnapshot whole": ("its clients ask for the thread", {"status", "backend", "rotated"}),
+    "codewhale ToolCallArguments fragment": ("the complete arguments follow", set()),
     "pando HistorySnapshot whole": ("its clients ask for the messages", {"status", "backend", "rotated"}),
     "pando ToolCallArguments fragment": ("the complete arguments follow", set()),
     "smooth ToolCallArguments fragment": ("the complete arguments follow", set()),

@@ -1,0 +1,28 @@
+"""codewhale: JSON-RPC lines over stdio between editors and the app-server of a coding agent (codewhale sheet).
+
+wire            structs as on the wire     directions   both rule tables, line by line
+to_canonical    codewhale -> canonical     translator   one link's protocol
+from_canonical  canonical -> codewhale     projection   one client's turn as it is streamed
+"""
+
+from mappings.codewhale.directions import FROM_CLIENT, FROM_SERVER
+from mappings.codewhale.from_canonical import shown
+from mappings.codewhale.projection import Projection
+from mappings.codewhale.translator import ClientTranslator, ServerTranslator
+from mappings.codewhale.vocabulary import GENERATIONS
+from mappings.dialect import Dialect
+
+__all__ = ["DIALECT", "ClientTranslator", "Projection", "ServerTranslator"]
+
+DIALECT = Dialect(
+    name="codewhale",
+    generations=GENERATIONS,
+    events=FROM_SERVER,
+    commands=FROM_CLIENT,
+    server=ServerTranslator,
+    client=ClientTranslator,
+    projection=Projection,
+    shown=shown,
+    addressed=True,
+    one_session=False,
+)

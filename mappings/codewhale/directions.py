@@ -1,0 +1,50 @@
+"""Both directions of codewhale, without any link's state: what `translate` runs line by line, and translators run live.
+
+EventFrames have no line of their own: they are written into the result that follows them in their burst, else into one
+that answers nobody.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mappings.codewhale.from_canonical import FROM_COMMAND, FROM_EVENT, Context
+from mappings.codewhale.from_canonical.context import bundled
+from mappings.codewhale.to_canonical import TO_COMMAND, TO_EVENT, envelope, place
+from mappings.codewhale.wire import EVENTS, REQUESTS
+from mappings.dialect import Burst, Direction, Rendered
+
+__all__ = ["FROM_CLIENT", "FROM_SERVER"]
+
+
+def _write_events(burst: Burst) -> Rendered:
+    context = Context(FROM_EVENT, at=burst.at, request=burst.request, envelope=burst.ext)
+    messages: list[Any] = []
+    for item in burst.items:
+        original = context.original(item)
+        messages += FROM_EVENT.functions[type(item)](item, context) if original is None else (original,)
+    return Rendered(frames=bundled(messages), losses=context.losses.take())
+
+
+def _write_commands(burst: Burst) -> Rendered:
+    context = Context(FROM_COMMAND)
+    frames = [
+        REQUESTS.encode(message)
+        for item in burst.items
+        for message in FROM_COMMAND.functions[type(item)](item, context)
+    ]
+    return Rendered(frames=frames, losses=context.losses.take())
+
+
+FROM_SERVER = Direction(
+    codec=EVENTS,
+    to_canonical=TO_EVENT,
+    from_canonical=FROM_EVENT,
+    envelope=envelope,
+    place=place,
+    write=_write_events,
+)
+
+FROM_CLIENT = Direction(
+    codec=REQUESTS, to_canonical=TO_COMMAND, from_canonical=FROM_COMMAND, envelope=None, write=_write_commands
+)

@@ -1,0 +1,289 @@
+"""Canonical commands as a codewhale client asks them, in the order of to_canonical/commands.py; then what codewhale has
+no word for.
+
+The request id is the context's: a gateway's own upstream, the client's when a request is only read and written again.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
+from msgspec.structs import replace
+
+from mappings.canonical import Unmapped, commands
+from mappings.canonical.values import Ext, FileAttachment, ImageAttachment, flatten
+from mappings.codewhale.extras import given
+from mappings.codewhale.from_canonical.context import Context, Messages
+from mappings.codewhale.ids import said, thread_id
+from mappings.codewhale.wire import params as wire
+from mappings.codewhale.wire import requests
+from mappings.codewhale.wire.values import Answer
+from mappings.rules import Emulated, Lossy, Nothing, Rules
+
+__all__ = ["FROM_COMMAND"]
+
+FROM_COMMAND = Rules("canonical commands -> codewhale")
+
+P = TypeVar("P", bound=msgspec.Struct)
+
+VERSIONS: dict[bytes, Any] = {b"null": UNSET, b'""': None}
+"""How a request said `jsonrpc` that did not say "2.0"."""
+
+
+def _call(kind: type[requests.RequestBase], command: Any, context: Context, params: object = UNSET) -> Messages:
+    """A request, under the name by which it was said if it was said in this dialect."""
+    make: Any = kind
+    method = given(command.ext, "method", str, kind.names[0] if kind.names else kind.group)
+    jsonrpc = VERSIONS.get(_carried(command.ext, "jsonrpc"), "2.0")
+    if params is UNSET and kind.group and method == kind.group:
+        params = wire.NoParams()
+    return (make(jsonrpc=jsonrpc, id=said(context.request or command.request), method=method, params=params),)
+
+
+def _has(ext: Ext | None, field: str) -> bool:
+    return ext is not None and f"codewhale.{field}" in ext
+
+
+def _carried(ext: Ext | None, field: str) -> bytes:
+    return bytes(ext[f"codewhale.{field}"]) if ext is not None and f"codewhale.{field}" in ext else b""
+
+
+def _ignored(ext: Ext | None) -> Raw | UnsetType:
+    return Raw(_carried(ext, "params")) if _has(ext, "params") else UNSET
+
+
+def _params(ext: Ext | None, shape: type[P], usual: P | UnsetType | None) -> P | UnsetType | None:
+    """The params that were said, else the usual ones."""
+    if not _has(ext, "params"):
+        return usual
+    return None if _carried(ext, "params") == b"null" else given(ext, "params", shape, usual)
+
+
+def _thread(command: commands.Command) -> str:
+    ext = None if isinstance(command, Unmapped) else command.ext
+    return given(ext, "thread_id", str, thread_id(command.session))
+
+
+@FROM_COMMAND.rule(commands.Ping, produces=(requests.Healthz,))
+def ping(command: commands.Ping, context: Context) -> Messages:
+    return _call(requests.Healthz, command, context, _ignored(command.ext))
+
+
+CAPABILITIES: dict[str, type[requests.RequestBase]] = {
+    "": requests.Capabilities,
+    "thread": requests.ThreadCapabilities,
+    "app": requests.AppCapabilities,
+    "prompt": requests.PromptCapabilities,
+}
+
+
+@FROM_COMMAND.rule(
+    commands.GetCapabilities, produces=tuple(CAPABILITIES.values()), fidelity=Lossy(("session",))
+)  # of the server, not of a thread
+def get_capabilities(command: commands.GetCapabilities, context: Context) -> Messages:
+    kind = CAPABILITIES.get(given(command.ext, "kind", str, ""), requests.Capabilities)
+    return _call(kind, command, context, _ignored(command.ext))
+
+
+@FROM_COMMAND.rule(
+    commands.OpenSession,
+    produces=(requests.Start, requests.Create),
+    fidelity=Lossy(("title", "agent", "user_name", "user_email", "supports", "metadata")),
+)
+def open_session(command: commands.OpenSession, context: Context) -> Messages:
+    if given(command.ext, "kind", str, "") == "create":
+        usual = UNSET if command.metadata is UNSET else wire.CreateParams(metadata=command.metadata)
+        return _call(requests.Create, command, context, _params(command.ext, wire.CreateParams, usual))
+    usual_start = UNSET if _has(command.ext, "absent") else wire.StartParams(persist_extended_history=False)
+    return _call(requests.Start, command, context, _params(command.ext, wire.StartParams, usual_start))
+
+
+@FROM_COMMAND.rule(
+    commands.ResumeSession,
+    produces=(requests.Resume,),
+    fidelity=Lossy(("agent", "user_name", "user_email", "supports", "metadata")),
+)
+def resume_session(command: commands.ResumeSession, context: Context) -> Messages:
+    thread = _thread(command)
+    usual = wire.ResumeParams(thread_id=thread, persist_extended_history=False)
+    params = given(command.ext, "params", wire.ResumeParams, usual)
+    return _call(requests.Resume, command, context, replace(params, thread_id=thread))
+
+
+@FROM_COMMAND.rule(commands.ForkSession, produces=(requests.Fork,))
+def fork_session(command: commands.ForkSession, context: Context) -> Messages:
+    thread = _thread(command)
+    usual = wire.ForkParams(thread_id=thread, persist_extended_history=False)
+    params = given(command.ext, "params", wire.ForkParams, usual)
+    return _call(requests.Fork, command, context, replace(params, thread_id=thread))
+
+
+@FROM_COMMAND.rule(
+    commands.ListSessions,
+    produces=(requests.List, requests.LoadedList),
+    fidelity=Lossy(("cursor", "query")),
+)
+def list_sessions(command: commands.ListSessions, context: Context) -> Messages:
+    if given(command.ext, "kind", str, "") == "loaded":
+        return _call(requests.LoadedList, command, context, _ignored(command.ext))
+    usual = wire.ListParams(limit=command.limit) if command.limit else UNSET
+    return _call(requests.List, command, context, _params(command.ext, wire.ListParams, usual))
+
+
+@FROM_COMMAND.rule(commands.GetSession, produces=(requests.Read,))
+def get_session(command: commands.GetSession, context: Context) -> Messages:
+    return _call(requests.Read, command, context, wire.OfThread(thread_id=_thread(command)))
+
+
+@FROM_COMMAND.rule(
+    commands.GetHistory, produces=(requests.Read,), fidelity=Emulated("thread/read, which tells all of it")
+)
+def get_history(command: commands.GetHistory, context: Context) -> Messages:
+    return _call(requests.Read, command, context, wire.OfThread(thread_id=_thread(command)))
+
+
+@FROM_COMMAND.rule(commands.RenameSession, produces=(requests.SetName,))
+def rename_session(command: commands.RenameSession, context: Context) -> Messages:
+    return _call(requests.SetName, command, context, wire.NameParams(thread_id=_thread(command), name=command.title))
+
+
+@FROM_COMMAND.rule(commands.SetGoal, produces=(requests.GoalSet,))
+def set_goal(command: commands.SetGoal, context: Context) -> Messages:
+    params = wire.GoalParams(thread_id=_thread(command), objective=command.objective, token_budget=command.token_budget)
+    return _call(requests.GoalSet, command, context, params)
+
+
+@FROM_COMMAND.rule(commands.GetGoal, produces=(requests.GoalGet,))
+def get_goal(command: commands.GetGoal, context: Context) -> Messages:
+    return _call(requests.GoalGet, command, context, wire.OfThread(thread_id=_thread(command)))
+
+
+@FROM_COMMAND.rule(commands.ClearGoal, produces=(requests.GoalClear,))
+def clear_goal(command: commands.ClearGoal, context: Context) -> Messages:
+    return _call(requests.GoalClear, command, context, wire.OfThread(thread_id=_thread(command)))
+
+
+@FROM_COMMAND.rule(
+    commands.StoreWrite, produces=(requests.GoalProgress,), fidelity=Nothing("codewhale writes only its own goals")
+)
+def store_write(command: commands.StoreWrite, context: Context) -> Messages:
+    """The one write of this dialect; those of others have no word here."""
+    params = None
+    if command.method == requests.GoalProgress.kind and command.params is not UNSET:
+        try:
+            params = msgspec.json.decode(command.params, type=wire.ProgressParams)
+        except msgspec.DecodeError:
+            params = None
+    if params is None:
+        context.lose(command)
+        return ()
+    return _call(requests.GoalProgress, command, context, replace(params, thread_id=_thread(command)))
+
+
+@FROM_COMMAND.rule(commands.ArchiveSession, produces=(requests.Archive,))
+def archive_session(command: commands.ArchiveSession, context: Context) -> Messages:
+    return _call(requests.Archive, command, context, wire.OfThread(thread_id=_thread(command)))
+
+
+@FROM_COMMAND.rule(commands.UnarchiveSession, produces=(requests.Unarchive,))
+def unarchive_session(command: commands.UnarchiveSession, context: Context) -> Messages:
+    return _call(requests.Unarchive, command, context, wire.OfThread(thread_id=_thread(command)))
+
+
+@FROM_COMMAND.rule(
+    commands.SubmitInput, produces=(requests.Message,), fidelity=Lossy(("segments", "model"))
+)  # one string: references and pastes become text
+def submit_input(command: commands.SubmitInput, context: Context) -> Messages:
+    if command.model:
+        context.lose(command, "model", "a thread has one model")
+    for segment in command.segments:
+        if isinstance(segment, ImageAttachment | FileAttachment):
+            context.lose(command, "segments", "a codewhale takes no images or files by URL")
+    params = wire.MessageParams(thread_id=_thread(command), input=flatten(command.segments))
+    return _call(requests.Message, command, context, params)
+
+
+@FROM_COMMAND.rule(commands.CancelTurn, produces=(requests.Interrupt,))
+def cancel_turn(command: commands.CancelTurn, context: Context) -> Messages:
+    return _call(requests.Interrupt, command, context, wire.OfThread(thread_id=_thread(command)))
+
+
+SERVERS = Lossy(("session",))  # a setting is the server's, not a thread's
+
+
+@FROM_COMMAND.rule(commands.GetConfig, produces=(requests.ConfigGet,), fidelity=SERVERS)
+def get_config(command: commands.GetConfig, context: Context) -> Messages:
+    return _call(requests.ConfigGet, command, context, wire.KeyParams(key=command.key))
+
+
+@FROM_COMMAND.rule(commands.SetConfig, produces=(requests.ConfigSet,), fidelity=SERVERS)
+def set_config(command: commands.SetConfig, context: Context) -> Messages:
+    return _call(requests.ConfigSet, command, context, wire.SettingParams(key=command.key, value=command.value))
+
+
+@FROM_COMMAND.rule(commands.UnsetConfig, produces=(requests.ConfigUnset,), fidelity=SERVERS)
+def unset_config(command: commands.UnsetConfig, context: Context) -> Messages:
+    return _call(requests.ConfigUnset, command, context, wire.KeyParams(key=command.key))
+
+
+@FROM_COMMAND.rule(commands.ListConfig, produces=(requests.ConfigList,), fidelity=SERVERS)
+def list_config(command: commands.ListConfig, context: Context) -> Messages:
+    return _call(requests.ConfigList, command, context, _ignored(command.ext))
+
+
+@FROM_COMMAND.rule(commands.ReloadConfig, produces=(requests.ConfigReload,), fidelity=SERVERS)
+def reload_config(command: commands.ReloadConfig, context: Context) -> Messages:
+    return _call(requests.ConfigReload, command, context, _ignored(command.ext))
+
+
+@FROM_COMMAND.rule(commands.ListModels, produces=(requests.Models,), fidelity=SERVERS)
+def list_models(command: commands.ListModels, context: Context) -> Messages:
+    return _call(requests.Models, command, context, _ignored(command.ext))
+
+
+@FROM_COMMAND.rule(
+    commands.AnswerInteraction,
+    produces=(requests.SubmitUserInput,),
+    fidelity=Lossy(("session", "kind", "values", "declined")),  # a question is answered by strings, or by none
+)
+def answer_interaction(command: commands.AnswerInteraction, context: Context) -> Messages:
+    answers = given(command.ext, "answers", list[Answer], [])
+    if not answers and command.values is not UNSET:
+        said_values = [(name, _text(value)) for name, value in _values(command.values)]
+        answers = [Answer(id=name, label=text, value=text) for name, text in said_values]
+    params = wire.AnswersParams(request_id=command.question, answers=answers)
+    return _call(requests.SubmitUserInput, command, context, params)
+
+
+def _values(values: Raw) -> list[tuple[str, Any]]:
+    said = msgspec.json.decode(values)
+    return list(said.items()) if isinstance(said, dict) else []
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+@FROM_COMMAND.rule(commands.PromptOnce, produces=(requests.Prompt,))
+def prompt_once(command: commands.PromptOnce, context: Context) -> Messages:
+    params = wire.PromptParams(thread_id=_thread(command) or None, prompt=command.prompt, model=command.model or None)
+    return _call(requests.Prompt, command, context, params)
+
+
+@FROM_COMMAND.rule(commands.ShutdownBackend, produces=(requests.Shutdown,), fidelity=SERVERS)
+def shutdown_backend(command: commands.ShutdownBackend, context: Context) -> Messages:
+    return _call(requests.Shutdown, command, context, _ignored(command.ext))
+
+
+# -- what codewhale has no word for -----------------------------------------------------------------
+
+FROM_COMMAND.none("codewhale has no notes for the model", commands.InjectNote)
+FROM_COMMAND.none("codewhale cannot pause", commands.PauseTurn, commands.ResumeTurn)
+FROM_COMMAND.none("codewhale cannot be told to compact", commands.Compact)
+FROM_COMMAND.none("codewhale has a type for an approval's answer and no method", commands.AnswerApproval)
+FROM_COMMAND.none("codewhale asks for no codes", commands.AnswerOtp)
+FROM_COMMAND.none("codewhale has no completions", commands.ListCompletions)
+FROM_COMMAND.none("codewhale puts a thread away and deletes none", commands.DeleteSession)
+FROM_COMMAND.none("a codewhale answers -32601", Unmapped)

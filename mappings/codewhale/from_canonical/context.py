@@ -1,0 +1,122 @@
+"""What a rule toward codewhale needs to know beside its item: whom it answers, which response it belongs to.
+
+The base class stands for an item said by itself (`Direction.write`, an answer to one link); the projection of a session
+refines it. Rules give lines, answers, and EventFrames, which `written` puts into the result that follows them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from mappings.canonical.commands import Command
+from mappings.canonical.values import Ext
+from mappings.codewhale.extras import given
+from mappings.codewhale.ids import said
+from mappings.codewhale.vocabulary import HEAD
+from mappings.codewhale.wire import results
+from mappings.codewhale.wire.answers import EVENTS, FRAMES
+from mappings.codewhale.wire.frames import FrameBase
+from mappings.losses import Losses
+from mappings.rules import Rules
+
+__all__ = ["Context", "Messages", "bundled"]
+
+Messages = tuple[Any, ...]
+"""Wire structs: lines, answers, EventFrames."""
+
+
+class Context:
+    """`request` is whom an answer goes to, `asked` the command that is being answered, None if it is not known.
+
+    `at` is in ns, `generation` that of the peer. `alone` says that each message stands for itself.
+    """
+
+    alone = True
+
+    def __init__(
+        self,
+        rules: Rules,
+        *,
+        at: int = 0,
+        request: str = "",
+        asked: Command | None = None,
+        envelope: Ext | None = None,
+        generation: str = HEAD,
+    ) -> None:
+        self.losses = Losses(rules)
+        self.at = at
+        self.request = request
+        self.asked = asked
+        self.generation = generation
+        self.session = ""
+        self.thread = ""
+        self.turn = ""
+        self.response_id = given(envelope, "response_id", str, "")
+
+    def lose(self, source: object, field: str = "", why: str = "") -> None:
+        """Count that `source`, or a field of it, does not arrive."""
+        self.losses.lose(source, field, why)
+
+    def answer(self, result: object, request: str = "") -> results.Answer:
+        """The answer to the request."""
+        known = said(self.request or request)
+        return results.Answer(id=results.NULL if known is UNSET else known, result=result)
+
+    def refusal(self, problem: results.Problem, request: str = "") -> results.Answer:
+        """Why not."""
+        known = said(self.request or request)
+        return results.Answer(id=results.NULL if known is UNSET else known, error=problem)
+
+    def starts(self) -> bool:
+        """Whether a response that begins is told: by itself always, in a run the first."""
+        return True
+
+    def ends(self, end: str) -> bool:
+        """Whether the end of a response is told: by itself always, in a run if it began or went well."""
+        return True
+
+    @property
+    def streams(self) -> bool:
+        """Whether text is streamed as bare lines: not by the seed, which has it in its result."""
+        return True
+
+    def original(self, event: Any) -> Any:
+        """The EventFrame that said `event`, where messages stand for themselves."""
+        ext = getattr(event, "ext", None)
+        if not self.alone or ext is None or "codewhale.frame" not in ext:
+            return None
+        try:
+            return FRAMES.decode(ext["codewhale.frame"])
+        except msgspec.DecodeError:
+            return None
+
+
+def bundled(messages: Iterable[Any]) -> list[bytes]:
+    """Messages as lines: EventFrames stand in the result that follows them, else in one of their own."""
+    out: list[bytes] = []
+    held: list[Any] = []
+    for message in messages:
+        if isinstance(message, FrameBase):
+            held.append(message)
+            continue
+        if held and isinstance(message, results.Answer):
+            message, held = _holding(message, held)  # noqa: PLW2901  # the same answer, with what it carries
+        out.append(EVENTS.encode(message))
+    if held:
+        own = results.AppResponse(ok=True, data=results.EMPTY, events=tuple(held))
+        out.append(EVENTS.encode(results.Answer(result=own)))
+    return out
+
+
+def _holding(answer: results.Answer, held: list[Any]) -> tuple[results.Answer, list[Any]]:
+    result = answer.result
+    if not isinstance(result, results.ThreadResponse | results.AppResponse):
+        return answer, held
+    if result.events:  # as it was said: what is held was read in it
+        return answer, []
+    return replace(answer, result=replace(result, events=tuple(held))), []

@@ -1,0 +1,335 @@
+"""Canonical events as bare lines, EventFrames and answers, in the order of to_canonical; then what codewhale has
+no word for.
+
+Text is streamed in bare lines, everything else of a turn stands in the `events` of its result: a bare line of reasoning
+would be shown as text. Each wire form comes from exactly one event: the result of a turn from TurnEnded, and nothing
+from TurnAccepted.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import UNSET, Raw
+
+from mappings.canonical import Unmapped, events
+from mappings.canonical.values import Failure
+from mappings.codewhale.extras import carried, given, raw
+from mappings.codewhale.from_canonical import replies
+from mappings.codewhale.from_canonical.context import Context, Messages
+from mappings.codewhale.ids import thread_id
+from mappings.codewhale.vocabulary import CODE_OF_CAUSE, FAILED, INTERRUPTED
+from mappings.codewhale.wire import frames, lines, results, values
+from mappings.codewhale.wire.answers import typed
+from mappings.rules import Emulated, Lossy, Rules
+
+__all__ = ["FROM_EVENT", "problem_of"]
+
+FROM_EVENT = Rules("canonical events -> codewhale")
+
+T = TypeVar("T")
+
+
+def _read(json: Raw, shape: type[T]) -> T | None:
+    try:
+        return msgspec.json.decode(json, type=shape)
+    except msgspec.DecodeError:
+        return None
+
+
+# -- a response: bare lines -------------------------------------------------------------------------
+
+
+@FROM_EVENT.rule(
+    events.ModelTurnStarted, produces=(lines.ResponseStart, frames.ResponseStart), fidelity=Lossy(("index",))
+)
+def model_turn_started(_event: events.ModelTurnStarted, context: Context) -> Messages:
+    if not context.starts():
+        return ()
+    begun = lines.ResponseStart(response_id=context.response_id)
+    return (begun,) if context.streams else (begun, frames.ResponseStart(response_id=context.response_id))
+
+
+@FROM_EVENT.rule(events.TextDelta, produces=(lines.ResponseDelta, frames.ResponseDelta))
+def text_delta(event: events.TextDelta, context: Context) -> Messages:
+    response = context.response_id
+    if not context.streams:
+        return (*_begun(context), frames.ResponseDelta(response_id=response, delta=event.text))
+    return (*_begun(context), lines.ResponseDelta(response_id=response, delta=event.text))
+
+
+def _begun(context: Context) -> Messages:
+    """The start of a response that nobody told."""
+    return () if context.alone else model_turn_started(events.ModelTurnStarted(), context)
+
+
+@FROM_EVENT.rule(events.TurnResult, produces=(lines.ResponseEnd, frames.ResponseEnd), fidelity=Lossy(("end",)))
+def turn_result(event: events.TurnResult, context: Context) -> Messages:
+    begun = _begun(context) if event.end in WELL else ()
+    if not context.ends(event.end):
+        return ()
+    over = lines.ResponseEnd(response_id=context.response_id)
+    return (*begun, over) if context.streams else (*begun, over, frames.ResponseEnd(response_id=context.response_id))
+
+
+@FROM_EVENT.rule(
+    events.LifecycleReport,
+    produces=(lines.ToolHook, lines.JobHook, lines.ApprovalHook, lines.FrameHook),
+)
+def lifecycle_report(event: events.LifecycleReport, context: Context) -> Messages:
+    hook = _read(event.report, HOOKS) if context.alone else None
+    if hook is None:
+        context.lose(event, why="only the hook mirror of old releases prints such lines")
+        return ()
+    return (hook,)
+
+
+HOOKS: Any = lines.ToolHook | lines.JobHook | lines.ApprovalHook | lines.FrameHook
+
+
+# -- EventFrames ------------------------------------------------------------------------------------
+
+
+@FROM_EVENT.rule(events.ReasoningDelta, produces=(frames.ResponseDelta,))
+def reasoning_delta(event: events.ReasoningDelta, context: Context) -> Messages:
+    return (frames.ResponseDelta(response_id=context.response_id, delta=event.text, channel="reasoning"),)
+
+
+@FROM_EVENT.rule(events.ToolCallArguments, produces=(frames.ToolCallStart,), fidelity=Lossy(("call",)))
+def tool_call_arguments(event: events.ToolCallArguments, context: Context) -> Messages:
+    if not event.done:
+        return ()
+    payload = raw(values.FunctionPayload(arguments=event.json))
+    return (frames.ToolCallStart(response_id=context.response_id, tool_name=event.name, arguments=payload),)
+
+
+@FROM_EVENT.rule(events.ToolCallFinished, produces=(frames.ToolCallResult,), fidelity=Lossy(("call", "summary")))
+def tool_call_finished(event: events.ToolCallFinished, context: Context) -> Messages:
+    text = event.output if event.output is not None else event.summary
+    body = raw(text) if text is not None else UNSET
+    output = raw(values.FunctionOutput(body=body, success=not event.is_error))
+    return (frames.ToolCallResult(response_id=context.response_id, tool_name=event.name, output=output),)
+
+
+@FROM_EVENT.rule(events.McpStartup, produces=(frames.McpStartupUpdate, frames.McpStartupComplete))
+def mcp_startup(event: events.McpStartup, context: Context) -> Messages:
+    known: Any = frames.McpStartupUpdate | frames.McpStartupComplete
+    frame = _read(event.report, known)
+    if frame is None:
+        context.lose(event, why="a report that codewhale does not know")
+        return ()
+    return (frame,)
+
+
+@FROM_EVENT.rule(events.ToolOutputDelta, produces=(frames.ExecOutput,), fidelity=Lossy(("call",)))
+def tool_output_delta(event: events.ToolOutputDelta, _context: Context) -> Messages:
+    return (frames.ExecOutput(command="", delta=event.text),)
+
+
+@FROM_EVENT.rule(events.RunStarted, produces=(frames.TurnStarted,), fidelity=Lossy(("kind",)))
+def run_started(event: events.RunStarted, context: Context) -> Messages:
+    if not context.alone and not context.turn:
+        context.lose(event, why="it comes before its turn has a name")
+        return ()
+    return (frames.TurnStarted(turn_id=context.turn),)
+
+
+@FROM_EVENT.rule(events.GoalUpdated, produces=(frames.GoalUpdated,))
+def goal_updated(event: events.GoalUpdated, context: Context) -> Messages:
+    goal = _read(event.goal, values.ThreadGoal)
+    if goal is None:
+        context.lose(event, why="a goal that codewhale does not know")
+        return ()
+    return (frames.GoalUpdated(goal=goal),)
+
+
+@FROM_EVENT.rule(events.GoalCleared, produces=(frames.GoalCleared,))
+def goal_cleared(_event: events.GoalCleared, context: Context) -> Messages:
+    return (frames.GoalCleared(thread_id=context.thread or thread_id(context.session)),)
+
+
+@FROM_EVENT.rule(events.ErrorReported, produces=(frames.Error,), fidelity=Lossy(("cause",)))
+def error_reported(event: events.ErrorReported, context: Context) -> Messages:
+    return (frames.Error(response_id=context.response_id, message=event.text),)
+
+
+@FROM_EVENT.rule(events.Gap, produces=(frames.Error,), fidelity=Emulated("an error in the events of a result"))
+def gap(event: events.Gap, context: Context) -> Messages:
+    return (frames.Error(response_id=context.response_id, message=event.text),)
+
+
+# -- questions in words (translation.md 3.3) --------------------------------------------------------
+
+
+@FROM_EVENT.rule(
+    events.QuestionAsked,
+    produces=(lines.ResponseStart, lines.ResponseDelta, lines.ResponseEnd),
+    fidelity=Emulated("text, and the end of the response and its result where the turn waits"),
+)
+def question_asked(event: events.QuestionAsked, context: Context) -> Messages:
+    words = text_delta(events.TextDelta(text=event.text), context)
+    if context.turn and not event.parked:
+        return words
+    return (*words, *turn_result(events.TurnResult(end="completed"), context))
+
+
+# -- answers ----------------------------------------------------------------------------------------
+
+WELL = frozenset(("completed", "limit_reached"))
+
+
+@FROM_EVENT.rule(
+    events.TurnEnded,
+    produces=(results.Answer,),
+    # six ends have two forms: what was said and counted of the turn has no place in either
+    fidelity=Lossy(("end", "text", "message", "usage", "failure.cause")),
+)
+def turn_ended(event: events.TurnEnded, context: Context) -> Messages:
+    if event.end in WELL:
+        return (context.answer(accepted(context, event.ext if context.alone else None)),)
+    if event.end == "failed":
+        failure = event.failure or Failure(cause="internal", text="turn failed")
+        problem = results.Problem(code=FAILED, message=failure.text or "turn failed")
+        return (context.refusal(problem),)
+    text = given(event.ext, "message", str, INTERRUPTED)
+    data = given(event.ext, "data", Raw, results.NULL)
+    return (context.refusal(results.Problem(code=FAILED, message=text, data=data)),)
+
+
+def accepted(context: Context, ext: Any = None) -> Any:
+    """The result of a turn that went well, or of a run that a question ended."""
+    said = carried(ext, "result")
+    if said is not None:
+        return typed(said)
+    thread = context.thread or thread_id(context.session)
+    if not context.streams:
+        return results.ThreadResponse(thread_id=thread, status="accepted", data=results.EMPTY)
+    return results.ThreadResponse(
+        thread_id=thread,
+        status="accepted",
+        thread=None,
+        model=None,
+        model_provider=None,
+        cwd=None,
+        approval_policy=None,
+        sandbox=None,
+        data=raw({"turn_id": context.response_id.rpartition(":")[2]}),
+    )
+
+
+@FROM_EVENT.rule(
+    events.Reply,
+    produces=(results.Answer,),
+    # each method has one form of result; a few go well where there is nothing to do: a thread unknown is renamed
+    fidelity=Lossy(("failure", "result")),
+)
+def reply(event: events.Reply, context: Context) -> Messages:
+    failure = event.failure
+    if failure is None:
+        said = results.AppResponse(ok=True, data=results.EMPTY) if event.result is UNSET else typed(event.result)
+        return (context.answer(said, event.request),)
+    refused = carried(failure.ext, "result")
+    if refused is not None:
+        return (context.answer(typed(refused), event.request),)
+    return (context.refusal(problem_of(failure), event.request),)
+
+
+def problem_of(failure: Failure) -> results.Problem:
+    """An error, from why not."""
+    return results.Problem(
+        code=given(failure.ext, "code", int, CODE_OF_CAUSE[failure.cause]),
+        message=failure.text,
+        data=given(failure.ext, "data", Raw, results.NULL),
+    )
+
+
+@FROM_EVENT.rule(events.SessionOpened, produces=(results.Answer,), fidelity=Lossy(("agent", "status")))
+def session_opened(event: events.SessionOpened, context: Context) -> Messages:
+    said = replies.opened(event, context.asked, context.at, context.generation)
+    return (context.answer(said, event.request),)
+
+
+@FROM_EVENT.rule(
+    events.SessionsListed,
+    produces=(results.Answer,),
+    fidelity=Lossy(("sessions.messages", "sessions.status", "sessions.updated_at", "next_cursor")),  # whole seconds
+)
+def sessions_listed(event: events.SessionsListed, context: Context) -> Messages:
+    return (context.answer(replies.listed(event, context.asked, context.generation), event.request),)
+
+
+@FROM_EVENT.rule(
+    events.HistorySnapshot,
+    produces=(results.Answer,),
+    fidelity=Lossy(
+        (
+            "items.at",
+            "items.turn",
+            "items.id",
+            "items.segments",
+            "items.system",
+            "items.reasoning",
+            "items.tool_call",
+            "items.tool_result",
+            "status",
+            "backend",
+            "next_cursor",
+            "rotated",
+        )
+    ),
+)
+def history_snapshot(event: events.HistorySnapshot, context: Context) -> Messages:
+    if not event.request and not context.request:
+        context.lose(event, why="codewhale clients ask for the history")
+        return ()
+    return (context.answer(replies.told(event, context.asked), event.request),)
+
+
+@FROM_EVENT.rule(events.Pong, produces=(results.Answer,), fidelity=Lossy(("at",)))
+def pong(event: events.Pong, context: Context) -> Messages:
+    return (context.answer(results.Health(), event.request),)
+
+
+# -- what goes out with something else, or not at all -----------------------------------------------
+
+FROM_EVENT.carried(events.TurnAccepted, "the result of the turn")
+FROM_EVENT.carried(events.TextDone, "response_delta")
+FROM_EVENT.carried(events.ReasoningStarted, "response_delta of the channel reasoning")
+FROM_EVENT.carried(events.ReasoningDone, "response_delta of the channel reasoning")
+FROM_EVENT.carried(events.ToolCallStarted, "tool_call_start, with the arguments")
+FROM_EVENT.carried(events.MessageAppended, "the history that thread/read tells")
+FROM_EVENT.carried(events.StatusChanged, "the status of the thread")
+FROM_EVENT.carried(events.SessionUpdated, "the thread that thread/read tells")
+FROM_EVENT.carried(events.SessionActivated, "the thread that thread/read tells")
+FROM_EVENT.carried(events.SessionClosed, "the list of threads")
+FROM_EVENT.carried(events.BackendShutdown, "the result of shutdown, and the end of the stream")
+
+IN_WORDS = "the question in words: the run ends, and the next input is the answer"
+FROM_EVENT.carried(events.ApprovalRequested, IN_WORDS)
+FROM_EVENT.carried(events.InteractionRequired, IN_WORDS)
+FROM_EVENT.carried(events.InteractionInvalid, IN_WORDS)
+FROM_EVENT.carried(events.OtpRequired, "the question in words; an input `code` and the number is the answer")
+FROM_EVENT.carried(events.OtpSent, "words in the run")
+FROM_EVENT.carried(events.OtpInvalid, "words as a run of their own")
+FROM_EVENT.carried(events.OtpVerified, "the refused input, sent again")
+FROM_EVENT.carried(events.ApprovalResolved, "the run that goes on")
+FROM_EVENT.carried(events.InteractionResolved, "the run that goes on")
+FROM_EVENT.carried(events.QuestionAnswered, "the run that goes on")
+
+FROM_EVENT.none("codewhale tells the end of the answer, not of each call", events.ModelTurnEnded)
+FROM_EVENT.none("codewhale tells no calls of the model", events.ModelCallStarted, events.ModelCallEnded)
+FROM_EVENT.none("codewhale tells no retries", events.ModelRetry, events.ModelContinuation)
+FROM_EVENT.none("codewhale has no words outside of the answer", events.Preamble)
+FROM_EVENT.none("codewhale has no graph", events.StateSnapshot)
+FROM_EVENT.none("codewhale counts no tokens on stdio", events.UsageReported)
+FROM_EVENT.none("codewhale has no alerts", events.Alert)
+FROM_EVENT.none(
+    "codewhale does not tell of compaction", events.CompactionStarted, events.CompactionDone, events.CompactionFailed
+)
+FROM_EVENT.none("codewhale does not tell of memory work", events.MemoryWork)
+FROM_EVENT.none("codewhale has no completions", events.CompletionsListed)
+FROM_EVENT.none("codewhale has no pods", events.PodInspected, events.PodAttached)
+FROM_EVENT.none("codewhale does not tell of its store", events.StoreChanged)
+FROM_EVENT.none("codewhale has no heartbeats", events.Heartbeat)
+FROM_EVENT.none("a codewhale client skips lines that it does not know", Unmapped)

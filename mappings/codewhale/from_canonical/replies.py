@@ -1,0 +1,154 @@
+"""What a codewhale client is shown of sessions: threads, lists, histories (codewhale sheet, sections 2.2 and 2.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Raw
+from msgspec.structs import replace
+
+from mappings.canonical import SessionState, commands
+from mappings.canonical.events import HistorySnapshot, SessionOpened, SessionsListed
+from mappings.canonical.values import Ext, Item, Message, SessionSummary
+from mappings.codewhale.extras import given, raw
+from mappings.codewhale.ids import session_id, thread_id
+from mappings.codewhale.wire import results
+from mappings.codewhale.wire.values import Checkpoint, HistoryItem, Thread
+from mappings.rfc3339 import NS
+
+__all__ = ["described", "history", "listed", "missing", "opened", "row", "showing", "shown", "told"]
+
+HISTORY_MAX = 500  # items that a server tells (codewhale sheet, section 2.2)
+PREVIEW_MAX = 120  # characters
+NEW = "New conversation"
+PROVIDER = "deepseek"
+LIST = "list"
+"""The thread id of the result of a list."""
+
+
+def shown(session: str, ids: Ext | None = None) -> tuple[str, ...]:
+    """The ids under which clients know a session: a codewhale backend's own, else the canonical one as a thread's.
+
+    Without `thread-` too: so commands name it.
+    """
+    own = given(ids, "thread_id", str, "") or thread_id(session)
+    return tuple(dict.fromkeys((own, session_id(own))))
+
+
+def row(summary: SessionSummary, generation: str) -> Thread:
+    """A row of a list as a thread."""
+    at = summary.updated_at // NS
+    known = given(summary.ext, "thread", Thread | None, None)  # type: ignore[arg-type]  # a thread or none
+    if known is not None:
+        return replace(known, updated_at=at)
+    return Thread(
+        id=shown(summary.session, summary.ext)[0],
+        preview=summary.title[:PREVIEW_MAX] or NEW,
+        ephemeral=True,
+        model_provider=PROVIDER,
+        created_at=at,
+        updated_at=at,
+        status=summary.status,
+        cwd="",
+        cli_version=generation,
+        source="interactive",
+        name=summary.title or UNSET,
+    )
+
+
+def described(state: SessionState, generation: str) -> Thread:
+    """A whole session as a thread."""
+    said = [message.text for message in state.messages() if message.role == "user"]
+    return Thread(
+        id=shown(state.id, state.backend_ids)[0],
+        preview=said[-1][:PREVIEW_MAX] if said else NEW,
+        ephemeral=True,
+        model_provider=state.backend.provider or PROVIDER,
+        created_at=state.opened_at // NS,
+        updated_at=(state.updated_at or state.opened_at) // NS,
+        status=state.status,
+        cwd=state.backend.cwd,
+        cli_version=generation,
+        source="interactive",
+        name=state.title or UNSET,
+    )
+
+
+class Told(msgspec.Struct, frozen=True, gc=False):
+    """The data of a thread that is told whole."""
+
+    history: list[HistoryItem] = []
+    checkpoint: Checkpoint | None = None
+    goal: Raw = Raw(b"null")
+
+
+def history(items: Iterable[Item]) -> list[HistoryItem]:
+    """What user and assistant said, oldest first: calls and reasoning have no place, and what the system says is not
+    for clients."""
+    said = [item for item in items if isinstance(item, Message) and item.role != "system"]
+    return [
+        HistoryItem(
+            id=given(item.ext, "id", int, number),
+            role=given(item.ext, "role", str, item.role),
+            content=item.text,
+            item=given(item.ext, "item", Raw, Raw(b"null")),
+            created_at=item.at // NS,
+        )
+        for number, item in enumerate(said, start=1)
+    ][-HISTORY_MAX:]
+
+
+def showing(state: SessionState, asked: object, generation: str) -> results.ThreadResponse:
+    """The result that shows a session to the request that asked for it."""
+    return _thread_response(described(state, generation), history(state.messages()), asked, state.backend.model)
+
+
+STATUS: dict[type, str] = {commands.ResumeSession: "resumed", commands.OpenSession: "started"}
+
+
+def _thread_response(thread: Thread, said: list[HistoryItem], asked: object, model: str = "") -> results.ThreadResponse:
+    data = raw(Told(history=said))
+    if not isinstance(asked, commands.OpenSession | commands.ResumeSession):
+        return results.ThreadResponse(thread_id=thread.id, status="ok", thread=thread, data=data)
+    created = given(asked.ext, "kind", str, "") == "create"
+    return results.ThreadResponse(
+        thread_id=thread.id,
+        status="created" if created else STATUS[type(asked)],
+        thread=thread,
+        model=model or "auto",
+        model_provider=thread.model_provider,
+        cwd=thread.cwd,
+        data=data,
+    )
+
+
+def opened(event: SessionOpened, asked: object, at: int, generation: str) -> results.ThreadResponse:
+    """The result that answers the opening of a session of which nothing else is known."""
+    thread = row(
+        SessionSummary(session=event.session, title=event.title, updated_at=at, status=event.status, ext=event.ext),
+        generation,
+    )
+    return _thread_response(thread, [], asked)
+
+
+def told(event: HistorySnapshot, asked: object) -> results.ThreadResponse:
+    """The result of thread/read of which only the messages are known; a page is newest first, a history oldest."""
+    session = asked.session if isinstance(asked, commands.GetHistory | commands.GetSession) else ""
+    items = list(reversed(event.items)) if event.request else list(event.items)
+    data = raw(Told(history=history(items)))
+    return results.ThreadResponse(thread_id=thread_id(session), status="ok", data=data)
+
+
+def listed(event: SessionsListed, asked: object, generation: str) -> Any:
+    """The result of thread/list, or of app/thread_loaded_list."""
+    rows = tuple(row(summary, generation) for summary in event.sessions)
+    if given(getattr(asked, "ext", None), "kind", str, "") == "loaded":
+        return results.AppResponse(ok=True, data=raw({"threads": rows}))
+    return results.ThreadResponse(thread_id=LIST, status="ok", threads=rows, data=results.EMPTY)
+
+
+def missing(thread: str, text: str, status: str = "missing") -> results.ThreadResponse:
+    """The result about a thread that there is none of."""
+    return results.ThreadResponse(thread_id=thread, status=status, data=raw({"error": text}))

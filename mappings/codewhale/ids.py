@@ -1,0 +1,101 @@
+"""Request ids, which are any JSON on a codewhale's wire and text elsewhere; and the ids of threads.
+
+The text of an id is its JSON; a string that is no JSON itself stands for itself, and no id is "". So both come back. On
+a live link the text is made unique by a mark, for clients count from 1, and one request is told from another by it.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
+
+__all__ = ["echoed", "heard", "marked", "said", "session_id", "thread_id", "thread_of"]
+
+MARK = "\n"  # stands in no JSON that is written on one line
+
+
+def heard(id: Raw | UnsetType) -> str:
+    """The text of an id."""
+    if id is UNSET:
+        return ""
+    raw = echoed(id)
+    value = msgspec.json.decode(raw)
+    return value if isinstance(value, str) and _stands_for_itself(value) else bytes(raw).decode()
+
+
+def said(request: str) -> Raw | UnsetType:
+    """The id of a text; UNSET if it has none."""
+    if not request:
+        return UNSET
+    text, mark, _ = request.partition(MARK)
+    if _is_json(text):
+        return Raw(text.encode())
+    return Raw(msgspec.json.encode(text if mark else request))
+
+
+def marked(request: str, own: str, thread: str = "") -> str:
+    """The text of an id that no other request has, with the thread that the request names."""
+    known = said(request)
+    return MARK.join(("null" if known is UNSET else bytes(known).decode(), own, thread))
+
+
+def thread_of(request: str) -> str:
+    """The thread that a request named, as its client called it."""
+    return request.split(MARK, 2)[2] if request.count(MARK) >= 2 else ""
+
+
+def echoed(id: Raw) -> Raw:
+    """An id as a server gives it back: compact, integers over 64 bits as floats (codewhale sheet, section 1.1)."""
+    return Raw(msgspec.json.encode(_echoed(msgspec.json.decode(id))))
+
+
+def _echoed(value: Any) -> Any:
+    match value:
+        case bool():
+            return value
+        case int() if not -(1 << 63) <= value < 1 << 64:
+            return _float(value)
+        case float():
+            return _float(value)
+        case dict():
+            return {key: _echoed(member) for key, member in value.items()}
+        case list():
+            return [_echoed(member) for member in value]
+    return value
+
+
+def _float(value: float) -> Raw | None:
+    """As servers write it: an exponent has its sign."""
+    try:
+        return Raw(repr(float(value)).encode())
+    except OverflowError:
+        return None
+
+
+def _stands_for_itself(text: str) -> bool:
+    return bool(text) and MARK not in text and not _is_json(text)
+
+
+def _is_json(text: str) -> bool:
+    try:
+        msgspec.json.decode(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+THREAD = re.compile(r"thread-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})")
+
+
+def thread_id(session: str) -> str:
+    """The thread of a session: `thread-` and a UUID, else what its backend calls it (translation.md 3.1)."""
+    return name if THREAD.fullmatch(name := f"thread-{session}") else session
+
+
+def session_id(thread: str) -> str:
+    """The session of a thread: the UUID behind `thread-`, else the name itself."""
+    found = THREAD.fullmatch(thread)
+    return found[1] if found else thread

@@ -1,0 +1,147 @@
+"""A session as one codewhale client sees it: the turn that it began, live, and nothing else (translation.md 3.17).
+
+Its text is streamed in bare lines, the rest waits for the `events` of its result; an error has none, so there it is
+counted. `request` is the client's own turn; with a `view` and without a request the turn is somebody else's, and is
+read with the history. Without either nobody in particular reads: every turn is shown.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import UNSET
+
+from mappings.asking import Asking
+from mappings.canonical import Batch, Event
+from mappings.canonical import events as say
+from mappings.codewhale.from_canonical import FROM_EVENT, Context
+from mappings.codewhale.from_canonical.context import bundled
+from mappings.codewhale.from_canonical.events import WELL, accepted
+from mappings.codewhale.ids import thread_id, thread_of
+from mappings.codewhale.vocabulary import HEAD, SEED
+from mappings.codewhale.wire import frames, results
+from mappings.codewhale.wire.frames import FrameBase
+from mappings.dialect import Rendered
+
+__all__ = ["FRAMES_MAX", "Projection"]
+
+FRAMES_MAX = 10_000
+"""EventFrames of one result; further ones are counted."""
+
+UNSEEN = frozenset(
+    (
+        say.ReasoningDelta,
+        say.ToolCallArguments,
+        say.ToolCallFinished,
+        say.ToolOutputDelta,
+        say.McpStartup,
+        say.GoalUpdated,
+        say.ErrorReported,
+        say.Gap,
+    )
+)
+"""What thread/read does not tell of a turn."""
+
+
+class Projection(Context):
+    """The rendering of one session, for one client's turn or for everybody else."""
+
+    alone = False
+
+    def __init__(self, request: str = "", view: str = "") -> None:
+        super().__init__(FROM_EVENT, request=request, generation=SEED if view == SEED else HEAD)
+        self._view = view
+        self.thread = thread_of(request)
+        self._hidden = bool(view) and not request
+        self._asking = Asking()
+        self._frames: list[Any] = []
+        self._started = self._ended = False
+        self._over = False  # the client has its result
+        self._bytes = 0  # of the user's words: the seed's responses are named after them
+
+    def render(self, batch: Batch) -> Rendered:
+        """The lines that show this batch."""
+        if self._hidden:
+            for event in batch.events:
+                self._unseen(event)
+            return Rendered(frames=[], losses=self.losses.take())
+        self.session, self.at = batch.session, batch.at
+        if batch.turn != self.turn:
+            self.turn, self._bytes = batch.turn, 0
+            self._begin_run()
+            self._name()
+        out: list[Any] = []
+        for event in self._asking.admit(batch.events, self.lose):
+            self._note(event)
+            if self._over:
+                self._unseen(event)
+                continue
+            for message in FROM_EVENT.functions[type(event)](event, self):
+                self._say(message, out)
+            if type(event) is say.QuestionAsked and event.parked:
+                self._say(self.answer(accepted(self)), out)
+        return Rendered(frames=bundled(out), losses=self.losses.take())
+
+    def copy(self) -> Projection:
+        """An independent projection in the same state."""
+        twin = Projection(self.request, self._view)
+        for name in ("session", "turn", "at", "response_id", "_started", "_ended", "_over", "_bytes"):
+            setattr(twin, name, getattr(self, name))
+        twin._asking, twin._frames = self._asking.copy(), self._frames.copy()
+        return twin
+
+    # -- the response that is open ----------------------------------------------------------------------
+
+    @property
+    def streams(self) -> bool:
+        """Whether text is streamed as bare lines: not by the seed, which has it in its result."""
+        return self.generation != SEED
+
+    def starts(self) -> bool:
+        """Whether this is the first that is told of the response."""
+        first = not self._started
+        self._started = True
+        return first
+
+    def ends(self, end: str) -> bool:
+        """Whether its end is told: once, if it began or went well."""
+        tells = not self._ended and (self._started or end in WELL)
+        self._ended = True
+        return tells
+
+    def _begin_run(self) -> None:
+        """A response may begin."""
+        self._started = self._ended = self._over = False
+
+    def _name(self) -> None:
+        thread = self.thread or thread_id(self.session)
+        self.response_id = f"{self.session}:{self.turn}" if self.streams else f"{thread}:{self._bytes}"
+
+    def _unseen(self, event: Event) -> None:
+        if type(event) in UNSEEN:
+            self.lose(event, why="a turn that this client did not begin is read in its history")
+
+    def _note(self, event: Event) -> None:
+        if isinstance(event, say.MessageAppended) and event.message.role == "user":
+            self._bytes = len(event.message.text.encode())
+            self._name()
+        elif isinstance(event, say.QuestionAnswered) and not self.request:
+            self._begin_run()
+
+    def _say(self, message: Any, out: list[Any]) -> None:
+        """Lines go out; EventFrames wait for the answer."""
+        if isinstance(message, FrameBase):
+            if len(self._frames) < FRAMES_MAX:
+                self._frames.append(message)
+            else:
+                self.lose(message, why=f"more than {FRAMES_MAX} frames in one result")
+            return
+        if isinstance(message, results.Answer):
+            held, self._frames, self._over = self._frames, [], True
+            if message.error is UNSET:
+                out += held
+            else:
+                for frame in held:
+                    if not (isinstance(frame, frames.Error) and frame.message == message.error.message):
+                        self.lose(frame, why="an error has no events")
+        out.append(message)

@@ -1,0 +1,258 @@
+"""Requests to canonical commands, in the order of the codewhale sheet, section 2.
+
+`ext` keeps how a request was said: under which of its names, and with which params that have no canonical place.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import UNSET, Raw, UnsetType
+
+from mappings.canonical import commands
+from mappings.canonical.values import Ext, Text
+from mappings.codewhale.extras import keep, raw
+from mappings.codewhale.ids import heard, session_id, thread_id
+from mappings.codewhale.wire import params as wire
+from mappings.codewhale.wire import requests
+from mappings.codewhale.wire.requests import RequestBase
+from mappings.rules import Rules
+
+__all__ = ["TO_COMMAND"]
+
+TO_COMMAND = Rules("codewhale -> canonical commands")
+
+Commands = tuple[commands.Command, ...]
+
+
+def _form(message: RequestBase, params: object = UNSET, thread: str = "", **more: object) -> Ext | None:
+    """How a request was said, as far as the command does not tell; `thread` is the thread that it names."""
+    names = message.names
+    return keep(
+        method=UNSET if names and message.method == names[0] else message.method,
+        jsonrpc=UNSET if message.jsonrpc == "2.0" else (None if message.jsonrpc is UNSET else ""),
+        params=params,
+        thread_id=thread if thread_id(session_id(thread)) != thread else UNSET,
+        **more,
+    )
+
+
+def _ignored(params: wire.NoParams | Raw | UnsetType) -> object:
+    return UNSET if isinstance(params, wire.NoParams) else params
+
+
+@TO_COMMAND.rule(requests.Healthz, produces=(commands.Ping,))
+def healthz(message: requests.Healthz) -> Commands:
+    return (commands.Ping(request=heard(message.id), ext=_form(message, message.params)),)
+
+
+@TO_COMMAND.rule(requests.Capabilities, produces=(commands.GetCapabilities,))
+def capabilities(message: requests.Capabilities) -> Commands:
+    return (commands.GetCapabilities(request=heard(message.id), ext=_form(message, message.params)),)
+
+
+@TO_COMMAND.rule(requests.ThreadCapabilities, produces=(commands.GetCapabilities,))
+def thread_capabilities(message: requests.ThreadCapabilities) -> Commands:
+    ext = _form(message, message.params, kind="thread")
+    return (commands.GetCapabilities(request=heard(message.id), ext=ext),)
+
+
+@TO_COMMAND.rule(requests.Create, produces=(commands.OpenSession,))
+def create(message: requests.Create) -> Commands:
+    said = message.params
+    metadata = said.metadata if isinstance(said, wire.CreateParams) else UNSET
+    ext = _form(message, UNSET if metadata is not UNSET else said, kind="create")
+    return (commands.OpenSession(request=heard(message.id), metadata=metadata, ext=ext),)
+
+
+@TO_COMMAND.rule(requests.Start, produces=(commands.OpenSession,))
+def start(message: requests.Start) -> Commands:
+    ext = _form(message, message.params, absent=True if message.params is UNSET else UNSET)
+    return (commands.OpenSession(request=heard(message.id), ext=ext),)
+
+
+@TO_COMMAND.rule(requests.Resume, produces=(commands.ResumeSession,))
+def resume(message: requests.Resume) -> Commands:
+    said = message.params
+    ext = _form(message, said, said.thread_id)
+    return (commands.ResumeSession(request=heard(message.id), session=session_id(said.thread_id), ext=ext),)
+
+
+@TO_COMMAND.rule(requests.Fork, produces=(commands.ForkSession,))
+def fork(message: requests.Fork) -> Commands:
+    said = message.params
+    ext = _form(message, said, said.thread_id)
+    return (commands.ForkSession(request=heard(message.id), session=session_id(said.thread_id), ext=ext),)
+
+
+@TO_COMMAND.rule(requests.List, produces=(commands.ListSessions,))
+def list_threads(message: requests.List) -> Commands:
+    said = message.params
+    limit = (said.limit or 0) if isinstance(said, wire.ListParams) else 0
+    usual = said == wire.ListParams(limit=limit) if limit else said is UNSET
+    ext = _form(message, UNSET if usual else said)
+    return (commands.ListSessions(request=heard(message.id), limit=limit, ext=ext),)
+
+
+@TO_COMMAND.rule(requests.Read, produces=(commands.GetSession,))
+def read(message: requests.Read) -> Commands:
+    thread = message.params.thread_id
+    ext = _form(message, thread=thread)
+    return (commands.GetSession(request=heard(message.id), session=session_id(thread), ext=ext),)
+
+
+@TO_COMMAND.rule(requests.SetName, produces=(commands.RenameSession,))
+def set_name(message: requests.SetName) -> Commands:
+    said = message.params
+    ext = _form(message, thread=said.thread_id)
+    session = session_id(said.thread_id)
+    return (commands.RenameSession(request=heard(message.id), session=session, title=said.name, ext=ext),)
+
+
+@TO_COMMAND.rule(requests.GoalSet, produces=(commands.SetGoal,))
+def goal_set(message: requests.GoalSet) -> Commands:
+    said = message.params
+    return (
+        commands.SetGoal(
+            request=heard(message.id),
+            session=session_id(said.thread_id),
+            objective=said.objective,
+            token_budget=said.token_budget,
+            ext=_form(message, thread=said.thread_id),
+        ),
+    )
+
+
+@TO_COMMAND.rule(requests.GoalGet, produces=(commands.GetGoal,))
+def goal_get(message: requests.GoalGet) -> Commands:
+    thread = message.params.thread_id
+    ext = _form(message, thread=thread)
+    return (commands.GetGoal(request=heard(message.id), session=session_id(thread), ext=ext),)
+
+
+@TO_COMMAND.rule(requests.GoalClear, produces=(commands.ClearGoal,))
+def goal_clear(message: requests.GoalClear) -> Commands:
+    thread = message.params.thread_id
+    ext = _form(message, thread=thread)
+    return (commands.ClearGoal(request=heard(message.id), session=session_id(thread), ext=ext),)
+
+
+@TO_COMMAND.rule(requests.GoalProgress, produces=(commands.StoreWrite,))
+def goal_progress(message: requests.GoalProgress) -> Commands:
+    """Its backend counts what it is told: a write into its store, like no other of this dialect."""
+    said = message.params
+    session = session_id(said.thread_id)
+    ext = _form(message, thread=said.thread_id)
+    method = message.kind
+    return (commands.StoreWrite(request=heard(message.id), session=session, method=method, params=raw(said), ext=ext),)
+
+
+@TO_COMMAND.rule(requests.Archive, produces=(commands.ArchiveSession,))
+def archive(message: requests.Archive) -> Commands:
+    thread = message.params.thread_id
+    ext = _form(message, thread=thread)
+    return (commands.ArchiveSession(request=heard(message.id), session=session_id(thread), ext=ext),)
+
+
+@TO_COMMAND.rule(requests.Unarchive, produces=(commands.UnarchiveSession,))
+def unarchive(message: requests.Unarchive) -> Commands:
+    thread = message.params.thread_id
+    ext = _form(message, thread=thread)
+    return (commands.UnarchiveSession(request=heard(message.id), session=session_id(thread), ext=ext),)
+
+
+@TO_COMMAND.rule(requests.Message, produces=(commands.SubmitInput,))
+def message(message: requests.Message) -> Commands:
+    said = message.params
+    segments = (Text(text=said.input),) if said.input else ()
+    ext = _form(message, thread=said.thread_id)
+    session = session_id(said.thread_id)
+    return (commands.SubmitInput(request=heard(message.id), session=session, segments=segments, ext=ext),)
+
+
+@TO_COMMAND.rule(requests.Interrupt, produces=(commands.CancelTurn,))
+def interrupt(message: requests.Interrupt) -> Commands:
+    thread = message.params.thread_id
+    ext = _form(message, thread=thread)
+    return (commands.CancelTurn(request=heard(message.id), session=session_id(thread), ext=ext),)
+
+
+@TO_COMMAND.rule(requests.AppCapabilities, produces=(commands.GetCapabilities,))
+def app_capabilities(message: requests.AppCapabilities) -> Commands:
+    ext = _form(message, _ignored(message.params), kind="app")
+    return (commands.GetCapabilities(request=heard(message.id), ext=ext),)
+
+
+@TO_COMMAND.rule(requests.ConfigGet, produces=(commands.GetConfig,))
+def config_get(message: requests.ConfigGet) -> Commands:
+    return (commands.GetConfig(request=heard(message.id), key=message.params.key, ext=_form(message)),)
+
+
+@TO_COMMAND.rule(requests.ConfigSet, produces=(commands.SetConfig,))
+def config_set(message: requests.ConfigSet) -> Commands:
+    said = message.params
+    return (commands.SetConfig(request=heard(message.id), key=said.key, value=said.value, ext=_form(message)),)
+
+
+@TO_COMMAND.rule(requests.ConfigUnset, produces=(commands.UnsetConfig,))
+def config_unset(message: requests.ConfigUnset) -> Commands:
+    return (commands.UnsetConfig(request=heard(message.id), key=message.params.key, ext=_form(message)),)
+
+
+@TO_COMMAND.rule(requests.ConfigList, produces=(commands.ListConfig,))
+def config_list(message: requests.ConfigList) -> Commands:
+    return (commands.ListConfig(request=heard(message.id), ext=_form(message, _ignored(message.params))),)
+
+
+@TO_COMMAND.rule(requests.ConfigReload, produces=(commands.ReloadConfig,))
+def config_reload(message: requests.ConfigReload) -> Commands:
+    return (commands.ReloadConfig(request=heard(message.id), ext=_form(message, _ignored(message.params))),)
+
+
+@TO_COMMAND.rule(requests.Models, produces=(commands.ListModels,))
+def models(message: requests.Models) -> Commands:
+    return (commands.ListModels(request=heard(message.id), ext=_form(message, _ignored(message.params))),)
+
+
+@TO_COMMAND.rule(requests.LoadedList, produces=(commands.ListSessions,))
+def loaded_list(message: requests.LoadedList) -> Commands:
+    ext = _form(message, _ignored(message.params), kind="loaded")
+    return (commands.ListSessions(request=heard(message.id), ext=ext),)
+
+
+@TO_COMMAND.rule(requests.SubmitUserInput, produces=(commands.AnswerInteraction,))
+def submit_user_input(message: requests.SubmitUserInput) -> Commands:
+    said = message.params
+    values: dict[str, Any] = {answer.id: answer.value for answer in said.answers}
+    ext = _form(message, answers=said.answers)
+    return (
+        commands.AnswerInteraction(
+            request=heard(message.id), question=said.request_id, values=raw(values) if values else UNSET, ext=ext
+        ),
+    )
+
+
+@TO_COMMAND.rule(requests.PromptCapabilities, produces=(commands.GetCapabilities,))
+def prompt_capabilities(message: requests.PromptCapabilities) -> Commands:
+    ext = _form(message, message.params, kind="prompt")
+    return (commands.GetCapabilities(request=heard(message.id), ext=ext),)
+
+
+@TO_COMMAND.rule(requests.Prompt, produces=(commands.PromptOnce,))
+def prompt(message: requests.Prompt) -> Commands:
+    said = message.params
+    thread = said.thread_id or ""
+    return (
+        commands.PromptOnce(
+            request=heard(message.id),
+            session=session_id(thread),
+            prompt=said.prompt,
+            model=said.model or "",
+            ext=_form(message, thread=thread),
+        ),
+    )
+
+
+@TO_COMMAND.rule(requests.Shutdown, produces=(commands.ShutdownBackend,))
+def shutdown(message: requests.Shutdown) -> Commands:
+    return (commands.ShutdownBackend(request=heard(message.id), ext=_form(message, message.params)),)

@@ -1,0 +1,161 @@
+"""Bare lines and answers to canonical events, in the order of the codewhale sheet, sections 3 and 5, then 1.2.
+
+Which response a line belongs to stands on the burst. What an answer means depends on what was asked: here it is what
+its EventFrames say and then Reply with its raw result, or the end of a turn, which is the one result that says
+`accepted`; the client translator makes the typed answer. A prompt is no turn, so its frames stay in its result.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+from msgspec import UNSET, Raw, Struct, UnsetType
+from msgspec import json as msgspec_json
+from msgspec.structs import replace
+
+from mappings.canonical import events
+from mappings.canonical.values import Ext, Failure
+from mappings.codewhale.extras import keep, raw
+from mappings.codewhale.ids import heard
+from mappings.codewhale.to_canonical.frames import TO_FRAME, heard_in
+from mappings.codewhale.vocabulary import CANCELLED, CODE_OF_CAUSE, FAILED, INTERRUPTED, cause_of
+from mappings.codewhale.wire import lines, results
+from mappings.rules import Rules
+
+__all__ = ["TO_EVENT", "envelope", "failure_of", "place", "refused"]
+
+TO_EVENT = Rules("codewhale -> canonical events")
+
+Events = tuple[Any, ...]
+
+
+def envelope(message: Any) -> tuple[str, int]:
+    """Request id of an answer; no message has a time."""
+    return (heard(message.id) if type(message) is results.Answer else ""), 0
+
+
+def place(message: Any) -> tuple[str, Ext | None]:
+    """Which response a line belongs to."""
+    return "", _response(getattr(message, "response_id", UNSET))
+
+
+@lru_cache(maxsize=64)  # one response, thousands of lines
+def _response(id: str | UnsetType) -> Ext | None:
+    return keep(response_id=id)
+
+
+@TO_EVENT.rule(lines.ResponseStart, produces=(events.ModelTurnStarted,))
+def response_start(_message: lines.ResponseStart) -> Events:
+    return (events.ModelTurnStarted(),)
+
+
+@TO_EVENT.rule(lines.ResponseDelta, produces=(events.TextDelta,))
+def response_delta(message: lines.ResponseDelta) -> Events:
+    return (events.TextDelta(text=message.delta),)
+
+
+@TO_EVENT.rule(lines.ResponseEnd, produces=(events.TurnResult,))
+def response_end(_message: lines.ResponseEnd) -> Events:
+    return (events.TurnResult(end="completed"),)
+
+
+@TO_EVENT.rule(lines.ToolHook, produces=(events.LifecycleReport,))
+def tool_hook(message: lines.ToolHook) -> Events:
+    return (events.LifecycleReport(report=raw(message)),)
+
+
+@TO_EVENT.rule(lines.JobHook, produces=(events.LifecycleReport,))
+def job_hook(message: lines.JobHook) -> Events:
+    return (events.LifecycleReport(report=raw(message)),)
+
+
+@TO_EVENT.rule(lines.ApprovalHook, produces=(events.LifecycleReport,))
+def approval_hook(message: lines.ApprovalHook) -> Events:
+    return (events.LifecycleReport(report=raw(message)),)
+
+
+@TO_EVENT.rule(lines.FrameHook, produces=(events.LifecycleReport,))
+def frame_hook(message: lines.FrameHook) -> Events:
+    return (events.LifecycleReport(report=raw(message)),)
+
+
+INSIDE = tuple(dict.fromkeys(kind for entry in TO_FRAME.entries.values() for kind in entry.produces))
+"""What EventFrames say."""
+
+
+@TO_EVENT.rule(
+    results.Answer,
+    produces=(events.Reply, events.TurnEnded, *INSIDE),
+    answers=(
+        events.SessionOpened,
+        events.SessionsListed,
+        events.HistorySnapshot,
+        events.TurnAccepted,
+        events.Pong,
+    ),
+)
+def answer(message: results.Answer) -> Events:
+    request, result = heard(message.id), message.result
+    if message.error is not UNSET:
+        return (_failed(request, message.error),)
+    inside: list[Any] = []
+    if isinstance(result, results.ThreadResponse | results.AppResponse) and result.events:
+        inside = heard_in(result.events)
+        if isinstance(result, results.ThreadResponse) and result.status == "accepted":
+            return (*_once(inside), events.TurnEnded(end="completed", ext=keep(result=result)))
+        result = replace(result, events=())
+    said = result if isinstance(result, Raw) else raw(result)
+    if isinstance(result, results.ThreadResponse) and result.status == "accepted":
+        return (events.TurnEnded(end="completed", ext=keep(result=said)),)
+    if request == "null" and inside and isinstance(result, results.AppResponse) and bytes(result.data) == b"{}":
+        return tuple(inside)  # it answers nobody: only what is inside was said
+    failure = refused(result)
+    if failure is not None:
+        return (*inside, events.Reply(request=request, failure=failure))
+    return (*inside, events.Reply(request=request, result=said))
+
+
+def _once(inside: list[Any]) -> list[Any]:
+    """What the frames of a turn say beside its bare lines: those told its start and its end."""
+    return [event for event in inside if not isinstance(event, events.ModelTurnStarted | events.TurnResult)]
+
+
+def _failed(request: str, problem: results.Problem) -> events.Event:
+    if problem.code == FAILED and problem.message in CANCELLED:
+        ext = keep(
+            message=UNSET if problem.message == INTERRUPTED else problem.message,
+            data=UNSET if bytes(problem.data) == b"null" else problem.data,
+        )
+        return events.TurnEnded(end="cancelled", ext=ext)
+    return events.Reply(request=request, failure=failure_of(problem))
+
+
+def failure_of(problem: results.Problem) -> Failure:
+    """Why not, from an error."""
+    cause = cause_of(problem.code, problem.message)
+    ext = keep(
+        code=UNSET if CODE_OF_CAUSE[cause] == problem.code else problem.code,
+        data=UNSET if bytes(problem.data) == b"null" else problem.data,
+    )
+    return Failure(cause=cause, text=problem.message, ext=ext)
+
+
+class Said(Struct, frozen=True, gc=False):
+    """What a result that failed says in its data."""
+
+    error: str = ""
+
+
+def refused(result: object) -> Failure | None:
+    """Why not, from a result that says so itself: `app/*` with `ok` false, a thread that is missing."""
+    missing = isinstance(result, results.ThreadResponse) and (result.status == "missing" or result.ok is False)
+    not_ok = isinstance(result, results.AppResponse) and not result.ok
+    if not (missing or not_ok) or not isinstance(result, results.ThreadResponse | results.AppResponse):
+        return None
+    try:
+        text = msgspec_json.decode(result.data, type=Said).error
+    except ValueError:
+        text = ""
+    cause = cause_of(FAILED, text)
+    return Failure(cause=cause, text=text or "the backend refused", ext=keep(result=result))

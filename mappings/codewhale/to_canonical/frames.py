@@ -1,0 +1,234 @@
+"""EventFrames to canonical events, in the order of the codewhale sheet, section 6.
+
+An event keeps its frame in `ext`: most frames have members without a canonical place. Only where messages are read and
+written line by line; what a client's link hands on has none (`plain`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Raw
+from msgspec.structs import replace
+
+from mappings.canonical import events
+from mappings.codewhale.extras import keep, raw
+from mappings.codewhale.wire import frames as wire
+from mappings.codewhale.wire import values
+from mappings.rules import Rules
+
+__all__ = ["FRAME", "TO_FRAME", "heard_in", "plain"]
+
+TO_FRAME = Rules("codewhale frames -> canonical events")
+
+Events = tuple[Any, ...]
+
+FRAME = "frame"
+"""The field of `ext` that has the frame of an event."""
+
+
+def heard_in(frames: Sequence[wire.EventFrame]) -> list[Any]:
+    """What the frames of one result say; the last event of each keeps its frame."""
+    heard: list[Any] = []
+    for frame in frames:
+        *first, last = TO_FRAME.functions[type(frame)](frame)
+        heard += [*first, replace(last, ext=keep(**{FRAME: frame}))]
+    return heard
+
+
+def plain(event: Any) -> Any:
+    """An event without its frame."""
+    return replace(event, ext=None) if event.ext is not None else event
+
+
+@TO_FRAME.rule(wire.ResponseStart, produces=(events.ModelTurnStarted,))
+def response_start(_frame: wire.ResponseStart) -> Events:
+    return (events.ModelTurnStarted(),)
+
+
+@TO_FRAME.rule(wire.ResponseDelta, produces=(events.TextDelta, events.ReasoningDelta))
+def response_delta(frame: wire.ResponseDelta) -> Events:
+    if frame.channel == "reasoning":
+        return (events.ReasoningDelta(text=frame.delta),)
+    return (events.TextDelta(text=frame.delta),)
+
+
+@TO_FRAME.rule(wire.ResponseEnd, produces=(events.TurnResult,))
+def response_end(_frame: wire.ResponseEnd) -> Events:
+    return (events.TurnResult(end="completed"),)
+
+
+@TO_FRAME.rule(wire.ToolCallStart, produces=(events.ToolCallStarted, events.ToolCallArguments))
+def tool_call_start(frame: wire.ToolCallStart) -> Events:
+    return _called(frame.tool_name, _arguments(frame.arguments))
+
+
+@TO_FRAME.rule(wire.ToolCallResult, produces=(events.ToolCallFinished,))
+def tool_call_result(frame: wire.ToolCallResult) -> Events:
+    output, is_error = _output(frame.output)
+    return (events.ToolCallFinished(name=frame.tool_name, output=output, is_error=is_error),)
+
+
+@TO_FRAME.rule(wire.McpStartupUpdate, produces=(events.McpStartup,))
+def mcp_startup_update(frame: wire.McpStartupUpdate) -> Events:
+    return (events.McpStartup(report=raw(frame)),)
+
+
+@TO_FRAME.rule(wire.McpStartupComplete, produces=(events.McpStartup,))
+def mcp_startup_complete(frame: wire.McpStartupComplete) -> Events:
+    return (events.McpStartup(report=raw(frame)),)
+
+
+@TO_FRAME.rule(wire.McpCallBegin, produces=(events.ToolCallStarted, events.ToolCallArguments))
+def mcp_call_begin(frame: wire.McpCallBegin) -> Events:
+    return _called(frame.tool_name, "{}")
+
+
+@TO_FRAME.rule(wire.McpCallEnd, produces=(events.ToolCallFinished,))
+def mcp_call_end(frame: wire.McpCallEnd) -> Events:
+    return (events.ToolCallFinished(name=frame.tool_name, summary="", is_error=not frame.ok),)
+
+
+@TO_FRAME.rule(wire.ExecApproval, produces=(events.ApprovalRequested,))
+def exec_approval(frame: wire.ExecApproval) -> Events:
+    return _asked("exec_command", frame.request)
+
+
+@TO_FRAME.rule(wire.ApplyPatchApproval, produces=(events.ApprovalRequested,))
+def apply_patch_approval(frame: wire.ApplyPatchApproval) -> Events:
+    return _asked("apply_patch", frame.request)
+
+
+@TO_FRAME.rule(wire.UserInput, produces=(events.InteractionRequired,))
+def user_input(frame: wire.UserInput) -> Events:
+    request = frame.request
+    return (
+        events.InteractionRequired(
+            question=request.request_id, kind="user_input", spec=raw(request.questions), reason=""
+        ),
+    )
+
+
+@TO_FRAME.rule(wire.Elicitation, produces=(events.InteractionRequired,))
+def elicitation(frame: wire.Elicitation) -> Events:
+    spec = raw({"server_name": frame.server_name, "prompt": frame.prompt})
+    return (events.InteractionRequired(question=frame.request_id, kind="elicitation", spec=spec, reason=frame.prompt),)
+
+
+@TO_FRAME.rule(wire.ExecBegin, produces=(events.ToolCallStarted, events.ToolCallArguments))
+def exec_begin(frame: wire.ExecBegin) -> Events:
+    return _called("exec_command", bytes(raw({"command": frame.command, "cwd": frame.cwd})).decode())
+
+
+@TO_FRAME.rule(wire.ExecOutput, produces=(events.ToolOutputDelta,))
+def exec_output(frame: wire.ExecOutput) -> Events:
+    return (events.ToolOutputDelta(text=frame.delta),)
+
+
+@TO_FRAME.rule(wire.ExecEnd, produces=(events.ToolCallFinished,))
+def exec_end(frame: wire.ExecEnd) -> Events:
+    summary = f"exit code {frame.exit_code}"
+    return (events.ToolCallFinished(name="exec_command", summary=summary, is_error=frame.exit_code != 0),)
+
+
+@TO_FRAME.rule(wire.PatchBegin, produces=(events.ToolCallStarted, events.ToolCallArguments))
+def patch_begin(frame: wire.PatchBegin) -> Events:
+    return _called("apply_patch", bytes(raw({"path": frame.path})).decode())
+
+
+@TO_FRAME.rule(wire.PatchEnd, produces=(events.ToolCallFinished,))
+def patch_end(frame: wire.PatchEnd) -> Events:
+    return (events.ToolCallFinished(name="apply_patch", summary="", is_error=not frame.ok),)
+
+
+@TO_FRAME.rule(wire.TurnStarted, produces=(events.RunStarted,))
+def turn_started(_frame: wire.TurnStarted) -> Events:
+    return (events.RunStarted(kind="user_send"),)
+
+
+@TO_FRAME.rule(wire.TurnComplete, produces=(events.TurnResult,))
+def turn_complete(_frame: wire.TurnComplete) -> Events:
+    return (events.TurnResult(end="completed"),)
+
+
+@TO_FRAME.rule(wire.TurnAborted, produces=(events.TurnResult,))
+def turn_aborted(_frame: wire.TurnAborted) -> Events:
+    return (events.TurnResult(end="cancelled"),)
+
+
+@TO_FRAME.rule(wire.GoalUpdated, produces=(events.GoalUpdated,))
+def goal_updated(frame: wire.GoalUpdated) -> Events:
+    return (events.GoalUpdated(goal=raw(frame.goal)),)
+
+
+@TO_FRAME.rule(wire.GoalCleared, produces=(events.GoalCleared,))
+def goal_cleared(_frame: wire.GoalCleared) -> Events:
+    return (events.GoalCleared(),)
+
+
+@TO_FRAME.rule(wire.Error, produces=(events.ErrorReported,))
+def error(frame: wire.Error) -> Events:
+    return (events.ErrorReported(cause="internal", text=frame.message),)
+
+
+# -- what tools are given and give back -------------------------------------------------------------
+
+PAYLOAD: msgspec.json.Decoder[values.ToolPayload] = msgspec.json.Decoder(values.ToolPayload)
+OUTPUT: msgspec.json.Decoder[values.ToolOutput] = msgspec.json.Decoder(values.ToolOutput)
+
+
+class Verdict(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """What an MCP server says of its own result."""
+
+    is_error: Any = False
+
+
+def _called(name: str, arguments: str) -> Events:
+    return (
+        events.ToolCallStarted(name=name),
+        events.ToolCallArguments(name=name, json=arguments, done=True),
+    )
+
+
+def _arguments(arguments: Raw) -> str:
+    """The JSON text of a call's arguments: of a payload what it holds, else all of it."""
+    try:
+        payload = PAYLOAD.decode(arguments)
+    except msgspec.DecodeError:
+        return bytes(arguments).decode()
+    match payload:
+        case values.FunctionPayload():
+            return payload.arguments
+        case values.McpPayload():
+            return bytes(payload.raw_arguments).decode()
+        case values.ShellPayload():
+            return bytes(raw(payload.params)).decode()
+        case values.CustomPayload():
+            return bytes(raw({"input": payload.input})).decode()
+
+
+def _output(output: Raw) -> tuple[str | None, bool]:
+    """What a tool gave back, and whether it failed: an MCP result unless its `isError` is missing or false."""
+    try:
+        said = OUTPUT.decode(output)
+    except msgspec.DecodeError:
+        return bytes(output).decode(), False
+    if isinstance(said, values.FunctionOutput):
+        return (None if said.body is UNSET else _text(said.body)), not said.success
+    try:
+        failed = msgspec.json.decode(said.result, type=Verdict).is_error is not False
+    except msgspec.DecodeError:
+        failed = False
+    return bytes(said.result).decode(), failed
+
+
+def _text(body: Raw) -> str:
+    value = msgspec.json.decode(body)
+    return value if isinstance(value, str) else bytes(body).decode()
+
+
+def _asked(tool: str, request: values.ApprovalRequest) -> Events:
+    description = f"{request.command}\n{request.reason}" if request.reason else request.command
+    return (events.ApprovalRequested(tool=tool, description=description, question=request.approval_id),)

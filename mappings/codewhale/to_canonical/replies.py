@@ -1,0 +1,126 @@
+"""Results, as the typed answer to the command that a link sent (translation.md 3.18).
+
+What does not fit is None: the answer then stays a Reply with its raw result.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType
+
+from mappings.canonical.events import SessionOpened, SessionsListed
+from mappings.canonical.values import Message, Role, SessionSummary, Status
+from mappings.codewhale.extras import keep
+from mappings.codewhale.ids import session_id
+from mappings.codewhale.wire.answers import typed
+from mappings.codewhale.wire.results import AppResponse, Capabilities, ThreadResponse
+from mappings.codewhale.wire.values import HistoryItem, Thread
+from mappings.rfc3339 import NS
+
+__all__ = ["history", "methods_of", "session_opened", "sessions_listed"]
+
+ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant"}
+
+
+def _known(result: Raw | UnsetType) -> Any:
+    return None if result is UNSET else typed(result)
+
+
+def methods_of(result: Raw | UnsetType) -> list[str] | None:
+    """The methods that a server lists."""
+    said = _known(result)
+    return said.methods if isinstance(said, Capabilities) else None
+
+
+def session_opened(request: str, result: Raw | UnsetType) -> SessionOpened | None:
+    """The result of a method that shows one thread."""
+    said = _known(result)
+    if not isinstance(said, ThreadResponse) or not isinstance(said.thread, Thread):
+        return None
+    thread = said.thread
+    ext = keep(thread_id=thread.id, thread=thread)
+    return SessionOpened(request=request, session=session_id(thread.id), title=thread.name or "", ext=ext)
+
+
+def sessions_listed(request: str, result: Raw | UnsetType) -> SessionsListed | None:
+    """The result of a list of threads; one page has all."""
+    said = _known(result)
+    if isinstance(said, AppResponse):
+        try:
+            rows = msgspec.json.decode(said.data, type=Loaded).threads
+        except msgspec.DecodeError:
+            return None
+    elif isinstance(said, ThreadResponse):
+        rows = said.threads
+    else:
+        return None
+    return SessionsListed(request=request, sessions=tuple(map(_summary, rows)))
+
+
+class Loaded(Struct, frozen=True, gc=False):
+    """The data of app/thread_loaded_list."""
+
+    threads: tuple[Thread, ...]
+
+
+def _summary(thread: Thread) -> SessionSummary:
+    status: Status = "paused" if thread.status == "paused" else "idle"  # a thread that rests says `running`
+    return SessionSummary(
+        session=session_id(thread.id),
+        title=thread.name or "",
+        updated_at=thread.updated_at * NS,
+        status=status,
+        ext=keep(thread_id=thread.id, thread=thread),
+    )
+
+
+class Told(Struct, frozen=True, gc=False):
+    """The data of a thread that is told whole."""
+
+    history: tuple[HistoryItem, ...] = ()
+
+
+class Spoken(Struct, frozen=True, gc=False):
+    """An item of a history that a client gave: what some models call a message."""
+
+    role: str = ""
+    content: Any = None
+
+
+def history(result: Raw | UnsetType) -> tuple[Message, ...] | None:
+    """The messages of a thread, oldest first; what is neither user's nor assistant's is the system's."""
+    said = _known(result)
+    if not isinstance(said, ThreadResponse):
+        return None
+    try:
+        told = msgspec.json.decode(said.data, type=Told)
+    except msgspec.DecodeError:
+        return None
+    return tuple(map(_message, told.history))
+
+
+def _message(item: HistoryItem) -> Message:
+    role, text = item.role, item.content
+    plain = bytes(item.item) == b"null"
+    if role not in ROLES and not plain:
+        role, text = _spoken(item)
+    ext = keep(
+        id=item.id,
+        role=UNSET if role == item.role and role in ROLES else item.role,
+        item=UNSET if plain else item.item,
+    )
+    return Message(role=ROLES.get(role, "system"), text=text, at=item.created_at * NS, ext=ext)
+
+
+def _spoken(item: HistoryItem) -> tuple[str, str]:
+    """Who said an item that stands in a history as it was given, and what; its content repeats it as text."""
+    try:
+        said = msgspec.json.decode(item.item, type=Spoken)
+    except msgspec.DecodeError:
+        return item.role, item.content
+    parts = said.content if isinstance(said.content, list) else [said.content]
+    texts = [part.get("text") if isinstance(part, dict) else part for part in parts]
+    words = "".join(text for text in texts if isinstance(text, str))
+    return (said.role, words) if said.role in ROLES and words else (item.role, item.content)

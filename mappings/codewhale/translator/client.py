@@ -1,0 +1,262 @@
+"""A link with a child, on which we play the client (codewhale sheet, sections 1.4, 3, 5 and 11; translation.md 3.20).
+
+Answers come in the order of our requests, so a bare line belongs to the oldest that has none. A turn is accepted once
+its line is written: the child may take 15 s to begin. What its result says again of the text is not counted twice, nor
+what the hook mirror of old releases prints beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import count
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from mappings.canonical import Batch, Event, SessionState, Unmapped
+from mappings.canonical import commands as ask
+from mappings.canonical import events as say
+from mappings.canonical.commands import Command
+from mappings.canonical.values import Failure, FileAttachment, ImageAttachment, flatten
+from mappings.codewhale.directions import FROM_SERVER
+from mappings.codewhale.from_canonical import FROM_COMMAND, Context
+from mappings.codewhale.to_canonical.frames import plain
+from mappings.codewhale.to_canonical.replies import history, methods_of, session_opened, sessions_listed
+from mappings.codewhale.translator.opening import Opening
+from mappings.codewhale.wire import REQUESTS
+from mappings.dialect import Burst, Clock, Frame, Loss, NewId, Step
+
+__all__ = ["WAITING_MAX", "ClientTranslator"]
+
+WAITING_MAX = 1024
+"""Requests without an answer; a further one is refused."""
+
+CONFIGURING = (ask.SetConfig, ask.UnsetConfig, ask.ReloadConfig)
+"""Commands by which a child forgets the context of its threads (codewhale sheet, section 3)."""
+
+UNANSWERABLE = (say.ApprovalRequested, say.InteractionRequired, say.RunStarted)
+"""What the frames of a result tell of a turn that is over by then: nothing waits for an answer."""
+
+
+class Turn(Struct, kw_only=True):
+    """The turn in flight: what was heard of it."""
+
+    started: bool = False
+    spoke: bool = False
+    stopped: bool = False
+
+
+class ClientTranslator:
+    """The link of a child, with us as its client."""
+
+    view = ""
+
+    def __init__(self, clock: Clock, new_id: NewId) -> None:
+        self._clock = clock
+        self._numbers = count(1)
+        self._waiting: dict[str, Command] = {}  # our id -> what was asked, in order
+        self._turn: Turn | None = None
+        self._opening = Opening()
+        self._interrupts = True  # its generation has thread/interrupt; until it is known the default's
+
+    def opened(self) -> Step:
+        """Which generation is it?"""
+        step = Step()
+        self._write([ask.GetCapabilities()], step)
+        return step
+
+    def receive(self, frames: Sequence[Frame]) -> Step:
+        """Lines become parts of the turn in flight, answers the end of it or the answers to our commands."""
+        step, heard = Step(), Step()
+        FROM_SERVER.receive([f for f in frames if not (isinstance(f, bytes) and not f.strip())], heard)
+        step.faults, step.losses = heard.faults, heard.losses
+        for burst in heard.bursts:
+            if burst.request:
+                self._answered(burst.request, burst.items, step)
+            else:
+                _add(step, [said for item in burst.items for said in self._streamed(item, step)])
+        for fault in heard.faults:
+            value = fault.value if isinstance(fault.value, dict) else {}
+            if "id" in value:  # an answer that cannot be read is one
+                failure = Failure(cause="internal", text=f"the backend's answer cannot be read: {fault.text}"[:500])
+                reply = say.Reply(request=str(value["id"]), failure=failure)
+                self._answered(reply.request, [reply], step)
+        return step
+
+    def send(self, items: Sequence[Any]) -> Step:
+        """Commands as requests; what a child must not or cannot be asked is refused at once."""
+        step = Step()
+        for command in items:
+            refusal = self._refused(command)
+            if refusal is not None:
+                self._tell(step, command, say.Reply(request=command.request, failure=refusal))
+                continue
+            now, answers = self._opening.admit(command)
+            for answer in answers:
+                self._tell(step, command, answer)
+            self._write(now, step)
+        return step
+
+    def attach(self, state: SessionState, request: str = "") -> Step:
+        """Go on with the thread that this session had."""
+        step = Step()
+        self._write(self._opening.resume(state), step)
+        return step
+
+    def passed(self, batch: Batch) -> Step:
+        """Events do not go to a child."""
+        return Step()
+
+    def can_be_asked(self, question: Event) -> bool:
+        """A child is asked nothing."""
+        return False
+
+    def closed(self, cause: str) -> Step:
+        """Its stdin ends: nothing is said. What was not answered never will be."""
+        failure = Failure(cause="upstream_lost", text=f"the backend ended: {cause}")
+        lost = [
+            say.Reply(request=command.request, failure=failure)
+            for command in self._waiting.values()
+            if command.request and not isinstance(command, ask.SubmitInput | ask.CancelTurn)
+        ]
+        self._waiting.clear()
+        return Step(bursts=[Burst(items=lost)] if lost else [])
+
+    # -- what we ask -------------------------------------------------------------------------------------
+
+    def _refused(self, command: Command) -> Failure | None:
+        entry = FROM_COMMAND.entries[type(command)]
+        if not entry.produces:
+            why = getattr(entry.fidelity, "why", "it has no such method")
+            return Failure(cause="unsupported", text=f"a codewhale cannot be asked this: {why}")
+        if len(self._waiting) >= WAITING_MAX:
+            return Failure(cause="busy", text=f"{WAITING_MAX} requests wait for the backend's answer")
+        if isinstance(command, CONFIGURING) and self._opening.thread:
+            return Failure(cause="busy", text="not changed: the backend would forget its open conversation")
+        if isinstance(command, ask.CancelTurn):
+            if not self._interrupts:
+                return Failure(cause="unsupported", text="this release of codewhale cannot interrupt a turn")
+            return None if self._turn is not None else Failure(cause="not_running", text="no turn is in progress")
+        if not isinstance(command, ask.SubmitInput):
+            return None
+        if any(isinstance(s, ImageAttachment | FileAttachment) for s in command.segments):
+            return Failure(cause="unsupported", text="a codewhale takes no images or files by URL")
+        if not flatten(command.segments):
+            return Failure(cause="invalid", text="the input is empty")
+        return Failure(cause="busy", text="a turn is already in progress") if self._turn is not None else None
+
+    def _write(self, written: Sequence[Command], step: Step) -> None:
+        for command in written:
+            own = str(next(self._numbers))
+            context = Context(FROM_COMMAND, request=own)
+            messages = FROM_COMMAND.functions[type(command)](command, context)
+            step.losses += context.losses.take()
+            if not messages:
+                failure = Failure(cause="unsupported", text="a codewhale has no word for this command")
+                self._tell(step, command, say.Reply(request=command.request, failure=failure))
+                continue
+            step.frames += [REQUESTS.encode(message) for message in messages]
+            self._waiting[own] = command
+            if isinstance(command, ask.SubmitInput):
+                self._turn = Turn()
+                self._tell(step, command, say.TurnAccepted(request=command.request))
+            elif isinstance(command, ask.CancelTurn):
+                if self._turn is not None:
+                    self._turn.stopped = True
+                self._tell(step, command, say.Reply(request=command.request))
+
+    def _tell(self, step: Step, command: Command, event: Event) -> None:
+        if command.request:
+            step.bursts.append(Burst(items=[event], request=command.request))
+
+    # -- what we hear ------------------------------------------------------------------------------------
+
+    def _streamed(self, item: Any, step: Step) -> list[Any]:
+        """A bare line: of the turn in flight if that is the oldest request, else of nobody's."""
+        oldest = next(iter(self._waiting.values()), None)
+        turn = self._turn
+        if isinstance(item, say.LifecycleReport | Unmapped):
+            return [item]
+        if isinstance(oldest, ask.PromptOnce):
+            return []  # its result says it again
+        if not isinstance(oldest, ask.SubmitInput) or turn is None:
+            step.losses.append(Loss(kind=type(item).__name__, why="a line outside of any turn"))
+            return []
+        if isinstance(item, say.TurnResult):
+            return []  # it is written also where the turn failed: the answer tells
+        if isinstance(item, say.ModelTurnStarted):
+            first, turn.started = not turn.started, True
+            return [item] if first else []
+        turn.spoke = turn.spoke or isinstance(item, say.TextDelta)
+        return [item]
+
+    def _answered(self, own: str, items: Sequence[Any], step: Step) -> None:
+        command = self._waiting.pop(own, None)
+        if command is None:
+            step.losses += [Loss(kind=type(item).__name__, why="answers no request of ours") for item in items]
+            return
+        if isinstance(command, ask.SubmitInput):
+            _add(step, self._ended(items, step))
+            return
+        *inside, last = items
+        told = [plain(item) for item in inside if isinstance(item, say.GoalUpdated | say.GoalCleared | say.McpStartup)]
+        event = last if isinstance(last, say.Reply) else say.Reply(request="")
+        if isinstance(command, ask.CancelTurn):
+            _add(step, told)  # it was answered when it was written
+            return
+        if isinstance(command, ask.GetCapabilities):
+            known = methods_of(event.result)
+            self._interrupts = self._interrupts if known is None else "thread/interrupt" in known
+        now, answers = self._opening.answered(command, self._typed(command, event))
+        _add(step, told + [answer for answer in answers if _for_somebody(answer)])
+        self._write(now, step)
+
+    def _ended(self, items: Sequence[Any], step: Step) -> list[Any]:
+        """The answer to a message: what its frames tell beside the text, then the end."""
+        turn, self._turn = self._turn or Turn(), None
+        *inside, last = items
+        told: list[Any] = []
+        for item in inside:
+            if isinstance(item, UNANSWERABLE):
+                step.losses.append(Loss(kind=type(item).__name__, why="nothing waits for the answer"))
+            elif not (isinstance(item, say.TextDelta) and turn.spoke):
+                told.append(plain(item))
+        if told and not turn.started:
+            told.insert(0, say.ModelTurnStarted())
+        if isinstance(last, say.TurnEnded):
+            return [*told, say.TurnEnded(end=last.end)]
+        failure = last.failure if isinstance(last, say.Reply) else None
+        if failure is None:
+            return [*told, say.TurnEnded(end="completed")]
+        if turn.stopped:
+            return [*told, say.TurnEnded(end="cancelled")]
+        return [*told, say.TurnEnded(end="failed", failure=failure)]
+
+    def _typed(self, command: Command, event: say.Reply) -> Event:
+        """The typed answer to a command (translation.md 3.18), else the reply as it is."""
+        request = command.request
+        answer: Event | None = None
+        if event.failure is None:
+            match command:
+                case ask.OpenSession() | ask.ResumeSession() | ask.GetSession():
+                    answer = session_opened(request, event.result)
+                case ask.ListSessions():
+                    answer = sessions_listed(request, event.result)
+                case ask.GetHistory():
+                    messages = history(event.result)
+                    if messages is not None:
+                        answer = say.HistorySnapshot(items=tuple(reversed(messages)), request=request)
+                case ask.Ping():
+                    answer = say.Pong(request=request, at=self._clock())
+        return answer or replace(event, request=request)
+
+
+def _add(step: Step, items: list[Any]) -> None:
+    if items:
+        step.bursts.append(Burst(items=items))
+
+
+def _for_somebody(answer: Event) -> bool:
+    """Whether an answer has somebody to go to; that a thread stands concerns everybody."""
+    return bool(getattr(answer, "request", "")) or isinstance(answer, say.SessionOpened | say.Gap)

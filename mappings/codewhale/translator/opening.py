@@ -1,0 +1,132 @@
+"""How our link with a child gets its thread: begun or gone on with once, before all else (codewhale sheet, 2.3 and 3).
+
+A link carries one thread (design.md, section 5). What is asked before the thread stands waits for it, bounded, and
+fails with it. A child that was started again knows the thread from its store and nothing of what was said in it: that
+is a Gap, whether the thread is found or not.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from mappings.canonical import SessionState, Unmapped, commands
+from mappings.canonical.commands import Command
+from mappings.canonical.events import Event, Gap, Reply, SessionOpened
+from mappings.canonical.values import Ext, Failure
+from mappings.codewhale.extras import given, raw
+from mappings.codewhale.wire.params import ResumeParams, StartParams
+
+__all__ = ["Opening"]
+
+HELD_MAX = 64
+"""Commands that wait for a thread; a further one is refused."""
+
+SESSIONLESS = (
+    commands.Ping,
+    commands.ListSessions,
+    commands.GetCapabilities,
+    commands.GetConfig,
+    commands.SetConfig,
+    commands.UnsetConfig,
+    commands.ListConfig,
+    commands.ReloadConfig,
+    commands.ListModels,
+    commands.AnswerInteraction,
+    commands.PromptOnce,
+    commands.ShutdownBackend,
+)
+"""What a server answers without a thread."""
+
+SPELLING = frozenset(("codewhale.method", "codewhale.jsonrpc"))
+"""How a client of ours said a command: a child is asked in the usual form, by which a message can be interrupted."""
+
+UNOPENED = Failure(cause="internal", text="the backend opened no thread")
+LOST = "the backend was started again: it knows nothing of what was said before"
+
+
+class Opening:
+    """The thread of one link ("" until it is known), and what waits for it."""
+
+    def __init__(self) -> None:
+        self.thread = ""
+        self._known = ""  # the thread of a child before this one
+        self._cwd = ""
+        self._wanted = commands.OpenSession()
+        self._held: list[Command] = []
+        self._asked: Command | None = None
+
+    def resume(self, state: SessionState) -> list[Command]:
+        """What to say to a fresh child: nothing for a session that was never opened."""
+        if state.opening is not None:
+            self._wanted = state.opening
+        params = given(self._wanted.ext, "params", StartParams, StartParams())
+        self._cwd = params.cwd or state.backend.cwd
+        self._known = given(state.backend_ids, "thread_id", str, "")
+        return self._ask(self._going_on(self._known)) if self._known else []
+
+    def admit(self, command: Command) -> tuple[list[Command], list[Event]]:
+        """What may be written for this command now, and what answers it at once."""
+        if isinstance(command, commands.OpenSession | commands.ResumeSession):
+            command = replace(command, ext=_usual(command.ext))
+            return self._ask(self._placed(command) if isinstance(command, commands.ResumeSession) else command), []
+        if isinstance(command, Unmapped):
+            return [command], []
+        command = replace(command, ext=_usual(command.ext))
+        if isinstance(command, SESSIONLESS):
+            return [command], []
+        if self.thread:
+            return [self._here(command)], []
+        if isinstance(command, commands.GetSession) and command.session and self._asked is None:
+            return self._ask(self._going_on(command.session, command)), []
+        if len(self._held) >= HELD_MAX:
+            failure = Failure(cause="busy", text="too many commands wait for the thread to be opened")
+            return [], [Reply(request=command.request, failure=failure)]
+        self._held.append(command)
+        return (self._ask(replace(self._wanted, request="")) if self._asked is None else []), []
+
+    def answered(self, command: Command, event: Event) -> tuple[list[Command], list[Event]]:
+        """What follows from the answer to a command that opens: what waited, a further try, or why it cannot be."""
+        if command is not self._asked:
+            return [], [event]
+        self._asked = None
+        if isinstance(event, SessionOpened):
+            self.thread = given(event.ext, "thread_id", str, event.session)
+            held, self._held = self._held, []
+            lost: list[Event] = [Gap(text=LOST)] if self._known and not command.request else []
+            self._known = ""
+            return [self._here(c) for c in held], [event, *lost]
+        if isinstance(command, commands.ResumeSession) and self._known and not command.request:
+            return self._ask(replace(self._wanted, request="")), []
+        failure = event.failure if isinstance(event, Reply) else None
+        held, self._held = self._held, []
+        refused: list[Event] = [Reply(request=c.request, failure=failure or UNOPENED) for c in held if c.request]
+        return [], [*([event] if command.request else []), *refused]
+
+    def _going_on(self, thread: str, command: Command | None = None) -> commands.ResumeSession:
+        request = command.request if isinstance(command, commands.GetSession) else ""
+        return self._placed(commands.ResumeSession(request=request, session=thread))
+
+    def _here(self, command: Any) -> Command:
+        ext = {name: json for name, json in (command.ext or {}).items() if name != "codewhale.thread_id"}
+        here: Command = replace(command, session=self.thread, ext=ext or None)
+        return here
+
+    def _placed(self, command: commands.ResumeSession) -> commands.ResumeSession:
+        """With the folder: without it a thread that goes on is put into the server's own (codewhale sheet, 2.3)."""
+        if not self._cwd:
+            return command
+        usual = ResumeParams(thread_id=command.session, persist_extended_history=False)
+        params = given(command.ext, "params", ResumeParams, usual)
+        if params.cwd is not None:
+            return command
+        return replace(command, ext={**(command.ext or {}), "codewhale.params": raw(replace(params, cwd=self._cwd))})
+
+    def _ask(self, command: Command) -> list[Command]:
+        self._asked = command
+        return [command]
+
+
+def _usual(ext: Ext | None) -> Ext | None:
+    return {name: json for name, json in (ext or {}).items() if name not in SPELLING} or None

@@ -1,0 +1,132 @@
+"""How a server says no, method by method (codewhale sheet, sections 1.2 and 2): errors, and results that say so."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Raw
+from msgspec.structs import replace
+
+from mappings.canonical import commands as ask
+from mappings.canonical.commands import Command
+from mappings.canonical.values import Failure
+from mappings.codewhale.extras import carried, given, raw
+from mappings.codewhale.from_canonical.events import problem_of
+from mappings.codewhale.from_canonical.replies import missing
+from mappings.codewhale.ids import echoed
+from mappings.codewhale.vocabulary import (
+    FAILED,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    NO_METHOD,
+    NOT_FOUND,
+    PARSE_ERROR,
+    SEED,
+    UNKNOWN_THREAD,
+)
+from mappings.codewhale.wire import results
+from mappings.codewhale.wire.answers import typed
+from mappings.codewhale.wire.calls import GROUPS, unknown_kind
+from mappings.codewhale.wire.results import Problem
+from mappings.errors import PeerError
+
+__all__ = ["of_fault", "of_seed", "refusal", "unknown_method"]
+
+TEXT_MAX = 500  # characters: it may quote what the peer sent
+
+APPS = (
+    ask.GetConfig, ask.SetConfig, ask.UnsetConfig, ask.ListConfig, ask.ReloadConfig, ask.ListModels,
+    ask.AnswerInteraction, ask.GetCapabilities,
+)  # fmt: skip
+GOALS = (ask.SetGoal, ask.GetGoal, ask.ClearGoal, ask.StoreWrite)
+
+UNKNOWN_TO_SEED: dict[type, tuple[str, str]] = {
+    ask.CancelTurn: ("thread/interrupt", ""),
+    ask.ReloadConfig: ("app/config/reload", "config_reload"),
+    ask.AnswerInteraction: ("", "submit_user_input"),
+    ask.StoreWrite: ("", "goal_record_progress"),
+}
+"""Commands that came after the seed -> their method and kind."""
+
+
+def unknown_method(name: str) -> Problem:
+    """A method that there is none of."""
+    return Problem(code=NO_METHOD, message=f"unsupported method: {name}"[:TEXT_MAX])
+
+
+def of_seed(command: Command) -> Problem | None:
+    """What the seed says of a command that came later; None of any other."""
+    later = UNKNOWN_TO_SEED.get(type(command))
+    if later is None or not hasattr(command, "ext"):
+        return None
+    method, kind = later
+    said = given(command.ext, "method", str, method)
+    if said in GROUPS:
+        return Problem(code=INVALID_PARAMS, message=unknown_kind(said, kind, seed=True))
+    return unknown_method(said)
+
+
+def of_fault(fault: PeerError) -> tuple[Raw, Problem]:
+    """What is no request, or has wrong params, with the id to answer."""
+    value = fault.value if isinstance(fault.value, dict) else None
+    if value is None:
+        return results.NULL, Problem(code=PARSE_ERROR, message=f"invalid json: {fault.text}"[:TEXT_MAX])
+    version = value.get("jsonrpc")
+    code = INVALID_PARAMS if version in (None, "2.0") else INVALID_REQUEST
+    return echoed(raw(value.get("id"))), Problem(code=code, message=fault.text[:TEXT_MAX])
+
+
+def refusal(command: Command, failure: Failure, thread: str, generation: str) -> Any:
+    """Why a command was refused: a Problem, or the result by which its method says so."""
+    said = carried(failure.ext, "result")
+    if said is not None:
+        return typed(said)
+    if isinstance(command, APPS):
+        return _app(command, failure)
+    if failure.cause == "not_found":
+        found = _unknown_thread(command, thread, generation)
+        if found is not None:
+            return found
+    if isinstance(command, GOALS):
+        return replace(missing(thread, failure.text), ok=False)
+    return problem_of(failure)
+
+
+def _app(command: Command, failure: Failure) -> results.AppResponse:
+    data: dict[str, object] = {}
+    if isinstance(command, ask.GetConfig | ask.SetConfig | ask.UnsetConfig):
+        data["key"] = command.key
+    if isinstance(command, ask.SetConfig):
+        data["value"] = command.value
+    return results.AppResponse(ok=False, data=raw(data | {"error": failure.text}))
+
+
+def _unknown_thread(command: Command, thread: str, generation: str) -> Any:
+    """What is said of a thread that there is none of; None where that is just an error."""
+    match command:
+        case ask.ResumeSession() | ask.ForkSession():
+            if generation == SEED or given(command.ext, "method", str, "") in GROUPS:
+                return missing(thread, UNKNOWN_THREAD)
+            data = raw({"error": "thread_not_found", "thread_id": thread})
+            return Problem(code=NOT_FOUND, message=f"{UNKNOWN_THREAD}: {thread}", data=data)
+        case ask.GetSession() | ask.GetHistory():
+            data = raw({"history": [], "checkpoint": None, "goal": None})
+            return results.ThreadResponse(thread_id=thread, status="ok", data=data)
+        case ask.RenameSession():
+            return results.ThreadResponse(thread_id=thread, status="ok", data=results.EMPTY)
+        case ask.ArchiveSession() | ask.UnarchiveSession():
+            status = "archived" if isinstance(command, ask.ArchiveSession) else "unarchived"
+            return results.ThreadResponse(thread_id=thread, status=status, data=results.EMPTY)
+        case ask.SetGoal():
+            return missing(thread, UNKNOWN_THREAD)
+        case ask.StoreWrite():
+            return missing(thread, "thread or goal not found")
+        case ask.GetGoal():
+            return results.ThreadResponse(thread_id=thread, status="ok", data=raw({"goal": None}))
+        case ask.ClearGoal():
+            return results.ThreadResponse(thread_id=thread, status="empty", data=raw({"cleared": False}))
+        case ask.CancelTurn():
+            return results.Interrupted(thread_id=thread, interrupted=False)
+        case ask.SubmitInput():
+            return Problem(code=FAILED, message=f"{UNKNOWN_THREAD}: {thread}")
+    return None

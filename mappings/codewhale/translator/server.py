@@ -1,0 +1,322 @@
+"""A link with a codewhale client, on which we play `app-server --stdio` (codewhale sheet, sections 1.4, 2, 3 and 11).
+
+One request at a time, answers in the order of requests, exactly one for each line that is not blank. Only while a
+`thread/message` runs are the next lines looked at: an interrupt acts at once and is answered in its turn, a shutdown
+interrupts and waits; everything else waits unexecuted. The answer of a turn is its projection's, which writes it behind
+the turn's text; `passed` then goes on with what waits.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec import UNSET, Raw, Struct
+from msgspec.structs import replace
+
+from mappings.canonical import Batch, Event, SessionState, Unmapped
+from mappings.canonical import commands as ask
+from mappings.canonical import events as say
+from mappings.canonical.commands import Command
+from mappings.codewhale.directions import FROM_CLIENT
+from mappings.codewhale.extras import given, raw
+from mappings.codewhale.from_canonical import FROM_EVENT, Context, replies
+from mappings.codewhale.from_canonical.context import bundled
+from mappings.codewhale.from_canonical.events import accepted
+from mappings.codewhale.ids import marked, said, thread_id
+from mappings.codewhale.translator import refusals
+from mappings.codewhale.vocabulary import (
+    FAILED,
+    HEAD,
+    PROMPT_METHODS,
+    SEED,
+    app_facts,
+    methods,
+    thread_methods,
+)
+from mappings.codewhale.wire import EVENTS, results
+from mappings.codewhale.wire.answers import typed
+from mappings.codewhale.wire.calls import GROUPS
+from mappings.codewhale.wire.results import Problem
+from mappings.dialect import Burst, Clock, Frame, Loss, NewId, Step
+from mappings.errors import PeerError
+
+__all__ = ["PENDING_MAX", "ServerTranslator"]
+
+PENDING_MAX = 1024
+"""Requests of one client without an answer: past it the client is sent away, since none may be left out."""
+
+SHOWN_MAX = 10_000
+"""Sessions of one client that are remembered; of one forgotten `thread/read` tells no history."""
+
+
+class Slot(Struct, kw_only=True):
+    """One request in the order of requests: its id, what was asked, and the answer once it is known.
+
+    `own` is the text of its id that no other has; `answer` is () for a turn whose projection has answered.
+    """
+
+    said: str
+    own: str = ""
+    command: Command | None = None
+    thread: str = ""
+    acting: bool = False
+    answer: tuple[bytes, ...] | None = None
+
+
+class ServerTranslator:
+    """The link of a codewhale client, with us as its server of `generation`, "" the default."""
+
+    def __init__(self, clock: Clock, new_id: NewId, generation: str = "") -> None:
+        self._clock = clock
+        self._new_id = new_id
+        self._generation = generation or HEAD
+        self._order: deque[Slot] = deque()
+        self._open: dict[str, Slot] = {}
+        self._sessions: dict[str, SessionState] = {}
+        self._shut = False
+
+    @property
+    def view(self) -> str:
+        """The generation: the seed's clients have their text in the result."""
+        return self._generation
+
+    def opened(self) -> Step:
+        """There is no handshake."""
+        return Step()
+
+    def receive(self, frames: Sequence[Frame]) -> Step:
+        """Requests become commands, one after the other; what a server refuses by itself is answered in its turn."""
+        step = Step()
+        for frame in frames:
+            if self._shut or _blank(frame):
+                continue
+            heard = Step()
+            FROM_CLIENT.receive((frame,), heard)
+            step.faults += heard.faults
+            step.losses += heard.losses
+            for fault in heard.faults:
+                if (
+                    not fault.can_continue
+                ):  # no line, so no answer: a real server ends here (codewhale sheet, section 1)
+                    continue
+                own, problem = refusals.of_fault(fault)
+                self._order.append(Slot(said="", answer=_encoded(results.Answer(id=own, error=problem))))
+            for burst in heard.bursts:
+                for item in burst.items:
+                    self._hear(item, step)
+        if len(self._order) > PENDING_MAX:
+            step.faults.append(PeerError("flooding", "more requests than may wait for an answer", can_continue=False))
+        return self._advance(step)
+
+    def send(self, items: Sequence[Any]) -> Step:
+        """Answers, each in the form of its request; a question in words is all of a run of its own."""
+        step = Step()
+        for item in items:
+            if isinstance(item, say.BackendShutdown):
+                continue  # the answer to `shutdown` told it
+            if isinstance(item, say.QuestionAsked):
+                self._tell(item, step)
+                continue
+            slot = self._open.get(getattr(item, "request", ""))
+            if slot is None or isinstance(item, say.TurnAccepted):
+                if slot is None:  # nothing is ever said unasked
+                    step.losses.append(Loss(kind=type(item).__name__, why="answers no request"))
+                continue
+            del self._open[slot.own]
+            self._answer(slot, item, step)
+        return self._advance(step)
+
+    def attach(self, state: SessionState, request: str) -> Step:
+        """Show this session to the request that asked for it; whoever only named it gets no answer by that."""
+        if len(self._sessions) >= SHOWN_MAX:
+            del self._sessions[next(iter(self._sessions))]
+        self._sessions[state.id] = state
+        slot = self._open.pop(request, None)
+        if slot is None:
+            return Step()
+        self._finish(slot, replies.showing(state, slot.command, self._generation))
+        return self._advance(Step())
+
+    def passed(self, batch: Batch) -> Step:
+        """The turn that this client began has ended for it: its projection has answered, the next request may act."""
+        last = batch.events[-1]
+        over = isinstance(last, say.TurnEnded) or (isinstance(last, say.QuestionAsked) and last.parked)
+        slot = self._open.get(batch.origin.request) if over else None
+        if slot is None:
+            return Step()
+        del self._open[slot.own]
+        slot.answer = ()
+        return self._advance(Step())
+
+    def can_be_asked(self, question: Event) -> bool:
+        """No message of this dialect brings an answer back (codewhale sheet, section 4)."""
+        return False
+
+    def closed(self, cause: str) -> Step:
+        """Every line has its answer, also those that nobody will act on."""
+        step = Step()
+        text = f"the gateway closes: {cause}" if cause else "the gateway closes"
+        for slot in self._order:
+            answer = slot.answer
+            step.frames += self._refused(slot, Problem(code=FAILED, message=text)) if answer is None else answer
+        self._order.clear()
+        self._open.clear()
+        self._shut = True
+        return step
+
+    # -- what is asked -----------------------------------------------------------------------------------
+
+    def _hear(self, command: Command, step: Step) -> None:
+        slot = Slot(said=command.request)
+        self._order.append(slot)
+        if isinstance(command, Unmapped):
+            step.losses.append(Loss(kind="Unmapped", why="unsupported method", sample=command.tag[:80]))
+            slot.answer = self._refused(slot, refusals.unknown_method(command.tag))
+            return
+        later = refusals.of_seed(command) if self._generation == SEED else None
+        if later is not None:
+            slot.answer = self._refused(slot, later)
+            return
+        slot.thread = given(command.ext, "thread_id", str, thread_id(command.session))
+        slot.own = marked(command.request, self._new_id(), slot.thread)
+        slot.command = replace(command, request=slot.own)
+        self._shut = self._shut or isinstance(command, ask.ShutdownBackend)
+        running = self._running()
+        if running is None:
+            return
+        if isinstance(command, ask.CancelTurn):
+            self._act(slot, step)
+        elif isinstance(command, ask.ShutdownBackend) and running.command is not None:
+            stop = ask.CancelTurn(session=running.command.session)
+            step.bursts.append(Burst(items=[stop]))
+
+    def _running(self) -> Slot | None:
+        """The turn during which the next lines are looked at: of `thread/message`, and since 0.9.2."""
+        head = self._order[0]
+        command = head.command
+        if self._generation == SEED or not head.acting or not isinstance(command, ask.SubmitInput):
+            return None
+        return None if given(command.ext, "method", str, "") in GROUPS else head
+
+    def _advance(self, step: Step) -> Step:
+        """Write the answers that are known and act on the next request, up to the first that waits for its answer."""
+        while self._order:
+            head = self._order[0]
+            if head.answer is None and not head.acting:
+                self._act(head, step)
+            if head.answer is None:
+                break
+            step.frames += head.answer
+            self._order.popleft()
+        return step
+
+    def _act(self, slot: Slot, step: Step) -> None:
+        slot.acting = True
+        if isinstance(slot.command, ask.GetCapabilities):
+            self._finish(slot, self._facts(given(slot.command.ext, "kind", str, "")))
+            return
+        self._open[slot.own] = slot
+        step.bursts.append(Burst(items=[slot.command], request=slot.own))
+
+    def _facts(self, about: str) -> Any:
+        """What this server can do."""
+        match about:
+            case "thread":
+                return results.Capabilities(methods=thread_methods(self._generation))
+            case "prompt":
+                return results.Capabilities(methods=list(PROMPT_METHODS))
+            case "app":
+                return results.AppResponse(ok=True, data=raw(app_facts(self._generation)))
+        families = ["thread/*", "app/*", "prompt/*"]
+        return results.Capabilities(transport="stdio", families=families, methods=methods(self._generation))
+
+    # -- what is answered --------------------------------------------------------------------------------
+
+    def _answer(self, slot: Slot, item: Any, step: Step) -> None:
+        command = slot.command
+        failure = getattr(item, "failure", None)
+        if isinstance(command, ask.ShutdownBackend):
+            self._finish(slot, results.Stopped())  # whatever becomes of the backend, this client is let go
+        elif isinstance(command, ask.CancelTurn):
+            if failure is None or failure.cause in ("not_running", "not_found"):
+                self._finish(slot, results.Interrupted(thread_id=slot.thread, interrupted=failure is None))
+            else:
+                self._finish(slot, refusals.refusal(command, failure, slot.thread, self._generation))
+        elif failure is not None and command is not None:
+            self._finish(slot, refusals.refusal(command, failure, slot.thread, self._generation))
+        elif isinstance(item, say.SessionOpened) and item.session in self._sessions:
+            self._finish(slot, replies.showing(self._sessions[item.session], command, self._generation))
+        elif isinstance(item, say.Reply):
+            self._finish(slot, self._well(slot, item))
+        elif type(item) in ANSWERS:
+            context = self._context(slot)
+            slot.answer = tuple(bundled(FROM_EVENT.functions[type(item)](item, context)))
+            step.losses += context.losses.take()
+        else:
+            step.losses.append(Loss(kind=type(item).__name__, why="no answer that a codewhale gives"))
+            slot.answer = self._refused(slot, Problem(code=FAILED, message="the backend gave no answer to this"))
+
+    def _well(self, slot: Slot, item: say.Reply) -> Any:
+        """The result of a command that was done: its backend's own if that is one of this dialect, else its form."""
+        command = slot.command
+        is_app = isinstance(command, refusals.APPS)
+        if item.result is not UNSET:
+            result = typed(item.result)
+            if is_app is isinstance(result, results.AppResponse) and not isinstance(result, Raw):
+                return result
+            if is_app:
+                return results.AppResponse(ok=True, data=item.result)
+        if is_app:
+            return results.AppResponse(ok=True, data=results.EMPTY)
+        if isinstance(command, ask.SubmitInput):
+            context = self._context(slot)
+            context.thread = slot.thread
+            return accepted(context)
+        done = results.ThreadResponse(thread_id=slot.thread, status=DONE.get(type(command), "ok"), data=results.EMPTY)
+        state = self._sessions.get(command.session) if command is not None and command.session else None
+        if state is None or not isinstance(command, ask.RenameSession):
+            return done
+        return replace(done, thread=replace(replies.described(state, self._generation), name=command.title))
+
+    def _tell(self, item: say.QuestionAsked, step: Step) -> None:
+        """Words to the client whose message waits for its answer."""
+        head = self._order[0] if self._order else None
+        if head is None or not head.acting:
+            step.losses.append(Loss(kind=type(item).__name__, why="no request waits for an answer"))
+            return
+        context = self._context(head)
+        context.response_id = f"{head.thread}:{head.own.split()[1]}"
+        said_so = (say.ModelTurnStarted(), item)
+        step.frames += bundled(m for event in said_so for m in FROM_EVENT.functions[type(event)](event, context))
+
+    def _context(self, slot: Slot) -> Context:
+        return Context(
+            FROM_EVENT, at=self._clock(), request=slot.own or slot.said, asked=slot.command, generation=self._generation
+        )
+
+    def _finish(self, slot: Slot, said_so: Any) -> None:
+        if isinstance(said_so, Problem):
+            slot.answer = self._refused(slot, said_so)
+        else:
+            slot.answer = _encoded(self._context(slot).answer(said_so))
+
+    def _refused(self, slot: Slot, problem: Problem) -> tuple[bytes, ...]:
+        own = said(slot.said)
+        return _encoded(results.Answer(id=results.NULL if own is UNSET else own, error=problem))
+
+
+ANSWERS = frozenset((say.SessionOpened, say.SessionsListed, say.HistorySnapshot, say.Pong))
+
+DONE: dict[type, str] = {ask.ArchiveSession: "archived", ask.UnarchiveSession: "unarchived", ask.ForkSession: "forked"}
+"""The status of a result that says no more."""
+
+
+def _encoded(answer: results.Answer) -> tuple[bytes, ...]:
+    return (EVENTS.encode(answer),)
+
+
+def _blank(frame: Frame) -> bool:
+    """Whether this is a line that servers skip (codewhale sheet, section 1)."""
+    return isinstance(frame, bytes) and not frame.strip()

@@ -1,0 +1,132 @@
+"""The dialect's words for generations, methods, causes and ends (codewhale sheet, sections 1.2, 2 and 3)."""
+
+from __future__ import annotations
+
+from mappings.canonical.values import Cause
+
+__all__ = [
+    "CANCELLED",
+    "CODE_OF_CAUSE",
+    "FAILED",
+    "GENERATIONS",
+    "HEAD",
+    "INTERRUPTED",
+    "INVALID_PARAMS",
+    "INVALID_REQUEST",
+    "NOT_FOUND",
+    "NO_METHOD",
+    "PARSE_ERROR",
+    "PROMPT_METHODS",
+    "SEED",
+    "UNKNOWN_THREAD",
+    "app_facts",
+    "cause_of",
+    "methods",
+    "thread_methods",
+]
+
+HEAD, SEED = "0.9.10", "0.8.59"
+GENERATIONS = (HEAD, SEED)
+"""The default first."""
+
+PARSE_ERROR = -32700
+INVALID_REQUEST = -32600
+NO_METHOD = -32601
+INVALID_PARAMS = -32602
+FAILED = -32603
+NOT_FOUND = -32004
+"""Of `thread/resume` and `thread/fork`, since 0.9.4."""
+
+UNKNOWN_THREAD = "thread not found"
+INTERRUPTED = "turn interrupted"
+CANCELLED = frozenset((INTERRUPTED, "turn canceled"))
+"""Errors of a turn that was stopped, not of one that failed (translation.md 3.6)."""
+
+CODE_OF_CAUSE: dict[Cause, int] = {
+    "invalid": INVALID_PARAMS,
+    "unsupported": NO_METHOD,
+    "not_found": FAILED,
+    "busy": FAILED,
+    "not_running": FAILED,
+    "denied": FAILED,
+    "upstream_lost": FAILED,
+    "timeout": FAILED,
+    "too_large": FAILED,
+    "internal": FAILED,
+    "rate_limited": FAILED,
+    "model_failed": FAILED,
+    "tool_failed": FAILED,
+}
+
+CAUSE_OF_CODE: dict[int, Cause] = {
+    PARSE_ERROR: "invalid",
+    INVALID_REQUEST: "invalid",
+    NO_METHOD: "unsupported",
+    INVALID_PARAMS: "invalid",
+    NOT_FOUND: "not_found",
+}
+
+WORDS: tuple[tuple[str, Cause], ...] = (
+    ("not found", "not_found"),
+    ("failed to query thread", "not_found"),
+    ("already in progress", "busy"),
+    ("not sent: ", "busy"),
+    ("runtime event stream ended", "upstream_lost"),
+    ("runtime API returned", "upstream_lost"),
+)
+"""What stands in a text, and the cause behind it: one code is for everything that fails."""
+
+
+def cause_of(code: int, text: str) -> Cause:
+    """The cause behind an error."""
+    if code in CAUSE_OF_CODE:
+        return CAUSE_OF_CODE[code]
+    return next((cause for words, cause in WORDS if words in text), "internal")
+
+
+# -- what a server says that it can -----------------------------------------------------------------
+
+THREADS = (
+    "request", "create", "start", "resume", "fork", "list", "read", "set_name", "goal/set", "goal/get", "goal/clear",
+    "archive", "unarchive", "message",
+)  # fmt: skip
+CONFIG = ("get", "set", "unset", "list")
+PROMPT_METHODS = ("prompt/request", "prompt/run")
+
+
+def thread_methods(generation: str) -> list[str]:
+    """What `thread/capabilities` lists."""
+    known = [f"thread/{name}" for name in THREADS]
+    return known if generation == SEED else [*known, "thread/interrupt"]
+
+
+def methods(generation: str) -> list[str]:
+    """What `capabilities` lists, in its fixed order."""
+    config = CONFIG if generation == SEED else (*CONFIG, "reload")
+    return [
+        "healthz",
+        "thread/capabilities",
+        *thread_methods(generation),
+        "app/capabilities",
+        "app/request",
+        *(f"app/config/{name}" for name in config),
+        "app/models",
+        "app/thread_loaded_list",
+        "prompt/capabilities",
+        *PROMPT_METHODS,
+        "shutdown",
+    ]
+
+
+def app_facts(generation: str) -> dict[str, object]:
+    """The data of `app/capabilities`."""
+    return {
+        "routes": ["/thread", "/app", "/prompt", "/tool", "/jobs", "/mcp/startup"],
+        "config": list(CONFIG if generation == SEED else (*CONFIG, "reload")),
+        "events": [
+            "response_start", "response_delta", "response_end", "tool_call_start", "tool_call_result",
+            "mcp_startup_update", "mcp_startup_complete",
+        ],
+        "transport": "stdio+http",
+        "config_path": None,
+    }  # fmt: skip

@@ -1,0 +1,55 @@
+"""What is wrong with params, in the words of the real server (codewhale sheet, section 1.2)."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import msgspec
+
+__all__ = ["in_words"]
+
+TEXT_MAX = 500  # characters: it may quote what the peer sent
+
+MISSING = re.compile(r"Object missing required field `(\w+)`")
+WRONG_TYPE = re.compile(r"Expected `([^`]+)`, got `[^`]+`(?: - at `\$([^`]*)`)?")
+TOO_SMALL = re.compile(r"Expected `int` >= 0 - at `\$([^`]*)`")
+
+EXPECTED = {"str": "a string", "bool": "a boolean", "int": "an integer", "array": "a sequence", "object": "a map"}
+
+
+def in_words(error: str, params: object) -> str:
+    """The text of an error about `params`."""
+    if found := MISSING.search(error):
+        return f"missing field `{found[1]}`"
+    if found := TOO_SMALL.search(error):
+        return f"invalid value: {_said(_at(params, found[1]))}, expected usize"
+    if found := WRONG_TYPE.search(error):
+        expected = EXPECTED.get(found[1].removesuffix(" | null"), found[1])
+        return f"invalid type: {_said(_at(params, found[2] or ''))}, expected {expected}"[:TEXT_MAX]
+    return error[:TEXT_MAX]
+
+
+def _at(value: object, path: str) -> object:
+    """The member at a path of names; indices are not followed."""
+    for name in path.split(".")[1:]:
+        value = value.get(name) if isinstance(value, dict) else value
+    return value
+
+
+def _said(value: object) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return f"boolean `{json.dumps(value)}`"
+        case int():
+            return f"integer `{value}`"
+        case float():
+            return f"floating point `{msgspec.json.encode(value).decode()}`"
+        case str():
+            return f"string {json.dumps(value, ensure_ascii=False)}"
+        case list():
+            return "sequence"
+        case _:
+            return "map"

@@ -1,0 +1,44 @@
+"""The codewhale vectors and captures that lie in tests/data, and one message pushed there and back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from mappings.codewhale import DIALECT
+from mappings.dialect import Direction, Step
+
+__all__ = ["CAPTURES", "LINES", "VECTORS", "back_and_forth", "captured", "direction_of"]
+
+DATA = Path(__file__).parents[2] / "data"
+
+
+def _rows(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text("utf-8").split("\n") if line]
+
+
+VECTORS = _rows(DATA / "vectors" / "codewhale.jsonl")
+CAPTURES = sorted((DATA / "captures" / "codewhale").glob("*.jsonl"))
+
+LINES = [row for row in VECTORS if not row["name"].startswith(("value.", "runtime."))]
+"""What stands on the wire by itself; the others are values without a message, and HTTP."""
+
+
+def captured(path: Path) -> Iterator[tuple[str, str, str]]:
+    """Connection, direction and text of each captured line."""
+    for row in _rows(path)[1:]:
+        yield row["conn"], row["dir"], row["frame"]
+
+
+def direction_of(name: str) -> Direction:
+    """The direction that a vector or a captured line names."""
+    return DIALECT.commands if name in ("client_to_server", "c2s") else DIALECT.events
+
+
+def back_and_forth(direction: Direction, frame: bytes) -> tuple[Step, list[bytes]]:
+    """What one message says, and the frames that say it again."""
+    step = Step()
+    direction.receive([frame], step)
+    return step, [out for burst in step.bursts for out in direction.write(burst).frames]

@@ -1,0 +1,364 @@
+"""Messages that neither the vectors nor the captures show, there and back; and the forms in which messages arrive."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mappings.canonical import Unmapped
+from mappings.canonical import commands as ask
+from mappings.canonical import events as say
+from mappings.codewhale import DIALECT
+from mappings.codewhale.extras import raw
+from mappings.dialect import Burst, Direction, Oversize, Parts, Step
+from tests.mappings.codewhale.data import LINES, back_and_forth, direction_of
+
+THREAD = "thread-00000000-0000-4000-8000-000000000001"
+
+
+def called(method: str, **params: object) -> bytes:
+    return json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).encode()
+
+
+def told(frame: dict[str, object]) -> bytes:
+    result = {"ok": True, "data": {}, "events": [frame]}
+    return json.dumps({"jsonrpc": "2.0", "id": 1, "result": result}).encode()
+
+
+APPROVAL = {
+    "call_id": "c", "approval_id": "a", "turn_id": "t", "command": "rm x", "cwd": "/w", "reason": "",
+    "proposed_execpolicy_amendment": [], "proposed_network_policy_amendments": [{"host": "h", "action": "deny"}],
+    "additional_permissions": [], "available_decisions": [{"type": "abort"}],
+}  # fmt: skip
+SHELL = {"type": "local_shell", "params": {"command": "ls"}}
+NO_BODY = {"type": "function", "success": False}
+FRAMES: list[dict[str, object]] = [
+    {"event": "mcp_tool_call_end", "server_name": "s", "tool_name": "t", "ok": False},
+    {"event": "apply_patch_approval_request", "request": APPROVAL},
+    {"event": "elicitation_request", "server_name": "s", "request_id": "r", "prompt": "p"},
+    {"event": "exec_command_begin", "command": "ls", "cwd": "/w"},
+    {"event": "exec_command_output_delta", "command": "ls", "delta": "a"},
+    {"event": "patch_apply_begin", "path": "p"},
+    {"event": "patch_apply_end", "path": "p", "ok": True},
+    {"event": "turn_started", "turn_id": "t"},
+    {"event": "turn_aborted", "turn_id": "t", "reason": "r"},
+    {"event": "thread_goal_cleared", "thread_id": "t"},
+    {"event": "response_delta", "response_id": "r", "delta": "d", "channel": "text"},
+    {"event": "mcp_startup_update", "update": {"server_name": "s", "status": {"failed": {"error": "e"}}}},
+    {"event": "tool_call_start", "response_id": "r", "tool_name": "t", "arguments": SHELL},
+    {"event": "tool_call_result", "response_id": "r", "tool_name": "t", "output": NO_BODY},
+    {
+        "event": "tool_call_result", "response_id": "r", "tool_name": "t",
+        "output": {"type": "mcp", "result": {"isError": "no"}},
+    },
+    {"event": "tool_call_result", "response_id": "r", "tool_name": "t", "output": [1]},
+]  # fmt: skip
+
+THREAD_OF = {
+    "id": THREAD, "preview": "p", "ephemeral": False, "model_provider": "m", "created_at": 1, "updated_at": 2,
+    "status": "idle", "path": "/p", "cwd": "/w", "cli_version": "0.9.10", "source": "api",
+}  # fmt: skip
+RESPONSE = {
+    "thread_id": THREAD, "status": "resumed", "thread": THREAD_OF, "threads": [], "model": "m", "model_provider": "p",
+    "cwd": "/w", "approval_policy": "never", "sandbox": "s", "events": [], "data": {},
+}  # fmt: skip
+PROMPTED = {"output": "{}", "model": "m", "events": [{"event": "response_start", "response_id": "r"}]}
+
+HOOKS = [
+    b'{"type":"tool_lifecycle","response_id":"r","tool_name":"t","phase":"p","payload":{"a":1}}',
+    b'{"type":"job_lifecycle","job_id":"j","phase":"p","progress":0.5,"detail":null}',
+    b'{"type":"job_lifecycle","job_id":"j","phase":"p","progress":null,"detail":"d"}',
+    b'{"type":"approval_lifecycle","approval_id":"a","phase":"p","reason":"r"}',
+]
+EVENTS = [
+    *HOOKS,
+    *map(told, FRAMES),
+    *(json.dumps({"jsonrpc": "2.0", "id": "x", "result": result}).encode() for result in (RESPONSE, PROMPTED)),
+    json.dumps({"jsonrpc": "2.0", "id": 1, "result": RESPONSE | {"status": "missing", "ok": False}}).encode(),
+    b'{"jsonrpc":"2.0","id":1,"result":{"thread_id":"t","interrupted":true}}',
+    b'{"jsonrpc":"2.0","id":1,"result":{"what":"nobody knows"}}',
+    b'{"jsonrpc":"2.0","id":1,"result":"text"}',
+    (
+        b'{"jsonrpc":"2.0","id":1,"error":{"code":-32004,"message":"thread not found: t",'
+        b'"data":{"error":"thread_not_found","thread_id":"t"}}}'
+    ),
+    b'{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"turn canceled","data":{"a":1}}}',
+]
+
+RESUMED = {
+    "thread_id": THREAD, "history": [{"a": 1}, "b"], "path": "/p", "model": "m", "model_provider": "p", "cwd": "/w",
+    "approval_policy": "never", "sandbox": "s", "config": {"a": 1}, "base_instructions": "b",
+    "developer_instructions": "d", "personality": "p", "persist_extended_history": True,
+}  # fmt: skip
+FORKED = {name: value for name, value in RESUMED.items() if name not in ("history", "personality")}
+REQUESTS = [
+    called("thread/resume", **RESUMED),
+    called("thread/fork", **FORKED),
+    called("thread/request", kind="fork", thread_id="odd"),
+    called("thread/request", kind="list"),
+    called("thread/request", kind="list", include_archived=False, limit=0),
+    called("thread/request", kind="archive", thread_id="00000000-0000-4000-8000-000000000001"),
+    called("thread/request", kind="unarchive", thread_id=THREAD),
+    called("thread/request", kind="goal_record_progress", thread_id="odd"),
+    called("thread/start"),
+    called("thread/list"),
+    called("thread/create", metadata=None),
+    called("thread/message", thread_id="odd", input=""),
+    called("app/request", kind="config_get", key="k"),
+    called("app/request", kind="config_list"),
+    called("app/request", kind="submit_user_input", request_id="q", answers=[{"id": "a", "label": "L", "value": "v"}]),
+    called("app/request", kind="submit_user_input", request_id="q", answers=[]),
+    called("app/config/set", key="k", value="v"),
+    called("app/thread-loaded-list"),
+    called("thread/goal-get", thread_id=THREAD),
+    called("prompt/request", prompt="", thread_id="odd", model="m"),
+    called("shutdown", any=[1]),
+    called("prompt/capabilities", any=[1]),
+    called("thread/capabilities", any=[1]),
+    called("capabilities", any=[1]),
+    called("app/capabilities", any=[1]),
+    called("app/config/list", any=[1]),
+    called("app/config/reload", any=[1]),
+    called("app/models", any=[1]),
+    b'{"jsonrpc":null,"id":null,"method":"thread/start","params":null}',
+    b'{"id":"7","method":"thread/start"}',
+    b'{"id":[1,{"a":null}],"method":"thread/create","params":null}',
+]
+
+
+@pytest.mark.parametrize("frame", EVENTS, ids=range(len(EVENTS)))
+def test_what_a_server_says_comes_back_as_it_is(frame: bytes) -> None:
+    step, frames = back_and_forth(DIALECT.events, frame)
+    assert (step.faults, step.losses) == ([], [])
+    assert [json.loads(out) for out in frames] == [json.loads(frame)]
+
+
+@pytest.mark.parametrize("frame", REQUESTS, ids=range(len(REQUESTS)))
+def test_what_a_client_asks_comes_back_as_it_is(frame: bytes) -> None:
+    step, frames = back_and_forth(DIALECT.commands, frame)
+    assert (step.faults, step.losses) == ([], [])
+    assert [json.loads(out) for out in frames] == [json.loads(frame)]
+
+
+# -- what a message means ----------------------------------------------------------------------------
+
+
+def meant(direction: Direction, frame: bytes) -> list[Any]:
+    return [item for burst in back_and_forth(direction, frame)[0].bursts for item in burst.items]
+
+
+def test_a_tool_of_a_frame_is_a_call_with_the_arguments_of_its_payload() -> None:
+    started, arguments, reply = meant(DIALECT.events, told(FRAMES[12]))
+    assert (started.name, arguments.json, arguments.done) == ("t", '{"command":"ls"}', True)
+    assert isinstance(reply, say.Reply)
+
+
+def test_an_mcp_result_failed_unless_it_says_that_it_did_not() -> None:
+    for said, failed in (({}, False), ({"isError": False}, False), ({"isError": True}, True), ({"isError": 0}, True)):
+        output = {"type": "mcp", "result": said}
+        frame: dict[str, object] = {
+            "event": "tool_call_result",
+            "response_id": "r",
+            "tool_name": "t",
+            "output": output,
+        }
+        assert meant(DIALECT.events, told(frame))[0].is_error is failed
+
+
+def test_the_channel_of_a_delta_in_a_result_tells_reasoning_from_text() -> None:
+    frame: dict[str, object] = {"event": "response_delta", "response_id": "r", "delta": "d"}
+    assert meant(DIALECT.events, told(frame | {"channel": "reasoning"}))[0] == say.ReasoningDelta(
+        text="d", ext={"codewhale.frame": raw(frame | {"channel": "reasoning"})}
+    )
+    assert isinstance(meant(DIALECT.events, told(frame))[0], say.TextDelta)
+
+
+def test_the_frames_of_a_prompt_are_no_turn() -> None:
+    frame = json.dumps({"jsonrpc": "2.0", "id": 1, "result": PROMPTED}).encode()
+    assert [type(item) for item in meant(DIALECT.events, frame)] == [say.Reply]
+
+
+def test_the_accepted_result_is_the_end_of_a_turn_and_an_interruption_is_no_failure() -> None:
+    ended = {
+        row["name"]: meant(DIALECT.events, row["wire"].encode())[-1]
+        for row in LINES
+        if row["name"][:3] in ("res", "err")
+    }
+    assert ended["res.thread.message.head"].end == "completed"
+    assert ended["err.interrupted"].end == ended["err.canceled"].end == "cancelled"
+    assert ended["err.internal"].failure.text == "provider exploded"
+
+
+def test_a_uuid_behind_thread_is_the_session_and_any_other_name_is_its_own() -> None:
+    for name, session in ((THREAD, THREAD[7:]), ("thread-ghost", "thread-ghost"), (THREAD[7:], THREAD[7:])):
+        (command,) = meant(DIALECT.commands, called("thread/read", thread_id=name))
+        assert isinstance(command, ask.GetSession)
+        assert command.session == session
+
+
+# -- what may be said otherwise ----------------------------------------------------------------------
+
+
+def test_undocumented_members_are_taken_out_and_counted() -> None:
+    bare = b'{"type":"response_delta","response_id":"r","delta":"d","more":1}'
+    result = {"thread_id": "t", "status": "ok", "thread": THREAD_OF | {"color": 1}, "data": {}, "x": 1}
+    answer = json.dumps({"jsonrpc": "2.0", "id": 1, "result": result, "y": 1}).encode()
+    step, frames = back_and_forth(DIALECT.events, bare)
+    assert [(loss.kind, loss.field) for loss in step.losses] == [("ResponseDelta", "$.more")]
+    assert json.loads(frames[0]) == {"type": "response_delta", "response_id": "r", "delta": "d"}
+    step, frames = back_and_forth(DIALECT.events, answer)
+    assert {loss.field for loss in step.losses} == {"$.result.thread.color", "$.result.x", "$.y"}
+    assert json.loads(frames[0])["result"]["thread"] == THREAD_OF
+
+
+def test_a_frame_of_an_unknown_name_costs_only_itself() -> None:
+    result = {"ok": True, "data": {"a": 1}, "events": [{"event": "new"}, {"event": "turn_complete", "turn_id": "t"}]}
+    step, frames = back_and_forth(DIALECT.events, json.dumps({"id": 1, "result": result}).encode())
+    assert [loss.field for loss in step.losses] == ["$.result.events[].new"]
+    assert json.loads(frames[0])["result"]["events"] == [{"event": "turn_complete", "turn_id": "t"}]
+
+
+def test_a_unit_variant_may_come_as_an_object() -> None:
+    frame: dict[str, object] = {
+        "event": "mcp_startup_update",
+        "update": {"server_name": "s", "status": {"ready": None}},
+    }
+    _, frames = back_and_forth(DIALECT.events, told(frame))
+    assert json.loads(frames[0])["result"]["events"][0]["update"]["status"] == "ready"
+
+
+@pytest.mark.parametrize("member", ["threads", "events"])
+def test_lists_may_be_absent_and_must_not_be_null(member: str) -> None:
+    result: dict[str, object] = {"thread_id": "t", "status": "ok", "data": None}
+    step, _ = back_and_forth(DIALECT.events, json.dumps({"id": 1, "result": result}).encode())
+    assert step.faults == []
+    step, _ = back_and_forth(DIALECT.events, json.dumps({"id": 1, "result": result | {member: None}}).encode())
+    assert [fault.code for fault in step.faults] == ["invalid"]
+
+
+def test_an_option_that_is_null_is_none() -> None:
+    params = {"thread_id": "odd", "config": None, "model": None, "persist_extended_history": False}
+    _, frames = back_and_forth(DIALECT.commands, called("thread/resume", **params))
+    assert json.loads(frames[0])["params"] == {"thread_id": "odd", "persist_extended_history": False}
+
+
+def test_an_unknown_line_or_method_is_a_value() -> None:
+    (line,) = meant(DIALECT.events, b'{"type":"new","a":1}')
+    (request,) = meant(DIALECT.commands, b'{"id":7,"method":"nope/x"}')
+    assert (line, request.request) == (Unmapped(dialect="codewhale", tag="new", raw='{"type":"new","a":1}'), "7")
+    assert DIALECT.events.write(Burst(items=[line])).frames == []
+
+
+@pytest.mark.parametrize(
+    ("frame", "code"),
+    [
+        (b'{"id":1,"id":2,"method":"healthz"}', "duplicate_key"),
+        (b'{"id":1,"method":"thread/read","params":{"thread_id":"a","thread_id":"b"}}', "duplicate_key"),
+        (b'{"id":1,"method":"healthz","params":' + b"[" * 200 + b"]" * 200 + b"}", "too_deep"),
+        (b"\xff", "not_utf8"),
+        (b'\xef\xbb\xbf{"id":1,"method":"healthz"}', "not_json"),
+        (b"5", "invalid"),
+        (b'["2.0",1,"healthz",null,5]', "invalid"),
+        (b'{"id":1,"method":"thread/read","params":["a","b"]}', "invalid"),
+        (b'{"id":1,"method":"thread/list","params":{"limit":-1}}', "invalid"),
+        (b'{"id":1,"method":"prompt/run"}', "invalid"),
+        (b'{"id":1,"method":"app/request","params":{"kind":7}}', "invalid"),
+        (b'{"id":1,"method":"thread/request","params":{}}', "invalid"),
+        (b'{"id":1,"jsonrpc":2,"method":"healthz"}', "invalid"),
+        (b'{"id":1,"method":5}', "invalid"),
+    ],
+)
+def test_a_bad_request_is_a_fault(frame: bytes, code: str) -> None:
+    step, _ = back_and_forth(DIALECT.commands, frame)
+    assert [fault.code for fault in step.faults] == [code]
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        b"[]",
+        b'{"id":1}',
+        b'{"id":1,"result":{},"error":{"code":1,"message":"m"}}',
+        b'{"jsonrpc":"1.0","id":1,"result":1}',
+        b'{"type":"response_start"}',
+        b'{"id":1,"result":' + b"[" * 200 + b"]" * 200 + b"}",
+    ],
+)
+def test_a_bad_answer_is_a_fault(frame: bytes) -> None:
+    step, _ = back_and_forth(DIALECT.events, frame)
+    assert [fault.can_continue for fault in step.faults] == [True]
+
+
+# -- what arrives ------------------------------------------------------------------------------------
+
+GOOD = [(direction_of(row["direction"]), row["wire"].encode()) for row in LINES if ".bad." not in row["name"]]
+
+
+@pytest.mark.parametrize("direction", [DIALECT.events, DIALECT.commands], ids=["events", "commands"])
+def test_of_a_line_that_is_cut_off_anywhere_nothing_but_a_fault_comes(direction: Direction) -> None:
+    for known, frame in GOOD:
+        if known is direction:
+            for end in range(len(frame)):
+                step = Step()
+                direction.receive([frame[:end]], step)
+                assert (len(step.faults), step.bursts) == (1, [])
+
+
+@given(st.binary() | st.text().map(str.encode))
+def test_garbage_is_a_fault_or_a_message_and_never_an_exception(garbage: bytes) -> None:
+    for direction in (DIALECT.events, DIALECT.commands):
+        step = Step()
+        direction.receive([garbage], step)
+        assert len(step.faults) + len(step.bursts) == 1
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=8,
+)
+NAMES = [
+    "id", "jsonrpc", "method", "params", "thread_id", "kind", "result", "error", "events", "data", "ok", "status",
+    "type", "event", "response_id", "delta", "metadata", "limit", "threads", "code", "message", "output", "methods",
+]  # fmt: skip
+FIELDS = st.dictionaries(
+    st.sampled_from(NAMES), JSON | st.dictionaries(st.sampled_from(NAMES), JSON, max_size=5), max_size=6
+)
+METHODS = ["thread/request", "app/request", "thread/create", "thread/list", "thread/read", "healthz", "prompt/run", "x"]
+
+
+@given(FIELDS, st.sampled_from(METHODS), st.sampled_from(["result", "error", "type"]))
+def test_any_members_are_read_or_a_fault_and_what_is_read_can_be_written(
+    fields: dict[str, Any], method: str, name: str
+) -> None:
+    for direction, value in (
+        (DIALECT.commands, {**fields, "method": method}),
+        (DIALECT.events, {**fields, name: fields.get(name, {})}),
+        (DIALECT.events, {"id": 1, "result": fields}),
+    ):
+        step, frames = back_and_forth(direction, json.dumps(value).encode())
+        unknown = [item for burst in step.bursts for item in burst.items if isinstance(item, Unmapped)]
+        assert len(step.faults) + len(frames) + len(unknown) == 1
+
+
+def test_what_is_no_line_is_a_fault() -> None:
+    step = Step()
+    DIALECT.events.receive([Oversize(size=9, limit=8), Parts("rpc", b"", ())], step)
+    assert [fault.code for fault in step.faults] == ["too_large", "invalid"]
+
+
+def test_frames_go_into_the_result_behind_them_and_else_into_one_of_their_own() -> None:
+    thought = say.ReasoningDelta(text="hm")
+    for items, known in (([thought, say.TurnEnded(end="completed")], 5), ([thought], None)):
+        (frame,) = DIALECT.events.write(Burst(items=items, request="5")).frames
+        said = json.loads(frame)
+        assert (said["id"], [e["delta"] for e in said["result"]["events"]]) == (known, ["hm"])
+
+
+def test_what_has_no_word_is_counted() -> None:
+    rendered = DIALECT.events.write(Burst(items=[say.Preamble(text="x"), say.Preamble(text="y")]))
+    assert (rendered.frames, [(loss.kind, loss.count) for loss in rendered.losses]) == ([], [("Preamble", 2)])

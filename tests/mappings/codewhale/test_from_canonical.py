@@ -1,0 +1,84 @@
+"""What clients are shown of sessions, and commands that other dialects' clients send to a codewhale."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from mappings.canonical import SessionState
+from mappings.canonical import commands as ask
+from mappings.canonical import events as say
+from mappings.canonical.values import Backend, Item, Message, Paste, Reasoning, SessionSummary, Text
+from mappings.codewhale import DIALECT
+from mappings.codewhale.extras import keep, raw
+from mappings.codewhale.from_canonical import replies, shown
+from mappings.codewhale.vocabulary import HEAD, SEED
+from mappings.dialect import Burst
+from mappings.rfc3339 import NS
+
+UUID = "00000000-0000-4000-8000-000000000001"
+
+
+def asked(command: ask.Command) -> Any:
+    (frame,) = DIALECT.commands.write(Burst(items=[command])).frames
+    return json.loads(frame)
+
+
+def test_a_session_is_known_by_its_thread_and_by_its_id() -> None:
+    assert shown(UUID) == (f"thread-{UUID}", UUID)
+    assert shown(UUID, keep(thread_id="thread-own")) == ("thread-own",)
+
+
+def test_a_thread_is_named_after_what_was_said_last_cut_to_its_preview() -> None:
+    said = [Message(role="user", text=text, at=5 * NS) for text in ("a", "b" * 200)]
+    state = SessionState(
+        id=UUID, title="T", opened_at=NS, updated_at=3 * NS, transcript=[*said], backend=Backend(cwd="/w")
+    )
+    thread = replies.described(state, SEED)
+    assert (thread.preview, thread.name, thread.cwd, thread.cli_version) == ("b" * 120, "T", "/w", SEED)
+    assert (thread.created_at, thread.updated_at) == (1, 3)
+    assert replies.described(SessionState(id=UUID), HEAD).preview == "New conversation"
+
+
+def test_a_history_shows_what_user_and_assistant_said_and_at_most_500_of_it() -> None:
+    said = [Message(role="user", text=f"{n}") for n in range(600)]
+    items: list[Item] = [Message(role="system", text="s"), Reasoning(text="r"), *said]
+    told = replies.history(items)
+    assert (len(told), told[0].content, told[-1].content) == (500, "100", "599")
+
+
+def test_a_row_of_this_dialect_is_shown_as_it_came() -> None:
+    thread = replies.row(SessionSummary(session=UUID, title="T", updated_at=9 * NS), HEAD)
+    again = replies.row(SessionSummary(session=UUID, updated_at=9 * NS, ext=keep(thread=thread)), SEED)
+    assert (again, again.id) == (thread, f"thread-{UUID}")
+
+
+def test_an_opening_of_another_dialect_starts_a_thread_that_is_not_kept() -> None:
+    request = asked(ask.OpenSession(request="r", title="T", agent="a"))
+    assert (request["method"], request["params"]) == ("thread/start", {"persist_extended_history": False})
+
+
+def test_segments_become_one_text() -> None:
+    segments = (Text(text="a "), Paste(text="b", id=1, chars=1, lines=1))
+    request = asked(ask.SubmitInput(request="r", session=UUID, segments=segments))
+    assert request["params"] == {"thread_id": f"thread-{UUID}", "input": "a b"}
+
+
+def test_only_goals_are_written_to() -> None:
+    progress = ask.StoreWrite(
+        session=UUID, method="goal_record_progress", params=raw({"thread_id": "x", "token_delta": 5})
+    )
+    assert asked(progress)["params"] == {
+        "kind": "goal_record_progress",
+        "thread_id": f"thread-{UUID}",
+        "token_delta": 5,
+    }
+    for other in (ask.StoreWrite(method="CreateSession"), ask.StoreWrite(method="goal_record_progress", params=raw(5))):
+        rendered = DIALECT.commands.write(Burst(items=[other]))
+        assert (rendered.frames, len(rendered.losses)) == ([], 1)
+
+
+def test_a_hook_line_or_a_goal_that_is_none_is_counted() -> None:
+    for event in (say.LifecycleReport(report=raw(1)), say.GoalUpdated(goal=raw(1)), say.McpStartup(report=raw(1))):
+        rendered = DIALECT.events.write(Burst(items=[event]))
+        assert (rendered.frames, [loss.kind for loss in rendered.losses]) == ([], [type(event).__name__])

@@ -1,0 +1,70 @@
+"""Ids of requests, which are any JSON, and of threads."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import UNSET, Raw
+
+from mappings.codewhale.ids import echoed, heard, marked, said, session_id, thread_id, thread_of
+
+UUID = "00000000-0000-4000-8000-000000000001"
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(1 << 63), (1 << 64) - 1) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@given(JSON)
+def test_an_id_comes_back_from_its_text_also_when_that_is_marked(value: object) -> None:
+    known = Raw(msgspec.json.encode(value))
+    text = heard(known)
+    for request in (text, marked(text, "own", "thread")):
+        back = said(request)
+        assert back is not UNSET
+        assert msgspec.json.decode(back) == value
+
+
+@given(st.text(min_size=1).filter(lambda text: "\n" not in text))
+def test_the_text_of_another_dialect_comes_back_from_its_id(text: str) -> None:
+    known = said(text)
+    assert known is not UNSET
+    if heard(known) != text:  # JSON, said with spaces or otherwise than we say it
+        assert msgspec.json.decode(text) == msgspec.json.decode(heard(known))
+
+
+def test_texts_and_numbers_are_told_apart() -> None:
+    assert [heard(Raw(raw)) for raw in (b"7", b'"7"', b'"req-1"', b"null", b'""', b"1.0")] == [
+        "7", '"7"', "req-1", "null", '""', "1.0",
+    ]  # fmt: skip
+    assert (heard(UNSET), said("")) == ("", UNSET)
+
+
+@pytest.mark.parametrize(
+    ("id", "back"),
+    [
+        (b"1.0", b"1.0"),
+        (b"18446744073709551615", b"18446744073709551615"),
+        (b"12345678901234567890123", b"1.2345678901234568e+22"),
+        (b'{ "a" : [ 1, null ] }', b'{"a":[1,null]}'),
+        (b"1" + b"0" * 400, b"null"),
+    ],
+)
+def test_an_id_is_echoed_as_a_server_does_it(id: bytes, back: bytes) -> None:
+    assert bytes(echoed(Raw(id))) == back
+
+
+def test_two_requests_with_one_id_have_two_texts_and_each_knows_its_thread() -> None:
+    one, other = marked("7", "a", f"thread-{UUID}"), marked("7", "b")
+    assert one != other
+    assert (thread_of(one), thread_of(other), thread_of("7")) == (f"thread-{UUID}", "", "")
+
+
+def test_a_uuid_stands_behind_thread_and_any_other_name_by_itself() -> None:
+    assert (thread_id(UUID), session_id(f"thread-{UUID}")) == (f"thread-{UUID}", UUID)
+    assert (thread_id("ghost"), session_id("thread-ghost"), thread_id("")) == ("ghost", "thread-ghost", "")
+    assert thread_id(f"thread-{UUID}") == f"thread-{UUID}"

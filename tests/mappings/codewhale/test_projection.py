@@ -1,0 +1,122 @@
+"""A turn as it is streamed to the client that began it, to nobody in particular, and to a client that did not."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from mappings.canonical import Batch
+from mappings.canonical import events as say
+from mappings.canonical.values import End, Failure, Message
+from mappings.codewhale import Projection
+from mappings.codewhale.ids import marked
+from mappings.codewhale.projection import FRAMES_MAX
+from mappings.codewhale.vocabulary import HEAD, SEED
+
+SESSION = "00000000-0000-4000-8000-000000000001"
+TURN = "00000000-0000-4000-8000-00000000000a"
+
+
+def batch(*events: Any, turn: str = TURN) -> Batch:
+    return Batch(session=SESSION, epoch=1, first_seq=0, events=list(events), turn=turn)
+
+
+def shown(projection: Projection, *events: Any, turn: str = TURN) -> list[dict[str, Any]]:
+    return [json.loads(frame) for frame in projection.render(batch(*events, turn=turn)).frames]
+
+
+def own(generation: str = HEAD) -> Projection:
+    return Projection(marked("7", "own", f"thread-{SESSION}"), generation)
+
+
+def over(end: End = "completed", failure: Failure | None = None) -> list[Any]:
+    return [say.TurnResult(end=end), say.StatusChanged(status="idle"), say.TurnEnded(end=end, failure=failure)]
+
+
+def kinds(lines: list[dict[str, Any]]) -> list[str]:
+    return [line.get("type", "result" if "result" in line else "error") for line in lines]
+
+
+def test_several_model_turns_are_one_response() -> None:
+    lines = shown(
+        own(), say.ModelTurnStarted(), say.TextDelta(text="a"), say.ModelTurnStarted(), say.TextDelta(text="b")
+    )
+    assert kinds(lines) == ["response_start", "response_delta", "response_delta"]
+    assert len({line["response_id"] for line in lines}) == 1
+
+
+def test_text_that_nobody_announced_begins_a_response() -> None:
+    assert kinds(shown(own(), say.TextDelta(text="a"))) == ["response_start", "response_delta"]
+
+
+def test_a_turn_without_text_has_a_start_and_an_end_if_it_went_well_and_none_if_it_did_not() -> None:
+    failure = Failure(cause="internal", text="refused")
+    assert kinds(shown(own(), *over())) == ["response_start", "response_end", "result"]
+    assert kinds(shown(own(), *over("failed", failure))) == ["error"]
+
+
+def test_the_answer_names_the_request_and_the_thread_as_the_client_called_them() -> None:
+    *_, answer = shown(Projection(marked('{"a":1}', "own", "odd"), HEAD), *over())
+    assert (answer["id"], answer["result"]["thread_id"]) == ({"a": 1}, "odd")
+
+
+def test_nothing_is_said_behind_the_answer() -> None:
+    projection = own()
+    shown(projection, say.QuestionAsked(text="?", question="q", parked=True))
+    assert shown(projection, say.QuestionAnswered(question="q"), say.TextDelta(text="a"), *over()) == []
+
+
+def test_while_a_question_is_open_calls_wait_and_for_nobody_in_particular_the_rest_is_a_run_of_its_own() -> None:
+    projection = Projection()
+    shown(projection, say.TextDelta(text="a"), say.QuestionAsked(text="?", question="q", parked=True))
+    assert shown(projection, say.ToolCallArguments(name="t", json="{}", done=True)) == []
+    lines = shown(projection, say.QuestionAnswered(question="q"), say.TextDelta(text="b"), *over())
+    assert kinds(lines) == ["response_start", "response_delta", "response_end", "result"]
+    assert [event["event"] for event in lines[-1]["result"]["events"]] == ["tool_call_start"]
+
+
+def test_each_turn_is_shown_to_nobody_in_particular() -> None:
+    projection = Projection()
+    for turn in (TURN, TURN[:-1] + "b"):
+        lines = shown(projection, say.TextDelta(text="a"), *over(), turn=turn)
+        assert kinds(lines) == ["response_start", "response_delta", "response_end", "result"]
+        assert (lines[0]["response_id"], lines[-1]["id"]) == (f"{SESSION}:{turn}", None)
+
+
+def test_a_client_that_did_not_begin_a_turn_sees_nothing_of_it_and_what_it_cannot_read_later_is_counted() -> None:
+    rendered = Projection("", HEAD).render(batch(say.TextDelta(text="a"), say.ReasoningDelta(text="b"), *over()))
+    assert (rendered.frames, [loss.kind for loss in rendered.losses]) == ([], ["ReasoningDelta"])
+
+
+def test_responses_of_the_seed_are_named_after_the_bytes_of_the_input() -> None:
+    said = say.MessageAppended(message=Message(role="user", text="same size é"))
+    lines = shown(own(SEED), said, say.ModelTurnStarted(), *over())
+    assert {line["response_id"] for line in lines[:-1]} == {f"thread-{SESSION}:12"}
+
+
+def test_no_more_frames_than_a_bound_stand_in_one_result() -> None:
+    projection = own()
+    rendered = projection.render(batch(*[say.ReasoningDelta(text="x")] * (FRAMES_MAX + 2)))
+    assert [(loss.kind, loss.count) for loss in rendered.losses] == [("ResponseDelta", 2)]
+    *_, answer = shown(projection, *over())
+    assert len(answer["result"]["events"]) == FRAMES_MAX
+
+
+def test_the_cause_of_a_failure_is_said_once() -> None:
+    failure = Failure(cause="internal", text="boom")
+    events = [say.ErrorReported(cause="internal", text="boom"), say.ErrorReported(cause="internal", text="other")]
+    rendered = own().render(batch(*events, *over("failed", failure)))
+    assert [loss.kind for loss in rendered.losses] == ["Error"]
+    assert json.loads(rendered.frames[-1])["error"]["message"] == "boom"
+
+
+@pytest.mark.parametrize("generation", [HEAD, SEED])
+def test_a_copy_goes_on_like_the_original_and_by_itself(generation: str) -> None:
+    projection = own(generation)
+    shown(projection, say.ModelTurnStarted(), say.TextDelta(text="a"), say.ReasoningDelta(text="b"))
+    twin = projection.copy()
+    rest = [say.TextDelta(text="c"), *over()]
+    assert shown(twin, *rest) == shown(projection, *rest)
+    assert shown(twin, say.TextDelta(text="d")) == []

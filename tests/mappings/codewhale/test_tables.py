@@ -1,0 +1,58 @@
+"""Both directions are complete: every type has exactly one entry, and what a rule declares is what it does."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+import pytest
+
+from mappings.canonical import Command, Event
+from mappings.codewhale.from_canonical import FROM_COMMAND, FROM_EVENT
+from mappings.codewhale.to_canonical import TO_COMMAND, TO_EVENT
+from mappings.codewhale.to_canonical.frames import TO_FRAME
+from mappings.codewhale.wire.frames import EventFrame
+from mappings.codewhale.wire.lines import Line
+from mappings.codewhale.wire.requests import Request
+from mappings.codewhale.wire.results import Answer
+from mappings.rules import Nothing, Rules
+
+
+@pytest.mark.parametrize(
+    ("table", "kinds"),
+    [
+        (TO_EVENT, {*get_args(Line), Answer}),
+        (TO_FRAME, set(get_args(EventFrame))),
+        (TO_COMMAND, set(get_args(Request))),
+        (FROM_EVENT, set(get_args(Event))),
+        (FROM_COMMAND, set(get_args(Command))),
+    ],
+    ids=["to_event", "to_frame", "to_command", "from_event", "from_command"],
+)
+def test_every_type_has_an_entry_and_no_other_has(table: Rules, kinds: set[Any]) -> None:
+    assert set(table.entries) == kinds
+
+
+def test_every_line_and_request_is_written_by_some_rule() -> None:
+    written = {kind for t in (FROM_EVENT, FROM_COMMAND) for entry in t.entries.values() for kind in entry.produces}
+    assert written - set(get_args(EventFrame)) == {*get_args(Line), Answer, *get_args(Request)}
+
+
+def test_what_is_neither_text_nor_a_hook_of_old_releases_is_no_bare_line() -> None:
+    """A bare line of reasoning would be shown as text (codewhale sheet, section 11)."""
+    spoken = {
+        kind.__name__
+        for kind, entry in FROM_EVENT.entries.items()
+        if not set(get_args(Line)).isdisjoint(entry.produces)
+    }
+    assert spoken == {"ModelTurnStarted", "TextDelta", "TurnResult", "LifecycleReport", "QuestionAsked"}
+
+
+def test_what_codewhale_has_no_word_for_says_why() -> None:
+    whys = [
+        e.fidelity.why
+        for t in (FROM_EVENT, FROM_COMMAND)
+        for e in t.entries.values()
+        if isinstance(e.fidelity, Nothing)
+    ]
+    assert whys
+    assert all(whys)

@@ -1,0 +1,74 @@
+"""Results as typed answers."""
+
+from __future__ import annotations
+
+import json
+
+from msgspec import UNSET, Raw
+
+from mappings.canonical.values import Message
+from mappings.codewhale.extras import raw
+from mappings.codewhale.to_canonical.replies import history, methods_of, session_opened, sessions_listed
+from mappings.rfc3339 import NS
+from tests.mappings.codewhale.data import CAPTURES, captured
+
+
+def result_of(number: str, id: int) -> Raw:
+    """The result of one captured answer."""
+    path = next(path for path in CAPTURES if path.stem.startswith(number))
+    answers = [json.loads(line) for _, way, line in captured(path) if way == "s2c"]
+    return raw(next(answer["result"] for answer in answers if answer.get("id") == id))
+
+
+def test_a_started_thread_is_a_session_under_its_uuid() -> None:
+    opened = session_opened("r", result_of("06", 1))
+    assert opened is not None
+    assert (opened.request, opened.session) == ("r", "1237b477-0e2b-497c-99c5-4658b0582bc7")
+
+
+def test_a_list_of_threads_has_names_and_times() -> None:
+    listed = sessions_listed("r", result_of("06", 11))
+    loaded = sessions_listed("r", result_of("06", 14))
+    assert listed is not None
+    assert loaded is not None
+    assert [row.title for row in listed.sessions] == ['ログの重複 & "quotes" \\ 🧵', "", "branch"]
+    assert {row.updated_at for row in listed.sessions} == {1_795_222_341 * NS}
+    assert [row.session for row in loaded.sessions] == [row.session for row in listed.sessions]
+
+
+def test_a_history_that_a_client_gave_is_read_as_messages_where_it_holds_any() -> None:
+    messages = history(result_of("06", 5))
+    assert messages is not None
+    assert [(message.role, message.text) for message in messages] == [
+        ("user", "Earlier question\nin two lines"),
+        ("assistant", "Earlier answer with `code` → ok"),
+        ("system", '"bare string"'),
+    ]
+
+
+def test_the_seed_keeps_what_the_user_said() -> None:
+    messages = history(result_of("13", 9))
+    assert messages is not None
+    assert {message.role for message in messages} == {"user"}
+    assert isinstance(messages[0], Message)
+    assert messages[-1].text == "same size B"
+
+
+def test_the_methods_tell_the_generation() -> None:
+    known = methods_of(result_of("13", 1))
+    assert known is not None
+    assert "thread/interrupt" not in known
+
+
+def test_what_does_not_fit_is_none() -> None:
+    for result in (
+        UNSET,
+        raw(5),
+        raw({"ok": True, "data": 5}),
+        raw({"thread_id": "t", "status": "ok", "data": {"history": 5}}),
+    ):
+        assert session_opened("", result) is None
+        assert methods_of(result) is None
+        assert history(result) is None
+    assert sessions_listed("", raw({"ok": True, "data": 5})) is None
+    assert sessions_listed("", raw(5)) is None

@@ -1,0 +1,120 @@
+"""Every vector and every captured line, there and back through the canonical form."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from mappings.canonical import Unmapped
+from mappings.codewhale import DIALECT
+from mappings.codewhale.wire import runtime, values
+from tests.mappings.codewhale.data import CAPTURES, LINES, VECTORS, back_and_forth, captured, direction_of
+
+THREAD = "thread-00000000-0000-4000-8000-000000000001"
+
+OWN_FORM: dict[str, Any] = {
+    "req.positional_params": {"jsonrpc": "2.0", "id": 72, "method": "thread/read", "params": {"thread_id": THREAD}},
+    "req.positional_request": {"jsonrpc": "2.0", "id": 73, "method": "healthz", "params": None},
+}
+"""What a server accepts and no client would emit -> how a client says it (codewhale sheet, section 1.1)."""
+
+CAPTURED_OWN_FORM: dict[str, Any] = {
+    '["2.0",12,"healthz",null]': {"jsonrpc": "2.0", "id": 12, "method": "healthz", "params": None},
+    '{"id":17,"method":"app/healthz","params":null,"extra":true}': {"id": 17, "method": "app/healthz", "params": None},
+}
+
+SORTED = {"res.healthz.sorted_keys", "res.thread.message.seed.sorted_keys"}
+"""From builds that sort all members: ours stand in the declared order, as those of all other builds."""
+
+BAD = [row for row in LINES if ".bad." in row["name"]]
+GOOD = [row for row in LINES if row not in BAD]
+
+
+def ids(rows: list[dict[str, Any]]) -> list[str]:
+    return [row["name"] for row in rows]
+
+
+def test_the_vectors_are_there() -> None:
+    assert (len(GOOD), len(BAD), len(VECTORS) - len(LINES)) == (115, 5, 5)
+
+
+@pytest.mark.parametrize("row", GOOD, ids=ids(GOOD))
+def test_a_vector_comes_back_as_it_is_or_in_its_own_form(row: dict[str, Any]) -> None:
+    step, frames = back_and_forth(direction_of(row["direction"]), row["wire"].encode())
+    assert (step.faults, step.losses) == ([], [])
+    assert [json.loads(frame) for frame in frames] == [OWN_FORM.get(row["name"], json.loads(row["wire"]))]
+    if row["name"] not in OWN_FORM and row["name"] not in SORTED:
+        assert [frame.decode() for frame in frames] == [row["wire"]]  # in key order too, and compact
+
+
+@pytest.mark.parametrize("row", BAD, ids=ids(BAD))
+def test_a_bad_vector_is_one_fault_that_the_stream_survives(row: dict[str, Any]) -> None:
+    step, frames = back_and_forth(direction_of(row["direction"]), row["wire"].encode())
+    assert (frames, [fault.can_continue for fault in step.faults]) == ([], [True])
+
+
+@pytest.mark.parametrize("row", GOOD, ids=ids(GOOD))
+def test_what_was_written_is_a_fixed_point(row: dict[str, Any]) -> None:
+    direction = direction_of(row["direction"])
+    (frame,) = back_and_forth(direction, row["wire"].encode())[1]
+    step, frames = back_and_forth(direction, frame)
+    assert (frames, step.losses) == ([frame], [])
+
+
+@pytest.mark.parametrize("path", CAPTURES, ids=lambda path: path.stem)
+def test_captured_lines_come_back_as_they_are(path: Path) -> None:
+    """Each line that the real server refused or skipped is none of ours either."""
+    good = 0
+    answers = [json.loads(line) for _, way, line in captured(path) if way == "s2c"]
+    refused = 0
+    for _, way, line in captured(path):
+        step, frames = back_and_forth(direction_of(way), line.encode())
+        unknown = [item for burst in step.bursts for item in burst.items if isinstance(item, Unmapped)]
+        if step.faults or unknown:
+            assert way == "c2s"
+            refused += bool(line.strip())
+            continue
+        assert [json.loads(frame) for frame in frames] == [CAPTURED_OWN_FORM.get(line, json.loads(line))]
+        good += 1
+    codes = [answer["error"]["code"] for answer in answers if "error" in answer]
+    later = sum(
+        "goal_record_progress" in a.get("error", {}).get("message", "") or "thread/interrupt" in str(a.get("error"))
+        for a in answers
+        if a.get("error", {}).get("message", "")[:7] in ("unknown", "unsuppo")
+        and ("`nope`" not in a["error"]["message"] and "nope/x" not in a["error"]["message"])
+    )
+    assert refused == sum(code in (-32700, -32600, -32601, -32602) for code in codes) - later
+    assert good >= 16
+
+
+VALUES: dict[str, Any] = {
+    "value.ask_for_approval.unless_trusted": values.AskForApproval,
+    "value.ask_for_approval.reject": values.AskForApproval,
+    "value.approval_decision": values.ApprovalDecisionRequest,
+    "runtime.item_delta": runtime.RuntimeEvent,
+    "runtime.approval_post": runtime.ApprovalPost,
+}
+
+
+@pytest.mark.parametrize("row", [row for row in VECTORS if row not in LINES], ids=lambda row: row["name"])
+def test_a_value_without_a_message_comes_back_by_its_type(row: dict[str, Any]) -> None:
+    value = msgspec.json.decode(row["wire"], type=VALUES[row["name"]])
+    assert msgspec.json.encode(value).decode() == row["wire"]
+
+
+@pytest.mark.parametrize("text", ['"reject"', '{"reject":{"rules":true}}', '"sometimes"'])
+def test_a_value_that_no_peer_reads_is_none(text: str) -> None:
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.json.decode(text, type=values.AskForApproval)
+
+
+def test_a_bad_line_costs_only_itself() -> None:
+    good = next(row["wire"] for row in GOOD if row["name"] == "line.response_delta").encode()
+    step, _ = back_and_forth(DIALECT.events, good)
+    DIALECT.events.receive([b"{", good], step)
+    assert [len(burst.items) for burst in step.bursts] == [1, 1]
+    assert [fault.code for fault in step.faults] == ["not_json"]

@@ -1,0 +1,39 @@
+"""Causes and codes, and what each generation lists."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import pytest
+
+from mappings.canonical.values import Cause
+from mappings.codewhale.vocabulary import CODE_OF_CAUSE, HEAD, SEED, app_facts, cause_of, methods, thread_methods
+
+
+def test_every_cause_has_a_code() -> None:
+    assert set(CODE_OF_CAUSE) == set(get_args(Cause))
+
+
+@pytest.mark.parametrize(
+    ("code", "text", "cause"),
+    [
+        (-32700, "", "invalid"),
+        (-32600, "", "invalid"),
+        (-32601, "", "unsupported"),
+        (-32602, "", "invalid"),
+        (-32004, "", "not_found"),
+        (-32603, "thread not found", "not_found"),
+        (-32603, "failed to query thread current leaf id for thread t", "not_found"),
+        (-32603, "runtime event stream ended before turn.completed", "upstream_lost"),
+        (-32603, "provider exploded", "internal"),
+    ],
+)
+def test_a_cause_is_read_off_the_code_and_else_off_the_text(code: int, text: str, cause: Cause) -> None:
+    assert cause_of(code, text) == cause
+
+
+def test_the_later_generation_lists_two_methods_more() -> None:
+    later = [method for method in methods(HEAD) if method not in methods(SEED)]
+    assert (later, len(methods(SEED)), len(methods(HEAD))) == (["thread/interrupt", "app/config/reload"], 28, 30)
+    assert [m for m in thread_methods(HEAD) if m not in thread_methods(SEED)] == ["thread/interrupt"]
+    assert app_facts(SEED)["config"] == ["get", "set", "unset", "list"]

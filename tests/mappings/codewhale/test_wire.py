@@ -1,0 +1,84 @@
+"""What is wrong with params, told in the words of the real server; and shapes."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from msgspec import inspect
+
+from mappings.codewhale.wire import REQUESTS
+from mappings.codewhale.wire.frames import EventFrame
+from mappings.codewhale.wire.results import (
+    AppResponse,
+    Capabilities,
+    Health,
+    Interrupted,
+    Stopped,
+    ThreadResponse,
+    shape_of,
+)
+from mappings.codewhale.wire.shapes import depth, fitted
+from mappings.errors import PeerError
+
+
+@pytest.mark.parametrize(
+    ("params", "text"),
+    [
+        (b"{}", "missing field `thread_id`"),
+        (b'{"thread_id":7}', "invalid type: integer `7`, expected a string"),
+        (b'{"thread_id":true}', "invalid type: boolean `true`, expected a string"),
+        (b'{"thread_id":1.5}', "invalid type: floating point `1.5`, expected a string"),
+        (b'{"thread_id":null}', "invalid type: null, expected a string"),
+        (b'{"thread_id":[]}', "invalid type: sequence, expected a string"),
+        (b'{"thread_id":{}}', "invalid type: map, expected a string"),
+    ],
+)
+def test_wrong_params_are_told_as_the_real_server_tells_them(params: bytes, text: str) -> None:
+    with pytest.raises(PeerError) as error:
+        REQUESTS.mend(b'{"id":1,"method":"thread/read","params":%b}' % params)
+    assert error.value.text == text
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "text"),
+    [
+        ("thread/list", '{"limit":-1}', "invalid value: integer `-1`, expected usize"),
+        ("thread/list", '{"limit":"x"}', 'invalid type: string "x", expected an integer'),
+        ("thread/request", "null", "invalid type: null, expected internally tagged enum ThreadRequest"),
+        ("app/request", "null", "invalid type: null, expected internally tagged enum AppRequest"),
+        ("thread/request", "{}", "missing field `kind`"),
+    ],
+)
+def test_other_wrong_params_too(method: str, params: str, text: str) -> None:
+    with pytest.raises(PeerError) as error:
+        REQUESTS.mend(f'{{"id":1,"method":"{method}","params":{params}}}'.encode())
+    assert error.value.text == text
+
+
+def test_a_result_is_told_by_its_members() -> None:
+    assert shape_of({"thread_id", "interrupted"}) is Interrupted
+    assert shape_of({"thread_id", "status", "ok", "data"}) is ThreadResponse
+    assert shape_of({"ok", "data", "events"}) is AppResponse
+    assert (shape_of({"ok", "status"}), shape_of({"methods"}), shape_of({"status", "service"})) == (
+        Stopped,
+        Capabilities,
+        Health,
+    )
+    assert shape_of({"ok"}) is None
+
+
+def test_what_does_not_fit_is_left_for_the_decoder_to_refuse() -> None:
+    dropped: list[str] = []
+    shape = inspect.type_info(EventFrame)
+    for value in ([1], {"event": 5}, {"event": "error", "message": []}):
+        assert fitted(value, shape, "$", dropped) == value
+    assert dropped == []
+
+
+def test_depth_is_counted_without_recursion() -> None:
+    value: object = 1
+    for _ in range(5_000):
+        value = [value]
+    assert (depth(value), depth(1), depth({"a": [1]})) == (5_000, 0, 2)
+    with pytest.raises(RecursionError):
+        msgspec.json.encode(value)

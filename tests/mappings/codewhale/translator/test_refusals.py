@@ -1,0 +1,103 @@
+"""How a server says no, method by method."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from mappings.canonical import commands as ask
+from mappings.canonical.values import Cause, Failure
+from mappings.codewhale.extras import keep, raw
+from mappings.codewhale.translator.refusals import of_fault, of_seed, refusal, unknown_method
+from mappings.codewhale.vocabulary import HEAD, SEED
+from mappings.codewhale.wire.results import Problem
+from mappings.errors import PeerError
+from tests.mappings.codewhale.data import CAPTURES, captured
+
+GHOST = "thread-ghost"
+
+
+def no(command: Any, cause: Cause = "not_found", generation: str = HEAD, text: str = "no") -> Any:
+    said = refusal(command, Failure(cause=cause, text=text), GHOST, generation)
+    return json.loads(bytes(raw(said)))
+
+
+def real(number: str, id: int) -> Any:
+    path = next(path for path in CAPTURES if path.stem.startswith(number))
+    answers = [json.loads(line) for _, way, line in captured(path) if way == "s2c"]
+    found = next(answer for answer in answers if answer.get("id") == id)
+    return found.get("result", found.get("error"))
+
+
+@pytest.mark.parametrize(
+    ("command", "number", "id"),
+    [
+        (ask.ResumeSession(), "06", 15),
+        (ask.ForkSession(), "06", 16),
+        (ask.GetSession(), "06", 17),
+        (ask.ArchiveSession(), "06", 18),
+        (ask.GetGoal(), "06", 19),
+        (ask.RenameSession(title="x"), "06", 20),
+        (ask.ResumeSession(ext=keep(method="thread/request")), "06", 21),
+        (ask.SetGoal(objective="x"), "07", 10),
+        (ask.CancelTurn(), "04", 9),
+    ],
+)
+def test_an_unknown_thread_is_what_it_is_to_the_real_server(command: ask.Command, number: str, id: int) -> None:
+    assert no(command) == real(number, id)
+
+
+def test_to_the_seed_a_thread_that_is_missing_is_no_error() -> None:
+    assert no(ask.ForkSession(), generation=SEED)["status"] == "missing"
+
+
+def test_a_goal_of_an_unknown_thread_is_empty_and_its_progress_is_missing() -> None:
+    assert (no(ask.ClearGoal())["status"], no(ask.ClearGoal())["data"]) == ("empty", {"cleared": False})
+    progress = no(ask.StoreWrite(method="goal_record_progress"))
+    assert (progress["status"], progress["data"]) == ("missing", {"error": "thread or goal not found"})
+
+
+def test_what_a_backend_has_no_word_for_is_a_result_that_is_not_ok_so_that_the_server_does_not_look_old() -> None:
+    setting = no(ask.SetConfig(key="k", value="v"), "unsupported")
+    assert setting == {"ok": False, "data": {"key": "k", "value": "v", "error": "no"}, "events": []}
+    assert no(ask.ListModels(), "unsupported") == {"ok": False, "data": {"error": "no"}, "events": []}
+    goal = no(ask.SetGoal(objective="x"), "unsupported")
+    assert (goal["ok"], goal["thread_id"], goal["data"]) == (False, GHOST, {"error": "no"})
+
+
+def test_what_else_a_backend_has_no_word_for_is_an_unknown_method_and_a_busy_one_fails() -> None:
+    assert no(ask.ForkSession(), "unsupported")["code"] == -32601
+    assert no(ask.SubmitInput(segments=()), "busy")["code"] == -32603
+    assert no(ask.SubmitInput(segments=()))["message"] == f"thread not found: {GHOST}"
+
+
+def test_what_a_backend_of_this_dialect_said_is_said_again() -> None:
+    result = {"ok": False, "data": {"error": "request_id already resolved", "request_id": "q"}, "events": []}
+    failure = Failure(cause="internal", text="request_id already resolved", ext=keep(result=result))
+    said = refusal(ask.AnswerInteraction(question="q"), failure, GHOST, HEAD)
+    assert json.loads(bytes(raw(said))) == result
+
+
+def test_a_fault_is_answered_by_its_kind() -> None:
+    faults = [
+        PeerError("not_json", "x"),
+        PeerError("invalid", "x", value={"id": "i", "jsonrpc": "1.0"}),
+        PeerError("invalid", "x", value={"id": "i"}),
+    ]
+    told = [of_fault(fault) for fault in faults]
+    assert [(bytes(known), problem.code) for known, problem in told] == [
+        (b"null", -32700),
+        (b'"i"', -32600),
+        (b'"i"', -32602),
+    ]
+    assert told[0][1].message == "invalid json: x"
+
+
+def test_only_what_came_later_is_unknown_to_the_seed() -> None:
+    assert of_seed(ask.Ping()) is None
+    assert of_seed(ask.CancelTurn()) == unknown_method("thread/interrupt")
+    problem = of_seed(ask.ReloadConfig(ext=keep(method="app/request")))
+    assert isinstance(problem, Problem)
+    assert (problem.code, problem.message.partition(",")[0]) == (-32602, "unknown variant `config_reload`")
