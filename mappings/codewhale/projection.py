@@ -82,9 +82,9 @@ class Projection(Context):
                 self._say(self.answer(accepted(self)), out)
         return Rendered(frames=bundled(out), losses=self.losses.take())
 
-    def copy(self) -> Projection:
-        """An independent projection in the same state."""
-        twin = Projection(self.request, self._view)
+    def copy(self, request: str | None = None) -> Projection:
+        """An independent projection in the same state; with `request` for the link whose run this is from here on."""
+        twin = Projection(self.request if request is None else request, self._view)
         for name in ("session", "turn", "at", "response_id", "_started", "_ended", "_over", "_bytes"):
             setattr(twin, name, getattr(self, name))
         twin._asking, twin._frames = self._asking.copy(), self._frames.copy()
