@@ -32,6 +32,7 @@ from mappings.canonical.events import (
     OtpInvalid,
     OtpVerified,
     StatusChanged,
+    TurnAccepted,
 )
 from mappings.canonical.state import QuestionBlock
 from mappings.canonical.values import Failure, Origin, Segment, flatten
@@ -198,12 +199,16 @@ class Questions:
         if form.done:
             self._give(link, structs.replace(answer, values=form.values), command.segments)
         else:
-            self._ask_on(form, fault, command.segments, Origin(link=link.id, request=command.request))
+            self._ask_on(form, fault, command.segments, link, command.request)
 
-    def _ask_on(self, form: wording.Form, fault: str, segments: tuple[Segment, ...], origin: Origin) -> None:
+    def _ask_on(
+        self, form: wording.Form, fault: str, segments: tuple[Segment, ...], link: Link, request: str
+    ) -> None:  # fmt: skip
+        origin = Origin(link=link.id, request=request)
         now = self._session.clock()
         text = f"{fault}\n{form.prompt()}" if fault else form.prompt()
         self._session.deliver(self._session.form.asked_again(text, now, segments=segments, origin=origin), now)
+        _taken(link, request)
 
     def show_again(self, link: Link) -> bool:
         """Whether a question in words is open to this client; then it is shown again, and nothing is answered."""
@@ -248,6 +253,8 @@ class Questions:
         origin = Origin(link=given_by, request=pending.command.request) if in_words else None
         segments = pending.segments if in_words else ()
         self._session.deliver(self._session.form.answered(resolved, now, segments=segments, origin=origin), now)
+        if in_words and pending.link is not None:
+            _taken(pending.link, pending.command.request)
         return in_words
 
     def judged(self, pending: Pending, event: InteractionInvalid | OtpInvalid | OtpVerified) -> None:
@@ -266,24 +273,30 @@ class Questions:
             self._refused_form(pending, event, link)
         elif isinstance(event, OtpInvalid):
             self._note(wording.code_invalid(event), pending.segments)
+            _taken(link, pending.command.request)
         elif self._session.route.otp_resend and refused:
             again = SubmitInput(request=pending.command.request, session=pending.command.session, segments=refused)
             self._session.command(link, again)
         else:
             self._note(f"{event.text}\nSend your message again.", pending.segments)
+            _taken(link, pending.command.request)
 
     def _refused_form(self, pending: Pending, event: InteractionInvalid, link: Link) -> None:
         if self._form is None:
             return
         self._form.again(event.errors)
         faults = [f"{error.field}: {error.text}" for error in event.errors] or [event.text]
-        self._ask_on(
-            self._form, "\n".join(faults), pending.segments, Origin(link=link.id, request=pending.command.request)
-        )
+        self._ask_on(self._form, "\n".join(faults), pending.segments, link, pending.command.request)
 
     def _note(self, text: str, segments: tuple[Segment, ...]) -> None:
         now = self._session.clock()
         self._session.deliver(self._session.form.noted(text, now, segments=segments), now)
+
+
+def _taken(link: Link, request: str) -> None:
+    """Tell who only makes calls that its words were taken; who is attached sees what comes of them."""
+    if not link.attaches:
+        link.send([TurnAccepted(request=request)])
 
 
 def _verdict(question: Question, *, approved: bool) -> Answer:

@@ -146,8 +146,18 @@ class Session:
     def open(self, link: Link, command: OpenSession | ResumeSession | GetSession) -> None:
         """Have the backend open or find the conversation of a new session; `link` is attached once it stands."""
         if isinstance(command, OpenSession):
+            command = self._named(command)
             self.state.opening = command
         self.forward(link, command)
+
+    def _named(self, command: OpenSession) -> OpenSession:
+        """What a client cannot say the route does: who is to answer, and who asks (design.md, section 5)."""
+        known = self.state.opening
+        if known is None:
+            return command
+        return structs.replace(
+            command, agent=command.agent or known.agent, user_name=command.user_name or known.user_name
+        )
 
     # -- what clients ask ------------------------------------------------------------------------------
 
