@@ -66,7 +66,7 @@ class Sessions:
         elif self._upstream.named is not None:
             self.many = SharedSessions(
                 route.name, self._upstream, self.roster, lambda known, ids: self.make(known, ids=ids), ledger=ledger,
-                later=later, wait=limits.snapshot_wait,
+                new_id=new_id, later=later, wait=limits.snapshot_wait,
             )  # fmt: skip
             upstream = make_backend(self.many.shared, route.upstream)
             if not isinstance(upstream, Upstream):

@@ -97,7 +97,7 @@ def asked_again(form: NormalForm, text: str, segments: tuple[Segment, ...], orig
         return
     _begin_run(form, origin)
     asked = turn.question.asked
-    form.emit(QuestionAnswered(question=asked.question, before=turn.text(), segments=segments))
+    _go_on(form, QuestionAnswered(question=asked.question, before=turn.text(), segments=segments))
     _put(form, asked, text, turn)
 
 
@@ -109,7 +109,7 @@ def _put(form: NormalForm, asked: ApprovalRequested | InteractionRequired, text:
 
 def noted(form: NormalForm, text: str, segments: tuple[Segment, ...]) -> None:
     """Typed `segments` are answered with `text`, outside of any turn: a run of its own that is over at once."""
-    form.emit(QuestionAnswered(segments=segments))
+    _go_on(form, QuestionAnswered(segments=segments))
     form.emit(QuestionAsked(text=text))
 
 
@@ -135,4 +135,10 @@ def _close(form: NormalForm, event: Resolved, segments: Sequence[Segment]) -> No
     in_words = turn.question.words is not None
     form.emit(event)
     if in_words:
-        form.emit(QuestionAnswered(question=event.question, before=turn.text(), segments=tuple(segments)))
+        _go_on(form, QuestionAnswered(question=event.question, before=turn.text(), segments=tuple(segments)))
+
+
+def _go_on(form: NormalForm, event: QuestionAnswered) -> None:
+    """A run of its own, in which a pod client sees a model turn begin: it has a number like every other."""
+    form.emit(event)
+    form.model_turns += 1

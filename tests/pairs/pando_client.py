@@ -22,13 +22,13 @@ import zmq.asyncio
 from tests.oracle.pando import PandoOracle
 from tests.pando_frames import check_published, check_reply
 
-__all__ = ["PandoClient", "Refused"]
+__all__ = ["PandoClient", "RefusalError"]
 
 DEADLINE = 20.0  # seconds for anything that a test waits for
 NOBODY = {"String": "", "Valid": False}
 
 
-class Refused(Exception):
+class RefusalError(Exception):
     """A call was answered by an error."""
 
     def __init__(self, code: int, message: str) -> None:
@@ -121,7 +121,7 @@ class PandoClient:
     # -- calls -----------------------------------------------------------------------------------------
 
     async def call(self, method: str, **params: Any) -> Any:
-        """The result of a call; Refused when it was answered by an error."""
+        """The result of a call; RefusalError when it was answered by an error."""
         return await self._call(method, params, method)
 
     async def write(self, method: str, params: Any) -> Any:
@@ -143,7 +143,7 @@ class PandoClient:
             reply = check_reply(await view.recv_multipart(), kind)
         self.oracle.replied(identity, reply)
         if "error" in reply:
-            raise Refused(reply["error"]["code"], reply["error"]["message"])
+            raise RefusalError(reply["error"]["code"], reply["error"]["message"])
         return reply.get("result")
 
     async def open(self, title: str = "New Session") -> str:
@@ -177,4 +177,4 @@ class PandoClient:
     def hold(self) -> None:
         """No view was told anything beside its answer."""
         for identity, view in self._views:
-            assert not view.getsockopt(zmq.EVENTS) & zmq.POLLIN, f"{identity} was told more than its answer"
+            assert not int(view.getsockopt(zmq.EVENTS)) & zmq.POLLIN, f"{identity} was told more than its answer"

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from msgspec import Struct, field
 
 from tests.pairs.gateway import SmoothClient
-from tests.pairs.pando_client import PandoClient, Refused
+from tests.pairs.pando_client import PandoClient, RefusalError
 from tests.pairs.pod_client import PodClient
 
 __all__ = ["CLIENTS", "Peer", "Seen", "join"]
@@ -161,7 +161,7 @@ class PodPeer(Runs):
         await self.client.send("cancel")
 
     async def finish(self) -> Seen:
-        await self.client.until(lambda: any(n == "status" and d["status"] != "running" for n, d in self._told()))
+        await self.client.until(self._over)
         told, names = self._told(), self._names()
         assert names.count("user_message") == 1
         assert "turn_start" in names, "a pod's parent waits for it"
@@ -175,6 +175,11 @@ class PodPeer(Runs):
             results=names.count("tool_result"),
             end=end,
         )
+
+    def _over(self) -> bool:
+        names = self._names()
+        ran = self._told()[names.index("user_message") :] if "user_message" in names else []
+        return any(name == "status" and data["status"] != "running" for name, data in ran)
 
     async def approve(self) -> Seen:
         return await self.turn("approve")
@@ -196,7 +201,7 @@ class PodPeer(Runs):
         await self.client.send("list_visible_pods")
         await self.client.until(lambda: self.client.names().count("visible_pods") > before)
         pods = next(data for name, data in reversed(self.client.events) if name == "visible_pods")["pods"]
-        return [pod["name"] for pod in pods]
+        return [pod["pod_name"] for pod in pods]
 
 
 def _said(entry: dict[str, Any]) -> list[tuple[str, str]]:
@@ -244,7 +249,7 @@ class PandoPeer(Runs):
     async def refused(self, text: str) -> str:
         try:
             await self.client.say(text)
-        except Refused as refusal:
+        except RefusalError as refusal:
             return str(refusal.code)
         raise AssertionError("it was taken")
 
