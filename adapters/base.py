@@ -75,6 +75,12 @@ class Transport(Protocol):
     async def send(self, frames: Sequence[bytes]) -> None:
         """Write these frames at once; returns when the peer keeps up. ConnectionError when it is gone."""
 
+    def offer(self, frames: Sequence[bytes]) -> bool:
+        """Write these frames now if that needs no waiting, and nothing that was sent waits; whether it did.
+
+        A writer that is woken for each event of a quiet link costs as much as the write itself.
+        """
+
     async def close(self, reason: CloseReason = CloseReason.DONE, text: str = "") -> None:
         """Write what waits, say why where the transport can, and end; idempotent, and over after the close deadline."""
 

@@ -67,6 +67,12 @@ class UnixTransport(asyncio.Protocol):
         self._transport.write(join(frames))
         await self._kept_up()
 
+    def offer(self, frames: Sequence[bytes]) -> bool:
+        if not self._writable.is_set() or self._transport.is_closing():
+            return False
+        self._transport.write(join(frames))
+        return True
+
     async def close(self, reason: CloseReason = CloseReason.DONE, text: str = "") -> None:
         self._closing = True
         self._transport.close()

@@ -22,19 +22,20 @@ from msgspec import structs
 
 from adapters.base import CloseReason, Listener, Transport
 from gateway import registry
-from gateway.config import Config, Route
-from gateway.door import Door
+from gateway.config.model import Config, Route
 from gateway.endpoint import Endpoint
 from gateway.ledger import Ledger
 from gateway.link import Link
 from gateway.outbox import Outbox
-from gateway.pod_directory import PodDirectory
-from gateway.pod_folder import PodFolder
-from gateway.router import Router
+from gateway.pods.directory import PodDirectory
+from gateway.pods.folder import PodFolder
+from gateway.routing.door import Door
+from gateway.routing.router import Router
 from gateway.transports.way import Doorkeeper
 from gateway.upstream import Backend, Connected, Upstream
 from mappings.dialect import Dialect, Instance, Translator
 
+COLLECT = (10_000, 20, 50)  # what a gateway makes dies by itself or stays long: looking for cycles seldom finds one
 LOSSES_LOGGED = 100  # rows of the ledger that are told at the end, the largest first
 
 __all__ = ["App", "MakeBackend", "new_id"]
@@ -88,6 +89,7 @@ class App:
                         listening(await self._listen(endpoint, route, router))
                 gc.collect()
                 gc.freeze()  # performance.md: what stands now never dies; without it a full collection walks it all
+                gc.set_threshold(*COLLECT)
                 await self.stop.wait()
                 await self._drain()
             finally:

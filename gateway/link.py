@@ -13,9 +13,9 @@ from typing import Any
 import structlog
 
 from adapters.base import CloseReason, Transport
-from gateway.door import Door
 from gateway.ledger import Ledger
 from gateway.outbox import Outbox
+from gateway.routing.door import Door
 from gateway.timers import Later, Timer
 from mappings.canonical import Batch, Event, SessionState
 from mappings.dialect import Alarm, Burst, Dialect, Step, Translator
@@ -132,8 +132,9 @@ class Link:
         return self._translator.can_be_asked(question)
 
     def put(self, frames: Sequence[bytes]) -> None:
-        """Queue rendered frames. Whoever broadcasts looks at `outbox.full` first."""
-        self.outbox.put(frames)
+        """Write rendered frames, or queue them. Whoever broadcasts looks at `outbox.full` first."""
+        if frames and not (self.outbox.idle and self._transport.offer(frames)):
+            self.outbox.put(frames)
 
     # -- tasks -----------------------------------------------------------------------------------------
 
@@ -160,7 +161,7 @@ class Link:
 
     def _apply(self, step: Step) -> None:
         if step.frames:
-            self.outbox.put(step.frames)
+            self.put(step.frames)
             if self.outbox.over:
                 self.cut(PeerError("flooding", "asks and does not read the answers", can_continue=False))
         if step.losses:

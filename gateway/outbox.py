@@ -40,6 +40,11 @@ class Outbox:
         """Whether everything was taken."""
         return not self._frames
 
+    @property
+    def idle(self) -> bool:
+        """Whether its writer waits for frames: all that was put is written."""
+        return self._waiter is not None and not self._waiter.done() and not self.closed
+
     def put(self, frames: Sequence[bytes]) -> None:
         """Add frames; dropped when closed, since nobody will read them."""
         if self.closed or not frames:

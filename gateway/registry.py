@@ -10,7 +10,7 @@ from functools import cache
 from importlib.metadata import entry_points
 
 from adapters.base import Listener
-from gateway.config import Limits
+from gateway.config.model import Limits
 from gateway.endpoint import Endpoint
 from gateway.transports.unix import DIRECTORY, NAME, UNIX, pods
 from gateway.transports.way import Connect, Doorkeeper, Place, Way

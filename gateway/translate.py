@@ -14,8 +14,8 @@ from uuid import UUID
 
 from msgspec import Struct, structs
 
-from gateway.answers import answers_one
-from gateway.turn import NormalForm
+from gateway.session.answers import answers_one
+from gateway.session.turn import NormalForm
 from mappings.canonical import Batch, Command, SessionState, Unmapped
 from mappings.canonical.commands import ListSessions, OpenSession, Ping, ResumeSession, SubmitInput
 from mappings.canonical.values import flatten

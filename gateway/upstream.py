@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import structlog
 
 from adapters.base import CloseReason, Transport
-from gateway.config import Limits
+from gateway.config.model import Limits
 from gateway.ledger import Ledger
 from gateway.link import Link
 from gateway.outbox import Outbox

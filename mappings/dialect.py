@@ -74,7 +74,7 @@ class Missed(Struct, frozen=True):
 Frame = bytes | Parts | Oversize | Missed
 
 
-class Loss(Struct, frozen=True, kw_only=True):
+class Loss(Struct, frozen=True, kw_only=True, gc=False):
     """Something of a message did not arrive: its kind, the field ("" is all of it), why, and a sample (bounded)."""
 
     kind: str
@@ -84,7 +84,7 @@ class Loss(Struct, frozen=True, kw_only=True):
     count: int = 1
 
 
-class Burst(Struct, frozen=True, kw_only=True):
+class Burst(Struct, frozen=True, kw_only=True, gc=False):
     """What one peer said in a row: under one request id ("" if its dialect has none) and at one time.
 
     `at` is in ns, 0 where the dialect carries no time. `items` are commands or events, in order. `session` is the
@@ -109,7 +109,7 @@ class Alarm(Struct, frozen=True):
     ring: Callable[[], Step]
 
 
-class Step(Struct, kw_only=True):
+class Step(Struct, kw_only=True, gc=False):
     """What came of one step of a translator.
 
     `bursts`: what the gateway must act on. `frames`: for this very peer. `faults`: what the peer did wrong; one that
@@ -124,7 +124,7 @@ class Step(Struct, kw_only=True):
     alarm: Alarm | None = None
 
 
-class Rendered(Struct, frozen=True, kw_only=True):
+class Rendered(Struct, frozen=True, kw_only=True, gc=False):
     """Events as one dialect broadcasts them, and what it has no word for."""
 
     frames: list[bytes]
@@ -172,8 +172,8 @@ class Projection(Protocol):
     def render(self, batch: Batch) -> Rendered:
         """The frames that broadcast this batch."""
 
-    def copy(self) -> Projection:
-        """An independent projection in the same state."""
+    def copy(self, request: str | None = None) -> Projection:
+        """An independent projection in the same state; with `request` for the link whose run this is from here on."""
 
 
 class Lines(Struct, frozen=True, kw_only=True):

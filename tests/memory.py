@@ -12,7 +12,10 @@ __all__ = ["MemoryTransport"]
 
 
 class MemoryTransport:
-    """`said` is what the peer said, `got` what it was sent. With `reading` cleared the peer does not read."""
+    """`said` is what the peer said, `got` what it was sent. With `reading` cleared the peer does not read.
+
+    Without `eager` it takes nothing at once, as a transport that can only wait.
+    """
 
     peer = "memory"
 
@@ -24,6 +27,7 @@ class MemoryTransport:
         self.reading.set()
         self.closed: CloseReason | None = None
         self.broken = False
+        self.eager = True
 
     async def receive(self) -> Sequence[Frame]:
         return await self.said.get()
@@ -34,6 +38,13 @@ class MemoryTransport:
         self.writes += 1
         self.got += frames
         await self.reading.wait()
+
+    def offer(self, frames: Sequence[bytes]) -> bool:
+        if self.broken or not self.eager or not self.reading.is_set():
+            return False
+        self.writes += 1
+        self.got += frames
+        return True
 
     async def close(self, reason: CloseReason = CloseReason.DONE, text: str = "") -> None:
         self.closed = reason

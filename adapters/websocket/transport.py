@@ -41,6 +41,8 @@ class Writer(Protocol):
 
     async def send(self, frames: Sequence[bytes]) -> None: ...
 
+    def offer(self, frames: Sequence[bytes]) -> bool: ...
+
 
 class Corked:
     """Writes a batch at once, past aiohttp's writer, and keeps to its flow control. Leans on `_drain_waiter`."""
@@ -61,6 +63,12 @@ class Corked:
         await self._kept_up()
         self._tcp.write(self._encode(frames))
         await self._kept_up()
+
+    def offer(self, frames: Sequence[bytes]) -> bool:
+        if self._protocol.writing_paused or self._tcp.is_closing():
+            return False
+        self._tcp.write(self._encode(frames))
+        return True
 
     async def _kept_up(self) -> None:
         protocol = self._protocol
@@ -89,6 +97,9 @@ class Framewise:
     async def send(self, frames: Sequence[bytes]) -> None:
         for frame in frames:
             await self._socket.send_frame(frame, WSMsgType.TEXT)
+
+    def offer(self, frames: Sequence[bytes]) -> bool:
+        return False  # it knows only how to wait
 
 
 class WebSocketTransport:
@@ -120,6 +131,9 @@ class WebSocketTransport:
         if self._socket.closed:
             raise ConnectionResetError(f"{self.peer} is gone")
         await self._writer.send(frames)
+
+    def offer(self, frames: Sequence[bytes]) -> bool:
+        return not self._socket.closed and self._writer.offer(frames)
 
     async def close(self, reason: CloseReason = CloseReason.DONE, text: str = "") -> None:
         cut = text.encode()[:REASON_SIZE].decode(errors="ignore")

@@ -171,6 +171,9 @@ class Caller:
                 await asyncio.sleep(0)
         self._callers.wrote(self)
 
+    def offer(self, frames: Sequence[bytes]) -> bool:
+        return False  # a message of several parts may have to wait in its middle
+
     async def close(self, reason: CloseReason = CloseReason.DONE, text: str = "") -> None:
         if not self._closed:
             self._closed = True

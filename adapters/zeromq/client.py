@@ -81,6 +81,9 @@ class DialledTransport:
                 await asyncio.sleep(0)
         polled.sent()
 
+    def offer(self, frames: Sequence[bytes]) -> bool:
+        return False  # a message of several parts may have to wait in its middle
+
     async def close(self, reason: CloseReason = CloseReason.DONE, text: str = "") -> None:
         if self._closing is not None:
             await self._closing.wait()

@@ -73,6 +73,9 @@ class Publication:
             self._count(done - dropped, dropped + len(frames) - done)
             self._polled.sent()
 
+    def offer(self, frames: Sequence[bytes]) -> bool:
+        return False  # a message of several parts may have to wait in its middle
+
     async def close(self, reason: CloseReason = CloseReason.DONE, text: str = "") -> None:
         if not self._over.is_set():
             self._over.set()

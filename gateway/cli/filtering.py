@@ -12,7 +12,7 @@ import typer
 
 from adapters.lines import LineSplitter
 from gateway import registry
-from gateway.config import Limits
+from gateway.config.model import Limits
 from gateway.translate import Report
 from gateway.translate import translate as run_translate
 from mappings.dialect import Frame

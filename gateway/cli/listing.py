@@ -11,7 +11,7 @@ from rich.table import Table
 
 from gateway import registry
 from gateway.cli.running import AsJson
-from gateway.config import ConfigFile
+from gateway.config.model import ConfigFile
 from gateway.matrix import markdown, show
 from mappings import fidelity
 from mappings.canonical import Command, Event

@@ -12,18 +12,19 @@ from msgspec import structs
 from rich.console import Console
 from rich.text import Text
 
-from gateway import config, logs, ownership
+from gateway import logs, ownership
 from gateway.app import App
-from gateway.check import Checked, Problem, check_route
-from gateway.check import check as check_file
 from gateway.cli.running import AsJson, LogJson, LogLevel, run, serve_until_signalled, set_up
-from gateway.config import Config, Route
-from gateway.config_lines import written
+from gateway.config import model as config
+from gateway.config.check import Checked, Problem, check_route
+from gateway.config.check import check as check_file
+from gateway.config.lines import written
+from gateway.config.model import Config, Route
+from gateway.config.probe import probe as probe_upstreams
 from gateway.demo.client import demo as play_demo
 from gateway.demo.client import demo_backend as make_demo_backend
 from gateway.demo.script import load as load_script
 from gateway.endpoint import parse
-from gateway.probe import probe as probe_upstreams
 from mappings.errors import ConfigError
 
 __all__ = ["bridge", "check", "demo", "demo_backend", "serve"]

@@ -13,7 +13,7 @@ from itertools import chain
 from typing import Any
 
 from gateway.demo.script import Line, Outcome, Scripts
-from gateway.history import page
+from gateway.session.history import page
 from gateway.upstream import Connected
 from mappings.canonical import Command
 from mappings.canonical.commands import (

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from gateway import registry
 from gateway.app import App
-from gateway.config import Config, Limits, Route
+from gateway.config.model import Config, Limits, Route
 from gateway.demo.backend import DemoBackend
 from gateway.demo.script import Line, Scripts
 from gateway.endpoint import Endpoint, parse

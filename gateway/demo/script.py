@@ -18,8 +18,8 @@ from typing import Any, Literal, get_args
 import msgspec
 from msgspec import Struct
 
-from gateway.answers import ANSWERS
-from gateway.config_shape import either, nearest
+from gateway.config.shape import either, nearest
+from gateway.session.answers import ANSWERS
 from mappings.canonical import Event, Unmapped
 from mappings.canonical.events import ModelTurnStarted, TextDelta, TurnEnded
 from mappings.errors import ConfigError

@@ -6,11 +6,11 @@ from pathlib import Path
 
 from adapters import unix
 from adapters.base import Listener
-from gateway.config import Limits
+from gateway.config.model import Limits
 from gateway.endpoint import Endpoint
-from gateway.pod_folder import PodFolder
-from gateway.pod_runtime import check_name, runtime_directory
-from gateway.pods import Pods
+from gateway.pods.folder import PodFolder
+from gateway.pods.live import Pods
+from gateway.pods.runtime import check_name, runtime_directory
 from gateway.transports.way import Connect, Doorkeeper, Place, Way, adapter_limits
 
 __all__ = ["DIRECTORY", "NAME", "UNIX", "pods"]

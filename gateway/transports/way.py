@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from adapters.base import Accept, Listener, Transport
 from adapters.base import Limits as AdapterLimits
-from gateway.config import Limits
+from gateway.config.model import Limits
 from gateway.endpoint import Endpoint
 from mappings.dialect import Instance, Loss
 

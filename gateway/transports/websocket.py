@@ -9,7 +9,7 @@ from msgspec import structs
 
 from adapters import websocket
 from adapters.base import Listener
-from gateway.config import Limits
+from gateway.config.model import Limits
 from gateway.endpoint import Endpoint, split_url
 from gateway.transports.way import Connect, Doorkeeper, Place, Way, adapter_limits
 

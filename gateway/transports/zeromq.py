@@ -9,9 +9,9 @@ from urllib.parse import urlsplit
 from adapters import zeromq
 from adapters.base import Listener, Transport
 from adapters.zeromq.publication import Publication
-from gateway.config import Limits
+from gateway.config.model import Limits
 from gateway.endpoint import Endpoint
-from gateway.pando_project import Project, ProjectListener, find, ports
+from gateway.transports.pando_project import Project, ProjectListener, find, ports
 from gateway.transports.way import Connect, Doorkeeper, Place, Way, adapter_limits
 from mappings.errors import ConfigError
 

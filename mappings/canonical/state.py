@@ -50,7 +50,7 @@ __all__ = [
 ALERTS_KEPT = 64  # translation.md 3.14: replayed to late joiners, the oldest dropped
 
 
-class Batch(Struct, frozen=True, kw_only=True):
+class Batch(Struct, frozen=True, kw_only=True, gc=False):
     """Events of one session that go out together; never across a turn's boundary (design.md, section 3).
 
     `turn` is the UUID of the turn that they belong to, "" outside of any. `at` is in ns. Event i of the
@@ -104,8 +104,9 @@ class Otp(Struct, frozen=True, kw_only=True):
     refused: tuple[Segment, ...] = ()
 
 
-Block = TextBlock | ReasoningBlock | CallBlock | ToolCallFinished | QuestionBlock
-"""In order of appearance; a bare ToolCallFinished answers a call of an earlier turn, after a resume."""
+Block = TextBlock | ReasoningBlock | CallBlock | ToolCallFinished | QuestionBlock | QuestionAnswered
+"""In order of appearance; a bare ToolCallFinished answers a call of an earlier turn, after a resume. QuestionAnswered
+stands where its question stood: what came while that was open belongs to the run after it."""
 
 
 class OpenTurn(Struct, kw_only=True):
@@ -125,7 +126,7 @@ class OpenTurn(Struct, kw_only=True):
     errors: list[ErrorReported] = field(default_factory=list)
     model_turn: ModelTurnStarted | None = None
     question: QuestionBlock | None = None
-    answered: QuestionAnswered | None = None
+    asked: int = 0  # how often a question in words ended a run of it
 
     def text(self) -> str:
         """All visible text of the turn so far, without separators (translation.md 3.7)."""
@@ -189,8 +190,6 @@ def prelude(state: SessionState) -> list[Event]:
     events: list[Event] = []
     if turn.model_turn is not None:
         events.append(turn.model_turn)
-    if turn.answered is not None:
-        events.append(structs.replace(turn.answered, segments=()))
     for block in turn.blocks:
         events.extend(_replay(block))
     events.extend(turn.errors)
@@ -202,6 +201,8 @@ def prelude(state: SessionState) -> list[Event]:
 def _replay(block: Block) -> Iterator[Event]:
     if isinstance(block, ToolCallFinished):
         yield block
+    elif isinstance(block, QuestionAnswered):
+        yield structs.replace(block, segments=())
     elif isinstance(block, QuestionBlock):
         yield block.asked
         if block.words is not None:

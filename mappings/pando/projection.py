@@ -61,8 +61,8 @@ class Projection(Context):
             self._note(event)
         return Rendered(frames=frames, losses=self.losses.take())
 
-    def copy(self) -> Projection:
-        """An independent projection in the same state."""
+    def copy(self, _request: str | None = None) -> Projection:
+        """An independent projection in the same state; whose run it is makes no difference to a publication."""
         twin = Projection(instance=self.instance)
         for name in ("session", *self.__slots__):
             setattr(twin, name, getattr(self, name))

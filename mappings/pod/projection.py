@@ -45,7 +45,7 @@ class Projection:
         self.live = live
         self.session = ""
         self.turn = ""  # "" outside of any
-        self.asked = False  # the run was ended by a question, or begun by an answer outside of any turn
+        self.asked = False  # the run was ended by a question
         self.at = 0
         self.turns = Counter()
         self.model_calls = Counter()
@@ -66,8 +66,8 @@ class Projection:
         frames = [encode(message) for item in items for message in functions[type(item)](item, self)]
         return Rendered(frames=frames, losses=self._losses.take())
 
-    def copy(self) -> Projection:
-        """An independent projection in the same state."""
+    def copy(self, _request: str | None = None) -> Projection:
+        """An independent projection in the same state; whose run it is makes no difference to pods."""
         twin = Projection(self._request, self._view, live=self.live)
         twin.session, twin.turn, twin.at = self.session, self.turn, self.at
         twin.asked, twin._asking = self.asked, self._asking.copy()

@@ -45,7 +45,7 @@ class Projection(Context):
     to them.
     """
 
-    __slots__ = ("_asking", "_held", "_question", "_view", "request")
+    __slots__ = ("_asking", "_held", "_view", "request", "runs")
 
     def __init__(self, request: str = "", view: str = "") -> None:
         super().__init__(FROM_EVENT)
@@ -55,7 +55,7 @@ class Projection(Context):
         self._view = view
         self.seed = SEED in view.split()
         self._asking = Asking()
-        self._question = ""  # the last one that was put in words in this turn
+        self.runs = 0  # of this turn that a question in words ended
         self._held: list[ErrorReported] = []
 
     def render(self, batch: Batch) -> Rendered:
@@ -64,7 +64,7 @@ class Projection(Context):
         if batch.turn != self.turn and self._held:
             self._release(frames)  # a turn that never ended
         if batch.turn != self.turn:
-            self.turn, self._question, self.told = batch.turn, "", 0
+            self.turn, self.runs, self.told = batch.turn, 0, 0
         self.request_id = self.request or self._run_id()
         self.top = self.request_id or None
         self.timestamp = batch.at // NS_PER_MS
@@ -92,10 +92,10 @@ class Projection(Context):
                     frames.append(frame)
         return Rendered(frames=frames, losses=self.losses.take())
 
-    def copy(self) -> Projection:
-        """An independent projection in the same state."""
-        other = Projection(self.request, self._view)
-        other.turn, other.told, other._question = self.turn, self.told, self._question
+    def copy(self, request: str | None = None) -> Projection:
+        """An independent projection in the same state; with `request` for the link whose run this is from here on."""
+        other = Projection(self.request if request is None else request, self._view)
+        other.turn, other.told, other.runs = self.turn, self.told, self.runs
         other._asking, other._held = self._asking.copy(), self._held.copy()
         return other
 
@@ -103,15 +103,10 @@ class Projection(Context):
         """Whether these clients are asked such a form in words."""
         return bool(kind) and kind in self._view.split()
 
-    def answer(self, event: QuestionAnswered) -> None:
-        """A question was answered: text from here on belongs to another run."""
-        if self._view:
-            self.told, self._question = len(event.before), event.question
-
-    def ask(self, event: QuestionAsked) -> None:
-        """A question in words ended the run: what comes next is not under its id."""
+    def run_ended(self, question: QuestionAsked | QuestionAnswered) -> None:
+        """A question in words ended the run: what comes next is not under its id, and does not repeat its text."""
         self.request, self.own = "", False
-        self.told, self._question = len(event.before), event.question
+        self.told, self.runs = len(question.before), question.number
 
     def _in_view(self, events: Sequence[Event]) -> Sequence[Event]:
         """What these clients are shown now: while they are asked in words, the turn waits for them."""
@@ -123,12 +118,16 @@ class Projection(Context):
         if not events:
             return events
         last = events[-1]
-        asks = type(last) is QuestionAsked and self.asks_in_words(last.kind)
-        return self._asking.admit(events, self.lose) if asks or self._asking.parked else events
+        if self._asking.parked or (type(last) is QuestionAsked and self.asks_in_words(last.kind)):
+            return self._asking.admit(events, self.lose)
+        if type(last) is QuestionAnswered and self.asks_in_words(last.kind):
+            self.run_ended(last)  # in a prelude alone: the runs before this one are over
+            return ()
+        return events
 
     def _run_id(self) -> str:
-        """The id of a run that this link did not begin: its turn's, or after a question in words one of its own."""
-        return derived(self.turn, self._question) if self.turn and self._question else self.turn
+        """The id of a run that this link did not begin: its turn's, after a question in words one of its own."""
+        return derived(self.turn, f"run {self.runs}") if self.turn and self.runs else self.turn
 
     def hold(self, event: ErrorReported) -> bool:
         """Inside a turn an error waits for its end."""

@@ -120,6 +120,21 @@ async def test_all_frames_of_one_send_arrive_in_order(tmp_path: Path) -> None:
         assert reading.result() == frames
 
 
+async def test_an_offer_is_written_at_once_until_the_peer_does_not_read(tmp_path: Path) -> None:
+    frame = b"x" * 100_000
+    async with serving(tmp_path) as server, dialled(server) as (client, ours):
+        taken = 0
+        while ours.offer([b"%d" % taken, frame]):
+            taken += 1
+        assert taken > 0
+        async with asyncio.TaskGroup() as group:
+            reading = group.create_task(everything(client))
+            await ours.send([b"last"])
+            await ours.close()
+        assert reading.result() == [f for n in range(taken) for f in (b"%d" % n, frame)] + [b"last"]
+        assert not ours.offer([b"late"])
+
+
 async def test_one_receive_gives_all_that_is_ready(tmp_path: Path) -> None:
     async with serving(tmp_path) as server:
         with raw(server.path) as peer:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from gateway.turn import NormalForm
+from gateway.session.turn import NormalForm
 from mappings.canonical import Batch, SessionState
 from mappings.canonical.events import Event
 from mappings.dialect import Step

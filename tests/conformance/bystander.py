@@ -23,7 +23,7 @@ from aiohttp import WSMsgType
 from msgspec import Struct
 
 from gateway.app import App
-from gateway.config import Config, Limits, Route
+from gateway.config.model import Config, Limits, Route
 from gateway.demo.backend import DemoBackend
 from gateway.demo.script import Scripts
 from gateway.endpoint import Endpoint, parse

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gateway.ids import session_id
+from gateway.routing.ids import session_id
 from mappings.smooth.from_canonical import shown
 
 __all__ = [

@@ -1,7 +1,7 @@
 """One route in memory: clients and a backend, frame by frame through the real router, session, links and upstream.
 
 The test is every peer, holds the clock and rings the timers; a conversation is a Script. Each frame that a smooth
-client is sent must be one that a strict client takes.
+client is sent must be one that a strict client takes. The backend is a pod, or a smooth server.
 """
 
 from __future__ import annotations
@@ -10,20 +10,21 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
+from functools import cached_property
 from itertools import count
 from typing import Any
 
 from adapters.base import CloseReason, Transport
 from gateway import registry
-from gateway.config import Limits, Overflow, Route
-from gateway.door import Door
+from gateway.config.model import Limits, Overflow, Route
 from gateway.endpoint import Endpoint, parse
-from gateway.ids import session_id
 from gateway.ledger import Ledger
 from gateway.link import Link
 from gateway.outbox import Outbox
-from gateway.router import Router
-from gateway.session import Session
+from gateway.routing.door import Door
+from gateway.routing.ids import session_id
+from gateway.routing.router import Router
+from gateway.session.session import Session
 from gateway.upstream import Connected, Upstream
 from mappings.canonical import Command
 from mappings.dialect import Burst
@@ -35,7 +36,8 @@ from tests.smooth_frames import check
 
 __all__ = ["NEVER", "Script", "Stage", "settle", "stage"]
 
-ROUTE = Route(name="test", listen=(parse("smooth+ws://127.0.0.1:1/ws"),), upstream=parse("pod+unix:/pod"))
+LISTEN = (parse("smooth+ws://127.0.0.1:1/ws"),)
+UPSTREAMS = {"pod": parse("pod+unix:/pod"), "smooth": parse("smooth+ws://127.0.0.1:2/ws")}
 SESSION = session_id("test", "pod+unix:/pod")
 START = 1_700_000_000_000_000_000  # ns
 AT_ONCE = 1e-9
@@ -142,7 +144,7 @@ class Stage:
     """A router and its sessions; `clients` by name, `pods` are the connections to the backend, newest last."""
 
     def __init__(
-        self, group: asyncio.TaskGroup, limits: Limits, overflow: Overflow, upstream: Endpoint = ROUTE.upstream,
+        self, group: asyncio.TaskGroup, limits: Limits, overflow: Overflow, upstream: Endpoint = UPSTREAMS["pod"],
         **options: Any,
     ) -> None:  # fmt: skip
         self.group = group
@@ -157,13 +159,13 @@ class Stage:
         self.scripts: list[Script] = []
         self._ids = count(1)
         self._backend = registry.dialect(upstream.dialect)
-        route = Route(name=ROUTE.name, listen=ROUTE.listen, upstream=upstream, overflow=overflow, **options)
+        route = Route(name="test", listen=LISTEN, upstream=upstream, overflow=overflow, **options)
         self.router = Router(
             route, self._upstream, registry.dialects, limits=limits, ledger=self.ledger, clock=self.time.clock,
             new_id=self.new_id, later=self.time.later,
         )  # fmt: skip
 
-    @property
+    @cached_property
     def session(self) -> Session:
         """The first session; behind a pod there is always one, and no other."""
         return self.router.sessions[0]
@@ -171,9 +173,9 @@ class Stage:
     def new_id(self) -> str:
         return f"00000000-0000-4000-8000-{next(self._ids):012d}"
 
-    def _upstream(self, session: Connected, _endpoint: Endpoint) -> Upstream:
+    def _upstream(self, session: Connected, endpoint: Endpoint) -> Upstream:
         self.upstream = Upstream(
-            session.connected().id, "pod+unix:/pod", self._backend, self._dial, session, spawn=self.spawn,
+            session.connected().id, str(endpoint), self._backend, self._dial, session, spawn=self.spawn,
             limits=self.limits, ledger=self.ledger, clock=self.time.clock, new_id=self.new_id,
         )  # fmt: skip
         return self.upstream
@@ -203,12 +205,14 @@ class Stage:
         principal: str = "local",
         dialect: str = "smooth",
         door: Door = Door(),  # noqa: B008  # frozen
+        limits: Limits | None = None,
     ) -> Peer:
-        """A client connects, by `door`."""
+        """A client connects, by `door`; `limits` are its outbox's own."""
+        limits = limits or self.limits
         transport, spoken = MemoryTransport(), registry.dialect(dialect)
         link = Link(
             name, spoken, transport, spoken.server(self.time.clock, self.new_id),
-            Outbox(self.limits.outbox_soft, self.limits.outbox_hard), sink=self.router.receive,
+            Outbox(limits.outbox_soft, limits.outbox_hard), sink=self.router.receive,
             drained=self.router.drained, ledger=self.ledger, principal=principal, door=door,
         )  # fmt: skip
         peer = self.clients[name] = Peer(transport, link)
@@ -248,10 +252,15 @@ class Stage:
 
 
 @asynccontextmanager
-async def stage(*, limits: Limits = LIMITS, overflow: Overflow = "coalesce", **options: Any) -> AsyncIterator[Stage]:
-    """A stage whose tasks have all ended when the block is left; `options` are further ones of its route."""
+async def stage(
+    *, limits: Limits = LIMITS, overflow: Overflow = "coalesce", upstream: str = "pod", **options: Any
+) -> AsyncIterator[Stage]:
+    """A stage whose tasks have all ended when the block is left.
+
+    `upstream` is the dialect of its backend, `options` are further ones of its route.
+    """
     async with asyncio.timeout(20), asyncio.TaskGroup() as group:
-        made = Stage(group, limits, overflow, **options)
+        made = Stage(group, limits, overflow, UPSTREAMS[upstream], **options)
         yield made
         made.end()
 
@@ -263,7 +272,8 @@ class Script:
     """A conversation: who says what, and exactly what each peer then gets. `await ... .done()` holds it.
 
     A peer that got a frame which no step expected fails it. Expected frames are parts: of an object only the named
-    keys are looked at, None means that a key is absent, and "$name" is any text, the same one each time.
+    keys are looked at, None means that a key is absent, and "$name" is any text, the same one each time. What a peer
+    says may hold such names too: it answers by the ids that it was given.
     """
 
     def __init__(self, stage: Stage) -> None:
@@ -292,9 +302,13 @@ class Script:
 
     # -- clients ---------------------------------------------------------------------------------------
 
-    def joins(self, name: str, principal: str = "local") -> Script:
-        """A smooth client connects."""
-        return self._then(f"{name} joins", lambda: self._ignore(self._stage.join(name, principal)))
+    def joins(
+        self, name: str, principal: str = "local", *, dialect: str = "smooth", limits: Limits | None = None
+    ) -> Script:
+        """A client connects."""
+        return self._then(
+            f"{name} joins", lambda: self._ignore(self._stage.join(name, principal, dialect, limits=limits))
+        )
 
     def opens(self, name: str) -> Script:
         """A smooth client connects and opens the session; the pod, if it has just been dialled, shows itself."""
@@ -304,7 +318,7 @@ class Script:
 
     def says(self, name: str, *messages: dict[str, Any] | bytes) -> Script:
         """A client says these in one piece."""
-        return self._then(f"{name} says", lambda: self._stage.clients[name].says(*messages))
+        return self._then(f"{name} says", lambda: self._stage.clients[name].says(*map(self._filled, messages)))
 
     def gets(self, name: str, *expected: dict[str, Any]) -> Script:
         """A client was sent exactly these since it was looked at last."""
@@ -314,11 +328,19 @@ class Script:
         """A client hangs up."""
         return self._then(f"{name} leaves", lambda: self._hang_up(self._stage.clients[name]))
 
+    def stops_reading(self, name: str) -> Script:
+        """A client reads nothing more, until it `reads_on`."""
+        return self._then(f"{name} stops reading", lambda: self._reading(name).clear())
+
+    def reads_on(self, name: str) -> Script:
+        """A client reads what waits for it."""
+        return self._then(f"{name} reads on", lambda: self._reading(name).set())
+
     # -- the pod ---------------------------------------------------------------------------------------
 
     def pod_says(self, *messages: dict[str, Any] | bytes) -> Script:
         """The pod says these in one piece."""
-        return self._then("the pod says", lambda: self._stage.pod.says(*messages))
+        return self._then("the pod says", lambda: self._stage.pod.says(*map(self._filled, messages)))
 
     def pod_gets(self, *expected: dict[str, Any]) -> Script:
         """The pod was sent exactly these since it was looked at last."""
@@ -327,6 +349,20 @@ class Script:
     def pod_dies(self) -> Script:
         """The connection to the pod is lost."""
         return self._then("the pod dies", lambda: self._hang_up(self._stage.pod))
+
+    # -- the smooth server -----------------------------------------------------------------------------
+
+    def server_says(self, *messages: dict[str, Any]) -> Script:
+        """The smooth server says these in one piece."""
+        return self._then("the server says", lambda: self._stage.pod.says(*map(self._filled, messages)))
+
+    def server_gets(self, *expected: dict[str, Any]) -> Script:
+        """The smooth server was sent exactly these since it was looked at last."""
+        return self._then("the server gets", lambda: self._compare(self._stage.pod.news(), expected))
+
+    def server_dies(self) -> Script:
+        """The connection to the smooth server is lost."""
+        return self._then("the server dies", lambda: self._hang_up(self._stage.pod))
 
     # -- the world -------------------------------------------------------------------------------------
 
@@ -350,6 +386,17 @@ class Script:
 
     def _hang_up(self, peer: Peer) -> None:
         peer.transport.hang_up()
+
+    def _filled(self, part: Any) -> Any:
+        """A message with its "$names" filled in."""
+        if isinstance(part, dict):
+            return {key: self._filled(value) for key, value in part.items()}
+        if isinstance(part, list):
+            return [self._filled(value) for value in part]
+        return self._bound[part] if isinstance(part, str) and part.startswith("$") else part
+
+    def _reading(self, name: str) -> asyncio.Event:
+        return self._stage.clients[name].transport.reading
 
     def _ignore(self, _peer: Peer) -> None:
         """A lambda's value."""

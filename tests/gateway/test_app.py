@@ -18,9 +18,10 @@ from structlog.testing import capture_logs
 from adapters.base import Accept, CloseReason
 from gateway import registry
 from gateway.app import App
-from gateway.config import Config, Limits, Route
+from gateway.config.model import Config, Limits, Route
 from gateway.endpoint import Endpoint, parse
-from gateway.session import Session
+from gateway.session.session import Session
+from gateway.transports.way import Doorkeeper
 from gateway.upstream import Connected
 from mappings.canonical import Command, Event
 from mappings.canonical.events import HistorySnapshot, StatusChanged, TextDelta, TurnAccepted, TurnResult
@@ -275,8 +276,8 @@ class Door:
         self.accept: Accept
         self.is_open = True
 
-    async def listen(self, endpoint: Endpoint, limits: Limits, accept: Accept) -> Door:
-        self.accept = accept
+    async def listen(self, endpoint: Endpoint, limits: Limits, doorkeeper: Doorkeeper) -> Door:
+        self.accept = doorkeeper.accept
         return self
 
     async def close(self) -> None:

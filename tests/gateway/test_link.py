@@ -67,6 +67,7 @@ class Served:
 
     def __init__(self, translator: Scripted, soft: int, hard: int) -> None:
         self.transport = MemoryTransport()
+        self.transport.eager = False
         self.ledger = Ledger()
         self.heard: list[Any] = []
         self.drains: list[int] = []
@@ -318,3 +319,34 @@ async def test_the_shapes_of_a_real_dialect_fit() -> None:
         transport.hang_up()
     assert [json.loads(frame)["type"] for frame in transport.got] == ["error"]
     assert ledger.counters["faults_smooth_not_json"] == 1
+
+
+# -- what needs no waiting ---------------------------------------------------------------------------
+
+
+async def test_what_a_quiet_link_is_sent_is_written_without_waking_its_writer() -> None:
+    async with served() as made:
+        made.transport.eager = True
+        made.link.put([b"a", b"b"])
+        assert made.transport.got[-2:] == [b"a", b"b"]
+        assert made.link.outbox.empty
+
+
+async def test_nothing_overtakes_what_waits() -> None:
+    async with served() as made:
+        made.link.put([b"first"])
+        made.transport.eager = True
+        made.link.put([b"second"])
+        assert b"second" not in made.transport.got
+        await settle()
+        assert made.transport.got[-2:] == [b"first", b"second"]
+
+
+async def test_nothing_is_written_at_once_to_a_link_that_is_sent_away() -> None:
+    async with served() as made:
+        made.transport.eager = True
+        made.link.end(CloseReason.DONE)
+        await settle()
+        before = list(made.transport.got)
+        made.link.put([b"late"])
+        assert made.transport.got == before

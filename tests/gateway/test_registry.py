@@ -9,7 +9,7 @@ from typing import Any, get_args
 import pytest
 
 from gateway import registry
-from gateway.config import Limits
+from gateway.config.model import Limits
 from gateway.endpoint import parse
 from mappings.canonical import Batch, Command, Event, Unmapped
 from mappings.dialect import Dialect

@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from tests.gateway.pod_words import delta, took
+from tests.gateway.pod_words import delta, run, say, took
+from tests.gateway.server_words import CREATED, acknowledged, create, told
 from tests.gateway.smooth_words import accepted, opened, send, token
 from tests.gateway.stage import stage
 
@@ -42,6 +43,37 @@ async def test_a_name_is_the_same_text_each_time() -> None:
                 .gets("a", token("$turn", "x"), accepted("r1"), token("$turn", "y"))
                 .done()
             )
+
+
+async def test_a_peer_answers_by_the_ids_that_it_was_given() -> None:
+    async with stage(upstream="smooth") as made:
+        names = await (
+            made.script()
+            .joins("p", dialect="pod")
+            .gets("p", say("snapshot"))
+            .says("p", run("Hi"))
+            .server_gets(create("$open"))
+            .server_says(acknowledged("$open", **CREATED))
+            .server_gets(told("$t", "Hi"))
+            .done()
+        )
+        assert names["$open"] != names["$t"]
+
+
+async def test_a_client_that_stops_reading_gets_the_rest_when_it_reads_on() -> None:
+    async with stage() as made:
+        await (
+            made.script()
+            .opens("a")
+            .stops_reading("a")
+            .says("a", {"action": "ping", "requestId": "1"})
+            .gets("a", {"type": "pong", "requestId": "1"})
+            .says("a", {"action": "ping", "requestId": "2"})
+            .gets("a")
+            .reads_on("a")
+            .gets("a", {"type": "pong", "requestId": "2"})
+            .done()
+        )
 
 
 async def test_a_frame_that_is_not_strict_fails() -> None:

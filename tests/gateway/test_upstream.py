@@ -13,7 +13,7 @@ import pytest
 
 from adapters.base import Transport
 from gateway import registry
-from gateway.config import Limits
+from gateway.config.model import Limits
 from gateway.ledger import Ledger
 from gateway.upstream import WAITING_MAX, Upstream
 from mappings.canonical import Command, SessionState

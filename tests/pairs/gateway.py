@@ -13,7 +13,7 @@ from uuid import uuid4
 import aiohttp
 
 from gateway.app import App, MakeBackend
-from gateway.config import Config, Limits, Route
+from gateway.config.model import Config, Limits, Route
 from gateway.endpoint import parse
 from tests.oracle import SmoothOracle
 from tests.smooth_frames import check

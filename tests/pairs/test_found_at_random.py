@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 from itertools import count
 
-import pytest
-
-from gateway.config import Limits
-from gateway.turn import NormalForm
+from gateway.config.model import Limits
+from gateway.session.turn import NormalForm
 from mappings.canonical import Event, SessionState
 from mappings.canonical.commands import SubmitInput
 from mappings.canonical.events import ErrorReported, ModelTurnEnded, ModelTurnStarted, Reply, TextDelta, TurnEnded
@@ -137,7 +135,6 @@ def test_an_input_that_is_refused_in_its_run_does_not_refuse_the_one_that_waits(
     assert [event.text for event in events if isinstance(event, ErrorReported)] == ["no such workflow"]
 
 
-@pytest.mark.xfail(strict=True, reason="session._take_answer drops the acceptance of an input that was given up")
 async def test_an_input_that_was_given_up_and_then_taken_is_in_the_transcript() -> None:
     async with stage() as made:
         await (

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from gateway import registry
-from gateway.config import Limits
+from gateway.config.model import Limits
 from gateway.demo.client import demo_backend
 from gateway.endpoint import parse
 from mappings.fidelity import Cell, matrix

@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 from gateway.app import App
-from gateway.config import Config, Route
+from gateway.config.model import Config, Route
 from gateway.demo.client import demo_backend
 from gateway.endpoint import parse
-from gateway.session import Session
+from gateway.session.session import Session
 from tests.pairs.gateway import DEADLINE, LIMITS, SmoothClient
 from tests.pairs.pod_client import PodClient
 from tests.pairs.pod_parent import probe, read_output, said, send, spawn, stop

@@ -8,7 +8,7 @@ import asyncio
 from pathlib import Path
 
 from gateway.app import App
-from gateway.config import Limits
+from gateway.config.model import Limits
 from gateway.demo.client import demo_backend
 from gateway.endpoint import parse
 from tests.pairs.gateway import DEADLINE, SmoothClient, bridged

@@ -125,6 +125,7 @@ async def test_an_input_that_was_rolled_back_is_in_the_editor_again(tmp_path: Pa
 async def test_a_result_of_an_unknown_call_is_a_warning(tmp_path: Path) -> None:
     result = {"summary": "s", "is_error": False}
     async with playing(tmp_path) as (tui, pod):
+        tui.judged = False  # no legal order
         await pod.says(RUNNING, ("turn_start", {"turn": 0}), ("tool_call_start", {"id": "a", "name": "n"}))
         await pod.says(("tool_result", {"id": "a", **result}))
         assert tui.warnings == []

@@ -15,10 +15,10 @@ from typing import Any
 from msgspec import Struct, field
 
 from adapters.base import CloseReason
-from gateway.config import Limits
-from gateway.door import Door
+from gateway.config.model import Limits
 from gateway.endpoint import Endpoint, parse
-from gateway.session import Session
+from gateway.routing.door import Door
+from gateway.session.session import Session
 from mappings.smooth.from_canonical import shown
 from tests.gateway.smooth_words import AGENT
 from tests.gateway.stage import AT_ONCE, Peer, Stage, settle

@@ -18,7 +18,7 @@ from uuid import uuid4
 import pytest
 from msgspec import structs
 
-from gateway.config import Limits
+from gateway.config.model import Limits
 from tests.pairs.gateway import LIMITS, bridged
 from tests.pairs.tui import Tui
 from tests.peers.smooth_server import RealServer, serving, verified_only
@@ -265,7 +265,6 @@ async def test_resume_shows_the_question_again_and_answers_nothing(tmp_path: Pat
         assert server.deleted == ["42"]
 
 
-@pytest.mark.xfail(strict=True, reason="the question shown again has no turn_start (pod sheet, section 7: resume)")
 async def test_a_question_shown_again_is_a_run_as_any_that_is_resumed(tmp_path: Path) -> None:
     async with room(tmp_path) as (server, tui):
         scripted(server)

@@ -103,14 +103,15 @@ class QuestionAsked(EventBase, frozen=True, kw_only=True):
     """A question in words, said by the gateway, for dialects that have none.
 
     With `parked` the turn waits for the answer, and the client's run ends here: `before` is the turn's visible text so
-    far, of which the question is no part. Without it (a one-time code) the run goes on. `kind` is the interaction's, ""
-    for everything else.
+    far, of which the question is no part, `number` counts such ends of the turn's runs from 1. Without it (a one-time
+    code) the run goes on. `kind` is the interaction's, "" for everything else.
     """
 
     text: str
     question: str = ""
     kind: str = ""
     before: str = ""
+    number: int = 0
     parked: bool = False
 
 
@@ -118,8 +119,13 @@ class QuestionAnswered(EventBase, frozen=True, kw_only=True):
     """The question is answered and the turn goes on, as a run of its own where it was put in words.
 
     `segments` is what the user typed, () where the answer came otherwise: by another client's form, by the deadline.
+    `kind`, `before` and `number` are those of the QuestionAsked that is answered, `model_turn` is the index of the
+    model turn with which that run begins. Outside of any turn it begins a run for what the gateway has to say.
     """
 
     question: str = ""
+    kind: str = ""
     before: str = ""
+    number: int = 0
+    model_turn: int | None = None
     segments: tuple[Segment, ...] = ()

@@ -50,11 +50,7 @@ def question_asked(event: events.QuestionAsked, projection: Projection) -> Event
     if event.parked:
         projection.asked = True
         return (*words, *_run_over("paused"))
-    if projection.turn:
-        return words
-    begun = () if projection.asked else _run_begun(projection, "wakeup")
-    projection.asked = False
-    return (*begun, *words, *_run_over("finished"))
+    return words if projection.turn else (*words, *_run_over("finished"))
 
 
 @FROM_EVENT.rule(
@@ -65,19 +61,15 @@ def question_asked(event: events.QuestionAsked, projection: Projection) -> Event
 def question_answered(event: events.QuestionAnswered, projection: Projection) -> Events:
     if projection.turn and not projection.asked:
         return ()  # before this client came
-    projection.asked = not projection.turn
-    if not event.segments:
-        return _run_begun(projection, "wakeup")
-    echo = wire.UserMessage(data=contents.Segments(segments=from_segments(event.segments)))
-    return (echo, *_run_begun(projection, "user_send"))
-
-
-def _run_begun(projection: Projection, kind: contents.InvokeKind) -> Events:
-    return (
+    projection.asked = False
+    begun = (
         wire.Status(data=contents.State(status="running")),
-        wire.InvokeStart(data=contents.Invocation(kind=kind)),
-        wire.TurnStart(data=contents.Turn(turn=projection.turns.begin(None))),
+        wire.InvokeStart(data=contents.Invocation(kind="user_send" if event.segments else "wakeup")),
+        wire.TurnStart(data=contents.Turn(turn=projection.turns.begin(event.model_turn))),
     )
+    if not event.segments:
+        return begun
+    return (wire.UserMessage(data=contents.Segments(segments=from_segments(event.segments))), *begun)
 
 
 def _run_over(result: contents.RunResult) -> Events:

@@ -60,11 +60,8 @@ class Context:
         """Whether these clients are asked such a form in words."""
         return False
 
-    def ask(self, event: QuestionAsked) -> None:
+    def run_ended(self, question: QuestionAsked | QuestionAnswered) -> None:
         """A question in words ended the run: what comes next is not under its id."""
-
-    def answer(self, event: QuestionAnswered) -> None:
-        """A question was answered: what comes next is another run."""
 
     def held(self, failure: tuple[Cause, str] | None) -> list[ErrorReported]:
         """The errors that waited, without those that are the turn's `failure` itself."""

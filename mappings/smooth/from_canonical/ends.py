@@ -55,18 +55,14 @@ def question_asked(event: events.QuestionAsked, context: Context) -> Messages:
         return ()
     said = event.before[context.told :]
     token = f"\n\n{event.text}" if said else event.text
-    ended = events.TurnEnded(end="completed", text=said + token, message=replies.derived(context.turn, event.question))
-    terminal = _eventual(ended, context)
+    message = replies.derived(context.turn, f"question {event.number}")
+    terminal = _eventual(events.TurnEnded(end="completed", text=said + token, message=message), context)
     words = text_delta(events.TextDelta(text=token), context)
-    context.ask(event)
+    context.run_ended(event)
     return (*words, terminal)
 
 
-@FROM_EVENT.rule(events.QuestionAnswered, produces=(), fidelity=Emulated("the turn going on"))
-def question_answered(event: events.QuestionAnswered, context: Context) -> Messages:
-    """What follows is a turn of its own to those who were asked in words."""
-    context.answer(event)
-    return ()
+FROM_EVENT.carried(events.QuestionAnswered, "the turn going on")
 
 
 UNEXPLAINED = Failure(cause="internal", text="the turn failed")

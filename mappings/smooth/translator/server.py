@@ -109,8 +109,9 @@ class ServerTranslator:
         return self.send((opened,))
 
     def passed(self, batch: Batch) -> Step:
-        """The end of this link's turn frees its slot, as does a question in words: to this client its turn is over."""
-        if any(type(e) is TurnEnded or (type(e) is QuestionAsked and e.parked) for e in batch.events):
+        """The end of this link's turn frees its slot; a question that it is asked in words is one."""
+        last = batch.events[-1]
+        if type(last) is TurnEnded or (type(last) is QuestionAsked and last.parked and last.kind in self.view.split()):
             self._turn = None
         return Step()
 

@@ -52,6 +52,21 @@ async def test_a_burst_arrives_whole_and_in_order(side: str, write_path: str) ->
         assert received == frames
 
 
+async def test_an_offer_is_written_at_once_and_in_its_place(side: str) -> None:
+    async with ends(side) as (ours, other):
+        assert ours.offer([b"a", b"b"])
+        await ours.send([b"c"])
+        assert await some(other, 3) == [b"a", b"b", b"c"]
+        await ours.close()
+        assert not ours.offer([b"late"])
+
+
+async def test_an_aiohttp_that_can_only_wait_takes_no_offer(side: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Corked, "possible", staticmethod(lambda _protocol: False))
+    async with ends(side) as (ours, _):
+        assert not ours.offer([b"a"])
+
+
 class CountingTransport:
     """A TCP transport that remembers its writes."""
 

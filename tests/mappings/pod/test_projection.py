@@ -77,3 +77,19 @@ def test_losses_are_told_once() -> None:
     projection = Projection()
     projection.render(batch(say.Preamble(text="wait")))
     assert projection.render(batch(say.TextDelta(text="x"))).losses == []
+
+
+def test_what_comes_while_a_question_is_open_is_written_behind_its_answer_also_by_a_copy() -> None:
+    projection = Projection()
+    lines(projection, say.QuestionAsked(text="May I?", question="q", parked=True))
+    assert lines(projection, say.ToolCallStarted(call="c", name="rm")) == []
+    for one in (projection.copy(), projection):
+        told = [line["event"] for line in lines(one, say.QuestionAnswered(question="q"))]
+        assert told == ["status", "invoke_start", "turn_start", "tool_call_start"]
+
+
+def test_an_alert_is_written_while_a_question_is_open() -> None:
+    projection = Projection()
+    lines(projection, say.QuestionAsked(text="May I?", question="q", parked=True))
+    (line,) = lines(projection, say.Alert(level="warn", source="pod", text="late"))
+    assert line["event"] == "alert"

@@ -206,6 +206,109 @@ def test_a_copy_goes_its_own_way() -> None:
     assert kinds(copied.render(ended)) == ["error", "cancelled"]
 
 
+# -- questions in words ------------------------------------------------------------------------------
+
+VIEW = "identity_intake choices"
+FORM = events.InteractionRequired(question="i", kind="identity_intake", spec=Raw(b'{"fields": []}'), reason="")
+
+
+def words(number: int = 1, before: str = "Sure. ", kind: str = "identity_intake") -> events.QuestionAsked:
+    return events.QuestionAsked(
+        text=f"Field {number}?", question="i", kind=kind, before=before, number=number, parked=True
+    )
+
+
+def answered(number: int = 1, before: str = "Sure. ", kind: str = "identity_intake") -> events.QuestionAnswered:
+    return events.QuestionAnswered(question="i", kind=kind, before=before, number=number)
+
+
+def told(frame: dict[str, Any]) -> str:
+    return "".join(frame["data"]["data"]["response"]["responseParts"])
+
+
+def test_a_form_in_words_ends_the_run_by_a_terminal_whose_text_equals_its_tokens() -> None:
+    seen = frames(Projection("q", VIEW).render(batch(events.TextDelta(text="Sure. "), FORM, words())))
+    assert [frame["type"] for frame in seen] == ["stream_token", "stream_token", "eventual_response"]
+    assert told(seen[-1]) == "".join(frame["token"] for frame in seen[:-1])
+    assert seen[-2]["token"].endswith("Field 1?")
+    assert {frame["requestId"] for frame in seen} == {"q"}
+
+
+def test_a_form_in_words_with_nothing_before_it_is_the_words_alone() -> None:
+    seen = frames(Projection("q", VIEW).render(batch(FORM, words(before=""))))
+    assert told(seen[-1]) == "Field 1?"
+
+
+@pytest.mark.parametrize("view", ["", "choices"])
+def test_who_can_show_the_form_is_shown_it(view: str) -> None:
+    seen = frames(Projection("q", view).render(batch(FORM, words(), answered(), events.TextDelta(text="x"))))
+    assert [frame["type"] for frame in seen] == ["interaction_required", "stream_token"]
+    assert {frame["requestId"] for frame in seen} == {"q"}
+
+
+def test_an_approval_ends_no_run_of_who_cannot_show_forms() -> None:
+    projection = Projection("q", VIEW)
+    asked = events.ApprovalRequested(tool="t", description="May I?")
+    projection.render(batch(events.TextDelta(text="Sure. "), asked, words(kind="")))
+    projection.render(batch(answered(kind="")))
+    seen = frames(projection.render(batch(events.TurnEnded(end="completed", text="Sure. "))))
+    assert [(frame["requestId"], told(frame)) for frame in seen] == [("q", "Sure. ")]
+
+
+def test_after_a_form_in_words_each_run_of_others_has_an_id_of_its_own_and_only_its_own_text() -> None:
+    projection = Projection("q", VIEW)
+    projection.render(batch(events.TextDelta(text="Sure. "), FORM, words()))
+    assert frames(projection.render(batch(events.ToolCallStarted(call="c", name="t")))) == []
+    second = frames(projection.render(batch(answered(), words(2))))
+    third = frames(
+        projection.render(
+            batch(
+                answered(2),
+                events.TextDelta(text="Thanks."),
+                events.TurnEnded(end="completed", text="Sure. Thanks.", message=TURN),
+            )
+        )
+    )
+    assert [told(frame) for frame in (second[-1], third[-1])] == ["Field 2?", "Thanks."]
+    ids = [{frame["requestId"] for frame in run} for run in (second, third)]
+    assert all(len(run) == 1 for run in ids)
+    assert len({"q", TURN} | ids[0] | ids[1]) == 4
+    assert second[-1]["data"]["data"]["messageId"] != third[-1]["data"]["data"]["messageId"]
+
+
+def test_the_run_after_an_answer_is_its_links_with_a_202_and_what_was_kept_back() -> None:
+    others = Projection("", VIEW)
+    call = events.ToolCallArguments(call="c", name="t", json="{}", done=True)
+    others.render(batch(events.TextDelta(text="Sure. "), FORM, words()))
+    others.render(batch(call))
+    own = others.copy("q2")
+    seen = frames(own.render(batch(events.TurnAccepted(request="q2"), answered(), events.TextDelta(text="Thanks."))))
+    assert [frame["type"] for frame in seen] == ["immediate_response", "stream_chunk", "stream_token"]
+    assert {frame["requestId"] for frame in seen} == {"q2"}
+    (end,) = frames(own.render(batch(events.TurnEnded(end="completed", text="Sure. Thanks."))))
+    assert told(end) == "Thanks."
+
+
+def test_who_comes_after_the_answer_sees_that_run_alone_under_the_id_that_the_others_see() -> None:
+    there, late = Projection("", VIEW), Projection("", VIEW)
+    there.render(batch(events.TextDelta(text="Sure. "), FORM, words()))
+    there.render(batch(answered(), events.TextDelta(text="Than")))
+    assert frames(late.render(batch(events.TextDelta(text="Sure. "), answered()))) == []
+    (so_far,) = frames(late.render(batch(events.TextDelta(text="Than"))))
+    rest = batch(events.TextDelta(text="ks."), events.TurnEnded(end="completed", text="Sure. Thanks.", message=TURN))
+    assert late.render(rest).frames == there.render(rest).frames
+    assert so_far["requestId"] == frames(late.render(batch(events.TextDelta(text="x"))))[0]["requestId"]
+
+
+def test_a_next_turn_begins_afresh_after_a_form_in_words() -> None:
+    projection = Projection("", VIEW)
+    projection.render(batch(FORM, words(), turn=TURN))
+    projection.render(batch(answered(), events.TurnEnded(end="completed"), turn=TURN))
+    other = "7c1de1f4-3f0b-4a44-8f0d-2a40b7d52b12"
+    seen = frames(projection.render(batch(events.TurnEnded(end="completed", text="All of it"), turn=other)))
+    assert [(frame["requestId"], told(frame)) for frame in seen] == [(other, "All of it")]
+
+
 # -- frames that are too large -----------------------------------------------------------------------
 
 LARGE = 1_200_000

@@ -387,6 +387,35 @@ def test_the_end_of_its_turn_frees_the_connection(free: Callable[[Link], None]) 
     link.begins_a_turn("next")
 
 
+def question(kind: str) -> events.QuestionAsked:
+    return events.QuestionAsked(text="Name?", question="i", kind=kind, parked=True)
+
+
+@pytest.mark.parametrize(
+    ("claims", "kind", "asked", "frees"),
+    [
+        ([], "identity_intake", events.InteractionRequired, True),
+        (["identity_form"], "identity_intake", events.InteractionRequired, False),
+        (["identity_form"], "choices", events.InteractionRequired, True),
+        ([], "signature", events.InteractionRequired, False),  # nothing to claim it by: it is shown as it came
+        ([], "", events.ApprovalRequested, False),
+    ],
+)
+def test_a_question_that_is_asked_in_words_frees_the_connection(
+    claims: list[str], kind: str, asked: type[Event], *, frees: bool
+) -> None:
+    link = Link()
+    link.says(action("create_conversation_session", agentId=SESSION, supports=claims))
+    native: Event = events.ApprovalRequested(tool="t", description="d")
+    if asked is events.InteractionRequired:
+        native = events.InteractionRequired(question="i", kind=kind, spec=Raw(b"{}"), reason="")
+    assert link.translator.can_be_asked(native) is not frees
+    link.begins_a_turn()
+    link.passes(native, question(kind))
+    answer = link.says(SEND | {"requestId": "answer"})
+    assert bool(answer) is frees
+
+
 def test_nothing_else_frees_it() -> None:
     link = Link()
     link.begins_a_turn()

@@ -1,0 +1,250 @@
+"""What is wrong with a configuration file: all of it, each with its line and key.
+
+`dragoman check` tells it and `dragoman serve` refuses to start with the same words. First the shape: unknown, missing
+and ill-typed keys. Then what the values mean, as far as they can be read: endpoints, and what does not go together.
+"""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+import tomli
+from msgspec import Struct
+
+from gateway import registry
+from gateway.config.lines import KeyPath, Lines, written
+from gateway.config.model import Config, ConfigFile, Limits, Route, RouteOptions
+from gateway.config.shape import faults
+from gateway.endpoint import Endpoint, parse
+from mappings.canonical.commands import ShutdownBackend
+from mappings.errors import ConfigError
+
+__all__ = ["Checked", "Problem", "check", "check_route", "load"]
+
+READABLE = stat.S_IRGRP | stat.S_IROTH
+OWNERS = ", ".join(f"{d}+{t}:..." for d, ways in registry.WAYS.items() for t, way in ways.items() if way.owner_only)
+
+Found = tuple[KeyPath, str]
+
+
+class Problem(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One thing that is wrong: `line` is None for a file that cannot be read, `path` "" for what has no key."""
+
+    file: str
+    line: int | None
+    path: str
+    text: str
+    level: Literal["error", "warning"] = "error"
+
+    def __str__(self) -> str:
+        where = self.file if self.line is None else f"{self.file}:{self.line}"
+        parts = [where, *(["warning"] if self.level == "warning" else []), *([self.path] if self.path else [])]
+        return ": ".join((*parts, self.text))
+
+
+class Checked(Struct, frozen=True, kw_only=True):
+    """A file as it was found: `config` is None if there is an error, `lines` if it is no TOML at all."""
+
+    problems: tuple[Problem, ...]
+    config: Config | None = None
+    lines: Lines | None = None
+
+    @property
+    def errors(self) -> list[Problem]:
+        """Why there is no configuration."""
+        return [problem for problem in self.problems if problem.level == "error"]
+
+
+class Draft(Struct, frozen=True, kw_only=True):
+    """A `[[route]]` as far as it can be read: what is wrong of it is left out."""
+
+    at: KeyPath
+    name: Any
+    listen: dict[int, Endpoint]
+    upstream: Endpoint | None
+    shutdown: Any
+
+
+def load(path: Path) -> Config:
+    """The configuration of a file without errors; else ConfigError has a line for each."""
+    checked = check(path)
+    if checked.config is None:
+        raise ConfigError("\n".join(map(str, checked.errors)))
+    return checked.config
+
+
+def check(path: Path) -> Checked:
+    """Read a configuration file and say everything that is wrong with it, in the order of its lines."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        return _unreadable(path, None, error.strerror or str(error))
+    try:
+        text = data.decode("utf-8")
+        table = tomli.loads(text)
+    except UnicodeDecodeError as error:
+        return _unreadable(path, data.count(b"\n", 0, error.start) + 1, "not TOML: this line is not UTF-8")
+    except tomli.TOMLDecodeError as error:
+        return _unreadable(path, error.lineno, f"not TOML: {error.msg} (column {error.colno})")
+    lines = Lines(text)
+    wrong, drafts = _read(table)
+    shared = _shared(path, drafts) if path.stat().st_mode & READABLE else []
+    levels: list[tuple[list[Found], Literal["error", "warning"]]] = [(wrong, "error"), (shared, "warning")]
+    problems = sorted(
+        (
+            Problem(file=str(path), line=lines.of(key), path=written(key), text=said, level=level)
+            for found, level in levels
+            for key, said in found
+        ),
+        key=lambda problem: problem.line or 0,
+    )
+    return Checked(problems=tuple(problems), config=None if wrong else _config(table), lines=lines)
+
+
+def check_route(route: Route) -> None:
+    """Refuse a route that was made without a file: ConfigError says the first thing that is wrong with it."""
+    for endpoint in route.listen:
+        registry.check_listen(endpoint)
+        registry.check_place(endpoint)
+    registry.check_upstream(route.upstream)
+    listen = dict(enumerate(route.listen))
+    draft = Draft(at=(), name=route.name, listen=listen, upstream=route.upstream, shutdown=route.shutdown)
+    for _, text in (*_overlaps([draft]), *_sessions([draft]), *_shutdowns([draft])):
+        raise ConfigError(text)
+
+
+def _unreadable(path: Path, line: int | None, text: str) -> Checked:
+    return Checked(problems=(Problem(file=str(path), line=line, path="", text=text),))
+
+
+def _read(table: dict[str, Any]) -> tuple[list[Found], list[Draft]]:
+    """All that is wrong with a table, and the routes that it means."""
+    if not table.get("route"):
+        table = {**table, "route": []}
+        found: list[Found] = [((), "no [[route]]: a gateway needs at least one")]
+    else:
+        found = []
+    found += faults(table, ConfigFile)
+    drafts = []
+    for index, route in enumerate(table["route"] if isinstance(table["route"], list) else []):
+        if isinstance(route, dict):
+            drafts.append(_draft(("route", index), route, found))
+    found += [*_same_names(drafts), *_overlaps(drafts), *_sessions(drafts), *_shutdowns(drafts)]
+    found += _limits(table.get("limits"))
+    return found, drafts
+
+
+def _draft(at: KeyPath, table: dict[str, Any], found: list[Found]) -> Draft:
+    listen = table.get("listen")
+    if listen == []:
+        found.append(((*at, "listen"), "names no endpoint"))
+    texts = enumerate(listen) if isinstance(listen, list) else ()
+    read = {index: _endpoint((*at, "listen", index), text, found) for index, text in texts}
+    upstream = _endpoint((*at, "upstream"), table.get("upstream"), found)
+    return Draft(
+        at=at, name=table.get("name", "default"), shutdown=table.get("shutdown"), upstream=upstream,
+        listen={index: endpoint for index, endpoint in read.items() if endpoint is not None},
+    )  # fmt: skip
+
+
+def _endpoint(at: KeyPath, text: Any, found: list[Found]) -> Endpoint | None:
+    """The endpoint that is written there, if it is one; what is wrong with it is told."""
+    if not isinstance(text, str):
+        return None
+    try:
+        endpoint = parse(text)
+        if at[-1] == "upstream":
+            registry.check_upstream(endpoint)
+        else:
+            registry.check_listen(endpoint)
+            registry.check_place(endpoint)
+    except ConfigError as error:
+        found.append((at, str(error)))
+        return None
+    return endpoint
+
+
+# -- what does not go together ----------------------------------------------------------------------
+
+
+def _same_names(drafts: Sequence[Draft]) -> Iterator[Found]:
+    names = [draft.name for draft in drafts]
+    for index, draft in enumerate(drafts):
+        if draft.name in names[:index]:
+            yield (*draft.at, "name"), f"two routes have the same name {draft.name!r}; give each a `name` of its own"
+
+
+def _overlaps(drafts: Sequence[Draft]) -> Iterator[Found]:
+    """Listeners that take a place where another one listens already, or that their own route dials."""
+    taken: dict[tuple[object, ...], str] = {}
+    for draft in drafts:
+        for index, endpoint in draft.listen.items():
+            at = (*draft.at, "listen", index)
+            place = registry.place(endpoint)
+            if place is None:
+                continue
+            if place in taken:
+                yield at, f"{endpoint}: {taken[place]} listens there already"
+            elif draft.upstream is not None and registry.place(draft.upstream) == place:
+                yield at, f"{endpoint}: this route would be its own backend: its `upstream` is the same place"
+            taken.setdefault(place, written(at))
+
+
+def _sessions(drafts: Sequence[Draft]) -> Iterator[Found]:
+    for draft in drafts:
+        if draft.upstream is None:
+            continue
+        for index, endpoint in draft.listen.items():
+            try:
+                registry.check_session(endpoint, draft.upstream)
+            except ConfigError as error:
+                yield (*draft.at, "listen", index), str(error)
+
+
+def _shutdowns(drafts: Sequence[Draft]) -> Iterator[Found]:
+    """translation.md 3.16: only who may do anything to this user's processes anyway may end the backend."""
+    for draft in drafts:
+        if draft.shutdown != "backend" or not draft.listen:
+            continue
+        if not any(registry.owner_only(endpoint) for endpoint in draft.listen.values()):
+            yield (*draft.at, "shutdown"), f"'backend' wants a listener for its owner alone: {OWNERS}"
+        for index, endpoint in draft.listen.items():
+            says_it = registry.dialect(endpoint.dialect).commands.says(ShutdownBackend)
+            if says_it and not registry.owner_only(endpoint):
+                text = f"whoever reaches {endpoint} could end the backend, as `shutdown` says; listen on {OWNERS}"
+                yield (*draft.at, "listen", index), text
+
+
+def _limits(table: Any) -> Iterator[Found]:
+    said = table if isinstance(table, dict) else {}
+    for less, more in (("outbox_soft", "outbox_hard"), ("backoff_first", "backoff_max")):
+        low, high = (said.get(name, getattr(Limits(), name)) for name in (less, more))
+        if isinstance(low, int | float) and isinstance(high, int | float) and low > high:
+            yield ("limits", less if less in said else more), f"{less} = {low} is more than {more} = {high}"
+
+
+def _shared(path: Path, drafts: Sequence[Draft]) -> list[Found]:
+    """Tokens in a file that others may read."""
+    text = f"there is a token in it, and others may read this file; `chmod 600 {path}`"
+    return [((*d.at, "upstream"), text) for d in drafts if d.upstream is not None and d.upstream.option("token")]
+
+
+def _config(table: dict[str, Any]) -> Config:
+    """The configuration of a table that is right."""
+    file = msgspec.convert(table, ConfigFile)
+    return Config(
+        limits=file.limits,
+        routes=tuple(
+            Route(
+                name=route.name,
+                listen=tuple(map(parse, route.listen)),
+                upstream=parse(route.upstream),
+                **{name: getattr(route, name) for name in RouteOptions.__struct_fields__},
+            )
+            for route in file.route
+        ),
+    )

@@ -1,0 +1,191 @@
+"""`pod+dir:DIR` as a listener: DIR/NAME/sock for each session of a route, made and removed with it (design.md, 5).
+
+A pod client can ask for nothing but the pod that it connects to. So each session that is opened here gets a folder of
+its own, called after its title where that is a legal name, else after its id; and one folder, called after the route,
+is the way in: whoever connects there has a session behind that door, as with `pod+unix:`. Only from here do clients
+see more than their own session: all that stand here (pod sheet, section 10).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import msgspec
+import structlog
+from msgspec import Raw, structs
+
+from adapters.base import Listener
+from gateway.pods.folder import PodFolder
+from gateway.pods.runtime import check_name
+from gateway.routing.door import NEW, Door
+from gateway.session.session import Session
+from mappings.canonical import Event, SessionState
+from mappings.canonical.commands import GetSession, ListSessions, ResumeSession
+from mappings.canonical.events import PodAttached, PodInspected, Reply, SessionsListed
+from mappings.canonical.values import Failure, SessionSummary
+from mappings.errors import ConfigError
+
+__all__ = ["Listen", "PodDirectory"]
+
+NAME_LENGTH = 40  # characters of a title that become a folder's name: a socket's path has 107 bytes in all
+
+Listen = Callable[[str, Door], Awaitable[Listener]]
+"""Listen at a socket's path, for links that come by this door."""
+
+log = structlog.get_logger("dragoman.pod")
+
+
+class Place(msgspec.Struct, kw_only=True, eq=False):
+    """Where a session stands; `folder` is open once clients can connect."""
+
+    session: Session
+    folder: PodFolder
+
+
+class PodDirectory:
+    """The folders of one route. `sessions` are those that live now; `behind` says which one the way in leads to."""
+
+    def __init__(
+        self, base: Path, way_in: str, *, listen: Listen, sessions: Callable[[], list[Session]],
+        behind: Callable[[Door], Session | None],
+    ) -> None:  # fmt: skip
+        self.address = f"dir:{base}"
+        self._base = base
+        self._listen = listen
+        self._sessions = sessions
+        self._behind = behind
+        self._entry = PodFolder(base, way_in)
+        self._door = Door(endpoint=f"pod+{self._entry.address}", session=NEW, directory=self)
+        self._wanted: dict[str, Place] = {}
+        self._open: dict[str, Place] = {}
+        self._changed = asyncio.Event()
+
+        self._closed = False
+
+    async def open(self) -> None:
+        """Make the way in; OSError says what is in its way."""
+        await self._entry.open(lambda path: self._listen(path, self._door))
+
+    def watch(self, session: Session) -> None:
+        """A session of the route is new, has changed or is over."""
+        state = session.state
+        place = self._wanted.get(state.id)
+        lives = any(session is other for other in self._sessions())
+        if self._closed or not lives or self._behind(self._door) is session:
+            if place is not None:
+                del self._wanted[state.id]
+                self._changed.set()
+            if lives:
+                _name(state, self._entry.name)
+                self._entry.tell(state)
+        elif place is not None:
+            place.folder.tell(state)
+        elif state.owner or state.backend_ids is not None:  # somebody opened it: a probe's session is shown to nobody
+            place = Place(session=session, folder=PodFolder(self._base, self._free_name(state)))
+            _name(state, place.folder.name)
+            self._wanted[state.id] = place
+            self._changed.set()
+
+    async def run(self) -> None:
+        """Open and close folders as sessions come and go, one after another; until cancelled."""
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            for session, place in list(self._open.items()):
+                if self._wanted.get(session) is not place:
+                    await self._open.pop(session).folder.close()
+            for session, place in list(self._wanted.items()):
+                if session not in self._open:
+                    await self._serve(session, place)
+
+    async def close(self) -> None:
+        """Stop accepting and remove the folders."""
+        self._closed = True
+        self._wanted.clear()
+        await self._entry.close()
+        while self._open:
+            _, place = self._open.popitem()
+            await place.folder.close()
+
+    async def _serve(self, id: str, place: Place) -> None:
+        door = Door(endpoint=f"pod+{place.folder.address}", session=id, directory=self)
+        try:
+            await place.folder.open(lambda path: self._listen(path, door))
+        except (OSError, ConfigError) as error:
+            log.warning("session not served in the directory", session=id, folder=place.folder.name, error=str(error))
+            self._wanted.pop(id, None)
+            return
+        if self._wanted.get(id) is not place:  # over before it was there
+            await place.folder.close()
+            return
+        self._open[id] = place
+        place.folder.tell(place.session.state)
+
+    def _free_name(self, state: SessionState) -> str:
+        """A name that no folder here has: the title if a pod may be called so, else the id."""
+        title = state.title.strip()[:NAME_LENGTH]
+        try:
+            name = check_name(title)
+        except ConfigError:
+            return state.id
+        taken = {self._entry.name, *(place.folder.name for place in self._wanted.values())}
+        return name if name not in taken and not self._base.joinpath(name).exists() else f"{name}-{state.id[:8]}"
+
+    # -- what clients are told -------------------------------------------------------------------------
+
+    def answer(self, command: ListSessions | GetSession | ResumeSession, own: Session) -> Event:
+        """All that stand here, or one of them by its name."""
+        standing = self._standing()
+        if isinstance(command, ListSessions):
+            rows = [
+                SessionSummary(
+                    session=name, title=name, status=session.state.status,
+                    ext={"pod.pod": _json({**_described(name, folder, session, own), "state": "readable"})},
+                )
+                for name, (folder, session) in sorted(standing.items())
+            ]  # fmt: skip
+            return SessionsListed(request=command.request, sessions=tuple(rows))
+        name = command.session or next((n for n, (_f, session) in standing.items() if session is own), "")
+        if name not in standing:
+            failure = Failure(cause="not_found", text=f"pod {name!r} is not visible from here")
+            return Reply(request=command.request, failure=failure)
+        folder, session = standing[name]
+        if isinstance(command, GetSession):
+            return PodInspected(request=command.request, pod=_json(_described(name, folder, session, own)))
+        attached = {
+            "action": "attached", "pod_name": name, "socket_path": str(folder.socket), "status": session.state.status
+        }  # fmt: skip
+        return PodAttached(request=command.request, result=_json(attached))
+
+    def _standing(self) -> dict[str, tuple[PodFolder, Session]]:
+        """Every folder with the session behind it, by the folder's name."""
+        standing = {place.folder.name: (place.folder, place.session) for place in self._open.values()}
+        entered = self._behind(self._door)
+        if entered is not None:
+            standing[self._entry.name] = (self._entry, entered)
+        return standing
+
+
+def _name(state: SessionState, name: str) -> None:
+    """A backend that told no name is known by that of the folder: its clients are greeted by it."""
+    if not state.backend.name:
+        state.backend = structs.replace(state.backend, name=name)
+
+
+def _described(name: str, folder: PodFolder, session: Session, own: Session) -> dict[str, object]:
+    """A session as pod sheet, section 10, describes a pod."""
+    return {
+        "pod_name": name,
+        "visibility": "self_pod" if session is own else "spawned_child",
+        "active": {"session_id": session.state.id},
+        "live": {"socket_path": str(folder.socket), "reachable": True, "status": session.state.status},
+        "restore": {"possible": False, "reason": "sessions of a gateway are not restored by name"},
+        "spawned_children": {"count": 0, "reachable": 0, "unreachable": 0},
+    }
+
+
+def _json(value: object) -> Raw:
+    """As pods write what is opaque: keys sorted."""
+    return Raw(msgspec.json.encode(value, order="sorted"))

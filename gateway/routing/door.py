@@ -1,0 +1,35 @@
+"""A door: the listener by which a link came, as far as it says which session the link means (design.md, section 5)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from msgspec import Struct
+
+from mappings.canonical import Event
+from mappings.canonical.commands import GetSession, ListSessions, ResumeSession
+
+if TYPE_CHECKING:
+    from gateway.session.session import Session  # which has links, and a link has its door
+
+__all__ = ["LATEST", "NEW", "Directory", "Door"]
+
+NEW, LATEST = "new", "latest"
+
+
+class Directory(Protocol):
+    """Where the sessions of a route stand side by side, each behind a door of its own: `pod+dir:DIR`."""
+
+    def answer(self, command: ListSessions | GetSession | ResumeSession, own: Session) -> Event:
+        """What a client of session `own` is told of all that stand here."""
+
+
+class Door(Struct, frozen=True, kw_only=True):
+    """`endpoint` tells doors apart. `session` is what the endpoint asked for: `new`, `latest`, an id, "" the default.
+
+    Only to clients that name no session by themselves does the door matter: all that come by it share one.
+    """
+
+    endpoint: str = ""
+    session: str = ""
+    directory: Directory | None = None

@@ -1,0 +1,36 @@
+"""Who may see, open and answer a session of a route (design.md, section 5, "Identity").
+
+A session belongs to the principal that opened it, "" to nobody yet. Whoever may not see it is answered as if it did not
+exist: the callers ask here first, and know nothing else of it.
+"""
+
+from __future__ import annotations
+
+from gateway.config.model import RouteOptions
+from mappings.canonical import SessionState
+
+__all__ = ["Policy"]
+
+
+class Policy:
+    """The rules of one route; `holds_one` says that a backend of its upstream is one session."""
+
+    def __init__(self, route: RouteOptions, *, holds_one: bool) -> None:
+        self._shared = route.share == "all"
+        self._open_to_all = holds_one and route.open == "attach"
+
+    def sees(self, principal: str, state: SessionState) -> bool:
+        """Whether it is told of the session, and may attach to it by name."""
+        return self._shared or self.opens(principal, state)
+
+    def opens(self, principal: str, state: SessionState) -> bool:
+        """Whether it gets this session when it opens one where the backend has no other."""
+        return self._open_to_all or state.owner in ("", principal)
+
+    def answers(self, principal: str, state: SessionState) -> bool:
+        """Whether its answer to a question of the session counts: a question is shown to all who see the session."""
+        return self.sees(principal, state)
+
+    def claim(self, principal: str, state: SessionState) -> None:
+        """The session is opened: it belongs to whoever was first."""
+        state.owner = state.owner or principal

@@ -1,0 +1,63 @@
+"""The sessions of a route, by their ids and by the names under which clients know them; and pages of their list."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from gateway.session.session import Session
+from mappings.canonical.commands import ListSessions
+from mappings.canonical.events import SessionsListed
+from mappings.canonical.values import SessionSummary
+from mappings.dialect import Dialect
+from mappings.errors import PeerError
+
+__all__ = ["Roster", "listing"]
+
+LIST_DEFAULT, LIST_MAX = 50, 200  # smooth sheet, section 3: list_conversations
+
+
+class Roster:
+    """All sessions that live. A client's dialect shows a session under ids of its own: those are names too."""
+
+    def __init__(self, dialects: Callable[[], dict[str, Dialect]]) -> None:
+        self._dialects = dialects
+        self._sessions: dict[str, Session] = {}
+        self._names: dict[str, Session] = {}
+
+    def __iter__(self) -> Iterator[Session]:
+        return iter(list(self._sessions.values()))
+
+    def __contains__(self, session: object) -> bool:
+        return isinstance(session, Session) and self._sessions.get(session.state.id) is session
+
+    def add(self, session: Session) -> None:
+        """A new session, or one whose backend has named it."""
+        state = session.state
+        self._sessions[state.id] = self._names[state.id] = session
+        for dialect in self._dialects().values():
+            self._names.update(dict.fromkeys(dialect.shown(state.id, state.backend_ids), session))
+
+    def drop(self, session: Session) -> None:
+        """The session is over."""
+        del self._sessions[session.state.id]
+        self._names = {name: other for name, other in self._names.items() if other is not session}
+
+    def named(self, name: str) -> Session | None:
+        """The session that some client knows by this name."""
+        return self._names.get(name)
+
+
+def listing(rows: Iterable[SessionSummary], command: ListSessions) -> SessionsListed:
+    """One page of a list, newest first: what somebody spoke in, or what has a name. PeerError for a cursor of none."""
+    query = command.query.lower()
+    found = [row for row in rows if (row.messages or row.title) and query in row.title.lower()]
+    found.sort(key=lambda row: -row.updated_at)
+    start = next((i + 1 for i, row in enumerate(found) if row.session == command.cursor), 0)
+    if command.cursor and not start:  # the first page once more would be paged through for ever
+        raise PeerError("invalid", "unknown cursor")
+    limit = min(command.limit or LIST_DEFAULT, LIST_MAX)
+    shown = found[start : start + limit]
+    more = start + limit < len(found)
+    return SessionsListed(
+        request=command.request, sessions=tuple(shown), next_cursor=shown[-1].session if more and shown else None
+    )

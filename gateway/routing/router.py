@@ -1,0 +1,274 @@
+"""Which session: brings each command of a downstream link to the session that it means (design.md, section 5).
+
+One router a route. It answers what needs no session (ping, lists), opens and finds sessions, and attaches links to
+them. A client that names no session means the one behind the door by which it came. A foreign session is answered
+exactly like an unknown one (policy.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from adapters.base import CloseReason
+from gateway.config.model import Limits, Route
+from gateway.ledger import Ledger
+from gateway.link import Link
+from gateway.pods.live import Pods
+from gateway.routing.ids import canonical_id
+from gateway.routing.roster import listing
+from gateway.routing.sessions import MakeBackend, Sessions
+from gateway.session.history import summary
+from gateway.session.session import Session
+from gateway.timers import Later
+from mappings.canonical import Command
+from mappings.canonical.commands import (
+    AnswerApproval,
+    AnswerInteraction,
+    AnswerOtp,
+    DeleteSession,
+    GetSession,
+    ListSessions,
+    OpenSession,
+    Ping,
+    ResumeSession,
+    ShutdownBackend,
+)
+from mappings.canonical.events import Pong, Reply, SessionActivated, SessionClosed, SessionOpened, SessionsListed
+from mappings.canonical.unmapped import Unmapped
+from mappings.canonical.values import Failure
+from mappings.dialect import Burst, Clock, Dialect, NewId
+from mappings.errors import PeerError
+
+__all__ = ["Router"]
+
+
+class Router:
+    """Brings commands to the sessions of one route. `on_shutdown` hears of each client that said `shutdown`."""
+
+    def __init__(
+        self, route: Route, make_backend: MakeBackend, dialects: Callable[[], dict[str, Dialect]], *,
+        limits: Limits, ledger: Ledger, clock: Clock, new_id: NewId, later: Later, pods: Pods | None = None,
+    ) -> None:  # fmt: skip
+        self._route = route
+        self._limits = limits
+        self._clock = clock
+        self._new_id = new_id
+        self._later = later
+        self._upstream = dialects()[route.upstream.dialect]
+        self._all = Sessions(
+            route, make_backend, dialects, limits=limits, ledger=ledger, clock=clock, new_id=new_id, later=later,
+            pods=pods,
+        )  # fmt: skip
+        self._policy = self._all.policy
+        self.watchers = self._all.watchers
+        self.behind = self._all.known
+        self.on_shutdown: Callable[[Link], None] = lambda _link: None
+
+    @property
+    def sessions(self) -> list[Session]:
+        """All sessions of the route."""
+        return list(self._all.roster)
+
+    def stop(self) -> None:
+        """The gateway ends: every session does."""
+        self._all.stop()
+
+    # -- links -----------------------------------------------------------------------------------------
+
+    def connected(self, link: Link) -> None:
+        """A peer connected. A dialect whose backends hold one session shows the one behind the link's door at once."""
+        link.open()
+        if link.publishes:
+            self._all.publish(link)
+        elif link.dialect.one_session:
+            self._once_known(link, lambda: self._enter(link))
+
+    def _once_known(self, link: Link, action: Callable[[], None]) -> None:
+        """Act for `link`, where need be once the backend has told which sessions it has."""
+        if self._all.many is None:
+            action()
+        elif not self._all.many.when_known(lambda: action() if link.alive else None):
+            link.end(CloseReason.GOING_AWAY, "too many clients wait for the backend")
+
+    def _enter(self, link: Link) -> None:
+        session = self._all.behind(link.door)
+        if session is None or not self._policy.sees(link.principal, session.state):
+            link.send([Reply(request="", failure=Failure(cause="not_found", text="there is no session here for you"))])
+            link.end(CloseReason.DONE)
+            return
+        self._all.claim(link, session)
+        session.backend.start()
+        session.lobby.enter(link)
+
+    def gone(self, link: Link) -> None:
+        """A peer went away. A session that nobody used is over, unless a door leads to it."""
+        if link.publishes:
+            self._all.unpublish(link)
+        kept = self._all.kept
+        for session in self._all.roster:
+            session.detach(link)
+            if session.vacant and session is not self._all.only and session.state.id not in kept:
+                self._all.drop(session)
+
+    def drained(self, link: Link) -> None:
+        """A peer has read everything."""
+        for session in self._all.roster:
+            session.delivery.drained(link)
+
+    def receive(self, link: Link, bursts: list[Burst]) -> None:
+        """A peer said this. One that speaks before it was shown anything is shown what there is."""
+        if link.dialect.one_session and (own := self._all.known(link.door)) is not None:
+            own.lobby.admit(link)
+        for burst in bursts:
+            for command in burst.items:
+                self._once_known(link, partial(self._command, link, command))
+
+    # -- commands --------------------------------------------------------------------------------------
+
+    def _command(self, link: Link, command: Command) -> None:
+        match command:
+            case Ping():
+                link.send([Pong(request=command.request, at=self._clock())])
+            case ListSessions() | GetSession() | ResumeSession() if link.dialect.one_session:
+                self._describe(link, command)
+            case ListSessions() if self._all.pods is not None:
+                self._ask_pods(self._all.pods.all(), lambda: link.send([self._list(link, command)]))
+            case ListSessions():
+                link.send([self._list(link, command)])
+            case OpenSession():
+                self._open(link, command)
+            case ResumeSession():
+                session = self._find(link, command.session)
+                if session is not None:
+                    self._show(link, session, command.request, command.agent)
+                    session.describe(SessionActivated)
+                else:
+                    self._open(link, command)
+            case GetSession():
+                self._get(link, command)
+            case DeleteSession() if not self._upstream.commands.can_say(DeleteSession):
+                self._delete(link, command)
+            case Unmapped():
+                failure = Failure(cause="unsupported", text=f"unknown: {command.tag}")
+                link.send([Reply(request=command.request, failure=failure)])
+            case _:
+                self._act(link, command)
+
+    def _act(self, link: Link, command: Command) -> None:
+        session = self._find(link, command.session)
+        answers = isinstance(command, AnswerApproval | AnswerOtp | AnswerInteraction)
+        if session is None or (answers and not self._policy.answers(link.principal, session.state)):
+            self._not_found(link, command)
+            return
+        if link.attaches and link.id not in session.delivery.attachments:  # any action that names a session attaches
+            self._all.claim(link, session)
+            session.attach(link)
+        session.command(link, command)
+        if isinstance(command, ShutdownBackend):
+            self.on_shutdown(link)
+
+    def _delete(self, link: Link, command: DeleteSession) -> None:
+        """A session that only the gateway has is forgotten by it."""
+        session = self._find(link, command.session)
+        if session is None or session is self._all.only:
+            self._not_found(link, command)
+            return
+        session.describe(SessionClosed)
+        self._all.drop(session)
+        link.send([Reply(request=command.request)])
+
+    def _describe(self, link: Link, command: ListSessions | GetSession | ResumeSession) -> None:
+        """A client that is shown one session knows of no other, unless its door stands beside theirs."""
+        own = self._all.known(link.door)
+        if own is not None and link.door.directory is not None:
+            link.send([link.door.directory.answer(command, own)])
+        elif own is not None and isinstance(command, ListSessions):
+            link.send([SessionsListed(request=command.request, sessions=(summary(own.state),))])
+        elif own is not None and command.session in ("", own.state.id):
+            self._show(link, own, command.request, "")
+        else:
+            self._not_found(link, command)
+
+    def _list(self, link: Link, command: ListSessions) -> SessionsListed | Reply:
+        seen = (summary(s.state) for s in self._all.roster if self._policy.sees(link.principal, s.state))
+        try:
+            return listing(seen, command)
+        except PeerError as fault:
+            return Reply(request=command.request, failure=Failure(cause="invalid", text=fault.text))
+
+    def _ask_pods(self, sessions: list[Session], then: Callable[[], None]) -> None:
+        """What a pod is about it tells whoever connects: ask those to which no session is connected, then go on."""
+        asked = [session for session in sessions if not session.state.owner]
+        for session in asked:
+            session.backend.start()
+
+        def told() -> None:
+            for session in asked:
+                if not session.state.owner:  # nobody opened it meanwhile
+                    session.backend.rest()
+            then()
+
+        if asked:
+            self._later(self._limits.snapshot_wait, told)
+        else:
+            then()
+
+    def _open(self, link: Link, command: OpenSession | ResumeSession) -> None:
+        """A backend that holds one session gives that one to its owner and is busy for everybody else."""
+        if self._all.opens:
+            self._ask_backend(link, command)
+            return
+        pods = self._all.pods
+        session = self._all.only or (pods.opened(command, link.principal) if pods is not None else None)
+        if session is None or not self._policy.opens(link.principal, session.state):
+            text = "no pod is free" if pods else "the backend holds one session, and it is somebody else's"
+            link.send([Reply(request=command.request, failure=Failure(cause="busy", text=text))])
+            return
+        if command.agent:
+            session.state.agent = command.agent
+        self._show(link, session, command.request, command.agent)
+
+    def _ask_backend(self, link: Link, command: OpenSession | ResumeSession | GetSession) -> None:
+        """A backend that opens conversations is asked for this one, under a session of its own."""
+        named = isinstance(command, OpenSession) and command.session
+        session = self._all.make(canonical_id(self._route.name, command.session) if named else self._new_id())
+        self._all.claim(link, session)
+        session.open(link, self._all.complete(command) if isinstance(command, OpenSession) else command)
+
+    def _get(self, link: Link, command: GetSession) -> None:
+        session = self._find(link, command.session)
+        if session is not None:
+            self._show(link, session, command.request, "")
+        elif (
+            not self._all.opens or self._all.roster.named(command.session) is not None
+        ):  # a foreign one is as unknown as any
+            self._not_found(link, command)
+        else:
+            self._ask_backend(link, command)
+
+    def _show(self, link: Link, session: Session, request: str, agent: str) -> None:
+        state = session.state
+        if link.id in session.delivery.attachments:
+            opened = SessionOpened(
+                request=request, session=state.id, agent=agent or state.agent, title=state.title, status=state.status,
+                ext=state.backend_ids,
+            )  # fmt: skip
+            link.send([opened])
+        else:
+            self._all.claim(link, session)
+            session.attach(link, request)
+
+    def _find(self, link: Link, name: str) -> Session | None:
+        """The session that `link` calls `name`, or its own for ""; None if there is none that it may see."""
+        if not name:
+            mine = [session for session in self._all.roster if link.id in session.delivery.attachments]
+            return mine[0] if len(mine) == 1 else None
+        session = self._all.roster.named(name)
+        if session is None and self._all.pods is not None:
+            session = self._all.pods.named(name)
+        return session if session is not None and self._policy.sees(link.principal, session.state) else None
+
+    def _not_found(self, link: Link, command: Command) -> None:
+        failure = Failure(cause="not_found", text=f"session {command.session!r} not found")
+        link.send([Reply(request=command.request, failure=failure)])

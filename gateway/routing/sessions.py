@@ -1,0 +1,233 @@
+"""The sessions of one route: made with their ways to the backend, found behind doors, dropped (design.md, 5)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import PurePath
+
+from msgspec import structs
+
+from gateway.config.model import Limits, Route
+from gateway.endpoint import Endpoint
+from gateway.ledger import Ledger
+from gateway.link import Link
+from gateway.pods.live import Pod, Pods
+from gateway.pods.sessions import PodSessions
+from gateway.routing.door import LATEST, NEW, Door
+from gateway.routing.ids import agent_id, canonical_id, session_id
+from gateway.routing.policy import Policy
+from gateway.routing.recall import Recall
+from gateway.routing.roster import Roster
+from gateway.routing.shared_sessions import SharedSessions
+from gateway.session.session import Session
+from gateway.timers import Later
+from gateway.upstream import Backend, Connected, Upstream
+from mappings.canonical import SessionState
+from mappings.canonical.commands import OpenSession
+from mappings.canonical.values import Backend as About
+from mappings.canonical.values import Ext
+from mappings.dialect import Clock, Dialect, NewId
+from mappings.errors import ConfigError
+
+__all__ = ["MakeBackend", "Sessions"]
+
+MakeBackend = Callable[[Connected, Endpoint], Backend]
+"""Makes the way to the backend at an endpoint, for the session that will hear of it."""
+
+
+class Sessions:
+    """Those that live now.
+
+    `pods` finds those of an upstream that is a directory of pods, `many` those of one connection that carries many,
+    `only` is that of a backend which holds no other. `opens` says that the backend opens them.
+    """
+
+    def __init__(
+        self, route: Route, make_backend: MakeBackend, dialects: Callable[[], dict[str, Dialect]], *,
+        limits: Limits, ledger: Ledger, clock: Clock, new_id: NewId, later: Later, pods: Pods | None = None,
+    ) -> None:  # fmt: skip
+        self._route = route
+        self._clock = clock
+        self.roster = Roster(dialects)
+        self._doors: dict[str, Session] = {}
+        self._make_backend = make_backend
+        self._limits = limits
+        self._ledger = ledger
+        self._new_id = new_id
+        self._later = later
+        self._upstream = dialects()[route.upstream.dialect]
+        self.opens = not self._upstream.one_session  # its backend opens conversations
+        self.policy = Policy(route, holds_one=not self.opens)
+        self.pods: PodSessions | None = None
+        self.many: SharedSessions | None = None
+        self._publications: list[Link] = []
+        self.only: Session | None = None  # the one session of a backend that holds no other
+        self.watchers: list[Callable[[Session], None]] = []  # told of each session that is new, changed or over
+        if pods is not None:
+            self.pods = PodSessions(route.name, pods, self.roster, self.policy, dialects, self._make_of_pod)
+        elif self._upstream.named is not None:
+            self.many = SharedSessions(
+                route.name, self._upstream, self.roster, lambda known, ids: self.make(known, ids=ids), ledger=ledger,
+                new_id=new_id, later=later, wait=limits.snapshot_wait,
+            )  # fmt: skip
+            upstream = make_backend(self.many.shared, route.upstream)
+            if not isinstance(upstream, Upstream):
+                raise ConfigError(f"{route.upstream.masked}: a backend of many sessions is dialled, not played")
+            self.many.shared.upstream = upstream
+        elif not self.opens:
+            self.only = self.make(session_id(route.name, str(route.upstream)))
+
+    def _make_of_pod(self, id: str, pod: Pod) -> Session:
+        session = self.make(id, name=pod.name, at=pod.endpoint)
+        session.state.title = pod.name
+        return session
+
+    def make(
+        self, id: str, *, name: str = "", resume: str = "", at: Endpoint | None = None, ids: Ext | None = None
+    ) -> Session:
+        """A new session with its way to the backend, connected to when it is needed."""
+        opening = self.complete(OpenSession())
+        about = About(name=name or _pod_name(self._route))
+        session = Session(
+            SessionState(id=id, owner="", opened_at=self._clock(), opening=opening, backend=about, backend_ids=ids),
+            route=self._route, upstream=self._upstream, limits=self._limits, ledger=self._ledger, clock=self._clock,
+            new_id=self._new_id, later=self._later,
+        )  # fmt: skip
+        if self.many is not None:
+            session.backend = self.many.shared.way(session)
+            if ids is None:
+                session.lobby.open()  # a new conversation: there is nothing to wait for
+        elif self.opens:
+            self._connect(session, resume)
+        else:
+            session.backend = self._make_backend(session, at or self._route.upstream)
+        session.changed = self._renamed
+        session.watch = self.tell
+        self._add(session)
+        return session
+
+    def complete(self, command: OpenSession) -> OpenSession:
+        """With what a client could not say: the route says who answers and who asks (design.md, section 5)."""
+        agent = command.agent or self._route.upstream.option("agent") or agent_id(self._route.name)
+        user = command.user_name or self._route.upstream.option("user")
+        return structs.replace(command, agent=agent, user_name=user)
+
+    def _connect(self, session: Session, resume: str) -> None:
+        recall = Recall(
+            session, limits=self._limits, ledger=self._ledger, new_id=self._new_id, later=self._later, resume=resume,
+            taken=lambda conversation: self._merged(session, conversation),
+        )  # fmt: skip
+        recall.backend = self._make_backend(recall, self._route.upstream)
+        session.backend = recall
+        if not resume:
+            session.lobby.open()  # a new conversation: there is nothing to wait for
+
+    def _merged(self, session: Session, conversation: str) -> bool:
+        """The conversation that `session` is about to resume is open already: its clients go there."""
+        other = self.roster.named(conversation)
+        if other is None or other is session:
+            return False
+        links = session.lobby.waiting + [a.link for a in session.delivery.attachments.values()]
+        self._doors = {door: other if known is session else known for door, known in self._doors.items()}
+        self._later(0, lambda: self.drop(session))  # once what it has to say to them is said
+        for link in links:
+            session.detach(link)
+            other.lobby.enter(link)
+        return True
+
+    def stop(self) -> None:
+        """The gateway ends."""
+        for session in self.roster:
+            session.stop()
+        if self.many is not None:
+            self.many.close()
+
+    def _renamed(self, session: Session) -> None:
+        """The backend gave the session its ids, or would not open it."""
+        if session.state.backend_ids is None:
+            self.drop(session)
+        else:
+            self._add(session)
+
+    def drop(self, session: Session) -> None:
+        if session in self.roster:
+            session.stop()
+            self.roster.drop(session)
+            self._doors = {door: known for door, known in self._doors.items() if known is not session}
+            self.tell(session)
+
+    def _add(self, session: Session) -> None:
+        self.roster.add(session)
+        self.tell(session)
+        for link in self._publications:
+            self._publish(link, session)
+
+    def publish(self, link: Link) -> None:
+        """`link` is told of everything from now on."""
+        self._publications.append(link)
+        for session in self.roster:
+            self._publish(link, session)
+
+    def unpublish(self, link: Link) -> None:
+        """`link` is gone."""
+        self._publications.remove(link)
+
+    def _publish(self, link: Link, session: Session) -> None:
+        """Everybody who subscribes is told of sessions that are everybody's."""
+        if link.id not in session.delivery.attachments and self.policy.sees("", session.state):
+            session.attach(link)
+
+    def tell(self, session: Session) -> None:
+        if session.attendance.resting and self.pods is not None:
+            session.state.owner = ""  # nobody came back for it: the pod is free
+        for watcher in self.watchers:
+            watcher(session)
+
+    def claim(self, link: Link, session: Session) -> None:
+        if not session.state.owner:
+            self.policy.claim(link.principal, session.state)
+            self.tell(session)
+
+    def behind(self, door: Door) -> Session | None:
+        """The one session that all clients of `door` share; None if its backend has none for it now."""
+        known = self._doors.get(door.endpoint)
+        if known is not None:
+            return known
+        session = self.only or self._entered(door)
+        if session is not None:
+            self._doors[door.endpoint] = session
+            self.tell(session)
+        return session
+
+    def known(self, door: Door) -> Session | None:
+        """The session of this door, if anybody came by it yet."""
+        return self._doors.get(door.endpoint)
+
+    @property
+    def kept(self) -> set[str]:
+        """The ids of the sessions to which a door leads."""
+        return {session.state.id for session in self._doors.values()}
+
+    def _entered(self, door: Door) -> Session | None:
+        """The session of a door by which nobody came before."""
+        known = self.roster.named(door.session)
+        if known is not None:
+            return known
+        if self.pods is not None:
+            return self.pods.entered(door.session)
+        if self.many is not None and door.session in ("", LATEST) and (newest := self.many.newest()) is not None:
+            return newest
+        wanted = "" if door.session == NEW else door.session
+        known_id = canonical_id(self._route.name, wanted) if wanted not in ("", LATEST) else self._new_id()
+        return self.make(known_id, resume=wanted)
+
+
+def _pod_name(route: Route) -> str:
+    """The name under which pod clients know the session: the folder of its socket (pod sheet, section 2)."""
+    for endpoint in route.listen:
+        if endpoint.transport == "name":
+            return endpoint.address
+        if endpoint.transport == "unix":
+            path = PurePath(endpoint.address)
+            return path.parent.name if path.name == "sock" else path.stem
+    return ""

@@ -1,0 +1,89 @@
+"""The sessions of a backend that carries many over one connection: made as it lists and names them.
+
+What clients ask before the backend has said which sessions it has waits for that, in its order and not for long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from gateway.ledger import Ledger
+from gateway.routing.ids import canonical_id
+from gateway.routing.roster import Roster
+from gateway.routing.shared import Shared
+from gateway.session.session import Session
+from gateway.timers import Later, Timer
+from mappings.canonical.events import SessionsListed
+from mappings.canonical.values import Ext
+from mappings.dialect import Dialect, NewId
+
+__all__ = ["SharedSessions"]
+
+HELD_MAX = 1024  # what waits for the first list: a route's clients after a restart
+
+
+class SharedSessions:
+    """Finds and makes them; `make` makes a session that the backend has, by its canonical id and the backend's ids."""
+
+    def __init__(
+        self, route: str, dialect: Dialect, roster: Roster, make: Callable[[str, Ext | None], Session], *,
+        ledger: Ledger, new_id: NewId, later: Later, wait: float,
+    ) -> None:  # fmt: skip
+        self._route = route
+        self._dialect = dialect
+        self._roster = roster
+        self._make = make
+        self._later = later
+        self._wait = wait
+        self._held: list[Callable[[], None]] = []
+        self._timer: Timer | None = None
+        self._known = False
+        self.shared = Shared(route, dialect, find=self.find, listed=self._listed, ledger=ledger, new_id=new_id)
+
+    def find(self, name: str) -> Session:
+        """The session that the backend calls `name`."""
+        known = self._roster.named(name)
+        if known is not None:
+            return known
+        ids = self._dialect.named(name) if self._dialect.named is not None else None
+        return self._make(canonical_id(self._route, name), ids)
+
+    def newest(self) -> Session | None:
+        """The session in which something happened last."""
+        return max(self._roster, key=lambda session: session.state.updated_at, default=None)
+
+    def when_known(self, action: Callable[[], None]) -> bool:
+        """Do it once the backend has told its sessions, or does not; False if too much waits for that already."""
+        if self._known:
+            action()
+            return True
+        self.shared.upstream.start()
+        if self._timer is None:
+            self._timer = self._later(self._wait, self._go_on)
+        if len(self._held) >= HELD_MAX:
+            return False
+        self._held.append(action)
+        return True
+
+    def close(self) -> None:
+        """The gateway ends."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._held.clear()
+        self.shared.upstream.stop()
+
+    def _listed(self, event: SessionsListed) -> None:
+        for row in event.sessions:
+            state = self.find(row.session).state
+            state.listed = row
+            state.title = row.title or state.title
+            state.updated_at = max(state.updated_at, row.updated_at)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        self._known = True
+        if self._timer is not None:
+            self._timer.cancel()
+        held, self._held = self._held, []
+        for action in held:
+            action()

@@ -1,0 +1,79 @@
+"""Who is there: links come to a session and go, and the last one that goes starts its clock (design.md, section 5)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gateway.link import Link
+from gateway.timers import Timer
+
+if TYPE_CHECKING:
+    from gateway.session.session import Session
+
+__all__ = ["Attendance"]
+
+
+class Attendance:
+    """The links of one session. `resting` says that nobody came for `session_ttl`."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._expiry: Timer | None = None
+        self.resting = False
+
+    @property
+    def links(self) -> list[Link]:
+        """Everybody who is attached."""
+        return [attachment.link for attachment in self._session.delivery.attachments.values()]
+
+    @property
+    def deserted(self) -> bool:
+        """Whether nobody is here; who subscribes to everything is no company."""
+        return all(link.publishes for link in self.links)
+
+    def attach(self, link: Link, request: str) -> None:
+        """Show the session to `link`, and keep it informed unless it only makes calls."""
+        session = self._session
+        if link.publishes:
+            session.delivery.attach(link, request)
+            return
+        self.close()
+        self.resting = False
+        session.backend.start()  # before: what it knows at once stands in the first snapshot
+        if link.attaches:
+            session.delivery.attach(link, request)
+        else:
+            link.attach(session.state, request)
+            self._leave()  # it looked, and is gone
+
+    def detach(self, link: Link) -> None:
+        """`link` is gone; its turn goes on, the answers to its commands have nowhere to go."""
+        session = self._session
+        session.lobby.leave(link)
+        attached = link.id in session.delivery.attachments  # a probe never was
+        session.delivery.detach(link)
+        if attached and not link.publishes:
+            self._leave()
+
+    def _leave(self) -> None:
+        if self.deserted:
+            self._session.deserted()
+            self.close()
+            self._expiry = self._session.later(self._session.limits.session_ttl, self._expire)
+
+    def _expire(self) -> None:
+        session = self._session
+        if session.busy:
+            self._expiry = session.later(session.limits.session_ttl, self._expire)
+            return
+        self._expiry = None
+        session.log.info("session idle, closing its backend connection")
+        self.resting = True
+        session.backend.rest()
+        session.watch(session)
+
+    def close(self) -> None:
+        """Call off the clock."""
+        if self._expiry is not None:
+            self._expiry.cancel()
+            self._expiry = None

@@ -1,0 +1,334 @@
+"""The one delivery path of a session: render once for all who see the same, put, never wait (design.md, section 6).
+
+Attachments that see the same share a projection. One whose outbox is full leaves its group with a copy of the
+projection and a cursor into the log; when its writer has drained, the suffix is rendered for it with adjacent text
+deltas merged and nothing else touched, until it has caught up and joins its group again. For each link: events offered
+= rendered + merged, and what a projection has no word for is counted by the projection.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+
+from msgspec import Struct, structs
+
+from adapters.base import CloseReason
+from gateway.ledger import Ledger
+from gateway.link import Link
+from gateway.session.weight import of_events
+from mappings.canonical import Batch, SessionState, prelude
+from mappings.canonical.events import (
+    Event,
+    ModelTurnStarted,
+    QuestionAnswered,
+    QuestionAsked,
+    TextDelta,
+    TurnAccepted,
+    TurnEnded,
+)
+from mappings.canonical.values import Origin
+from mappings.dialect import Projection
+from mappings.errors import PeerError
+
+__all__ = ["Attachment", "Delivery", "up_to_questions"]
+
+GONE = PeerError("too_slow", "fell behind further than the log reaches", can_continue=False)
+
+
+class Attachment(Struct, kw_only=True, eq=False):
+    """A link that sees a session, in its `view` of it.
+
+    `request` is the id under which its own turn runs, "" between and for others' turns. `behind` is its own projection
+    while it lags, and `cursor` the seq of the first event that it has not got.
+    """
+
+    link: Link
+    view: str = ""
+    request: str = ""
+    behind: Projection | None = None
+    cursor: int = 0
+    offered: int = 0
+    rendered: int = 0
+    merged: int = 0
+
+
+class Group(Struct, kw_only=True, eq=False):
+    """Attachments that share a rendering."""
+
+    projection: Projection
+    members: list[Attachment]
+
+
+Key = tuple[str, str, str]
+
+
+class Delivery:
+    """Log, groups and attachments of one session."""
+
+    def __init__(
+        self, state: SessionState, ledger: Ledger, *, log_max: int, log_bytes: int, catch_up: int, coalesce: bool
+    ) -> None:
+        self._state = state
+        self._ledger = ledger
+        self._log_max = log_max
+        self._log_bytes = log_bytes
+        self._weights: deque[int] = deque()  # of the log's batches
+        self._weight = 0
+        self._catch_up = catch_up
+        self._coalesce = coalesce
+        self._log: deque[Batch] = deque()
+        self._logged = 0
+        self._groups: dict[Key, Group] = {}
+        self.attachments: dict[str, Attachment] = {}
+
+    # -- who is there --------------------------------------------------------------------------------
+
+    def attach(self, link: Link, request: str) -> None:
+        """Show the session to `link`: its reply or snapshot, then what is in progress, then whatever comes."""
+        attachment = Attachment(link=link, view=link.view, cursor=self._state.seq)
+        self.attachments[link.id] = attachment
+        link.attach(self._state, request)
+        if self._state.turn is not None:
+            # What it holds back of the turn so far, its group goes on with.
+            attachment.behind = link.dialect.projection("", attachment.view)
+            events = prelude(self._state)
+            if link.dialect.one_session:  # its clients may wait for the begin of a turn of their own (pod sheet, 11)
+                events = [event for event in events if type(event) is not ModelTurnStarted]
+            for part in up_to_questions(events):
+                self._render(attachment, attachment.behind, self._now(part))
+        self._join(attachment)
+
+    def show(self, link: Link, events: list[Event]) -> None:
+        """Show `link` alone what it was shown before; to its session nothing happens."""
+        rendered = link.dialect.projection("", link.view).render(self._now(events))
+        link.put(rendered.frames)
+
+    def _now(self, events: list[Event]) -> Batch:
+        """Events of the open turn for one link, outside of the log."""
+        state, turn = self._state, self._state.turn
+        return Batch(
+            session=state.id, epoch=state.epoch, first_seq=state.seq, events=events, turn=turn.id if turn else "",
+            origin=turn.origin if turn else Origin(), at=state.updated_at,
+        )  # fmt: skip
+
+    def has_seen_all(self, link: Link) -> bool:
+        """Whether everything that happened was rendered for `link`."""
+        attachment = self.attachments.get(link.id)
+        return attachment is not None and attachment.behind is None
+
+    def detach(self, link: Link) -> None:
+        """`link` is gone."""
+        attachment = self.attachments.pop(link.id, None)
+        if attachment is not None:
+            self._leave(attachment)
+            self._ledger.counters["events_merged"] += attachment.merged
+
+    def _key(self, attachment: Attachment) -> Key:
+        return attachment.link.dialect.name, attachment.view, attachment.request
+
+    def _join(self, attachment: Attachment) -> None:
+        key = self._key(attachment)
+        group = self._groups.get(key)
+        if group is None:
+            projection = attachment.behind or attachment.link.dialect.projection(attachment.request, attachment.view)
+            group = self._groups[key] = Group(projection=projection, members=[])
+        group.members.append(attachment)
+        attachment.behind = None
+
+    def _leave(self, attachment: Attachment) -> None:
+        key = self._key(attachment)
+        group = self._groups.get(key)
+        if group is not None and attachment in group.members:
+            group.members.remove(attachment)
+            if not group.members:
+                del self._groups[key]
+
+    # -- what happens ----------------------------------------------------------------------------------
+
+    def deliver(self, batch: Batch, *, opened: bool, ended: bool) -> int:
+        """Log a batch and give it to everybody; `opened` and `ended` say that it begins or ends its turn.
+
+        Returns its weight.
+        """
+        weight = self._append(batch)
+        if opened:
+            self._begin_turn(batch)
+        for group in list(self._groups.values()):
+            for attachment in group.members:
+                if attachment.link.outbox.full:
+                    self._set_behind(group, batch)
+                    break
+            if group.members:
+                self._broadcast(group, batch)
+        if opened or ended or type(batch.events[-1]) is QuestionAsked:
+            for attachment in list(self.attachments.values()):
+                if attachment.behind is None:
+                    self._tell_own(attachment, batch)
+        if ended:
+            self._end_turn()
+        return weight
+
+    def _broadcast(self, group: Group, batch: Batch) -> None:
+        """Rendered once, put for each."""
+        try:
+            rendered = group.projection.render(batch)
+        except Exception:  # noqa: BLE001  # a rule of one dialect is wrong: its clients go, everybody else stays
+            group.members[0].link.log.exception("rendering failed")
+            for attachment in list(group.members):
+                attachment.link.end(CloseReason.INTERNAL)
+                self.detach(attachment.link)
+            return
+        if rendered.losses:
+            target = group.members[0].link.dialect.name
+            self._ledger.record(rendered.losses, session=self._state.id, target=target)
+        count = len(batch.events)
+        for attachment in group.members:
+            attachment.offered += count
+            attachment.rendered += count
+            attachment.link.put(rendered.frames)
+
+    def _append(self, batch: Batch) -> int:
+        weight = of_events(batch.events)
+        self._log.append(batch)
+        self._weights.append(weight)
+        self._logged += len(batch.events)
+        self._weight += weight
+        while (self._logged > self._log_max or self._weight > self._log_bytes) and len(self._log) > 1:
+            self._logged -= len(self._log.popleft().events)
+            self._weight -= self._weights.popleft()
+        return weight
+
+    def _begin_turn(self, batch: Batch) -> None:
+        """The link that began the turn sees it under its own request id."""
+        own = self.attachments.get(batch.origin.link)
+        if own is not None and own.behind is None and own.link.dialect.addressed:
+            own.behind = self._groups[self._key(own)].projection.copy(batch.origin.request)
+            self._leave(own)
+            own.request = batch.origin.request
+            self._join(own)
+
+    def _tell_own(self, attachment: Attachment, batch: Batch) -> None:
+        """A run that this link began has begun or ended for it: a question in words ends it too."""
+        if attachment.request or attachment.link.id == batch.origin.link:
+            attachment.link.passed(batch)
+
+    def _end_turn(self) -> None:
+        for attachment in self.attachments.values():
+            if attachment.request and attachment.behind is None:
+                self._leave(attachment)
+                attachment.request = ""
+                self._join(attachment)
+
+    # -- who is slow -----------------------------------------------------------------------------------
+
+    def _set_behind(self, group: Group, batch: Batch) -> None:
+        for attachment in [a for a in group.members if a.link.outbox.full]:
+            if not self._coalesce:
+                self._leave(attachment)
+                attachment.link.cut(PeerError("too_slow", "does not read fast enough", can_continue=False))
+                continue
+            attachment.behind = group.projection.copy()
+            attachment.cursor = batch.first_seq
+            self._leave(attachment)
+            attachment.link.log.info("client is slow, merging its text deltas")
+
+    def drained(self, link: Link) -> None:
+        """`link` has written everything: give it what it missed, a slice at a time."""
+        attachment = self.attachments.get(link.id)
+        if attachment is None:
+            return
+        # A slice that its dialect has no frame for wakes no writer, who would ask for the next one.
+        while attachment.behind is not None and link.outbox.empty and link.alive:
+            if self._log and attachment.cursor < self._log[0].first_seq:
+                link.cut(GONE)
+                return
+            self._catch_up_a_slice(attachment, attachment.behind)
+
+    def _catch_up_a_slice(self, attachment: Attachment, projection: Projection) -> None:
+        link = attachment.link
+        for batch in self._suffix(attachment.cursor, self._catch_up):
+            projection = self._turn_projection(attachment, projection, batch)
+            self._render(attachment, projection, batch)
+            attachment.cursor = batch.first_seq + len(batch.events)
+            if not _BOUNDARY.isdisjoint(map(type, batch.events)):
+                self._tell_own(attachment, batch)
+            if isinstance(batch.events[-1], TurnEnded) and attachment.request:
+                attachment.request, projection = "", link.dialect.projection("", attachment.view)
+        attachment.behind = projection
+        if attachment.cursor >= self._state.seq:
+            self._join(attachment)
+
+    def _turn_projection(self, attachment: Attachment, projection: Projection, batch: Batch) -> Projection:
+        own = batch.origin.link == attachment.link.id
+        request = batch.origin.request if own else attachment.request  # an answer may have given the turn to another
+        if not attachment.link.dialect.addressed or request == attachment.request:
+            return projection
+        attachment.request = request
+        return projection.copy(request)
+
+    def _suffix(self, cursor: int, limit: int) -> Iterator[Batch]:
+        """The log from `cursor`, at most about `limit` events, neighbours of one turn as one batch."""
+        joined: Batch | None = None
+        for batch in self._log:
+            if batch.first_seq + len(batch.events) <= cursor:
+                continue
+            if limit <= 0:
+                break
+            limit -= len(batch.events)
+            if joined is not None and _of_one_turn(joined, batch):
+                joined.events.extend(batch.events)
+                continue
+            if joined is not None:
+                yield joined
+            joined = structs.replace(batch, events=list(batch.events))
+        if joined is not None:
+            yield joined
+
+    def _render(self, attachment: Attachment, projection: Projection, batch: Batch) -> None:
+        merged = _merge(batch.events)
+        rendered = projection.render(structs.replace(batch, events=merged))
+        if rendered.losses:
+            target = attachment.link.dialect.name
+            self._ledger.record(rendered.losses, session=self._state.id, target=target)
+        attachment.offered += len(batch.events)
+        attachment.rendered += len(merged)
+        attachment.merged += len(batch.events) - len(merged)
+        attachment.link.put(rendered.frames)
+
+
+_BOUNDARY = frozenset({TurnAccepted, QuestionAsked, TurnEnded})
+"""Where a link's own run begins or ends."""
+
+
+def up_to_questions(events: list[Event]) -> Iterator[list[Event]]:
+    """As they are delivered live: a question is the last of its batch; and so is an answer, for runs end there."""
+    start = 0
+    for end, event in enumerate(events, start=1):
+        if type(event) in (QuestionAsked, QuestionAnswered) or end == len(events):
+            yield events[start:end]
+            start = end
+
+
+def _of_one_turn(one: Batch, other: Batch) -> bool:
+    """The origin counts: an input may be accepted after its turn's first words. A question ends its batch."""
+    if type(one.events[-1]) is QuestionAsked:
+        return False
+    return (one.turn, one.origin, one.epoch) == (other.turn, other.origin, other.epoch)
+
+
+def _merge(events: list[Event]) -> list[Event]:
+    """Adjacent text deltas as one; every other event as it is."""
+    merged: list[Event] = []
+    texts: list[str] = []
+    for event in events:
+        if type(event) is TextDelta:
+            texts.append(event.text)
+            continue
+        if texts:
+            merged.append(TextDelta(text="".join(texts)))
+            texts = []
+        merged.append(event)
+    if texts:
+        merged.append(TextDelta(text="".join(texts)))
+    return merged

@@ -1,0 +1,311 @@
+"""Folds events in normal form into a SessionState: one small function an event that leaves a trace.
+
+`fold(state, batch)` alone rebuilds a state from a log; the live path calls FOLD on each event as turn.py emits it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import msgspec
+
+from mappings.canonical import Batch, OpenTurn, SessionState
+from mappings.canonical.events import (
+    Alert,
+    ApprovalRequested,
+    ApprovalResolved,
+    ErrorReported,
+    HistorySnapshot,
+    InteractionRequired,
+    InteractionResolved,
+    MessageAppended,
+    ModelTurnStarted,
+    OtpRequired,
+    QuestionAnswered,
+    QuestionAsked,
+    ReasoningDelta,
+    ReasoningDone,
+    ReasoningStarted,
+    SessionUpdated,
+    StatusChanged,
+    TextDelta,
+    TextDone,
+    ToolCallArguments,
+    ToolCallFinished,
+    ToolCallStarted,
+    TurnAccepted,
+    TurnEnded,
+    TurnResult,
+    UsageReported,
+)
+from mappings.canonical.state import CallBlock, Otp, QuestionBlock, ReasoningBlock, TextBlock
+from mappings.canonical.values import Item, Message, Reasoning, Text, ToolCall, ToolResult, Usage
+
+__all__ = ["FOLD", "add_usage", "fold", "open_turn"]
+
+Fold = Callable[[SessionState, Any], None]
+N = TypeVar("N", int, float)
+
+UNANSWERED_KEPT = 256  # calls of ended turns whose result may still come after a resume
+
+
+def fold(state: SessionState, batch: Batch) -> None:
+    """Add one batch of the log to `state`."""
+    if batch.turn and (state.turn is None or state.turn.id != batch.turn):
+        open_turn(state, OpenTurn(id=batch.turn, message="", origin=batch.origin, started_at=batch.at))
+    elif batch.turn and state.turn is not None:
+        state.turn.origin = batch.origin  # its input may be accepted after its first words
+    state.epoch, state.seq, state.updated_at = batch.epoch, batch.first_seq + len(batch.events), batch.at
+    for event in batch.events:
+        function = FOLD.get(type(event))
+        if function is not None:
+            function(state, event)
+
+
+def open_turn(state: SessionState, turn: OpenTurn) -> None:
+    """A turn begins."""
+    state.turn = turn
+
+
+def add_usage(total: Usage | None, usage: Usage) -> Usage:
+    """The sum of two usages, field by field; unknown plus known is known."""
+    if total is None:
+        return usage
+    return Usage(
+        input_tokens=_sum(total.input_tokens, usage.input_tokens),
+        output_tokens=_sum(total.output_tokens, usage.output_tokens),
+        cache_read_tokens=_sum(total.cache_read_tokens, usage.cache_read_tokens),
+        cost_usd=_sum(total.cost_usd, usage.cost_usd),
+    )
+
+
+def _sum(a: N | None, b: N | None) -> N | None:
+    if a is None or b is None:
+        return b if a is None else a
+    return a + b
+
+
+def _history(state: SessionState, event: HistorySnapshot) -> None:
+    state.transcript = list(event.items)
+    own = state.turn.id if state.turn is not None else None  # what a rotation kept of the open turn stays fresh
+    state.fresh = next((i for i, item in enumerate(event.items) if item.turn == own), len(event.items))
+    state.snapshot_ext = event.ext
+    answered = {item.call for item in event.items if isinstance(item, ToolResult)}
+    calls = {item.call: item.name for item in event.items if isinstance(item, ToolCall) and item.call not in answered}
+    state.unanswered = dict(list(calls.items())[-UNANSWERED_KEPT:])
+    if event.status is not None:
+        state.status = event.status
+    if event.backend is not None:
+        state.backend = event.backend
+
+
+def _message(state: SessionState, event: MessageAppended) -> None:
+    turn = state.turn.id if state.turn is not None else ""
+    state.transcript.append(msgspec.structs.replace(event.message, turn=turn))
+
+
+def _accepted(state: SessionState, _event: TurnAccepted) -> None:
+    if state.turn is not None:
+        state.turn.accepted = True
+
+
+def _model_turn(state: SessionState, event: ModelTurnStarted) -> None:
+    if state.turn is not None:
+        state.turn.model_turn = event
+
+
+def _text_delta(state: SessionState, event: TextDelta) -> None:
+    turn = state.turn
+    if turn is None:
+        return
+    block = turn.open
+    if type(block) is not TextBlock:
+        block = turn.open = TextBlock()
+        turn.blocks.append(block)
+    block.parts.append(event.text)
+
+
+def _reasoning_started(state: SessionState, _event: ReasoningStarted) -> None:
+    if state.turn is not None:
+        state.turn.open = ReasoningBlock()
+        state.turn.blocks.append(state.turn.open)
+
+
+def _reasoning_delta(state: SessionState, event: ReasoningDelta) -> None:
+    if state.turn is not None and isinstance(state.turn.open, ReasoningBlock):
+        state.turn.open.parts.append(event.text)
+
+
+def _block_done(state: SessionState, _event: TextDone | ReasoningDone) -> None:
+    turn = state.turn
+    if turn is not None and turn.open is not None:
+        turn.open.done = True
+        turn.open = None
+
+
+def _call_started(state: SessionState, event: ToolCallStarted) -> None:
+    if state.turn is not None:
+        block = CallBlock(call=event.call, name=event.name)
+        state.turn.blocks.append(block)
+        state.turn.calls[event.call] = block
+
+
+def _call_arguments(state: SessionState, event: ToolCallArguments) -> None:
+    block = state.turn.calls.get(event.call) if state.turn is not None else None
+    if block is None:
+        return
+    if event.done:
+        block.arguments = event.json
+    else:
+        block.parts.append(event.json)
+
+
+def _call_finished(state: SessionState, event: ToolCallFinished) -> None:
+    block = state.turn.calls.get(event.call) if state.turn is not None else None
+    if block is not None:
+        block.result = event
+        return
+    state.unanswered.pop(event.call, None)
+    if state.turn is not None:  # the result of an earlier turn's call, after a resume
+        state.turn.blocks.append(event)
+
+
+def _asked(state: SessionState, event: ApprovalRequested | InteractionRequired) -> None:
+    if state.turn is not None:
+        state.turn.question = QuestionBlock(asked=event)
+        state.turn.blocks.append(state.turn.question)
+
+
+def _put_in_words(state: SessionState, event: QuestionAsked) -> None:
+    turn = state.turn
+    if event.parked and turn is not None and turn.question is not None:
+        turn.question.words, turn.asked = event, event.number
+
+
+def _resolved(state: SessionState, _event: ApprovalResolved | InteractionResolved) -> None:
+    turn = state.turn
+    if turn is None or turn.question is None:
+        return
+    if turn.question.words is None:
+        turn.blocks.remove(turn.question)
+    turn.question = None  # one in words leaves with its QuestionAnswered, which is the next event
+
+
+def _answered(state: SessionState, event: QuestionAnswered) -> None:
+    turn = state.turn
+    if turn is None:
+        return
+    at = next((i for i, b in enumerate(turn.blocks) if isinstance(b, QuestionBlock)), None)
+    if at is None:
+        return
+    turn.blocks[at] = event
+    if turn.question is not None:
+        turn.blocks.append(turn.question)  # asked on, behind what was kept back until this answer
+
+
+def _otp(state: SessionState, event: OtpRequired) -> None:
+    said = (item for item in reversed(state.transcript) if isinstance(item, Message) and item.role == "user")
+    refused = next((message.segments or (Text(text=message.text),) for message in said), ())
+    state.otp = Otp(asked=event, refused=refused)
+
+
+def _usage(state: SessionState, event: UsageReported) -> None:
+    state.usage = add_usage(state.usage, event.usage)
+    if state.turn is not None:
+        state.turn.usage = add_usage(state.turn.usage, event.usage)
+
+
+def _result(state: SessionState, event: TurnResult) -> None:
+    if state.turn is not None:
+        state.turn.result, state.turn.result_ext = event.end, event.ext
+
+
+def _status(state: SessionState, event: StatusChanged) -> None:
+    state.status = event.status
+
+
+def _alert(state: SessionState, event: Alert) -> None:
+    state.alerts.append(event)
+
+
+def _error(state: SessionState, event: ErrorReported) -> None:
+    if state.turn is not None:
+        state.turn.errors.append(event)
+
+
+def _title(state: SessionState, event: SessionUpdated) -> None:
+    state.title = event.session.title
+
+
+def _ended(state: SessionState, event: TurnEnded) -> None:
+    turn = state.turn
+    if turn is None:
+        return
+    state.turn = None
+    if event.end == "rolled_back":  # translation.md 3.6: the user's message leaves the transcript
+        del state.transcript[state.fresh :]
+    else:
+        state.transcript += _items(turn, event.message)
+        for call in turn.calls.values():
+            if call.result is None and len(state.unanswered) < UNANSWERED_KEPT:
+                state.unanswered[call.call] = call.name
+    state.fresh = len(state.transcript)
+
+
+def _items(turn: OpenTurn, message: str) -> list[Item]:
+    """What a turn leaves in the transcript: its blocks in order; the last text is the answer that has the id."""
+    items: list[Item] = []
+    at = turn.started_at
+    last = max((i for i, block in enumerate(turn.blocks) if isinstance(block, TextBlock)), default=-1)
+    for i, block in enumerate(turn.blocks):
+        if isinstance(block, TextBlock):
+            text = "".join(block.parts)
+            items.append(Message(role="assistant", text=text, id=message if i == last else "", at=at, turn=turn.id))
+        elif isinstance(block, ReasoningBlock):
+            items.append(Reasoning(text="".join(block.parts), at=at, turn=turn.id))
+        elif isinstance(block, ToolCallFinished):
+            items.append(_tool_result(block, at, turn.id))
+        elif isinstance(block, CallBlock):
+            arguments = "".join(block.parts) if block.arguments is None else block.arguments
+            items.append(ToolCall(call=block.call, name=block.name, arguments=arguments, at=at, turn=turn.id))
+            if block.result is not None:
+                items.append(_tool_result(block.result, at, turn.id))
+    return items
+
+
+def _tool_result(event: ToolCallFinished, at: int, turn: str) -> ToolResult:
+    return ToolResult(
+        call=event.call, name=event.name, summary=event.summary, output=event.output, is_error=event.is_error,
+        at=at, turn=turn,
+    )  # fmt: skip
+
+
+FOLD: dict[type, Fold] = {
+    HistorySnapshot: _history,
+    MessageAppended: _message,
+    TurnAccepted: _accepted,
+    ModelTurnStarted: _model_turn,
+    TextDelta: _text_delta,
+    TextDone: _block_done,
+    ReasoningStarted: _reasoning_started,
+    ReasoningDelta: _reasoning_delta,
+    ReasoningDone: _block_done,
+    ToolCallStarted: _call_started,
+    ToolCallArguments: _call_arguments,
+    ToolCallFinished: _call_finished,
+    ApprovalRequested: _asked,
+    InteractionRequired: _asked,
+    QuestionAsked: _put_in_words,
+    ApprovalResolved: _resolved,
+    InteractionResolved: _resolved,
+    QuestionAnswered: _answered,
+    OtpRequired: _otp,
+    UsageReported: _usage,
+    TurnResult: _result,
+    StatusChanged: _status,
+    Alert: _alert,
+    ErrorReported: _error,
+    SessionUpdated: _title,
+    TurnEnded: _ended,
+}

@@ -1,0 +1,121 @@
+"""A session's history: ids for what a backend tells without any, and pages for who asks.
+
+A pod's entries have no ids; ours are promised for the life of the session (translation.md 3.1). So when a history comes
+again, after a reconnect or a compaction, what stands unchanged at its beginning keeps the ids it had.
+"""
+
+from __future__ import annotations
+
+from msgspec import structs
+
+from gateway.session.weight import of_item
+from mappings.canonical import SessionState
+from mappings.canonical.events import HistorySnapshot
+from mappings.canonical.values import Item, Message, SessionSummary
+from mappings.dialect import NewId
+
+__all__ = ["page", "renew", "summary", "trim"]
+
+TAIL = 8  # items: the input being worked on stands at a history's end, with what it pulled in
+
+
+def renew(event: HistorySnapshot, state: SessionState, new_id: NewId) -> HistorySnapshot:
+    """The history with ids and turns: those of `state` as far as both begin alike, fresh ones from there.
+
+    What user and assistant said is compared by itself: a log may order calls and results otherwise than they came.
+
+    A rotated history does not speak of the input that is being worked on; it is kept behind it, unless the history has
+    it.
+    """
+    items: list[Item] = []
+    turn = ""
+    everything, spoken = _Prefix(state.transcript), _Prefix([i for i in state.transcript if _is_spoken(i)])
+    for item in event.items:
+        old = everything.next(item)
+        if _is_spoken(item):
+            old = spoken.next(item)
+        if old is not None:
+            items.append(old)
+            turn = old.turn
+            continue
+        if isinstance(item, Message):
+            if item.role == "user":
+                turn = new_id()
+            items.append(structs.replace(item, id=item.id or new_id(), turn=turn))
+        else:
+            items.append(structs.replace(item, turn=turn))
+    if event.rotated:
+        for own in state.transcript[state.fresh :]:
+            tail = range(max(0, len(items) - TAIL), len(items))
+            at = next((i for i in reversed(tail) if _same(own, items[i])), None)
+            if at is None:
+                items.append(own)
+            else:
+                items[at] = own
+    return structs.replace(event, items=tuple(items))
+
+
+class _Prefix:
+    """Items of which each is compared with the next that comes, until two differ."""
+
+    def __init__(self, items: list[Item]) -> None:
+        self._rest = iter(items)
+
+    def next(self, item: Item) -> Item | None:
+        """What was known of `item`, if all before it were known too."""
+        old = next(self._rest, None)
+        if old is not None and _same(old, item):
+            return old
+        self._rest = iter(())
+        return None
+
+
+def _is_spoken(item: Item) -> bool:
+    return isinstance(item, Message) and item.role != "system"
+
+
+def _same(old: Item, new: Item) -> bool:
+    if isinstance(old, Message) and isinstance(new, Message):
+        return old.role == new.role and old.text == new.text
+    return type(old) is type(new) and structs.replace(new, at=old.at, turn=old.turn, ext=old.ext) == old
+
+
+def page(state: SessionState, request: str, limit: int, cursor: str) -> HistorySnapshot | None:
+    """Messages of user and assistant, newest first, from before the message `cursor`; None if there is none such."""
+    messages = state.messages()
+    if cursor:
+        at = next((i for i, message in enumerate(messages) if message.id == cursor), None)
+        if at is None:
+            return None
+        messages = messages[:at]
+    shown = messages[-limit:]
+    more = len(messages) > len(shown)
+    return HistorySnapshot(
+        request=request, items=tuple(reversed(shown)), next_cursor=shown[0].id if more and shown else None
+    )
+
+
+def summary(state: SessionState) -> SessionSummary:
+    """A session as a row of a list."""
+    messages = state.messages()
+    title = state.title or next((m.text for m in messages if m.role == "user"), "") or state.backend.name
+    count = len(messages) or (state.listed.messages if state.listed is not None else 0)  # nobody looked into it yet
+    return SessionSummary(
+        session=state.id, title=title, updated_at=state.updated_at, messages=count, status=state.status,
+        ext=state.backend_ids,
+    )  # fmt: skip
+
+
+def trim(state: SessionState, limit: int) -> int:
+    """Drop the oldest items beyond `limit` bytes of text; how many."""
+    size, keep = 0, 0
+    for item in reversed(state.transcript):
+        size += of_item(item)
+        if size > limit:
+            break
+        keep += 1
+    dropped = len(state.transcript) - keep
+    if dropped:
+        del state.transcript[:dropped]
+        state.fresh = max(0, state.fresh - dropped)
+    return dropped

@@ -1,0 +1,400 @@
+"""A session: one conversation, with its state, its way to the backend and the commands that are under way.
+
+Links attach to sessions; sessions own the way to their backend (design.md, section 5). Everything here is synchronous:
+what the backend says comes in by `receive`, what clients ask by `command`, and both leave by `Delivery` or to one link.
+The only timers are deadlines, and the scheduler for them is injected.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from itertools import groupby
+from typing import Any
+
+import structlog
+from msgspec import UNSET, structs
+
+from adapters.base import CloseReason
+from gateway.config.model import Limits, RouteOptions
+from gateway.ledger import Ledger
+from gateway.link import Link
+from gateway.session.answers import ADDRESSED, answers_one
+from gateway.session.attendance import Attendance
+from gateway.session.cancelling import Cancelling
+from gateway.session.delivery import Delivery
+from gateway.session.history import page, summary, trim
+from gateway.session.inflight import InFlight, Pending
+from gateway.session.inputs import Inputs
+from gateway.session.lobby import Lobby
+from gateway.session.narrowing import tool_names_only
+from gateway.session.questions import Questions
+from gateway.session.runs import Run
+from gateway.session.turn import NormalForm
+from gateway.timers import Later
+from gateway.upstream import Backend
+from mappings.canonical import Batch, Command, Event, SessionState
+from mappings.canonical.commands import (
+    AnswerApproval,
+    AnswerInteraction,
+    CancelTurn,
+    GetHistory,
+    GetSession,
+    OpenSession,
+    PauseTurn,
+    RenameSession,
+    ResumeSession,
+    ResumeTurn,
+    ShutdownBackend,
+    SubmitInput,
+)
+from mappings.canonical.events import (
+    BackendShutdown,
+    InteractionInvalid,
+    ModelTurnStarted,
+    OtpInvalid,
+    OtpVerified,
+    Reply,
+    SessionActivated,
+    SessionClosed,
+    SessionOpened,
+    SessionUpdated,
+    TurnAccepted,
+)
+from mappings.canonical.unmapped import Unmapped
+from mappings.canonical.values import Cause, Failure, Segment
+from mappings.dialect import Burst, Clock, Dialect, Loss, NewId
+
+__all__ = ["Session"]
+
+log = structlog.get_logger("dragoman.session")
+
+OPENING = (OpenSession, ResumeSession, GetSession)
+"""Commands that ask a backend which opens conversations for one."""
+
+
+class Session:
+    """One conversation. `backend` is set by whoever makes the session, before anything attaches."""
+
+    backend: Backend
+
+    def __init__(
+        self, state: SessionState, *, route: RouteOptions, upstream: Dialect, limits: Limits, ledger: Ledger,
+        clock: Clock, new_id: NewId, later: Later,
+    ) -> None:  # fmt: skip
+        self.state = state
+        self.route = route
+        self._names_only = route.show.tools == "names"
+        self.limits = limits
+        self.clock = clock
+        self.later = later
+        self._upstream = upstream
+        self._ledger = ledger
+        self._new_id = new_id
+        self.form = NormalForm(state, new_id, tells_model_turns=upstream.events.says(ModelTurnStarted))
+        self.delivery = Delivery(
+            state, ledger, log_max=limits.log_max, log_bytes=limits.log_bytes, catch_up=limits.catch_up,
+            coalesce=route.overflow == "coalesce",
+        )  # fmt: skip
+        self.questions = Questions(self)
+        self.form.puts_in_words, self.form.given = self.questions.puts_in_words, self.questions.given
+        self.in_flight = InFlight(later, limits.accept_deadline, self._unanswered)
+        self.inputs = Inputs(self)
+        self._turn_weight = 0
+        self._cancelling = Cancelling(self)
+        self.attendance = Attendance(self)
+        self.changed: Callable[[Session], None] = lambda _session: None  # its backend named it, or refused it
+        self.watch: Callable[[Session], None] = lambda _session: None  # its status changed, or it rests
+        self._watched = state.status
+        self.lobby = Lobby(self.attach, later, limits.snapshot_wait)
+        self.quiet = asyncio.Event()  # no turn is open, and no input waits to be accepted
+        self.quiet.set()
+        self.log = log.bind(session=state.id)
+
+    # -- links -----------------------------------------------------------------------------------------
+
+    def attach(self, link: Link, request: str = "") -> None:
+        """Show this session to `link` and keep it informed."""
+        self.attendance.attach(link, request)
+
+    def detach(self, link: Link) -> None:
+        """`link` is gone."""
+        self.attendance.detach(link)
+
+    def deserted(self) -> None:
+        """Nobody is here any more."""
+        if self.route.on_last_detach == "cancel" and self.busy:
+            self._cancelling.ask(None, CancelTurn())
+
+    def stop(self) -> None:
+        """The gateway ends: tell the clients of an open turn, call off every deadline, close the way to the backend."""
+        now = self.clock()
+        failure = Failure(cause="upstream_lost", text="the gateway stops")
+        self.deliver(self.form.end("failed", failure, now), now)
+        self.in_flight.close()
+        self.questions.close()
+        self._cancelling.over()
+        self.attendance.close()
+        self.lobby.close()
+        self.backend.stop()
+
+    @property
+    def vacant(self) -> bool:
+        """Nobody is here and nothing was ever said: a probe's session."""
+        never_used = self.state.backend_ids is None and not self.in_flight and not self.state.transcript
+        return never_used and self.attendance.deserted and self.state.turn is None
+
+    def open(self, link: Link, command: OpenSession | ResumeSession | GetSession) -> None:
+        """Have the backend open or find the conversation of a new session; `link` is attached once it stands."""
+        if isinstance(command, OpenSession):
+            self.state.opening = command
+        self.forward(link, command)
+
+    # -- what clients ask ------------------------------------------------------------------------------
+
+    def command(self, link: Link, command: Command) -> None:
+        """Act on a command of an attached link; it gets exactly one answer (translation.md 3.18)."""
+        match command:
+            case GetHistory() if self.state.backend_ids is None:
+                self._page(link, command)
+            case SubmitInput():
+                self.inputs.submit(link, command)
+                self._note_quiet()
+            case CancelTurn():
+                self._cancelling.ask(link, command)
+            case PauseTurn():
+                self._pause(link, command)
+            case ResumeTurn() if self.questions.show_again(link):
+                link.send([Reply(request=command.request)])
+            case AnswerApproval() | AnswerInteraction():
+                self.questions.answer(link, command)
+            case RenameSession() if not self._upstream.commands.can_say(RenameSession):
+                self._rename(link, command)
+            case ShutdownBackend() if self.route.shutdown == "client":
+                link.send([Reply(request=command.request)])
+                link.send([BackendShutdown(reason="detached")])
+                link.end(CloseReason.DONE)
+            case Unmapped():
+                self.refuse(link, command.request, "unsupported", f"unknown command {command.tag!r}")
+            case _:
+                self.forward(link, command)
+
+    def refuse(self, link: Link, request: str, cause: Cause, text: str) -> None:
+        """Answer a command with an error."""
+        link.send([Reply(request=request, failure=Failure(cause=cause, text=text))])
+
+    def _page(self, link: Link, command: GetHistory) -> None:
+        answer = page(self.state, command.request, command.limit or 50, command.cursor)
+        if answer is None:
+            self.refuse(link, command.request, "invalid", f"unknown cursor {command.cursor!r}")
+        else:
+            link.send([answer])
+
+    def _rename(self, link: Link, command: RenameSession) -> None:
+        """Where the backend keeps no titles the gateway does."""
+        self.say(SessionUpdated(session=structs.replace(summary(self.state), title=command.title)))
+        if link.attaches:
+            link.send([Reply(request=command.request)])
+        else:
+            link.attach(self.state, command.request)
+
+    def _pause(self, link: Link, command: PauseTurn) -> None:
+        if self.questions.in_words(link):
+            link.send([Reply(request=command.request)])  # to this client the run is paused already
+        elif self._upstream.commands.can_say(PauseTurn):
+            self.forward(link, command)
+        elif self.route.pause == "cancel":
+            self._cancelling.ask(link, CancelTurn(request=command.request, session=command.session))
+        elif self.state.turn is None:
+            self.refuse(link, command.request, "not_running", "no turn is in progress")
+        else:
+            self.refuse(link, command.request, "unsupported", "this backend cannot pause; cancel instead")
+
+    def forward(self, link: Link | None, command: Command, segments: tuple[Segment, ...] = ()) -> str:
+        """Write a command to the backend under a request id of our own; that id, or "" if it was refused.
+
+        `link` asked for it, None is the gateway itself; `segments` is what it typed to say it in words.
+        """
+        if self.in_flight.full and link is not None:
+            self.refuse(link, command.request, "busy", "too many commands wait for the backend")
+            return ""
+        request = self._new_id()
+        self.in_flight.add(request, command, link, segments)
+        self.backend.send([structs.replace(command, request=request)])
+        waits = self.in_flight.get(request) is not None
+        return request if waits else ""
+
+    @property
+    def busy(self) -> bool:
+        """Whether a turn is open, or an input waits to be accepted."""
+        return self.state.turn is not None or bool(self.inputs.waiting)
+
+    def answer_all(self, kind: type) -> None:
+        """Tell everybody who waits for a command of this kind that it is done."""
+        for request in self.in_flight.of(kind):
+            self._answer(request, None)
+
+    def _unanswered(self, request: str) -> None:
+        pending = self.in_flight.get(request)
+        if pending is not None:
+            self.inputs.give_up(pending, request)
+        self._answer(request, Failure(cause="timeout", text="the backend did not answer in time"))
+
+    # -- what the backend says ---------------------------------------------------------------------------
+
+    def receive(self, bursts: Sequence[Burst]) -> None:
+        """The backend said this: normalise, log, fold, deliver."""
+        now = self.clock()
+        for burst in bursts:
+            items, at = burst.items, burst.at or now
+            if self._names_only:
+                items, losses = tool_names_only(items)
+                self._ledger.record(losses, session=self.state.id)
+            if ADDRESSED.isdisjoint(map(type, items)):
+                self.deliver(self.form.feed(items, at), at)
+                continue
+            for answers, some in groupby(items, answers_one):
+                if answers:
+                    for item in some:
+                        self._take_answer(item, at)
+                else:
+                    self.deliver(self.form.feed(list(some), at), at)
+            self._trim()
+            self.lobby.open()  # a whole history stands among them, or an answer: the backend has told what there was
+
+    def _take_answer(self, event: Any, at: int) -> None:
+        if isinstance(event, SessionOpened):
+            self.state.backend_ids = event.ext
+            self.changed(self)
+            if not event.request:
+                return  # opened for what waited, or resumed: nobody asked
+        if isinstance(event, TurnAccepted):
+            event = self.inputs.said_again(event)
+        pending = self.in_flight.get(event.request)
+        if pending is None:
+            if not self.inputs.taken_late(event, at):
+                loss = Loss(kind=type(event).__name__, why="answers no command of ours")
+                self._ledger.record([loss], session=self.state.id)
+            return
+        if isinstance(event, TurnAccepted):
+            self.settle(event.request)
+            self.inputs.accepted(pending, at)
+        elif isinstance(event, SessionOpened):
+            self.settle(event.request)
+            self._opened(pending, event)
+        elif isinstance(event, Reply):
+            self._answer(event.request, event.failure, event)
+        elif isinstance(event, OtpVerified | OtpInvalid | InteractionInvalid):
+            self.settle(event.request)
+            self.questions.judged(pending, event)
+        elif pending.link is not None:
+            self.settle(event.request)
+            pending.link.send([structs.replace(event, request=pending.command.request)])
+
+    def _opened(self, pending: Pending, event: SessionOpened) -> None:
+        """The backend opened, or found, what this client asked for."""
+        self.state.agent = event.agent or self.state.agent
+        if pending.link is not None and pending.link.alive:
+            self.attach(pending.link, pending.command.request)
+
+    def _answer(self, request: str, failure: Failure | None, event: Reply | None = None) -> None:
+        pending = self.settle(request)
+        if pending is None:
+            return
+        if failure is not None and isinstance(pending.command, CancelTurn | SubmitInput):
+            self._cancelling.over()
+        if isinstance(pending.command, OPENING) and self.state.backend_ids is None:
+            self.changed(self)  # it was not opened: nothing of it remains
+        if isinstance(pending.command, CancelTurn) and failure is not None and failure.cause == "unsupported":
+            self._cancelling.force()  # its generation has no cancel: the turn ends for its clients (translation.md 3.4)
+            failure = None
+        if self.questions.replied(pending, failure) or pending.link is None:
+            return
+        result = event.result if event is not None else UNSET
+        pending.link.send([Reply(request=pending.command.request, failure=failure, result=result)])
+
+    def settle(self, request: str) -> Pending | None:
+        """This command waits no more; what it was."""
+        pending = self.in_flight.settle(request)
+        self.inputs.settled(request)
+        self._note_quiet()
+        return pending
+
+    def connected(self) -> SessionState:
+        """The backend can be reached; this is what it may be asked to go on with."""
+        return self.state
+
+    def lost(self, cause: str, unsent: Sequence[Command]) -> None:
+        """The backend cannot be reached: what waits for it fails, and so does the open turn (design.md, section 6)."""
+        failure = Failure(cause="upstream_lost", text=cause)
+        for request in [command.request for command in unsent] or self.in_flight:
+            self._answer(request, failure)
+        now = self.clock()
+        self._cancelling.over()
+        self.form.discarding = False
+        self.deliver(self.form.end("failed", failure, now), now)
+        self.lobby.open()
+
+    # -- the way out -------------------------------------------------------------------------------------
+
+    def deliver(self, runs: list[Run], at: int) -> None:
+        """Log what happened and give it to everybody."""
+        for run in runs:
+            opened = bool(run.turn) and type(run.events[0]) is TurnAccepted
+            batch = self.batch(run, at)
+            self._turn_weight += self.delivery.deliver(batch, opened=opened, ended=run.ended)
+            if run.ended:
+                self._turn_weight = 0
+                self._cancelling.over()
+                self._trim()
+                self.describe()
+        if self._turn_weight > self.limits.transcript_max and self.state.turn is not None:
+            self._end_endless(at)
+        if len(runs) == 1 and runs[0].plain:
+            return  # the hot path: more text changes nothing else
+        self._note_quiet()
+        self.questions.note()
+        while self.form.unwanted:
+            self.questions.deny(self.form.unwanted.pop())
+        if self.form.losses:
+            self._ledger.record(self.form.losses, session=self.state.id)
+            self.form.losses.clear()
+
+    def _end_endless(self, at: int) -> None:
+        """The open turn is larger than what a session keeps: it ends here, and its backend is asked to stop."""
+        self._turn_weight = 0
+        failure = Failure(cause="too_large", text=f"the turn is over {self.limits.transcript_max} characters")
+        self.deliver(self.form.end("failed", failure, at, discard=True), at)
+        self.backend.send([CancelTurn(request=self._new_id())])
+
+    def _note_quiet(self) -> None:
+        if self.state.status != self._watched:
+            self._watched = self.state.status
+            self.watch(self)
+        (self.quiet.clear if self.busy else self.quiet.set)()
+
+    def describe(self, kind: type[SessionUpdated | SessionActivated | SessionClosed] = SessionUpdated) -> None:
+        """Tell those who subscribe to everything what this session is now, or what was done with it."""
+        if any(link.publishes for link in self.attendance.links):
+            self.say(kind(session=summary(self.state)))
+
+    def say(self, event: Event) -> None:
+        """The gateway itself tells the clients something."""
+        now = self.clock()
+        self.deliver(self.form.feed([event], now), now)
+
+    def batch(self, run: Run, at: int) -> Batch:
+        """A run as the next batch of the log."""
+        state = self.state
+        batch = Batch(
+            session=state.id, epoch=state.epoch, first_seq=state.seq, events=run.events, turn=run.turn,
+            origin=run.origin, at=at,
+        )  # fmt: skip
+        state.seq += len(run.events)
+        state.updated_at = at
+        return batch
+
+    def _trim(self) -> None:
+        if dropped := trim(self.state, self.limits.transcript_max):
+            loss = Loss(kind="transcript", why="older than transcript_max", count=dropped)
+            self._ledger.record([loss], session=self.state.id)

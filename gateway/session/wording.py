@@ -1,0 +1,246 @@
+"""Questions in words, and the reading of typed answers, for clients whose dialect has none (translation.md 3.3).
+
+Pure. An approval takes one word, a one-time code is typed behind `code`, a form (smooth sheet, section 6:
+identity_intake and choices) is asked one field an input.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+from msgspec import Raw, Struct
+
+from mappings.canonical.events import ApprovalRequested, InteractionRequired, OtpInvalid, OtpRequired, OtpSent
+from mappings.canonical.values import FieldError
+
+__all__ = [
+    "ANSWER_FIRST",
+    "Form",
+    "code",
+    "code_invalid",
+    "code_sent",
+    "code_wanted",
+    "declines",
+    "in_words",
+    "verdict",
+]
+
+ANSWER_FIRST = "not sent: answer approve or deny first"
+SKIP = ("skip", "/skip")
+NONE = ("none", "/none")
+
+CODE = re.compile(r"/?code\s+(\S{1,64})", re.IGNORECASE)
+SPEC_SHOWN = 1_000  # characters of a form that nobody can fill in
+WORDS = {"approve": True, "/approve": True, "deny": False, "/deny": False}
+
+
+def in_words(event: ApprovalRequested | InteractionRequired) -> str:
+    """The question as text: an approval, or the first field of a form."""
+    return _approval(event) if isinstance(event, ApprovalRequested) else Form(event).prompt()
+
+
+# -- approvals --------------------------------------------------------------------------------------
+
+
+def _approval(event: ApprovalRequested) -> str:
+    """May the backend do this?"""
+    return f"The agent asks for your approval of {event.tool}: {event.description}\nAnswer approve or deny."
+
+
+def verdict(said: str) -> bool | None:
+    """What a typed answer to an approval says; None if it is none."""
+    return WORDS.get(said.strip().lower())
+
+
+# -- one-time codes ---------------------------------------------------------------------------------
+
+
+def code_wanted(event: OtpRequired) -> str:
+    """Who is the user?"""
+    ways = " or ".join(event.channels)
+    return f"{event.tool} needs a one-time code ({ways}): {event.description}\nAnswer code and the number: code 123456."
+
+
+def code_sent(event: OtpSent) -> str:
+    """A code is on its way."""
+    return f"A one-time code was sent by {event.channel} to {event.destination}."
+
+
+def code_invalid(event: OtpInvalid) -> str:
+    """The code was wrong; whether it may be typed again."""
+    if event.attempts_remaining <= 0:
+        return event.text or "The code was not accepted."
+    tries = "1 try is" if event.attempts_remaining == 1 else f"{event.attempts_remaining} tries are"
+    return f"{event.text or 'The code was wrong.'}\n{tries} left: answer code and the number."
+
+
+def code(said: str) -> str:
+    """The code that was typed, "" if the input is none."""
+    match = CODE.fullmatch(said.strip())
+    return match[1] if match is not None else ""
+
+
+# -- forms ------------------------------------------------------------------------------------------
+
+
+class Field(Struct, frozen=True, kw_only=True):
+    """One field: what is asked, and `read`, which gives its value or raises ValueError with what to type."""
+
+    key: str
+    question: str
+    read: Callable[[str], Any]
+
+
+class Form:
+    """An interaction being filled in, field by field; `values` is its answer once `done`."""
+
+    def __init__(self, event: InteractionRequired) -> None:
+        self._event = event
+        self._fields = FIELDS.get(event.kind, _unknown)(event.spec)
+        self._values: dict[str, Any] = {}
+        self._at = 0
+
+    @property
+    def done(self) -> bool:
+        """Whether every field has a value."""
+        return self._at >= len(self._fields)
+
+    @property
+    def values(self) -> Raw:
+        """The answer, as smooth's submit_interaction carries it."""
+        given = {key: value for key, value in self._values.items() if value is not None}
+        answer = {"answers": list(given.values())} if self._event.kind == "choices" else given
+        return Raw(msgspec.json.encode(answer))
+
+    def prompt(self) -> str:
+        """What is asked now."""
+        number = f" ({self._at + 1} of {len(self._fields)})" if len(self._fields) > 1 else ""
+        reason = f"{self._event.reason}\n" if self._event.reason else ""
+        return f"{reason}{self._fields[self._at].question}{number}\nskip declines."
+
+    def take(self, said: str) -> str:
+        """Fill in the field that is asked; what is wrong with it, "" if nothing."""
+        field = self._fields[self._at]
+        try:
+            self._values[field.key] = field.read(said.strip())
+        except ValueError as error:
+            return str(error)
+        self._at += 1
+        return ""
+
+    def again(self, errors: tuple[FieldError, ...]) -> None:
+        """The backend refused these fields: the first of them is asked again, and what comes after it."""
+        wrong = {error.field for error in errors}
+        self._at = next((i for i, field in enumerate(self._fields) if field.key in wrong), 0)
+
+
+def declines(said: str) -> bool:
+    """Whether a typed answer declines the form."""
+    return said.strip().lower() in SKIP
+
+
+class IdentityField(Struct):
+    """smooth sheet, section 6: a field of identity_intake."""
+
+    key: str
+    required: bool = True
+    label: str = ""
+
+
+class Identity(Struct):
+    """The spec of identity_intake."""
+
+    fields: list[IdentityField]
+
+
+class Option(Struct):
+    """One option of a question of `choices`."""
+
+    label: str
+    description: str = ""
+
+
+class Question(Struct, rename="camel"):
+    """smooth sheet, section 6: a question of `choices`."""
+
+    question: str
+    header: str
+    options: list[Option]
+    multi_select: bool = False
+
+
+class Choices(Struct):
+    """The spec of `choices`."""
+
+    questions: list[Question]
+
+
+def _identity(spec: Raw) -> list[Field]:
+    try:
+        form = msgspec.json.decode(spec, type=Identity)
+    except msgspec.DecodeError:
+        return _unknown(spec)
+    return [
+        Field(
+            key=field.key,
+            question=f"Your {field.label or field.key}?" + ("" if field.required else " (none leaves it out)"),
+            read=_required if field.required else _optional,
+        )
+        for field in form.fields
+    ] or _unknown(spec)
+
+
+def _required(said: str) -> str:
+    if not said:
+        raise ValueError("something must be said here")
+    return said
+
+
+def _optional(said: str) -> str | None:
+    return None if said.lower() in NONE else said
+
+
+def _choices(spec: Raw) -> list[Field]:
+    try:
+        form = msgspec.json.decode(spec, type=Choices)
+    except msgspec.DecodeError:
+        return _unknown(spec)
+    return [_choice(question) for question in form.questions] or _unknown(spec)
+
+
+def _choice(question: Question) -> Field:
+    options = [
+        f"{number}. {option.label}" + (f": {option.description}" if option.description else "")
+        for number, option in enumerate(question.options, start=1)
+    ]
+    how = "one or more, separated by commas" if question.multi_select else "one"
+    lines = [question.question, *options, f"Answer {how}, by number or label, or in your own words."]
+    return Field(key=question.header, question="\n".join(lines), read=lambda said: _chosen(question, said))
+
+
+def _chosen(question: Question, said: str) -> dict[str, Any]:
+    labels = {str(number): option.label for number, option in enumerate(question.options, start=1)}
+    labels.update({option.label.lower(): option.label for option in question.options})
+    several = question.multi_select and said.lower() not in labels  # a label may hold a comma
+    parts = [part.strip() for part in said.split(",")] if several else [said]
+    chosen = list(dict.fromkeys(labels[part.lower()] for part in parts if part.lower() in labels))
+    other = ", ".join(part for part in parts if part and part.lower() not in labels)
+    if not chosen and not other:
+        raise ValueError("something must be chosen here")
+    return {"header": question.header, **({"options": chosen} if chosen else {}), **({"other": other} if other else {})}
+
+
+def _unknown(spec: Raw) -> list[Field]:
+    shown = bytes(spec).decode(errors="replace")[:SPEC_SHOWN]
+    return [Field(key="", question=f"The agent shows a form that cannot be filled in with words: {shown}", read=_never)]
+
+
+def _never(_said: str) -> str:
+    raise ValueError("this form can only be declined")
+
+
+FIELDS: dict[str, Callable[[Raw], list[Field]]] = {"identity_intake": _identity, "choices": _choices}
+"""Kind of interaction -> how its spec is asked field by field."""

@@ -1,0 +1,269 @@
+"""What is wrong with a configuration file: all of it, each with its line and key, and only what is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from msgspec import structs
+
+from gateway import registry
+from gateway.config.check import Problem, check, check_route, load
+from gateway.config.model import Route
+from gateway.endpoint import parse
+from mappings.errors import ConfigError
+
+ROUTE = '[[route]]\nlisten = ["smooth+ws://127.0.0.1:0/ws"]\nupstream = "pod+unix:/x"\n'
+
+Write = Callable[[str], Path]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    path = tmp_path / "gateway.toml"
+
+    def written(text: str) -> Path:
+        path.write_text(text.replace("TMP", str(tmp_path)), "utf-8")
+        path.chmod(0o600)
+        return path
+
+    return written
+
+
+def found(path: Path) -> list[tuple[int | None, str, str]]:
+    """What is wrong with a file, without its name."""
+    problems = check(path).problems
+    assert {problem.file for problem in problems} <= {str(path)}
+    return [(problem.line, problem.path, problem.text) for problem in problems]
+
+
+# -- what is right ----------------------------------------------------------------------------------
+
+
+def test_a_route_is_read_with_its_endpoints(write: Write) -> None:
+    path = write(ROUTE + 'name = "a"\noverflow = "disconnect"\n[limits]\nheartbeat = 3\n')
+    assert check(path).problems == ()
+    config = load(path)
+    (route,) = config.routes
+    assert (route.name, route.overflow, route.upstream) == ("a", "disconnect", parse("pod+unix:/x"))
+    assert route.listen == (parse("smooth+ws://127.0.0.1:0/ws"),)
+    assert config.limits.heartbeat == 3.0
+
+
+def test_a_route_without_a_name_is_the_default(write: Write) -> None:
+    assert [route.name for route in load(write(ROUTE)).routes] == ["default"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        ROUTE + ROUTE.replace("[[route]]", '[[route]]\nname = "b"'),  # port 0 is a port of its own each time
+        ROUTE.replace("smooth+ws://127.0.0.1:0/ws", "pod+unix:TMP/s") + 'shutdown = "backend"\n',
+        ROUTE + "[limits]\noutbox_soft = 2048\noutbox_hard = 2048\n",
+        ROUTE.replace('ws"]', 'ws", "smooth+ws://127.0.0.1:8787/ws", "smooth+ws://127.0.0.2:8787/ws"]'),
+    ],
+)
+def test_what_goes_together_is_not_refused(write: Write, text: str) -> None:
+    assert found(write(text)) == []
+
+
+# -- what is wrong ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (ROUTE + 'overflow = "explode"\n', (4, "route[0].overflow", "'explode' is no choice here; write coalesce or")),
+        (ROUTE + 'approvals = "maybe"\n', (4, "route[0].approvals", "'maybe' is no choice here; write ask, deny or a")),
+        (ROUTE + "listen_to = 3\n", (4, "route[0].listen_to", "unknown key 'listen_to'; did you mean 'listen'?")),
+        ("colour = 1\n" + ROUTE, (1, "colour", "unknown key 'colour'; there are route, limits")),
+        (ROUTE + "[limits]\npatience = 3\n", (5, "limits.patience", "unknown key 'patience'; there are max_message, ")),
+        (ROUTE + "[limits]\nmax_message = 3\n", (5, "limits.max_message", "3 does not fit here; write a whole number")),
+        (ROUTE + "[limits]\nheartbeat = 0\n", (5, "limits.heartbeat", "0 does not fit here; write a number > 0")),
+        (ROUTE + "[limits]\nheartbeat = inf\n", (5, "limits.heartbeat", "inf does not fit here")),
+        (ROUTE + '[limits]\nlog_max = "many"\n', (5, "limits.log_max", "'many' does not fit here; write a whole numb")),
+        ('limits = "many"\n' + ROUTE, (1, "limits", "'many' is no table")),
+        ('[[route]]\nlisten = ["pod+unix:TMP/s"]\n', (1, "route[0]", "the key 'upstream' is missing")),
+        ('[[route]]\nupstream = "pod+unix:/x"\n', (1, "route[0]", "the key 'listen' is missing")),
+        ('[[route]]\nlisten = []\nupstream = "pod+unix:/x"\n', (2, "route[0].listen", "names no endpoint")),
+        (ROUTE.replace('["', '"').replace('"]', '"'), (2, "route[0].listen", "'smooth+ws://127.0.0.1:0/ws' does not ")),
+        ("", (1, "", "no [[route]]: a gateway needs at least one")),
+        ("route = []\n", (1, "", "no [[route]]: a gateway needs at least one")),
+        ("route = 3\n", (1, "route", "3 does not fit here; write a list in brackets")),
+        ("a = 1\n[[route]\n", (2, "", "not TOML: ")),
+        (ROUTE.replace("pod+unix:/x", "nowhere"), (3, "route[0].upstream", "'nowhere' is no endpoint: write DIALECT+")),
+        (ROUTE.replace("smooth+ws:", "ws:"), (2, "route[0].listen[0]", "'ws://127.0.0.1:0/ws' is no endpoint: write ")),
+        (ROUTE.replace("pod+", "pud+"), (3, "route[0].upstream", "unknown dialect 'pud': there are smooth, pod")),
+        (ROUTE.replace("/x", "/x?a=1"), (3, "route[0].upstream", "pod+unix:/x?a=1: unknown option 'a'; options of un")),
+        (ROUTE.replace("/x", "/x\\u0000"), (3, "route[0].upstream", "'/x\\x00': a socket's path has no NUL in it")),
+        (ROUTE.replace(":0/ws", "/ws"), (2, "route[0].listen[0]", "smooth+ws://127.0.0.1/ws: write host and port")),
+        (ROUTE.replace("/x", "/" + "x" * 200), (3, "route[0].upstream", f"/{'x' * 200}: a socket's path has at most ")),
+    ],
+)  # fmt: skip
+def test_a_problem_has_its_line_its_key_and_what_to_write(
+    write: Write, text: str, problem: tuple[int, str, str]
+) -> None:
+    ((line, path, said),) = found(write(text))
+    assert (line, path) == problem[:2]
+    assert said.startswith(problem[2])
+
+
+def test_every_problem_is_found_in_the_order_of_the_lines(write: Write) -> None:
+    text = """\
+colour = 1
+[[route]]
+listen = ["smooth+ws://127.0.0.1:1/ws", "nowhere", 3]
+upstream = "pod+unix:/x?a=1"
+approvals = "maybe"
+[[route]]
+listen = ["smooth+ws://127.0.0.1:1/other"]
+overflow = 3
+[limits]
+heartbeat = 0
+outbox_soft = 4096
+outbox_hard = 2048
+"""
+    where = [(line, path) for line, path, _ in found(write(text))]
+    assert where == [
+        (1, "colour"), (3, "route[0].listen[2]"), (3, "route[0].listen[1]"), (4, "route[0].upstream"),
+        (5, "route[0].approvals"), (6, "route[1]"), (6, "route[1].name"), (7, "route[1].listen[0]"),
+        (8, "route[1].overflow"), (10, "limits.heartbeat"), (11, "limits.outbox_soft"),
+    ]  # fmt: skip
+
+
+def test_a_file_that_is_not_there_or_not_utf8_is_named(tmp_path: Path) -> None:
+    assert found(tmp_path / "none.toml") == [(None, "", "No such file or directory")]
+    assert found(tmp_path) == [(None, "", "Is a directory")]
+    (tmp_path / "latin.toml").write_bytes(b"# one\n# \xff\n")
+    assert found(tmp_path / "latin.toml") == [(2, "", "not TOML: this line is not UTF-8")]
+
+
+def test_a_listener_without_its_directory_is_refused_as_when_it_is_served(write: Write, tmp_path: Path) -> None:
+    ((_, path, text),) = found(write(ROUTE.replace("smooth+ws://127.0.0.1:0/ws", "pod+unix:TMP/none/sock")))
+    assert (path, text) == (
+        "route[0].listen[0]",
+        f"{tmp_path}/none/sock: the directory of the socket does not exist; create it first",
+    )
+
+
+# -- what does not go together ----------------------------------------------------------------------
+
+
+def test_two_routes_of_one_name_are_refused_at_the_second(write: Write) -> None:
+    assert found(write(ROUTE + ROUTE)) == [
+        (4, "route[1].name", "two routes have the same name 'default'; give each a `name` of its own")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("smooth+ws://127.0.0.1:8787/ws", "smooth+ws://127.0.0.1:8787/ws"),
+        ("smooth+ws://127.0.0.1:8787/ws", "smooth+ws://127.0.0.1:8787/other"),
+        ("smooth+ws://localhost:8787/ws", "smooth+ws://LOCALHOST:8787/ws"),
+        ("pod+unix:TMP/s", "pod+unix:TMP/../TMP/s"),
+    ],
+)
+def test_one_place_cannot_be_listened_on_twice(write: Write, tmp_path: Path, first: str, second: str) -> None:
+    second = second.replace("TMP/../TMP", f"TMP/../{tmp_path.name}")
+    text = f'[[route]]\nlisten = ["{first}"]\nupstream = "pod+unix:/x"\n'
+    problems = found(write(text + f'[[route]]\nname = "b"\nlisten = ["{second}"]\nupstream = "pod+unix:/x"\n'))
+    ((line, path, said),) = problems
+    assert (line, path) == (6, "route[1].listen[0]")
+    assert said.endswith(": route[0].listen[0] listens there already")
+
+
+def test_a_route_is_not_its_own_backend(write: Write) -> None:
+    ((line, path, said),) = found(write('[[route]]\nlisten = ["pod+unix:TMP/s"]\nupstream = "pod+unix:TMP/s"\n'))
+    assert (line, path) == (2, "route[0].listen[0]")
+    assert "would be its own backend" in said
+
+
+def test_somebody_must_be_able_to_end_the_backend_that_may(write: Write) -> None:
+    assert found(write(ROUTE + 'shutdown = "backend"\n')) == [
+        (
+            4,
+            "route[0].shutdown",
+            "'backend' wants a listener for its owner alone: pod+unix:..., pod+dir:..., pod+name:...",
+        )
+    ]
+    assert found(write(ROUTE.replace('ws"]', 'ws", "pod+unix:TMP/s"]') + 'shutdown = "backend"\n')) == []
+
+
+def test_a_listener_for_everybody_whose_clients_can_say_shutdown_may_not_end_the_backend(
+    write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # No dialect that can say it has such a listener yet.
+    unix = structs.replace(registry.WAYS["pod"]["unix"], owner_only=False)
+    monkeypatch.setitem(registry.WAYS["pod"], "unix", unix)
+    text = ROUTE.replace("smooth+ws://127.0.0.1:0/ws", "pod+unix:TMP/s") + 'shutdown = "backend"\n'
+    assert [(line, path) for line, path, _ in found(write(text))] == [
+        (2, "route[0].listen[0]"),
+        (4, "route[0].shutdown"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("limits", "path", "words"),
+    [
+        ("outbox_hard = 2048", "limits.outbox_hard", "outbox_soft = 1048576 is more than outbox_hard = 2048"),
+        ("backoff_first = 9", "limits.backoff_first", "backoff_first = 9 is more than backoff_max = 5.0"),
+    ],
+)
+def test_a_first_limit_is_not_above_its_last(write: Write, limits: str, path: str, words: str) -> None:
+    assert found(write(f"{ROUTE}[limits]\n{limits}\n")) == [(5, path, words)]
+
+
+# -- warnings ---------------------------------------------------------------------------------------
+
+TOKEN = ROUTE.replace("pod+unix:/x", "smooth+ws://127.0.0.1:1/ws?token=t0p-secret")
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o644])
+def test_a_token_that_others_may_read_is_a_warning(write: Write, mode: int) -> None:
+    path = write(TOKEN)
+    path.chmod(mode)
+    checked = check(path)
+    (problem,) = checked.problems
+    assert (problem.level, problem.line, problem.path) == ("warning", 3, "route[0].upstream")
+    assert f"chmod 600 {path}" in problem.text
+    assert checked.errors == []
+    assert checked.config is not None
+
+
+def test_a_token_for_its_owner_alone_is_well(write: Write) -> None:
+    assert check(write(TOKEN)).problems == ()
+
+
+def test_a_token_stands_in_no_problem(write: Write) -> None:
+    path = write(TOKEN.replace("?token", "?tokn=1&token"))
+    path.chmod(0o644)
+    assert "t0p" not in "".join(map(str, check(path).problems))
+
+
+# -- how it is said ---------------------------------------------------------------------------------
+
+
+def test_a_problem_is_one_line_that_editors_can_follow() -> None:
+    problem = Problem(file="c.toml", line=12, path="route[0].approvals", text="no")
+    assert str(problem) == "c.toml:12: route[0].approvals: no"
+    assert str(Problem(file="c.toml", line=None, path="", text="no")) == "c.toml: no"
+    assert str(Problem(file="c.toml", line=1, path="a", text="no", level="warning")) == "c.toml:1: warning: a: no"
+
+
+def test_loading_refuses_with_every_error_a_line_each(write: Write) -> None:
+    path = write(ROUTE + "a = 1\nb = 2\n")
+    with pytest.raises(ConfigError) as caught:
+        load(path)
+    assert str(caught.value).split("\n") == [str(problem) for problem in check(path).problems]
+    assert len(check(path).problems) == 2
+
+
+def test_a_route_without_a_file_is_checked_alike() -> None:
+    listen = parse("smooth+ws://127.0.0.1:9/ws")
+    check_route(Route(name="r", listen=(listen,), upstream=parse("pod+unix:/x")))
+    with pytest.raises(ConfigError, match="listens there already"):
+        check_route(Route(name="r", listen=(listen, listen), upstream=parse("pod+unix:/x")))
+    with pytest.raises(ConfigError, match="unknown dialect"):
+        check_route(Route(name="r", listen=(listen,), upstream=parse("pud+unix:/x")))

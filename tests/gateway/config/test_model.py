@@ -1,0 +1,48 @@
+"""The example of a configuration file is true: each key, with its default."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import jsonschema
+import msgspec
+import tomli
+from msgspec import structs
+
+from gateway import registry
+from gateway.config.check import load
+from gateway.config.model import ConfigFile, Limits, RouteOptions
+
+EXAMPLE = Path(__file__).parents[3] / "config.example.toml"
+
+
+def test_the_example_shows_the_defaults_and_only_them() -> None:
+    config = load(EXAMPLE)
+    assert config.limits == Limits()
+    for route in config.routes:
+        chosen = {name: getattr(route, name) for name in RouteOptions.__struct_fields__}
+        assert chosen == structs.asdict(RouteOptions())
+
+
+def test_the_example_shows_every_key() -> None:
+    table = tomli.loads(EXAMPLE.read_text("utf-8"))
+    schema = msgspec.json.schema(ConfigFile)["$defs"]
+    assert set(table) == set(schema["ConfigFile"]["properties"])
+    assert set(table["route"][0]) == set(schema["RouteTable"]["properties"])
+    assert set(table["limits"]) == set(schema["Limits"]["properties"])
+
+
+def test_the_example_s_route_can_be_served() -> None:
+    for route in load(EXAMPLE).routes:
+        registry.check_upstream(route.upstream)
+        for endpoint in route.listen:
+            registry.check_listen(endpoint)
+
+
+def test_the_schema_accepts_the_example_and_no_unknown_key() -> None:
+    schema = msgspec.json.schema(ConfigFile)
+    jsonschema.Draft202012Validator.check_schema(schema)
+    table = tomli.loads(EXAMPLE.read_text("utf-8"))
+    jsonschema.validate(table, schema)
+    table["limits"]["patience"] = 3
+    assert not jsonschema.Draft202012Validator(schema).is_valid(table)

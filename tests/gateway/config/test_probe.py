@@ -1,0 +1,55 @@
+"""Whether backends can be reached, each route for itself."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from pathlib import Path
+
+from gateway.config.model import Config, Limits, Route
+from gateway.config.probe import probe
+from gateway.endpoint import parse
+
+LISTEN = (parse("smooth+ws://127.0.0.1:0/ws"),)
+
+
+def config(*upstreams: str, deadline: float = 5.0) -> Config:
+    routes = (Route(name=str(n), listen=LISTEN, upstream=parse(text)) for n, text in enumerate(upstreams))
+    return Config(routes=tuple(routes), limits=Limits(connect_deadline=deadline))
+
+
+async def test_a_backend_that_accepts_is_reached_and_left_again(tmp_path: Path) -> None:
+    left = asyncio.Event()
+
+    async def served(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        assert await reader.read() == b""
+        writer.close()
+        left.set()
+
+    async with await asyncio.start_unix_server(served, tmp_path / "sock"):
+        assert await probe(config(f"pod+unix:{tmp_path}/sock")) == [""]
+        async with asyncio.timeout(5):
+            await left.wait()
+
+
+async def test_each_route_is_told_for_itself(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as gone:
+        port = gone.getsockname()[1]
+    with socket.socket(socket.AF_UNIX) as there:
+        there.bind(str(tmp_path / "sock"))
+        there.listen()
+        answers = await probe(
+            config(
+                f"pod+unix:{tmp_path}/none", f"pod+unix:{tmp_path}/sock", f"smooth+ws://127.0.0.1:{port}/ws?token=t0p"
+            )
+        )
+    assert answers[0] == f"pod+unix:{tmp_path}/none cannot be reached: No such file or directory"
+    assert answers[1] == ""
+    assert answers[2].startswith(f"smooth+ws://127.0.0.1:{port}/ws?token=*** cannot be reached: ")
+    assert "t0p" not in answers[2]
+
+
+async def test_a_backend_that_does_not_answer_costs_its_deadline() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as deaf:
+        endpoint = f"smooth+ws://127.0.0.1:{deaf.getsockname()[1]}/ws"
+        assert await probe(config(endpoint, deadline=0.05)) == [f"{endpoint} did not accept within 0.05 s"]

@@ -1,0 +1,90 @@
+"""A pod's folder: its socket with the files beside it, made for its owner alone and removed with it."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from adapters.base import Listener
+from gateway import registry
+from gateway.config.model import Limits
+from gateway.endpoint import Endpoint
+from gateway.pods.folder import PodFolder
+from mappings.canonical import SessionState
+from mappings.errors import ConfigError
+from tests.gateway.doorkeepers import doorkeeper
+
+
+async def listen(path: str) -> Listener:
+    return await registry.listen(Endpoint(dialect="pod", transport="unix", address=path), Limits(), doorkeeper())
+
+
+def names(folder: PodFolder) -> list[str]:
+    return sorted(path.name for path in folder.folder.iterdir())
+
+
+async def test_it_has_the_socket_the_process_and_the_status_and_leaves_nothing(tmp_path: Path) -> None:
+    folder = PodFolder(tmp_path / "run", "atlas")
+    await folder.open(listen)
+    assert names(folder) == ["pid", "sock", "status.json"]
+    assert (folder.folder / "pid").read_bytes() == str(os.getpid()).encode()
+    assert [stat.S_IMODE(p.stat().st_mode) for p in (tmp_path / "run", folder.folder)] == [0o700, 0o700]
+    await folder.close()
+    assert not folder.folder.exists()
+
+
+async def test_the_status_is_that_of_the_session(tmp_path: Path) -> None:
+    folder = PodFolder(tmp_path, "atlas")
+    await folder.open(listen)
+    folder.tell(SessionState(id="s1", status="paused"))
+    told = json.loads((folder.folder / "status.json").read_text())
+    assert told == {"pod_name": "atlas", "segment_id": "s1", "state": "paused"}
+    await folder.close()
+    folder.tell(SessionState(id="s1"))
+    assert not folder.folder.exists()
+
+
+async def test_what_a_dead_pod_left_is_replaced_and_what_somebody_put_there_stays(tmp_path: Path) -> None:
+    folder = PodFolder(tmp_path, "atlas")
+    await folder.open(listen)
+    socket = folder.socket.with_name("kept")
+    folder.socket.rename(socket)
+    await folder.close()
+    socket.rename(folder.socket)  # nobody listens at it now
+    (folder.folder / "pid").write_text("1")
+    (folder.folder / "notes").write_text("mine")
+    again = PodFolder(tmp_path, "atlas")
+    await again.open(listen)
+    assert (folder.folder / "pid").read_text() == str(os.getpid())
+    await again.close()
+    assert names(folder) == ["notes"]
+
+
+async def test_the_folder_of_a_live_pod_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+    live = PodFolder(tmp_path, "atlas")
+    await live.open(listen)
+    with pytest.raises(OSError, match="another process listens here"):
+        await PodFolder(tmp_path, "atlas").open(listen)
+    assert names(live) == ["pid", "sock", "status.json"]
+    await live.close()
+
+
+async def test_a_status_that_cannot_be_written_costs_the_file_and_no_more(tmp_path: Path) -> None:
+    folder = PodFolder(tmp_path, "atlas")
+    await folder.open(listen)
+    (folder.folder / "status.json").unlink()
+    (folder.folder / "status.json").mkdir()
+    folder.tell(SessionState(id="s1"))
+    (folder.folder / "status.json").rmdir()
+    await folder.close()
+
+
+@pytest.mark.parametrize("make", [lambda: PodFolder(Path("/x"), ""), lambda: PodFolder(Path("/x"), "..")])
+def test_a_name_that_no_pod_may_have_is_refused(make: Callable[[], PodFolder]) -> None:
+    with pytest.raises(ConfigError, match="no name for a pod"):
+        make()

@@ -1,0 +1,179 @@
+"""`dragoman-pod`, launched as a TUI or a parent pod launches a pod."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from gateway.demo.client import demo_backend
+from gateway.endpoint import parse
+from gateway.pods.program import launch
+from mappings.errors import ConfigError
+from tests.pairs.pod_client import PodClient
+from tests.pairs.pod_parent import spawn, stop
+
+START = 20.0  # seconds that a TUI waits for the ready line (pod sheet, section 2)
+PROGRAM = (sys.executable, "-c", "from gateway.pods.program import main; main()")
+
+CONFIG = """
+[[route]]
+name = "assistant"
+listen = ["smooth+ws://127.0.0.1:1/ws"]
+upstream = "{upstream}"
+
+[[route]]
+name = "other"
+listen = ["smooth+ws://127.0.0.1:2/ws"]
+upstream = "smooth+ws://127.0.0.1:9/ws"
+"""
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    config = tmp_path / "config.toml"
+    config.write_text(CONFIG.format(upstream=f"pod+unix:{tmp_path}/backend"))
+    return {"DRAGOMAN_CONFIG": str(config), "INSOMNIA_RUNTIME_DIR": f"{tmp_path}/run"}
+
+
+# -- what is read of arguments and environment -------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        ((), "assistant"),
+        (("--overlay", '[pod]\nname = "atlas"'), "atlas"),
+        (("--overlay", 'pod.name = "atlas"'), "atlas"),
+        (("--overlay", 'name = "atlas"'), "atlas"),
+        (("--overlay", "[model]\nmax_tokens = 1"), "assistant"),
+        (("--overlay", 'pod.name = "atlas"', "--pod", "hermes"), "hermes"),
+        (("--adopt", "--callback", "/run/parent/sock", "--overlay", 'pod.name = "child"'), "child"),
+        (("--pod", "hermes", "--require-pod-state", "--store", "/data"), "hermes"),
+        (("--pod", "hermes", "--of-a-later-release", "x"), "hermes"),
+    ],
+)
+def test_the_name_is_that_of_the_arguments_else_of_the_route(
+    arguments: tuple[str, ...], name: str, environment: dict[str, str]
+) -> None:
+    launched = launch(arguments, environment)
+    (route,) = launched.config.routes
+    assert (launched.name, str(route.listen[0])) == (name, f"pod+name:{name}")
+    assert (route.name, route.upstream.dialect) == ("assistant", "pod")
+
+
+def test_the_route_is_the_one_that_is_named(environment: dict[str, str]) -> None:
+    (route,) = launch((), environment | {"DRAGOMAN_ROUTE": "other"}).config.routes
+    assert route.name == "other"
+
+
+@pytest.mark.parametrize(("arguments", "session"), [(("--session", "u"), "u"), (("--require-pod-state",), "latest")])
+def test_a_restored_pod_goes_on_with_a_conversation_where_its_backend_has_several(
+    arguments: tuple[str, ...], session: str, environment: dict[str, str]
+) -> None:
+    (route,) = launch(arguments, environment | {"DRAGOMAN_ROUTE": "other"}).config.routes
+    assert route.listen[0].option("session") == session
+    (single,) = launch(arguments, environment).config.routes
+    assert single.listen[0].option("session") == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "changed", "words"),
+    [
+        ((), {"DRAGOMAN_CONFIG": ""}, "set DRAGOMAN_CONFIG"),
+        ((), {"DRAGOMAN_CONFIG": "/no/such/file"}, "/no/such/file"),
+        ((), {"DRAGOMAN_ROUTE": "nope"}, "the routes are assistant, other"),
+        (("--overlay", "= nonsense"), {}, "--overlay is not TOML"),
+        (("--pod", "a/b"), {}, "no name for a pod"),
+    ],
+)
+def test_what_is_missing_is_said(
+    arguments: tuple[str, ...], changed: dict[str, str], words: str, environment: dict[str, str]
+) -> None:
+    with pytest.raises(ConfigError, match=words):
+        launch(arguments, environment | changed)
+
+
+# -- as a process ------------------------------------------------------------------------------------
+
+
+def test_without_a_configuration_it_exits_2_with_one_line() -> None:
+    done = subprocess.run(PROGRAM, capture_output=True, text=True, env={"PATH": os.environ["PATH"]}, check=False)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert done.stderr.startswith("error: set DRAGOMAN_CONFIG")
+
+
+@asynccontextmanager
+async def pod(environment: dict[str, str], *arguments: str) -> AsyncIterator[asyncio.subprocess.Process]:
+    """The program beside a backend for it; it is killed if it still runs when the block is left."""
+    folder = Path(environment["DRAGOMAN_CONFIG"]).parent
+    backend = demo_backend(parse(f"pod+unix:{folder}/backend"))
+    async with asyncio.timeout(3 * START), asyncio.TaskGroup() as group:
+        told = asyncio.Queue[str]()
+        group.create_task(backend.run(told.put_nowait), name="backend")
+        await told.get()
+        process = await asyncio.create_subprocess_exec(
+            *PROGRAM, *arguments, env=os.environ | environment, stderr=asyncio.subprocess.PIPE
+        )
+        try:
+            yield process
+        finally:
+            if process.returncode is None:
+                process.kill()
+            await process.communicate()
+            backend.stop.set()
+
+
+async def ready(process: asyncio.subprocess.Process) -> list[str]:
+    """The first line on its stderr, as a TUI reads it."""
+    assert process.stderr is not None
+    async with asyncio.timeout(START):
+        return (await process.stderr.readline()).decode().rstrip("\n").split("\t")
+
+
+async def test_it_tells_that_it_is_ready_serves_a_client_and_ends_on_sigterm(environment: dict[str, str]) -> None:
+    async with pod(environment, "--overlay", 'pod.name = "atlas"') as process:
+        path = f"{environment['INSOMNIA_RUNTIME_DIR']}/atlas/sock"
+        assert await ready(process) == ["INSOMNIA-READY", "atlas", path]
+        async with PodClient.connected(path) as client:
+            await client.say("retry")
+            await client.until(lambda: client.idle() > 0)
+            assert client.joined("text_delta") == "The second try worked."
+        process.send_signal(signal.SIGTERM)
+        assert await process.wait() == 0
+        assert not Path(path).parent.exists()
+
+
+async def test_it_ends_at_once_when_a_client_says_shutdown_also_in_the_middle_of_a_turn(
+    environment: dict[str, str],
+) -> None:
+    async with pod(environment, "--adopt", "--callback", "/nowhere", "--overlay", 'pod.name = "child"') as process:
+        (_, _, path) = await ready(process)
+        await spawn(path, "wait")
+        async with PodClient.connected(path) as watcher:
+            await stop(path)
+            await watcher.until(lambda: "shutdown" in watcher.names())
+        async with asyncio.timeout(5):  # below the ten seconds for which a turn may hold up an end
+            assert await process.wait() == 0
+        assert not Path(path).parent.exists()
+
+
+async def test_a_name_that_a_live_pod_has_is_refused(environment: dict[str, str]) -> None:
+    async with pod(environment, "--pod", "atlas") as process:
+        (_, _, path) = await ready(process)
+        second = await asyncio.create_subprocess_exec(
+            *PROGRAM, "--pod", "atlas", env=os.environ | environment, stderr=asyncio.subprocess.PIPE
+        )
+        _, errors = await second.communicate()
+        assert second.returncode == 1
+        assert "another process listens here" in errors.decode()
+        async with PodClient.connected(path):
+            process.send_signal(signal.SIGTERM)
+            assert await process.wait() == 0

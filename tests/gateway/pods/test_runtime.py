@@ -1,0 +1,40 @@
+"""Where pods are looked for, by the environment; and how they may be called (pod sheet, section 2)."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.pods.runtime import check_name, runtime_directory
+from mappings.errors import ConfigError
+
+ORDER = [
+    ("INSOMNIA_RUNTIME_DIR", "/v"),
+    ("INSOMNIA_HOME", "/v/run"),
+    ("YOI_RUNTIME_DIR", "/v"),
+    ("YOI_HOME", "/v/run"),
+    ("XDG_RUNTIME_DIR", "/v/insomnia"),
+    ("HOME", "/v/.insomnia/run"),
+]
+
+
+@pytest.mark.parametrize(("first", "directory"), ORDER)
+def test_the_first_that_is_set_and_not_empty_decides(first: str, directory: str) -> None:
+    at = [name for name, _ in ORDER].index(first)
+    environment = {name: "" for name, _ in ORDER[:at]} | {first: "/v"} | {name: "/w" for name, _ in ORDER[at + 1 :]}
+    assert str(runtime_directory(environment)) == directory
+
+
+def test_without_any_it_says_what_to_set() -> None:
+    with pytest.raises(ConfigError, match="set INSOMNIA_RUNTIME_DIR"):
+        runtime_directory({})
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a\0b", "x" * 256])
+def test_a_name_that_is_no_folder_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match="is no name for a pod"):
+        check_name(name)
+
+
+@pytest.mark.parametrize("name", ["atlas", "a b", "木", "..."])
+def test_any_other_name_is_one(name: str) -> None:
+    assert check_name(name) == name

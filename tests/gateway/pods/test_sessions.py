@@ -1,0 +1,173 @@
+"""A directory of pods behind the gateway: which client gets which pod, over real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import aiohttp
+import pytest
+
+from gateway.app import App
+from gateway.demo.client import demo_backend
+from gateway.endpoint import parse
+from gateway.routing.ids import session_id
+from tests.pairs.gateway import DEADLINE, SmoothClient
+from tests.pairs.pod_client import PodClient
+from tests.pairs.pod_parent import read_output, said
+from tests.pairs.test_pod_listener import answered, served, until
+
+WS = "smooth+ws://127.0.0.1:0/ws"
+
+
+@asynccontextmanager
+async def pods(base: Path, *names: str) -> AsyncIterator[None]:
+    """A demo pod in each of these folders."""
+    apps = []
+    async with asyncio.timeout(DEADLINE), asyncio.TaskGroup() as group:
+        for name in names:
+            (base / name).mkdir(exist_ok=True)
+            app = demo_backend(parse(f"pod+unix:{base}/{name}/sock"))
+            told = asyncio.Queue[str]()
+            group.create_task(app.run(told.put_nowait), name=name)
+            await told.get()
+            apps.append(app)
+        yield
+        for app in apps:
+            app.stop.set()
+
+
+async def opened(url: str, **fields: Any) -> dict[str, Any]:
+    """What a fresh smooth client is answered when it opens a session; it leaves again."""
+    frame = {"action": "create_conversation_session", "requestId": "o", "agentId": str(uuid4()), **fields}
+    async with aiohttp.ClientSession() as http, http.ws_connect(url) as socket:
+        await socket.send_json(frame)
+        reply: dict[str, Any] = await socket.receive_json()
+    return reply
+
+
+def conversation(base: Path, name: str) -> str:
+    """The id of this pod's session (translation.md 3.1)."""
+    return session_id("test", f"pod+unix:{base}/{name}/sock")
+
+
+def titles(app: App) -> list[str]:
+    return sorted(session.state.title for session in app._routers[0].sessions)
+
+
+async def test_all_pods_are_listed_also_those_that_nobody_opened(tmp_path: Path) -> None:
+    async with (
+        pods(tmp_path, "atlas", "fresh", "hermes"),
+        served(WS, upstream=f"pod+dir:{tmp_path}") as (app, (url,)),
+        SmoothClient.connected(url) as client,
+        PodClient.connected(f"{tmp_path}/hermes/sock") as other,
+    ):
+        request = await client.say("retry")
+        await client.until(lambda: answered(client, request))
+        await other.say("retry")
+        await other.until(lambda: other.idle() > 0)
+        for _ in range(2):
+            listed = (await client.ask({"action": "list_conversations"}))["data"]["conversations"]
+            assert {row["title"]: (row["conversationId"], row["messageCount"]) for row in listed} == {
+                name: (conversation(tmp_path, name), 2) for name in ("atlas", "hermes")
+            }  # where nobody said anything there is no conversation yet: no row of a smooth list may count 0
+        assert titles(app) == ["atlas", "fresh", "hermes"]
+
+
+async def test_who_names_none_gets_the_first_idle_pod_that_nobody_owns_and_none_left_is_busy(tmp_path: Path) -> None:
+    for name in ("atlas", "busy", "hermes"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "busy" / "status.json").write_text('{"pod_name":"busy","segment_id":null,"state":"running"}')
+    async with (
+        pods(tmp_path, "atlas", "busy", "hermes"),
+        served(WS, upstream=f"pod+dir:{tmp_path}") as (_, (url,)),
+        SmoothClient.connected(url) as one,
+        SmoothClient.connected(url) as two,
+    ):
+        for client, name in ((one, "atlas"), (two, "hermes")):
+            reply = await client.ask({"action": "get_session", "sessionId": client.session})
+            assert reply["data"]["conversationId"] == conversation(tmp_path, name)
+        assert (await opened(url))["error"]["message"] == "no pod is free"
+
+
+@pytest.mark.parametrize("by", ["agent's name", "agent's id", "metadata", "conversation"])
+async def test_who_names_a_pod_gets_that_one(tmp_path: Path, by: str) -> None:
+    naming: dict[str, dict[str, Any]] = {
+        "agent's name": {"agentId": "hermes"},
+        "agent's id": {"agentId": session_id("test", "hermes")},
+        "metadata": {"metadata": {"pod": "hermes", "more": 1}},
+        "conversation": {"conversationId": conversation(tmp_path, "hermes")},
+    }
+    async with pods(tmp_path, "atlas", "hermes"), served(WS, upstream=f"pod+dir:{tmp_path}") as (_, (url,)):
+        reply = await opened(url, **naming[by])
+        assert reply["data"]["conversationId"] == conversation(tmp_path, "hermes")
+
+
+@pytest.mark.parametrize("metadata", [{"pod": "nobody"}, {"pod": "../atlas"}])
+async def test_a_pod_that_is_named_and_not_there_is_no_other_pod(tmp_path: Path, metadata: dict[str, Any]) -> None:
+    async with pods(tmp_path, "atlas"), served(WS, upstream=f"pod+dir:{tmp_path}") as (app, (url,)):
+        assert "error" in await opened(url, metadata=metadata)
+        assert titles(app) == []
+
+
+@pytest.mark.parametrize("metadata", [{}, {"pod": 5}, {"else": "x"}])
+async def test_metadata_that_names_no_pod_says_nothing(tmp_path: Path, metadata: dict[str, Any]) -> None:
+    async with pods(tmp_path, "atlas"), served(WS, upstream=f"pod+dir:{tmp_path}") as (_, (url,)):
+        assert (await opened(url, metadata=metadata))["data"]["conversationId"] == conversation(tmp_path, "atlas")
+
+
+async def test_a_pod_that_comes_later_is_found(tmp_path: Path) -> None:
+    async with served(WS, upstream=f"pod+dir:{tmp_path}") as (_, (url,)):
+        assert "error" in await opened(url)
+        async with pods(tmp_path, "atlas"):
+            assert (await opened(url))["data"]["conversationId"] == conversation(tmp_path, "atlas")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "name"), [("", "atlas"), ("new", "atlas"), ("hermes", "hermes"), ("latest", "hermes")]
+)
+async def test_a_pod_listener_leads_to_one_of_the_pods(tmp_path: Path, wanted: str, name: str) -> None:
+    listen = f"pod+unix:{tmp_path}/in.sock" + (f"?session={wanted}" if wanted else "")
+    async with pods(tmp_path, "atlas", "hermes"), served(listen, upstream=f"pod+dir:{tmp_path}") as (app, _):
+        async with PodClient.connected(f"{tmp_path}/in.sock") as client:
+            await client.say("retry")
+            await client.until(lambda: client.idle() > 0)
+        assert titles(app) == [name]
+        assert said(await read_output(f"{tmp_path}/{name}/sock")) == ["retry", "The second try worked."]
+
+
+async def test_a_pod_client_that_finds_no_pod_is_told_and_sent_away(tmp_path: Path) -> None:
+    async with served(f"pod+unix:{tmp_path}/in.sock", upstream=f"pod+dir:{tmp_path}/none"):
+        reader, writer = await asyncio.open_unix_connection(f"{tmp_path}/in.sock")
+        assert b'"event":"error"' in await reader.readline()
+        assert await reader.read() == b""
+        writer.close()
+
+
+async def test_a_pod_whose_session_rests_is_free_again(tmp_path: Path) -> None:
+    async with pods(tmp_path, "atlas"), served(WS, upstream=f"pod+dir:{tmp_path}") as (app, (url,)):
+        async with SmoothClient.connected(url) as client:
+            request = await client.say("retry")
+            await client.until(lambda: answered(client, request))
+        (session,) = app._routers[0].sessions
+        await until(lambda: not session.delivery.attachments)
+        assert "error" in await opened(url)
+        session.attendance._expire()
+        assert session.state.owner == ""
+        assert (await opened(url))["data"]["conversationId"] == conversation(tmp_path, "atlas")
+
+
+async def test_one_directory_can_stand_before_another(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    async with (
+        pods(tmp_path / "real", "atlas"),
+        served(f"pod+dir:{tmp_path}/ours", upstream=f"pod+dir:{tmp_path}/real") as (_, _),
+        PodClient.connected(f"{tmp_path}/ours/test/sock") as client,
+    ):
+        await client.say("retry")
+        await client.until(lambda: client.idle() > 0)
+        assert client.joined("text_delta") == "The second try worked."

@@ -1,0 +1,19 @@
+"""The ids of sessions: functions of what they stand for."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.routing.ids import agent_id, canonical_id, session_id
+
+KNOWN = "0198c3a1-7b52-7c40-9d1e-5f0a6b7c8d9e"
+
+
+@pytest.mark.parametrize("name", [KNOWN, f"thread-{KNOWN}", KNOWN.upper()])
+def test_a_uuid_is_its_own_canonical_id(name: str) -> None:
+    assert canonical_id("r", name) == KNOWN
+
+
+def test_any_other_name_has_one_of_its_own_in_each_route() -> None:
+    assert canonical_id("r", "a") == canonical_id("r", "a") == session_id("r", "a")
+    assert len({canonical_id("r", "a"), canonical_id("q", "a"), canonical_id("r", "b"), agent_id("r")}) == 4

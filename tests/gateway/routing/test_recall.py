@@ -1,0 +1,314 @@
+"""A resumed conversation is found, opened and loaded before anything else is said of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import count
+from typing import Any
+
+from msgspec import structs
+
+from gateway.config.model import Limits
+from gateway.ledger import Ledger
+from gateway.routing.recall import HELD_MAX, PAGE, PAGES_MAX, PATIENCE, Recall
+from mappings.canonical import Command, SessionState
+from mappings.canonical.commands import CancelTurn, GetHistory, ListSessions, OpenSession, ResumeSession, SubmitInput
+from mappings.canonical.events import Alert, Event, HistorySnapshot, Reply, SessionOpened, SessionsListed, TextDelta
+from mappings.canonical.values import Failure, Message, SessionSummary, Text
+from mappings.dialect import Burst
+from tests.gateway.stage import Time
+
+NO = Failure(cause="not_found", text="no")
+
+
+def message(text: str) -> Message:
+    return Message(role="user", text=text, id=text)
+
+
+class Stage:
+    """A Recall with the session on one side and the backend on the other, both played by the test."""
+
+    def __init__(self, resume: str = "", *, taken: bool = False, limits: Limits = Limits()) -> None:  # noqa: B008  # frozen
+        numbers = count(1)
+        self.state = SessionState(id="s", opening=OpenSession(agent="agent", user_name="Ann"))
+        self.asked: list[Command] = []
+        self.told: list[Event] = []
+        self.failed: list[tuple[str, list[str]]] = []
+        self.time, self.ledger = Time(), Ledger()
+        self.recall = Recall(
+            self, limits=limits, ledger=self.ledger, new_id=lambda: f"own-{next(numbers)}", later=self.time.later,
+            resume=resume, taken=lambda _id: taken,
+        )  # fmt: skip
+        self.recall.backend = self
+        self.starts = 0
+
+    # -- as session ------------------------------------------------------------------------------------
+
+    def connected(self) -> SessionState:
+        return self.state
+
+    def receive(self, bursts: list[Burst]) -> None:
+        for burst in bursts:
+            for item in burst.items:
+                self.told.append(item)
+                if isinstance(item, HistorySnapshot):
+                    self.state.transcript = list(item.items)
+
+    def lost(self, cause: str, unsent: Sequence[Command]) -> None:
+        self.failed.append((cause, [command.request for command in unsent]))
+
+    # -- as backend ------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        self.starts += 1
+
+    def send(self, commands: Sequence[Command]) -> None:
+        self.asked += commands
+
+    def rest(self) -> None:
+        self.asked = []
+
+    def stop(self) -> None:
+        self.asked = []
+
+    # -- the test --------------------------------------------------------------------------------------
+
+    def last(self, kind: type) -> Any:
+        assert type(self.asked[-1]) is kind, self.asked
+        return self.asked[-1]
+
+    def answers(self, event: Any) -> None:
+        """The backend answers what it was asked last."""
+        self.recall.receive([Burst(items=[structs.replace(event, request=self.asked[-1].request)])])
+
+    def opened(self, conversation: str = "c1") -> None:
+        self.last(ResumeSession)
+        self.answers(SessionOpened(request="", session=conversation))
+
+    def pages(self, *pages: Sequence[str], more: bool = False) -> None:
+        """Pages of texts, newest first; the last one is the end unless there is `more`."""
+        for number, texts in enumerate(pages, start=1):
+            self.last(GetHistory)
+            cursor = texts[-1] if more or number < len(pages) else None
+            self.answers(HistorySnapshot(items=tuple(map(message, texts)), next_cursor=cursor))
+
+    def history(self) -> list[str]:
+        return [item.text for item in self.state.transcript if isinstance(item, Message)]
+
+
+def submit(request: str) -> SubmitInput:
+    return SubmitInput(request=request, segments=(Text(text="Hi"),))
+
+
+# -- what an endpoint resumes ------------------------------------------------------------------------
+
+
+def test_without_anything_to_resume_commands_and_events_go_straight_through() -> None:
+    stage = Stage()
+    stage.recall.start()
+    stage.recall.send([submit("r")])
+    stage.recall.receive([Burst(items=[TextDelta(text="x")])])
+    assert (stage.starts, stage.asked, stage.told) == (1, [submit("r")], [TextDelta(text="x")])
+
+
+def test_an_id_is_resumed_for_the_agent_of_the_route_and_its_pages_are_told_as_one_history() -> None:
+    stage = Stage("c1")
+    stage.recall.start()
+    asked = stage.last(ResumeSession)
+    assert (asked.session, asked.agent, asked.user_name) == ("c1", "agent", "Ann")
+    stage.opened()
+    assert stage.last(GetHistory).limit == PAGE
+    stage.pages(["5", "4"], ["3", "2"], ["1"])
+    opened, history = stage.told
+    assert isinstance(opened, SessionOpened)
+    assert isinstance(history, HistorySnapshot)
+    assert (opened.request, history.request, history.rotated) == ("", "", False)
+    assert stage.history() == ["1", "2", "3", "4", "5"]
+    assert [page.cursor for page in stage.asked if isinstance(page, GetHistory)] == ["", "4", "2"]
+
+
+def test_the_latest_is_the_first_of_the_backends_list() -> None:
+    stage = Stage("latest")
+    stage.recall.start()
+    assert stage.last(ListSessions).limit == 1
+    stage.answers(SessionsListed(request="", sessions=(SessionSummary(session="c9"), SessionSummary(session="c1"))))
+    assert stage.last(ResumeSession).session == "c9"
+    stage.opened("c9")
+    stage.pages(["1"])
+    assert stage.history() == ["1"]
+
+
+def test_where_there_is_no_latest_or_no_list_the_conversation_is_a_fresh_one() -> None:
+    for answer in (SessionsListed(request="", sessions=()), Reply(request="", failure=NO)):
+        stage = Stage("latest")
+        stage.recall.send([submit("r")])
+        stage.answers(answer)
+        assert stage.told == [HistorySnapshot(items=())]
+        assert stage.asked[-1] == submit("r")
+
+
+def test_what_is_open_elsewhere_is_not_opened_twice() -> None:
+    stage = Stage("latest", taken=True)
+    stage.recall.send([submit("r")])
+    stage.answers(SessionsListed(request="", sessions=(SessionSummary(session="c9"),)))
+    assert [type(command) for command in stage.asked] == [ListSessions]
+    assert [requests for _, requests in stage.failed] == [["r"]]
+
+
+def test_another_conversation_than_the_one_asked_for_is_told() -> None:
+    stage = Stage("c1")
+    stage.recall.start()
+    stage.opened("c2")
+    stage.pages([])
+    (alert,) = [event for event in stage.told if isinstance(event, Alert)]
+    assert "c1" in alert.text
+
+
+def test_commands_wait_for_the_history_and_keep_their_order() -> None:
+    stage = Stage("c1")
+    stage.recall.send([submit("r")])
+    stage.recall.send([CancelTurn(request="c")])
+    stage.opened()
+    assert not [command for command in stage.asked if command.request in "rc"]
+    stage.pages(["1"])
+    assert [command.request for command in stage.asked[-2:]] == ["r", "c"]
+    assert isinstance(stage.told[-1], HistorySnapshot)
+
+
+def test_more_commands_than_may_wait_are_refused() -> None:
+    stage = Stage("c1")
+    stage.recall.send([submit(str(n)) for n in range(HELD_MAX + 1)])
+    assert [requests for _, requests in stage.failed] == [[str(HELD_MAX)]]
+
+
+def test_what_else_the_backend_says_meanwhile_reaches_the_session() -> None:
+    stage = Stage("c1")
+    stage.recall.start()
+    stage.recall.receive([Burst(items=[TextDelta(text="x")])])
+    assert stage.told == [TextDelta(text="x")]
+
+
+# -- bounds ------------------------------------------------------------------------------------------
+
+
+def test_only_so_many_pages_are_loaded_and_the_rest_is_counted() -> None:
+    stage = Stage("c1")
+    stage.recall.start()
+    stage.opened()
+    stage.pages(*([str(n)] for n in range(PAGES_MAX)), more=True)
+    assert len(stage.history()) == PAGES_MAX
+    assert [entry.kind for entry in stage.ledger.entries()] == ["HistorySnapshot"]
+
+
+def test_only_so_much_text_is_loaded() -> None:
+    stage = Stage("c1", limits=Limits(transcript_max=2048))
+    stage.recall.start()
+    stage.opened()
+    stage.pages(["x" * 1500], ["y" * 1500], more=True)
+    assert len(stage.history()) == 2
+    assert [entry.kind for entry in stage.ledger.entries()] == ["HistorySnapshot"]
+
+
+def test_after_so_much_time_what_came_is_the_history() -> None:
+    stage = Stage("c1")
+    stage.recall.send([submit("r")])
+    stage.opened()
+    stage.pages(["2"], more=True)
+    stage.time.passes(PATIENCE)
+    assert stage.history() == ["2"]
+    assert stage.asked[-1] == submit("r")
+    assert [entry.kind for entry in stage.ledger.entries()] == ["HistorySnapshot"]
+    assert stage.time.waiting == []
+
+
+# -- what goes wrong ---------------------------------------------------------------------------------
+
+
+def test_a_backend_that_refuses_fails_what_waits_and_is_asked_again_for_the_next() -> None:
+    stage = Stage("c1")
+    stage.recall.send([submit("r")])
+    stage.answers(Reply(request="", failure=NO))
+    assert stage.failed == [("no", ["r"])]
+    stage.recall.send([submit("r2")])
+    assert stage.last(ResumeSession).session == "c1"
+
+
+def test_a_backend_that_says_nothing_fails_what_waits() -> None:
+    stage = Stage("c1")
+    stage.recall.send([submit("r")])
+    stage.time.passes(Limits().accept_deadline)
+    assert [requests for _, requests in stage.failed] == [["r"]]
+
+
+def test_a_backend_that_cannot_be_reached_fails_what_waits_and_not_what_we_asked() -> None:
+    stage = Stage("c1")
+    stage.recall.send([submit("r")])
+    stage.recall.lost("away", [stage.asked[-1]])
+    assert stage.failed == [("away", ["r"])]
+    stage.recall.start()
+    assert stage.last(ResumeSession).request == "own-2"
+
+
+def test_a_backend_that_is_lost_between_pages_leaves_those_that_came() -> None:
+    stage = Stage("c1")
+    stage.recall.start()
+    stage.opened()
+    stage.pages(["2"], more=True)
+    stage.recall.lost("away", [])
+    assert stage.history() == ["2"]
+    assert stage.failed == [("away", [])]
+
+
+def test_a_page_that_is_refused_ends_the_history() -> None:
+    stage = Stage("c1")
+    stage.recall.start()
+    stage.opened()
+    stage.pages(["2"], more=True)
+    stage.answers(Reply(request="", failure=NO))
+    assert stage.history() == ["2"]
+
+
+def test_once_stopped_nothing_is_waited_for() -> None:
+    stage = Stage("c1")
+    stage.recall.start()
+    stage.recall.rest()
+    stage.recall.stop()
+    assert stage.time.waiting == []
+
+
+# -- what a client resumes ---------------------------------------------------------------------------
+
+
+def test_a_client_that_resumes_is_answered_before_the_history_is_loaded() -> None:
+    stage = Stage()
+    stage.recall.send([ResumeSession(request="open", session="c1")])
+    stage.opened()
+    assert stage.told == [SessionOpened(request="open", session="c1")]
+    stage.pages(["2"], ["1"])
+    assert stage.history() == ["1", "2"]
+    assert len(stage.told) == 2
+
+
+def test_a_client_that_resumes_what_has_no_history_is_told_nothing_more() -> None:
+    stage = Stage()
+    stage.recall.send([ResumeSession(request="open", session="c1")])
+    stage.opened()
+    stage.pages([])
+    assert stage.told == [SessionOpened(request="open", session="c1")]
+
+
+def test_a_history_that_the_session_has_is_not_loaded_again() -> None:
+    stage = Stage()
+    stage.state.transcript = [message("1")]
+    stage.recall.send([ResumeSession(request="open", session="c1")])
+    stage.opened()
+    assert [type(command) for command in stage.asked] == [ResumeSession]
+
+
+def test_a_client_whose_resuming_is_refused_hears_that_alone() -> None:
+    stage = Stage()
+    stage.recall.send([ResumeSession(request="open", session="c1")])
+    stage.answers(Reply(request="", failure=NO))
+    assert stage.told == [Reply(request="open", failure=NO)]
+    stage.recall.send([submit("r")])
+    assert stage.asked[-1] == submit("r")

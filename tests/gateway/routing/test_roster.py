@@ -1,0 +1,59 @@
+"""The sessions of a route by their names, and pages of their list."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.routing.roster import LIST_DEFAULT, LIST_MAX, listing
+from mappings.canonical.commands import ListSessions
+from mappings.canonical.values import SessionSummary
+from mappings.errors import PeerError
+from tests.gateway.smooth_words import CONVERSATION, SHOWN
+from tests.gateway.stage import SESSION, stage
+
+
+@pytest.mark.parametrize("name", [SESSION, SHOWN, CONVERSATION])
+async def test_a_session_is_known_by_its_id_and_by_what_clients_are_shown_until_it_is_dropped(name: str) -> None:
+    async with stage() as made:
+        roster = made.router._all.roster
+        assert roster.named(name) is made.session
+        assert made.session in roster
+        roster.drop(made.session)
+        assert roster.named(name) is None
+        assert made.session not in roster
+        assert list(roster) == []
+
+
+def rows(count: int) -> list[SessionSummary]:
+    return [SessionSummary(session=f"{n}", title=f"t{n}", updated_at=n, messages=1) for n in range(count)]
+
+
+def test_a_list_is_newest_first_in_pages() -> None:
+    first = listing(rows(5), ListSessions(limit=2))
+    second = listing(rows(5), ListSessions(limit=2, cursor=first.next_cursor or ""))
+    third = listing(rows(5), ListSessions(limit=2, cursor=second.next_cursor or ""))
+    assert [[row.session for row in page.sessions] for page in (first, second, third)] == [
+        ["4", "3"],
+        ["2", "1"],
+        ["0"],
+    ]
+    assert third.next_cursor is None
+
+
+def test_a_cursor_of_no_row_is_refused() -> None:
+    with pytest.raises(PeerError, match="unknown cursor"):
+        listing(rows(5), ListSessions(cursor="gone"))
+
+
+@pytest.mark.parametrize(("asked", "shown"), [(0, LIST_DEFAULT), (1000, LIST_MAX), (3, 3)])
+def test_a_page_has_a_size(asked: int, shown: int) -> None:
+    assert len(listing(rows(LIST_MAX + 1), ListSessions(limit=asked)).sessions) == shown
+
+
+def test_what_has_neither_words_nor_a_name_is_left_out() -> None:
+    told = [
+        SessionSummary(session="a"),
+        SessionSummary(session="b", title="atlas"),
+        SessionSummary(session="c", messages=1),
+    ]
+    assert {row.session for row in listing(told, ListSessions()).sessions} == {"b", "c"}

@@ -1,0 +1,487 @@
+"""The router: each command reaches the session that it means, and only if its sender may see it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from gateway.config.model import Limits
+from gateway.routing.door import Door
+from gateway.routing.ids import session_id
+from gateway.upstream import WAITING_MAX
+from mappings.canonical.commands import GetHistory, ListSessions, SetGoal
+from mappings.canonical.events import SessionsListed
+from mappings.canonical.unmapped import Unmapped
+from mappings.dialect import Burst
+from tests.gateway.pod_words import CANCEL, FINISHED, delta, problem, run, snapshot, status, took
+from tests.gateway.smooth_words import (
+    AGENT,
+    CONVERSATION,
+    CREATE,
+    SHOWN,
+    Frame,
+    accepted,
+    answer,
+    ask,
+    error,
+    history,
+    opened,
+    reply,
+    send,
+    token,
+)
+from tests.gateway.stage import NEVER, Script, Stage, settle, stage
+
+UNKNOWN = "0198c3a1-0000-4000-8000-00000000dead"
+
+
+def talked(made: Stage, name: str = "a") -> Script:
+    """A client that has said Hi and got Hello."""
+    return (
+        made.script()
+        .opens(name)
+        .says(name, send("r1", "Hi"))
+        .pod_gets(run("Hi"))
+        .pod_says(*took("Hi"), delta("Hello"), *FINISHED)
+        .gets(name, accepted("r1"), token("r1", "Hello"), answer("r1", "Hello"))
+    )
+
+
+# -- which session -----------------------------------------------------------------------------------
+
+
+def test_the_session_behind_an_endpoint_has_the_same_id_after_a_restart_and_another_one_elsewhere() -> None:
+    assert session_id("r", "pod+unix:/a") == session_id("r", "pod+unix:/a")
+    assert len({session_id("r", "pod+unix:/a"), session_id("q", "pod+unix:/a"), session_id("r", "pod+unix:/b")}) == 3
+
+
+async def test_who_only_connects_is_told_nothing_and_dials_nothing() -> None:
+    async with stage() as made:
+        await made.script().joins("a").gets("a").done()
+        assert made.dialled == 0
+
+
+async def test_a_created_session_dials_the_backend_and_shows_its_two_ids() -> None:
+    async with stage() as made:
+        await (
+            made.script()
+            .joins("a")
+            .says("a", CREATE)
+            .gets("a", reply("open", sessionId=SHOWN, conversationId=CONVERSATION))
+            .done()
+        )
+        assert made.dialled == 1
+
+
+async def test_creating_twice_gives_the_same_session_and_attaches_once() -> None:
+    async with stage() as made:
+        await (
+            made.script()
+            .opens("a")
+            .says("a", CREATE | {"requestId": "again"})
+            .gets("a", opened("again"))
+            .pod_says(*took("Hi"), delta("once"))
+            .gets("a", token("$turn", "once"))
+            .done()
+        )
+
+
+@pytest.mark.parametrize("known", [CONVERSATION, UNKNOWN])
+async def test_going_on_with_a_conversation_gives_the_one_session_of_the_backend(known: str) -> None:
+    async with stage() as made:
+        await made.script().joins("a").says("a", CREATE | {"conversationId": known}).gets("a", opened("open")).done()
+
+
+@pytest.mark.parametrize("name", [SHOWN, CONVERSATION])
+async def test_both_ids_name_the_session(name: str) -> None:
+    async with stage() as made:
+        await (
+            made.script()
+            .joins("a")
+            .says("a", {"action": "get_session", "requestId": "g", "sessionId": name})
+            .gets("a", opened("g"))
+            .says("a", send("r1", "Hi") | {"sessionId": name})
+            .pod_says(snapshot(), *took("Hi"))
+            .gets("a", accepted("r1"))
+            .pod_gets(run("Hi"))
+            .done()
+        )
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        ask("get_session", "x"),
+        ask("send_message", "x", message="Hi"),
+        ask("get_conversation_messages", "x"),
+    ],
+    ids=lambda action: str(action["action"]),
+)
+async def test_an_unknown_session_is_not_found(action: Frame) -> None:
+    async with stage() as made:
+        await (
+            made.script()
+            .joins("a")
+            .says("a", action | {"sessionId": UNKNOWN})
+            .gets("a", error("x", "SESSION_NOT_FOUND"))
+            .done()
+        )
+        assert made.dialled == 0
+
+
+async def test_an_input_on_a_fresh_connection_attaches_to_the_session_that_it_names() -> None:
+    async with stage() as made:
+        await (
+            talked(made)
+            .leaves("a")
+            .joins("b")
+            .says("b", send("r2", "Back"))
+            .pod_gets(run("Back"))
+            .pod_says(*took("Back"), delta("Welcome"), *FINISHED)
+            .gets("b", accepted("r2"), token("r2", "Welcome"), answer("r2", "Welcome"))
+            .done()
+        )
+
+
+async def test_a_client_that_comes_back_in_mid_turn_sees_the_turn_go_on() -> None:
+    async with stage() as made:
+        await (
+            made.script()
+            .opens("a")
+            .says("a", send("r1", "Hi"))
+            .pod_gets(run("Hi"))
+            .pod_says(*took("Hi"), delta("Hel"))
+            .gets("a", accepted("r1"), token("r1", "Hel"))
+            .leaves("a")
+            .joins("b")
+            .says("b", history("h"))
+            .gets("b", token("$turn", "Hel"), reply("h", hasMore=False))
+            .pod_says(delta("lo"), *FINISHED)
+            .gets("b", token("$turn", "lo"), answer("$turn", "Hello"))
+            .done()
+        )
+
+
+async def test_both_of_two_clients_see_the_turn_of_one() -> None:
+    async with stage() as made:
+        await (
+            made.script()
+            .opens("a")
+            .opens("b")
+            .says("b", send("r1", "Hi"))
+            .pod_gets(run("Hi"))
+            .pod_says(*took("Hi"), delta("Hello"), *FINISHED)
+            .gets("a", token("$turn", "Hello"), answer("$turn", "Hello"))
+            .gets("b", accepted("r1"), token("r1", "Hello"), answer("r1", "Hello"))
+            .done()
+        )
+
+
+async def test_who_is_gone_is_attached_nowhere() -> None:
+    async with stage() as made:
+        await made.script().opens("a").opens("b").leaves("a").pod_says(delta("x")).gets("b", token("$t", "x")).done()
+        assert list(made.session.delivery.attachments) == ["b"]
+
+
+# -- who may see it ----------------------------------------------------------------------------------
+
+FOREIGN: list[Callable[[str], Frame]] = [
+    lambda name: ask("get_session", "x") | {"sessionId": name},
+    lambda name: send("x", "Hi") | {"sessionId": name},
+    lambda name: history("x") | {"sessionId": name},
+    lambda name: CREATE | {"requestId": "x", "conversationId": name},
+]
+
+
+@pytest.mark.parametrize("action", FOREIGN, ids=["get_session", "send_message", "history", "create"])
+async def test_a_foreign_session_is_answered_exactly_like_an_unknown_one(action: Callable[[str], Frame]) -> None:
+    async with stage(share="owner") as made:
+        await talked(made).joins("eve", principal="eve").done()
+        eve = made.clients["eve"]
+        answers = []
+        for name in (CONVERSATION, UNKNOWN):
+            eve.says(action(name))
+            await settle()
+            answers.append([str(frame).replace(name, "NAME") for frame in eve.news()])
+        assert answers[0] == answers[1]
+        assert len(answers[0]) == 1
+        assert "eve" not in made.session.delivery.attachments
+
+
+async def test_a_backend_with_one_session_is_busy_for_who_does_not_own_it() -> None:
+    async with stage() as made:
+        await (
+            made.script()
+            .opens("a")
+            .joins("eve", principal="eve")
+            .says("eve", CREATE)
+            .gets("eve", error("open", "TURN_IN_PROGRESS"))
+            .done()
+        )
+        assert made.dialled == 1
+
+
+async def test_a_foreign_session_is_not_listed() -> None:
+    listing = {"action": "list_conversations", "requestId": "l"}
+    async with stage(share="owner") as made:
+        await (
+            talked(made)
+            .joins("eve", principal="eve")
+            .says("eve", listing)
+            .gets("eve", reply("l", conversations=[]))
+            .says("a", listing)
+            .gets("a", reply("l", conversations=[{"conversationId": CONVERSATION, "title": "Hi", "messageCount": 2}]))
+            .done()
+        )
+
+
+# -- lists -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("query", "found"), [("", 1), ("hI", 1), ("nothing like it", 0)])
+async def test_a_list_has_the_sessions_whose_title_has_the_words(query: str, found: int) -> None:
+    async with stage() as made:
+        await talked(made).done()
+        listed = made.router._list(made.clients["a"].link, ListSessions(request="l", query=query))
+        assert isinstance(listed, SessionsListed)
+        assert len(listed.sessions) == found
+
+
+async def test_a_session_in_which_nobody_spoke_is_not_listed() -> None:
+    async with stage() as made:
+        await (
+            made.script()
+            .opens("a")
+            .says("a", {"action": "list_conversations", "requestId": "l"})
+            .gets("a", reply("l", conversations=[]))
+            .done()
+        )
+
+
+# -- what needs no session ---------------------------------------------------------------------------
+
+
+async def test_a_ping_is_answered_without_a_session() -> None:
+    async with stage() as made:
+        await (
+            made.script()
+            .joins("a")
+            .says("a", {"action": "ping", "requestId": "p"})
+            .gets("a", {"type": "pong", "requestId": "p", "timestamp": made.time.clock() // 10**6})
+            .done()
+        )
+        assert made.dialled == 0
+
+
+async def test_each_command_gets_one_answer_when_they_come_in_one_piece() -> None:
+    async with stage() as made:
+        await (
+            made.script()
+            .joins("a")
+            .says("a", {"action": "ping", "requestId": "p"}, CREATE, history("h"), ask("get_session", "g"))
+            .gets("a", {"type": "pong", "requestId": "p"}, opened("open"), reply("h", messages=[]), opened("g"))
+            .done()
+        )
+
+
+async def test_a_command_that_names_no_session_means_the_one_that_its_link_is_attached_to() -> None:
+    async with stage() as made:
+        await made.script().opens("a").joins("b").done()
+        for name in "ab":
+            made.clients[name].slips(made.router, GetHistory(request="h"), "get_conversation_messages")
+        await settle()
+        await made.script().gets("a", reply("h", messages=[])).gets("b", error("h", "SESSION_NOT_FOUND")).done()
+
+
+async def test_an_unknown_command_is_answered() -> None:
+    async with stage() as made:
+        await made.script().joins("a").done()
+        made.router.receive(
+            made.clients["a"].link, [Burst(items=[Unmapped(dialect="x", tag="dance", raw="{}", request="u")])]
+        )
+        await settle()
+        await made.script().gets("a", error("u", "UNSUPPORTED_ACTION")).done()
+
+
+async def test_what_a_pod_cannot_do_is_refused_with_its_reason() -> None:
+    async with stage() as made:
+        await made.script().opens("a").done()
+        link = made.clients["a"].link
+        made.router.receive(link, [Burst(items=[SetGoal(request="n", session=CONVERSATION, objective="win")])])
+        await settle()
+        await made.script().gets("a", error("n", "UNSUPPORTED_ACTION")).pod_gets().done()
+
+
+async def test_where_the_backend_keeps_no_titles_the_gateway_does() -> None:
+    async with stage() as made:
+        rename = {"action": "rename_conversation", "requestId": "n", "conversationId": CONVERSATION, "title": "New"}
+        await (
+            made.script()
+            .opens("a")
+            .says("a", rename)
+            .gets("a", reply("n", conversationId=CONVERSATION, title="New"))
+            .pod_gets()
+            .done()
+        )
+        assert made.session.state.title == "New"
+
+
+async def test_pings_of_a_client_whose_backend_is_away_are_answered() -> None:
+    async with stage(limits=Limits(backoff_first=NEVER, backoff_max=NEVER)) as made:
+        made.refusals = WAITING_MAX
+        await (
+            made.script()
+            .opens("a")
+            .says("a", {"action": "ping", "requestId": "p"})
+            .gets("a", {"type": "pong", "requestId": "p"})
+            .done()
+        )
+
+
+async def test_the_agent_that_a_client_named_is_shown_to_the_next_one() -> None:
+    async with stage() as made:
+        await (
+            made.script()
+            .opens("a")
+            .joins("b")
+            .says("b", ask("get_session", "g"))
+            .gets("b", reply("g", agentId=AGENT, status="idle"))
+            .done()
+        )
+
+
+# -- other dialects ----------------------------------------------------------------------------------
+
+
+async def test_a_pod_client_is_shown_the_session_as_it_connects() -> None:
+    async with stage() as made:
+        await talked(made).done()
+        made.join("tui", dialect="pod")
+        await settle()
+        (shown,) = made.clients["tui"].news()
+        assert shown["event"] == "snapshot"
+        assert len([entry for entry in shown["data"]["entries"] if entry["kind"] == "user_input"]) == 1
+        assert "tui" in made.session.delivery.attachments
+
+
+# -- what the route allows ---------------------------------------------------------------------------
+
+
+async def test_a_shared_session_is_seen_and_driven_by_everybody() -> None:
+    listing = {"action": "list_conversations", "requestId": "l"}
+    async with stage(share="all") as made:
+        await (
+            talked(made)
+            .joins("eve", principal="eve")
+            .says("eve", listing)
+            .gets("eve", reply("l", conversations=[{"conversationId": CONVERSATION, "title": "Hi", "messageCount": 2}]))
+            .says("eve", send("r2", "Me too"))
+            .pod_gets(run("Me too"))
+            .pod_says(*took("Me too"), delta("Fine"), *FINISHED)
+            .gets("eve", accepted("r2"), token("r2", "Fine"), answer("r2", "Fine"))
+            .gets("a", token("$turn", "Fine"), answer("$turn", "Fine"))
+            .done()
+        )
+
+
+async def test_who_opens_where_the_one_session_is_anothers_is_attached_if_the_route_says_so() -> None:
+    async with stage(share="owner", open="attach") as made:
+        await (
+            talked(made)
+            .joins("eve", principal="eve")
+            .says("eve", CREATE)
+            .gets("eve", opened("open"))
+            .says("eve", history("h"))
+            .gets("eve", reply("h", hasMore=False))
+            .done()
+        )
+        assert made.session.state.owner == "local"
+
+
+async def test_a_foreign_session_behind_a_pod_door_is_not_shown() -> None:
+    async with stage(share="owner") as made:
+        await talked(made).done()
+        made.join("eve", principal="eve", dialect="pod")
+        await settle()
+        (frame,) = made.clients["eve"].news()
+        assert (frame["event"], frame["data"]["code"]) == ("error", "invalid_request")
+        assert not made.clients["eve"].link.alive
+
+
+async def test_a_turn_whose_last_client_leaves_is_cancelled_if_the_route_says_so() -> None:
+    async with stage(on_last_detach="cancel") as made:
+        await (
+            made.script()
+            .opens("a")
+            .opens("b")
+            .says("a", send("r1", "Hi"))
+            .pod_gets(run("Hi"))
+            .pod_says(*took("Hi"), delta("Hel"))
+            .gets("a", accepted("r1"), token("r1", "Hel"))
+            .gets("b", token("$turn", "Hel"))
+            .leaves("a")
+            .pod_gets()
+            .leaves("b")
+            .pod_gets(CANCEL)
+            .pod_says(problem("internal", "Cancelled"), status("idle"))
+            .sees("the turn is over", lambda: made.session.state.turn is None)
+            .done()
+        )
+
+
+async def test_no_turn_is_cancelled_where_none_is_open() -> None:
+    async with stage(on_last_detach="cancel") as made:
+        await made.script().opens("a").leaves("a").pod_gets().done()
+
+
+async def test_a_turn_that_does_not_end_without_clients_is_ended_after_the_deadline() -> None:
+    async with stage(on_last_detach="cancel") as made:
+        await (
+            made.script()
+            .opens("a")
+            .says("a", send("r1", "Hi"))
+            .pod_gets(run("Hi"))
+            .pod_says(*took("Hi"), delta("Hel"))
+            .gets("a", accepted("r1"), token("r1", "Hel"))
+            .leaves("a")
+            .pod_gets(CANCEL)
+            .passes(Limits().cancel_deadline)
+            .sees("the turn is over", lambda: made.session.state.turn is None)
+            .done()
+        )
+
+
+@pytest.mark.parametrize(("shutdown", "reaches"), [("client", []), ("backend", [{"method": "shutdown"}])])
+async def test_a_shutdown_reaches_the_backend_only_if_the_route_says_so(shutdown: str, reaches: list[Frame]) -> None:
+    said: list[str] = []
+    async with stage(shutdown=shutdown) as made:
+        made.router.on_shutdown = lambda link: said.append(link.id)
+        await made.script().opens("a").done()
+        made.join("tui", dialect="pod").says({"method": "shutdown"})
+        await settle()
+        assert made.pod.news() == reaches
+        made.clients["tui"].seen = len(made.clients["tui"].frames())
+        assert made.clients["tui"].link.alive is bool(reaches)
+        assert said == ["tui"]
+        assert made.clients["a"].link.alive
+
+
+# -- doors -------------------------------------------------------------------------------------------
+
+
+async def test_watchers_are_told_when_a_session_is_claimed_works_and_rests() -> None:
+    told: list[tuple[str, str]] = []
+    async with stage() as made:
+        made.router.watchers.append(lambda session: told.append((session.state.owner, session.state.status)))
+        await talked(made).leaves("a").passes(Limits().session_ttl).done()
+    assert told == [("local", "idle"), ("local", "running"), ("local", "idle"), ("local", "idle")]
+    assert made.session.attendance.resting
+
+
+async def test_a_door_leads_to_the_one_session_of_its_backend() -> None:
+    door = Door(endpoint="pod+unix:/x")
+    async with stage() as made:
+        assert made.router.behind(door) is None
+        assert made.router._all.behind(door) is made.session
+        assert made.router.behind(door) is made.session

@@ -1,0 +1,51 @@
+"""Attached files: only what resolves inside of a root becomes a reference."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gateway.session.attachments import as_references
+from mappings.canonical.values import FileAttachment, FileRef, ImageAttachment, Text
+
+
+@pytest.fixture
+def roots(tmp_path: Path) -> Path:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a b.txt").write_text("a")
+    (tmp_path / "out.txt").write_text("secret")
+    (tmp_path / "in" / "link").symlink_to(tmp_path / "out.txt")
+    return tmp_path
+
+
+def test_a_file_inside_of_a_root_becomes_a_reference(roots: Path) -> None:
+    file = roots / "in" / "a b.txt"
+    urls = [str(file), file.as_uri(), f"file://localhost{str(file).replace(' ', '%20')}"]
+    for url in urls:
+        segments = (Text(text="see "), FileAttachment(name="a", url=url), ImageAttachment(url=url))
+        reference = FileRef(path=str(file.resolve()))
+        assert as_references(segments, [str(roots / "in")]) == (Text(text="see "), reference, reference)
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["out.txt", "in/link", "in/../out.txt", "in/none.txt"],
+    ids=["beside it", "by a link", "by dots", "not there"],
+)
+def test_a_file_outside_of_every_root_stays_an_attachment(roots: Path, path: str) -> None:
+    attached = (FileAttachment(name="a", url=f"{roots}/{path}"),)
+    assert as_references(attached, [str(roots / "in")]) == attached
+
+
+@pytest.mark.parametrize(
+    "url", ["https://example.org/in/a", "in/a b.txt", "file://elsewhere/in/a", "data:,a", "\0", "//"]
+)
+def test_what_is_no_file_of_this_machine_stays_an_attachment(roots: Path, url: str) -> None:
+    attached = (ImageAttachment(url=url),)
+    assert as_references(attached, [str(roots)]) == attached
+
+
+def test_without_roots_nothing_is_read(roots: Path) -> None:
+    attached = (FileAttachment(name="a", url=str(roots / "in" / "a b.txt")),)
+    assert as_references(attached, []) == attached

@@ -1,0 +1,283 @@
+"""Delivery: everybody sees the same, and who does not read costs bounded memory and nobody else."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from adapters.base import CloseReason
+from gateway import registry
+from gateway.ledger import Ledger
+from gateway.link import Link
+from gateway.outbox import Outbox
+from gateway.session.delivery import Delivery
+from gateway.session.turn import NormalForm
+from mappings.canonical import Batch, Event, SessionState
+from mappings.canonical.events import (
+    MessageAppended,
+    StatusChanged,
+    TextDelta,
+    TextDone,
+    ToolCallArguments,
+    TurnAccepted,
+    TurnEnded,
+    TurnResult,
+)
+from mappings.canonical.values import Message, Origin
+from tests.memory import MemoryTransport
+
+SESSION = "5f0c4b1e-0000-4000-8000-000000000001"
+TURN = "5f0c4b1e-0000-4000-8000-00000000000a"
+
+
+class Stage:
+    """A session's delivery with links in memory; turns are played by hand in normal form."""
+
+    def __init__(self, group: asyncio.TaskGroup, *, soft: int, log_max: int, coalesce: bool) -> None:
+        self.group = group
+        self.soft = soft
+        self.state = SessionState(id=SESSION)
+        self.ledger = Ledger()
+        self.delivery = Delivery(
+            self.state, self.ledger, log_max=log_max, log_bytes=1 << 25, catch_up=64, coalesce=coalesce
+        )
+        self.origin = Origin()
+        self.links: list[Link] = []
+
+    def join(self, name: str) -> tuple[Link, MemoryTransport]:
+        transport, dialect = MemoryTransport(), registry.dialect("smooth")
+        link = Link(
+            name, dialect, transport, dialect.server(lambda: 0, lambda: "id"), Outbox(self.soft, 1 << 24),
+            sink=lambda _link, _bursts: None, drained=self.delivery.drained, ledger=self.ledger,
+        )  # fmt: skip
+        self.links.append(link)
+        self.group.create_task(link.run(), name=name)
+        self.delivery.attach(link, "")
+        return link, transport
+
+    def play(self, *events: Event, opened: bool = False, ended: bool = False, turn: str = TURN) -> None:
+        batch = Batch(
+            session=SESSION,
+            epoch=1,
+            first_seq=self.state.seq,
+            events=list(events),
+            turn=turn,
+            origin=self.origin,
+            at=10**9,
+        )
+        self.state.seq += len(events)
+        self.delivery.deliver(batch, opened=opened, ended=ended)
+
+    def begin(self, link: str = "", request: str = "", turn: str = TURN) -> None:
+        self.origin = Origin(link=link, request=request)
+        message = Message(role="user", text="hi", id=SESSION)
+        self.play(
+            TurnAccepted(request=request),
+            MessageAppended(message=message),
+            StatusChanged(status="running"),
+            opened=True,
+            turn=turn,
+        )
+
+    def end(self, text: str, turn: str = TURN) -> None:
+        self.play(
+            TextDone(text=text), TurnResult(end="completed"), StatusChanged(status="idle"),
+            TurnEnded(end="completed", text=text, message=SESSION), ended=True, turn=turn,
+        )  # fmt: skip
+
+
+@asynccontextmanager
+async def stage(*, soft: int = 1 << 20, log_max: int = 65_536, coalesce: bool = True) -> AsyncIterator[Stage]:
+    async with asyncio.timeout(20), asyncio.TaskGroup() as group:
+        made = Stage(group, soft=soft, log_max=log_max, coalesce=coalesce)
+        yield made
+        for link in made.links:
+            link.end(CloseReason.DONE)
+
+
+async def settle() -> None:
+    """Let every task run until it waits."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+def shown(transport: MemoryTransport) -> list[dict[str, Any]]:
+    return [json.loads(frame) for frame in transport.got]
+
+
+def text(transport: MemoryTransport, request: str) -> str:
+    return "".join(f["token"] for f in shown(transport) if f["type"] == "stream_token" and f["requestId"] == request)
+
+
+async def test_the_link_that_began_a_turn_sees_its_own_request_id_and_the_others_the_turns() -> None:
+    async with stage() as made:
+        _, mine = made.join("mine")
+        _, other = made.join("other")
+        made.begin("mine", "r1")
+        made.play(TextDelta(text="a"))
+        made.end("a")
+        await settle()
+        assert [f["type"] for f in shown(mine)] == ["immediate_response", "stream_token", "eventual_response"]
+        assert {f["requestId"] for f in shown(mine)} == {"r1"}
+        assert [f["type"] for f in shown(other)] == ["stream_token", "eventual_response"]
+        assert {f["requestId"] for f in shown(other)} == {TURN}
+
+
+async def test_a_stalled_client_holds_bounded_frames_and_disturbs_nobody() -> None:
+    async with stage(soft=10_000) as made:
+        slow, stalled = made.join("slow")
+        _, fast = made.join("fast")
+        stalled.reading.clear()
+        made.begin()
+        expected = ""
+        for number in range(5_000):
+            made.play(TextDelta(text=f"{number} "))
+            expected += f"{number} "
+            if number % 50 == 0:
+                await settle()
+                assert slow.outbox.size < 40_000
+        made.end(expected)
+        await settle()
+        assert text(fast, TURN) == expected
+        assert len([f for f in shown(fast) if f["type"] == "stream_token"]) == 5_000
+        stalled.reading.set()
+        while not any(f["type"] == "eventual_response" for f in shown(stalled)):
+            await settle()
+        assert text(stalled, TURN) == expected
+        assert shown(stalled)[-1]["type"] == "eventual_response"
+        attachment = made.delivery.attachments["slow"]
+        assert attachment.offered == attachment.rendered + attachment.merged == made.state.seq
+        assert attachment.merged > 1_000
+        assert attachment.behind is None, "it has caught up and shares the rendering again"
+
+
+async def test_a_client_that_lags_over_its_own_turns_start_still_gets_it_under_its_request() -> None:
+    async with stage(soft=1_000) as made:
+        _, stalled = made.join("slow")
+        stalled.reading.clear()
+        made.begin()
+        for _ in range(100):
+            made.play(TextDelta(text="x"))
+            await settle()
+        made.end("x" * 100)
+        second = "5f0c4b1e-0000-4000-8000-00000000000b"
+        made.begin("slow", "r2", turn=second)
+        made.play(TextDelta(text="mine"), turn=second)
+        made.end("mine", turn=second)
+        stalled.reading.set()
+        while len([f for f in shown(stalled) if f["type"] == "eventual_response"]) < 2:
+            await settle()
+        assert text(stalled, TURN) == "x" * 100
+        assert text(stalled, "r2") == "mine"
+        assert [f["type"] for f in shown(stalled) if f["requestId"] == "r2"] == [
+            "immediate_response", "stream_token", "eventual_response",
+        ]  # fmt: skip
+
+
+async def test_a_client_that_falls_out_of_the_log_is_sent_away() -> None:
+    async with stage(soft=1_000, log_max=200) as made:
+        _, stalled = made.join("slow")
+        _, fast = made.join("fast")
+        stalled.reading.clear()
+        made.begin()
+        for number in range(1_000):
+            made.play(TextDelta(text=f"{number} "))
+            if number % 20 == 0:
+                await settle()
+        stalled.reading.set()
+        while stalled.closed is None:
+            await settle()
+        assert stalled.closed.name == "TOO_SLOW"
+        made.end("".join(f"{n} " for n in range(1_000)))
+        await settle()
+        assert shown(fast)[-1]["type"] == "eventual_response"
+
+
+async def test_with_overflow_disconnect_a_slow_client_is_sent_away_at_once() -> None:
+    async with stage(soft=1_000, coalesce=False) as made:
+        _, stalled = made.join("slow")
+        stalled.reading.clear()
+        made.begin()
+        for _ in range(200):
+            made.play(TextDelta(text="x"))
+            await settle()
+        while stalled.closed is None:
+            await settle()
+        assert stalled.closed.name == "TOO_SLOW"
+
+
+async def test_a_client_that_joins_in_the_middle_sees_the_turn_so_far_then_what_comes() -> None:
+    async with stage() as made:
+        form = NormalForm(made.state, lambda: TURN)
+        for run in form.feed([TextDelta(text="so far ")], 1):
+            made.play(*run.events, turn=run.turn)
+        _, late = made.join("late")
+        for run in form.feed([TextDelta(text="and on")], 2):
+            made.play(*run.events, turn=run.turn)
+        for run in form.feed([TurnResult(end="completed"), StatusChanged(status="idle")], 3):
+            made.play(*run.events, turn=run.turn, ended=run.ended)
+        await settle()
+        assert text(late, TURN) == "so far and on"
+        assert shown(late)[-1]["data"]["data"]["response"]["responseParts"] == ["so far and on"]
+
+
+async def test_a_client_that_lags_over_much_that_it_is_not_shown_still_gets_the_end() -> None:
+    async with stage(soft=1_000) as made:
+        slow, stalled = made.join("slow")
+        stalled.reading.clear()
+        made.begin()
+        while not slow.outbox.full:
+            made.play(TextDelta(text="x"))
+            await settle()
+        for _ in range(500):  # several slices of the log that smooth has no frame for
+            made.play(ToolCallArguments(call="c", name="grep", json="1"))
+        made.end("x")
+        stalled.reading.set()
+        await settle()
+        assert shown(stalled)[-1]["type"] == "eventual_response"
+        assert made.delivery.attachments["slow"].behind is None
+
+
+async def test_a_client_that_lags_over_its_own_turns_end_sees_the_next_ones_under_their_ids() -> None:
+    async with stage(soft=1_000) as made:
+        slow, stalled = made.join("slow")
+        stalled.reading.clear()
+        made.begin("slow", "r1")
+        while not slow.outbox.full:
+            made.play(TextDelta(text="x"))
+            await settle()
+        made.end("x")
+        second = "5f0c4b1e-0000-4000-8000-00000000000b"
+        made.begin(turn=second)
+        made.play(TextDelta(text="not mine"), turn=second)
+        stalled.reading.set()
+        await settle()
+        made.play(TextDelta(text=", live"), turn=second)
+        made.end("not mine, live", turn=second)
+        await settle()
+        assert text(stalled, second) == "not mine, live"
+        assert "not mine" not in text(stalled, "r1")
+        assert [f["requestId"] for f in shown(stalled) if f["type"] == "eventual_response"] == ["r1", second]
+
+
+async def test_a_lagging_client_whose_input_is_accepted_in_mid_turn_gets_its_202() -> None:
+    async with stage(soft=1_000) as made:
+        slow, stalled = made.join("slow")
+        stalled.reading.clear()
+        made.play(TextDelta(text="early"))
+        while not slow.outbox.full:
+            made.play(TextDelta(text="x"))
+            await settle()
+        made.play(TextDelta(text="before"))
+        made.begin("slow", "r1")
+        made.play(TextDelta(text="after"))
+        made.end("all")
+        stalled.reading.set()
+        await settle()
+        assert [f["type"] for f in shown(stalled) if f["requestId"] == "r1"] == [
+            "immediate_response", "stream_token", "eventual_response",
+        ]  # fmt: skip
+        assert text(stalled, TURN).endswith("before")

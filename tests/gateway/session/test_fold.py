@@ -1,0 +1,315 @@
+"""Folding: a log alone gives the state that the live path had, and its prelude shows what live clients saw."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from itertools import count
+from typing import Any
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import Raw
+
+from gateway import registry
+from gateway.session.delivery import up_to_questions
+from gateway.session.fold import add_usage, fold
+from gateway.session.runs import Run
+from gateway.session.turn import NormalForm
+from gateway.session.turn.questions import Given, denied
+from mappings.canonical import Batch, Event, SessionState, prelude
+from mappings.canonical.events import (
+    Alert,
+    ApprovalRequested,
+    ApprovalResolved,
+    ErrorReported,
+    HistorySnapshot,
+    InteractionRequired,
+    MessageAppended,
+    ModelTurnStarted,
+    OtpRequired,
+    QuestionAsked,
+    ReasoningDelta,
+    ReasoningDone,
+    SessionUpdated,
+    StatusChanged,
+    TextDelta,
+    TextDone,
+    ToolCallArguments,
+    ToolCallFinished,
+    ToolCallStarted,
+    TurnEnded,
+    TurnResult,
+    UsageReported,
+)
+from mappings.canonical.values import Message, Origin, SessionSummary, Text, Usage
+from mappings.dialect import Projection
+
+OURS = Origin(link="smooth-1", request="r1")
+THEIRS = Origin(link="smooth-2", request="r2")
+SAID = (Text(text="so"),)
+FORM = InteractionRequired(
+    question="i", kind="identity_intake", spec=Raw(b'{"fields": [{"key": "name"}, {"key": "email"}]}'), reason=""
+)
+ID = str(UUID(int=0))
+
+
+class Live:
+    """The live path: the normal form with its state, and the log of what it emitted."""
+
+    def __init__(self) -> None:
+        numbers = count(1)
+        self.state = SessionState(id=ID)
+        self.form = NormalForm(self.state, lambda: str(UUID(int=next(numbers))))
+        self.log: list[Batch] = []
+        self._at = 10**9
+
+    def accept(self, text: str) -> None:
+        self._at += 1
+        self._append(self.form.accept(OURS, Message(role="user", text=text), self._at))
+
+    def feed(self, events: Sequence[Event]) -> None:
+        self._at += 1
+        self._append(self.form.feed(events, self._at))
+
+    def answer(self, *, again: bool, typed: bool) -> None:
+        """The open question, if any, is answered, or asked again; by what somebody typed, or otherwise."""
+        turn = self.state.turn
+        if turn is None or turn.question is None:
+            return
+        self._at += 1
+        if again:
+            self._append(self.form.asked_again("And?", self._at, segments=SAID, origin=THEIRS))
+        else:
+            given = Given(resolved=denied(turn.question.asked))
+            if typed:
+                given = Given(resolved=given.resolved, segments=SAID, origin=THEIRS)
+            self._append(self.form.answered(given, self._at))
+
+    def _append(self, runs: list[Run]) -> None:
+        for run in runs:
+            batch = Batch(
+                session=ID, epoch=1, first_seq=self.state.seq, events=run.events, turn=run.turn, origin=run.origin,
+                at=self._at,
+            )  # fmt: skip
+            self.state.seq += len(run.events)
+            self.state.updated_at = self._at
+            self.log.append(batch)
+
+    def folded(self) -> SessionState:
+        state = SessionState(id=ID)
+        for batch in self.log:
+            fold(state, batch)
+        return state
+
+
+CALLS = st.sampled_from(["a", "b"])
+TEXTS = st.text(alphabet="xyz", max_size=3)
+EVENTS: st.SearchStrategy[Event] = st.one_of(
+    st.builds(TextDelta, text=TEXTS),
+    st.builds(TextDone, text=TEXTS),
+    st.builds(ReasoningDelta, text=TEXTS),
+    st.builds(ReasoningDone, text=TEXTS),
+    st.builds(ToolCallStarted, call=CALLS, name=st.just("grep")),
+    st.builds(ToolCallArguments, call=CALLS, name=st.just("grep"), json=st.just("{}"), done=st.booleans()),
+    st.builds(ToolCallFinished, call=CALLS, output=TEXTS, is_error=st.booleans()),
+    st.builds(UsageReported, usage=st.builds(Usage, input_tokens=st.none() | st.integers(0, 9))),
+    st.builds(ModelTurnStarted, index=st.integers(0, 3)),
+    st.builds(TurnResult, end=st.sampled_from(["completed", "cancelled", "rolled_back", "paused"])),
+    st.builds(StatusChanged, status=st.sampled_from(["idle", "running", "paused"])),
+    st.builds(ErrorReported, cause=st.just("internal"), text=TEXTS),
+    st.builds(Alert, level=st.just("warn"), source=st.just("pod"), text=TEXTS),
+    st.builds(MessageAppended, message=st.builds(Message, role=st.sampled_from(["user", "system"]), text=TEXTS)),
+    st.builds(TurnEnded, end=st.sampled_from(["completed", "failed"]), text=TEXTS),
+    st.builds(
+        HistorySnapshot,
+        items=st.lists(st.builds(Message, role=st.sampled_from(["user", "assistant"]), text=TEXTS), max_size=3).map(
+            tuple
+        ),
+        rotated=st.booleans(),
+    ),
+    st.builds(ApprovalRequested, tool=st.just("rm"), description=TEXTS),
+    st.builds(ApprovalResolved, approved=st.booleans()),
+    st.just(FORM),
+    st.just(OtpRequired(tool="pay", description="", channels=("sms",), auth_level="end_user")),
+)
+Burst = list[Event] | tuple[bool, bool] | None
+BURSTS = st.lists(
+    st.one_of(st.lists(EVENTS, max_size=6), st.tuples(st.booleans(), st.booleans()), st.just(None)), max_size=10
+)
+"""What a backend says, piece by piece; None is its acceptance of an input of ours, a pair an answer to its question."""
+
+
+def play(live: Live, bursts: Sequence[Burst]) -> None:
+    for events in bursts:
+        if events is None:
+            live.accept("hi")
+        elif isinstance(events, tuple):
+            live.answer(again=events[0], typed=events[1])
+        elif events:
+            live.feed(events)
+
+
+def played(bursts: Sequence[Burst]) -> Live:
+    live = Live()
+    play(live, bursts)
+    return live
+
+
+@given(BURSTS)
+def test_the_log_folds_into_the_live_state(bursts: list[Burst]) -> None:
+    live = played(bursts)
+    folded = live.folded()
+    if live.state.turn is not None and folded.turn is not None:
+        folded.turn.message = live.state.turn.message  # the log tells the answer's id with the end
+    assert folded == live.state
+
+
+@given(BURSTS)
+def test_a_prelude_shows_what_who_was_there_saw(bursts: list[Burst]) -> None:
+    live = played(bursts)
+    dialect = registry.dialect("smooth")
+    shared = dialect.projection("", "")
+    frames = [frame for batch in live.log for frame in shared.render(batch).frames]
+    turn = live.state.turn
+    late = Batch(
+        session=ID, epoch=1, first_seq=live.state.seq, events=prelude(live.state),
+        turn=turn.id if turn else "", origin=turn.origin if turn else Origin(),
+    )  # fmt: skip
+    shown = dialect.projection("", "").render(late).frames
+    assert content(shown) == content(frames, turn.id if turn else "nobody")
+
+
+@pytest.mark.parametrize(("name", "view"), [("smooth", ""), ("smooth", "identity_intake"), ("pod", "")])
+@given(before=BURSTS, after=BURSTS)
+def test_who_came_late_is_shown_the_same_from_then_on(
+    name: str, view: str, before: list[Burst], after: list[Burst]
+) -> None:
+    live = played(before)
+    shared, late = (registry.dialect(name).projection("", view) for _ in range(2))
+    show(shared, live.log)
+    show(late, preluded(live.state))
+    known = len(live.log)
+    play(live, after)
+    rest = live.log[known:]
+    assert uncounted(show(late, rest)) == uncounted(show(shared, rest))
+
+
+@given(BURSTS)
+def test_who_is_asked_in_words_sees_runs_that_each_end_once_with_their_whole_text(bursts: list[Burst]) -> None:
+    live = played(bursts)
+    runs: dict[str, str] = {}
+    ended = set()
+    for frame in map(json.loads, show(registry.dialect("smooth").projection("", "identity_intake"), live.log)):
+        run = frame.get("requestId")
+        if frame["type"] == "stream_token":
+            runs[run] = runs.get(run, "") + frame["token"]
+        if run is not None and frame["type"] in ("eventual_response", "cancelled", "error"):
+            assert run not in ended
+            ended.add(run)
+        if frame["type"] == "eventual_response":
+            assert "".join(frame["data"]["data"]["response"]["responseParts"]) == runs.get(run, "")
+    assert len(set(runs) - ended) <= 1, "all but the open one have ended"
+
+
+def preluded(state: SessionState) -> list[Batch]:
+    """The prelude as Delivery shows it."""
+    turn = state.turn
+    return [
+        Batch(
+            session=ID,
+            epoch=1,
+            first_seq=state.seq,
+            events=events,
+            turn=turn.id if turn else "",
+            origin=turn.origin if turn else Origin(),
+        )
+        for events in up_to_questions(prelude(state))
+    ]
+
+
+def show(projection: Projection, batches: Sequence[Batch]) -> list[bytes]:
+    return [frame for batch in batches for frame in projection.render(batch).frames]
+
+
+def uncounted(frames: Sequence[bytes]) -> list[Any]:
+    """Without a pod's counters, which go on from what a client was shown; no prelude repeats what was used."""
+    decoded = [frame for frame in map(json.loads, frames) if frame.get("event") != "usage"]
+    for frame in decoded:
+        for counter in ("turn", "llm_call"):
+            if isinstance(frame.get("data"), dict):
+                frame["data"].pop(counter, None)
+    return decoded
+
+
+def test_a_question_that_is_open_stands_last_in_the_prelude_and_its_answers_where_they_were_given() -> None:
+    live = played([None, [TextDelta(text="Sure."), FORM, ToolCallStarted(call="c", name="ask")], (True, True)])
+    assert live.state.turn is not None
+    assert live.state.turn.asked == 2
+    kinds = [type(event).__name__ for event in prelude(live.state)]
+    assert kinds == [
+        "TextDelta", "TextDone", "QuestionAnswered", "ToolCallStarted", "InteractionRequired", "QuestionAsked",
+    ]  # fmt: skip
+    asked = prelude(live.state)[-1]
+    assert isinstance(asked, QuestionAsked)
+    assert (asked.text, asked.before, asked.number) == ("And?", "Sure.", 2)
+
+
+def content(frames: Sequence[bytes], turn: str = "") -> dict[str, Any]:
+    """Text, reasoning and tools that smooth frames show, of all turns or of one."""
+    said: dict[str, Any] = {"text": "", "reasoning": "", "tools": set()}
+    for frame in map(json.loads, frames):
+        if turn and frame.get("requestId") != turn:
+            continue
+        match frame["type"]:
+            case "stream_token":
+                said["text"] += frame["token"]
+            case "stream_reasoning":
+                said["reasoning"] += frame["token"]
+            case "stream_chunk":
+                said["tools"].add(json.dumps(frame["data"]["state"], sort_keys=True))
+    return said
+
+
+def test_there_is_no_prelude_between_turns() -> None:
+    live = played([None, [TextDelta(text="x"), TurnResult(end="completed"), StatusChanged(status="idle")]])
+    assert prelude(live.state) == []
+
+
+def test_a_turn_that_is_accepted_later_has_the_origin_of_its_acceptance() -> None:
+    live = played([[TextDelta(text="x")], None])
+    folded = live.folded()
+    assert folded.turn is not None
+    assert folded.turn.origin == OURS
+
+
+def test_a_rollback_after_a_rotation_takes_the_users_message_out_again() -> None:
+    live = played(
+        [
+            [HistorySnapshot(items=())],
+            None,
+            [HistorySnapshot(items=(Message(role="system", text="summary"),), rotated=True)],
+            [TurnResult(end="rolled_back"), StatusChanged(status="idle")],
+        ]
+    )
+    assert [item.text for item in live.state.transcript if isinstance(item, Message)] == ["summary"]
+
+
+def test_a_named_session_keeps_its_title() -> None:
+    live = played([[SessionUpdated(session=SessionSummary(session=ID, title="Orders"))]])
+    assert live.folded().title == "Orders"
+
+
+@pytest.mark.parametrize(
+    ("total", "more", "sum_"),
+    [
+        (None, Usage(input_tokens=1), Usage(input_tokens=1)),
+        (Usage(), Usage(input_tokens=1), Usage(input_tokens=1)),
+        (Usage(input_tokens=1, cost_usd=0.5), Usage(input_tokens=2), Usage(input_tokens=3, cost_usd=0.5)),
+        (Usage(output_tokens=0), Usage(), Usage(output_tokens=0)),
+    ],
+)
+def test_usage_is_summed_where_it_is_known(total: Usage | None, more: Usage, sum_: Usage) -> None:
+    assert add_usage(total, more) == sum_

@@ -1,0 +1,276 @@
+"""A history: ids that stand when it comes again, pages from newest to oldest, and a bound."""
+
+from __future__ import annotations
+
+from itertools import count
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.session.history import page, renew, summary, trim
+from mappings.canonical import OpenTurn, SessionState
+from mappings.canonical.events import HistorySnapshot
+from mappings.canonical.values import Item, Message, Reasoning, Role, ToolCall, ToolResult
+
+
+class Told:
+    """A session that is told its history again and again."""
+
+    def __init__(self) -> None:
+        numbers = count(1)
+        self.new_id = lambda: f"id-{next(numbers)}"
+        self.state = SessionState(id="s")
+
+    def hears(self, *items: Item, rotated: bool = False) -> list[Item]:
+        event = renew(HistorySnapshot(items=items, rotated=rotated), self.state, self.new_id)
+        self.state.transcript = list(event.items)
+        self.state.fresh = len(event.items)
+        return self.state.transcript
+
+    def works_on(self, *items: Item, turn: str = "open") -> None:
+        """Everything so far is of ended turns; these are of the open one."""
+        self.state.fresh = len(self.state.transcript)
+        self.state.turn = OpenTurn(id=turn, message="answer")
+        self.state.transcript += items
+
+
+def user(text: str, id: str = "", turn: str = "") -> Message:
+    return Message(role="user", text=text, id=id, turn=turn)
+
+
+def assistant(text: str) -> Message:
+    return Message(role="assistant", text=text)
+
+
+def ids(items: list[Item]) -> list[str]:
+    return [item.id for item in items if isinstance(item, Message)]
+
+
+def test_every_message_gets_an_id_and_its_turn_begins_with_the_user() -> None:
+    items = Told().hears(user("a"), Reasoning(text="hm"), assistant("b"), user("c"), assistant("d"))
+    assert len(set(ids(items))) == 4
+    assert "" not in ids(items)
+    turns = [item.turn for item in items]
+    assert turns[0] == turns[1] == turns[2] != turns[3] == turns[4]
+    assert "" not in turns
+
+
+def test_an_id_that_the_history_brings_stays() -> None:
+    assert ids(Told().hears(user("a", id="mine"))) == ["mine"]
+
+
+def test_a_history_that_comes_again_is_the_same() -> None:
+    told = Told()
+    items = (
+        user("a"),
+        ToolCall(call="c", name="grep", arguments="{}"),
+        ToolResult(call="c", output="x"),
+        assistant("b"),
+    )
+    first = list(told.hears(*items))
+    assert told.hears(*items) == first
+
+
+def test_what_grew_keeps_the_ids_of_its_beginning() -> None:
+    told = Told()
+    first = ids(told.hears(user("a"), assistant("b")))
+    second = ids(told.hears(user("a"), assistant("b"), user("c")))
+    assert second[:2] == first
+    assert second[2] not in first
+
+
+def test_after_a_compaction_what_stands_at_its_beginning_keeps_its_ids() -> None:
+    told = Told()
+    first = ids(told.hears(user("a"), assistant("b"), user("c"), assistant("d")))
+    second = ids(told.hears(user("a"), assistant("b"), Message(role="system", text="summary"), rotated=True))
+    assert second[:2] == first[:2]
+    assert second[2] not in first
+
+
+def test_a_compacted_history_has_fresh_ids_from_where_it_differs() -> None:
+    told = Told()
+    first = ids(told.hears(user("a"), assistant("b")))
+    second = ids(told.hears(Message(role="system", text="summary"), assistant("b"), rotated=True))
+    assert not set(first) & set(second)
+
+
+def test_messages_keep_their_ids_when_the_log_orders_calls_and_results_otherwise() -> None:
+    told = Told()
+    calls = [ToolCall(call=c, name="grep", arguments="{}") for c in "12"]
+    results = [ToolResult(call=c, name="grep", output="x") for c in "12"]
+    note = Message(role="system", text="note")
+    first = told.hears(user("a"), calls[0], results[0], calls[1], results[1], note, assistant("b"), user("c"))
+    spoken = [item for item in first if isinstance(item, Message) and item.role != "system"]
+    again = told.hears(user("a"), note, *calls, *results, assistant("b"), user("c"))
+    assert [item for item in again if isinstance(item, Message) and item.role != "system"] == spoken
+    assert {item.turn for item in again} == {item.turn for item in first}
+
+
+def test_a_rotation_that_does_not_know_the_input_being_worked_on_keeps_it_at_the_end() -> None:
+    told = Told()
+    told.hears(user("a"), assistant("b"))
+    told.works_on(user("c", id="c", turn="open"))
+    items = told.hears(Message(role="system", text="summary"), rotated=True)
+    assert items[-1] == user("c", id="c", turn="open")
+
+
+def test_a_rotation_that_knows_the_input_being_worked_on_has_it_once_and_under_its_id() -> None:
+    told = Told()
+    told.hears(user("a"), assistant("b"))
+    told.works_on(user("c", id="c", turn="open"))
+    items = told.hears(Message(role="system", text="summary"), user("c"), rotated=True)
+    assert [i.text for i in items if isinstance(i, Message)] == ["summary", "c"]
+    assert items[-1] == user("c", id="c", turn="open")
+
+
+def test_a_snapshot_that_is_no_rotation_replaces_everything() -> None:
+    told = Told()
+    told.hears(user("a"))
+    told.works_on(user("b", id="b", turn="open"))
+    assert [i.text for i in told.hears(user("a")) if isinstance(i, Message)] == ["a"]
+
+
+# -- pages -------------------------------------------------------------------------------------------
+
+
+def state_of(*items: Item) -> SessionState:
+    return SessionState(id="s", transcript=list(items))
+
+
+def talk(count: int) -> SessionState:
+    roles: tuple[Role, Role] = ("user", "assistant")
+    return state_of(*(Message(role=roles[n % 2], text=str(n), id=f"m{n}", turn=f"t{n // 2}") for n in range(count)))
+
+
+def texts(event: HistorySnapshot | None) -> list[str]:
+    assert event is not None
+    return [item.text for item in event.items if isinstance(item, Message)]
+
+
+def test_a_page_is_newest_first_and_leads_to_the_next_one() -> None:
+    state = talk(5)
+    first = page(state, "r", 2, "")
+    assert texts(first) == ["4", "3"]
+    assert first is not None
+    assert (first.request, first.next_cursor) == ("r", "m3")
+    second = page(state, "r", 2, "m3")
+    assert texts(second) == ["2", "1"]
+    assert second is not None
+    last = page(state, "r", 2, second.next_cursor or "")
+    assert texts(last) == ["0"]
+    assert last is not None
+    assert last.next_cursor is None
+
+
+def test_a_page_that_ends_with_the_first_message_leads_nowhere() -> None:
+    found = page(talk(4), "r", 4, "")
+    assert found is not None
+    assert (len(found.items), found.next_cursor) == (4, None)
+
+
+def test_a_page_before_the_first_message_is_empty() -> None:
+    found = page(talk(4), "r", 4, "m0")
+    assert found is not None
+    assert (found.items, found.next_cursor) == ((), None)
+
+
+@pytest.mark.parametrize("cursor", ["m9", "4", "M1"])
+def test_an_unknown_cursor_has_no_page(cursor: str) -> None:
+    assert page(talk(4), "r", 2, cursor) is None
+
+
+def test_a_page_shows_only_what_user_and_assistant_said() -> None:
+    found = page(
+        state_of(
+            user("a", id="1", turn="t"),
+            Message(role="system", text="internal", id="2"),
+            Reasoning(text="secret", turn="t"),
+            ToolCall(call="c", name="grep", arguments="{}", turn="t"),
+            ToolResult(call="c", output="x", turn="t"),
+        ),
+        "r",
+        10,
+        "",
+    )
+    assert texts(found) == ["a"]
+
+
+def test_the_text_blocks_of_one_turn_are_one_message_under_the_answers_id() -> None:
+    found = page(
+        state_of(
+            user("a", id="1", turn="t"),
+            Message(role="assistant", text="one ", turn="t"),
+            ToolCall(call="c", name="grep", arguments="{}", turn="t"),
+            Message(role="assistant", text="two", id="answer", turn="t"),
+        ),
+        "r",
+        10,
+        "",
+    )
+    assert texts(found) == ["one two", "a"]
+    assert found is not None
+    assert isinstance(found.items[0], Message)
+    assert found.items[0].id == "answer"
+
+
+@given(st.integers(0, 30), st.integers(1, 7))
+def test_page_after_page_shows_every_message_once(messages: int, limit: int) -> None:
+    state, seen, cursor = talk(messages), list[str](), ""
+    for _ in range(messages + 1):
+        found = page(state, "r", limit, cursor)
+        seen += texts(found)
+        assert found is not None
+        if found.next_cursor is None:
+            break
+        cursor = found.next_cursor
+    assert seen == [str(n) for n in reversed(range(messages))]
+
+
+# -- the bound ---------------------------------------------------------------------------------------
+
+
+def test_trimming_drops_the_oldest_and_says_how_many() -> None:
+    state = talk(10)
+    state.fresh = 8
+    assert trim(state, 4) == 6
+    assert [m.text for m in state.messages()] == ["6", "7", "8", "9"]
+    assert state.fresh == 2
+
+
+def test_trimming_what_fits_drops_nothing() -> None:
+    state = talk(10)
+    assert trim(state, 10) == 0
+    assert len(state.transcript) == 10
+
+
+def test_trimming_counts_every_kind_of_item() -> None:
+    state = state_of(
+        user("12345"),
+        Reasoning(text="12345"),
+        ToolCall(call="c", name="n", arguments="12345"),
+        ToolResult(call="c", summary="12", output="345"),
+    )
+    assert trim(state, 19) == 1
+    assert trim(state, 14) == 1
+    assert trim(state, 9) == 1
+    assert trim(state, 4) == 1
+    assert state.transcript == []
+
+
+def test_what_the_open_turn_has_said_is_never_before_the_beginning() -> None:
+    state = talk(4)
+    state.fresh = 1
+    assert trim(state, 1) == 3
+    assert state.fresh == 0
+
+
+# -- a row of a list ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("title", "shown"), [("", "Hi"), ("Rain", "Rain")])
+def test_a_session_is_listed_by_its_title_else_by_its_first_words(title: str, shown: str) -> None:
+    state = state_of(Message(role="system", text="Be kind"), Message(role="user", text="Hi"))
+    state.title = title
+    row = summary(state)
+    assert (row.session, row.title, row.messages) == (state.id, shown, 1)

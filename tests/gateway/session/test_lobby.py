@@ -1,0 +1,81 @@
+"""The lobby: a link goes in once, when the history is known, when it speaks, or when it has waited long enough."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from gateway.session.lobby import Lobby
+
+
+class Stage:
+    """A lobby with a timer that the test rings."""
+
+    def __init__(self) -> None:
+        self.inside: list[str] = []
+        self.timers: list[tuple[float, Callable[[], None]]] = []
+        self.off = 0
+        self.lobby = Lobby(lambda link: self.inside.append(link.id), self._later, 0.4)
+
+    def _later(self, seconds: float, ring: Callable[[], None]) -> Any:
+        self.timers.append((seconds, ring))
+        return SimpleNamespace(cancel=self._cancel)
+
+    def _cancel(self) -> None:
+        self.off += 1
+
+
+def link(name: str) -> Any:
+    return SimpleNamespace(id=name)
+
+
+def test_links_wait_until_the_history_is_known_and_go_in_once() -> None:
+    stage = Stage()
+    one, two = link("one"), link("two")
+    stage.lobby.enter(one)
+    stage.lobby.enter(two)
+    assert stage.lobby.waiting == [one, two]
+    assert (stage.inside, [seconds for seconds, _ in stage.timers]) == ([], [0.4, 0.4])
+    stage.lobby.open()
+    stage.lobby.open()
+    stage.lobby.admit(one)
+    assert (stage.inside, stage.off) == (["one", "two"], 2)
+
+
+def test_a_link_goes_in_when_it_has_waited_long_enough() -> None:
+    stage = Stage()
+    stage.lobby.enter(link("one"))
+    stage.timers[0][1]()
+    stage.lobby.open()
+    assert stage.inside == ["one"]
+
+
+def test_a_link_goes_in_when_it_speaks() -> None:
+    stage = Stage()
+    one = link("one")
+    stage.lobby.enter(one)
+    stage.lobby.admit(one)
+    assert stage.inside == ["one"]
+
+
+def test_once_the_history_is_known_nobody_waits() -> None:
+    stage = Stage()
+    stage.lobby.open()
+    stage.lobby.enter(link("one"))
+    assert (stage.inside, stage.timers) == (["one"], [])
+
+
+@pytest.mark.parametrize("close", [False, True])
+def test_who_leaves_or_is_closed_out_never_goes_in(close: bool) -> None:
+    stage = Stage()
+    one = link("one")
+    stage.lobby.enter(one)
+    if close:
+        stage.lobby.close()
+    else:
+        assert stage.lobby.leave(one)
+    stage.lobby.open()
+    assert (stage.inside, stage.off) == ([], 1)

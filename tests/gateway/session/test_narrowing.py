@@ -1,0 +1,49 @@
+"""`show` narrows: with `tools = "names"` nothing of what tools were given or gave back is left anywhere."""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import Raw
+
+from gateway.session.narrowing import tool_names_only
+from mappings.canonical.events import (
+    HistorySnapshot,
+    StateSnapshot,
+    TextDelta,
+    ToolCallArguments,
+    ToolCallFinished,
+    ToolCallStarted,
+)
+from mappings.canonical.values import Message, ToolCall, ToolResult
+
+SECRET = "s3cret"
+EXT = {"pod.entries": Raw(f'["{SECRET}"]'.encode())}
+
+
+def test_no_trace_of_arguments_and_results_is_left() -> None:
+    shown, _ = tool_names_only(
+        [
+            ToolCallStarted(name="lookup", call="1"),
+            ToolCallArguments(json=f'{{"a":"{SECRET}', call="1"),
+            ToolCallArguments(json=f'{{"a":"{SECRET}"}}', call="1", done=True, ext=EXT),
+            ToolCallFinished(call="1", summary=SECRET, output=SECRET, ext=EXT),
+            StateSnapshot(node="n", state=Raw(f'"{SECRET}"'.encode())),
+            HistorySnapshot(
+                items=(ToolCall(call="1", name="lookup", arguments=SECRET), ToolResult(call="1", output=SECRET)),
+                ext=EXT,
+            ),
+        ]
+    )
+    assert SECRET.encode() not in msgspec.json.encode(shown)
+    assert [type(event) for event in shown] == [ToolCallStarted, ToolCallArguments, ToolCallFinished, HistorySnapshot]
+    assert shown[1] == ToolCallArguments(json="{}", call="1", done=True)
+
+
+def test_everything_else_stays_as_it_is() -> None:
+    events = [TextDelta(text="a"), ToolCallStarted(name="t"), HistorySnapshot(items=(Message(role="user", text="q"),))]
+    assert tool_names_only(events)[0] == events
+
+
+def test_what_is_kept_back_is_counted() -> None:
+    _, losses = tool_names_only([ToolCallFinished(call="1", output="x"), TextDelta(text="a")])
+    assert [loss.kind for loss in losses] == ["ToolCallFinished"]

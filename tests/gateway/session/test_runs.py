@@ -1,0 +1,65 @@
+"""Runs: events in order, folded as they come, and never two turns in one."""
+
+from __future__ import annotations
+
+from gateway.session.runs import Runs
+from mappings.canonical import OpenTurn, SessionState
+from mappings.canonical.events import Alert, StatusChanged, TextDelta, TurnEnded
+from mappings.canonical.values import Origin
+
+OURS = Origin(link="smooth-1", request="r1")
+
+
+def runs_of(state: SessionState) -> Runs:
+    runs = Runs(state)
+    runs.begin()
+    return runs
+
+
+def test_a_turn_begins_and_ends_a_run() -> None:
+    state = SessionState(id="s")
+    runs = runs_of(state)
+    runs.emit(StatusChanged(status="running"))
+    runs.open(OpenTurn(id="t1", message="m", origin=OURS))
+    runs.emit(TextDelta(text="x"))
+    runs.end(TurnEnded(end="completed", text="x", message="m"))
+    runs.emit(Alert(level="warn", source="pod", text="late"))
+    assert [(run.turn, run.origin, len(run.events), run.ended) for run in runs.finish()] == [
+        ("", Origin(), 1, False),
+        ("t1", OURS, 2, True),
+        ("", Origin(), 1, False),
+    ]
+
+
+def test_what_is_emitted_is_folded_at_once() -> None:
+    state = SessionState(id="s")
+    runs = runs_of(state)
+    runs.open(OpenTurn(id="t1", message="m"))
+    runs.emit(TextDelta(text="x"))
+    assert state.turn is not None
+    assert state.turn.text() == "x"
+
+
+def test_nothing_emitted_is_no_run() -> None:
+    assert runs_of(SessionState(id="s")).finish() == []
+
+
+def test_a_new_origin_begins_a_run_in_the_same_turn() -> None:
+    state = SessionState(id="s", turn=OpenTurn(id="t1", message="m"))
+    runs = runs_of(state)
+    runs.emit(TextDelta(text="x"))
+    assert state.turn is not None
+    state.turn.origin = OURS
+    runs.split()
+    runs.emit(TextDelta(text="y"))
+    assert [(run.turn, run.origin) for run in runs.finish()] == [("t1", Origin()), ("t1", OURS)]
+
+
+def test_each_step_begins_anew_with_the_turn_that_is_open() -> None:
+    state = SessionState(id="s", turn=OpenTurn(id="t1", message="m"))
+    runs = runs_of(state)
+    runs.emit(TextDelta(text="x"))
+    runs.begin()
+    assert runs.finish() == []
+    runs.emit(TextDelta(text="y"))
+    assert [run.events for run in runs.finish()] == [[TextDelta(text="y")]]

@@ -1,0 +1,613 @@
+"""A session: commands and their one answer, turns and their one end, deadlines, the loss of peers on both sides."""
+
+from __future__ import annotations
+
+from gateway.config.model import Limits
+from mappings.canonical.commands import ListCompletions
+from tests.gateway.pod_words import (
+    CANCEL,
+    FINISHED,
+    delta,
+    done,
+    echo,
+    problem,
+    run,
+    run_end,
+    say,
+    snapshot,
+    status,
+    took,
+    user_entry,
+)
+from tests.gateway.smooth_words import (
+    SHOWN,
+    accepted,
+    answer,
+    cancel,
+    cancelled,
+    error,
+    history,
+    loose,
+    opened,
+    send,
+    token,
+)
+from tests.gateway.stage import AT_ONCE, NEVER, Script, Stage, settle, stage
+
+FAR = Limits(backoff_first=NEVER, backoff_max=NEVER)  # nobody connects again by himself
+
+
+def begun(made: Stage) -> Script:
+    """A client `a` whose turn r1 runs."""
+    return (
+        made.script()
+        .opens("a")
+        .says("a", send("r1", "Hi"))
+        .pod_gets(run("Hi"))
+        .pod_says(*took("Hi"))
+        .gets("a", accepted("r1"))
+    )
+
+
+# -- a turn ------------------------------------------------------------------------------------------
+
+
+async def test_an_input_is_accepted_by_the_pods_word_and_ends_once() -> None:
+    async with stage() as made:
+        await (
+            made.script()
+            .opens("a")
+            .says("a", send("r1", "Hi"))
+            .pod_gets(run("Hi"))
+            .gets("a")
+            .pod_says(*took("Hi"))
+            .gets("a", accepted("r1"))
+            .pod_says(delta("Hel"), delta("lo"), done("Hello"))
+            .gets("a", token("r1", "Hel"), token("r1", "lo"))
+            .pod_says(*FINISHED)
+            .gets("a", answer("r1", "Hello"))
+            .done()
+        )
+        assert [(m.role, m.text) for m in made.session.state.messages()] == [("user", "Hi"), ("assistant", "Hello")]
+        assert made.time.waiting == [], "every deadline was called off"
+
+
+async def test_an_acceptance_in_one_piece_with_the_whole_turn_comes_before_its_tokens() -> None:
+    async with stage() as made:
+        await (
+            made.script()
+            .opens("a")
+            .says("a", send("r1", "Hi"))
+            .pod_gets(run("Hi"))
+            .pod_says(*took("Hi"), delta("Hello"), *FINISHED)
+            .gets("a", accepted("r1"), token("r1", "Hello"), answer("r1", "Hello"))
+            .done()
+        )
+
+
+async def test_content_before_its_acceptance_belongs_to_the_input_that_is_accepted_then() -> None:
+    async with stage() as made:
+        names = await (
+            made.script()
+            .opens("a")
+            .says("a", send("r1", "Hi"))
+            .pod_gets(run("Hi"))
+            .pod_says(say("turn_start", turn=0), delta("He"))
+            .gets("a", token("$turn", "He"))
+            .pod_says(*took("Hi"), delta("llo"), *FINISHED)
+            .gets("a", accepted("r1"), token("r1", "llo"), answer("r1", "Hello"))
+            .done()
+        )
+        assert names["$turn"] != "r1"
+        made.clients["a"].judged = False  # the first words stand under the turn's own id: not the order of any server
+
+
+async def test_an_input_during_a_turn_is_busy_whoever_sends_it() -> None:
+    async with stage() as made:
+        await (
+            begun(made)
+            .opens("b")
+            .says("b", send("r2", "Me too"))
+            .gets("b", error("r2", "TURN_IN_PROGRESS"))
+            .pod_gets()
+            .pod_says(*FINISHED)
+            .gets("a", answer("r1", ""))
+            .gets("b", answer("$turn", ""))
+            .done()
+        )
+
+
+async def test_an_input_while_another_is_unanswered_is_busy() -> None:
+    async with stage() as made:
+        await (
+            made.script()
+            .opens("a")
+            .opens("b")
+            .says("a", send("r1", "Hi"))
+            .says("b", send("r2", "Me too"))
+            .pod_gets(run("Hi"))
+            .gets("b", error("r2", "TURN_IN_PROGRESS"))
+            .done()
+        )
+
+
+async def test_an_input_that_the_pod_refuses_is_busy_and_the_next_one_works() -> None:
+    async with stage() as made:
+        await (
+            made.script()
+            .opens("a")
+            .says("a", send("r1", "Hi"))
+            .pod_says(problem("already_running", "a run is in progress"))
+            .gets("a", error("r1", "TURN_IN_PROGRESS"))
+            .pod_gets(run("Hi"))
+            .says("a", send("r2", "Hi again"))
+            .pod_gets(run("Hi again"))
+            .pod_says(*took("Hi again"))
+            .gets("a", accepted("r2"))
+            .done()
+        )
+
+
+async def test_a_run_of_another_client_of_the_pod_reaches_us_under_its_turns_id() -> None:
+    async with stage() as made:
+        names = await (
+            made.script()
+            .opens("a")
+            .opens("b")
+            .pod_says(*took("from the terminal"), delta("Yes"), *FINISHED)
+            .gets("a", token("$turn", "Yes"), answer("$turn", "Yes"))
+            .gets("b", token("$turn", "Yes"), answer("$turn", "Yes"))
+            .done()
+        )
+        assert names["$turn"].startswith("00000000-")
+        assert [m.text for m in made.session.state.messages()] == ["from the terminal", "Yes"]
+
+
+async def test_errors_that_answer_other_clients_of_the_pod_are_dropped_and_counted() -> None:
+    async with stage() as made:
+        await (
+            begun(made)
+            .pod_says(problem("already_running", "not you"), problem("not_paused", "nor you"))
+            .gets("a")
+            .pod_says(*FINISHED)
+            .gets("a", answer("r1", ""))
+            .done()
+        )
+        assert made.losses("ErrorReported") == 2
+
+
+async def test_an_error_in_a_turn_that_goes_on_is_told_without_request_id_before_the_end() -> None:
+    async with stage() as made:
+        await (
+            begun(made)
+            .pod_says(problem("provider_error", "overloaded"))
+            .gets("a")
+            .pod_says(delta("Hello"), *FINISHED)
+            .gets("a", token("r1", "Hello"), loose("AGENT_ERROR"), answer("r1", "Hello"))
+            .done()
+        )
+
+
+async def test_an_error_that_ends_its_turn_is_told_once() -> None:
+    async with stage() as made:
+        await (
+            begun(made)
+            .pod_says(delta("He"), problem("provider_error", "no credit"), status("idle"))
+            .gets("a", token("r1", "He"), error("r1", "AGENT_ERROR"))
+            .done()
+        )
+
+
+async def test_what_smooth_has_no_word_for_is_in_the_ledger() -> None:
+    retry = say(
+        "llm_retry", llm_call=0, failed_attempt=1, max_attempts=4, wait_ms=10, elapsed_ms=5, status=529, error="busy"
+    )
+    async with stage() as made:
+        await begun(made).pod_says(say("turn_start", turn=0), retry).gets("a").done()
+        kinds = {(e.kind, e.target) for e in made.ledger.entries() if e.session == made.session.state.id}
+        assert {("ModelTurnStarted", "smooth"), ("ModelRetry", "smooth")} <= kinds
+
+
+async def test_a_rolled_back_input_is_cancelled_and_leaves_the_history() -> None:
+    async with stage() as made:
+        await (
+            begun(made)
+            .pod_says(run_end("rolled_back"), status("idle"))
+            .gets("a", cancelled("r1"))
+            .says("a", history("h"))
+            .gets("a", {"requestId": "h", "status": 200, "data": {"messages": [], "hasMore": False}})
+            .done()
+        )
+
+
+# -- deadlines ---------------------------------------------------------------------------------------
+
+
+async def test_an_unanswered_input_ends_in_an_error_and_a_later_acceptance_is_counted() -> None:
+    async with stage() as made:
+        await (
+            made.script()
+            .opens("a")
+            .says("a", send("r1", "Hi"))
+            .pod_gets(run("Hi"))
+            .passes(Limits().accept_deadline)
+            .gets("a", error("r1", "INTERNAL_ERROR"))
+            .pod_says(*took("Hi"), delta("Late"), *FINISHED)
+            .gets("a", token("$turn", "Late"), answer("$turn", "Late"))
+            .done()
+        )
+        assert made.losses("TurnAccepted") == 1
+
+
+async def test_after_an_input_that_the_pod_lost_the_next_one_is_accepted() -> None:
+    async with stage() as made:
+        await (
+            made.script()
+            .opens("a")
+            .says("a", send("r1", "lost on the way"))
+            .passes(Limits().accept_deadline)
+            .gets("a", error("r1", "INTERNAL_ERROR"))
+            .says("a", send("r2", "Hi"))
+            .pod_gets(run("lost on the way"), run("Hi"))
+            .pod_says(*took("Hi"), delta("Hello"))
+            .gets("a", accepted("r2"), token("r2", "Hello"))
+            .done()
+        )
+
+
+async def test_a_cancel_goes_to_the_pod_which_ends_the_turn() -> None:
+    async with stage() as made:
+        await (
+            begun(made)
+            .pod_says(delta("He"))
+            .says("a", cancel("r1"))
+            .pod_gets(CANCEL)
+            .gets("a", token("r1", "He"))
+            .pod_says(problem("internal", "Cancelled"), status("idle"))
+            .gets("a", cancelled("r1"))
+            .done()
+        )
+        assert made.time.waiting == [], "every deadline was called off"
+
+
+async def test_a_cancel_that_the_pod_ignores_is_forced_and_the_rest_of_the_turn_dropped() -> None:
+    async with stage() as made:
+        await (
+            begun(made)
+            .says("a", cancel("r1"))
+            .pod_gets(CANCEL)
+            .passes(Limits().cancel_deadline)
+            .gets("a", cancelled("r1"))
+            .pod_says(delta("still"), delta(" talking"))
+            .gets("a")
+            .says("a", send("r2", "Hello?"))
+            .gets("a", error("r2", "TURN_IN_PROGRESS"))
+            .pod_says(problem("internal", "Cancelled"), status("idle"))
+            .says("a", send("r3", "Now"))
+            .pod_gets(run("Now"))
+            .pod_says(*took("Now"))
+            .gets("a", accepted("r3"))
+            .done()
+        )
+        assert made.losses("TextDelta") == 2
+
+
+async def test_a_turn_that_was_cancelled_by_force_gets_no_second_end_from_its_unanswered_cancel() -> None:
+    async with stage() as made:
+        await (
+            begun(made)
+            .says("a", cancel("r1"))
+            .pod_gets(CANCEL)
+            .passes(Limits().cancel_deadline)
+            .gets("a", cancelled("r1"))
+            .passes(Limits().accept_deadline)
+            .gets("a")
+            .done()
+        )
+
+
+async def test_a_pod_that_is_lost_is_free_again_after_a_cancel_by_force() -> None:
+    async with stage() as made:
+        await (
+            begun(made)
+            .says("a", cancel("r1"))
+            .pod_gets(CANCEL)
+            .passes(Limits().cancel_deadline)
+            .gets("a", cancelled("r1"))
+            .pod_dies()
+            .pod_says(snapshot())
+            .says("a", send("r2", "Hi"))
+            .pod_gets(run("Hi"))
+            .done()
+        )
+
+
+async def test_a_cancel_of_an_input_that_was_not_accepted_yet_rolls_it_back() -> None:
+    async with stage() as made:
+        await (
+            made.script()
+            .opens("a")
+            .says("a", send("r1", "Hi"), cancel("r1"))
+            .pod_gets(run("Hi"), CANCEL)
+            .pod_says(*took("Hi"), run_end("rolled_back"), status("idle"))
+            .gets("a", accepted("r1"), cancelled("r1"))
+            .done()
+        )
+
+
+async def test_the_cancel_of_an_input_that_was_refused_does_not_end_the_next_turn() -> None:
+    async with stage() as made:
+        await (
+            made.script()
+            .opens("a")
+            .says("a", send("r1", "Hi"), cancel("r1"))
+            .pod_gets(run("Hi"), CANCEL)
+            .pod_says(problem("already_running", "no"), problem("not_running", "no"))
+            .gets("a", error("r1", "TURN_IN_PROGRESS"))
+            .says("a", send("r2", "Again"))
+            .pod_gets(run("Again"))
+            .pod_says(*took("Again"))
+            .gets("a", accepted("r2"))
+            .passes(Limits().cancel_deadline)
+            .gets("a")
+            .done()
+        )
+
+
+async def test_a_cancel_without_a_turn_is_silent() -> None:
+    async with stage() as made:
+        await made.script().opens("a").says("a", cancel("c")).gets("a").pod_gets().done()
+
+
+async def test_only_the_link_that_began_a_turn_cancels_it() -> None:
+    async with stage() as made:
+        await begun(made).opens("b").says("b", cancel("r1")).pod_gets().gets("b").done()
+
+
+# -- the loss of the backend -------------------------------------------------------------------------
+
+
+async def test_a_pod_lost_in_mid_turn_ends_it_once_for_everybody() -> None:
+    async with stage(limits=FAR) as made:
+        await (
+            begun(made)
+            .opens("b")
+            .pod_says(delta("He"))
+            .gets("a", token("r1", "He"))
+            .gets("b", token("$turn", "He"))
+            .pod_dies()
+            .gets("a", error("r1", "INTERNAL_ERROR"))
+            .gets("b", error("$turn", "INTERNAL_ERROR"))
+            .done()
+        )
+
+
+async def test_the_turn_has_ended_before_the_loss_of_the_backend_has_been_told() -> None:
+    async with stage(limits=FAR) as made:
+        await begun(made).done()
+        made.session.lost("gone", [])
+        assert made.session.state.turn is None
+        assert made.session.quiet.is_set()
+        made.session.lost("gone", [])
+        await settle()
+        await made.script().gets("a", error("r1", "INTERNAL_ERROR")).done()
+
+
+async def test_an_input_that_waits_for_an_answer_fails_when_the_pod_is_lost() -> None:
+    async with stage(limits=FAR) as made:
+        await (
+            made.script()
+            .opens("a")
+            .says("a", send("r1", "Hi"))
+            .pod_gets(run("Hi"))
+            .pod_dies()
+            .gets("a", error("r1", "INTERNAL_ERROR"))
+            .done()
+        )
+        assert made.time.waiting == []
+
+
+async def test_a_session_goes_on_after_the_pod_came_back() -> None:
+    async with stage() as made:
+        await (
+            begun(made)
+            .pod_dies()
+            .gets("a", error("r1", "INTERNAL_ERROR"))
+            .pod_says(snapshot(user_entry("Hi")))
+            .says("a", send("r2", "Still there?"))
+            .pod_gets(run("Still there?"))
+            .pod_says(*took("Still there?"), delta("Yes"), *FINISHED)
+            .gets("a", accepted("r2"), token("r2", "Yes"), answer("r2", "Yes"))
+            .done()
+        )
+        assert [m.text for m in made.session.state.messages()] == ["Hi", "Still there?", "Yes"]
+
+
+async def test_a_pod_that_still_runs_after_a_reconnect_shows_its_run_as_its_own() -> None:
+    async with stage() as made:
+        await (
+            begun(made)
+            .pod_dies()
+            .gets("a", error("r1", "INTERNAL_ERROR"))
+            .pod_says(snapshot(user_entry("Hi"), status="running"), delta("lo"), *FINISHED)
+            .gets("a", token("$turn", "lo"), answer("$turn", "lo"))
+            .done()
+        )
+
+
+async def test_an_input_that_could_not_be_written_is_answered() -> None:
+    async with stage(limits=FAR) as made:
+        made.refusals = 2
+        await (
+            made.script()
+            .opens("a")
+            .says("a", send("r1", "Hi"))
+            .gets("a", error("r1", "INTERNAL_ERROR"))
+            .sees("the second attempt was for the input", lambda: made.dialled == 2)
+            .done()
+        )
+        assert made.pods == []
+
+
+# -- the loss of clients -----------------------------------------------------------------------------
+
+
+async def test_a_turn_goes_on_when_its_client_has_left() -> None:
+    async with stage() as made:
+        await (
+            begun(made)
+            .leaves("a")
+            .pod_says(delta("Hello"), *FINISHED)
+            .pod_gets()
+            .opens("b")
+            .says("b", history("h"))
+            .gets("b", {"data": {"messages": [{"content": {"text": "Hello"}}, {"content": {"text": "Hi"}}]}})
+            .done()
+        )
+        assert made.losses("TextDelta") == 0
+
+
+async def test_a_client_that_left_before_its_input_was_accepted_leaves_it_in_the_history() -> None:
+    async with stage() as made:
+        await (
+            made.script()
+            .opens("a")
+            .says("a", send("r1", "Hi"))
+            .pod_gets(run("Hi"))
+            .leaves("a")
+            .pod_says(*took("Hi"), delta("Hello"), *FINISHED)
+            .done()
+        )
+        assert [m.text for m in made.session.state.messages()] == ["Hi", "Hello"]
+
+
+async def test_a_client_that_joins_in_mid_turn_sees_it_so_far_and_its_end() -> None:
+    async with stage() as made:
+        await (
+            begun(made)
+            .pod_says(delta("Hel"))
+            .gets("a", token("r1", "Hel"))
+            .joins("b")
+            .says("b", {"action": "get_session", "requestId": "g", "sessionId": SHOWN})
+            .gets("b", opened("g"), token("$turn", "Hel"))
+            .pod_says(delta("lo"), *FINISHED)
+            .gets("a", token("r1", "lo"), answer("r1", "Hello"))
+            .gets("b", token("$turn", "lo"), answer("$turn", "Hello"))
+            .done()
+        )
+
+
+async def test_a_client_that_joins_after_an_error_in_the_turn_is_told_it_before_the_end() -> None:
+    async with stage() as made:
+        await (
+            begun(made)
+            .pod_says(problem("provider_error", "overloaded"))
+            .opens("b")
+            .pod_says(*FINISHED)
+            .gets("a", loose("AGENT_ERROR"), answer("r1", ""))
+            .gets("b", loose("AGENT_ERROR"), answer("$turn", ""))
+            .done()
+        )
+
+
+async def test_a_session_without_clients_closes_its_backend_after_its_time_and_opens_it_for_the_next() -> None:
+    async with stage() as made:
+        await made.script().opens("a").leaves("a").passes(Limits().session_ttl - 1).done()
+        assert made.pods[0].transport.is_open()
+        await made.script().passes(1).done()
+        assert not made.pods[0].transport.is_open()
+        assert len(made.pods) == 1
+        await (
+            made.script()
+            .opens("b")
+            .pod_says(snapshot())
+            .says("b", send("r1", "Hi"))
+            .pod_gets(run("Hi"))
+            .pod_says(*took("Hi"))
+            .gets("b", accepted("r1"))
+            .done()
+        )
+        assert len(made.pods) == 2
+
+
+async def test_a_client_that_comes_back_in_time_keeps_the_backend() -> None:
+    async with stage() as made:
+        ttl = Limits().session_ttl
+        await made.script().opens("a").leaves("a").passes(ttl - 1).opens("b").passes(ttl).done()
+        assert made.pods[0].transport.is_open()
+        assert made.time.waiting == []
+
+
+async def test_an_open_turn_outlives_the_time_of_a_session_without_clients() -> None:
+    async with stage() as made:
+        ttl = Limits().session_ttl
+        await begun(made).leaves("a").passes(ttl).done()
+        assert made.pods[0].transport.is_open()
+        await made.script().pod_says(*FINISHED).passes(ttl).done()
+        assert not made.pods[0].transport.is_open()
+
+
+async def test_a_peer_that_never_attached_does_not_shorten_the_time_of_a_session() -> None:
+    async with stage() as made:
+        ttl = Limits().session_ttl
+        await made.script().opens("a").leaves("a").passes(10).joins("probe").leaves("probe").done()
+        await made.script().opens("b").passes(ttl - 20).leaves("b").passes(20).done()
+        assert made.pods[0].transport.is_open()
+        assert made.time.waiting == [ttl - 20]
+
+
+# -- bounds ------------------------------------------------------------------------------------------
+
+
+async def test_a_session_keeps_so_much_text_and_counts_what_it_drops() -> None:
+    async with stage(limits=Limits(transcript_max=10, backoff_first=AT_ONCE, backoff_max=AT_ONCE)) as made:
+        await (
+            begun(made)
+            .pod_says(delta("12345678"), *FINISHED)
+            .gets("a", token("r1", "12345678"), answer("r1", "12345678"))
+            .says("a", send("r2", "x"))
+            .pod_gets(run("x"))
+            .pod_says(*took("x"), delta("y"), *FINISHED)
+            .gets("a", accepted("r2"), token("r2", "y"), answer("r2", "y"))
+            .done()
+        )
+        assert [m.text for m in made.session.state.messages()] == ["12345678", "x", "y"]
+        assert made.losses("transcript") == 1
+
+
+async def test_a_session_logs_so_many_events() -> None:
+    async with stage(limits=Limits(log_max=16, backoff_first=AT_ONCE, backoff_max=AT_ONCE)) as made:
+        await begun(made).done()
+        for _ in range(50):
+            await made.script().pod_says(delta("x")).gets("a", token("r1", "x")).done()
+        assert sum(len(batch.events) for batch in made.session.delivery._log) == 16
+
+
+async def test_commands_that_wait_are_bounded() -> None:
+    async with stage() as made:
+        await made.script().opens("a").done()
+        link = made.clients["a"].link
+        for number in range(300):
+            made.session.command(link, ListCompletions(request=f"c{number}", kind="file", prefix=""))
+        assert len(made.session.in_flight) <= 256
+        assert len(made.time.waiting) <= 256
+        await settle()
+        assert len(made.clients["a"].news()) >= 300 - 256, "the rest was refused"
+
+
+async def test_an_echo_that_is_not_ours_stays_a_message_of_another_client() -> None:
+    async with stage() as made:
+        await made.script().opens("a").says("a", send("r1", "Hi")).pod_gets(run("Hi")).pod_says(echo("Hey")).done()
+        assert [m.text for m in made.session.state.messages()] == ["Hey"]
+
+
+async def test_a_turn_without_end_is_ended_and_its_backend_asked_to_stop() -> None:
+    async with stage(limits=Limits(transcript_max=2_000)) as made:
+        await (
+            begun(made)
+            .pod_says(delta("x" * 3_000))
+            .gets("a", token("r1", "x" * 3_000), error("r1", "VALIDATION_ERROR"))
+            .pod_gets(CANCEL)
+            .done()
+        )
+        assert made.session.state.turn is None

@@ -1,0 +1,53 @@
+"""Weights: what a peer can make long counts, and a batch weighs what its events weigh."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec import Raw
+
+from gateway.session.weight import of_events, of_item
+from mappings.canonical import Event
+from mappings.canonical.events import (
+    HistorySnapshot,
+    MessageAppended,
+    StatusChanged,
+    TextDelta,
+    ToolCallArguments,
+    ToolCallFinished,
+    TurnEnded,
+)
+from mappings.canonical.values import Item, Message, Reasoning, ToolCall, ToolResult
+
+
+@pytest.mark.parametrize(
+    ("event", "weight"),
+    [
+        (TextDelta(text="abc"), 3),
+        (TurnEnded(end="completed", text="abcd"), 4),
+        (ToolCallArguments(json="{}"), 2),
+        (ToolCallFinished(output="ab", summary="c"), 3),
+        (MessageAppended(message=Message(role="user", text="ab")), 2),
+        (HistorySnapshot(items=(Message(role="user", text="ab"),), ext={"pod.entries": Raw(b"[1]")}), 5),
+        (StatusChanged(status="idle"), 0),
+    ],
+)
+def test_an_event_weighs_what_a_peer_can_make_long(event: Event, weight: int) -> None:
+    assert of_events([event]) == weight
+    assert of_events([event, TextDelta(text="x"), event]) == 2 * weight + 1
+
+
+def test_a_batch_of_text_weighs_its_text() -> None:
+    assert of_events([TextDelta(text="ab"), TextDelta(text="c")]) == 3
+
+
+@pytest.mark.parametrize(
+    ("item", "weight"),
+    [
+        (Message(role="user", text="ab"), 2),
+        (Reasoning(text="abc"), 3),
+        (ToolCall(call="c", name="n", arguments="{}"), 2),
+        (ToolResult(call="c", output="abcd"), 4),
+    ],
+)
+def test_an_item_weighs_its_text(item: Item, weight: int) -> None:
+    assert of_item(item) == weight

@@ -1,0 +1,97 @@
+"""Questions in words as pod clients see them: they end the run and not the turn (translation.md 3.3)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Raw, json, structs
+
+from mappings.canonical import Event
+from mappings.canonical import events as say
+from mappings.canonical.values import Text, WorkflowInvoke
+from mappings.pod import Projection
+from tests.mappings.pod.rendered import batch, lines
+
+PARKS = say.QuestionAsked(text="May I?", question="q", parked=True)
+TYPED = say.QuestionAnswered(question="q", segments=(Text(text="approve"),))
+
+
+def names(found: list[Any]) -> list[str]:
+    return [line["event"] for line in found]
+
+
+def outside(projection: Projection, *events: Event) -> list[Any]:
+    """What is written of events outside of any turn."""
+    return [json.decode(frame) for frame in projection.render(structs.replace(batch(*events), turn="")).frames]
+
+
+def test_a_question_that_parks_the_turn_pauses_the_run() -> None:
+    found = lines(Projection(), PARKS)
+    assert names(found) == ["text_delta", "text_done", "run_end", "status"]
+    assert [line["data"] for line in found] == [
+        {"text": "May I?"}, {"text": "May I?"}, {"result": "paused"}, {"status": "paused"},
+    ]  # fmt: skip
+
+
+def test_a_typed_answer_is_echoed_and_begins_a_run() -> None:
+    projection = Projection()
+    lines(projection, say.ModelTurnStarted(), PARKS)
+    found = lines(projection, TYPED)
+    assert names(found) == ["user_message", "status", "invoke_start", "turn_start"]
+    assert [line["data"] for line in found] == [
+        {"segments": [{"kind": "text", "content": "approve"}]}, {"status": "running"}, {"kind": "user_send"},
+        {"turn": 1},
+    ]  # fmt: skip
+
+
+def test_an_answer_keeps_its_segments() -> None:
+    projection = Projection()
+    lines(projection, PARKS)
+    (echo, *_) = lines(projection, say.QuestionAnswered(question="q", segments=(WorkflowInvoke(slug="deny"),)))
+    assert echo["data"] == {"segments": [{"kind": "workflow_invoke", "slug": "deny"}]}
+
+
+def test_an_answer_that_nobody_typed_begins_a_run_of_the_backends() -> None:
+    projection = Projection()
+    lines(projection, PARKS)
+    found = lines(projection, say.QuestionAnswered(question="q"))
+    assert names(found) == ["status", "invoke_start", "turn_start"]
+    assert found[1]["data"] == {"kind": "wakeup"}
+
+
+def test_an_answer_from_before_a_client_came_begins_nothing() -> None:
+    assert lines(Projection(), say.QuestionAnswered(question="q")) == []
+
+
+def test_words_within_a_turn_are_text_of_its_run() -> None:
+    assert names(lines(Projection(), say.QuestionAsked(text="A code was sent."))) == ["text_delta", "text_done"]
+
+
+def test_words_outside_of_turns_that_answer_nothing_typed_are_a_run_of_the_backends() -> None:
+    found = outside(Projection(), say.QuestionAnswered(), say.QuestionAsked(text="A code was sent."))
+    assert names(found) == ["status", "invoke_start", "turn_start", "text_delta", "text_done", "run_end", "status"]
+    assert found[1]["data"] == {"kind": "wakeup"}
+    assert (found[-2]["data"], found[-1]["data"]) == ({"result": "finished"}, {"status": "idle"})
+
+
+def test_the_run_after_an_answer_has_the_number_of_its_model_turn() -> None:
+    projection = Projection()
+    lines(projection, PARKS)
+    assert lines(projection, say.QuestionAnswered(question="q", model_turn=7))[-1]["data"] == {"turn": 7}
+    lines(projection, PARKS)
+    assert lines(projection, say.QuestionAnswered(question="q"))[-1]["data"] == {"turn": 8}
+
+
+def test_an_answer_outside_of_turns_and_what_is_said_to_it_are_one_run() -> None:
+    projection = Projection()
+    once = outside(projection, TYPED, say.QuestionAsked(text="No."))
+    assert names(once) == [
+        "user_message", "status", "invoke_start", "turn_start", "text_delta", "text_done", "run_end", "status",
+    ]  # fmt: skip
+    assert names(outside(projection, TYPED, say.QuestionAsked(text="No."))) == names(once), "and so is the next"
+
+
+def test_the_backends_own_forms_write_nothing() -> None:
+    form = say.InteractionRequired(question="i", kind="choices", spec=Raw(b"{}"), reason="")
+    for event in (say.ApprovalRequested(tool="x", description="y"), form, say.ApprovalResolved(approved=True)):
+        assert lines(Projection(), event) == []
