@@ -40,11 +40,11 @@ class RefusalError(Exception):
 class PandoClient:
     """A connected client; what was published stands in `told`, what its terminal shows in `shown`."""
 
-    def __init__(self, context: zmq.asyncio.Context, host: str, publications: int, calls: int) -> None:
+    def __init__(self, context: zmq.asyncio.Context, host: str, publications: int, calls: int, room: int) -> None:
         self._context = context
         self._calls = f"tcp://{host}:{calls}"
         self._subscriber = context.socket(zmq.SUB)
-        self._subscriber.setsockopt(zmq.RCVHWM, 0)
+        self._subscriber.setsockopt(zmq.RCVHWM, room)
         self._subscriber.subscribe(b"")
         self._subscriber.connect(f"tcp://{host}:{publications}")
         self._views: list[tuple[str, zmq.asyncio.Socket]] = []
@@ -59,14 +59,17 @@ class PandoClient:
 
     @classmethod
     @asynccontextmanager
-    async def connected(cls, address: str, session: str | None = None) -> AsyncIterator[PandoClient]:
-        """A client at `tcp://HOST:PORT` that has opened a session, or watches this one; "" for none."""
+    async def connected(cls, address: str, session: str | None = None, room: int = 0) -> AsyncIterator[PandoClient]:
+        """A client at `tcp://HOST:PORT` that has opened a session, or watches this one; "" for none.
+
+        `room` is how many messages may wait for it, 0 is no limit.
+        """
         url = urlsplit(address)
         assert url.hostname is not None
         assert url.port is not None
         calls = int(parse_qs(url.query).get("rpc", [str(url.port + 1)])[0])
         context = zmq.asyncio.Context()
-        client = cls(context, url.hostname, url.port, calls)
+        client = cls(context, url.hostname, url.port, calls, room)
         try:
             async with asyncio.TaskGroup() as group:
                 reader = group.create_task(client._read(), name="pando client")
