@@ -19,7 +19,7 @@ Data = dict[str, Any]
 
 
 class Session(Struct):
-    """One session: `running` is None as long as nobody can know; a call with its input is `complete`."""
+    """One session: `running` is None as long as nobody can know; `calls` without a result, and if their input came."""
 
     running: bool | None = None
     calls: dict[str, bool] = field(default_factory=dict)
@@ -100,7 +100,8 @@ class PandoOracle:
         session.calls[call] = call in session.calls and bool(params)
 
     def _result(self, session: Session, payload: Data) -> None:
-        self._hold(session.running is None or payload["call_id"] in session.calls, "a result follows its call")
+        known = session.calls.pop(payload["call_id"], None) is not None
+        self._hold(session.running is None or known, "a result follows its call, once")
 
     def _deleted(self, session: Session, _payload: Data) -> None:
         session.deleted = True

@@ -1,4 +1,4 @@
-"""One session with clients of all dialects: who answers first, who does not read, and how often anything is rendered."""
+"""One session with clients of all dialects: who answers first, who does not read, how often anything is rendered."""
 
 from __future__ import annotations
 
