@@ -165,7 +165,7 @@ class Upstream:
         link = Link(
             f"{self._name}:up", self._dialect, transport, self._dialect.client(self._clock, self._new_id),
             Outbox(self._limits.outbox_soft, self._limits.outbox_hard),
-            sink=lambda _link, bursts: self._session.receive(bursts), ledger=self._ledger, later=self._later,
+            sink=self._hear, ledger=self._ledger, later=self._later,
         )  # fmt: skip
         self._link = link
         self._log.info("backend connected")
@@ -174,6 +174,9 @@ class Upstream:
         finally:
             self._link = None
         return link.heard
+
+    def _hear(self, _link: Link, bursts: list[Burst]) -> None:
+        self._session.receive(bursts)
 
     def _begin(self, link: Link) -> None:
         link.open()

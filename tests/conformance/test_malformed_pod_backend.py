@@ -155,7 +155,7 @@ ROWS = [
         counted=1,
     ),
     # Section 3: exactly one snapshot; to clients that are attached a changed history is a rotation (translation.md 2).
-    idle("3: a second snapshot", snapshot(), pod=names("segment_rotated")),
+    idle("3: a second snapshot", snapshot(), pod=names("segment_rotated", "status")),
     running(
         "3: a second snapshot in a run",
         snapshot(status="running"),
@@ -327,8 +327,9 @@ ROWS = [
         "6: arguments without a start",
         event("tool_call_args_delta", id="c", json="{}"),
         *ENDED,
-        smooth=[{"type": "stream_chunk"}, EMPTY],
-        pod=names("tool_call_start", "tool_call_args_delta", "tool_call_done", *THE_END),
+        smooth=[EMPTY],
+        pod=names(*THE_END),
+        counted=1,
     ),
     running(
         "6: a call that is done without a start",
@@ -397,7 +398,7 @@ ROWS = [
         "1: the end of the connection in a run",
         HANGS_UP,
         smooth=[failed("INTERNAL_ERROR")],
-        pod=names("error", "status", "segment_rotated"),
+        pod=names("error", "status", "segment_rotated", "status"),
         again=True,
     ),
     running(
@@ -405,11 +406,11 @@ ROWS = [
         b'{"event":"text_delta","data":{"te',
         HANGS_UP,
         smooth=[failed("INTERNAL_ERROR")],
-        pod=names("error", "status", "segment_rotated"),
+        pod=names("error", "status", "segment_rotated", "status"),
         again=True,
         counted=1,
     ),
-    idle("1: the end of the connection", HANGS_UP, pod=names("segment_rotated"), again=True),
+    idle("1: the end of the connection", HANGS_UP, pod=names("segment_rotated", "status"), again=True),
 ]
 
 

@@ -415,8 +415,12 @@ STRAYS = [
         state="occupied",
     ),
     row("8: rename of nothing", action("rename_conversation", conversationId=NOBODY), error("CONVERSATION_NOT_FOUND")),
-    # translation.md 3.2; P and T have no such action either.
-    row("3: rename where the backend cannot", action("rename_conversation"), error("UNSUPPORTED_ACTION")),
+    # translation.md 3.2: answered by the gateway where it knows the answer; titles it keeps itself.
+    row(
+        "3: rename where the backend cannot",
+        action("rename_conversation"),
+        {"type": "immediate_response", "status": 200},
+    ),
     *[
         row(f"5: the cursor {value!r}", action("get_conversation_messages", cursor=value), BAD)
         for value in each("nowhere", NOBODY, 7, [])

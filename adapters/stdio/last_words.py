@@ -1,0 +1,76 @@
+"""What a child says on stderr: read at all times, logged at debug level, its last lines kept for whoever asks why.
+
+An undrained stderr stops a child for good once its pipe is full (neighbours.md, 3), and one that is only logged is not
+there when its user is told that the backend is gone.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+import structlog
+
+from adapters.lines import LineSplitter
+from adapters.stdio.ends import REST, File, ReadEnd
+from mappings.dialect import Frame, Oversize
+
+__all__ = ["LastWords"]
+
+TOLD = 5  # lines: the end of most stack traces, and still one line of a log
+LINE_SIZE = 200  # characters of one line that are told and logged
+
+log = structlog.get_logger("dragoman.child")
+
+
+class LastWords:
+    """The stderr of one child; keeps at most `most` bytes of its last lines."""
+
+    def __init__(self, file: File, most: int, *, pid: int) -> None:
+        self._most = most
+        self._splitter = LineSplitter(most)
+        self._lines: deque[bytes] = deque()
+        self._size = 0
+        self._log = log.bind(pid=pid)
+        self._end = ReadEnd(file, lambda data: self._keep(self._splitter.feed(data)), self._ended)
+        self._end.resume()
+
+    @property
+    def size(self) -> int:
+        """Bytes that are kept."""
+        return self._size
+
+    def told(self) -> str:
+        """The last lines in one; empty when it said nothing."""
+        return " / ".join(_printable(line) for line in list(self._lines)[-TOLD:])
+
+    def finish(self) -> None:
+        """Read what there is, for the child has ended: nobody shall wait for those who inherited its stderr."""
+        for _ in range(REST):
+            if self._end.closed or not self._end.read():
+                break
+        self._keep(self._splitter.finish())
+
+    def close(self) -> None:
+        """Read no more; idempotent."""
+        self._end.close()
+
+    def _ended(self) -> None:
+        self._keep(self._splitter.finish())
+
+    def _keep(self, frames: list[Frame]) -> None:
+        for frame in frames:
+            line = frame if isinstance(frame, bytes) else _said_of(frame)
+            self._log.debug("child says", line=_printable(line))
+            self._lines.append(line)
+            self._size += len(line)
+        while self._size > self._most:
+            self._size -= len(self._lines.popleft())
+
+
+def _printable(line: bytes) -> str:
+    text = line[: 4 * LINE_SIZE].decode(errors="replace")[:LINE_SIZE]
+    return "".join(letter if letter.isprintable() else " " for letter in text)
+
+
+def _said_of(frame: Frame) -> bytes:
+    return b"(a line of %d bytes)" % frame.size if isinstance(frame, Oversize) else b""

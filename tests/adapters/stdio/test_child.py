@@ -1,0 +1,315 @@
+"""A child as a peer: real processes that behave and that do not."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from adapters.base import Limits
+from adapters.stdio import Bounds, Children, ChildTransport
+from mappings.dialect import Frame
+from tests.adapters.stdio.programs import DEADLINE, ENV, family, open_files, python, running, until
+
+pytestmark = pytest.mark.usefixtures("_orphans_are_ours")
+
+LIMITS = Limits(close_deadline=0.2)
+SHORT = Bounds(eof_wait=0.2, term_wait=0.1, kill_wait=5.0)
+
+ECHO = """
+    import sys
+    for line in sys.stdin.buffer:
+        sys.stdout.buffer.write(line)
+        sys.stdout.buffer.flush()
+"""
+
+
+@asynccontextmanager
+async def child(argv: list[str], limits: Limits = LIMITS, bounds: Bounds = SHORT) -> AsyncIterator[ChildTransport]:
+    """A child that is closed at the end; no task is left."""
+    before = asyncio.all_tasks()
+    async with asyncio.timeout(DEADLINE):
+        async with Children(1, bounds) as children:
+            yield await children.spawn(argv, limits, env=ENV)
+        assert len(children) == 0
+    assert asyncio.all_tasks() == before
+
+
+async def everything(transport: ChildTransport) -> list[Frame]:
+    frames: list[Frame] = []
+    while received := await transport.receive():
+        frames += received
+    return frames
+
+
+async def exactly(transport: ChildTransport, count: int) -> list[Frame]:
+    frames: list[Frame] = []
+    while len(frames) < count:
+        received = await transport.receive()
+        assert received, f"ended after {len(frames)}: {transport.reason}"
+        frames += received
+    return frames
+
+
+async def said(transport: ChildTransport, *words: bytes) -> None:
+    """Wait for these lines, in any order and nothing else."""
+    assert sorted(str(frame) for frame in await exactly(transport, len(words))) == sorted(str(word) for word in words)
+
+
+# -- what is said --------------------------------------------------------------------------------------
+
+
+async def test_frames_go_both_ways(mark: str) -> None:
+    async with child(python(ECHO, mark)) as transport:
+        await transport.send([b'{"id":1}', b'{"id":2}'])
+        assert await exactly(transport, 2) == [b'{"id":1}', b'{"id":2}']
+
+
+async def test_a_megabyte_in_one_line_goes_both_ways(mark: str) -> None:
+    frame = b"x" * 1_000_000
+    async with child(python(ECHO, mark)) as transport:
+        _, received = await asyncio.gather(transport.send([frame]), transport.receive())
+        assert received == [frame]
+
+
+async def test_ten_thousand_frames_come_back_in_order(mark: str) -> None:
+    frames = [b'{"n":%d}' % n for n in range(10_000)]
+    async with child(python(ECHO, mark)) as transport, asyncio.TaskGroup() as group:
+        reading = group.create_task(exactly(transport, len(frames)))
+        for start in range(0, len(frames), 100):
+            await transport.send(frames[start : start + 100])
+        assert await reading == frames
+
+
+async def test_the_peer_is_named_by_its_program_and_number(mark: str) -> None:
+    async with child(python(ECHO, mark)) as transport:
+        assert transport.peer.startswith("python")
+        assert transport.peer.endswith(f" pid={running(mark)[0]}")
+
+
+async def test_its_pipes_can_be_opened_by_their_names(mark: str) -> None:
+    code = "print(open('/dev/stdin').readline(), end='', file=open('/dev/stdout', 'w'), flush=True)"
+    async with child(python(code, mark)) as transport:
+        await transport.send([b"sockets could not be"])
+        assert await everything(transport) == [b"sockets could not be"]
+
+
+# -- its end -------------------------------------------------------------------------------------------
+
+
+async def test_what_it_wrote_before_its_end_is_received_first(mark: str) -> None:
+    code = "import sys; sys.stdin.readline(); print('one'); print('two', end='')"
+    async with child(python(code, mark)) as transport:
+        await transport.send([b"go"])
+        assert await everything(transport) == [b"one", b"two"]
+        assert await transport.receive() == []
+
+
+async def test_what_it_wrote_before_its_end_is_received_although_reading_was_paused(mark: str) -> None:
+    code = "import sys; sys.stdin.readline(); [print(n) for n in range(5000)]"
+    async with child(python(code, mark), Limits(receive_high=1)) as transport:
+        await transport.send([b"go"])
+        await transport._process.exited.wait()
+        assert await everything(transport) == [b"%d" % n for n in range(5000)]
+
+
+async def test_it_is_gone_when_it_ended_although_a_grandchild_holds_its_stdout(mark: str) -> None:
+    async with child(family(mark, "deaf")) as transport:
+        await said(transport, b"child", b"grandchild")
+        await transport.send([b"last", b"crash"])
+        assert await everything(transport) == [b"last"]
+        assert transport.reason.endswith("was ended by SIGKILL")
+        assert len(running(mark)) == 1, "the grandchild, until we close"
+        await transport.close()
+        assert running(mark) == []
+
+
+async def test_a_grandchild_that_writes_for_ever_does_not_keep_it(mark: str) -> None:
+    code = """
+        import os, signal, subprocess, sys
+        flood = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\\nwhile True: print('x' * 50, flush=True)"
+        subprocess.Popen([sys.executable, "-I", "-S", "-c", flood, sys.argv[1]])
+        sys.stdin.readline()
+    """
+    async with child(python(code, mark)) as transport:
+        await transport.receive()
+        await transport.send([b"go"])
+        assert set(await everything(transport)) - {b"x" * 50} <= {b"x" * n for n in range(50)}
+        await transport.close()
+        assert running(mark) == []
+
+
+async def test_the_reason_is_its_status_and_its_last_words(mark: str) -> None:
+    code = "import sys; sys.stdin.readline(); sys.exit('error: the store is locked')"
+    async with child(python(code, mark)) as transport:
+        await transport.send([b"go"])
+        assert await everything(transport) == []
+        assert transport.reason.endswith("exited with status 1: error: the store is locked")
+
+
+async def test_sending_to_a_child_that_ended_tells_why(mark: str) -> None:
+    code = "import sys; sys.stdin.readline(); sys.exit('error: the store is locked')"
+    async with child(python(code, mark)) as transport:
+        await transport.send([b"go"])
+        await everything(transport)
+        with pytest.raises(ConnectionError, match="exited with status 1: error: the store is locked"):
+            await transport.send([b"more"])
+
+
+async def test_a_child_that_closes_its_stdout_is_gone_and_ended(mark: str) -> None:
+    code = "import os, signal; os.write(1, b'bye\\n'); os.close(1); signal.pause()"
+    async with child(python(code, mark)) as transport:
+        assert await everything(transport) == [b"bye"]
+        assert transport.reason.endswith("closed its stdout")
+        assert len(running(mark)) == 1
+        await transport.close()
+        assert running(mark) == []
+
+
+async def test_a_child_that_closes_its_stdin_can_still_be_received(mark: str) -> None:
+    code = "import os, signal; os.read(0, 99); os.close(0); os.write(1, b'closed\\n'); signal.pause()"
+    async with child(python(code, mark)) as transport:
+        await transport.send([b"go"])
+        assert await transport.receive() == [b"closed"]
+        with pytest.raises(ConnectionError, match="runs"):
+            await transport.send([b"more"])
+
+
+# -- back-pressure -------------------------------------------------------------------------------------
+
+
+async def test_send_waits_for_a_child_that_never_reads(mark: str) -> None:
+    code = "import signal; print('up', flush=True); signal.pause()"
+    async with child(python(code, mark), Limits(send_high=1024, close_deadline=0.1)) as transport:
+        await said(transport, b"up")
+        async with asyncio.TaskGroup() as group:
+            sending = group.create_task(transport.send([b"x" * 200_000]))
+            done, _ = await asyncio.wait((sending,), timeout=0.1)
+            assert not done
+            assert transport._out.waiting < 200_000
+            sending.cancel()
+        await transport.close()
+        assert running(mark) == []
+
+
+async def test_a_send_that_waits_ends_when_the_child_does(mark: str) -> None:
+    code = "import signal; print('up', flush=True); signal.pause()"
+    async with child(python(code, mark), Limits(send_high=1024)) as transport:
+        await said(transport, b"up")
+        async with asyncio.TaskGroup() as group:
+            sending = group.create_task(refused(transport))
+            await asyncio.sleep(0)
+            os.kill(transport.pid, signal.SIGKILL)
+            await sending
+
+
+async def refused(transport: ChildTransport) -> None:
+    with pytest.raises(ConnectionError, match="SIGKILL"):
+        await transport.send([b"x" * 200_000])
+
+
+async def test_a_child_that_nobody_receives_from_waits(mark: str) -> None:
+    code = "import sys\nfor n in range(100_000): print('x' * 99)\nprint('all', file=sys.stderr)"
+    async with child(python(code, mark), Limits(receive_high=64 * 1024)) as transport:
+        await until(lambda: not transport._in._reading)
+        held = len(transport._frames)
+        assert held * 99 < 192 * 1024, "the mark and a read or two"
+        assert not transport._process.exited.is_set()
+        assert len(await everything(transport)) == 100_000
+
+
+async def test_a_flood_on_stderr_does_not_stop_it(mark: str) -> None:
+    code = """
+        import sys
+        for line in sys.stdin:
+            for _ in range(20_000):
+                print("x" * 99, file=sys.stderr)
+            print("done", flush=True)
+    """
+    async with child(python(code, mark), bounds=Bounds(stderr=10_000)) as transport:
+        await transport.send([b"go"])
+        assert await transport.receive() == [b"done"]
+        assert transport._words.size <= 10_000
+
+
+# -- close ---------------------------------------------------------------------------------------------
+
+
+async def test_close_gives_eof_and_the_child_may_finish(mark: str) -> None:
+    code = "import sys; n = len(sys.stdin.read()); print('x' * 500_000); sys.exit(n)"
+    async with child(python(code, mark), bounds=Bounds(eof_wait=DEADLINE)) as transport:
+        await transport.send([b"12345"])
+        await transport.close()
+        assert transport.reason.endswith("exited with status 6"), "it could write although nobody wanted it"
+
+
+async def test_close_writes_what_waits(mark: str) -> None:
+    code = "import sys; sys.exit(len(sys.stdin.read()) == 500_001)"
+    limits = Limits(send_high=1 << 20, close_deadline=DEADLINE)
+    async with child(python(code, mark), limits, Bounds(eof_wait=DEADLINE)) as transport:
+        await transport.send([b"x" * 500_000])
+        await transport.close()
+        assert transport.reason.endswith("exited with status 1")
+
+
+async def test_close_is_idempotent_and_can_be_called_twice_at_once(mark: str) -> None:
+    async with child(family(mark, "deaf")) as transport:
+        await said(transport, b"child", b"grandchild")
+        async with asyncio.TaskGroup() as group:
+            group.create_task(transport.close())
+            group.create_task(transport.close())
+        await transport.close()
+        assert running(mark) == []
+
+
+async def test_a_close_that_is_cancelled_leaves_nobody(mark: str) -> None:
+    async with child(family(mark, "deaf"), bounds=Bounds(eof_wait=DEADLINE)) as transport:
+        await said(transport, b"child", b"grandchild")
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05):
+                await transport.close()
+        assert running(mark) == []
+
+
+async def test_a_close_that_is_cancelled_while_it_writes_leaves_nobody(mark: str) -> None:
+    limits = Limits(send_high=1 << 20, close_deadline=DEADLINE)
+    async with child(family(mark, "deaf"), limits, Bounds(eof_wait=DEADLINE)) as transport:
+        await said(transport, b"child", b"grandchild")
+        os.kill(transport.pid, signal.SIGSTOP)
+        await transport.send([b"x" * 500_000])
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05):
+                await transport.close()
+        assert running(mark) == []
+
+
+async def test_receive_ends_after_close(mark: str) -> None:
+    async with child(python(ECHO, mark)) as transport:
+        async with asyncio.TaskGroup() as group:
+            receiving = group.create_task(transport.receive())
+            await asyncio.sleep(0)
+            await transport.close()
+        assert receiving.result() == []
+
+
+async def test_sending_after_close_raises_connection_error(mark: str) -> None:
+    async with child(python(ECHO, mark)) as transport:
+        await transport.close()
+        with pytest.raises(ConnectionError):
+            await transport.send([b"late"])
+
+
+async def test_no_file_stays_open(mark: str) -> None:
+    async def once() -> None:
+        async with child(python(ECHO, mark)) as transport:
+            await transport.send([b"hello"])
+            await transport.receive()
+
+    await once()  # a loop opens what it needs for the first one
+    before = open_files()
+    await once()
+    assert open_files() == before

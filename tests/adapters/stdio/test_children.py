@@ -1,0 +1,196 @@
+"""All children of one gateway: their bound, what dies at its start, and the end of all."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import sys
+
+import pytest
+
+from adapters.base import Limits
+from adapters.stdio import Bounds, Children, ChildTransport
+from tests.adapters.stdio.programs import DEADLINE, ENV, family, open_files, python, reap, running, until
+
+pytestmark = pytest.mark.usefixtures("_orphans_are_ours")
+
+LIMITS = Limits(close_deadline=0.2)
+SHORT = Bounds(eof_wait=0.2, term_wait=0.1, kill_wait=5.0)
+SLOW_START = Bounds(start_watch=DEADLINE)
+READS = "import sys; sys.stdin.read()"
+
+
+# -- a child that dies at its start --------------------------------------------------------------------
+
+
+async def test_a_child_that_dies_at_its_start_is_an_os_error_with_its_last_words(mark: str) -> None:
+    async with Children(1, SLOW_START) as children:
+        with pytest.raises(OSError, match=r"exited with status 1: reading config / error: no provider"):
+            await children.spawn(
+                python("import sys; print('reading config', file=sys.stderr); sys.exit('error: no provider')", mark),
+                LIMITS, env=ENV,
+            )  # fmt: skip
+        assert len(children) == 0
+
+
+async def test_a_child_that_ends_well_at_its_start_without_a_word_was_not_started_either(mark: str) -> None:
+    async with Children(1, SLOW_START) as children:
+        with pytest.raises(OSError, match="exited with status 0"):
+            await children.spawn(python("pass", mark), LIMITS, env=ENV)
+
+
+async def test_a_child_that_said_something_and_ended_is_received(mark: str) -> None:
+    async with Children(1, SLOW_START) as children:
+        transport = await children.spawn(python("print('hello')", mark), LIMITS, env=ENV)
+        assert await transport.receive() == [b"hello"]
+        assert await transport.receive() == []
+
+
+async def test_a_child_that_says_nothing_is_there_after_the_watch(mark: str) -> None:
+    async with Children(1, Bounds(start_watch=0.01)) as children:
+        transport = await children.spawn(python(READS, mark), LIMITS, env=ENV)
+        assert len(running(mark)) == 1
+        await transport.close()
+
+
+async def test_a_spawn_that_is_cancelled_leaves_nobody(mark: str) -> None:
+    async with Children(1, SLOW_START) as children:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05):
+                await children.spawn(python(READS, mark), LIMITS, env=ENV)
+        assert running(mark) == []
+        assert len(children) == 0
+
+
+async def test_a_spawn_that_fails_takes_no_place() -> None:
+    async with Children(1) as children:
+        with pytest.raises(FileNotFoundError):
+            await children.spawn(["dragoman-has-no-such-program"], LIMITS, env=ENV)
+        assert len(children) == 0
+
+
+# -- the bound -----------------------------------------------------------------------------------------
+
+
+async def test_fifty_at_once_at_a_bound_of_ten_are_ten_and_forty_refusals(mark: str) -> None:
+    async with asyncio.timeout(DEADLINE), Children(10) as children:
+        async with asyncio.TaskGroup() as group:
+            tries = [group.create_task(attempt(children, mark)) for _ in range(50)]
+        got = [each.result() for each in tries]
+        assert sum(isinstance(each, ChildTransport) for each in got) == len(children) == len(running(mark)) == 10
+        refusals = [each for each in got if isinstance(each, OSError)]
+        assert {(each.errno, each.strerror) for each in refusals} == {
+            (errno.EBUSY, "busy: 10 children run, and more are not allowed")
+        }
+        assert len(refusals) == 40
+
+
+async def attempt(children: Children, mark: str) -> ChildTransport | OSError:
+    try:
+        return await children.spawn(python(READS, mark), LIMITS, env=ENV)
+    except OSError as error:
+        return error
+
+
+async def test_a_place_is_free_again_when_a_child_and_its_group_have_ended(mark: str) -> None:
+    async with asyncio.timeout(DEADLINE), Children(1, SHORT) as children:
+        transport = await children.spawn(family(mark, "deaf"), LIMITS, env=ENV)
+        async with asyncio.TaskGroup() as group:
+            closing = group.create_task(transport.close())
+            await asyncio.sleep(0)
+            assert len(children) == 1
+            await closing
+        assert len(children) == 0
+        again = await children.spawn(python(READS, mark), LIMITS, env=ENV)
+        assert running(mark) == [again.pid]
+
+
+# -- the end of all ------------------------------------------------------------------------------------
+
+
+async def test_leaving_the_block_ends_all_of_them_at_once(mark: str) -> None:
+    async with asyncio.timeout(DEADLINE):
+        async with Children(5, Bounds(eof_wait=0.3, term_wait=0.3)) as children:
+            for _ in range(5):
+                await children.spawn(family(mark, "deaf"), LIMITS, env=ENV)
+            before = asyncio.get_running_loop().time()
+        assert asyncio.get_running_loop().time() - before < 5 * 0.6, "not one after the other"
+        assert running(mark) == []
+
+
+async def test_an_end_that_is_cancelled_leaves_nobody(mark: str) -> None:
+    async with Children(3, Bounds(eof_wait=DEADLINE)) as children:
+        for _ in range(3):
+            await children.spawn(family(mark, "deaf"), LIMITS, env=ENV)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.1):
+                await children.close()
+        assert running(mark) == []
+
+
+async def test_an_error_in_the_block_ends_them_too(mark: str) -> None:
+    async def fails() -> None:
+        async with Children(1, SHORT) as children:
+            await children.spawn(family(mark, "deaf"), LIMITS, env=ENV)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await fails()
+    assert running(mark) == []
+
+
+async def test_after_the_end_nothing_is_spawned_any_more(mark: str) -> None:
+    async with Children(1) as children:
+        await children.close()
+        with pytest.raises(OSError, match="the gateway ends"):
+            await children.spawn(python(READS, mark), LIMITS, env=ENV)
+
+
+async def test_a_child_that_is_being_spawned_when_the_end_comes_is_ended(mark: str) -> None:
+    async with asyncio.timeout(DEADLINE), Children(1, SLOW_START) as children, asyncio.TaskGroup() as group:
+        spawning = group.create_task(attempt(children, mark))
+        await until(lambda: len(children) == 1)
+        await children.close()
+        assert isinstance(await spawning, OSError)
+        assert running(mark) == []
+
+
+async def test_a_process_that_ends_without_leaving_the_block_kills_them(mark: str) -> None:
+    """`sys.exit` where no `finally` of ours is passed: the loop is simply abandoned."""
+    code = f"""
+        import asyncio, sys
+        sys.path.insert(0, {sys.path[0]!r})
+        from adapters.base import Limits
+        from adapters.stdio import Children
+        from tests.adapters.stdio.programs import ENV, family
+        loop = asyncio.new_event_loop()
+        async def begin():
+            children = await Children(1).__aenter__()
+            child = await children.spawn(family(sys.argv[1], "deaf"), Limits(), env=ENV)
+            for _ in range(2):
+                await child.receive()
+        loop.run_until_complete(begin())
+        sys.exit(3)
+    """
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-W", "ignore", "-c", "\n".join(line[8:] for line in code.splitlines()), mark,
+        stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    async with asyncio.timeout(DEADLINE):
+        _, said = await process.communicate()
+    assert process.returncode == 3, said.decode()
+    reap()  # would wait for ever for one that lives
+
+
+async def test_no_file_stays_open(mark: str) -> None:
+    async def once() -> None:
+        async with Children(1, SLOW_START) as children:
+            with pytest.raises(OSError, match="status 0"):
+                await children.spawn(python("pass", mark), LIMITS, env=ENV)
+            with pytest.raises(FileNotFoundError):
+                await children.spawn(["dragoman-has-no-such-program"], LIMITS, env=ENV)
+
+    await once()
+    before = open_files()
+    await once()
+    assert open_files() == before

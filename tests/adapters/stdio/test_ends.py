@@ -1,0 +1,230 @@
+"""The ends of a pipe, and of what may stand in its place."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pty
+import socket
+import tty
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from adapters.stdio.ends import ReadEnd, WriteEnd
+
+DEADLINE = 10.0
+MUCH = b"0123456789abcdef" * 64 * 1024  # a megabyte: far more than a pipe or a socket holds
+
+
+def pipe() -> tuple[int, int]:
+    return os.pipe()
+
+
+def socketpair() -> tuple[int, int]:
+    reader, writer = socket.socketpair()
+    return reader.detach(), writer.detach()
+
+
+def terminal() -> tuple[int, int]:
+    """A raw one: it does not echo and knows no lines."""
+    master, slave = pty.openpty()
+    tty.setraw(slave)
+    return master, slave
+
+
+class Reading:
+    """A read end and all that it gave."""
+
+    def __init__(self, fd: int) -> None:
+        self.data = b""
+        self.over = asyncio.Event()
+        self.ends = 0
+        self.end = ReadEnd(os.fdopen(fd, "rb", 0), self._take, self._ended)
+        self.end.resume()
+
+    def _take(self, data: bytes) -> None:
+        self.data += data
+
+    def _ended(self) -> None:
+        self.ends += 1
+        self.over.set()
+
+    async def everything(self) -> bytes:
+        async with asyncio.timeout(DEADLINE):
+            await self.over.wait()
+        return self.data
+
+
+def sink(fd: int, high: int = 1024, *, patient: bool = False) -> WriteEnd:
+    return WriteEnd(os.fdopen(fd, "wb", 0), high, patient=patient)
+
+
+async def cycles(count: int = 20) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("patient", [False, True])
+@pytest.mark.parametrize("make", [pipe, socketpair])
+async def test_a_megabyte_goes_through_whole(make: Callable[[], tuple[int, int]], patient: bool) -> None:
+    source, target = make()
+    if not patient:
+        os.set_blocking(target, False)
+    reading, writing = Reading(source), sink(target, patient=patient)
+    writing.write(MUCH)
+    assert writing.waiting > 0, "the kernel could not take it at once"
+    async with asyncio.timeout(DEADLINE):
+        await writing.flushed()
+    writing.close()
+    assert await reading.everything() == MUCH
+
+
+async def test_a_patient_end_leaves_the_flags_of_its_descriptor_alone() -> None:
+    source, target = os.pipe()
+    reading, writing = Reading(source), sink(target, patient=True)
+    writing.write(MUCH)
+    await cycles()
+    assert os.get_blocking(source)
+    assert os.get_blocking(target)
+    await writing.flushed()
+    writing.close()
+    assert len(await reading.everything()) == len(MUCH)
+
+
+async def test_a_patient_end_never_blocks_on_a_full_pipe() -> None:
+    source, target = os.pipe()
+    writing = sink(target, patient=True)
+    writing.write(MUCH)  # would hang here: nobody reads
+    assert 0 < writing.waiting < len(MUCH)
+    writing.close()
+    os.close(source)
+
+
+async def test_a_terminal_can_be_read_and_written() -> None:
+    master, slave = terminal()
+    reading, writing = Reading(master), sink(slave, patient=True)
+    writing.write(b"hello")
+    async with asyncio.timeout(DEADLINE):
+        while reading.data != b"hello":
+            await cycles(1)
+    writing.close()  # the last one: a master whose slave is gone reads EIO
+    assert await reading.everything() == b"hello"
+
+
+async def test_a_terminal_that_may_be_read_too_is_no_gone_reader() -> None:
+    master, slave = terminal()
+    writing = sink(slave)
+    os.write(master, b"typed")
+    await cycles()
+    assert not writing.closed
+    writing.write(b"still here")
+    assert os.read(master, 100) == b"still here"
+    writing.close()
+    os.close(master)
+
+
+async def test_a_file_is_read_to_its_end(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(MUCH)
+    reading = Reading(os.open(tmp_path / "file", os.O_RDONLY))
+    assert await reading.everything() == MUCH
+
+
+async def test_a_file_that_is_not_asked_for_is_not_read_on(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(MUCH)
+    reading = Reading(os.open(tmp_path / "file", os.O_RDONLY))
+    while not reading.data:
+        await cycles(1)
+    reading.end.pause()
+    got = len(reading.data)
+    await cycles()
+    assert len(reading.data) == got < len(MUCH)
+    reading.end.resume()
+    assert await reading.everything() == MUCH
+
+
+async def test_dev_null_ends_at_once() -> None:
+    assert await Reading(os.open(os.devnull, os.O_RDONLY)).everything() == b""
+
+
+async def test_a_file_is_written(tmp_path: Path) -> None:
+    writing = sink(os.open(tmp_path / "file", os.O_WRONLY | os.O_CREAT), patient=True)
+    writing.write(MUCH)
+    writing.write(b"end")
+    await writing.flushed()
+    writing.close()
+    assert (tmp_path / "file").read_bytes() == MUCH + b"end"
+
+
+async def test_the_end_is_told_once() -> None:
+    source, target = os.pipe()
+    reading = Reading(source)
+    os.close(target)
+    await reading.everything()
+    reading.end.close()
+    assert reading.ends == 1
+
+
+async def test_a_paused_end_reads_nothing() -> None:
+    source, target = os.pipe()
+    reading = Reading(source)
+    reading.end.pause()
+    os.write(target, b"late")
+    await cycles()
+    assert reading.data == b""
+    reading.end.resume()
+    os.close(target)
+    assert await reading.everything() == b"late"
+
+
+async def test_a_reader_that_is_gone_is_a_connection_error() -> None:
+    source, target = os.pipe()
+    writing = sink(target)
+    os.close(source)
+    writing.write(b"anybody?")
+    with pytest.raises(ConnectionError):
+        await writing.kept_up()
+    assert writing.closed
+
+
+async def test_who_waits_for_room_hears_that_the_reader_is_gone() -> None:
+    source, target = os.pipe()
+    os.set_blocking(target, False)
+    writing = sink(target)
+    writing.write(MUCH)
+    async with asyncio.timeout(DEADLINE), asyncio.TaskGroup() as group:
+        waiting = group.create_task(refused(writing))
+        await cycles()
+        assert not waiting.done()
+        os.close(source)
+
+
+async def refused(writing: WriteEnd) -> None:
+    with pytest.raises(ConnectionError):
+        await writing.kept_up()
+
+
+async def test_room_is_told_when_a_quarter_of_the_mark_is_left() -> None:
+    source, target = os.pipe()
+    os.set_blocking(target, False)
+    writing = sink(target, high=100_000)
+    writing.write(MUCH)
+    async with asyncio.timeout(DEADLINE), asyncio.TaskGroup() as group:
+        waiting = group.create_task(writing.kept_up())
+        while not waiting.done():
+            os.read(source, 4096)
+            await cycles(3)
+    assert writing.waiting <= 25_000
+    writing.close()
+    os.close(source)
+
+
+async def test_what_is_written_to_a_closed_end_is_dropped() -> None:
+    source, target = os.pipe()
+    writing = sink(target)
+    writing.close()
+    writing.write(b"late")
+    assert writing.waiting == 0
+    assert os.read(source, 100) == b""
+    os.close(source)

@@ -1,0 +1,94 @@
+"""What a child says on stderr."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from structlog.testing import capture_logs
+
+from adapters.stdio.last_words import LastWords
+
+
+@contextmanager
+def saying(most: int = 1000) -> Iterator[tuple[LastWords, int]]:
+    source, writes = os.pipe()
+    os.set_blocking(source, False)
+    words = LastWords(os.fdopen(source, "rb", 0), most, pid=7)
+    try:
+        yield words, writes
+    finally:
+        words.close()
+        os.close(writes)
+
+
+async def test_the_last_five_lines_are_told_in_one() -> None:
+    with saying() as (words, writes):
+        os.write(writes, b"".join(b"line %d\n" % n for n in range(9)))
+        words.finish()
+        assert words.told() == "line 4 / line 5 / line 6 / line 7 / line 8"
+
+
+async def test_a_line_without_its_newline_counts_at_the_end() -> None:
+    with saying() as (words, writes):
+        os.write(writes, b"one\npanic: two")
+        words.finish()
+        assert words.told() == "one / panic: two"
+
+
+async def test_who_said_nothing_told_nothing() -> None:
+    with saying() as (words, _):
+        words.finish()
+        assert words.told() == ""
+
+
+async def test_what_is_kept_is_bounded() -> None:
+    with saying(most=1000) as (words, writes):
+        for _ in range(100):
+            os.write(writes, b"x" * 99 + b"\n")
+        words.finish()
+        assert words.size == 990, "ten lines of 99"
+
+
+async def test_a_line_over_the_bound_is_told_by_its_size() -> None:
+    with saying(most=1000) as (words, writes):
+        os.write(writes, b"x" * 1001 + b"\nnext\n")
+        words.finish()
+        assert words.told() == "(a line of 1001 bytes) / next"
+
+
+async def test_what_is_told_is_short_and_printable() -> None:
+    with saying() as (words, writes):
+        os.write(writes, b"\x1b[31mred\x07 \xff\n" + b"y" * 900 + b"\n")
+        words.finish()
+        assert words.told() == " [31mred  \N{REPLACEMENT CHARACTER} / " + "y" * 200
+
+
+async def test_every_line_is_logged_at_debug_level() -> None:
+    with capture_logs() as logs, saying() as (words, writes):
+        os.write(writes, b"one\ntwo\n")
+        words.finish()
+        said = [(entry["log_level"], entry["line"], entry["pid"]) for entry in logs]
+        assert said == [("debug", "one", 7), ("debug", "two", 7)]
+
+
+async def test_it_is_read_without_being_asked() -> None:
+    with saying() as (words, writes):
+        os.set_blocking(writes, False)
+        written = 0
+        async with asyncio.timeout(10):
+            while written < 1_000_000:
+                try:
+                    written += os.write(writes, b"x" * 99 + b"\n")
+                except BlockingIOError:
+                    await asyncio.sleep(0)
+        assert words.size <= 1000
+
+
+async def test_the_end_waits_for_nobody_who_inherited_it() -> None:
+    with saying() as (words, writes):
+        os.write(writes, b"one\n")
+        words.finish()  # `writes` is still open
+        assert words.told() == "one"

@@ -1,0 +1,220 @@
+"""Frames over two ends, with a raw pipe on the other side."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from adapters.base import Limits
+from adapters.stdio.stream import LineStream
+from mappings.dialect import Frame, Oversize
+
+DEADLINE = 10.0
+
+
+class Peer:
+    """A stream, and the other ends of its two pipes."""
+
+    def __init__(self, limits: Limits) -> None:
+        source, self.writes = os.pipe()
+        self.reads, sink = os.pipe()
+        for fd in (source, sink, self.writes, self.reads):
+            os.set_blocking(fd, False)
+        self.stream = LineStream(os.fdopen(source, "rb", 0), os.fdopen(sink, "wb", 0), limits)
+
+    def say(self, data: bytes) -> int:
+        """Write what fits."""
+        try:
+            return os.write(self.writes, data)
+        except BlockingIOError:
+            return 0
+
+    def hear(self) -> bytes:
+        try:
+            return os.read(self.reads, 1 << 20)
+        except BlockingIOError:
+            return b""
+
+    def hang_up(self) -> None:
+        os.close(self.writes)
+        self.writes = -1
+
+
+@contextmanager
+def peer(limits: Limits = Limits()) -> Iterator[Peer]:  # noqa: B008  # frozen
+    made = Peer(limits)
+    try:
+        yield made
+    finally:
+        made.stream._in.close()
+        made.stream._out.close()
+        for fd in (made.reads, made.writes):
+            if fd >= 0:
+                os.close(fd)
+
+
+async def everything(stream: LineStream) -> list[Frame]:
+    frames: list[Frame] = []
+    async with asyncio.timeout(DEADLINE):
+        while received := await stream.receive():
+            frames += received
+    return frames
+
+
+async def cycles(count: int = 20) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+async def test_one_receive_gives_all_that_is_ready() -> None:
+    with peer() as other:
+        other.say(b"one\ntwo\n\nthree\nfo")
+        assert await other.stream.receive() == [b"one", b"two", b"three"]
+
+
+async def test_a_line_in_two_writes_is_one_frame() -> None:
+    with peer() as other:
+        other.say(b"one and ")
+        await cycles()
+        other.say(b"a half\n")
+        assert await other.stream.receive() == [b"one and a half"]
+
+
+async def test_the_unterminated_last_line_counts() -> None:
+    with peer() as other:
+        other.say(b"one\ntwo")
+        other.hang_up()
+        assert await everything(other.stream) == [b"one", b"two"]
+        assert await other.stream.receive() == []
+
+
+async def test_an_oversized_line_costs_only_itself() -> None:
+    with peer(Limits(max_message=100)) as other:
+        other.say(b"x" * 101 + b"\nnext\n")
+        other.hang_up()
+        assert await everything(other.stream) == [Oversize(size=101, limit=100), b"next"]
+
+
+async def test_one_send_is_one_write() -> None:
+    with peer() as other:
+        await other.stream.send([b"one", b"two"])
+        assert other.hear() == b"one\ntwo\n"
+
+
+async def test_a_cancelled_receive_loses_nothing() -> None:
+    with peer() as other:
+        async with asyncio.TaskGroup() as group:
+            waiting = group.create_task(other.stream.receive())
+            await cycles()
+            other.say(b"one\n")
+            waiting.cancel()
+        assert await other.stream.receive() == [b"one"]
+
+
+async def test_who_does_not_receive_stops_the_peer() -> None:
+    line = b"x" * 999 + b"\n"
+    limits = Limits(receive_high=128 * 1024)
+    with peer(limits) as other:
+        sent = stopped = 0
+        while stopped < 100:
+            written = other.say(line)
+            sent += written
+            stopped += not written
+            await asyncio.sleep(0)
+        held = sum(len(frame) for frame in other.stream._frames if isinstance(frame, bytes))
+        assert held < limits.receive_high + 64 * 1024, "at most the mark and one read"
+        assert sent < 512 * 1024, "the pipe and ours"
+        other.hang_up()
+        frames = await everything(other.stream)
+        assert sum(len(frame) + 1 for frame in frames if isinstance(frame, bytes)) in (sent, sent + 1)
+
+
+async def test_a_flood_of_tiny_lines_counts_as_the_memory_that_it_takes() -> None:
+    with peer(Limits(receive_high=128 * 1024)) as other:
+        other.say(b"x\n" * 30_000)
+        await cycles()
+        assert not other.stream._in._reading
+
+
+async def test_send_waits_for_a_peer_that_does_not_read() -> None:
+    with peer(Limits(send_high=64 * 1024)) as other:
+        frame = b"x" * 1024 * 1024
+        async with asyncio.timeout(DEADLINE), asyncio.TaskGroup() as group:
+            sending = group.create_task(other.stream.send([frame]))
+            more = group.create_task(other.stream.send([frame]))
+            await cycles()
+            assert not sending.done()
+            assert other.stream._out.waiting <= len(frame) + 1, "the second batch was not written yet"
+            received = 0
+            while received < 2 * (len(frame) + 1):
+                received += len(other.hear())
+                await asyncio.sleep(0)
+            await asyncio.wait((sending, more))
+
+
+async def test_an_offer_to_a_peer_that_keeps_up_is_written_at_once() -> None:
+    with peer() as other:
+        assert other.stream.offer([b"one", b"two"])
+        assert other.hear() == b"one\ntwo\n"
+
+
+async def test_an_offer_to_a_peer_that_does_not_keep_up_is_refused() -> None:
+    with peer(Limits(send_high=1024)) as other:
+        assert other.stream.offer([b"x" * 1024 * 1024])
+        waiting = other.stream._out.waiting
+        assert not other.stream.offer([b"more"])
+        assert other.stream._out.waiting == waiting > 1024, "nothing of it was written"
+
+
+async def test_an_offer_to_a_gone_peer_is_refused() -> None:
+    with peer() as other:
+        os.close(other.reads)
+        other.reads = -1
+        assert other.stream.offer([b"this finds it out"])
+        assert not other.stream.offer([b"anybody?"])
+
+
+async def test_sending_to_a_gone_peer_raises_connection_error() -> None:
+    with peer() as other:
+        os.close(other.reads)
+        other.reads = -1
+        with pytest.raises(ConnectionError):
+            await other.stream.send([b"anybody?"])
+
+
+async def test_what_a_peer_wrote_is_received_although_it_reads_no_more() -> None:
+    with peer() as other:
+        other.say(b"my last words\n")
+        os.close(other.reads)
+        other.reads = -1
+        with pytest.raises(ConnectionError):
+            await other.stream.send([b"anybody?"])
+        other.hang_up()
+        assert await everything(other.stream) == [b"my last words"]
+
+
+async def test_the_end_writes_what_waits_and_reads_on_so_that_the_peer_can() -> None:
+    with peer(Limits(receive_high=1)) as other:
+        async with asyncio.timeout(DEADLINE), asyncio.TaskGroup() as group:
+            frame = b"x" * 200_000
+            other.stream._out.write(frame)
+            finishing = group.create_task(other.stream._finish())
+            heard = b""
+            while not finishing.done():
+                heard += other.hear()
+                other.say(b"y" * 10_000 + b"\n")
+                await asyncio.sleep(0)
+        assert heard + other.hear() == frame
+        assert other.stream._out.closed
+
+
+async def test_the_end_does_not_wait_longer_than_the_deadline() -> None:
+    with peer(Limits(close_deadline=0.05)) as other:
+        other.stream._out.write(b"x" * 1024 * 1024)
+        async with asyncio.timeout(DEADLINE):
+            await other.stream._finish()
+        assert other.stream._out.closed
