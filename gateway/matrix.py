@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions
 from rich.table import Table
 from rich.text import Text
 
@@ -34,6 +34,8 @@ def show(cells: Sequence[Cell], console: Console) -> None:
     """A table of each direction, then what its marks mean. Not on a terminal: the same text, plain and never folded."""
     shown = [part for name in DIRECTIONS for part in (DIRECTIONS[name], _table(name, cells), "")]
     if console.is_terminal:
+        if any(console.measure(p, options=_wide(console)).maximum > console.width for p in shown if type(p) is Table):
+            shown = [part for name in DIRECTIONS for part in (DIRECTIONS[name], *_narrow(name, cells))]
         console.print(*shown, _legend(), sep="\n", highlight=False)
         return
     plain = Console(width=PIPE_WIDTH, color_system=None)
@@ -43,6 +45,18 @@ def show(cells: Sequence[Cell], console: Console) -> None:
         console.print(line.rstrip(), soft_wrap=True, markup=False, highlight=False)
 
 
+def _wide(console: Console) -> ConsoleOptions:
+    """As if nothing had to be folded."""
+    return console.options.update(width=PIPE_WIDTH)
+
+
+def _narrow(direction: str, cells: Sequence[Cell]) -> Iterator[Table | str]:
+    """The same in a table for each dialect that says something."""
+    for source in dict.fromkeys(cell.source for cell in cells):
+        yield _table(direction, [cell for cell in cells if cell.source == source], source)
+        yield ""
+
+
 def _legend() -> Text:
     lines = Text()
     for grade, (mark, colour) in MARKS.items():
@@ -50,13 +64,24 @@ def _legend() -> Text:
     return lines.append("  (blank): the dialect before the arrow never says it")
 
 
-def _table(direction: str, cells: Sequence[Cell]) -> Table:
-    """The cells of one direction: a row a kind, a column a pair; of a single pair the details too."""
+def _table(direction: str, cells: Sequence[Cell], source: str = "") -> Table:
+    """The cells of one direction: a row a kind, a column a pair; of a single pair the details too.
+
+    With `source` all pairs begin with it, and columns are named by what they go to.
+    """
     pairs, rows = _rows(direction, cells)
     alone = len(pairs) == 1
-    table = Table(direction, box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for source, target in pairs:
-        table.add_column(f"{source}->{target}", justify="left" if alone else "center", no_wrap=True)
+    table = Table(
+        f"{direction} of {source}" if source else direction,
+        box=None,
+        pad_edge=False,
+        header_style="bold",
+        padding=(0, 2, 0, 0),
+    )
+    for begin, target in pairs:
+        table.add_column(
+            f"->{target}" if source else f"{begin}->{target}", justify="left" if alone else "center", no_wrap=True
+        )
     if alone:
         table.add_column("", overflow="fold")
     for kind, row in rows:

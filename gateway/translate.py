@@ -20,6 +20,7 @@ from mappings.canonical import Batch, Command, SessionState, Unmapped
 from mappings.canonical.commands import ListSessions, OpenSession, Ping, ResumeSession, SubmitInput
 from mappings.canonical.values import flatten
 from mappings.dialect import Burst, Dialect, Direction, Frame, Loss, Rendered, Step
+from mappings.errors import PeerError
 
 __all__ = ["Report", "translate"]
 
@@ -47,8 +48,7 @@ def translate(
     stream: _Stream | _Client | None = None if same else _Client(target) if commands else _Stream(target)
     good = True
     for number, frame in lines:
-        step = Step()
-        reading.receive([frame], step)
+        step = _read(reading, frame)
         for fault in step.faults:
             said(Report(line=number, error=fault.code, text=fault.text))
         unknown = [item for burst in step.bursts for item in burst.items if isinstance(item, Unmapped)]
@@ -66,10 +66,23 @@ def translate(
             for rendered in stream.render(burst) if stream is not None else [writing.write(burst)]:
                 losses = losses + rendered.losses
                 for output in rendered.frames:
-                    out(output)
+                    out(output if writing.lines is None else writing.lines.write(output))
         for loss in losses:
             said(Report(line=number, loss=loss))
     return good
+
+
+def _read(reading: Direction, frame: Frame) -> Step:
+    """What one line says."""
+    step = Step()
+    try:
+        if reading.lines is not None and isinstance(frame, bytes):
+            frame = reading.lines.read(frame)
+    except PeerError as fault:
+        step.faults.append(fault)
+    else:
+        reading.receive([frame], step)
+    return step
 
 
 def _writes(writing: Direction, item: Any) -> bool:

@@ -241,6 +241,7 @@ class DemoBackend:
         if not delay or self._stop is not None or self._stopped:  # stopped before the player woke up
             await asyncio.sleep(0)
             return
+        self._wake.clear()  # an answer may have set it: only what comes now ends the pause
         try:
             async with asyncio.timeout(delay):
                 await self._wake.wait()

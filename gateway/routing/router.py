@@ -234,7 +234,7 @@ class Router:
         named = isinstance(command, OpenSession) and command.session
         session = self._all.make(canonical_id(self._route.name, command.session) if named else self._new_id())
         self._all.claim(link, session)
-        session.open(link, command)
+        session.open(link, self._all.complete(command) if isinstance(command, OpenSession) else command)
 
     def _get(self, link: Link, command: GetSession) -> None:
         session = self._find(link, command.session)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import PurePath
 
+from msgspec import structs
+
 from gateway.config.model import Limits, Route
 from gateway.endpoint import Endpoint
 from gateway.ledger import Ledger
@@ -66,7 +68,7 @@ class Sessions:
         elif self._upstream.named is not None:
             self.many = SharedSessions(
                 route.name, self._upstream, self.roster, lambda known, ids: self.make(known, ids=ids), ledger=ledger,
-                later=later, wait=limits.snapshot_wait,
+                new_id=new_id, later=later, wait=limits.snapshot_wait,
             )  # fmt: skip
             upstream = make_backend(self.many.shared, route.upstream)
             if not isinstance(upstream, Upstream):
@@ -84,8 +86,7 @@ class Sessions:
         self, id: str, *, name: str = "", resume: str = "", at: Endpoint | None = None, ids: Ext | None = None
     ) -> Session:
         """A new session with its way to the backend, connected to when it is needed."""
-        agent = self._route.upstream.option("agent") or agent_id(self._route.name)
-        opening = OpenSession(agent=agent, user_name=self._route.upstream.option("user"))
+        opening = self.complete(OpenSession())
         about = About(name=name or _pod_name(self._route))
         session = Session(
             SessionState(id=id, owner="", opened_at=self._clock(), opening=opening, backend=about, backend_ids=ids),
@@ -104,6 +105,12 @@ class Sessions:
         session.watch = self.tell
         self._add(session)
         return session
+
+    def complete(self, command: OpenSession) -> OpenSession:
+        """With what a client could not say: the route says who answers and who asks (design.md, section 5)."""
+        agent = command.agent or self._route.upstream.option("agent") or agent_id(self._route.name)
+        user = command.user_name or self._route.upstream.option("user")
+        return structs.replace(command, agent=agent, user_name=user)
 
     def _connect(self, session: Session, resume: str) -> None:
         recall = Recall(

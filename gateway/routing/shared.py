@@ -17,9 +17,9 @@ from gateway.ledger import Ledger
 from gateway.session.session import Session
 from gateway.upstream import Upstream
 from mappings.canonical import Command, SessionState
-from mappings.canonical.commands import OpenSession
-from mappings.canonical.events import SessionsListed
-from mappings.dialect import Burst, Dialect, Loss
+from mappings.canonical.commands import OpenSession, SubmitInput
+from mappings.canonical.events import Reply, SessionOpened, SessionsListed
+from mappings.dialect import Burst, Dialect, Loss, NewId
 
 __all__ = ["Shared", "Way"]
 
@@ -38,15 +38,17 @@ class Shared:
 
     def __init__(
         self, route: str, dialect: Dialect, *, find: Callable[[str], Session],
-        listed: Callable[[SessionsListed], None], ledger: Ledger,
+        listed: Callable[[SessionsListed], None], ledger: Ledger, new_id: NewId,
     ) -> None:  # fmt: skip
         self._state = SessionState(id=route)  # the connection is about no session of its own
         self._dialect = dialect
         self._find = find
         self._listed = listed
         self._ledger = ledger
+        self._new_id = new_id
         self._ways: dict[str, Way] = {}  # the sessions that are watched, by their canonical id
         self._asked: dict[str, Session] = {}
+        self._opening: dict[str, Way] = {}  # sessions that the backend is asked to open, by our request
         self.heard = False
         """Whether the backend told which sessions it has."""
 
@@ -66,6 +68,13 @@ class Shared:
     def forget(self, way: Way) -> None:
         """Nobody looks at it any more."""
         self._ways.pop(way.session.state.id, None)
+
+    def open(self, way: Way) -> None:
+        """Have the backend open a session that it does not have yet."""
+        request = self._new_id()
+        self._opening[request] = way
+        state = way.session.state
+        self.upstream.send([OpenSession(request=request, session=state.id, title=state.title)])
 
     def send(self, session: Session, commands: Sequence[Command]) -> None:
         """Write a session's commands, each naming it as the backend does."""
@@ -88,7 +97,10 @@ class Shared:
         """The backend said this, of whatever session."""
         for burst in bursts:
             asked = self._asked.pop(burst.request, None) if burst.request else None
-            if asked is not None:
+            opening = self._opening.pop(burst.request, None) if burst.request else None
+            if opening is not None:
+                opening.opened(burst)
+            elif asked is not None:
                 asked.receive([burst])
             elif burst.session:
                 self._find(burst.session).receive([burst])
@@ -105,12 +117,15 @@ class Shared:
 
     def lost(self, cause: str, unsent: Sequence[Command]) -> None:
         """The backend cannot be reached: each session hears of it, and of what of its own was not written."""
-        own: dict[str, list[Command]] = {}
+        opening, self._opening = list(self._opening.values()), {}
+        own: dict[str, list[Command]] = {way.session.state.id: way.give_up() for way in opening}
         for command in unsent:
             session = self._asked.get(command.request)
             if session is not None:
                 own.setdefault(session.state.id, []).append(command)
-        sessions = {s.state.id: s for s in (*self._asked.values(), *(way.session for way in self._ways.values()))}
+        sessions = {
+            s.state.id: s for s in (*self._asked.values(), *(way.session for way in (*opening, *self._ways.values())))
+        }
         self._asked.clear()
         for session in sessions.values():
             session.lost(cause, own.get(session.state.id, []))
@@ -122,15 +137,43 @@ class Way:
     def __init__(self, shared: Shared, session: Session) -> None:
         self._shared = shared
         self.session = session
+        self._held: list[Command] = []  # until the backend has opened the session
 
     def start(self) -> None:
         self._shared.upstream.start()
         self._shared.watch(self)
 
     def send(self, commands: Sequence[Command]) -> None:
+        if self._held or (self.session.state.backend_ids is None and any(isinstance(c, SubmitInput) for c in commands)):
+            self._hold(commands)
+            return
         if not all(isinstance(command, OpenSession) for command in commands):
             self._shared.watch(self)
         self._shared.send(self.session, commands)
+
+    def _hold(self, commands: Sequence[Command]) -> None:
+        """A client came by a door behind which the backend has nothing: its first words open a session there."""
+        first = not self._held
+        self._held += commands  # bounded by what a session may have under way
+        if first:
+            self._shared.open(self)
+
+    def opened(self, answer: Burst) -> None:
+        """The backend opened the session, or will not."""
+        held = self.give_up()
+        for item in answer.items:
+            if isinstance(item, SessionOpened):
+                self.session.receive([structs.replace(answer, items=[structs.replace(item, request="")])])
+                self._shared.upstream.attach(self.session.state)
+                self._shared.send(self.session, held)
+            elif isinstance(item, Reply):
+                refusals = [Reply(request=command.request, failure=item.failure) for command in held]
+                self.session.receive([structs.replace(answer, items=refusals)])
+
+    def give_up(self) -> list[Command]:
+        """What waited."""
+        held, self._held = self._held, []
+        return held
 
     def rest(self) -> None:
         self._shared.forget(self)

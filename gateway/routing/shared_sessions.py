@@ -15,7 +15,7 @@ from gateway.session.session import Session
 from gateway.timers import Later, Timer
 from mappings.canonical.events import SessionsListed
 from mappings.canonical.values import Ext
-from mappings.dialect import Dialect
+from mappings.dialect import Dialect, NewId
 
 __all__ = ["SharedSessions"]
 
@@ -27,7 +27,7 @@ class SharedSessions:
 
     def __init__(
         self, route: str, dialect: Dialect, roster: Roster, make: Callable[[str, Ext | None], Session], *,
-        ledger: Ledger, later: Later, wait: float,
+        ledger: Ledger, new_id: NewId, later: Later, wait: float,
     ) -> None:  # fmt: skip
         self._route = route
         self._dialect = dialect
@@ -38,7 +38,7 @@ class SharedSessions:
         self._held: list[Callable[[], None]] = []
         self._timer: Timer | None = None
         self._known = False
-        self.shared = Shared(route, dialect, find=self.find, listed=self._listed, ledger=ledger)
+        self.shared = Shared(route, dialect, find=self.find, listed=self._listed, ledger=ledger, new_id=new_id)
 
     def find(self, name: str) -> Session:
         """The session that the backend calls `name`."""

@@ -33,6 +33,7 @@ from mappings.canonical.events import (
     OtpInvalid,
     OtpVerified,
     StatusChanged,
+    TurnAccepted,
 )
 from mappings.canonical.state import QuestionBlock
 from mappings.canonical.values import Failure, Origin, Segment, flatten
@@ -214,6 +215,7 @@ class Questions:
             self._give(link, structs.replace(answer, values=form.values), command.segments)
         else:
             self._ask_on(form, fault, command.segments, Origin(link=link.id, request=command.request))
+            _acknowledge(link, command.request)
 
     def _ask_on(self, form: wording.Form, fault: str, segments: tuple[Segment, ...], origin: Origin) -> None:
         now = self._session.clock()
@@ -261,7 +263,10 @@ class Questions:
                 if failure.cause == "not_found":
                     lost = Given(resolved=denied(block.asked))
                     self._session.deliver(self._session.form.answered(lost, now), now)
-        return bool(pending.segments) and failure is None
+        if not pending.segments or failure is not None:
+            return False
+        _taken(pending)
+        return True
 
     def judged(self, pending: Pending, event: InteractionInvalid | OtpInvalid | OtpVerified) -> None:
         """The backend says what it thinks of an answer."""
@@ -278,13 +283,16 @@ class Questions:
             link.send([structs.replace(event, request=pending.command.request)])
         elif isinstance(event, InteractionInvalid):
             self._refused_form(pending, event, link)
+            _taken(pending)
         elif isinstance(event, OtpInvalid):
             self._note(wording.code_invalid(event), pending.segments)
+            _taken(pending)
         elif self._session.route.otp_resend and refused:
             again = SubmitInput(request=pending.command.request, session=pending.command.session, segments=refused)
             self._session.command(link, again)
         else:
             self._note(f"{event.text}\nSend your message again.", pending.segments)
+            _taken(pending)
 
     def _refused_form(self, pending: Pending, event: InteractionInvalid, link: Link) -> None:
         if self._form is None:
@@ -298,6 +306,17 @@ class Questions:
     def _note(self, text: str, segments: tuple[Segment, ...]) -> None:
         now = self._session.clock()
         self._session.deliver(self._session.form.noted(text, now, segments=segments), now)
+
+
+def _taken(pending: Pending) -> None:
+    """An answer in words was dealt with: who is attached sees what comes of it, who only calls is told so."""
+    if pending.link is not None:
+        _acknowledge(pending.link, pending.command.request)
+
+
+def _acknowledge(link: Link, request: str) -> None:
+    if not link.attaches:
+        link.send([TurnAccepted(request=request)])
 
 
 def _verdict(question: Question, *, approved: bool) -> Answer:

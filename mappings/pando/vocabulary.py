@@ -55,6 +55,7 @@ WORDS: tuple[tuple[str, Cause], ...] = (
     ("CONFLICT", "invalid"),
     ("TIMEOUT", "timeout"),
     ("UNREACHABLE", "upstream_lost"),
+    ("not found", "not_found"),  # a primary that is no pando itself: the sheet has other words
 )
 """What stands in an error's text, and the cause behind it: the code says nothing."""
 

@@ -10,7 +10,7 @@ from statistics import median
 
 from msgspec import Struct
 
-from tests.bench import bulk, codec, steady
+from tests.bench import bulk, codec, steady, zeromq
 
 __all__ = ["Figure", "Report", "bulk_report", "codec_report", "machine", "readme", "steady_report", "table"]
 
@@ -185,6 +185,21 @@ def _steady_rows(rounds: list[list[steady.Sample]]) -> list[list[str]]:
                 spread(s.seconds / s.planned for s in samples),
             ])  # fmt: skip
     return rows
+
+
+# -- ZeroMQ -----------------------------------------------------------------------------------------
+
+
+def zeromq_report(rounds: list[zeromq.Sample]) -> Report:
+    """G18: what the event loop pays for a published event."""
+    figure = Figure(
+        id="G18", title="a pando's events received: loop time an event, to that of zmq.asyncio",
+        rounds=[zeromq.ratio(sample) for sample in rounds], goal=0.4, stretch=0.25, at_most=True,
+    )  # fmt: skip
+    rows = [["receiver", "loop us/event"]]
+    rows.append(["ours", spread(sample.ours * 1e6 for sample in rounds)])
+    rows.append(["zmq.asyncio", spread(sample.theirs * 1e6 for sample in rounds)])
+    return Report(figures=[figure], rows=rows)
 
 
 # -- text -------------------------------------------------------------------------------------------

@@ -16,10 +16,10 @@ from gateway.ledger import Ledger
 from gateway.link import Link
 from gateway.outbox import Outbox
 from mappings.canonical import Batch, Event, SessionState
-from mappings.dialect import Burst, Frame, Loss, Step
+from mappings.dialect import Alarm, Burst, Frame, Loss, Step
 from mappings.errors import PeerError
 from mappings.smooth import DIALECT
-from tests.gateway.stage import settle
+from tests.gateway.stage import Time, settle
 from tests.memory import MemoryTransport
 
 
@@ -303,6 +303,74 @@ async def test_what_is_said_first_comes_first() -> None:
         await settle()
         made.transport.hang_up()
     assert made.transport.got == [b"welcome"]
+
+
+# -- alarms -----------------------------------------------------------------------------------------
+
+
+class Woken(Scripted):
+    """A translator that asks to be rung after each second; `ring` is what it does then."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rang = 0
+
+    def opened(self) -> Step:
+        return Step(alarm=Alarm(1.0, self.ring))
+
+    def ring(self) -> Step:
+        self.rang += 1
+        return Step(frames=[b"beat"], alarm=Alarm(1.0, self.ring))
+
+
+@asynccontextmanager
+async def woken(translator: Woken) -> AsyncIterator[tuple[Link, MemoryTransport, Time]]:
+    transport, time = MemoryTransport(), Time()
+    link = Link(
+        "l1", DIALECT, transport, translator, Outbox(1000, 10_000), sink=lambda _link, _bursts: None, ledger=Ledger(),
+        later=time.later,
+    )  # fmt: skip
+    async with asyncio.timeout(20), asyncio.TaskGroup() as group:
+        group.create_task(link.run(lambda opened: opened.open()), name="link")
+        await settle()
+        yield link, transport, time
+        link.end(CloseReason.DONE)
+
+
+async def test_an_alarm_rings_as_often_as_it_is_set() -> None:
+    async with woken(Woken()) as (_, transport, time):
+        time.passes(0.9)
+        await settle()
+        assert transport.got == []
+        time.passes(2.2)
+        await settle()
+        assert transport.got == [b"beat"] * 3
+        assert len(time.waiting) == 1, "one alarm at a time"
+
+
+async def test_an_alarm_of_a_link_that_ended_does_not_ring() -> None:
+    translator = Woken()
+    async with woken(translator) as (link, _, time):
+        link.end(CloseReason.DONE)
+        await settle()
+        assert time.waiting == []
+    assert translator.rang == 0
+
+
+async def test_a_failure_at_an_alarm_ends_this_link_alone_and_is_logged() -> None:
+    class Failing(Woken):
+        def ring(self) -> Step:
+            raise ZeroDivisionError
+
+    async with woken(Failing()) as (link, transport, time), woken(Woken()) as (_, other, others_time):
+        with capture_logs() as logs:
+            time.passes(1.0)
+            await settle()
+        assert (transport.closed, link.alive) == (CloseReason.INTERNAL, False)
+        assert [(entry["log_level"], entry["event"]) for entry in logs] == [("error", "link failed at an alarm")]
+        others_time.passes(1.0)
+        await settle()
+        assert other.got == [b"beat"]
 
 
 async def test_the_shapes_of_a_real_dialect_fit() -> None:

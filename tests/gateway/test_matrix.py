@@ -48,7 +48,7 @@ def test_a_row_has_a_mark_for_each_pair_in_its_column() -> None:
 
 def test_what_a_dialect_never_says_is_blank() -> None:
     row = next(line for line in shown(CELLS) if line.startswith("Preamble "))
-    assert row.split() == ["Preamble", "=", "-"]
+    assert row.split() == ["Preamble", "=", "-", "-"]
 
 
 def test_a_single_pair_is_told_with_its_details() -> None:
@@ -74,11 +74,22 @@ def test_a_pipe_gets_neither_colours_nor_folded_lines_nor_blanks_at_the_end() ->
     assert max(map(len, shown(PAIR, width=20))) > 80
 
 
-def test_a_terminal_of_80_columns_gets_colours_and_the_whole_table() -> None:
-    lines = shown(CELLS, width=80, force_terminal=True, color_system="standard", no_color=False)
+def test_a_terminal_gets_colours() -> None:
+    lines = shown(CELLS, width=300, force_terminal=True, color_system="standard", no_color=False)
     assert any("\x1b[" in line for line in lines)
-    assert not any("…" in line for line in lines)
     assert len(lines) == len(shown(CELLS))
+
+
+def test_a_terminal_of_80_columns_gets_the_whole_table_in_parts() -> None:
+    lines = shown(CELLS, width=80, force_terminal=True, color_system=None)
+    assert not any("…" in line or len(line.rstrip()) > 80 for line in lines)
+    for name in registry.dialects():
+        head = next(number for number, line in enumerate(lines) if line.startswith(f"event of {name} "))
+        row = next(line for line in lines[head:] if line.startswith("TextDone "))
+        for target in registry.dialects():
+            begin = (lines[head] + " ").index(f"->{target} ")
+            mark = "=" if target == "pod" else "*"
+            assert row[begin : begin + len(target) + 2].strip() == mark, (name, target)
 
 
 # -- the command ------------------------------------------------------------------------------------

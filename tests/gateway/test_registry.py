@@ -92,7 +92,7 @@ def test_a_dialect_of_an_entry_point_is_added_and_none_of_ours_replaced(monkeypa
     monkeypatch.setattr(registry, "entry_points", lambda group: [Entry("acme"), Entry("smooth")])
     registry.dialects.cache_clear()
     try:
-        assert list(registry.dialects()) == ["smooth", "pod", "acme"]
+        assert list(registry.dialects()) == ["smooth", "pod", "pando", "acme"]
         assert registry.dialect("smooth") is DIALECTS["smooth"]
     finally:
         registry.dialects.cache_clear()

@@ -112,6 +112,8 @@ class PodOracle:
     def _rotation(self, data: Data) -> None:
         self._repeats = True
         self._blocks.know([data["entry"]])
+        if self._run is None:
+            self._last.clear()  # a history told anew outside of a run may be that of a pod that was started anew
 
     def _completions(self, _data: Data) -> None:
         self._hold(self._asked > 0, "completions go to the connection that asked")

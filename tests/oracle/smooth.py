@@ -47,6 +47,7 @@ class SmoothOracle:
         self._waiting: list[tuple[str | None, str]] = []  # commands without an answer: request id, action
         self._turns: dict[str, Turn] = {}
         self._ended: set[str] = set()
+        self._unanswered: Counter[str] = Counter()  # calls of turns that are over, without a result, by name
         self._said: set[str] = set()  # request ids of this connection
 
     @property
@@ -130,9 +131,11 @@ class SmoothOracle:
             turn.calls[said["toolCall"]["name"]] += 1
         elif isinstance(said, dict) and "toolResult" in said:
             name = said["toolResult"]["name"]
-            # What somebody else resumed may begin with the results of calls that were made before.
-            self._hold(turn.calls[name] > 0 or not turn.ours, "a tool's result comes after its call")
-            turn.calls[name] -= 1
+            # A turn that goes on after a pause or a question may begin with the results of calls that were made before;
+            # of what somebody else resumed those calls may never have been seen.
+            before = turn.calls if turn.calls[name] > 0 else self._unanswered
+            self._hold(before[name] > 0 or not turn.ours, "a tool's result comes after its call")
+            before[name] -= 1
 
     def _end(self, kind: str, request: str | None, frame: dict[str, Any]) -> None:
         turn = self._turn(kind, request)
@@ -143,7 +146,7 @@ class SmoothOracle:
         self._over(request or "")
 
     def _over(self, request: str) -> None:
-        del self._turns[request]
+        self._unanswered += self._turns.pop(request).calls
         self._ended.add(request)
 
     # -- answers ---------------------------------------------------------------------------------------

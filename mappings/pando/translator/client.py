@@ -219,9 +219,22 @@ class ClientTranslator:
             step.losses.append(Loss(kind="MessageAppended", why="what the assistant says is in the tokens"))
             return []
         following = self._follow(burst.session)
+        return [] if following.holds(burst, item) else self._follow_on(following, item, now, step)
+
+    def _follow_on(self, following: Following, item: Any, now: int, step: Step) -> list[Any]:
         if isinstance(item, say.TurnEnded) and not following.open:
             step.losses.append(Loss(kind="TurnEnded", why="of a turn of which nothing was seen"))
         return following.hear(item, now)
+
+    def _release(self, session: str, now: int, step: Step) -> None:
+        """An input was answered: what was published meanwhile goes on."""
+        following = self._follow(session)
+        following.submitting -= 1
+        held, following.held = following.held, []
+        for burst, item in held:
+            items = self._follow_on(following, item, now, step)
+            if items:
+                step.bursts.append(replace(burst, items=items, request=""))
 
     def _replied(self, reply: say.Reply, now: int, step: Step) -> None:
         asked = self._waiting.pop(reply.request, None)
@@ -284,6 +297,8 @@ class ClientTranslator:
         answer = answer or replace(reply, request=request)
         if request:
             step.bursts.append(Burst(items=[answer], request=request, session=command.session))
+        if isinstance(command, ask.SubmitInput):
+            self._release(command.session, now, step)
 
     def _answer(self, step: Step, command: Command, failure: Failure) -> None:
         if command.request:
@@ -298,6 +313,8 @@ class ClientTranslator:
             asked = self._waiting.pop(own)
             if asked.why == "command":
                 self._answer(step, asked.command, Failure(cause=cause, text=text))
+                if isinstance(asked.command, ask.SubmitInput):
+                    self._release(asked.command.session, self._clock(), step)
             elif asked.why == "text":
                 self._listed(
                     asked, say.Reply(request=own, failure=Failure(cause=cause, text=text)), self._clock(), step

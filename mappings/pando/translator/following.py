@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from mappings.canonical import events as say
 from mappings.canonical.values import Message
+from mappings.dialect import Burst
 from mappings.rfc3339 import NS
 
 __all__ = ["ANSWER_DEADLINE", "TEXT_MAX", "TOOL_MAX", "TURN_QUIET", "Following", "Patience"]
@@ -23,6 +24,8 @@ TOOL_MAX = 30 * 60.0  # seconds that an open tool call stops that clock
 ANSWER_DEADLINE = 5.0  # seconds that the end of a turn waits for its whole text: half of what a call may take
 TEXT_MAX = 4 * 1024 * 1024  # characters of one turn that are kept to be compared; beyond it nothing is repaired
 ECHOES_MAX = 64  # inputs of ours whose echo may still come; a shipped primary sends none
+
+HELD_MAX = 10_000  # events that wait for the answer to an input: ten seconds of a fast model
 
 OPENS = (say.ModelTurnStarted, say.TextDelta, say.ToolCallStarted, say.ToolCallArguments, say.ToolCallFinished)
 """Events that are part of a turn."""
@@ -46,6 +49,9 @@ class Following:
         self.asked = False
         self.guesses = 0
         self.interrupted = False
+        self.submitting = 0
+        self.held: list[tuple[Burst, Any]] = []
+        """What was published while an input of ours waited for its answer, which comes by the other connection."""
         self._text: list[str] = []
         self._length = 0
         self._calls: dict[str, str] = {}  # open calls -> the input that came with their beginning
@@ -60,6 +66,15 @@ class Following:
     def submitted(self, text: str) -> None:
         """An input of ours goes out: its echo must not be taken for another's."""
         self._echoes = [*self._echoes[1 - ECHOES_MAX :], text]
+        self.submitting += 1
+
+    def holds(self, burst: Burst, event: say.Event) -> bool:
+        """Whether it must wait: what is said before the answer to an input may be of the turn that it begins."""
+        waits = self.submitting and not self.open and (self.held or isinstance(event, OPENS))
+        if not waits or len(self.held) >= HELD_MAX:
+            return False
+        self.held.append((burst, event))
+        return True
 
     def begin(self, now: int) -> None:
         """A turn begins: an input of ours was accepted, or something of a turn was said."""

@@ -101,7 +101,8 @@ class ServerTranslator:
             case ask.OpenSession() | ask.RenameSession():
                 now = self._clock()
                 opened, count = state.opened_at or now, len(state.messages())
-                result = replies.row_of(slot.command, opened, state.updated_at or opened, count)
+                row = replies.row_of(slot.command, opened, state.updated_at or opened, count)
+                result = replace(row, id=replies.shown(state.id, state.backend_ids)[0])  # of a pod it is the pod's
             case ask.ResumeSession():
                 result = Done()
             case _:

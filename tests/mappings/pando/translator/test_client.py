@@ -364,6 +364,25 @@ def test_the_echo_of_our_input_is_taken_once_and_what_others_say_is_passed_on() 
     assert primary.losses == ["what the assistant says is in the tokens"]
 
 
+def test_what_comes_before_the_answer_to_an_input_waits_for_it() -> None:
+    primary = Primary().opened()
+    primary.sent(run())
+    assert primary.publishes("llm.start") == []
+    assert primary.publishes("llm.token", token="a") == []
+    taken, *rest = primary.says("message.send", {"ok": True})
+    assert (type(taken), taken.request) == (say.TurnAccepted, "a")
+    assert rest == [say.ModelTurnStarted(), say.TextDelta(text="a")]
+    assert primary.publishes("llm.token", token="b") == [say.TextDelta(text="b")]
+
+
+def test_what_waited_for_the_answer_to_an_input_that_is_refused_is_somebody_elses() -> None:
+    primary = Primary().opened()
+    primary.sent(run())
+    assert primary.publishes("llm.token", token="a") == []
+    refused, *rest = primary.says("message.send", problem={"code": -32000, "message": "message.send: busy"})
+    assert (type(refused), rest) == (say.Reply, [say.TextDelta(text="a")])
+
+
 def test_an_end_of_which_nothing_was_seen_is_counted() -> None:
     primary = Primary().opened()
     assert primary.publishes("llm.end", session="s-9") == []

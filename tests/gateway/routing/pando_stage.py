@@ -1,0 +1,145 @@
+"""One route in memory whose backend is a pando: the test is the primary and every client, and rings the timers.
+
+Clients are smooth, pod or pando callers; what they are sent stands in their transports.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from itertools import count
+from typing import Any
+
+from adapters.base import CloseReason, Transport
+from gateway import registry
+from gateway.config.model import Limits, Route
+from gateway.endpoint import Endpoint, parse
+from gateway.ledger import Ledger
+from gateway.link import Link
+from gateway.outbox import Outbox
+from gateway.routing.router import Router
+from gateway.upstream import Connected, Upstream
+from tests.gateway.stage import AT_ONCE, Time, settle
+from tests.memory import MemoryTransport
+
+__all__ = ["PandoStage", "frames", "pando_stage", "row"]
+
+ROUTE = Route(
+    name="test", listen=(parse("smooth+ws://127.0.0.1:1/ws"),), upstream=parse("pando+tcp://127.0.0.1:1")
+)  # fmt: skip
+LIMITS = Limits(backoff_first=AT_ONCE, backoff_max=AT_ONCE)
+
+
+def row(id: str, title: str = "T", updated: str = "2026-05-09T21:28:20Z", messages: int = 2) -> dict[str, object]:
+    """A session as a primary lists it."""
+    return {"id": id, "title": title, "updated_at": updated, "message_count": messages}
+
+
+class PandoStage:
+    """A router with its clients, and the connection to the primary."""
+
+    def __init__(self, group: asyncio.TaskGroup) -> None:
+        self.group = group
+        self.time = Time()
+        self.ledger = Ledger()
+        self.primaries: list[MemoryTransport] = []
+        self.links: list[Link] = []
+        self._answered = 0
+        self._ids = count(1)
+        self.router = Router(
+            ROUTE, self._upstream, registry.dialects, limits=LIMITS, ledger=self.ledger, clock=self.time.clock,
+            new_id=self._new_id, later=self.time.later,
+        )  # fmt: skip
+
+    def _new_id(self) -> str:
+        return f"00000000-0000-4000-8000-{next(self._ids):012d}"
+
+    def _upstream(self, session: Connected, _endpoint: Endpoint) -> Upstream:
+        return Upstream(
+            "test", "pando", registry.dialect("pando"), self._dial, session, spawn=self._spawn, limits=LIMITS,
+            ledger=self.ledger, clock=self.time.clock, new_id=self._new_id, later=self.time.later,
+        )  # fmt: skip
+
+    async def _dial(self) -> Transport:
+        self.primaries.append(MemoryTransport())
+        self._answered = 0
+        return self.primaries[-1]
+
+    def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        self.group.create_task(work, name=name)
+
+    # -- clients ---------------------------------------------------------------------------------------
+
+    def join(self, dialect: str, *, publishes: bool = False) -> MemoryTransport:
+        """A client connects; a pando makes calls, or is everybody who subscribes."""
+        transport, spoken = MemoryTransport(), registry.dialect(dialect)
+        translator = spoken.server(self.time.clock, self._new_id)
+        if publishes:
+            assert spoken.publication is not None
+            translator = spoken.publication(self.time.clock, self._new_id)
+        link = Link(
+            f"{dialect}-{len(self.links)}", spoken, transport, translator,
+            Outbox(LIMITS.outbox_soft, LIMITS.outbox_hard), sink=self.router.receive, drained=self.router.drained,
+            ledger=self.ledger, attaches=dialect != "pando", publishes=publishes,
+        )  # fmt: skip
+        self.links.append(link)
+        self._spawn(self._serve(link), link.id)
+        return transport
+
+    async def _serve(self, link: Link) -> None:
+        try:
+            await link.run(self.router.connected)
+        finally:
+            self.router.gone(link)
+
+    # -- the primary -----------------------------------------------------------------------------------
+
+    def asked(self) -> list[str]:
+        """The methods of all calls without an answer; of a write, what is written."""
+        return [_method(call) for call in self._calls()[self._answered :]]
+
+    def _calls(self) -> list[dict[str, Any]]:
+        return [json.loads(frame) for frame in self.primaries[-1].got]
+
+    async def answers(self, method: str, result: object = None, problem: str = "") -> dict[str, Any]:
+        """Answer the oldest call, which is of this method; its params."""
+        call = self._calls()[self._answered]
+        assert _method(call) == method, f"{_method(call)} comes before {method}"
+        self._answered += 1
+        said = {"error": {"code": -32000, "message": problem}} if problem else {"result": result}
+        self.primaries[-1].say(json.dumps({"jsonrpc": "2.0", "id": call["id"], **said}).encode())
+        await settle()
+        return dict(call["params"])
+
+    async def begins(self, *rows: dict[str, object]) -> None:
+        """The connection stands, and the primary says which sessions it has."""
+        await settle()
+        await self.answers("instance.ping", {"status": "ok", "instance_id": "i-1", "uptime": "0s"})
+        await self.answers("session.list", list(rows))
+
+    async def publishes(self, topic: str, **payload: object) -> None:
+        envelope = {"instanceId": "i-1", "projectId": "", "topic": topic, "payload": payload}
+        self.primaries[-1].say(topic.encode() + b"\0" + json.dumps(envelope).encode())
+        await settle()
+
+
+def _method(call: dict[str, Any]) -> str:
+    return str(call["params"]["method"] if call["method"] == "db.write" else call["method"])
+
+
+def frames(transport: MemoryTransport) -> list[dict[str, Any]]:
+    """What a client was sent, a publication without its topics."""
+    return [json.loads(frame.rpartition(b"\0")[2]) for frame in transport.got]
+
+
+@asynccontextmanager
+async def pando_stage() -> AsyncIterator[PandoStage]:
+    """A stage whose tasks have all ended when the block is left."""
+    async with asyncio.timeout(20), asyncio.TaskGroup() as group:
+        made = PandoStage(group)
+        yield made
+        for link in made.links:
+            link.end(CloseReason.DONE)
+        made.router.stop()

@@ -1,0 +1,52 @@
+"""The sessions of a route: what is made, and who is told of it."""
+
+from __future__ import annotations
+
+import json
+
+from tests.gateway.routing.pando_stage import PandoStage, frames, pando_stage, row
+from tests.gateway.smooth_words import ask
+from tests.gateway.stage import settle
+from tests.memory import MemoryTransport
+
+ONE, OTHER = "0b0e9b0e-0000-4000-8000-000000000001", "0b0e9b0e-0000-4000-8000-000000000002"
+
+
+async def listening(made: PandoStage) -> MemoryTransport:
+    """A publication, and somebody for whom the primary is connected."""
+    told = made.join("pando", publishes=True)
+    made.join("smooth").say(json.dumps(ask("list_conversations", "r1")).encode())
+    await settle()
+    return told
+
+
+def announced(told: MemoryTransport) -> list[str]:
+    return [f["payload"]["id"] for f in frames(told) if f["topic"] == "session.update"]
+
+
+async def test_a_publication_is_told_of_every_session_old_and_new() -> None:
+    async with pando_stage() as made:
+        told = await listening(made)
+        await made.begins(row(ONE))
+        assert announced(told) == [ONE]
+        late = made.join("pando", publishes=True)
+        await settle()
+        assert announced(late) == [ONE]
+        await made.publishes("session.update", **row(OTHER))
+        assert OTHER in announced(told)
+        assert OTHER in announced(late)
+
+
+async def test_a_publication_that_ended_is_told_of_nothing() -> None:
+    async with pando_stage() as made:
+        told = await listening(made)
+        told.hang_up()
+        await made.begins(row(ONE))
+        assert announced(told) == []
+
+
+async def test_nothing_is_made_for_one_who_only_connects() -> None:
+    async with pando_stage() as made:
+        made.join("smooth")
+        await settle()
+        assert (made.router.sessions, made.primaries) == ([], [])

@@ -1,0 +1,96 @@
+"""One connection for many sessions: what comes goes where it belongs, and nothing waits for ever."""
+
+from __future__ import annotations
+
+import json
+
+from tests.gateway.pod_words import run
+from tests.gateway.routing.pando_stage import PandoStage, frames, pando_stage, row
+from tests.gateway.smooth_words import ask
+from tests.gateway.stage import settle
+from tests.memory import MemoryTransport
+
+ONE, OTHER = "0b0e9b0e-0000-4000-8000-000000000001", "0b0e9b0e-0000-4000-8000-000000000002"
+
+
+def says(client: MemoryTransport, frame: dict[str, object]) -> None:
+    client.say(json.dumps(frame).encode())
+
+
+async def watching(made: PandoStage, session: str) -> MemoryTransport:
+    """A smooth client that has attached to a session of the primary."""
+    client = made.join("smooth")
+    says(client, ask("get_session", "open", sessionId=session))
+    await settle()
+    return client
+
+
+async def test_what_is_published_of_a_session_reaches_its_clients_alone() -> None:
+    async with pando_stage() as made:
+        client, other = await watching(made, ONE), await watching(made, OTHER)
+        await made.begins(row(ONE), row(OTHER))
+        assert made.asked() == ["message.list", "message.list"], "each session that is looked at"
+        await made.publishes("llm.token", session_id=ONE, token="Hi")
+        assert [f["token"] for f in frames(client) if f["type"] == "stream_token"] == ["Hi"]
+        assert "stream_token" not in [f["type"] for f in frames(other)]
+
+
+async def test_a_command_names_the_session_and_its_answer_goes_to_who_asked() -> None:
+    async with pando_stage() as made:
+        client, other = await watching(made, ONE), await watching(made, OTHER)
+        await made.begins(row(ONE), row(OTHER))
+        await made.answers("message.list", [])
+        await made.answers("message.list", [])
+        before = len(frames(other))
+        says(client, ask("send_message", "r1", sessionId=ONE, message="Hello"))
+        await settle()
+        asked = await made.answers("message.send", {"ok": True})
+        assert asked == {"session_id": ONE, "content": "Hello"}
+        assert [f["status"] for f in frames(client) if f.get("requestId") == "r1"] == [202]
+        assert len(frames(other)) == before
+
+
+async def test_a_lost_primary_fails_the_open_turn_and_what_waits_once() -> None:
+    async with pando_stage() as made:
+        client, other = await watching(made, ONE), await watching(made, OTHER)
+        await made.begins(row(ONE), row(OTHER))
+        says(client, ask("send_message", "r1", sessionId=ONE, message="Hello"))
+        await made.publishes("llm.token", session_id=OTHER, token="Hi")
+        made.primaries[-1].hang_up()
+        await settle()
+        assert [f["type"] for f in frames(client) if f.get("requestId") == "r1"] == ["error"]
+        assert [f["type"] for f in frames(other)][-2:] == ["stream_token", "error"]
+
+
+async def test_a_new_connection_asks_again_for_what_is_looked_at() -> None:
+    async with pando_stage() as made:
+        await watching(made, ONE)
+        await made.begins(row(ONE), row(OTHER))
+        made.primaries[-1].hang_up()
+        while len(made.primaries) < 2:
+            await settle()
+        await settle()
+        assert sorted(made.asked()) == ["instance.ping", "message.list", "session.list"]
+
+
+async def test_the_first_words_where_the_primary_has_nothing_open_a_session_there() -> None:
+    async with pando_stage() as made:
+        pod = made.join("pod")
+        await made.begins()
+        says(pod, run("Hello"))
+        await settle()
+        assert made.asked() == ["CreateSession"]
+        written = await made.answers("CreateSession", {"id": ONE})
+        assert written["params"]["id"]
+        assert made.asked()[-1] == "message.send"
+
+
+async def test_what_a_primary_will_not_open_refuses_the_words_that_waited() -> None:
+    async with pando_stage() as made:
+        pod = made.join("pod")
+        await made.begins()
+        says(pod, run("Hello"))
+        await settle()
+        await made.answers("CreateSession", problem="dbproxy: INTERNAL (CreateSession): read-only")
+        assert [f["event"] for f in frames(pod)][-1] == "error"
+        assert made.asked() == []

@@ -1,0 +1,60 @@
+"""Who is there: callers and subscribers are no company, and a session that nobody comes back for rests."""
+
+from __future__ import annotations
+
+import json
+
+from tests.gateway.routing.pando_stage import PandoStage, frames, pando_stage, row
+from tests.gateway.stage import settle
+from tests.memory import MemoryTransport
+
+ONE = "0b0e9b0e-0000-4000-8000-000000000001"
+TTL = 3600.0  # design.md, section 5
+
+
+async def called(made: PandoStage, method: str, **params: object) -> MemoryTransport:
+    caller = made.join("pando")
+    caller.say(json.dumps({"jsonrpc": "2.0", "id": "1", "method": method, "params": params}).encode())
+    await settle()
+    return caller
+
+
+async def test_a_caller_is_answered_and_attached_to_nothing() -> None:
+    async with pando_stage() as made:
+        caller = await called(made, "session.get", session_id=ONE)
+        await made.begins(row(ONE))
+        (session,) = made.router.sessions
+        (reply,) = frames(caller)
+        assert (reply["id"], reply["result"]["id"]) == ("1", ONE)
+        assert session.attendance.links == []
+
+
+async def test_a_session_at_which_a_caller_only_looked_rests_after_its_time() -> None:
+    async with pando_stage() as made:
+        await called(made, "session.get", session_id=ONE)
+        await made.begins(row(ONE))
+        (session,) = made.router.sessions
+        assert not session.attendance.resting
+        made.time.passes(TTL)
+        assert session.attendance.resting
+
+
+async def test_who_subscribes_to_everything_is_no_company_and_wakes_nobody() -> None:
+    async with pando_stage() as made:
+        await called(made, "session.list")
+        await made.begins(row(ONE))
+        made.join("pando", publishes=True)
+        await settle()
+        (session,) = made.router.sessions
+        assert (len(session.attendance.links), session.attendance.deserted) == (1, True)
+        assert made.asked() == [], "nobody looks at it: its history is not asked for"
+
+
+async def test_a_pod_client_keeps_its_session_awake() -> None:
+    async with pando_stage() as made:
+        made.join("pod")
+        await made.begins(row(ONE))
+        await made.answers("message.list", [])
+        (session,) = made.router.sessions
+        assert not session.attendance.deserted
+        assert TTL not in made.time.waiting

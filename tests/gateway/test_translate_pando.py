@@ -1,0 +1,123 @@
+"""`dragoman translate` of pando: a line is a JSON array of the ZeroMQ frames of one message, as strings."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.gateway.test_translate import Done, translated
+from tests.mappings.pando.data import CAPTURES, VECTORS, captured, direction_of, read_of, value
+from tests.mappings.pando.test_vectors import BAD, OWN_FORM
+from tests.pando_frames import check_published
+from tests.smooth_frames import check
+
+BOTH = [(), ("--commands",)]
+RAW = "15-raw-rpc-edges"  # a script that sends what no client does: held by tests/mappings/pando/test_vectors.py
+
+
+def lines(rows: list[list[str]]) -> list[bytes]:
+    return [json.dumps(frames).encode() for frames in rows]
+
+
+def said(line: bytes) -> Any:
+    """What a line says, as JSON."""
+    frames = json.loads(line)
+    assert len(frames) == 1 or (len(frames) == 2 and not frames[0])
+    return value(frames[-1].encode())
+
+
+def rows_of(options: tuple[str, ...]) -> list[dict[str, Any]]:
+    return [row for row in VECTORS if (row["kind"] == "rpc_request") == bool(options)]
+
+
+@pytest.mark.parametrize("options", BOTH)
+def test_every_vector_comes_back_equal_or_in_its_own_form_or_is_a_bad_line(options: tuple[str, ...]) -> None:
+    rows = rows_of(options)
+    done = translated("pando", "pando", lines([row["frames"] for row in rows]), *options)
+    assert done.bad() == {number for number, row in enumerate(rows, 1) if row in BAD}
+    good = [row for row in rows if row not in BAD]
+    for row, line in zip(good, done.lines, strict=True):
+        expected = OWN_FORM.get(row["name"]) or value(read_of(row["frames"], direction_of(row["kind"])))
+        assert said(line) == expected, row["name"]
+    assert done.code == (1 if done.bad() else 0)
+
+
+@pytest.mark.parametrize("options", BOTH)
+@pytest.mark.parametrize("path", [path for path in CAPTURES if path.stem != RAW], ids=lambda path: path.stem)
+def test_captured_messages_come_back_equal(path: Path, options: tuple[str, ...]) -> None:
+    messages = [frames for _, way, frames in captured(path) if (way == "c2s") == bool(options)]
+    done = translated("pando", "pando", lines(messages), *options)
+    good = [frames for number, frames in enumerate(messages, 1) if number not in done.bad()]
+    assert len(done.bad()) <= 2, "calls with params of a wrong type"
+    direction = direction_of("c2s" if options else "s2c")
+    assert [said(line) for line in done.lines] == [value(read_of(frames, direction)) for frames in good]
+
+
+@pytest.mark.parametrize("text", ["{", '"a"', "[1]", '["a"]', "[]", '["\\ud800"]'])
+def test_a_line_that_is_no_message_is_a_bad_line_and_the_rest_goes_on(text: str) -> None:
+    good = next(row["frames"] for row in VECTORS if row["name"] == "pub.llm.token")
+    done = translated("pando", "pando", [text.encode(), *lines([good])])
+    assert (done.bad(), len(done.lines), done.code) == ({1}, 1, 1)
+
+
+def published(path: Path) -> list[list[str]]:
+    """What everybody who subscribes to everything was told."""
+    return [frames for conn, way, frames in captured(path) if way == "pub" and conn == "a"]
+
+
+def tokens(path: Path) -> str:
+    messages = [value(frames[0].encode()) for frames in published(path)]
+    return "".join(envelope["payload"]["token"] for topic, envelope in messages if topic == "llm.token")
+
+
+def ended(path: Path) -> int:
+    return sum(frames[0].startswith("llm.end\0") for frames in published(path))
+
+
+@pytest.mark.parametrize("stem", ["02-streamed-turns", "04-parallel-tools"])
+def test_the_text_of_captured_turns_reaches_smooth_and_pod_whole(stem: str) -> None:
+    path = next(path for path in CAPTURES if path.stem == stem)
+    smooth, pod = translate(path, "smooth"), translate(path, "pod")
+    frames = [json.loads(line) for line in smooth.lines]
+    for frame in frames:
+        check(frame)
+    assert "".join(f["token"] for f in frames if f["type"] == "stream_token") == tokens(path)
+    assert sum(f["type"] == "eventual_response" for f in frames) == ended(path)
+    events = [json.loads(line) for line in pod.lines]
+    assert "".join(e["data"]["text"] for e in events if e["event"] == "text_delta") == tokens(path)
+    assert sum(e["event"] == "run_end" for e in events) == ended(path)
+
+
+def translate(path: Path, target: str) -> Done:
+    done = translated("pando", target, lines(published(path)))
+    assert done.bad() == set()
+    return done
+
+
+@pytest.mark.parametrize("options", BOTH)
+@pytest.mark.parametrize("target", ["smooth", "pod"])
+def test_of_the_vectors_only_the_bad_and_the_unknown_are_bad_lines_in_other_dialects(
+    target: str, options: tuple[str, ...]
+) -> None:
+    rows = rows_of(options)
+    done = translated("pando", target, lines([row["frames"] for row in rows]), *options)
+    told = {report["line"] for report in done.reports if report.get("error") not in (None, "unknown")}
+    empty = {number for number, row in enumerate(rows, 1) if row["name"].startswith("req.message.send") and options}
+    bad = {number for number, row in enumerate(rows, 1) if row in BAD}
+    assert bad <= told <= bad | empty, [rows[number - 1]["name"] for number in told ^ bad]
+    assert done.lines
+
+
+@pytest.mark.parametrize("capture", sorted((CAPTURES[0].parents[1] / "pod").glob("*.jsonl")), ids=lambda p: p.stem)
+def test_what_a_pod_said_is_published_as_a_primary_publishes_it(capture: Path) -> None:
+    rows = [json.loads(line) for line in capture.read_text("utf-8").split("\n") if line][1:]
+    told = [row["frame"].encode() for row in rows if row["dir"] == "s2c" and row["conn"] == "a"]
+    done = translated("pod", "pando", told)
+    frames = [json.loads(line) for line in done.lines]
+    envelopes = [check_published([frame[0].encode()]) for frame in frames if len(frame) == 1]
+    spoken = [message["data"]["text"] for message in map(json.loads, told) if message["event"] == "text_delta"]
+    tokens = [e["payload"]["token"] for e in envelopes if e["topic"] == "llm.token"]
+    assert "".join(tokens).startswith("".join(spoken)), "and what of a text came with its end alone"

@@ -1,0 +1,53 @@
+"""Unix sockets, by path, by a pod's name, and a directory of them."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from adapters.base import Transport
+from gateway.config.model import Limits
+from gateway.endpoint import parse
+from gateway.transports import unix
+from mappings.errors import ConfigError
+from tests.gateway.doorkeepers import doorkeeper
+
+
+async def test_what_listens_at_a_path_is_reached_by_dialling_it(tmp_path: Path) -> None:
+    endpoint = parse(f"pod+unix:{tmp_path}/sock")
+    accepted: asyncio.Queue[Transport] = asyncio.Queue()
+    assert unix.UNIX.listen is not None
+    assert unix.UNIX.dial is not None
+    async with asyncio.timeout(20):
+        listener = await unix.UNIX.listen(endpoint, Limits(), doorkeeper(accepted.put_nowait))
+        ours = await unix.UNIX.dial(endpoint, Limits())()
+        theirs = await accepted.get()
+        await ours.send([b"{}"])
+        assert await theirs.receive() == [b"{}"]
+        for transport in (ours, theirs):
+            await transport.close()
+        await listener.close()
+
+
+def test_two_spellings_of_one_path_are_one_place(tmp_path: Path) -> None:
+    one, same = parse(f"pod+unix:{tmp_path}/sock"), parse(f"pod+unix:{tmp_path}/./sock")
+    assert unix.UNIX.place(one) == unix.UNIX.place(same)
+    assert unix.UNIX.place(one) != unix.UNIX.place(parse(f"pod+unix:{tmp_path}/other"))
+
+
+def test_a_pods_name_is_the_place_of_its_socket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unix, "runtime_directory", lambda: tmp_path)
+    assert unix.NAME.place(parse("pod+name:atlas")) == unix.UNIX.place(parse(f"pod+unix:{tmp_path}/atlas/sock"))
+
+
+def test_a_name_that_is_a_path_is_refused() -> None:
+    with pytest.raises(ConfigError):
+        unix.NAME.check(parse("pod+name:../atlas"))
+
+
+def test_only_a_directory_of_pods_is_one() -> None:
+    assert unix.pods(parse("pod+dir:/pods")) is not None
+    assert unix.pods(parse("pod+unix:/pods/sock")) is None
+    assert unix.pods(parse("pando+dir:/project")) is None

@@ -1,0 +1,31 @@
+"""A way that says nothing of itself: what is true of every transport that does not say otherwise."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.config.model import Limits
+from gateway.endpoint import parse
+from gateway.transports.way import Way, adapter_limits
+from tests.gateway.doorkeepers import doorkeeper
+
+ENDPOINT = parse("pod+dir:/pods")
+
+
+async def test_what_only_the_app_serves_is_not_listened_on_by_itself() -> None:
+    way = Way()
+    assert way.listen is not None
+    with pytest.raises(NotImplementedError, match="the app serves it"):
+        await way.listen(ENDPOINT, Limits(), doorkeeper())
+
+
+def test_nothing_is_wrong_and_no_place_is_taken_where_nothing_is_said() -> None:
+    way = Way()
+    way.check(ENDPOINT)
+    way.check_place(ENDPOINT)
+    assert (way.place(ENDPOINT), way.dial, way.owner_only) == (None, None, False)
+
+
+def test_a_transport_has_the_limits_of_the_gateway() -> None:
+    limits = adapter_limits(Limits(max_message=5, heartbeat=3.0))
+    assert (limits.max_message, limits.heartbeat) == (5, 3.0)

@@ -1,0 +1,49 @@
+"""WebSocket endpoints: what is dialled carries the token, and a listener has its port for itself."""
+
+from __future__ import annotations
+
+import pytest
+
+from adapters.base import Limits as AdapterLimits
+from gateway.config.model import Limits
+from gateway.endpoint import parse
+from gateway.transports.websocket import WS, WSS
+from tests.gateway.doorkeepers import doorkeeper
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "url"),
+    [
+        ("smooth+ws://h:1/ws", "ws://h:1/ws"),
+        ("smooth+ws://h:1/ws?token=a%26b", "ws://h:1/ws?token=a%26b"),
+        ("smooth+wss://h:1/ws?agent=a", "wss://h:1/ws"),
+    ],
+)
+async def test_of_the_options_only_the_token_is_dialled(
+    endpoint: str, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dialled: list[str] = []
+
+    async def connect(url: str, _limits: AdapterLimits) -> None:
+        dialled.append(url)
+
+    monkeypatch.setattr("adapters.websocket.connect", connect)
+    assert WS.dial is not None
+    await WS.dial(parse(endpoint), Limits())()
+    assert dialled == [url]
+
+
+def test_a_port_is_a_place_whatever_the_path_and_one_that_the_system_chooses_is_none() -> None:
+    assert WS.place(parse("smooth+ws://LOCALHOST:1/a")) == WS.place(parse("smooth+ws://localhost:1/b"))
+    assert WS.place(parse("smooth+ws://localhost:0/a")) is None
+
+
+async def test_a_host_that_is_not_there_is_named() -> None:
+    assert WS.listen is not None
+    with pytest.raises(OSError, match=r"no-such-host\.invalid"):
+        await WS.listen(parse("smooth+ws://no-such-host.invalid:0/ws"), Limits(), doorkeeper())
+
+
+def test_tls_is_only_dialled() -> None:
+    assert WSS.listen is None
+    assert WSS.dial is not None

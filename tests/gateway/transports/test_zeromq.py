@@ -1,0 +1,125 @@
+"""A pando's endpoints: two ports by number, or those of a project, with its lock and its place in the registry."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from adapters.base import Transport
+from adapters.zeromq.publication import Publication
+from gateway.config.model import Limits
+from gateway.endpoint import Endpoint, parse
+from gateway.transports import pando_project
+from gateway.transports.pando_project import ports
+from gateway.transports.zeromq import PROJECT, TCP
+from mappings.dialect import Parts
+from mappings.errors import ConfigError
+from tests.gateway.doorkeepers import doorkeeper
+
+DEADLINE = 20
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Endpoint:
+    """A project of its own, and a registry of its own."""
+    (tmp_path / "instances").mkdir()
+    (tmp_path / "project").mkdir()
+    register = pando_project.Project.register
+    monkeypatch.setattr(pando_project.Project, "register", lambda self: register(self, tmp_path / "instances"))
+    return parse(f"pando+dir:{tmp_path}/project")
+
+
+@pytest.mark.parametrize("way", [TCP, PROJECT])
+async def test_calls_and_publications_come_by_their_own_doors(way: object, project: Endpoint) -> None:
+    endpoint = parse("pando+tcp://127.0.0.1:0") if way is TCP else project
+    found = TCP if way is TCP else PROJECT
+    callers: asyncio.Queue[Transport] = asyncio.Queue()
+    published: list[Transport] = []
+    assert found.listen is not None
+    assert found.dial is not None
+    async with asyncio.timeout(DEADLINE):
+        listener = await found.listen(endpoint, Limits(), doorkeeper(callers.put_nowait, published.append))
+        assert [type(transport) for transport in published] == [Publication]
+        bound = parse(f"pando+{listener.address}")
+        assert TCP.place(bound) != TCP.place(endpoint) if way is TCP else bound == endpoint
+        ours = await found.dial(bound, Limits())()
+        await ours.send([b"{}"])
+        caller = await callers.get()
+        (call,) = await caller.receive()
+        assert isinstance(call, Parts)
+        assert call.parts[-1] == b"{}"
+        for transport in (ours, caller, *published):
+            await transport.close()
+        await listener.close()
+
+
+async def test_a_project_has_the_ports_of_its_path_a_lock_and_an_entry_until_it_closes(
+    project: Endpoint, tmp_path: Path
+) -> None:
+    lock, registry = tmp_path / "project/.pando/ipc.lock", tmp_path / "instances"
+    published: list[Transport] = []
+    assert PROJECT.listen is not None
+    async with asyncio.timeout(DEADLINE):
+        listener = await PROJECT.listen(project, Limits(), doorkeeper(publish=published.append))
+        (entry,) = [json.loads(path.read_text("utf-8")) for path in registry.iterdir()]
+        for told in (json.loads(lock.read_text("utf-8")), entry):
+            assert (told["pid"], told["instance_id"]) == (os.getpid(), "us")
+            assert (told["pub_port"], told["rpc_port"]) == ports(project.address)
+        await published[0].close()
+        await listener.close()
+    assert not lock.exists()
+    assert list(registry.iterdir()) == []
+
+
+async def test_a_second_primary_is_refused_and_told_whose_the_project_is(project: Endpoint) -> None:
+    published: list[Transport] = []
+    assert PROJECT.listen is not None
+    async with asyncio.timeout(DEADLINE):
+        listener = await PROJECT.listen(project, Limits(), doorkeeper(publish=published.append))
+        with pytest.raises(OSError, match=f"process {os.getpid()} is the primary"):
+            await PROJECT.listen(project, Limits(), doorkeeper())
+        await published[0].close()
+        await listener.close()
+
+
+async def test_a_port_in_use_gives_the_lock_back(project: Endpoint, tmp_path: Path) -> None:
+    first, _ = ports(project.address)
+    taken: list[Transport] = []
+    assert TCP.listen is not None
+    assert PROJECT.listen is not None
+    async with asyncio.timeout(DEADLINE):
+        other = await TCP.listen(parse(f"pando+tcp://127.0.0.1:{first}"), Limits(), doorkeeper(publish=taken.append))
+        with pytest.raises(OSError, match="in use"):
+            await PROJECT.listen(project, Limits(), doorkeeper())
+        await taken[0].close()
+        await other.close()
+    assert not (tmp_path / "project/.pando/ipc.lock").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("pando+tcp://127.0.0.1", "write host and port"),
+        ("pando+tcp://127.0.0.1:1/path", "write host and port"),
+        ("pando+tcp://127.0.0.1:1?rpc=x", "invalid literal"),
+        ("pando+tcp://127.0.0.1:1?rpc=70000", "0 to 65535"),
+    ],
+)
+def test_an_address_that_is_none_is_refused_with_what_to_write(text: str, told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        TCP.check(parse(text))
+
+
+def test_a_project_is_an_absolute_path() -> None:
+    with pytest.raises(ConfigError, match="absolute path"):
+        PROJECT.check(parse("pando+dir:project"))
+
+
+def test_a_project_and_its_ports_are_one_place(project: Endpoint) -> None:
+    first, _ = ports(project.address)
+    assert PROJECT.place(project) == TCP.place(parse(f"pando+tcp://127.0.0.1:{first}"))
+    assert TCP.place(parse("pando+tcp://127.0.0.1:0")) is None

@@ -1,0 +1,111 @@
+"""What a pando client may see: one subscription to everything, and its calls (pando sheet, sections 2, 4, 5 and 9).
+
+Calls and publications come by two connections and have no order against each other. A run that had begun before the
+subscription stood is known by its remains only; nothing is missing of a session that was announced to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from msgspec import Struct, field
+
+from tests.oracle.base import Record
+
+__all__ = ["PandoOracle"]
+
+Data = dict[str, Any]
+
+
+class Session(Struct):
+    """One session: `running` is None as long as nobody can know; `calls` without a result, and if their input came."""
+
+    running: bool | None = None
+    calls: dict[str, bool] = field(default_factory=dict)
+    deleted: bool = False
+
+
+class PandoOracle:
+    """One client: its subscription, and one connection after another for its calls."""
+
+    def __init__(self) -> None:
+        self._record = Record()
+        self._instance = ""
+        self._over = False
+        self._sessions: dict[str, Session] = {}
+        self._waiting: dict[str, int] = {}  # the identity of a caller -> calls without a reply
+        self._rules: dict[str, Callable[[Session, Data], None]] = {
+            "llm.start": self._start,
+            "llm.token": self._token,
+            "llm.end": self._end,
+            "tool.start": self._call,
+            "tool.end": self._result,
+            "message.append": self._message,
+            "session.deleted": self._deleted,
+        }
+
+    @property
+    def open(self) -> list[str]:
+        """What has begun and not ended."""
+        return [f"a run of {name}" for name, session in self._sessions.items() if session.running]
+
+    def called(self, identity: str, request: dict[str, Any]) -> None:
+        """The client called."""
+        self._record.add(">", request)
+        self._waiting[identity] = self._waiting.get(identity, 0) + 1
+
+    def replied(self, identity: str, reply: dict[str, Any]) -> None:
+        """The client was answered; it takes what comes next for its answer, whatever the id says."""
+        self._record.add("<", reply)
+        self._hold(self._waiting.get(identity, 0) > 0, "one reply a request, and nothing unasked")
+        self._waiting[identity] -= 1
+
+    def got(self, envelope: dict[str, Any]) -> None:
+        """The client was told this."""
+        self._record.add("<", envelope)
+        topic, payload, instance = envelope["topic"], envelope["payload"], envelope["instanceId"]
+        self._hold(instance == (self._instance or instance), "one instance publishes at a port")
+        self._instance = instance
+        self._hold(not self._over or topic == "instance.shutdown", "nothing comes after instance.shutdown")
+        if topic.startswith("instance."):
+            self._over = self._over or topic == "instance.shutdown"
+            return
+        session = self._sessions.setdefault(payload.get("session_id") or payload.get("id", ""), Session())
+        self._hold(not session.deleted, "nothing is told of a session that was deleted")
+        rule = self._rules.get(topic)
+        if rule is not None:
+            rule(session, payload)
+
+    # -- runs ------------------------------------------------------------------------------------------
+
+    def _start(self, session: Session, _payload: Data) -> None:
+        self._hold(session.running is not True, "a run ends before the next one starts")
+        session.running = True
+
+    def _token(self, session: Session, _payload: Data) -> None:
+        self._hold(session.running is not False, "llm.start comes before llm.token: a viewer commits nothing else")
+
+    def _end(self, session: Session, _payload: Data) -> None:
+        self._hold(session.running is not False, "llm.end ends what llm.start began")
+        session.running = False
+
+    def _message(self, _session: Session, payload: Data) -> None:
+        self._hold(payload["role"] in ("user", "system"), "what the assistant says is in the tokens")
+
+    def _call(self, session: Session, payload: Data) -> None:
+        call, params = payload["call_id"], payload["params"]
+        self._hold(session.running is not False, "a call stands in a run")
+        self._hold(not session.calls.get(call, False), "a call comes twice: at its beginning, and with all its input")
+        session.calls[call] = call in session.calls and bool(params)
+
+    def _result(self, session: Session, payload: Data) -> None:
+        known = session.calls.pop(payload["call_id"], None) is not None
+        self._hold(session.running is None or known, "a result follows its call, once")
+
+    def _deleted(self, session: Session, _payload: Data) -> None:
+        session.deleted = True
+
+    def _hold(self, legal: bool, rule: str) -> None:
+        if not legal:
+            raise self._record.illegal(rule)

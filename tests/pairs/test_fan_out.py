@@ -1,0 +1,171 @@
+"""One session with clients of all dialects: who answers first, who does not read, how often anything is rendered."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from adapters.zeromq.publication import Publication
+from gateway import registry
+from gateway.app import App
+from gateway.config.model import Config, Limits, Route
+from gateway.demo.backend import DemoBackend
+from gateway.demo.script import Scripts
+from gateway.endpoint import Endpoint, parse
+from mappings.canonical import Batch
+from mappings.dialect import Rendered
+from tests.pairs.gateway import SmoothClient
+from tests.pairs.pando_client import PandoClient, RefusalError
+from tests.pairs.pod_client import PodClient
+
+BACKEND = Endpoint(dialect="pod", transport="demo", address="conversation")
+BURST = 50_000
+
+
+class Court:
+    """A gateway that three dialects listen at, with one session behind it."""
+
+    def __init__(self, app: App, addresses: list[str]) -> None:
+        self.app = app
+        self.smooth, self.pod, self.pando = (address.partition("+")[2] for address in addresses)
+        self.socket = self.pod.removeprefix("unix:")
+
+    @property
+    def publication(self) -> Publication:
+        (found,) = [link._transport for link in self.app._links.values() if link.publishes]
+        assert isinstance(found, Publication)
+        return found
+
+    def lost(self) -> int:
+        """What the ledger says that the publication did not deliver."""
+        return sum(entry.count for entry in self.app.ledger.entries() if entry.kind == "publication")
+
+
+@asynccontextmanager
+async def court(folder: Path, limits: Limits = Limits(drain_deadline=0.5)) -> AsyncIterator[Court]:  # noqa: B008  # frozen
+    (folder / "atlas").mkdir()
+    listen = ("smooth+ws://127.0.0.1:0/ws", f"pod+unix:{folder}/atlas/sock", "pando+tcp://127.0.0.1:0")
+    route = Route(name="court", listen=tuple(map(parse, listen)), upstream=BACKEND)
+    app = App(
+        Config(routes=(route,), limits=limits),
+        make_backend=lambda session: DemoBackend(session, app.spawn, Scripts()),
+    )
+    ready: asyncio.Queue[str] = asyncio.Queue()
+    async with asyncio.timeout(50), asyncio.TaskGroup() as group:
+        group.create_task(app.run(ready.put_nowait), name="gateway")
+        try:
+            yield Court(app, [await ready.get() for _ in listen])
+        finally:
+            app.stop.set()
+
+
+async def test_a_turn_of_one_is_seen_by_all(tmp_path: Path) -> None:
+    async with (
+        court(tmp_path) as made,
+        SmoothClient.connected(made.smooth) as smooth,
+        PodClient.connected(made.socket) as pod,
+        PandoClient.connected(made.pando) as pando,
+    ):
+        await pando.say("retry")
+        await smooth.until(lambda: any(f["type"] == "eventual_response" for f in smooth.frames))
+        await pod.until(lambda: "run_end" in pod.names())
+        await pando.until(lambda: "llm.end" in pando.topics())
+        text = "The second try worked."
+        assert "".join(f["token"] for f in smooth.frames if f["type"] == "stream_token") == text
+        assert pod.joined("text_delta") == text
+        assert pando.shown == [("user", "retry"), ("assistant", text)]
+
+
+async def test_the_first_answer_counts_whoever_gives_it_and_in_whatever_dialect(tmp_path: Path) -> None:
+    async with (
+        court(tmp_path) as made,
+        SmoothClient.connected(made.smooth) as smooth,
+        PodClient.connected(made.socket) as pod,
+        PandoClient.connected(made.pando) as pando,
+    ):
+        request = await smooth.say("approve please")
+        await smooth.until(lambda: any(f["type"] == "write_confirmation_required" for f in smooth.frames))
+        await pod.until(lambda: ("status", {"status": "paused"}) in pod.events)
+        await pando.until(lambda: "llm.end" in pando.topics())
+        await pando.say("deny")
+        with pytest.raises(RefusalError):
+            await pando.say("approve")
+        await smooth.until(lambda: any(f["type"] == "eventual_response" for f in smooth.of(request)))
+        text = "".join(f["token"] for f in smooth.of(request) if f["type"] == "stream_token")
+        assert text.endswith(" Then I leave the order as it is.")
+        await pod.until(lambda: "run_end" in pod.names()[pod.names().index("run_end") + 1 :])
+        assert pod.joined("text_delta").endswith(" Then I leave the order as it is.")
+        await pando.until(lambda: pando.topics().count("llm.end") == 2)
+        assert pando.shown[-1] == ("assistant", " Then I leave the order as it is.")
+
+
+async def test_each_batch_is_rendered_once_for_all_who_see_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rendered: dict[str, Counter[int]] = {}
+    for name, dialect in registry.dialects().items():
+        counter = rendered[name] = Counter()
+        kind = type(dialect.projection("", ""))
+
+        def render(
+            self: Any, batch: Batch, *, known: Any = kind.render, counter: Counter[int] = counter
+        ) -> Rendered:  # fmt: skip
+            counter[batch.first_seq] += 1
+            rendered: Rendered = known(self, batch)
+            return rendered
+
+        monkeypatch.setattr(kind, "render", render)
+    async with (
+        court(tmp_path) as made,
+        SmoothClient.connected(made.smooth) as smooth,
+        SmoothClient.connected(made.smooth),
+        SmoothClient.connected(made.smooth),
+        PodClient.connected(made.socket) as pod,
+        PodClient.connected(made.socket),
+        PandoClient.connected(made.pando) as pando,
+        PandoClient.connected(made.pando),
+    ):
+        for counter in rendered.values():
+            counter.clear()
+        await smooth.say("count 1000")
+        await smooth.until(lambda: bool(smooth.terminals()))
+        await pod.until(lambda: "run_end" in pod.names())
+        await pando.until(lambda: "llm.end" in pando.topics())
+    most = {name: max(counter.values()) for name, counter in rendered.items()}
+    assert most == {"smooth": 2, "pod": 1, "pando": 1}, "of smooth, one for who began the turn and one for the others"
+
+
+async def test_a_burst_reaches_a_subscriber_that_reads_whole(tmp_path: Path) -> None:
+    async with court(tmp_path) as made, PandoClient.connected(made.pando) as pando:
+        await pando.say(f"count {BURST}")
+        await pando.until(lambda: "llm.end" in pando.topics())
+        assert pando.shown[-1] == ("assistant", "".join(f"{n} " for n in range(BURST)))
+        assert (made.publication.lost, made.lost()) == (0, 0)
+
+
+async def test_what_a_stalled_subscriber_got_and_what_was_counted_as_lost_is_what_was_published(
+    tmp_path: Path,
+) -> None:
+    limits = Limits(drain_deadline=0.5, outbox_soft=64 * 1024, log_max=2 * BURST)
+    async with (
+        court(tmp_path, limits) as made,
+        SmoothClient.connected(made.smooth) as smooth,
+        PandoClient.connected(made.pando, room=100) as pando,
+    ):
+        before = made.publication.published - len(pando.told)
+        pando.stop_reading()
+        await smooth.say(f"count {BURST}")
+        await smooth.until(lambda: bool(smooth.terminals()))
+        assert smooth.terminals()[0]["type"] == "eventual_response", "who reads is not held up"
+        pando.oracle = type(pando.oracle)()  # what was dropped was the middle of a run
+        pando.read_on()
+        await pando.until(lambda: "llm.end" in pando.topics())
+        await pando.until(lambda: before + len(pando.told) >= made.publication.published)
+        assert before + len(pando.told) == made.publication.published
+        assert made.publication.lost == made.lost()

@@ -1,0 +1,207 @@
+"""smooth, pod and pando, each as client and as backend: every pair is held to the table of table.py.
+
+The backend is the demo backend, served in the backend's dialect; it plays the same scripts in all of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from gateway import registry
+from gateway.config.model import Limits
+from gateway.demo.client import demo_backend
+from gateway.endpoint import parse
+from mappings.fidelity import Cell, matrix
+from tests.pairs.gateway import bridged
+from tests.pairs.table import DIALECTS, PAIRS, must_see
+from tests.pairs.turns import Peer, join
+from tests.peers.processes import running
+
+QUESTION = "Where is my order?"
+ANSWER = (
+    "Let me look that up. Order A-1042 has shipped with Kestrel and should reach you on Thursday — 木曜日に届きます。"
+)
+THOUGHT = "The user asks about an order. I should look it up before I answer."
+LISTEN = {
+    "smooth": "smooth+ws://127.0.0.1:0/ws",
+    "pod": "pod+unix:{folder}/{name}/sock",
+    "pando": "pando+tcp://127.0.0.1:0",
+}
+LIMITS = Limits(drain_deadline=0.5, backoff_first=0.05, backoff_max=0.2)
+BUSY = {"smooth": "TURN_IN_PROGRESS", "pod": "already_running", "pando": "-32000"}
+UNKNOWN = {"smooth": "SESSION_NOT_FOUND", "pod": "invalid_request", "pando": "-32000"}
+
+pairs = pytest.mark.parametrize(("client", "backend"), PAIRS)
+
+
+@asynccontextmanager
+async def gateway(client: str, upstream: str, folder: Path) -> AsyncIterator[tuple[Peer, str]]:
+    """A gateway between a client of one dialect and a backend; and where further clients connect."""
+    listen = LISTEN[client].format(folder=folder, name="atlas")
+    async with bridged(upstream, listen=listen, limits=LIMITS) as (_, url), join(client, url) as peer:
+        yield peer, url
+
+
+@asynccontextmanager
+async def pair(client: str, backend: str, folder: Path) -> AsyncIterator[tuple[Peer, str]]:
+    """A gateway between a client of one dialect and the demo backend in another."""
+    for name in ("backend", "atlas"):
+        (folder / name).mkdir()
+    app = demo_backend(parse(LISTEN[backend].format(folder=folder, name="backend")))
+    ready: asyncio.Queue[str] = asyncio.Queue()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(app.run(ready.put_nowait), name="backend")
+        async with gateway(client, await ready.get(), folder) as joined:
+            yield joined
+        app.stop.set()
+
+
+@pairs
+async def test_a_streamed_turn_arrives_as_the_table_says_and_a_second_one_after_it(
+    client: str, backend: str, tmp_path: Path
+) -> None:
+    def whole(what: str, value: object, nothing: object) -> object:
+        return value if must_see(what, client, backend) == "whole" else nothing
+
+    async with pair(client, backend, tmp_path) as (peer, _):
+        seen = await peer.turn(QUESTION)
+        assert seen.text == whole("text", ANSWER, "")
+        assert seen.thought == whole("reasoning", THOUGHT, "")
+        assert seen.calls == whole("calls", ["lookup_order"], [])
+        assert seen.results == whole("results", 1, 0)
+        assert seen.end == must_see("an answer ends", client, backend)
+        second = await peer.turn("Thank you!")
+        assert second.text.startswith("You are welcome.")
+        assert second.end == must_see("an answer ends", client, backend)
+
+
+@pairs
+async def test_what_was_said_stands_in_the_history_and_the_session_in_the_list(
+    client: str, backend: str, tmp_path: Path
+) -> None:
+    async with pair(client, backend, tmp_path) as (peer, _):
+        assert await peer.history() == []
+        await peer.turn("retry")
+        assert await peer.history() == [("user", "retry"), ("assistant", "The second try worked.")]
+        (title,) = await peer.listed()
+        if client == "pod":
+            assert title == ("demo" if backend == "pod" else "atlas"), "a pod is known by its name"
+        else:
+            assert title == "retry", "what was said first"
+
+
+@pairs
+async def test_a_failing_turn_ends_once_and_the_next_one_works(client: str, backend: str, tmp_path: Path) -> None:
+    async with pair(client, backend, tmp_path) as (peer, _):
+        seen = await peer.turn("fail please")
+        assert (seen.text, seen.end) == ("I was about to say", must_see("a failure ends", client, backend))
+        assert (await peer.turn("retry")).text == "The second try worked."
+
+
+@pairs
+async def test_a_cancelled_turn_ends_once_and_the_next_one_works(client: str, backend: str, tmp_path: Path) -> None:
+    async with pair(client, backend, tmp_path) as (peer, _):
+        seen = await peer.turn("slow please", cancel_after=2)
+        assert seen.end == must_see("a cancel ends", client, backend)
+        assert seen.text.startswith("0 1 ")
+        assert (await peer.turn("retry")).text == "The second try worked."
+
+
+@pairs
+async def test_a_question_is_asked_and_its_answer_brings_the_rest(client: str, backend: str, tmp_path: Path) -> None:
+    async with pair(client, backend, tmp_path) as (peer, _):
+        asked = await peer.turn("approve please")
+        assert asked.text.startswith("That takes a refund. I ask before I write.")
+        words = asked.text.endswith("Answer approve or deny.")
+        assert words == (must_see("a question is", client, backend) == "words")
+        assert asked.end == must_see("a question ends", client, backend)
+        rest = await peer.approve()
+        assert (rest.text, rest.results) == (" Done: 42.00 EUR are on their way back.", 1)
+        assert rest.end == must_see("an answer ends", client, backend)
+
+
+@pairs
+async def test_an_input_is_refused_while_a_turn_is_open(client: str, backend: str, tmp_path: Path) -> None:
+    async with pair(client, backend, tmp_path) as (peer, _):
+        await peer.begin("slow please", tokens=1)
+        assert await peer.refused("too early") == BUSY[client]
+        await peer.cancel()
+        assert (await peer.finish()).text.startswith("0 ")
+        assert "too early" not in [text for _, text in await peer.history()]
+
+
+@pairs
+async def test_two_thousand_tokens_arrive_in_order(client: str, backend: str, tmp_path: Path) -> None:
+    async with pair(client, backend, tmp_path) as (peer, _):
+        assert (await peer.turn("count 2000")).text == "".join(f"{n} " for n in range(2000))
+
+
+@pairs
+async def test_a_backend_that_dies_in_mid_turn_fails_it_and_one_that_comes_back_is_used(
+    client: str, backend: str, tmp_path: Path
+) -> None:
+    for name in ("backend", "atlas"):
+        (tmp_path / name).mkdir()
+    async with running("demo-backend", LISTEN[backend].format(folder=tmp_path, name="backend")) as first:
+        endpoint = first.endpoints[0]
+        async with gateway(client, endpoint, tmp_path) as (peer, _):
+            await peer.begin("slow please", tokens=2)
+            await first.kill()
+            seen = await peer.finish()
+            assert seen.text.startswith("0 1 ")
+            assert seen.end == must_see("a loss ends", client, backend)
+            async with running("demo-backend", endpoint):
+                if must_see("a new backend", client, backend) == "used":
+                    assert (await peer.turn("retry")).text == "The second try worked."
+                else:
+                    assert await peer.refused("retry") == UNKNOWN[client], "it does not have this conversation"
+
+
+@pytest.mark.parametrize("backend", DIALECTS)
+async def test_a_pod_client_is_greeted_by_the_name_of_its_folder(backend: str, tmp_path: Path) -> None:
+    async with pair("pod", backend, tmp_path) as (peer, _):
+        name, data = peer.client.events[0]
+        assert name == "snapshot"
+        assert data["greeting"]["pod_name"] == ("demo" if backend == "pod" else "atlas")
+        assert peer.client.names().count("snapshot") == 1
+
+
+# -- the table and the matrix say the same ------------------------------------------------------------
+
+CELLS = {(c.canonical, c.target, c.source): c for c in matrix(list(registry.dialects().values()))}
+KINDS = {"text": "TextDelta", "reasoning": "ReasoningDelta", "calls": "ToolCallStarted", "results": "ToolCallFinished"}
+
+
+def cell(canonical: str, client: str, backend: str) -> Cell | None:
+    """What becomes of an event between them, None where no such backend ever says it."""
+    return CELLS.get((canonical, client, backend))
+
+
+@pairs
+def test_what_the_table_shows_the_matrix_delivers(client: str, backend: str) -> None:
+    for what, canonical in KINDS.items():
+        found = cell(canonical, client, backend)
+        arrives = found is not None and found.kind != "none"
+        assert arrives == (must_see(what, client, backend) == "whole"), what
+
+
+@pairs
+def test_a_question_has_a_form_where_the_matrix_has_it_exact(client: str, backend: str) -> None:
+    found = cell("ApprovalRequested", client, backend)
+    form = found is not None and found.kind == "exact"
+    assert form == (must_see("a question is", client, backend) == "form")
+
+
+@pairs
+def test_an_end_that_is_told_as_another_is_lossy_in_the_matrix(client: str, backend: str) -> None:
+    """On the way to a pando client; a pando backend says no more than that a run is over."""
+    found = cell("TurnEnded", client, backend)
+    assert found is not None
+    if backend != "pando":
+        told = must_see("a cancel ends", client, backend) == "cancelled"
+        assert told or "end" in found.detail.removeprefix("without ").split(", ")
