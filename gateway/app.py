@@ -31,9 +31,10 @@ from gateway.pods.directory import PodDirectory
 from gateway.pods.folder import PodFolder
 from gateway.routing.door import Door
 from gateway.routing.router import Router
-from gateway.transports.way import Doorkeeper
+from gateway.transports.way import Children, Doorkeeper
 from gateway.upstream import Backend, Connected, Upstream
 from mappings.dialect import Dialect, Instance, Translator
+from mappings.errors import PeerError
 
 COLLECT = (10_000, 20, 50)  # what a gateway makes dies by itself or stays long: looking for cycles seldom finds one
 LOSSES_LOGGED = 100  # rows of the ledger that are told at the end, the largest first
@@ -62,6 +63,7 @@ class App:
         self._config = config
         self._make_backend = make_backend
         self._group: asyncio.TaskGroup
+        self._children: Children
         self._links: dict[str, Link] = {}
         self._listeners: list[Listener] = []
         self._routers: list[Router] = []
@@ -69,6 +71,7 @@ class App:
         self._keepers: list[asyncio.Task[None]] = []  # of directories
         self._ends_with_client = ends_with_client
         self._hurry = False
+        self._fault: PeerError | None = None  # of who spawned us, for which it was sent away
         self._closing = False
         self.ledger = Ledger()
         self.stop = asyncio.Event()
@@ -79,8 +82,12 @@ class App:
                 registry.check_upstream(route.upstream)
 
     async def run(self, listening: Callable[[str], None] = lambda _endpoint: None) -> None:
-        """Serve until `stop`. `listening` hears each real endpoint once it accepts; OSError if one cannot listen."""
-        async with asyncio.TaskGroup() as self._group:
+        """Serve until `stop`. `listening` hears each real endpoint once it accepts; OSError if one cannot listen.
+
+        PeerError for what who spawned us did, when it was sent away for it.
+        """
+        children = self._children = Children(self._config.limits.children)
+        async with children, asyncio.TaskGroup() as self._group:
             try:
                 for route in self._config.routes:
                     router = self._router(route)
@@ -95,6 +102,8 @@ class App:
             finally:
                 await self._close()
         self._tell()
+        if self._fault is not None:
+            raise self._fault
 
     def on_signals(self) -> None:
         """SIGTERM and SIGINT stop the app; a second one ends it now."""
@@ -131,16 +140,19 @@ class App:
         return router
 
     def _upstream(self, session: Connected, endpoint: Endpoint) -> Upstream:
+        limits = self._config.limits
         return Upstream(
             session.connected().id, endpoint.masked, registry.dialect(endpoint.dialect),
-            registry.connector(endpoint, self._config.limits), session, spawn=self.spawn, limits=self._config.limits,
+            registry.connector(endpoint, limits, self._children), session, spawn=self.spawn, limits=limits,
             ledger=self.ledger, clock=time.time_ns, new_id=new_id, later=asyncio.get_running_loop().call_later,
         )  # fmt: skip
 
     async def _listen(self, endpoint: Endpoint, route: Route, router: Router) -> str:
         if (endpoint.dialect, endpoint.transport) == ("pod", "dir"):
             return await self._serve_directory(endpoint, route, router)
-        door = Door(endpoint=str(endpoint), session=endpoint.option("session"))
+        door = Door(
+            endpoint=str(endpoint), session=endpoint.option("session"), spawned=registry.spawned(endpoint)
+        )  # fmt: skip
         listener = await self._open(endpoint, router, door)
         self._listeners.append(listener)
         if isinstance(listener, PodFolder):
@@ -206,6 +218,9 @@ class App:
             del self._links[link.id]
             router.gone(link)
             link.log.info("client gone")
+            if link.door.spawned:
+                self._fault = link.fault
+                self.stop.set()
 
     # -- the end ---------------------------------------------------------------------------------------
 

@@ -27,20 +27,41 @@ from mappings.canonical.commands import (
     AnswerInteraction,
     AnswerOtp,
     DeleteSession,
+    GetCapabilities,
+    GetConfig,
     GetSession,
+    ListConfig,
+    ListModels,
     ListSessions,
     OpenSession,
     Ping,
+    PromptOnce,
+    ReloadConfig,
     ResumeSession,
+    SetConfig,
     ShutdownBackend,
+    UnsetConfig,
 )
-from mappings.canonical.events import Pong, Reply, SessionActivated, SessionClosed, SessionOpened, SessionsListed
+from mappings.canonical.events import (
+    BackendShutdown,
+    Pong,
+    Reply,
+    SessionActivated,
+    SessionClosed,
+    SessionOpened,
+    SessionsListed,
+)
 from mappings.canonical.unmapped import Unmapped
 from mappings.canonical.values import Failure
 from mappings.dialect import Burst, Clock, Dialect, NewId
 from mappings.errors import PeerError
 
 __all__ = ["Router"]
+
+OF_THE_BACKEND = (
+    GetCapabilities, GetConfig, SetConfig, UnsetConfig, ListConfig, ReloadConfig, ListModels, PromptOnce,
+)  # fmt: skip
+"""What concerns no session, unless it names one."""
 
 
 class Router:
@@ -147,6 +168,8 @@ class Router:
                     self._open(link, command)
             case GetSession():
                 self._get(link, command)
+            case ShutdownBackend():
+                self._shut_down(link, command)
             case DeleteSession() if not self._upstream.commands.can_say(DeleteSession):
                 self._delete(link, command)
             case Unmapped():
@@ -156,6 +179,9 @@ class Router:
                 self._act(link, command)
 
     def _act(self, link: Link, command: Command) -> None:
+        if isinstance(command, OF_THE_BACKEND) and not command.session:
+            self._ask_of_backend(link, command)
+            return
         session = self._find(link, command.session)
         answers = isinstance(command, AnswerApproval | AnswerOtp | AnswerInteraction)
         if session is None or (answers and not self._policy.answers(link.principal, session.state)):
@@ -165,8 +191,27 @@ class Router:
             self._all.claim(link, session)
             session.attach(link)
         session.command(link, command)
-        if isinstance(command, ShutdownBackend):
-            self.on_shutdown(link)
+
+    def _shut_down(self, link: Link, command: ShutdownBackend) -> None:
+        """The end of this client's attachment, or of the backends that it uses (translation.md 3.16)."""
+        used = [session for session in self._all.roster if link.id in session.delivery.attachments]
+        if self._route.shutdown == "backend" and used:
+            first, *others = used
+            first.forward(link, command)
+            for session in others:
+                session.forward(None, command)
+        else:
+            link.send([Reply(request=command.request)])
+            link.send([BackendShutdown(reason="detached")])
+            link.end(CloseReason.DONE)
+        self.on_shutdown(link)
+
+    def _ask_of_backend(self, link: Link, command: Command) -> None:
+        if self._upstream.commands.can_say(type(command)):
+            self._all.control.forward(link, command)
+        else:
+            failure = Failure(cause="unsupported", text=f"a {self._upstream.name} backend cannot be asked this")
+            link.send([Reply(request=command.request, failure=failure)])
 
     def _delete(self, link: Link, command: DeleteSession) -> None:
         """A session that only the gateway has is forgotten by it."""

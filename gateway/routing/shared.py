@@ -19,6 +19,7 @@ from gateway.upstream import Upstream
 from mappings.canonical import Command, SessionState
 from mappings.canonical.commands import OpenSession, SubmitInput
 from mappings.canonical.events import Reply, SessionOpened, SessionsListed
+from mappings.canonical.values import Cause
 from mappings.dialect import Burst, Dialect, Loss, NewId
 
 __all__ = ["Shared", "Way"]
@@ -115,7 +116,7 @@ class Shared:
         else:
             self._ledger.record([Loss(kind=type(item).__name__, why="of the backend, and of no session")])
 
-    def lost(self, cause: str, unsent: Sequence[Command]) -> None:
+    def lost(self, text: str, unsent: Sequence[Command], cause: Cause = "upstream_lost") -> None:
         """The backend cannot be reached: each session hears of it, and of what of its own was not written."""
         opening, self._opening = list(self._opening.values()), {}
         own: dict[str, list[Command]] = {way.session.state.id: way.give_up() for way in opening}
@@ -128,7 +129,7 @@ class Shared:
         }
         self._asked.clear()
         for session in sessions.values():
-            session.lost(cause, own.get(session.state.id, []))
+            session.lost(text, own.get(session.state.id, []), cause)
 
 
 class Way:

@@ -25,7 +25,7 @@ from gateway.endpoint import parse
 from mappings.canonical import Command, SessionState
 from mappings.canonical import commands as ask
 from mappings.canonical import events as say
-from mappings.canonical.values import Message, Text
+from mappings.canonical.values import Cause, Message, Text
 from mappings.dialect import Burst
 from mappings.errors import ConfigError
 from tests.pairs.gateway import SmoothClient
@@ -196,8 +196,8 @@ class Stage:
     def connected(self) -> SessionState:
         return self.state
 
-    def lost(self, cause: str, unsent: Sequence[Command]) -> None:
-        raise AssertionError(f"played in process: never lost ({cause})")
+    def lost(self, text: str, unsent: Sequence[Command], cause: Cause = "upstream_lost") -> None:
+        raise AssertionError(f"played in process: never lost ({text})")
 
     async def until(self, condition: Callable[[], bool]) -> None:
         async with asyncio.timeout(DEADLINE):

@@ -48,7 +48,7 @@ def test_a_row_has_a_mark_for_each_pair_in_its_column() -> None:
 
 def test_what_a_dialect_never_says_is_blank() -> None:
     row = next(line for line in shown(CELLS) if line.startswith("Preamble "))
-    assert row.split() == ["Preamble", "=", "-", "-"]
+    assert row.split() == ["Preamble", "=", "-", "-", "-"]
 
 
 def test_a_single_pair_is_told_with_its_details() -> None:
