@@ -60,7 +60,7 @@ class App:
     def __init__(
         self, config: Config, *, make_backend: MakeBackend | None = None, ends_with_client: bool = False
     ) -> None:
-        self._config = config
+        self.config = config
         self._make_backend = make_backend
         self._group: asyncio.TaskGroup
         self._children: Children
@@ -86,10 +86,10 @@ class App:
 
         PeerError for what who spawned us did, when it was sent away for it.
         """
-        children = self._children = Children(self._config.limits.children)
+        children = self._children = Children(self.config.limits.children)
         async with children, asyncio.TaskGroup() as self._group:
             try:
-                for route in self._config.routes:
+                for route in self.config.routes:
                     router = self._router(route)
                     self._routers.append(router)
                     for endpoint in route.listen:
@@ -132,7 +132,7 @@ class App:
 
         router = Router(
             route, dial, registry.dialects,
-            limits=self._config.limits, ledger=self.ledger, clock=time.time_ns, new_id=new_id, later=loop.call_later,
+            limits=self.config.limits, ledger=self.ledger, clock=time.time_ns, new_id=new_id, later=loop.call_later,
             pods=None if self._make_backend is not None else registry.pods(route.upstream),
         )  # fmt: skip
         if self._ends_with_client:
@@ -140,7 +140,7 @@ class App:
         return router
 
     def _upstream(self, session: Connected, endpoint: Endpoint) -> Upstream:
-        limits = self._config.limits
+        limits = self.config.limits
         return Upstream(
             session.connected().id, endpoint.masked, registry.dialect(endpoint.dialect),
             registry.connector(endpoint, limits, self._children), session, spawn=self.spawn, limits=limits,
@@ -192,13 +192,13 @@ class App:
             accept=accept, publish=publish, instance=us,
             lost=lambda loss: self.ledger.record([loss], target=dialect.name),
         )  # fmt: skip
-        return await registry.listen(endpoint, self._config.limits, doorkeeper)
+        return await registry.listen(endpoint, self.config.limits, doorkeeper)
 
     def _welcome(
         self, dialect: Dialect, transport: Transport, translator: Translator, router: Router, door: Door, *,
         attaches: bool = True, publishes: bool = False,
     ) -> None:  # fmt: skip
-        limits = self._config.limits
+        limits = self.config.limits
         link = Link(
             f"{dialect.name}-{next(self._numbers)}", dialect, transport, translator,
             Outbox(limits.outbox_soft, limits.outbox_hard), sink=router.receive, drained=router.drained,
@@ -235,9 +235,9 @@ class App:
             return
         sessions = [session for router in self._routers for session in router.sessions]
         if not all(session.quiet.is_set() for session in sessions):
-            log.info("letting open turns finish", seconds=self._config.limits.drain_deadline)
+            log.info("letting open turns finish", seconds=self.config.limits.drain_deadline)
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self._config.limits.drain_deadline):
+            async with asyncio.timeout(self.config.limits.drain_deadline):
                 for session in sessions:
                     await session.quiet.wait()
 
