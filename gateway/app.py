@@ -220,6 +220,7 @@ class App:
             link.log.info("client gone")
             if link.door.spawned:
                 self._fault = link.fault
+                self._hurry = not self._links  # nobody is here who waits for a turn
                 self.stop.set()
 
     # -- the end ---------------------------------------------------------------------------------------
