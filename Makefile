@@ -67,9 +67,8 @@ lint: setup ## ruff, mypy --strict and the import rules
 bench: setup ## the benchmarks; ARGS="..." goes to them
 	$(BIN)/python -m tests.bench $(ARGS)
 
-docs: setup ## make docs/fidelity.md from the rules
-	@mkdir -p docs
-	$(BIN)/dragoman matrix --markdown > docs/fidelity.md
+docs: setup ## make docs/fidelity.md and the README's table of pairs from the rules
+	$(BIN)/python -m tests.docs
 
 format: setup ## sort imports and format
 	$(BIN)/ruff check --select I --fix

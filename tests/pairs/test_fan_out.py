@@ -85,7 +85,7 @@ async def test_a_turn_of_one_is_seen_by_all(tmp_path: Path) -> None:
         assert codewhale.text() == "", "it did not begin the turn"
 
         assert "result" in await codewhale.answer(await codewhale.say("Thank you!"))
-        assert codewhale.text().startswith("You are welcome.")
+        assert codewhale.text().endswith("木曜日に届きます。")
         await smooth.until(lambda: len(smooth.terminals()) == 2)
         await pod.until(lambda: pod.names().count("run_end") == 2)
         await pando.until(lambda: pando.topics().count("llm.end") == 2)
