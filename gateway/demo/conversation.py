@@ -23,7 +23,7 @@ QUESTIONS = {"smooth": "Where is my order A-1042?", "codewhale": "Thank you!"}
 """Which client asks -> what."""
 
 DEADLINE = 30.0  # seconds for the whole conversation: it takes about six
-FRAME_WIDTH = 84  # characters of a frame that are shown
+FRAME_WIDTH = 58  # characters of a frame that are shown
 IDS = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(:[0-9a-f-]+)?|[0-9a-f]{16,}")
 
 LABELS = {
@@ -94,16 +94,16 @@ async def _converse(console: Console, asker: Listening, clients: list[Listening]
 
 
 def _words(heard: list[Heard]) -> str:
-    """The frame of the last piece of text."""
-    said = [piece.frame for piece in heard if piece.kind == "says"]
-    return _short(said[-1]) if said else "(it did not ask: it reads this turn in its history)"
-
-
-def _short(frame: str) -> str:
-    """A frame without its ids, and of a long one both ends."""
-    frame = IDS.sub("…", frame)
-    half = FRAME_WIDTH // 2
-    return frame if len(frame) <= FRAME_WIDTH else f"{frame[:half]} … {frame[-half:]}"
+    """The frame of the last piece of text, without its ids: of a long one its beginning, and where the words are."""
+    said = [piece for piece in heard if piece.kind == "says"]
+    if not said:
+        return "(it did not ask: it reads this turn in its history)"
+    frame = IDS.sub("…", said[-1].frame)
+    words = frame.find(said[-1].text)
+    if len(frame) <= FRAME_WIDTH or words < FRAME_WIDTH // 2:
+        return frame[:FRAME_WIDTH]
+    head, end = FRAME_WIDTH // 3, words + len(said[-1].text) + 3
+    return f"{frame[:head]} … {frame[end - FRAME_WIDTH + head : end]}"
 
 
 async def _show(console: Console, client: Listening, since: int) -> None:
