@@ -60,6 +60,7 @@ class Router:
             route, make_backend, dialects, limits=limits, ledger=ledger, clock=clock, new_id=new_id, later=later,
             pods=pods,
         )  # fmt: skip
+        self._all.enter = self._enter
         self._policy = self._all.policy
         self.watchers = self._all.watchers
         self.behind = self._all.known

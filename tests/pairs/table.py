@@ -23,7 +23,7 @@ an answer ends      completed completed completed | completed completed complete
 a failure ends      failed    failed    completed | failed    failed    completed | failed    failed    failed
 a cancel ends       cancelled cancelled cancelled | cancelled cancelled cancelled | completed completed completed
 a loss ends         failed    failed    failed    | failed    failed    failed    | failed    failed    failed
-a new backend       used      used      refused   | used      used      refused   | used      used      refused
+a new backend       used      used      refused   | used      used      used      | used      used      refused
 a question is       form      words     words     | words     words     words     | words     words     words
 a question ends     asked     cancelled completed | paused    paused    completed | completed completed completed
 """

@@ -119,6 +119,14 @@ class PandoStage:
         await self.answers("instance.ping", {"status": "ok", "instance_id": "i-1", "uptime": "0s"})
         await self.answers("session.list", list(rows))
 
+    async def replaced(self, *rows: dict[str, object]) -> None:
+        """The connection is lost; whoever answers the next one says which sessions there are."""
+        before = len(self.primaries)
+        self.primaries[-1].hang_up()
+        while len(self.primaries) == before:
+            await settle()
+        await self.begins(*rows)
+
     async def publishes(self, topic: str, **payload: object) -> None:
         envelope = {"instanceId": "i-1", "projectId": "", "topic": topic, "payload": payload}
         self.primaries[-1].say(topic.encode() + b"\0" + json.dumps(envelope).encode())

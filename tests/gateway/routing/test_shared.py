@@ -94,3 +94,19 @@ async def test_what_a_primary_will_not_open_refuses_the_words_that_waited() -> N
         await made.answers("CreateSession", problem="dbproxy: INTERNAL (CreateSession): read-only")
         assert [f["event"] for f in frames(pod)][-1] == "error"
         assert made.asked() == []
+
+
+async def test_who_has_a_session_deleted_gets_one_answer_though_the_event_comes_first() -> None:
+    async with pando_stage() as made:
+        caller = made.join("pando")
+        await watching(made, ONE)
+        await made.begins(row(ONE))
+        await made.answers("message.list", [])
+        write = {"method": "DeleteSession", "params": ONE}
+        says(caller, {"jsonrpc": "2.0", "id": "req-1", "method": "db.write", "params": write})
+        await settle()
+        assert made.asked() == ["DeleteSession"]
+        await made.publishes("session.deleted", **row(ONE))
+        await made.answers("DeleteSession")
+        assert frames(caller) == [{"jsonrpc": "2.0", "id": "req-1"}]
+        assert made.router.sessions == []
