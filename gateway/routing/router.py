@@ -27,12 +27,14 @@ from mappings.canonical.commands import (
     AnswerInteraction,
     AnswerOtp,
     DeleteSession,
+    GetCapabilities,
     GetSession,
     ListSessions,
     OpenSession,
     Ping,
     ResumeSession,
     ShutdownBackend,
+    StoreWrite,
 )
 from mappings.canonical.events import Pong, Reply, SessionActivated, SessionClosed, SessionOpened, SessionsListed
 from mappings.canonical.unmapped import Unmapped
@@ -150,9 +152,8 @@ class Router:
                 self._get(link, command)
             case DeleteSession() if not self._upstream.commands.can_say(DeleteSession):
                 self._delete(link, command)
-            case Unmapped():
-                failure = Failure(cause="unsupported", text=f"unknown: {command.tag}")
-                link.send([Reply(request=command.request, failure=failure)])
+            case Unmapped() | StoreWrite():
+                self._unsupported(link, command)
             case _:
                 self._act(link, command)
 
@@ -193,6 +194,8 @@ class Router:
 
     def _list(self, link: Link, command: ListSessions) -> SessionsListed | Reply:
         seen = (summary(s.state) for s in self._all.roster if self._policy.sees(link.principal, s.state))
+        if self._all.many is not None:  # all have a title there: it lists those in which anything was said
+            seen = (row for row in seen if row.messages)
         try:
             return listing(seen, command)
         except PeerError as fault:
@@ -231,8 +234,12 @@ class Router:
         self._show(link, session, command.request, command.agent)
 
     def _ask_backend(self, link: Link, command: OpenSession | ResumeSession | GetSession) -> None:
-        """A backend that opens conversations is asked for this one, under a session of its own."""
-        named = isinstance(command, OpenSession) and command.session
+        """A backend that opens conversations is asked for this one, under a session of its own.
+
+        One that carries many calls it as the client does; elsewhere a name may be a client's own, of a conversation
+        that the backend is to go on with under another.
+        """
+        named = command.session and (isinstance(command, OpenSession) or self._all.many is not None)
         session = self._all.make(canonical_id(self._route.name, command.session) if named else self._new_id())
         self._all.claim(link, session)
         session.open(link, self._all.complete(command) if isinstance(command, OpenSession) else command)
@@ -270,6 +277,13 @@ class Router:
             session = self._all.pods.named(name)
         return session if session is not None and self._policy.sees(link.principal, session.state) else None
 
+    def _unsupported(self, link: Link, command: Unmapped | StoreWrite | GetCapabilities) -> None:
+        text = f"unknown: {command.tag}" if isinstance(command, Unmapped) else "there is nothing here that could do it"
+        link.send([Reply(request=command.request, failure=Failure(cause="unsupported", text=text))])
+
     def _not_found(self, link: Link, command: Command) -> None:
+        if isinstance(command, GetCapabilities):
+            self._unsupported(link, command)
+            return
         failure = Failure(cause="not_found", text=f"session {command.session!r} not found")
         link.send([Reply(request=command.request, failure=failure)])

@@ -23,7 +23,7 @@ from gateway.routing.shared_sessions import SharedSessions
 from gateway.session.session import Session
 from gateway.timers import Later
 from gateway.upstream import Backend, Connected, Upstream
-from mappings.canonical import SessionState
+from mappings.canonical import Event, SessionState
 from mappings.canonical.commands import DeleteSession, OpenSession
 from mappings.canonical.values import Backend as About
 from mappings.canonical.values import Ext
@@ -70,7 +70,7 @@ class Sessions:
         elif self._upstream.named is not None:
             self.many = SharedSessions(
                 route.name, self._upstream, self.roster, lambda known, ids: self.make(known, ids=ids), self._gone,
-                ledger=ledger, new_id=new_id, later=later, wait=limits.snapshot_wait,
+                self._news, ledger=ledger, new_id=new_id, later=later, wait=limits.snapshot_wait,
             )  # fmt: skip
             upstream = make_backend(self.many.shared, route.upstream)
             if not isinstance(upstream, Upstream):
@@ -189,6 +189,10 @@ class Sessions:
     def unpublish(self, link: Link) -> None:
         """`link` is gone."""
         self._publications.remove(link)
+
+    def _news(self, event: Event) -> None:
+        for link in self._publications:
+            link.send([event])
 
     def _publish(self, link: Link, session: Session) -> None:
         """Everybody who subscribes is told of sessions that are everybody's, once the backend has opened them."""

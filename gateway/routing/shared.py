@@ -17,9 +17,19 @@ from msgspec import structs
 from gateway.ledger import Ledger
 from gateway.session.session import Session
 from gateway.upstream import Upstream
-from mappings.canonical import Command, SessionState
-from mappings.canonical.commands import GetSession, OpenSession, SubmitInput
-from mappings.canonical.events import HistorySnapshot, Reply, SessionClosed, SessionOpened, SessionsListed
+from mappings.canonical import Command, Event, SessionState
+from mappings.canonical.commands import GetSession, OpenSession, ResumeSession, SubmitInput
+from mappings.canonical.events import (
+    Heartbeat,
+    HistorySnapshot,
+    Reply,
+    SessionClosed,
+    SessionOpened,
+    SessionsListed,
+    SessionUpdated,
+    StoreChanged,
+)
+from mappings.canonical.values import SessionSummary
 from mappings.dialect import Burst, Dialect, Loss, NewId
 
 __all__ = ["Keeper", "Shared", "Way"]
@@ -41,8 +51,14 @@ class Keeper(Protocol):
     def find(self, name: str) -> Session:
         """The same; one that nobody knows yet is made."""
 
+    def described(self, session: Session, row: SessionSummary) -> None:
+        """The backend describes a session."""
+
     def listed(self, event: SessionsListed) -> None:
         """The backend told which sessions it has."""
+
+    def news(self, event: Event) -> None:
+        """Something happened that belongs to no session."""
 
     def certain(self) -> None:
         """Of every session in doubt it is known now whether the backend has it."""
@@ -113,6 +129,8 @@ class Shared:
 
     def _naming(self, session: Session, command: Command) -> Command:
         """A command that names the session as the backend does."""
+        if session.state.backend_ids is None and isinstance(command, GetSession | ResumeSession):
+            return command  # nobody knows it yet but who asks for it
         (name, *_) = self._dialect.shown(session.state.id, session.state.backend_ids)
         return structs.replace(command, session=name)
 
@@ -151,8 +169,11 @@ class Shared:
             return
         session = known or self._keeper.find(burst.session)
         session.receive([burst])
-        if any(isinstance(item, SessionClosed) for item in burst.items):
-            self._keeper.gone(session)
+        for item in burst.items:
+            if isinstance(item, SessionUpdated):
+                self._keeper.described(session, item.session)
+            elif isinstance(item, SessionClosed):
+                self._keeper.gone(session)
 
     def _checked(self, session: Session, answer: Burst) -> None:
         """The answer of a backend that was asked whether it has this session."""
@@ -167,7 +188,9 @@ class Shared:
         if isinstance(item, SessionsListed):
             self._heard = True
             self._keeper.listed(item)
-        else:
+        elif isinstance(item, StoreChanged):
+            self._keeper.news(item)
+        elif not isinstance(item, Heartbeat):  # the connection watches for those, and our own clients get ours
             self._ledger.record([Loss(kind=type(item).__name__, why="of the backend, and of no session")])
 
     def lost(self, cause: str, unsent: Sequence[Command]) -> None:

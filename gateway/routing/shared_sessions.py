@@ -14,8 +14,9 @@ from gateway.routing.roster import Roster
 from gateway.routing.shared import Shared
 from gateway.session.session import Session
 from gateway.timers import Later, Timer
+from mappings.canonical import Event
 from mappings.canonical.events import SessionsListed
-from mappings.canonical.values import Ext
+from mappings.canonical.values import Ext, SessionSummary
 from mappings.dialect import Dialect, NewId
 
 __all__ = ["SharedSessions"]
@@ -27,18 +28,19 @@ class SharedSessions:
     """Finds and makes them: a Keeper.
 
     `make` makes a session that the backend has, by its canonical id and the backend's ids; `gone` is told of one that
-    it does not have any more.
+    it does not have any more, `news` of what happens in none.
     """
 
     def __init__(
         self, route: str, dialect: Dialect, roster: Roster, make: Callable[[str, Ext | None], Session],
-        gone: Callable[[Session], None], *, ledger: Ledger, new_id: NewId, later: Later, wait: float,
+        gone: Callable[[Session], None], news: Callable[[Event], None], *,
+        ledger: Ledger, new_id: NewId, later: Later, wait: float,
     ) -> None:  # fmt: skip
         self._route = route
         self._dialect = dialect
         self._roster = roster
         self._make = make
-        self.gone = gone
+        self.gone, self.news = gone, news
         self._later = later
         self._wait = wait
         self._held: list[Callable[[], None]] = []
@@ -84,15 +86,20 @@ class SharedSessions:
 
     # -- what the connection tells -------------------------------------------------------------------------
 
+    def described(self, session: Session, row: SessionSummary) -> None:
+        """The backend says this of a session."""
+        state = session.state
+        state.listed = row
+        state.title = row.title or state.title
+        state.updated_at = max(state.updated_at, row.updated_at)
+
     def listed(self, event: SessionsListed) -> None:
         """The backend has these sessions, and may have others that it does not list (pando sheet, section 6)."""
         found = set()
         for row in event.sessions:
-            state = self.find(row.session).state
-            state.listed = row
-            state.title = row.title or state.title
-            state.updated_at = max(state.updated_at, row.updated_at)
-            found.add(state.id)
+            session = self.find(row.session)
+            self.described(session, row)
+            found.add(session.state.id)
         self.shared.doubt([s for s in self._roster if s.state.id not in found and s.state.backend_ids is not None])
 
     def certain(self) -> None:

@@ -182,3 +182,27 @@ async def test_a_session_that_nobody_finds_is_told_to_nobody() -> None:
         await made.answers("session.get", problem=NO_ROWS)
         assert frames(smooth)[-1]["error"]["code"] == "SESSION_NOT_FOUND"
         assert frames(pando) == []
+
+
+async def test_a_session_in_which_nothing_was_said_is_not_listed_until_something_is() -> None:
+    async with pando_stage() as made:
+        client = made.join("smooth")
+        client.say(json.dumps(ask("list_conversations", "r1")).encode())
+        await made.begins(row(ONE, "Old"))
+        for count, titles in ((0, {"Old"}), (1, {"Old", "New"})):
+            await made.publishes("session.update", **row(OTHER, "New", messages=count))
+            client.say(json.dumps(ask("list_conversations", "r2")).encode())
+            await settle()
+            assert {c["title"] for c in frames(client)[-1]["data"]["conversations"]} == titles
+
+
+async def test_to_look_at_a_session_does_not_make_it_the_newest() -> None:
+    async with pando_stage() as made:
+        client = made.join("smooth")
+        client.say(json.dumps(ask("get_session", "r1", sessionId=ONE)).encode())
+        await settle()
+        await made.begins(row(ONE, updated="2023-05-09T21:28:20Z"), row(OTHER, updated="2023-05-10T21:28:20Z"))
+        await made.answers("message.list", [{"id": "m", "role": "user", "content": "Hi", "created_at": ""}])
+        made.join("pod")
+        await settle()
+        assert (await made.answers("message.list", []))["session_id"] == OTHER
