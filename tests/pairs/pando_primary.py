@@ -33,7 +33,7 @@ def message(id: str, role: str, content: str) -> dict[str, Any]:
 class PlayedPrimary:
     """`sessions` are its rows, `messages` what was said in each; what it was called for stands in `called`."""
 
-    def __init__(self, instance: str, context: zmq.asyncio.Context, ports: tuple[int, int]) -> None:
+    def __init__(self, instance: str, ports: tuple[int, int]) -> None:
         self.instance = instance
         self.sessions: dict[str, dict[str, Any]] = {}
         self.messages: dict[str, list[dict[str, Any]]] = {}
@@ -41,7 +41,8 @@ class PlayedPrimary:
         self._tasks: list[asyncio.Task[None]] = []
         self._news = asyncio.Event()
         self._subscribed = asyncio.Event()
-        self._publisher, self._router = context.socket(zmq.XPUB), context.socket(zmq.ROUTER)
+        self._context = zmq.asyncio.Context()
+        self._publisher, self._router = self._context.socket(zmq.XPUB), self._context.socket(zmq.ROUTER)
         self._publisher.setsockopt(zmq.XPUB_VERBOSE, 1)
         self.ports = _bind(self._publisher, ports[0]), _bind(self._router, ports[1])
 
@@ -49,22 +50,20 @@ class PlayedPrimary:
     @asynccontextmanager
     async def listening(cls, instance: str, ports: tuple[int, int] = (0, 0)) -> AsyncIterator[PlayedPrimary]:
         """At two ports, 0 is one that is free."""
-        context = zmq.asyncio.Context()
+        made = cls(instance, ports)
         try:
-            made = cls(instance, context, ports)
             async with asyncio.TaskGroup() as group:
                 made._tasks = [group.create_task(work, name="primary") for work in (made._answer(), made._listen())]
                 yield made
                 made.close()
         finally:
-            context.destroy(linger=0)
+            made._context.destroy(linger=0)
 
     def close(self) -> None:
         """It is gone, and its ports are free."""
         for task in self._tasks:
             task.cancel()
-        for socket in (self._publisher, self._router):
-            socket.close(linger=0)
+        self._context.destroy(linger=0)  # waits until the sockets are closed
 
     @property
     def endpoint(self) -> str:
