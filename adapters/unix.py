@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import errno
 import os
+import select
 import socket
 import stat
 import struct
@@ -72,6 +73,9 @@ class UnixTransport(asyncio.Protocol):
             return False
         self._transport.write(join(frames))
         return True
+
+    def listens(self) -> bool:
+        return not self._transport.is_closing() and not _hung_up(self._transport.get_extra_info("socket").fileno())
 
     async def close(self, reason: CloseReason = CloseReason.DONE, text: str = "") -> None:
         self._closing = True
@@ -174,6 +178,13 @@ async def connect(path: str, limits: Limits) -> UnixTransport:
         number = error.errno or errno.EIO
         raise OSError(number, os.strerror(number), path) from error
     return transport
+
+
+def _hung_up(descriptor: int) -> bool:
+    """Whether the peer has closed both directions: the kernel knows before anybody writes."""
+    poll = select.poll()
+    poll.register(descriptor, 0)
+    return bool(poll.poll(0))
 
 
 def alive(path: str) -> bool:

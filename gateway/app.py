@@ -31,9 +31,10 @@ from gateway.pods.directory import PodDirectory
 from gateway.pods.folder import PodFolder
 from gateway.routing.door import Door
 from gateway.routing.router import Router
-from gateway.transports.way import Doorkeeper
+from gateway.transports.way import Children, Doorkeeper
 from gateway.upstream import Backend, Connected, Upstream
 from mappings.dialect import Dialect, Instance, Translator
+from mappings.errors import PeerError
 
 COLLECT = (10_000, 20, 50)  # what a gateway makes dies by itself or stays long: looking for cycles seldom finds one
 LOSSES_LOGGED = 100  # rows of the ledger that are told at the end, the largest first
@@ -59,9 +60,10 @@ class App:
     def __init__(
         self, config: Config, *, make_backend: MakeBackend | None = None, ends_with_client: bool = False
     ) -> None:
-        self._config = config
+        self.config = config
         self._make_backend = make_backend
         self._group: asyncio.TaskGroup
+        self._children: Children
         self._links: dict[str, Link] = {}
         self._listeners: list[Listener] = []
         self._routers: list[Router] = []
@@ -69,6 +71,7 @@ class App:
         self._keepers: list[asyncio.Task[None]] = []  # of directories
         self._ends_with_client = ends_with_client
         self._hurry = False
+        self._fault: PeerError | None = None  # of who spawned us, for which it was sent away
         self._closing = False
         self.ledger = Ledger()
         self.stop = asyncio.Event()
@@ -79,10 +82,14 @@ class App:
                 registry.check_upstream(route.upstream)
 
     async def run(self, listening: Callable[[str], None] = lambda _endpoint: None) -> None:
-        """Serve until `stop`. `listening` hears each real endpoint once it accepts; OSError if one cannot listen."""
-        async with asyncio.TaskGroup() as self._group:
+        """Serve until `stop`. `listening` hears each real endpoint once it accepts; OSError if one cannot listen.
+
+        PeerError for what who spawned us did, when it was sent away for it.
+        """
+        children = self._children = Children(self.config.limits.children)
+        async with children, asyncio.TaskGroup() as self._group:
             try:
-                for route in self._config.routes:
+                for route in self.config.routes:
                     router = self._router(route)
                     self._routers.append(router)
                     for endpoint in route.listen:
@@ -95,6 +102,8 @@ class App:
             finally:
                 await self._close()
         self._tell()
+        if self._fault is not None:
+            raise self._fault
 
     def on_signals(self) -> None:
         """SIGTERM and SIGINT stop the app; a second one ends it now."""
@@ -123,7 +132,7 @@ class App:
 
         router = Router(
             route, dial, registry.dialects,
-            limits=self._config.limits, ledger=self.ledger, clock=time.time_ns, new_id=new_id, later=loop.call_later,
+            limits=self.config.limits, ledger=self.ledger, clock=time.time_ns, new_id=new_id, later=loop.call_later,
             pods=None if self._make_backend is not None else registry.pods(route.upstream),
         )  # fmt: skip
         if self._ends_with_client:
@@ -131,16 +140,19 @@ class App:
         return router
 
     def _upstream(self, session: Connected, endpoint: Endpoint) -> Upstream:
+        limits = self.config.limits
         return Upstream(
             session.connected().id, endpoint.masked, registry.dialect(endpoint.dialect),
-            registry.connector(endpoint, self._config.limits), session, spawn=self.spawn, limits=self._config.limits,
+            registry.connector(endpoint, limits, self._children), session, spawn=self.spawn, limits=limits,
             ledger=self.ledger, clock=time.time_ns, new_id=new_id, later=asyncio.get_running_loop().call_later,
         )  # fmt: skip
 
     async def _listen(self, endpoint: Endpoint, route: Route, router: Router) -> str:
         if (endpoint.dialect, endpoint.transport) == ("pod", "dir"):
             return await self._serve_directory(endpoint, route, router)
-        door = Door(endpoint=str(endpoint), session=endpoint.option("session"))
+        door = Door(
+            endpoint=str(endpoint), session=endpoint.option("session"), spawned=registry.spawned(endpoint)
+        )  # fmt: skip
         listener = await self._open(endpoint, router, door)
         self._listeners.append(listener)
         if isinstance(listener, PodFolder):
@@ -180,13 +192,13 @@ class App:
             accept=accept, publish=publish, instance=us,
             lost=lambda loss: self.ledger.record([loss], target=dialect.name),
         )  # fmt: skip
-        return await registry.listen(endpoint, self._config.limits, doorkeeper)
+        return await registry.listen(endpoint, self.config.limits, doorkeeper)
 
     def _welcome(
         self, dialect: Dialect, transport: Transport, translator: Translator, router: Router, door: Door, *,
         attaches: bool = True, publishes: bool = False,
     ) -> None:  # fmt: skip
-        limits = self._config.limits
+        limits = self.config.limits
         link = Link(
             f"{dialect.name}-{next(self._numbers)}", dialect, transport, translator,
             Outbox(limits.outbox_soft, limits.outbox_hard), sink=router.receive, drained=router.drained,
@@ -206,6 +218,10 @@ class App:
             del self._links[link.id]
             router.gone(link)
             link.log.info("client gone")
+            if link.door.spawned:
+                self._fault = link.fault
+                self._hurry = not self._links  # nobody is here who waits for a turn
+                self.stop.set()
 
     # -- the end ---------------------------------------------------------------------------------------
 
@@ -220,9 +236,9 @@ class App:
             return
         sessions = [session for router in self._routers for session in router.sessions]
         if not all(session.quiet.is_set() for session in sessions):
-            log.info("letting open turns finish", seconds=self._config.limits.drain_deadline)
+            log.info("letting open turns finish", seconds=self.config.limits.drain_deadline)
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self._config.limits.drain_deadline):
+            async with asyncio.timeout(self.config.limits.drain_deadline):
                 for session in sessions:
                     await session.quiet.wait()
 

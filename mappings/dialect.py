@@ -138,6 +138,10 @@ class Translator(Protocol):
     def view(self) -> str:
         """What this peer is shown otherwise than others of its dialect: links of one view share a projection."""
 
+    @property
+    def owes(self) -> bool:
+        """Whether the peer still waits for answers, though it may have ended its own direction."""
+
     def opened(self) -> Step:
         """What is said first on this link."""
 

@@ -46,6 +46,9 @@ class MemoryTransport:
         self.got += frames
         return True
 
+    def listens(self) -> bool:
+        return False
+
     async def close(self, reason: CloseReason = CloseReason.DONE, text: str = "") -> None:
         self.closed = reason
 

@@ -135,6 +135,9 @@ class WebSocketTransport:
     def offer(self, frames: Sequence[bytes]) -> bool:
         return not self._socket.closed and self._writer.offer(frames)
 
+    def listens(self) -> bool:
+        return False
+
     async def close(self, reason: CloseReason = CloseReason.DONE, text: str = "") -> None:
         cut = text.encode()[:REASON_SIZE].decode(errors="ignore")
         try:

@@ -40,6 +40,9 @@ class Limits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rena
     backoff_max: Seconds = 5.0
     snapshot_wait: Seconds = 0.4  # a pod's prober waits 0.5 s for the first line
     session_ttl: Seconds = 3600.0  # design.md, section 5
+    children: Count = 16  # processes that run at once: a codewhale with its inner server takes some 100 MB
+    restarts: Count = 5  # of one child within `restart_window`: what ends that often is left alone for the rest of it
+    restart_window: Seconds = 60.0
     heartbeat: Seconds = 20.0  # smooth peers drop who is silent for 20 s
 
 

@@ -28,21 +28,41 @@ from mappings.canonical.commands import (
     AnswerOtp,
     DeleteSession,
     GetCapabilities,
+    GetConfig,
     GetSession,
+    ListConfig,
+    ListModels,
     ListSessions,
     OpenSession,
     Ping,
+    PromptOnce,
+    ReloadConfig,
     ResumeSession,
+    SetConfig,
     ShutdownBackend,
     StoreWrite,
+    UnsetConfig,
 )
-from mappings.canonical.events import Pong, Reply, SessionActivated, SessionClosed, SessionOpened, SessionsListed
+from mappings.canonical.events import (
+    BackendShutdown,
+    Pong,
+    Reply,
+    SessionActivated,
+    SessionClosed,
+    SessionOpened,
+    SessionsListed,
+)
 from mappings.canonical.unmapped import Unmapped
 from mappings.canonical.values import Failure
 from mappings.dialect import Burst, Clock, Dialect, NewId
 from mappings.errors import PeerError
 
 __all__ = ["Router"]
+
+OF_THE_BACKEND = (
+    GetCapabilities, GetConfig, SetConfig, UnsetConfig, ListConfig, ReloadConfig, ListModels, PromptOnce,
+)  # fmt: skip
+"""What concerns no session, unless it names one."""
 
 
 class Router:
@@ -150,14 +170,20 @@ class Router:
                     self._open(link, command)
             case GetSession():
                 self._get(link, command)
+            case ShutdownBackend():
+                self._shut_down(link, command)
             case DeleteSession() if not self._upstream.commands.can_say(DeleteSession):
                 self._delete(link, command)
             case Unmapped() | StoreWrite():
-                self._unsupported(link, command)
+                what = f"unknown: {command.tag}" if isinstance(command, Unmapped) else "there is no database here"
+                self._unsupported(link, command, what)
             case _:
                 self._act(link, command)
 
     def _act(self, link: Link, command: Command) -> None:
+        if isinstance(command, OF_THE_BACKEND) and not command.session:
+            self._ask_of_backend(link, command)
+            return
         session = self._find(link, command.session)
         answers = isinstance(command, AnswerApproval | AnswerOtp | AnswerInteraction)
         if session is None or (answers and not self._policy.answers(link.principal, session.state)):
@@ -167,8 +193,27 @@ class Router:
             self._all.claim(link, session)
             session.attach(link)
         session.command(link, command)
-        if isinstance(command, ShutdownBackend):
-            self.on_shutdown(link)
+
+    def _shut_down(self, link: Link, command: ShutdownBackend) -> None:
+        """The end of this client's attachment, or of the backends that it uses (translation.md 3.16)."""
+        used = [session for session in self._all.roster if link.id in session.delivery.attachments]
+        if self._route.shutdown == "backend" and used:
+            first, *others = used
+            first.forward(link, command)
+            for session in others:
+                session.forward(None, command)
+        else:
+            link.send([Reply(request=command.request)])
+            link.send([BackendShutdown(reason="detached")])
+            link.end(CloseReason.DONE)
+        self.on_shutdown(link)
+
+    def _ask_of_backend(self, link: Link, command: Command) -> None:
+        one_each = self._all.many is None  # a pando has no handler for such (pando sheet, section 6)
+        if one_each and self._upstream.commands.can_say(type(command)):
+            self._all.control.forward(link, command)
+        else:
+            self._unsupported(link, command, f"a {self._upstream.name} backend cannot be asked this")
 
     def _delete(self, link: Link, command: DeleteSession) -> None:
         """A session that only the gateway has is forgotten by it."""
@@ -277,13 +322,9 @@ class Router:
             session = self._all.pods.named(name)
         return session if session is not None and self._policy.sees(link.principal, session.state) else None
 
-    def _unsupported(self, link: Link, command: Unmapped | StoreWrite | GetCapabilities) -> None:
-        text = f"unknown: {command.tag}" if isinstance(command, Unmapped) else "there is nothing here that could do it"
+    def _unsupported(self, link: Link, command: Command, text: str) -> None:
         link.send([Reply(request=command.request, failure=Failure(cause="unsupported", text=text))])
 
     def _not_found(self, link: Link, command: Command) -> None:
-        if isinstance(command, GetCapabilities):
-            self._unsupported(link, command)
-            return
         failure = Failure(cause="not_found", text=f"session {command.session!r} not found")
         link.send([Reply(request=command.request, failure=failure)])

@@ -63,6 +63,7 @@ class Sessions:
         self.many: SharedSessions | None = None
         self._publications: list[Link] = []
         self.only: Session | None = None  # the one session of a backend that holds no other
+        self._control: Session | None = None
         self.watchers: list[Callable[[Session], None]] = []  # told of each session that is new, changed or over
         self.enter: Callable[[Link], None] = lambda _link: None  # shows a link the session behind its door
         if pods is not None:
@@ -88,13 +89,7 @@ class Sessions:
         self, id: str, *, name: str = "", resume: str = "", at: Endpoint | None = None, ids: Ext | None = None
     ) -> Session:
         """A new session with its way to the backend, connected to when it is needed."""
-        opening = self.complete(OpenSession())
-        about = About(name=name or _pod_name(self._route))
-        session = Session(
-            SessionState(id=id, owner="", opened_at=self._clock(), opening=opening, backend=about, backend_ids=ids),
-            route=self._route, upstream=self._upstream, limits=self._limits, ledger=self._ledger, clock=self._clock,
-            new_id=self._new_id, later=self._later,
-        )  # fmt: skip
+        session = self._session(id, name, ids)
         if self.many is not None:
             session.backend = self.many.shared.way(session)
             if ids is None:
@@ -108,11 +103,22 @@ class Sessions:
         self._add(session)
         return session
 
+    def _session(self, id: str, name: str = "", ids: Ext | None = None) -> Session:
+        opening = self.complete(OpenSession())
+        about = About(name=name or _pod_name(self._route))
+        return Session(
+            SessionState(id=id, owner="", opened_at=self._clock(), opening=opening, backend=about, backend_ids=ids),
+            route=self._route, upstream=self._upstream, limits=self._limits, ledger=self._ledger, clock=self._clock,
+            new_id=self._new_id, later=self._later,
+        )  # fmt: skip
+
     def complete(self, command: OpenSession) -> OpenSession:
         """With what a client could not say: the route says who answers and who asks (design.md, section 5)."""
         agent = command.agent or self._route.upstream.option("agent") or agent_id(self._route.name)
         user = command.user_name or self._route.upstream.option("user")
-        return structs.replace(command, agent=agent, user_name=user)
+        model = command.model or self._route.upstream.option("model")
+        cwd = command.cwd or self._route.upstream.option("cwd")
+        return structs.replace(command, agent=agent, user_name=user, model=model, cwd=cwd)
 
     def _connect(self, session: Session, resume: str) -> None:
         recall = Recall(
@@ -137,8 +143,21 @@ class Sessions:
             other.lobby.enter(link)
         return True
 
+    @property
+    def control(self) -> Session:
+        """Whose backend is asked what concerns no session, a child of its own (design.md, section 6); nobody attaches.
+
+        Made when it is first needed.
+        """
+        if self._control is None:
+            self._control = self._session(self._new_id())
+            self._control.backend = self._make_backend(self._control, self._route.upstream)
+        return self._control
+
     def stop(self) -> None:
         """The gateway ends."""
+        if self._control is not None:
+            self._control.stop()
         for session in self.roster:
             session.stop()
         if self.many is not None:

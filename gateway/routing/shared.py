@@ -29,7 +29,7 @@ from mappings.canonical.events import (
     SessionUpdated,
     StoreChanged,
 )
-from mappings.canonical.values import SessionSummary
+from mappings.canonical.values import Cause, SessionSummary
 from mappings.dialect import Burst, Dialect, Loss, NewId
 
 __all__ = ["Keeper", "Shared", "Way"]
@@ -193,7 +193,7 @@ class Shared:
         elif not isinstance(item, Heartbeat):  # the connection watches for those, and our own clients get ours
             self._ledger.record([Loss(kind=type(item).__name__, why="of the backend, and of no session")])
 
-    def lost(self, cause: str, unsent: Sequence[Command]) -> None:
+    def lost(self, text: str, unsent: Sequence[Command], cause: Cause = "upstream_lost") -> None:
         """The backend cannot be reached: each session hears of it, and of what of its own was not written."""
         self._doubted.clear()
         if self._heard:  # not each time that it cannot be reached again
@@ -210,7 +210,7 @@ class Shared:
         }
         self._asked.clear()
         for session in sessions.values():
-            session.lost(cause, own.get(session.state.id, []))
+            session.lost(text, own.get(session.state.id, []), cause)
 
 
 class Way:

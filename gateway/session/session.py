@@ -15,7 +15,6 @@ from typing import Any
 import structlog
 from msgspec import UNSET, structs
 
-from adapters.base import CloseReason
 from gateway.config.model import Limits, RouteOptions
 from gateway.ledger import Ledger
 from gateway.link import Link
@@ -45,11 +44,9 @@ from mappings.canonical.commands import (
     RenameSession,
     ResumeSession,
     ResumeTurn,
-    ShutdownBackend,
     SubmitInput,
 )
 from mappings.canonical.events import (
-    BackendShutdown,
     InteractionInvalid,
     ModelTurnStarted,
     OtpInvalid,
@@ -169,10 +166,6 @@ class Session:
                 self.questions.answer(link, command)
             case RenameSession() if not self._upstream.commands.can_say(RenameSession):
                 self._rename(link, command)
-            case ShutdownBackend() if self.route.shutdown == "client":
-                link.send([Reply(request=command.request)])
-                link.send([BackendShutdown(reason="detached")])
-                link.end(CloseReason.DONE)
             case Unmapped():
                 self.refuse(link, command.request, "unsupported", f"unknown command {command.tag!r}")
             case _:
@@ -324,9 +317,9 @@ class Session:
         """The backend can be reached; this is what it may be asked to go on with."""
         return self.state
 
-    def lost(self, cause: str, unsent: Sequence[Command]) -> None:
+    def lost(self, text: str, unsent: Sequence[Command], cause: Cause = "upstream_lost") -> None:
         """The backend cannot be reached: what waits for it fails, and so does the open turn (design.md, section 6)."""
-        failure = Failure(cause="upstream_lost", text=cause)
+        failure = Failure(cause=cause, text=text)
         for request in [command.request for command in unsent] or self.in_flight:
             self._answer(request, failure)
         now = self.clock()

@@ -32,6 +32,11 @@ class Scripted:
         self.steps = steps
         self.last_words: list[bytes] = []
 
+    @property
+    def owes(self) -> bool:
+        """A peer that says no more is gone."""
+        return False
+
     def opened(self) -> Step:
         return Step(frames=[b"welcome"])
 

@@ -82,6 +82,11 @@ class ServerTranslator:
         """The generation: the seed's clients have their text in the result."""
         return self._generation
 
+    @property
+    def owes(self) -> bool:
+        """A real server answers what it has read, and ends then (codewhale sheet, section 1)."""
+        return bool(self._order)
+
     def opened(self) -> Step:
         """There is no handshake."""
         return Step()

@@ -35,6 +35,11 @@ class PublicationTranslator:
         self._instance = instance
         self._sessions: set[str] = set()
 
+    @property
+    def owes(self) -> bool:
+        """A peer that says no more is gone."""
+        return False
+
     def opened(self) -> Step:
         """Heartbeats begin."""
         return Step(alarm=Alarm(HEARTBEAT, self._beat))

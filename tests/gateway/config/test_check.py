@@ -189,7 +189,10 @@ def test_somebody_must_be_able_to_end_the_backend_that_may(write: Write) -> None
         (
             4,
             "route[0].shutdown",
-            "'backend' wants a listener for its owner alone: pod+unix:..., pod+dir:..., pod+name:...",
+            (
+                "'backend' wants a listener for its owner alone: pod+unix:..., pod+dir:..., pod+name:..., "
+                "codewhale+stdio:..., codewhale+unix:..."
+            ),
         )
     ]
     assert found(write(ROUTE.replace('ws"]', 'ws", "pod+unix:TMP/s"]') + 'shutdown = "backend"\n')) == []
