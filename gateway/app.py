@@ -36,7 +36,7 @@ from gateway.upstream import Backend, Connected, Upstream
 from mappings.dialect import Dialect, Instance, Translator
 from mappings.errors import PeerError
 
-COLLECT = (10_000, 20, 50)  # what a gateway makes dies by itself or stays long: looking for cycles seldom finds one
+COLLECT = (50_000, 20, 50)  # what a gateway makes dies by itself or stays long: looking for cycles seldom finds one
 LOSSES_LOGGED = 100  # rows of the ledger that are told at the end, the largest first
 
 __all__ = ["App", "MakeBackend", "new_id"]
