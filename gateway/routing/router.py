@@ -174,15 +174,17 @@ class Router:
                 self._shut_down(link, command)
             case DeleteSession() if not self._upstream.commands.can_say(DeleteSession):
                 self._delete(link, command)
-            case Unmapped() | StoreWrite():
-                what = f"unknown: {command.tag}" if isinstance(command, Unmapped) else "there is no database here"
-                self._unsupported(link, command, what)
+            case Unmapped():
+                self._unsupported(link, command, f"unknown: {command.tag}")
             case _:
                 self._act(link, command)
 
     def _act(self, link: Link, command: Command) -> None:
         if isinstance(command, OF_THE_BACKEND) and not command.session:
             self._ask_of_backend(link, command)
+            return
+        if isinstance(command, StoreWrite) and not command.session:
+            self._unsupported(link, command, "there is no database here")
             return
         session = self._find(link, command.session)
         answers = isinstance(command, AnswerApproval | AnswerOtp | AnswerInteraction)
