@@ -59,7 +59,8 @@ class RouteOptions(Struct, frozen=True, kw_only=True):
     dialect has none is asked in words, denied, or (write confirmations alone) approved. `otp_resend`: after a right
     code the refused input is sent again. `pause`: toward a backend that cannot pause it is refused, or cancels.
     `open`: a client that opens a session where the backend holds one of somebody else's is refused, or attached to it.
-    `share`: a session is everybody's, or its opener's alone. `on_last_detach`: a turn goes on without clients, or is
+    `share`: a session is everybody's, or its opener's alone. `publish`: who subscribes to everything is told of what is
+    everybody's, or also of what is somebody's. `on_last_detach`: a turn goes on without clients, or is
     cancelled. `shutdown`: a client's `shutdown` ends its attachment, or the backend. `show`: what clients are shown.
     `file_roots`: attached files inside of these folders are handed to the backend as references.
     """
@@ -70,6 +71,7 @@ class RouteOptions(Struct, frozen=True, kw_only=True):
     pause: Literal["refuse", "cancel"] = "refuse"
     open: Literal["busy", "attach"] = "busy"
     share: Literal["all", "owner"] = "all"
+    publish: Literal["shared", "all"] = "shared"
     on_last_detach: Literal["keep", "cancel"] = "keep"
     shutdown: Literal["client", "backend"] = "client"
     show: Show = Show()
