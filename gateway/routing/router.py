@@ -238,7 +238,7 @@ class Router:
     def _list(self, link: Link, command: ListSessions) -> SessionsListed | Reply:
         seen = (summary(s.state) for s in self._all.roster if self._policy.sees(link.principal, s.state))
         try:
-            return listing(seen, command)
+            return listing(seen, command, silent=link.dialect.lists_silent)
         except PeerError as fault:
             return Reply(request=command.request, failure=Failure(cause="invalid", text=fault.text))
 
