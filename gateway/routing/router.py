@@ -244,7 +244,7 @@ class Router:
         if self._all.many is not None:  # all have a title there: it lists those in which anything was said
             seen = (row for row in seen if row.messages)
         try:
-            return listing(seen, command)
+            return listing(seen, command, silent=link.dialect.lists_silent)
         except PeerError as fault:
             return Reply(request=command.request, failure=Failure(cause="invalid", text=fault.text))
 
