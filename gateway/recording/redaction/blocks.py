@@ -12,7 +12,7 @@ which its secret began, and the others lack what they had of it.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import Generic, TypeVar
 
@@ -31,7 +31,7 @@ BEHIND_MAX = 64 * 1024  # of one secret that goes on and on
 HIDDEN = 4  # characters: fewer of what may become a secret tell nothing
 
 
-class Delta(Struct, Generic[Slot]):
+class Delta(Struct, Generic[Slot], gc=False):
     """A piece of the text that came at `t`, and whose it is."""
 
     slot: Slot
@@ -77,13 +77,13 @@ class Block(Generic[Slot]):
         self._deltas.append(delta)
         self.held += len(delta.text)
 
-    def finish(self) -> list[tuple[Slot, str, list[Span]]]:
+    def finish(self) -> list[tuple[Slot, str, Sequence[Span]]]:
         """The text is complete: all that is held, with the secrets that begin in it."""
         text = self._text()
         spans = self._finder.find(text) if self._begun else self._whole(text)
         return self._give(text, spans, len(self._deltas))
 
-    def give(self, overdue: int) -> list[tuple[Slot, str, list[Span]]]:
+    def give(self, overdue: int) -> list[tuple[Slot, str, Sequence[Span]]]:
         """What can leave, and the first `overdue` deltas in any case."""
         text = self._text()
         spans = self._finder.find(text)
@@ -102,17 +102,20 @@ class Block(Generic[Slot]):
     def _text(self) -> str:
         return self._behind + "".join(delta.text for delta in self._deltas)
 
-    def _give(self, text: str, spans: list[Span], count: int) -> list[tuple[Slot, str, list[Span]]]:
+    def _give(self, text: str, spans: list[Span], count: int) -> list[tuple[Slot, str, Sequence[Span]]]:
         """The first deltas leave, without these secrets."""
         at = len(self._behind)
-        given: list[tuple[Slot, str, list[Span]]] = []
+        given: list[tuple[Slot, str, Sequence[Span]]] = []
         waiting = deque(span for span in spans if span.end > at)
         for _ in range(count):
             delta = self._deltas.popleft()
             self.held -= len(delta.text)
-            new, begun = self._without(text, at, at + len(delta.text), waiting)
-            at += len(delta.text)
-            given.append((delta.slot, new, begun))
+            end = at + len(delta.text)
+            if waiting and waiting[0].start < end:
+                given.append((delta.slot, *self._without(text, at, end, waiting)))
+            else:
+                given.append((delta.slot, delta.text, ()))
+            at = end
         self._begun = self._begun or bool(given)
         self._remember(text, at, waiting)
         return given

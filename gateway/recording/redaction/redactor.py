@@ -9,7 +9,7 @@ are looked through many at once. Nothing here reads a clock: time is that of the
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from msgspec import Struct, structs
@@ -49,10 +49,11 @@ LINES_MAX = 65_536  # held behind an open text: one for every byte of the window
 WEIGHT_MAX = 16 * 1024 * 1024  # bytes of frames among them: of one message as large as can be
 
 
-class Held(Struct):
+class Held(Struct, gc=False):
     """A line on its way: `waits` for its own text to be decided, or for those before it. `decided` ones are clean."""
 
     line: Line
+    text: str = ""
     waits: bool = False
     decided: bool = False
 
@@ -155,7 +156,8 @@ class Redactor:
         if block is None:
             block = self._blocks[key] = self._block(key)
         held.waits = True
-        block.add(Delta(held, getattr(event, _text_field(event)), held.line.t))
+        held.text = getattr(event, _text_field(event))
+        block.add(Delta(held, held.text, held.line.t))
         if self._rules is not None and block.held > self._rules.window_bytes:
             self._decide(block.give(block.older(characters=self._rules.window_bytes // 2)))
 
@@ -174,12 +176,12 @@ class Redactor:
         for key in [key for key in self._blocks if which(key)]:
             self._decide(self._blocks.pop(key).finish())
 
-    def _decide(self, given: list[tuple[Held, str, list[Span]]]) -> None:
+    def _decide(self, given: Sequence[tuple[Held, str, Sequence[Span]]]) -> None:
         """These deltas are done, with this text in them."""
         for held, text, spans in given:
             held.waits, held.decided = False, True
             line = held.line
-            if isinstance(line, FrameLine) or line.event is None:
+            if text is held.text or isinstance(line, FrameLine) or line.event is None:
                 continue
             field = _text_field(line.event)
             for span in spans:

@@ -2,16 +2,20 @@
 
 Two frames say something at the same place if they are of one wire and kind, and the texts stand under the same key,
 the nth of that name in its frame. Streams are long rows of frames that differ in a word, so the shape of a frame is
-kept: of the next one of that shape only the words are taken, without looking at anything else.
+kept: of the next one of that shape only the words are taken, without looking at anything else. A shape that comes again
+and again becomes a pattern, which takes the words at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
 from msgspec import Struct, field
+
+from gateway.recording.redaction.escapes import unescaped
 
 __all__ = ["Said", "Saying", "Sayings"]
 
@@ -30,6 +34,10 @@ KINDS = frozenset(("type", "event", "topic"))
 """Keys that say of which kind a frame is."""
 
 NUMBERS = "0123456789:,{}[]. -+TZ"
+DIGITS = r"[0-9:,{}\[\]. +TZ-]*+"
+WORD = r"([^\"\\]*+(?:\\.[^\"\\]*+)*+)"
+OFTEN = 16  # frames after which a shape is worth a pattern, which costs as much as taking a hundred frames apart
+PATTERNS_MAX = 4  # a wire: two wires' worth of texts that stream at one time
 
 Wire = tuple[str, str]
 Text = tuple[str, str]  # its key, and itself
@@ -50,12 +58,26 @@ class Said(Struct):
     value: Any = None
 
 
-class _Shape(Struct):
-    """A frame as what stands between its quotes, without what may differ in the next one."""
+class _Shape(Struct, eq=False):
+    """A frame as what stands between its quotes, without what may differ in the next one.
+
+    `slots` are where words stand, `numbers` where numbers do. `seen` counts the frames that fitted.
+    """
 
     skeleton: list[str]
-    slots: list[tuple[int, Saying]]
+    slots: list[int]
+    sayings: list[Saying]
     numbers: list[int]
+    seen: int = 0
+
+    def pattern(self) -> re.Pattern[str]:
+        """Matches frames of this shape; its groups are the words."""
+        parts = list(map(re.escape, self.skeleton))
+        for at in self.slots:
+            parts[at] = WORD
+        for at in self.numbers:
+            parts[at] = DIGITS
+        return re.compile('"'.join(parts))
 
 
 class Sayings:
@@ -65,15 +87,26 @@ class Sayings:
         self.touched: list[Saying] = []
         self._places: dict[tuple[object, ...], Saying] = {}
         self._shapes: dict[tuple[object, ...], _Shape] = {}
+        self._patterns: dict[Wire, list[tuple[re.Pattern[str], _Shape]]] = {}
 
     def hear(self, index: int, wire: Wire, text: str) -> Said | None:
         """Take what a frame says; None if its shape is known, so that nothing else of it is new."""
+        for pattern, shape in self._patterns.get(wire, ()):
+            found = pattern.fullmatch(text)
+            if found is not None:
+                self._hear_words(index, shape, found.groups())
+                return None
         if "\\" in text:
             return self._decoded(index, wire, text)
         tokens = text.split('"')
         key = (*wire, len(tokens), tokens[3] if len(tokens) > 3 else "")
-        shape = self._shapes.get(key)
-        if shape is not None and self._fits(index, shape, tokens):
+        known = self._shapes.get(key)
+        if known is not None and self._fits(index, known, tokens):
+            known.seen += 1
+            if known.seen == OFTEN:
+                patterns = self._patterns.setdefault(wire, [])
+                patterns.insert(0, (known.pattern(), known))
+                del patterns[PATTERNS_MAX:]
             return None
         return self._split(index, wire, text, key)
 
@@ -82,12 +115,13 @@ class Sayings:
         if len(self._places) > PLACES_MAX:
             self._places.clear()
             self._shapes.clear()
+            self._patterns.clear()
         if len(self._shapes) > SHAPES_MAX:
             self._shapes.clear()
 
     def _fits(self, index: int, shape: _Shape, tokens: list[str]) -> bool:
-        words = [tokens[at] for at, _ in shape.slots]
-        for at, _ in shape.slots:
+        words = [tokens[at] for at in shape.slots]
+        for at in shape.slots:
             tokens[at] = ""
         for at in shape.numbers:
             if tokens[at].strip(NUMBERS):
@@ -95,9 +129,14 @@ class Sayings:
             tokens[at] = ""
         if tokens != shape.skeleton:
             return False
-        for word, (_, saying) in zip(words, shape.slots, strict=True):
-            self._add(saying, index, word)
+        self._hear_words(index, shape, words)
         return True
+
+    def _hear_words(self, index: int, shape: _Shape, words: Iterable[str]) -> None:
+        for saying, word in zip(shape.sayings, words, strict=True):
+            if not saying.parts:
+                self.touched.append(saying)
+            saying.parts.append((index, unescaped(word) if "\\" in word else word))
 
     def _split(self, index: int, wire: Wire, text: str, key: tuple[object, ...]) -> Said:
         """A frame without escapes: its strings are what stands between its quotes."""
@@ -107,17 +146,18 @@ class Sayings:
         if "action" in keys:
             said.value = _json(text)
         texts = [(name, tokens[at]) for at, name in values]
-        slots = []
-        for (at, _), saying in zip(values, self._take(index, wire, texts, said), strict=True):
-            if saying is not None:
-                slots.append((at, saying))
-                tokens[at] = ""
+        taken = self._take(index, wire, texts, said)
+        sayings = {at: saying for (at, _), saying in zip(values, taken, strict=True) if saying is not None}
+        for at in sayings:
+            tokens[at] = ""
         clocks = [at for at, name in values if name.endswith(CLOCKS)]
         numbers = [at for at in (*range(2, len(tokens), 2), *clocks) if not tokens[at].strip(NUMBERS)]
         numbers = [at for at in numbers if any(map(str.isdigit, tokens[at]))]
         for at in numbers:
             tokens[at] = ""
-        self._shapes[key] = _Shape(skeleton=tokens, slots=slots, numbers=numbers)
+        self._shapes[key] = _Shape(
+            skeleton=tokens, slots=list(sayings), sayings=list(sayings.values()), numbers=numbers
+        )
         return said
 
     def _decoded(self, index: int, wire: Wire, text: str) -> Said:
@@ -148,14 +188,11 @@ class Sayings:
             saying = self._places.get(place)
             if saying is None:
                 saying = self._places[place] = Saying()
-            self._add(saying, index, text)
+            if not saying.parts:
+                self.touched.append(saying)
+            saying.parts.append((index, text))
             sayings.append(saying)
         return sayings
-
-    def _add(self, saying: Saying, index: int, text: str) -> None:
-        if not saying.parts:
-            self.touched.append(saying)
-        saying.parts.append((index, text))
 
 
 def _read(tokens: list[str]) -> tuple[list[str], list[tuple[int, str]]]:
