@@ -15,6 +15,7 @@ from gateway.config.model import Limits, Route
 from gateway.ledger import Ledger
 from gateway.link import Link
 from gateway.pods.live import Pods
+from gateway.recording.recorder import Recorder
 from gateway.routing.ids import canonical_id
 from gateway.routing.roster import listing
 from gateway.routing.sessions import MakeBackend, Sessions
@@ -49,7 +50,9 @@ class Router:
     def __init__(
         self, route: Route, make_backend: MakeBackend, dialects: Callable[[], dict[str, Dialect]], *,
         limits: Limits, ledger: Ledger, clock: Clock, new_id: NewId, later: Later, pods: Pods | None = None,
+        recorder: Recorder | None = None,
     ) -> None:  # fmt: skip
+        self.recorder = recorder
         self._route = route
         self._limits = limits
         self._clock = clock
@@ -58,7 +61,7 @@ class Router:
         self._upstream = dialects()[route.upstream.dialect]
         self._all = Sessions(
             route, make_backend, dialects, limits=limits, ledger=ledger, clock=clock, new_id=new_id, later=later,
-            pods=pods,
+            pods=pods, recorder=recorder,
         )  # fmt: skip
         self._policy = self._all.policy
         self.watchers = self._all.watchers
@@ -127,6 +130,8 @@ class Router:
     # -- commands --------------------------------------------------------------------------------------
 
     def _command(self, link: Link, command: Command) -> None:
+        if link.tap is not None:
+            link.tap.asks(command)
         match command:
             case Ping():
                 link.send([Pong(request=command.request, at=self._clock())])
@@ -164,6 +169,7 @@ class Router:
         if link.attaches and link.id not in session.delivery.attachments:  # any action that names a session attaches
             self._all.claim(link, session)
             session.attach(link)
+        session.delivery.enter()
         session.command(link, command)
         if isinstance(command, ShutdownBackend):
             self.on_shutdown(link)
@@ -174,6 +180,7 @@ class Router:
         if session is None or session is self._all.only:
             self._not_found(link, command)
             return
+        session.delivery.enter()
         session.describe(SessionClosed)
         self._all.drop(session)
         link.send([Reply(request=command.request)])
@@ -234,6 +241,7 @@ class Router:
         named = isinstance(command, OpenSession) and command.session
         session = self._all.make(canonical_id(self._route.name, command.session) if named else self._new_id())
         self._all.claim(link, session)
+        session.delivery.enter()
         session.open(link, self._all.complete(command) if isinstance(command, OpenSession) else command)
 
     def _get(self, link: Link, command: GetSession) -> None:
@@ -249,6 +257,7 @@ class Router:
 
     def _show(self, link: Link, session: Session, request: str, agent: str) -> None:
         state = session.state
+        session.delivery.enter()
         if link.id in session.delivery.attachments:
             opened = SessionOpened(
                 request=request, session=state.id, agent=agent or state.agent, title=state.title, status=state.status,

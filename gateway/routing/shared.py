@@ -99,11 +99,15 @@ class Shared:
             asked = self._asked.pop(burst.request, None) if burst.request else None
             opening = self._opening.pop(burst.request, None) if burst.request else None
             if opening is not None:
+                opening.session.delivery.enter()
                 opening.opened(burst)
             elif asked is not None:
+                asked.delivery.enter()
                 asked.receive([burst])
             elif burst.session:
-                self._find(burst.session).receive([burst])
+                session = self._find(burst.session)
+                session.delivery.enter()
+                session.receive([burst])
             else:
                 for item in burst.items:
                     self._take(item)
