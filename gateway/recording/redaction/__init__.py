@@ -8,7 +8,8 @@ rules, paths  the user's own                           placeholders, ledger   wh
 """
 
 from gateway.recording.redaction.ledger import Entry, Ledger
+from gateway.recording.redaction.paths import parse as json_path
 from gateway.recording.redaction.redactor import Redactor
 from gateway.recording.redaction.rules import EVER, Rules, pattern, rules
 
-__all__ = ["EVER", "Entry", "Ledger", "Redactor", "Rules", "pattern", "rules"]
+__all__ = ["EVER", "Entry", "Ledger", "Redactor", "Rules", "json_path", "pattern", "rules"]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 
 from gateway.recording.redaction.detectors import RUN, Detector, value_of
 from gateway.recording.redaction.escapes import Layer, layers, undecided
 from gateway.recording.redaction.placeholders import PLACEHOLDER, PLACEHOLDER_MAX, PREFIX
 from gateway.recording.redaction.spans import Span, merged
 
-__all__ = ["Finder"]
+__all__ = ["Finder", "finder"]
 
 LEAST = 8  # characters of the shortest thing that any built-in shape takes for a secret, with its name
 
@@ -76,6 +77,12 @@ class Finder:
             found = detector.open(text, folded)
             if found is not None:
                 yield Span(layer.place(value_of(found)[0]), layer.place(len(layer.text)), detector.kind)
+
+
+@lru_cache(64)
+def finder(detectors: tuple[Detector, ...]) -> Finder:
+    """The finder of these shapes, one for all recordings that look for the same."""
+    return Finder(detectors)
 
 
 def _folded(text: str) -> str:

@@ -18,7 +18,7 @@ from gateway.recording.format import EventLine, FrameLine, Line
 from gateway.recording.redaction.assignments import named
 from gateway.recording.redaction.blocks import Block, Delta
 from gateway.recording.redaction.credentials import Cleaner, Credentials
-from gateway.recording.redaction.finder import Finder
+from gateway.recording.redaction.finder import finder as finder_of
 from gateway.recording.redaction.ledger import Ledger
 from gateway.recording.redaction.paths import Paths
 from gateway.recording.redaction.placeholders import Placeholders
@@ -64,10 +64,10 @@ class Redactor:
     def __init__(self, rules: Rules | None, salt: bytes) -> None:
         self.ledger = Ledger()
         self._rules = rules
-        finder = Finder(rules.detectors if rules is not None else ALWAYS)
+        finder = finder_of(rules.detectors if rules is not None else ALWAYS)
         paths = rules.paths if rules is not None else Paths()
         self._finder = finder
-        self._partial = Finder((*rules.detectors, *named(paths.names))) if paths and rules is not None else finder
+        self._partial = finder_of((*rules.detectors, *named(paths.names))) if paths and rules is not None else finder
         self._mark = Placeholders(salt).mark
         self._values = Values(finder, paths, self._mark, self.ledger.note)
         cleaner = Cleaner(self._partial, self._mark, self.ledger.note)
