@@ -15,7 +15,7 @@ import typer
 from typer.exceptions import TyperException
 
 from gateway import logs
-from gateway.cli import filtering, listing, serving
+from gateway.cli import filtering, listing, recordings, serving
 from mappings.errors import ConfigError, DragomanError
 
 __all__ = ["app", "main"]
@@ -60,6 +60,15 @@ COMMANDS: tuple[tuple[Callable[..., None], tuple[str, ...]], ...] = (
             "dragoman translate --from smooth --to pod --commands < actions.jsonl",
         ),
     ),
+    (
+        recordings.show,
+        (
+            "dragoman show atlas.jsonl",
+            "dragoman show atlas.jsonl --kind tool --kind result --from 1:30",
+            "dragoman show atlas.jsonl --as pod | jq .event",
+        ),
+    ),
+    (recordings.diff, ("dragoman diff before.jsonl after.jsonl",)),
     (listing.matrix, ("dragoman matrix --from smooth --to pod", "dragoman matrix --json")),
     (
         listing.schema,
