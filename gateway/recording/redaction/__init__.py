@@ -7,9 +7,9 @@ detectors     what a shape of secrets is               shapes, assignments   the
 rules, paths  the user's own                           placeholders, ledger   what is left of a secret
 """
 
-from gateway.recording.redaction.ledger import Entry, Ledger
+from gateway.recording.redaction.ledger import Entry, Found, Ledger
 from gateway.recording.redaction.paths import parse as json_path
 from gateway.recording.redaction.redactor import Redactor
 from gateway.recording.redaction.rules import EVER, Rules, pattern, rules
 
-__all__ = ["EVER", "Entry", "Ledger", "Redactor", "Rules", "json_path", "pattern", "rules"]
+__all__ = ["EVER", "Entry", "Found", "Ledger", "Redactor", "Rules", "json_path", "pattern", "rules"]

@@ -9,62 +9,74 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
-from msgspec import structs
+from msgspec import Struct, field, structs
 
 from gateway.recording.format import FrameLine
 from gateway.recording.redaction.escapes import layers
 from gateway.recording.redaction.finder import Finder
-from gateway.recording.redaction.ledger import Note
+from gateway.recording.redaction.ledger import NoteLine
 from gateway.recording.redaction.spans import Mark, replaced
 
 __all__ = ["Cleaner", "Credentials", "has_credentials", "texts_of"]
 
 
+class _Case(Struct):
+    """What is wrong with a frame: it has a part of a secret of that kind, or perhaps has, or has all of some."""
+
+    part_of: str = ""
+    doubtful: bool = False
+    secrets: list[tuple[str, str]] = field(default_factory=list)
+
+
 class Cleaner:
     """Gathers what is wrong with some frames, then cleans them."""
 
-    def __init__(self, finder: Finder, mark: Mark, note: Note) -> None:
+    def __init__(self, finder: Finder, mark: Mark, note: NoteLine) -> None:
         self._finder = finder
         self._mark = mark
         self._note = note
-        self._empty: dict[int, str] = {}
-        self._suspects: set[int] = set()
-        self._secrets: dict[int, list[tuple[str, str]]] = {}
-
-    def empty(self, index: int, kind: str) -> None:
-        """A part of a secret of this kind stands in this frame."""
-        self._empty[index] = kind
+        self._cases: dict[int, _Case] = {}
 
     def suspect(self, index: int) -> None:
-        """This frame may hold one."""
-        self._suspects.add(index)
+        """This frame may hold a secret, which can be seen in it then."""
+        self._case(index)
 
     def take_out(self, index: int, kind: str, secret: str) -> None:
         """This frame holds this one."""
-        self._secrets.setdefault(index, []).append((kind, secret))
+        self._case(index).secrets.append((kind, secret))
+
+    def empty(self, index: int, kind: str) -> None:
+        """A part of a secret of this kind stands in this frame."""
+        self._case(index).part_of = kind
+
+    def doubt(self, index: int) -> None:
+        """What stands in this frame may become one, and would be a part of it then."""
+        self._case(index).doubtful = True
 
     def clean(self, frames: Sequence[FrameLine]) -> list[FrameLine]:
         """The frames without all that; this one forgets it."""
         clean = list(frames)
-        for index in self._suspects.union(self._empty, self._secrets):
-            clean[index] = self._clean(frames[index], self._empty.get(index, ""), self._secrets.get(index, []))
-        self._empty, self._suspects, self._secrets = {}, set(), {}
+        for index, case in self._cases.items():
+            clean[index] = self._clean(frames[index], case)
+        self._cases = {}
         return clean
 
-    def _clean(self, frame: FrameLine, kind: str, secrets: list[tuple[str, str]]) -> FrameLine:
+    def _case(self, index: int) -> _Case:
+        return self._cases.setdefault(index, _Case())
+
+    def _clean(self, frame: FrameLine, case: _Case) -> FrameLine:
         place = f"frame.{frame.dialect}.{frame.dir}"
-        if not kind and frame.text is not None:
-            spans = self._finder.find(frame.text)
-            new = replaced(frame.text, spans, self._mark)
+        kinds = [case.part_of] if case.part_of else [s.kind for t in texts_of(frame) for s in self._finder.find(t)]
+        kinds = kinds or [kind for kind, _ in case.secrets]
+        for kind in kinds:
+            self._note(kind, place, frame.seq)
+        if not kinds and not case.doubtful:
+            return frame
+        if not case.part_of and not case.doubtful and frame.text is not None:
+            new = replaced(frame.text, self._finder.find(frame.text), self._mark)
             spoilt = _json(frame.text) is not None and _json(new) is None  # it had a part of a key, or of a document
-            if not spoilt and not any(_stands_in(secret, new) for _, secret in secrets):
-                for span in spans:
-                    self._note(span.kind, place)
-                return structs.replace(frame, text=new, redacted=True) if spans else frame
-            kind = secrets[0][0] if secrets else spans[0].kind
-        if not kind and not secrets and not any(map(self._finder.find, texts_of(frame))):
-            return frame  # a suspicion, and nothing in it
-        self._note(kind or (secrets[0][0] if secrets else "credential"), place)
+            if not spoilt and not any(_stands_in(secret, new) for _, secret in case.secrets):
+                return structs.replace(frame, text=new, redacted=True)
         return structs.replace(frame, text=None, base64=None, parts=None, redacted=True)
 
 

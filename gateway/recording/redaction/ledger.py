@@ -7,10 +7,13 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-__all__ = ["Entry", "Ledger", "Note"]
+__all__ = ["Entry", "Found", "Ledger", "Note", "NoteLine"]
 
 Note = Callable[[str, str], None]
 """Told a kind and a place."""
+
+NoteLine = Callable[[str, str, int], None]
+"""Told a kind, a place and the seq of a line."""
 
 ENTRIES_MAX = 1024  # kinds times places; their names come from us and from the configuration
 
@@ -23,14 +26,25 @@ class Entry(Struct, frozen=True, kw_only=True):
     count: int
 
 
-class Ledger:
-    """Of one recording."""
+class Found(Struct, frozen=True, kw_only=True):
+    """A secret of this kind stood at this place of the line with this seq."""
 
-    def __init__(self) -> None:
+    seq: int
+    kind: str
+    place: str
+
+
+class Ledger:
+    """Of one recording. `hear` is told each secret by itself."""
+
+    def __init__(self, hear: Callable[[Found], None] | None = None) -> None:
+        self._hear = hear
         self._counts: Counter[tuple[str, str]] = Counter()
 
-    def note(self, kind: str, place: str) -> None:
+    def note(self, kind: str, place: str, seq: int) -> None:
         """A secret was redacted."""
+        if self._hear is not None:
+            self._hear(Found(seq=seq, kind=kind, place=place))
         key = (kind, place)
         self._counts[key if key in self._counts or len(self._counts) < ENTRIES_MAX else (kind, "elsewhere")] += 1
 

@@ -19,7 +19,7 @@ from gateway.recording.redaction.assignments import named
 from gateway.recording.redaction.blocks import Block, Delta
 from gateway.recording.redaction.credentials import Cleaner, Credentials
 from gateway.recording.redaction.finder import finder as finder_of
-from gateway.recording.redaction.ledger import Ledger
+from gateway.recording.redaction.ledger import Found, Ledger
 from gateway.recording.redaction.paths import Paths
 from gateway.recording.redaction.placeholders import Placeholders
 from gateway.recording.redaction.rules import Rules
@@ -59,17 +59,18 @@ class Held(Struct, gc=False):
 
 
 class Redactor:
-    """Of one recording. `rules` None redacts nothing but what no recording ever holds."""
+    """Of one recording. `rules` None redacts nothing but what no recording ever holds; `hear` is told what is found."""
 
-    def __init__(self, rules: Rules | None, salt: bytes) -> None:
-        self.ledger = Ledger()
+    def __init__(self, rules: Rules | None, salt: bytes, hear: Callable[[Found], None] | None = None) -> None:
+        self.ledger = Ledger(hear)
         self._rules = rules
         finder = finder_of(rules.detectors if rules is not None else ALWAYS)
         paths = rules.paths if rules is not None else Paths()
         self._finder = finder
         self._partial = finder_of((*rules.detectors, *named(paths.names))) if paths and rules is not None else finder
         self._mark = Placeholders(salt).mark
-        self._values = Values(finder, paths, self._mark, self.ledger.note)
+        self._seq = 0  # of the line that is being redacted
+        self._values = Values(finder, paths, self._mark, lambda kind, place: self.ledger.note(kind, place, self._seq))
         cleaner = Cleaner(self._partial, self._mark, self.ledger.note)
         self._wires = Wires(self._partial, cleaner, paths.names) if rules is not None else Credentials(finder, cleaner)
         self._queue: deque[Held] = deque()
@@ -129,6 +130,7 @@ class Redactor:
         return lines
 
     def _redacted(self, line: EventLine) -> EventLine:
+        self._seq = line.seq
         if line.command is not None:
             command = self._values.redact(line.command)
             return line if command is line.command else structs.replace(line, command=command, redacted=True)
@@ -185,7 +187,7 @@ class Redactor:
                 continue
             field = _text_field(line.event)
             for span in spans:
-                self.ledger.note(span.kind, place_of(line.event, field))
+                self.ledger.note(span.kind, place_of(line.event, field), line.seq)
             if text != getattr(line.event, field):
                 event: Any = structs.replace(line.event, **{field: text})
                 held.line = structs.replace(line, event=event, redacted=True)

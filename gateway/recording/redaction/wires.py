@@ -86,7 +86,7 @@ class Wires:
                     elif span.start < end and span.end > start:
                         self._cleaner.empty(index, span.kind)
                 if unfinished is not None and unfinished.start < end and unfinished.end > start:
-                    self._cleaner.empty(index, unfinished.kind)
+                    self._cleaner.doubt(index)
         if "code " in text.lower():  # typed as all of an input
             for index, part in parts:
                 for span in self._finder.find(part):
