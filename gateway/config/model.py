@@ -52,6 +52,22 @@ class Show(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     tools: Literal["all", "names"] = "all"
 
 
+class Redact(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What stays out of recordings (design.md, section 8). Tokens in frames and one-time codes do in any case.
+
+    `patterns`: the user's own, kind -> regular expression. `paths`: JSON paths of what is never recorded. `salt`: with
+    one the placeholders of equal secrets are equal in all recordings, without in each for itself. Text that streams is
+    held back for a window at most.
+    """
+
+    enabled: bool = True
+    patterns: dict[str, str] = {}
+    paths: tuple[str, ...] = ()
+    salt: str = ""
+    window_bytes: Bytes = 64 * 1024  # design.md, section 8
+    window_seconds: Seconds = 2.0  # a kill -9 costs so much of a text that streams
+
+
 class Recording(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What is recorded, where, and how much of it is kept.
 
@@ -68,6 +84,7 @@ class Recording(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     keep_age: Seconds | None = None
     keep_bytes: Bytes | None = None
     compress: bool = True
+    redact: Redact = Redact()
 
 
 class RouteOptions(Struct, frozen=True, kw_only=True):

@@ -30,6 +30,8 @@ COMMANDS = (
     "translate",
     "show",
     "diff",
+    "redact",
+    "scan",
     "matrix",
     "schema",
     "dialects",
