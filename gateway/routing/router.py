@@ -148,13 +148,16 @@ class Router:
             own.lobby.admit(link)
         for burst in bursts:
             for command in burst.items:
-                self._once_known(link, partial(self._command, link, command))
+                self._once_known(link, partial(self._hear, link, command))
 
     # -- commands --------------------------------------------------------------------------------------
 
-    def _command(self, link: Link, command: Command) -> None:
+    def _hear(self, link: Link, command: Command) -> None:
         if link.tap is not None:
             link.tap.asks(command)
+        self._command(link, command)
+
+    def _command(self, link: Link, command: Command) -> None:
         match command:
             case Ping():
                 link.send([Pong(request=command.request, at=self._clock())])
