@@ -30,6 +30,8 @@ COMMANDS = (
     "translate",
     "show",
     "diff",
+    "export",
+    "import",
     "matrix",
     "schema",
     "dialects",
