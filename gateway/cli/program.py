@@ -15,7 +15,7 @@ import typer
 from typer.exceptions import TyperException
 
 from gateway import logs
-from gateway.cli import exporting, filtering, listing, recordings, serving
+from gateway.cli import exporting, filtering, listing, recordings, redacting, serving
 from mappings.errors import ConfigError, DragomanError
 
 __all__ = ["app", "main"]
@@ -74,6 +74,14 @@ COMMANDS: tuple[tuple[Callable[..., None], tuple[str, ...]], ...] = (
         ("dragoman export atlas.jsonl", "dragoman export atlas.jsonl --format cloudevents -o - | head"),
     ),
     (exporting.import_, ("dragoman import capture.jsonl --dialect smooth -o atlas.jsonl",)),
+    (
+        redacting.redact,
+        (
+            "dragoman redact atlas.jsonl",
+            "dragoman redact atlas.jsonl.zst -o clean.jsonl --config config.toml",
+        ),
+    ),
+    (redacting.scan, ("dragoman scan recordings/*.jsonl", "dragoman scan atlas.jsonl --json")),
     (listing.matrix, ("dragoman matrix --from smooth --to pod", "dragoman matrix --json")),
     (
         listing.schema,

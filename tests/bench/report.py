@@ -10,9 +10,19 @@ from statistics import median
 
 from msgspec import Struct
 
-from tests.bench import bulk, codec, steady, zeromq
+from tests.bench import bulk, codec, pairs, steady, zeromq
 
-__all__ = ["Figure", "Report", "bulk_report", "codec_report", "machine", "readme", "steady_report", "table"]
+__all__ = [
+    "Figure",
+    "Report",
+    "bulk_report",
+    "codec_report",
+    "machine",
+    "pairs_report",
+    "readme",
+    "steady_report",
+    "table",
+]
 
 LIBRARIES = ("aiohttp", "msgspec", "uvloop", "websockets")
 
@@ -200,6 +210,28 @@ def zeromq_report(rounds: list[zeromq.Sample]) -> Report:
     rows.append(["ours", spread(sample.ours * 1e6 for sample in rounds)])
     rows.append(["zmq.asyncio", spread(sample.theirs * 1e6 for sample in rounds)])
     return Report(figures=[figure], rows=rows)
+
+
+# -- pairs ------------------------------------------------------------------------------------------
+
+
+def pairs_report(rounds: list[dict[tuple[str, str], pairs.Sample]]) -> Report:
+    """All pairs, to smooth from smooth: of the slowest one a figure, all of them as rows."""
+
+    def ratios(pair: tuple[str, str]) -> list[float]:
+        return [samples[pair].rate / samples[pairs.BASE].rate for samples in rounds]
+
+    slowest = min(pairs.PAIRS, key=lambda pair: median(ratios(pair)))
+    client, backend = slowest
+    title = f"of {len(pairs.PAIRS)} pairs the slowest, {client} from {backend}: events a second, to smooth from smooth"
+    rows = [["client", "backend", "events/s", "CPU us/event", "x smooth from smooth"]]
+    for pair in pairs.PAIRS:
+        samples = [taken[pair] for taken in rounds]
+        rows.append([
+            *pair, spread([s.rate for s in samples], "{:,.0f}"), spread([s.cpu / s.events * 1e6 for s in samples]),
+            spread(ratios(pair)),
+        ])  # fmt: skip
+    return Report(figures=[Figure(id="", title=title, rounds=ratios(slowest))], rows=rows)
 
 
 # -- text -------------------------------------------------------------------------------------------
