@@ -30,6 +30,8 @@ COMMANDS = (
     "translate",
     "show",
     "diff",
+    "export",
+    "import",
     "redact",
     "scan",
     "matrix",
