@@ -81,6 +81,9 @@ class Transport(Protocol):
         A writer that is woken for each event of a quiet link costs as much as the write itself.
         """
 
+    def listens(self) -> bool:
+        """Once `receive` gave nothing more: whether the peer may still read, having ended its own direction alone."""
+
     async def close(self, reason: CloseReason = CloseReason.DONE, text: str = "") -> None:
         """Write what waits, say why where the transport can, and end; idempotent, and over after the close deadline."""
 

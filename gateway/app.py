@@ -33,11 +33,12 @@ from gateway.recording.recorder import Recorder
 from gateway.recording.recordings import Recordings
 from gateway.routing.door import Door
 from gateway.routing.router import Router
-from gateway.transports.way import Doorkeeper
+from gateway.transports.way import Children, Doorkeeper
 from gateway.upstream import Backend, Connected, Upstream
 from mappings.dialect import Dialect, Instance, Translator
+from mappings.errors import PeerError
 
-COLLECT = (10_000, 20, 50)  # what a gateway makes dies by itself or stays long: looking for cycles seldom finds one
+COLLECT = (50_000, 20, 50)  # what a gateway makes dies by itself or stays long: looking for cycles seldom finds one
 LOSSES_LOGGED = 100  # rows of the ledger that are told at the end, the largest first
 
 __all__ = ["App", "MakeBackend", "new_id"]
@@ -61,9 +62,10 @@ class App:
     def __init__(
         self, config: Config, *, make_backend: MakeBackend | None = None, ends_with_client: bool = False
     ) -> None:
-        self._config = config
+        self.config = config
         self._make_backend = make_backend
         self._group: asyncio.TaskGroup
+        self._children: Children
         self._links: dict[str, Link] = {}
         self._listeners: list[Listener] = []
         self._routers: list[Router] = []
@@ -71,6 +73,7 @@ class App:
         self._keepers: list[asyncio.Task[None]] = []  # of directories
         self._ends_with_client = ends_with_client
         self._hurry = False
+        self._fault: PeerError | None = None  # of who spawned us, for which it was sent away
         self._closing = False
         self.ledger = Ledger()
         self._recordings = Recordings(config, self.ledger)
@@ -82,18 +85,24 @@ class App:
                 registry.check_upstream(route.upstream)
 
     async def run(self, listening: Callable[[str], None] = lambda _endpoint: None) -> None:
-        """Serve until `stop`. `listening` hears each real endpoint once it accepts; OSError if one cannot listen."""
+        """Serve until `stop`. `listening` hears each real endpoint once it accepts; OSError if one cannot listen.
+
+        PeerError for what who spawned us did, when it was sent away for it.
+        """
         self._recordings.open()
         try:
-            async with asyncio.TaskGroup() as self._group:
+            children = self._children = Children(self.config.limits.children)
+            async with children, asyncio.TaskGroup() as self._group:
                 await self._serve_routes(listening)
         finally:
             await self._recordings.close()
         self._tell()
+        if self._fault is not None:
+            raise self._fault
 
     async def _serve_routes(self, listening: Callable[[str], None]) -> None:
         try:
-            for route in self._config.routes:
+            for route in self.config.routes:
                 router = self._router(route)
                 self._routers.append(router)
                 for endpoint in route.listen:
@@ -136,7 +145,7 @@ class App:
 
         router = Router(
             route, dial, registry.dialects,
-            limits=self._config.limits, ledger=self.ledger, clock=time.time_ns, new_id=new_id, later=loop.call_later,
+            limits=self.config.limits, ledger=self.ledger, clock=time.time_ns, new_id=new_id, later=loop.call_later,
             pods=None if self._make_backend is not None else registry.pods(route.upstream), recorder=recorder,
         )  # fmt: skip
         if self._ends_with_client:
@@ -144,11 +153,11 @@ class App:
         return router
 
     def _upstream(self, session: Connected, endpoint: Endpoint, recorder: Recorder | None) -> Upstream:
-        name, dialect = session.connected().id, registry.dialect(endpoint.dialect)
+        name, dialect, limits = session.connected().id, registry.dialect(endpoint.dialect), self.config.limits
         own = name if dialect.named is None else ""
         return Upstream(
             name, endpoint.masked, dialect,
-            registry.connector(endpoint, self._config.limits), session, spawn=self.spawn, limits=self._config.limits,
+            registry.connector(endpoint, limits, self._children), session, spawn=self.spawn, limits=limits,
             ledger=self.ledger, clock=time.time_ns, new_id=new_id, later=asyncio.get_running_loop().call_later,
             tap=recorder.upstream(dialect.name, own) if recorder is not None else None,
         )  # fmt: skip
@@ -156,7 +165,9 @@ class App:
     async def _listen(self, endpoint: Endpoint, route: Route, router: Router) -> str:
         if (endpoint.dialect, endpoint.transport) == ("pod", "dir"):
             return await self._serve_directory(endpoint, route, router)
-        door = Door(endpoint=str(endpoint), session=endpoint.option("session"))
+        door = Door(
+            endpoint=str(endpoint), session=endpoint.option("session"), spawned=registry.spawned(endpoint)
+        )  # fmt: skip
         listener = await self._open(endpoint, router, door)
         self._listeners.append(listener)
         if isinstance(listener, PodFolder):
@@ -196,13 +207,13 @@ class App:
             accept=accept, publish=publish, instance=us,
             lost=lambda loss: self.ledger.record([loss], target=dialect.name),
         )  # fmt: skip
-        return await registry.listen(endpoint, self._config.limits, doorkeeper)
+        return await registry.listen(endpoint, self.config.limits, doorkeeper)
 
     def _welcome(
         self, dialect: Dialect, transport: Transport, translator: Translator, router: Router, door: Door, *,
         attaches: bool = True, publishes: bool = False,
     ) -> None:  # fmt: skip
-        limits = self._config.limits
+        limits = self.config.limits
         name, recorder = f"{dialect.name}-{next(self._numbers)}", router.recorder
         link = Link(
             name, dialect, transport, translator,
@@ -223,6 +234,10 @@ class App:
             del self._links[link.id]
             router.gone(link)
             link.log.info("client gone")
+            if link.door.spawned:
+                self._fault = link.fault
+                self._hurry = not self._links  # nobody is here who waits for a turn
+                self.stop.set()
 
     # -- the end ---------------------------------------------------------------------------------------
 
@@ -237,9 +252,9 @@ class App:
             return
         sessions = [session for router in self._routers for session in router.sessions]
         if not all(session.quiet.is_set() for session in sessions):
-            log.info("letting open turns finish", seconds=self._config.limits.drain_deadline)
+            log.info("letting open turns finish", seconds=self.config.limits.drain_deadline)
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self._config.limits.drain_deadline):
+            async with asyncio.timeout(self.config.limits.drain_deadline):
                 for session in sessions:
                     await session.quiet.wait()
 

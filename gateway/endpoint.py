@@ -1,8 +1,11 @@
 """Endpoints: `DIALECT[@GENERATION]+TRANSPORT:ADDRESS[?OPTIONS]` (design.md, section 7).
 
     smooth+ws://127.0.0.1:8787/ws      pod+unix:/run/x/sock      pod@seed+unix:/run/x/sock?session=latest
+    codewhale+stdio:codewhale app-server --stdio -- ?cwd=/src    codewhale+stdio:
 
-An endpoint names no code: registry.py knows which dialect goes with which transport.
+The address of `stdio` is a command line, and options stand behind ` -- ?`, so that no argument is mistaken for them;
+without an address it is our own stdin and stdout. An endpoint names no code: registry.py knows which dialect goes with
+which transport.
 """
 
 from __future__ import annotations
@@ -17,6 +20,9 @@ from mappings.errors import ConfigError
 __all__ = ["EXAMPLES", "Endpoint", "parse", "split_url"]
 
 EXAMPLES = "smooth+ws://127.0.0.1:8787/ws or pod+unix:/run/x/sock"
+
+COMMAND = "stdio"  # the transport whose address is a command line, or nothing
+BEHIND_COMMAND = " -- ?"
 
 _GRAMMAR = re.compile(
     r"(?P<dialect>[a-z][a-z0-9]*)(@(?P<generation>[A-Za-z0-9.]+))?\+(?P<transport>[a-z]+):(?P<address>.*)", re.DOTALL
@@ -53,7 +59,8 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     def __str__(self) -> str:
         generation = f"@{self.generation}" if self.generation else ""
         options = "&".join(f"{key.translate(_IN_KEY)}={value.translate(_IN_VALUE)}" for key, value in self.options)
-        return f"{self.dialect}{generation}+{self.transport}:{self.address}" + (f"?{options}" if options else "")
+        mark = BEHIND_COMMAND if self.transport == COMMAND else "?"
+        return f"{self.dialect}{generation}+{self.transport}:{self.address}" + (f"{mark}{options}" if options else "")
 
 
 def parse(text: str) -> Endpoint:
@@ -61,13 +68,15 @@ def parse(text: str) -> Endpoint:
     match = _GRAMMAR.fullmatch(text)
     if match is None:
         raise ConfigError(f"{text!r} is no endpoint: write DIALECT+TRANSPORT:ADDRESS, for example {EXAMPLES}")
-    address, _, query = match["address"].partition("?")
-    if not address:
+    of_command = match["transport"] == COMMAND
+    address, _, query = match["address"].partition(BEHIND_COMMAND if of_command else "?")
+    if not address and not of_command:
         raise ConfigError(f"{text!r} has no address: write for example {EXAMPLES}")
     try:
         options = tuple(parse_qsl(query, keep_blank_values=True, strict_parsing=True)) if query else ()
     except ValueError as error:
-        raise ConfigError(f"{text!r}: the options behind `?` are written KEY=VALUE&KEY=VALUE") from error
+        behind = BEHIND_COMMAND if of_command else "?"
+        raise ConfigError(f"{text!r}: the options behind `{behind}` are written KEY=VALUE&KEY=VALUE") from error
     return Endpoint(
         dialect=match["dialect"],
         generation=match["generation"] or "",

@@ -7,6 +7,7 @@ link alone; this is the one place where any exception is caught.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -26,6 +27,8 @@ __all__ = ["Link", "Sink"]
 
 Sink = Callable[["Link", list[Burst]], None]
 
+LAST_ANSWERS = 3600.0  # seconds for what a peer asked that says no more: as long as a session lives without links
+LOOK = 1.0  # seconds between two looks whether it still reads
 FLUSH_DEADLINE = 2.0  # seconds that a peer which is sent away has to read what waits for it
 
 log = structlog.get_logger("dragoman.link")
@@ -54,6 +57,7 @@ class Link:
         self.tap = tap
         self.alive = True
         self.heard = False  # the peer said anything
+        self.fault: PeerError | None = None  # for what it was sent away
         self._transport = transport
         self._translator = translator
         self._sink = sink
@@ -63,6 +67,7 @@ class Link:
         self._alarm: Timer | None = None
         self._reason = CloseReason.DONE
         self._over = asyncio.Event()
+        self._answered = asyncio.Event()  # what the peer waits for may have been said
         self._flush = FLUSH_DEADLINE
         self.log = log.bind(link=id, dialect=dialect.name, peer=transport.peer)
 
@@ -149,14 +154,25 @@ class Link:
             while frames := await self._transport.receive():
                 self.heard = True
                 if self.tap is None:
-                    self._take(frames)
+                    self._apply(self._translator.receive(frames))
                 else:
                     self.tap.receive(frames, self._take)
+            await self._answer_the_rest()
         finally:
             self._over.set()  # what waits for the peer is still written: it may only have closed its own direction
 
     def _take(self, frames: Sequence[Frame]) -> None:
         self._apply(self._translator.receive(frames))
+
+    async def _answer_the_rest(self) -> None:
+        """The peer says no more and may wait for its answers, as a script does at the other end of a pipe."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LAST_ANSWERS):
+                while self._translator.owes and self._transport.listens():
+                    self._answered.clear()
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(LOOK):
+                            await self._answered.wait()
 
     async def _write(self) -> None:
         try:
@@ -173,6 +189,7 @@ class Link:
 
     def _apply(self, step: Step) -> None:
         if step.frames:
+            self._answered.set()
             self.put(step.frames)
             if self.outbox.over:
                 self.cut(PeerError("flooding", "asks and does not read the answers", can_continue=False))
@@ -187,6 +204,7 @@ class Link:
             self._set(step.alarm)
         fatal = next((fault for fault in step.faults if not fault.can_continue), None)
         if fatal is not None:
+            self.fault = fatal
             self.end(CloseReason.PROTOCOL, fatal.code)
 
     def _set(self, alarm: Alarm) -> None:

@@ -9,13 +9,17 @@ from __future__ import annotations
 from functools import cache
 from importlib.metadata import entry_points
 
+from msgspec import structs
+
 from adapters.base import Listener
 from gateway.config.model import Limits
 from gateway.endpoint import Endpoint
+from gateway.transports.stdio import STDIO
 from gateway.transports.unix import DIRECTORY, NAME, UNIX, pods
-from gateway.transports.way import Connect, Doorkeeper, Place, Way
+from gateway.transports.way import Children, Connect, Doorkeeper, Place, Way
 from gateway.transports.websocket import WS, WSS
 from gateway.transports.zeromq import PROJECT, TCP
+from mappings.codewhale import DIALECT as CODEWHALE
 from mappings.dialect import Dialect
 from mappings.errors import ConfigError
 from mappings.pando import DIALECT as PANDO
@@ -36,12 +40,16 @@ __all__ = [
     "owner_only",
     "place",
     "pods",
+    "spawned",
 ]
+
+FOLDER = frozenset({"cwd", "model"})  # what a client of another dialect cannot say (design.md, section 5)
 
 WAYS: dict[str, dict[str, Way]] = {
     "smooth": {"ws": WS, "wss": WSS},
     "pod": {"unix": UNIX, "dir": DIRECTORY, "name": NAME},
     "pando": {"tcp": TCP, "dir": PROJECT},
+    "codewhale": {"stdio": STDIO, "unix": structs.replace(UNIX, listen_options=frozenset(), dial_options=FOLDER)},
 }
 """Dialect -> transport -> what can be done with it."""
 
@@ -49,7 +57,7 @@ WAYS: dict[str, dict[str, Way]] = {
 @cache
 def dialects() -> dict[str, Dialect]:
     """All dialects by name, ours first."""
-    known = {ours.name: ours for ours in (SMOOTH, POD, PANDO)}
+    known = {ours.name: ours for ours in (SMOOTH, POD, PANDO, CODEWHALE)}
     for entry in entry_points(group="dragoman.dialects"):
         known.setdefault(entry.name, entry.load())
     return known
@@ -100,6 +108,11 @@ def owner_only(endpoint: Endpoint) -> bool:
     return _way(endpoint).owner_only
 
 
+def spawned(endpoint: Endpoint) -> bool:
+    """Whether the one peer of a checked listener is who spawned us: we end with it."""
+    return _way(endpoint).spawned
+
+
 def _check(endpoint: Endpoint, *, listen: bool) -> None:
     known = dialect(endpoint.dialect)
     if endpoint.generation and endpoint.generation not in known.generations:
@@ -110,6 +123,8 @@ def _check(endpoint: Endpoint, *, listen: bool) -> None:
         can = ", ".join(f"{form}..." for name in WAYS for form in forms(name, listen=listen))
         raise ConfigError(f"{endpoint.masked}: dragoman cannot {verb} this; it can {verb} {can}")
     way.check(endpoint)
+    if not listen:
+        way.check_upstream(endpoint)
     known_options = way.listen_options if listen else way.dial_options
     for key, _value in endpoint.options:
         if key not in known_options:
@@ -129,9 +144,9 @@ async def listen(endpoint: Endpoint, limits: Limits, doorkeeper: Doorkeeper) -> 
     return await listen(endpoint, limits, doorkeeper)
 
 
-def connector(endpoint: Endpoint, limits: Limits) -> Connect:
-    """What connects to a checked endpoint."""
+def connector(endpoint: Endpoint, limits: Limits, children: Children) -> Connect:
+    """What connects to a checked endpoint; what it spawns is one of `children`."""
     dial = _way(endpoint).dial
     if dial is None:
         raise ConfigError(f"{endpoint.masked}: dragoman cannot connect to this")
-    return dial(endpoint, limits)
+    return dial(endpoint, limits, children)

@@ -8,6 +8,7 @@ and the command is either written once or answered with why not.
 from __future__ import annotations
 
 import asyncio
+import errno
 import random
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Protocol
@@ -22,6 +23,7 @@ from gateway.outbox import Outbox
 from gateway.recording.recorder import Tap
 from gateway.timers import Later
 from mappings.canonical import Command, SessionState
+from mappings.canonical.values import Cause
 from mappings.dialect import Burst, Clock, Dialect, NewId
 
 __all__ = ["Backend", "Connected", "Upstream"]
@@ -58,8 +60,8 @@ class Connected(Protocol):
     def connected(self) -> SessionState:
         """The backend can be reached now; what the connection is about."""
 
-    def lost(self, cause: str, unsent: Sequence[Command]) -> None:
-        """The backend cannot be reached; `unsent` were never written."""
+    def lost(self, text: str, unsent: Sequence[Command], cause: Cause = "upstream_lost") -> None:
+        """The backend cannot be reached; `unsent` were never written. `busy` is a cause that passes."""
 
 
 class Upstream:
@@ -108,7 +110,7 @@ class Upstream:
         room = WAITING_MAX - len(self._waiting)
         self._waiting += commands[:room]
         if commands[room:]:
-            self._session.lost(f"too many commands wait for {self._endpoint}", commands[room:])
+            self._session.lost(f"too many commands wait for {self._endpoint}", commands[room:], "busy")
         self._wanted.set()
         self._connect_now()
 
@@ -142,12 +144,13 @@ class Upstream:
                 async with asyncio.timeout(self._limits.connect_deadline):
                     transport = await self._connect()
             except (OSError, TimeoutError) as error:
-                cause = str(error) or f"no connection within {self._limits.connect_deadline:g} s"
+                text = str(error) or f"no connection within {self._limits.connect_deadline:g} s"
                 if failures == 0:
-                    self._log.warning("backend not reachable, trying again", cause=cause)
+                    self._log.warning("backend not reachable, trying again", cause=text)
                 failures += 1
                 unsent, self._waiting = self._waiting, []
-                self._session.lost(f"the backend {self._endpoint} cannot be reached: {cause}", unsent)
+                cause: Cause = "busy" if error.errno == errno.EBUSY else "upstream_lost"
+                self._session.lost(f"the backend {self._endpoint} cannot be reached: {text}", unsent, cause)
             else:
                 heard = await self._serve(transport)
                 failures = 0 if heard else failures + 1  # who accepts and drops at once is not asked at once again

@@ -128,6 +128,11 @@ class WriteEnd:
         """Whether `kept_up` would neither wait nor fail."""
         return self._room.is_set() and not self.closed
 
+    @property
+    def hung_up(self) -> bool:
+        """Whether nobody can read any more: a pipe knows before anybody writes."""
+        return self.closed or any(event & (select.POLLERR | select.POLLHUP) for _, event in self._poll.poll(0))
+
     def write(self, data: bytes) -> None:
         """Write; nothing happens once it is closed."""
         if self.closed or not data:

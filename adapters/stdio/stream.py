@@ -49,6 +49,9 @@ class LineStream:
         self._out.write(join(frames))
         return True
 
+    def listens(self) -> bool:
+        return not self._out.hung_up
+
     async def _finish(self) -> None:
         """Write what waits, then end our direction, all within the close deadline; what still comes is thrown away.
 

@@ -174,6 +174,9 @@ class Caller:
     def offer(self, frames: Sequence[bytes]) -> bool:
         return False  # a message of several parts may have to wait in its middle
 
+    def listens(self) -> bool:
+        return False
+
     async def close(self, reason: CloseReason = CloseReason.DONE, text: str = "") -> None:
         if not self._closed:
             self._closed = True

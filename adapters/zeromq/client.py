@@ -84,6 +84,9 @@ class DialledTransport:
     def offer(self, frames: Sequence[bytes]) -> bool:
         return False  # a message of several parts may have to wait in its middle
 
+    def listens(self) -> bool:
+        return False
+
     async def close(self, reason: CloseReason = CloseReason.DONE, text: str = "") -> None:
         if self._closing is not None:
             await self._closing.wait()

@@ -76,6 +76,9 @@ class Publication:
     def offer(self, frames: Sequence[bytes]) -> bool:
         return False  # a message of several parts may have to wait in its middle
 
+    def listens(self) -> bool:
+        return False
+
     async def close(self, reason: CloseReason = CloseReason.DONE, text: str = "") -> None:
         if not self._over.is_set():
             self._over.set()

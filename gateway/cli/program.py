@@ -15,7 +15,7 @@ import typer
 from typer.exceptions import TyperException
 
 from gateway import logs
-from gateway.cli import filtering, listing, recordings, redacting, serving
+from gateway.cli import exporting, filtering, listing, recordings, redacting, serving
 from mappings.errors import ConfigError, DragomanError
 
 __all__ = ["app", "main"]
@@ -70,6 +70,11 @@ COMMANDS: tuple[tuple[Callable[..., None], tuple[str, ...]], ...] = (
     ),
     (recordings.diff, ("dragoman diff before.jsonl after.jsonl",)),
     (
+        exporting.export,
+        ("dragoman export atlas.jsonl", "dragoman export atlas.jsonl --format cloudevents -o - | head"),
+    ),
+    (exporting.import_, ("dragoman import capture.jsonl --dialect smooth -o atlas.jsonl",)),
+    (
         redacting.redact,
         (
             "dragoman redact atlas.jsonl",
@@ -94,7 +99,7 @@ def _paragraphs(text: str) -> str:
 
 for command, examples in COMMANDS:
     app.command(
-        command.__name__.replace("_", "-"),
+        command.__name__.rstrip("_").replace("_", "-"),
         help=_paragraphs(command.__doc__ or ""),
         epilog="\n\n".join(f"Example: {example}" for example in examples),
     )(command)

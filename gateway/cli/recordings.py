@@ -184,11 +184,11 @@ def _line(entry: Entry) -> Text:
     style = STYLES.get(entry.kind, "dim")
     first, *more = printable(entry.text).split("\n")
     name = entry.name if entry.kind in ("tool", "result", "output", "command", "asked", "reply", "detail") else ""
-    who = f"{entry.link} " if entry.link else ""
+    who = "".join(f"{word} " for word in (entry.link, name) if word)
     mark = "  [redacted]" if entry.redacted else ""
     line = Text.assemble(
         (f"{_clock(entry.t):>12}  ", "dim"), (f"{entry.kind:<9} ", style or "bold"),
-        (printable(f"{who}{name} ".lstrip() if who or name else ""), "bold"), (first, style),
+        (printable(who), "bold"), (first, style),
     )  # fmt: skip
     line.rstrip()
     for rest in more:

@@ -40,6 +40,9 @@ class Limits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rena
     backoff_max: Seconds = 5.0
     snapshot_wait: Seconds = 0.4  # a pod's prober waits 0.5 s for the first line
     session_ttl: Seconds = 3600.0  # design.md, section 5
+    children: Count = 16  # processes that run at once: a codewhale with its inner server takes some 100 MB
+    restarts: Count = 5  # of one child within `restart_window`: what ends that often is left alone for the rest of it
+    restart_window: Seconds = 60.0
     heartbeat: Seconds = 20.0  # smooth peers drop who is silent for 20 s
 
 
@@ -91,7 +94,8 @@ class RouteOptions(Struct, frozen=True, kw_only=True):
     dialect has none is asked in words, denied, or (write confirmations alone) approved. `otp_resend`: after a right
     code the refused input is sent again. `pause`: toward a backend that cannot pause it is refused, or cancels.
     `open`: a client that opens a session where the backend holds one of somebody else's is refused, or attached to it.
-    `share`: a session is everybody's, or its opener's alone. `on_last_detach`: a turn goes on without clients, or is
+    `share`: a session is everybody's, or its opener's alone. `publish`: who subscribes to everything is told of what is
+    everybody's, or also of what is somebody's. `on_last_detach`: a turn goes on without clients, or is
     cancelled. `shutdown`: a client's `shutdown` ends its attachment, or the backend. `show`: what clients are shown.
     `file_roots`: attached files inside of these folders are handed to the backend as references.
     `record`: whether its sessions are recorded, where there is a [recording] at all.
@@ -103,6 +107,7 @@ class RouteOptions(Struct, frozen=True, kw_only=True):
     pause: Literal["refuse", "cancel"] = "refuse"
     open: Literal["busy", "attach"] = "busy"
     share: Literal["all", "owner"] = "all"
+    publish: Literal["shared", "all"] = "shared"
     on_last_detach: Literal["keep", "cancel"] = "keep"
     shutdown: Literal["client", "backend"] = "client"
     show: Show = Show()

@@ -7,25 +7,26 @@ import asyncio
 from gateway import registry
 from gateway.config.model import Config, Limits
 from gateway.endpoint import Endpoint
+from gateway.transports.way import Children
 
 __all__ = ["probe"]
 
 
 async def probe(config: Config) -> list[str]:
     """For each route, in its order, why its upstream cannot be reached; "" where it can."""
-    async with asyncio.TaskGroup() as group:
+    async with Children(config.limits.children) as children, asyncio.TaskGroup() as group:
         tasks = [
-            group.create_task(_dial(route.upstream, config.limits), name=f"{route.name}:probe")
+            group.create_task(_dial(route.upstream, config.limits, children), name=f"{route.name}:probe")
             for route in config.routes
         ]
     return [task.result() for task in tasks]
 
 
-async def _dial(endpoint: Endpoint, limits: Limits) -> str:
+async def _dial(endpoint: Endpoint, limits: Limits, children: Children) -> str:
     deadline = limits.connect_deadline
     try:
         async with asyncio.timeout(deadline):
-            transport = await registry.connector(endpoint, limits)()
+            transport = await registry.connector(endpoint, limits, children)()
     except TimeoutError:
         return f"{endpoint.masked} did not accept within {deadline:g} s"
     except OSError as error:

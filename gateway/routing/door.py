@@ -27,9 +27,11 @@ class Directory(Protocol):
 class Door(Struct, frozen=True, kw_only=True):
     """`endpoint` tells doors apart. `session` is what the endpoint asked for: `new`, `latest`, an id, "" the default.
 
-    Only to clients that name no session by themselves does the door matter: all that come by it share one.
+    Only to clients that name no session by themselves does the door matter: all that come by it share one. `spawned`
+    says that its one peer spawned us.
     """
 
     endpoint: str = ""
     session: str = ""
     directory: Directory | None = None
+    spawned: bool = False

@@ -25,7 +25,7 @@ from gateway.upstream import Backend, Connected
 from mappings.canonical import Command, SessionState
 from mappings.canonical.commands import GetHistory, GetSession, ListSessions, OpenSession, ResumeSession
 from mappings.canonical.events import Alert, Event, HistorySnapshot, Reply, SessionOpened, SessionsListed
-from mappings.canonical.values import Item
+from mappings.canonical.values import Cause, Item
 from mappings.dialect import Burst, Loss, NewId
 
 __all__ = ["Recall"]
@@ -82,7 +82,7 @@ class Recall:
         room = HELD_MAX - len(self._held)
         self._held += commands[:room]
         if commands[room:]:
-            self._session.lost("too many commands wait for the history of the conversation", commands[room:])
+            self._session.lost("too many commands wait for the history of the conversation", commands[room:], "busy")
 
     def rest(self) -> None:
         self.backend.rest()
@@ -111,13 +111,13 @@ class Recall:
         elif opened and not self.connected().transcript:
             self._page("")
 
-    def lost(self, cause: str, unsent: Sequence[Command]) -> None:
+    def lost(self, text: str, unsent: Sequence[Command], cause: Cause = "upstream_lost") -> None:
         asked, held = self._asked, self._held
         self._openings.clear()
         if asked is not None:
             unsent = [c for c in unsent if c.request != asked.request]
             self._tell() if isinstance(asked, GetHistory) else self._settle()
-        self._session.lost(cause, [*unsent, *held])
+        self._session.lost(text, [*unsent, *held], cause)
 
     def _takes(self, item: Any) -> bool:
         if self._asked is None or getattr(item, "request", None) != self._asked.request:

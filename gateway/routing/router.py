@@ -28,20 +28,42 @@ from mappings.canonical.commands import (
     AnswerInteraction,
     AnswerOtp,
     DeleteSession,
+    GetCapabilities,
+    GetConfig,
     GetSession,
+    ListConfig,
+    ListModels,
     ListSessions,
     OpenSession,
     Ping,
+    PromptOnce,
+    ReloadConfig,
     ResumeSession,
+    SetConfig,
     ShutdownBackend,
+    StoreWrite,
+    UnsetConfig,
 )
-from mappings.canonical.events import Pong, Reply, SessionActivated, SessionClosed, SessionOpened, SessionsListed
+from mappings.canonical.events import (
+    BackendShutdown,
+    Pong,
+    Reply,
+    SessionActivated,
+    SessionClosed,
+    SessionOpened,
+    SessionsListed,
+)
 from mappings.canonical.unmapped import Unmapped
 from mappings.canonical.values import Failure
 from mappings.dialect import Burst, Clock, Dialect, NewId
 from mappings.errors import PeerError
 
 __all__ = ["Router"]
+
+OF_THE_BACKEND = (
+    GetCapabilities, GetConfig, SetConfig, UnsetConfig, ListConfig, ReloadConfig, ListModels, PromptOnce,
+)  # fmt: skip
+"""What concerns no session, unless it names one."""
 
 
 class Router:
@@ -63,6 +85,7 @@ class Router:
             route, make_backend, dialects, limits=limits, ledger=ledger, clock=clock, new_id=new_id, later=later,
             pods=pods, recorder=recorder,
         )  # fmt: skip
+        self._all.enter = self._enter
         self._policy = self._all.policy
         self.watchers = self._all.watchers
         self.behind = self._all.known
@@ -125,13 +148,16 @@ class Router:
             own.lobby.admit(link)
         for burst in bursts:
             for command in burst.items:
-                self._once_known(link, partial(self._command, link, command))
+                self._once_known(link, partial(self._hear, link, command))
 
     # -- commands --------------------------------------------------------------------------------------
 
-    def _command(self, link: Link, command: Command) -> None:
+    def _hear(self, link: Link, command: Command) -> None:
         if link.tap is not None:
             link.tap.asks(command)
+        self._command(link, command)
+
+    def _command(self, link: Link, command: Command) -> None:
         match command:
             case Ping():
                 link.send([Pong(request=command.request, at=self._clock())])
@@ -152,15 +178,22 @@ class Router:
                     self._open(link, command)
             case GetSession():
                 self._get(link, command)
+            case ShutdownBackend():
+                self._shut_down(link, command)
             case DeleteSession() if not self._upstream.commands.can_say(DeleteSession):
                 self._delete(link, command)
             case Unmapped():
-                failure = Failure(cause="unsupported", text=f"unknown: {command.tag}")
-                link.send([Reply(request=command.request, failure=failure)])
+                self._unsupported(link, command, f"unknown: {command.tag}")
             case _:
                 self._act(link, command)
 
     def _act(self, link: Link, command: Command) -> None:
+        if isinstance(command, OF_THE_BACKEND) and not command.session:
+            self._ask_of_backend(link, command)
+            return
+        if isinstance(command, StoreWrite) and not command.session:
+            self._unsupported(link, command, "there is no database here")
+            return
         session = self._find(link, command.session)
         answers = isinstance(command, AnswerApproval | AnswerOtp | AnswerInteraction)
         if session is None or (answers and not self._policy.answers(link.principal, session.state)):
@@ -171,8 +204,27 @@ class Router:
             session.attach(link)
         session.delivery.enter()
         session.command(link, command)
-        if isinstance(command, ShutdownBackend):
-            self.on_shutdown(link)
+
+    def _shut_down(self, link: Link, command: ShutdownBackend) -> None:
+        """The end of this client's attachment, or of the backends that it uses (translation.md 3.16)."""
+        used = [session for session in self._all.roster if link.id in session.delivery.attachments]
+        if self._route.shutdown == "backend" and used:
+            first, *others = used
+            first.forward(link, command)
+            for session in others:
+                session.forward(None, command)
+        else:
+            link.send([Reply(request=command.request)])
+            link.send([BackendShutdown(reason="detached")])
+            link.end(CloseReason.DONE)
+        self.on_shutdown(link)
+
+    def _ask_of_backend(self, link: Link, command: Command) -> None:
+        one_each = self._all.many is None  # a pando has no handler for such (pando sheet, section 6)
+        if one_each and self._upstream.commands.can_say(type(command)):
+            self._all.control.forward(link, command)
+        else:
+            self._unsupported(link, command, f"a {self._upstream.name} backend cannot be asked this")
 
     def _delete(self, link: Link, command: DeleteSession) -> None:
         """A session that only the gateway has is forgotten by it."""
@@ -199,8 +251,10 @@ class Router:
 
     def _list(self, link: Link, command: ListSessions) -> SessionsListed | Reply:
         seen = (summary(s.state) for s in self._all.roster if self._policy.sees(link.principal, s.state))
+        if self._all.many is not None:  # all have a title there: it lists those in which anything was said
+            seen = (row for row in seen if row.messages)
         try:
-            return listing(seen, command)
+            return listing(seen, command, silent=link.dialect.lists_silent)
         except PeerError as fault:
             return Reply(request=command.request, failure=Failure(cause="invalid", text=fault.text))
 
@@ -237,8 +291,12 @@ class Router:
         self._show(link, session, command.request, command.agent)
 
     def _ask_backend(self, link: Link, command: OpenSession | ResumeSession | GetSession) -> None:
-        """A backend that opens conversations is asked for this one, under a session of its own."""
-        named = isinstance(command, OpenSession) and command.session
+        """A backend that opens conversations is asked for this one, under a session of its own.
+
+        One that carries many calls it as the client does; elsewhere a name may be a client's own, of a conversation
+        that the backend is to go on with under another.
+        """
+        named = command.session and (isinstance(command, OpenSession) or self._all.many is not None)
         session = self._all.make(canonical_id(self._route.name, command.session) if named else self._new_id())
         self._all.claim(link, session)
         session.delivery.enter()
@@ -277,6 +335,9 @@ class Router:
         if session is None and self._all.pods is not None:
             session = self._all.pods.named(name)
         return session if session is not None and self._policy.sees(link.principal, session.state) else None
+
+    def _unsupported(self, link: Link, command: Command, text: str) -> None:
+        link.send([Reply(request=command.request, failure=Failure(cause="unsupported", text=text))])
 
     def _not_found(self, link: Link, command: Command) -> None:
         failure = Failure(cause="not_found", text=f"session {command.session!r} not found")

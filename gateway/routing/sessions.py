@@ -7,6 +7,7 @@ from pathlib import PurePath
 
 from msgspec import structs
 
+from adapters.base import CloseReason
 from gateway.config.model import Limits, Route
 from gateway.endpoint import Endpoint
 from gateway.ledger import Ledger
@@ -23,8 +24,8 @@ from gateway.routing.shared_sessions import SharedSessions
 from gateway.session.session import Session
 from gateway.timers import Later
 from gateway.upstream import Backend, Connected, Upstream
-from mappings.canonical import SessionState
-from mappings.canonical.commands import OpenSession
+from mappings.canonical import Event, SessionState
+from mappings.canonical.commands import DeleteSession, OpenSession
 from mappings.canonical.values import Backend as About
 from mappings.canonical.values import Ext
 from mappings.dialect import Clock, Dialect, NewId
@@ -65,13 +66,15 @@ class Sessions:
         self.many: SharedSessions | None = None
         self._publications: list[Link] = []
         self.only: Session | None = None  # the one session of a backend that holds no other
+        self._control: Session | None = None
         self.watchers: list[Callable[[Session], None]] = []  # told of each session that is new, changed or over
+        self.enter: Callable[[Link], None] = lambda _link: None  # shows a link the session behind its door
         if pods is not None:
             self.pods = PodSessions(route.name, pods, self.roster, self.policy, dialects, self._make_of_pod)
         elif self._upstream.named is not None:
             self.many = SharedSessions(
-                route.name, self._upstream, self.roster, lambda known, ids: self.make(known, ids=ids), ledger=ledger,
-                new_id=new_id, later=later, wait=limits.snapshot_wait,
+                route.name, self._upstream, self.roster, lambda known, ids: self.make(known, ids=ids), self._gone,
+                self._news, ledger=ledger, new_id=new_id, later=later, wait=limits.snapshot_wait,
             )  # fmt: skip
             upstream = make_backend(self.many.shared, route.upstream)
             if not isinstance(upstream, Upstream):
@@ -89,13 +92,7 @@ class Sessions:
         self, id: str, *, name: str = "", resume: str = "", at: Endpoint | None = None, ids: Ext | None = None
     ) -> Session:
         """A new session with its way to the backend, connected to when it is needed."""
-        opening = self.complete(OpenSession())
-        about = About(name=name or _pod_name(self._route))
-        session = Session(
-            SessionState(id=id, owner="", opened_at=self._clock(), opening=opening, backend=about, backend_ids=ids),
-            route=self._route, upstream=self._upstream, limits=self._limits, ledger=self._ledger, clock=self._clock,
-            new_id=self._new_id, later=self._later,
-        )  # fmt: skip
+        session = self._session(id, name, ids)
         if self._recorder is not None:
             session.delivery.track = self._recorder.track(session.state)
         if self.many is not None:
@@ -111,11 +108,22 @@ class Sessions:
         self._add(session)
         return session
 
+    def _session(self, id: str, name: str = "", ids: Ext | None = None) -> Session:
+        opening = self.complete(OpenSession())
+        about = About(name=name or _pod_name(self._route))
+        return Session(
+            SessionState(id=id, owner="", opened_at=self._clock(), opening=opening, backend=about, backend_ids=ids),
+            route=self._route, upstream=self._upstream, limits=self._limits, ledger=self._ledger, clock=self._clock,
+            new_id=self._new_id, later=self._later,
+        )  # fmt: skip
+
     def complete(self, command: OpenSession) -> OpenSession:
         """With what a client could not say: the route says who answers and who asks (design.md, section 5)."""
         agent = command.agent or self._route.upstream.option("agent") or agent_id(self._route.name)
         user = command.user_name or self._route.upstream.option("user")
-        return structs.replace(command, agent=agent, user_name=user)
+        model = command.model or self._route.upstream.option("model")
+        cwd = command.cwd or self._route.upstream.option("cwd")
+        return structs.replace(command, agent=agent, user_name=user, model=model, cwd=cwd)
 
     def _connect(self, session: Session, resume: str) -> None:
         recall = Recall(
@@ -140,8 +148,21 @@ class Sessions:
             other.lobby.enter(link)
         return True
 
+    @property
+    def control(self) -> Session:
+        """Whose backend is asked what concerns no session, a child of its own (design.md, section 6); nobody attaches.
+
+        Made when it is first needed.
+        """
+        if self._control is None:
+            self._control = self._session(self._new_id())
+            self._control.backend = self._make_backend(self._control, self._route.upstream)
+        return self._control
+
     def stop(self) -> None:
         """The gateway ends."""
+        if self._control is not None:
+            self._control.stop()
         for session in self.roster:
             session.stop()
         if self.many is not None:
@@ -163,6 +184,22 @@ class Sessions:
             self._doors = {door: known for door, known in self._doors.items() if known is not session}
             self.tell(session)
 
+    def _gone(self, session: Session) -> None:
+        """The backend has it no more. Clients that name no session are shown the one that is behind their door now."""
+        if session not in self.roster:
+            return
+        session.answer_all(DeleteSession)
+        session.lost("the backend does not have this session any more", [])
+        left = [link for link in (*session.lobby.waiting, *session.attendance.links) if link.dialect.one_session]
+        for link in left:
+            session.detach(link)
+        self.drop(session)
+        for link in left:
+            if link.door.directory is not None and link.door.session not in ("", NEW, LATEST):
+                link.end(CloseReason.GOING_AWAY, "its session is over")  # and so is the folder by which it came
+            else:
+                self.enter(link)
+
     def _add(self, session: Session) -> None:
         self.roster.add(session)
         self.tell(session)
@@ -179,10 +216,18 @@ class Sessions:
         """`link` is gone."""
         self._publications.remove(link)
 
+    def _news(self, event: Event) -> None:
+        for link in self._publications:
+            link.send([event])
+
     def _publish(self, link: Link, session: Session) -> None:
-        """Everybody who subscribes is told of sessions that are everybody's."""
-        if link.id not in session.delivery.attachments and self.policy.sees("", session.state):
+        """Everybody who subscribes is told of sessions that are everybody's, once the backend has opened them."""
+        opened = session.state.backend_ids is not None or not self.opens
+        shown = opened and self.policy.publishes(session.state)
+        if shown and link.id not in session.delivery.attachments:
             session.attach(link)
+        elif not shown:
+            session.detach(link)
 
     def tell(self, session: Session) -> None:
         if session.attendance.resting and self.pods is not None:
@@ -193,6 +238,8 @@ class Sessions:
     def claim(self, link: Link, session: Session) -> None:
         if not session.state.owner:
             self.policy.claim(link.principal, session.state)
+            for publication in self._publications:
+                self._publish(publication, session)
             self.tell(session)
 
     def behind(self, door: Door) -> Session | None:

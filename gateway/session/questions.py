@@ -32,6 +32,8 @@ from mappings.canonical.events import (
     ModelTurnStarted,
     OtpInvalid,
     OtpVerified,
+    QuestionAsked,
+    Reply,
     StatusChanged,
     TurnAccepted,
 )
@@ -285,14 +287,12 @@ class Questions:
             self._refused_form(pending, event, link)
             _taken(pending)
         elif isinstance(event, OtpInvalid):
-            self._note(wording.code_invalid(event), pending.segments)
-            _taken(pending)
+            self._note(link, pending, wording.code_invalid(event))
         elif self._session.route.otp_resend and refused:
             again = SubmitInput(request=pending.command.request, session=pending.command.session, segments=refused)
             self._session.command(link, again)
         else:
-            self._note(f"{event.text}\nSend your message again.", pending.segments)
-            _taken(pending)
+            self._note(link, pending, f"{event.text}\nSend your message again.")
 
     def _refused_form(self, pending: Pending, event: InteractionInvalid, link: Link) -> None:
         if self._form is None:
@@ -303,9 +303,14 @@ class Questions:
             self._form, "\n".join(faults), pending.segments, Origin(link=link.id, request=pending.command.request)
         )
 
-    def _note(self, text: str, segments: tuple[Segment, ...]) -> None:
+    def _note(self, link: Link, pending: Pending, text: str) -> None:
+        """Answer in words what was typed outside of any turn; who waits for an answer of his own gets it."""
         now = self._session.clock()
-        self._session.deliver(self._session.form.noted(text, now, segments=segments), now)
+        self._session.deliver(self._session.form.noted(text, now, segments=pending.segments), now)
+        if link.dialect.addressed:
+            link.send([QuestionAsked(text=text), Reply(request=pending.command.request)])
+        else:
+            _taken(pending)
 
 
 def _taken(pending: Pending) -> None:

@@ -15,7 +15,6 @@ from typing import Any
 import structlog
 from msgspec import UNSET, structs
 
-from adapters.base import CloseReason
 from gateway.config.model import Limits, RouteOptions
 from gateway.ledger import Ledger
 from gateway.link import Link
@@ -45,11 +44,9 @@ from mappings.canonical.commands import (
     RenameSession,
     ResumeSession,
     ResumeTurn,
-    ShutdownBackend,
     SubmitInput,
 )
 from mappings.canonical.events import (
-    BackendShutdown,
     InteractionInvalid,
     ModelTurnStarted,
     OtpInvalid,
@@ -88,8 +85,7 @@ class Session:
         self.limits = limits
         self.clock = clock
         self.later = later
-        self._upstream = upstream
-        self._ledger = ledger
+        self._upstream, self._ledger = upstream, ledger
         self._new_id = new_id
         self.form = NormalForm(state, new_id, tells_model_turns=upstream.events.says(ModelTurnStarted))
         self.delivery = Delivery(
@@ -170,10 +166,6 @@ class Session:
                 self.questions.answer(link, command)
             case RenameSession() if not self._upstream.commands.can_say(RenameSession):
                 self._rename(link, command)
-            case ShutdownBackend() if self.route.shutdown == "client":
-                link.send([Reply(request=command.request)])
-                link.send([BackendShutdown(reason="detached")])
-                link.end(CloseReason.DONE)
             case Unmapped():
                 self.refuse(link, command.request, "unsupported", f"unknown command {command.tag!r}")
             case _:
@@ -192,7 +184,8 @@ class Session:
 
     def _rename(self, link: Link, command: RenameSession) -> None:
         """Where the backend keeps no titles the gateway does."""
-        self.say(SessionUpdated(session=structs.replace(summary(self.state), title=command.title)))
+        row = summary(self.state)
+        self.say(SessionUpdated(session=structs.replace(row, title=command.title, updated_at=self.clock())))
         if link.attaches:
             link.send([Reply(request=command.request)])
         else:
@@ -264,7 +257,7 @@ class Session:
 
     def _take_answer(self, event: Any, at: int) -> None:
         if isinstance(event, SessionOpened):
-            self.state.backend_ids = event.ext
+            self.state.backend_ids, self.state.title = event.ext, event.title or self.state.title
             self.changed(self)
             if not event.request:
                 return  # opened for what waited, or resumed: nobody asked
@@ -324,9 +317,9 @@ class Session:
         """The backend can be reached; this is what it may be asked to go on with."""
         return self.state
 
-    def lost(self, cause: str, unsent: Sequence[Command]) -> None:
+    def lost(self, text: str, unsent: Sequence[Command], cause: Cause = "upstream_lost") -> None:
         """The backend cannot be reached: what waits for it fails, and so does the open turn (design.md, section 6)."""
-        failure = Failure(cause="upstream_lost", text=cause)
+        failure = Failure(cause=cause, text=text)
         for request in [command.request for command in unsent] or self.in_flight:
             self._answer(request, failure)
         now = self.clock()
@@ -391,7 +384,7 @@ class Session:
             origin=run.origin, at=at,
         )  # fmt: skip
         state.seq += len(run.events)
-        state.updated_at = at
+        state.updated_at = at if run.happens else state.updated_at
         return batch
 
     def _trim(self) -> None:

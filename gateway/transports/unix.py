@@ -11,7 +11,7 @@ from gateway.endpoint import Endpoint
 from gateway.pods.folder import PodFolder
 from gateway.pods.live import Pods
 from gateway.pods.runtime import check_name, runtime_directory
-from gateway.transports.way import Connect, Doorkeeper, Place, Way, adapter_limits
+from gateway.transports.way import Children, Connect, Doorkeeper, Place, Way, adapter_limits
 
 __all__ = ["DIRECTORY", "NAME", "UNIX", "pods"]
 
@@ -20,7 +20,7 @@ async def _listen(endpoint: Endpoint, limits: Limits, doorkeeper: Doorkeeper) ->
     return await unix.listen(endpoint.address, adapter_limits(limits), doorkeeper.accept)
 
 
-def _dial(endpoint: Endpoint, limits: Limits) -> Connect:
+def _dial(endpoint: Endpoint, limits: Limits, _children: Children) -> Connect:
     return lambda: unix.connect(endpoint.address, adapter_limits(limits))
 
 
@@ -38,7 +38,7 @@ async def _listen_named(endpoint: Endpoint, limits: Limits, doorkeeper: Doorkeep
     return folder
 
 
-def _dial_named(endpoint: Endpoint, limits: Limits) -> Connect:
+def _dial_named(endpoint: Endpoint, limits: Limits, _children: Children) -> Connect:
     return lambda: unix.connect(str(_folder(endpoint).socket), adapter_limits(limits))
 
 

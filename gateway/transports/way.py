@@ -9,11 +9,12 @@ from msgspec import Struct
 
 from adapters.base import Accept, Listener, Transport
 from adapters.base import Limits as AdapterLimits
+from adapters.stdio import Children
 from gateway.config.model import Limits
 from gateway.endpoint import Endpoint
 from mappings.dialect import Instance, Loss
 
-__all__ = ["Connect", "Doorkeeper", "Place", "Way", "adapter_limits"]
+__all__ = ["Children", "Connect", "Doorkeeper", "Place", "Way", "adapter_limits"]
 
 Connect = Callable[[], Awaitable[Transport]]
 Place = tuple[object, ...]
@@ -47,20 +48,22 @@ async def _not_listened(endpoint: Endpoint, limits: Limits, doorkeeper: Doorkeep
 class Way(Struct, frozen=True, kw_only=True):
     """One transport.
 
-    `listen` and `dial` are None where we do only the other. `check` and `check_place` raise ConfigError: for what is
-    written wrong, and for where nothing can listen on this machine. `place` is what a listener there has for itself,
-    None where it has nothing or the system chooses. `owner_only` says that nobody but the user who runs the gateway can
-    reach it.
+    `listen` and `dial` are None where we do only the other. `check`, `check_upstream` and `check_place` raise
+    ConfigError: for what is written wrong anywhere, or where we dial, and for where nothing can listen on this machine.
+    `place` is what a listener there has for itself, None where it has nothing or the system chooses. `owner_only` says
+    that nobody but the user who runs the gateway can reach it, `spawned` that its one peer is who spawned us.
     """
 
     listen: Callable[[Endpoint, Limits, Doorkeeper], Awaitable[Listener]] | None = _not_listened
-    dial: Callable[[Endpoint, Limits], Connect] | None = None
+    dial: Callable[[Endpoint, Limits, Children], Connect] | None = None
     listen_options: frozenset[str] = frozenset()
     dial_options: frozenset[str] = frozenset()
     check: Callable[[Endpoint], Any] = _nothing
+    check_upstream: Callable[[Endpoint], Any] = _nothing
     check_place: Callable[[Endpoint], Any] = _nothing
     place: Callable[[Endpoint], Place | None] = _elsewhere
     owner_only: bool = False
+    spawned: bool = False
 
 
 def adapter_limits(limits: Limits) -> AdapterLimits:

@@ -11,7 +11,7 @@ from adapters import websocket
 from adapters.base import Listener
 from gateway.config.model import Limits
 from gateway.endpoint import Endpoint, split_url
-from gateway.transports.way import Connect, Doorkeeper, Place, Way, adapter_limits
+from gateway.transports.way import Children, Connect, Doorkeeper, Place, Way, adapter_limits
 
 __all__ = ["WS", "WSS"]
 
@@ -25,7 +25,7 @@ async def _listen(endpoint: Endpoint, limits: Limits, doorkeeper: Doorkeeper) ->
         raise OSError(error.errno, f"{endpoint}: {error.strerror}") from error
 
 
-def _dial(endpoint: Endpoint, limits: Limits) -> Connect:
+def _dial(endpoint: Endpoint, limits: Limits, _children: Children) -> Connect:
     token = endpoint.option("token")
     url = f"{endpoint.transport}:{endpoint.address}" + (f"?{urlencode({'token': token})}" if token else "")
     return lambda: websocket.connect(url, adapter_limits(limits))

@@ -12,7 +12,7 @@ from adapters.zeromq.publication import Publication
 from gateway.config.model import Limits
 from gateway.endpoint import Endpoint
 from gateway.transports.pando_project import Project, ProjectListener, find, ports
-from gateway.transports.way import Connect, Doorkeeper, Place, Way, adapter_limits
+from gateway.transports.way import Children, Connect, Doorkeeper, Place, Way, adapter_limits
 from mappings.errors import ConfigError
 
 __all__ = ["PROJECT", "TCP"]
@@ -72,12 +72,12 @@ async def _connect_at(host: str, publications: int, calls: int, limits: Limits) 
     return await zeromq.connect(f"tcp://{host}:{publications}", f"tcp://{host}:{calls}", adapter_limits(limits))
 
 
-def _dial(endpoint: Endpoint, limits: Limits) -> Connect:
+def _dial(endpoint: Endpoint, limits: Limits, _children: Children) -> Connect:
     host, port, calls = _address(endpoint)
     return lambda: _connect_at(host, port, port + 1 if calls is None else calls, limits)
 
 
-def _dial_project(endpoint: Endpoint, limits: Limits) -> Connect:
+def _dial_project(endpoint: Endpoint, limits: Limits, _children: Children) -> Connect:
     return lambda: _connect(HOST, find(endpoint.address), limits)
 
 

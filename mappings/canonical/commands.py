@@ -63,7 +63,8 @@ class CommandBase(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=Tru
 class OpenSession(CommandBase, frozen=True, kw_only=True):
     """Begin a conversation, under the id `session` if the client wants one.
 
-    `supports` None means that the client did not say what it can render.
+    `supports` None means that the client did not say what it can render. `model` and `cwd` are the backend's default
+    where they are "".
     """
 
     title: str = ""
@@ -72,6 +73,8 @@ class OpenSession(CommandBase, frozen=True, kw_only=True):
     user_email: str = ""
     supports: tuple[str, ...] | None = None
     metadata: Raw | UnsetType = UNSET
+    model: str = ""
+    cwd: str = ""
 
 
 class ResumeSession(CommandBase, frozen=True, kw_only=True):

@@ -13,6 +13,7 @@ __all__ = ["carried", "given", "keep", "raw"]
 
 ENCODER = msgspec.json.Encoder()
 T = TypeVar("T")
+D = TypeVar("D")
 
 
 def raw(value: object) -> Raw:
@@ -30,7 +31,7 @@ def carried(ext: Ext | None, field: str) -> Raw | None:
     return None if ext is None else ext.get(f"codewhale.{field}")
 
 
-def given(ext: Ext | None, field: str, shape: type[T], default: T) -> T:
+def given(ext: Ext | None, field: str, shape: type[T], default: D) -> T | D:
     """What `ext` carries of `field`, `default` if nothing or nothing of this shape."""
     json = carried(ext, field)
     if json is None:

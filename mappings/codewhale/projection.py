@@ -62,7 +62,7 @@ class Projection(Context):
     def render(self, batch: Batch) -> Rendered:
         """The lines that show this batch."""
         if self._hidden:
-            for event in batch.events:
+            for event in self._asking.admit(batch.events, self.lose):
                 self._unseen(event)
             return Rendered(frames=[], losses=self.losses.take())
         self.session, self.at = batch.session, batch.at
@@ -88,6 +88,8 @@ class Projection(Context):
         for name in ("session", "turn", "at", "response_id", "_started", "_ended", "_over", "_bytes"):
             setattr(twin, name, getattr(self, name))
         twin._asking, twin._frames = self._asking.copy(), self._frames.copy()
+        if twin.request != self.request:  # the turn goes on as a run of its own
+            twin._begin_run()
         return twin
 
     # -- the response that is open ----------------------------------------------------------------------

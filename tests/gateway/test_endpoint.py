@@ -24,6 +24,17 @@ GOOD = {
     "pod+unix:/s?session=latest&x=": Endpoint(
         dialect="pod", transport="unix", address="/s", options=(("session", "latest"), ("x", ""))
     ),
+    "codewhale+stdio:": Endpoint(dialect="codewhale", transport="stdio", address=""),
+    "codewhale+stdio:x --url a?b=c -- y": Endpoint(
+        dialect="codewhale", transport="stdio", address="x --url a?b=c -- y"
+    ),
+    "codewhale@0.8.59+stdio:x -- ?cwd=/a b&model=m": Endpoint(
+        dialect="codewhale",
+        generation="0.8.59",
+        transport="stdio",
+        address="x",
+        options=(("cwd", "/a b"), ("model", "m")),
+    ),
 }
 
 
@@ -51,7 +62,9 @@ def test_what_is_no_endpoint_is_refused_with_a_right_one(text: str) -> None:
     assert EXAMPLES in str(caught.value)
 
 
-@pytest.mark.parametrize("text", ["pod+unix:/x?session", "pod+unix:/x?a=1&b", "pod+unix:/x?&"])
+@pytest.mark.parametrize(
+    "text", ["pod+unix:/x?session", "pod+unix:/x?a=1&b", "pod+unix:/x?&", "codewhale+stdio:x -- ?y"]
+)
 def test_options_without_a_value_are_refused_with_the_form_of_options(text: str) -> None:
     with pytest.raises(ConfigError, match="KEY=VALUE&KEY=VALUE"):
         parse(text)

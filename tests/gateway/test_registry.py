@@ -11,6 +11,7 @@ import pytest
 from gateway import registry
 from gateway.config.model import Limits
 from gateway.endpoint import parse
+from gateway.transports.way import Children
 from mappings.canonical import Batch, Command, Event, Unmapped
 from mappings.dialect import Dialect
 from mappings.errors import ConfigError
@@ -92,7 +93,7 @@ def test_a_dialect_of_an_entry_point_is_added_and_none_of_ours_replaced(monkeypa
     monkeypatch.setattr(registry, "entry_points", lambda group: [Entry("acme"), Entry("smooth")])
     registry.dialects.cache_clear()
     try:
-        assert list(registry.dialects()) == ["smooth", "pod", "pando", "acme"]
+        assert list(registry.dialects()) == ["smooth", "pod", "pando", "codewhale", "acme"]
         assert registry.dialect("smooth") is DIALECTS["smooth"]
     finally:
         registry.dialects.cache_clear()
@@ -142,7 +143,7 @@ def test_what_we_cannot_dial_is_refused_with_what_we_can() -> None:
 
 
 async def test_a_connector_says_by_oserror_that_nobody_listens(tmp_path: Any) -> None:
-    connect = registry.connector(parse(f"pod+unix:{tmp_path}/sock"), Limits())
+    connect = registry.connector(parse(f"pod+unix:{tmp_path}/sock"), Limits(), Children(1))
     with pytest.raises(OSError, match="sock"):
         await connect()
 
@@ -168,7 +169,7 @@ async def test_a_named_pod_is_listened_at_and_dialled_in_the_runtime_directory(
     accepted: list[Any] = []
     listener = await registry.listen(parse("pod+name:atlas"), Limits(), doorkeeper(accepted.append))
     assert listener.address == f"unix:{tmp_path}/atlas/sock"
-    transport = await registry.connector(parse("pod+name:atlas"), Limits())()
+    transport = await registry.connector(parse("pod+name:atlas"), Limits(), Children(1))()
     await transport.close()
     while not accepted:  # noqa: ASYNC110  # the kernel accepts, and then the loop
         await asyncio.sleep(0)

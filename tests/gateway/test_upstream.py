@@ -18,7 +18,7 @@ from gateway.ledger import Ledger
 from gateway.upstream import WAITING_MAX, Upstream
 from mappings.canonical import Command, SessionState
 from mappings.canonical.commands import SubmitInput
-from mappings.canonical.values import Text
+from mappings.canonical.values import Cause, Text
 from mappings.dialect import Burst
 from tests.gateway.pod_words import run
 from tests.gateway.stage import AT_ONCE, NEVER, settle
@@ -69,8 +69,8 @@ class Dialled:
         self.told.append(("connected", []))
         return SessionState(id="s")
 
-    def lost(self, cause: str, unsent: Sequence[Command]) -> None:
-        self.told.append((cause, [command.request for command in unsent]))
+    def lost(self, text: str, unsent: Sequence[Command], cause: Cause = "upstream_lost") -> None:
+        self.told.append((text, [command.request for command in unsent]))
 
     # -- the test --------------------------------------------------------------------------------------
 

@@ -1,41 +1,62 @@
 """What a client of each dialect must see of a backend of each: the one table, for people and for the tests.
 
-A column is a pair. The backend is the demo backend in its dialect, which plays the same scripts in all; what is `-`
-cannot be seen. test_pairs.py holds the gateway to it, and the fidelity matrix to both.
+A row is a pair, its columns are COLUMNS. The backend is the demo backend in its dialect, which plays the same scripts
+in all; what is `-` cannot be seen. test_pairs.py holds the gateway to it, and the fidelity matrix to both.
 """
 
 from __future__ import annotations
 
 __all__ = ["DIALECTS", "PAIRS", "must_see"]
 
-DIALECTS = ("smooth", "pod", "pando")
+DIALECTS = ("smooth", "pod", "pando", "codewhale")
 PAIRS = [(client, backend) for client in DIALECTS for backend in DIALECTS]
 
-TABLE = """
-client              smooth    smooth    smooth    | pod       pod       pod       | pando     pando     pando
-backend             smooth    pod       pando     | smooth    pod       pando     | smooth    pod       pando
+COLUMNS = (
+    "text",
+    "reasoning",
+    "calls",
+    "results",
+    "an answer ends",
+    "a failure ends",
+    "a cancel ends",
+    "a loss ends",
+    "a new backend",
+    "a question is",
+    "a question ends",
+)
 
-text                whole     whole     whole     | whole     whole     whole     | whole     whole     whole
-reasoning           whole     whole     -         | whole     whole     -         | -         -         -
-calls               whole     whole     whole     | whole     whole     whole     | whole     whole     whole
-results             whole     whole     whole     | whole     whole     whole     | whole     whole     whole
-an answer ends      completed completed completed | completed completed completed | completed completed completed
-a failure ends      failed    failed    completed | failed    failed    completed | failed    failed    failed
-a cancel ends       cancelled cancelled cancelled | cancelled cancelled cancelled | completed completed completed
-a loss ends         failed    failed    failed    | failed    failed    failed    | failed    failed    failed
-a new backend       used      used      refused   | used      used      refused   | used      used      refused
-a question is       form      words     words     | words     words     words     | words     words     words
-a question ends     asked     cancelled completed | paused    paused    completed | completed completed completed
+TABLE = """
+client    backend   text  reasoning calls results answer    failure   cancel    loss   new     question then
+
+smooth    smooth    whole whole     whole whole   completed failed    cancelled failed used    form     asked
+smooth    pod       whole whole     whole whole   completed failed    cancelled failed used    words    cancelled
+smooth    pando     whole -         whole whole   completed completed cancelled failed refused words    completed
+smooth    codewhale whole whole     whole whole   completed failed    cancelled failed used    words    completed
+
+pod       smooth    whole whole     whole whole   completed failed    cancelled failed used    words    paused
+pod       pod       whole whole     whole whole   completed failed    cancelled failed used    words    paused
+pod       pando     whole -         whole whole   completed completed cancelled failed used    words    completed
+pod       codewhale whole whole     whole whole   completed failed    cancelled failed used    words    completed
+
+pando     smooth    whole -         whole whole   completed failed    completed failed used    words    completed
+pando     pod       whole -         whole whole   completed failed    completed failed used    words    completed
+pando     pando     whole -         whole whole   completed failed    completed failed refused words    completed
+pando     codewhale whole -         whole whole   completed failed    completed failed used    words    completed
+
+codewhale smooth    whole whole     whole whole   completed failed    cancelled failed used    words    completed
+codewhale pod       whole whole     whole whole   completed failed    cancelled failed used    words    cancelled
+codewhale pando     whole -         whole whole   completed completed cancelled failed refused words    completed
+codewhale codewhale whole whole     whole whole   completed failed    cancelled failed used    words    completed
 """
 
 
-def _read() -> dict[str, dict[tuple[str, str], str]]:
+def _read() -> dict[tuple[str, str], dict[str, str]]:
     rows = {}
-    for line in TABLE.strip().splitlines():
+    for line in TABLE.strip().splitlines()[1:]:
         if line:
-            name, cells = line[:20].strip(), line[20:].replace("|", "").split()
-            rows[name] = dict(zip(PAIRS, cells, strict=True))
-    assert all(rows["client"][pair] == pair[0] and rows["backend"][pair] == pair[1] for pair in PAIRS)
+            client, backend, *cells = line.split()
+            rows[client, backend] = dict(zip(COLUMNS, cells, strict=True))
+    assert list(rows) == PAIRS
     return rows
 
 
@@ -43,5 +64,5 @@ ROWS = _read()
 
 
 def must_see(what: str, client: str, backend: str) -> str:
-    """The cell of one pair."""
-    return ROWS[what][client, backend]
+    """The cell of one pair, in one of COLUMNS."""
+    return ROWS[client, backend][what]

@@ -1,4 +1,4 @@
-"""smooth, pod and pando, each as client and as backend: every pair is held to the table of table.py.
+"""smooth, pod, pando and codewhale, each as client and as backend: every pair is held to the table of table.py.
 
 The backend is the demo backend, served in the backend's dialect; it plays the same scripts in all of them.
 """
@@ -14,7 +14,7 @@ import pytest
 
 from gateway import registry
 from gateway.config.model import Limits
-from gateway.demo.client import demo_backend
+from gateway.demo.app import demo_backend
 from gateway.endpoint import parse
 from mappings.fidelity import Cell, matrix
 from tests.pairs.gateway import bridged
@@ -31,10 +31,11 @@ LISTEN = {
     "smooth": "smooth+ws://127.0.0.1:0/ws",
     "pod": "pod+unix:{folder}/{name}/sock",
     "pando": "pando+tcp://127.0.0.1:0",
+    "codewhale": "codewhale+unix:{folder}/{name}/sock",
 }
 LIMITS = Limits(drain_deadline=0.5, backoff_first=0.05, backoff_max=0.2)
-BUSY = {"smooth": "TURN_IN_PROGRESS", "pod": "already_running", "pando": "-32000"}
-UNKNOWN = {"smooth": "SESSION_NOT_FOUND", "pod": "invalid_request", "pando": "-32000"}
+BUSY = {"smooth": "TURN_IN_PROGRESS", "pod": "already_running", "pando": "-32000", "codewhale": "-32603"}
+UNKNOWN = {"smooth": "SESSION_NOT_FOUND", "pod": "invalid_request", "pando": "-32000", "codewhale": "-32603"}
 
 pairs = pytest.mark.parametrize(("client", "backend"), PAIRS)
 

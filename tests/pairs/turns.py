@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from msgspec import Struct, field
 
+from tests.pairs.codewhale_client import CodewhaleClient
 from tests.pairs.gateway import SmoothClient
 from tests.pairs.pando_client import PandoClient, RefusalError
 from tests.pairs.pod_client import PodClient
@@ -261,6 +262,57 @@ class PandoPeer(Runs):
         return [row["title"] for row in await self.client.call("session.list")]
 
 
+class CodewhalePeer(Runs):
+    """A codewhale client; `path` is where another one may join."""
+
+    def __init__(self, client: CodewhaleClient, path: str) -> None:
+        self.client = client
+        self._path = path
+        self._start = 0
+        self._request = 0
+
+    async def begin(self, text: str, tokens: int) -> None:
+        self._start = len(self.client.lines)
+        self._request = await self.client.say(text)
+        await self.client.until(lambda: self._kinds().count("response_delta") >= tokens)
+
+    def _kinds(self) -> list[str]:
+        return [line.get("type", "") for line in self.client.lines[self._start :]]
+
+    async def cancel(self) -> None:
+        await self.client.send("thread/interrupt", thread_id=self.client.thread)
+
+    async def finish(self) -> Seen:
+        answer = await self.client.answer(self._request)
+        frames = answer["result"]["events"] if "result" in answer else []
+        deltas = [frame for frame in frames if frame["event"] == "response_delta"]
+        assert all(frame["channel"] == "reasoning" for frame in deltas), "text is streamed, and not said again"
+        stopped = "error" in answer and answer["error"]["message"] == "turn interrupted"
+        return Seen(
+            text=self.client.text(self._start),
+            thought="".join(frame["delta"] for frame in deltas),
+            calls=[frame["tool_name"] for frame in frames if frame["event"] == "tool_call_start"],
+            results=sum(1 for frame in frames if frame["event"] == "tool_call_result"),
+            end="completed" if "result" in answer else "cancelled" if stopped else "failed",
+        )
+
+    async def approve(self) -> Seen:
+        return await self.turn("approve")
+
+    async def refused(self, text: str) -> str:
+        """Asked by another client: the first one's requests wait for each other."""
+        async with CodewhaleClient.connected(self._path, self.client.thread) as other:
+            return str((await other.ask("thread/message", thread_id=other.thread, input=text))["error"]["code"])
+
+    async def history(self) -> list[tuple[str, str]]:
+        async with CodewhaleClient.connected(self._path, self.client.thread) as other:
+            told = await other.call("thread/read", thread_id=other.thread)
+        return [(item["role"], item["content"]) for item in told["data"]["history"]]
+
+    async def listed(self) -> list[str]:
+        return [thread["preview"] for thread in (await self.client.call("thread/list"))["threads"]]
+
+
 @asynccontextmanager
 async def _smooth(url: str) -> AsyncIterator[Peer]:
     async with SmoothClient.connected(url) as client:
@@ -280,7 +332,14 @@ async def _pando(url: str) -> AsyncIterator[Peer]:
         yield PandoPeer(client)
 
 
-CLIENTS = {"smooth": _smooth, "pod": _pod, "pando": _pando}
+@asynccontextmanager
+async def _codewhale(url: str) -> AsyncIterator[Peer]:
+    path = url.removeprefix("unix:")
+    async with CodewhaleClient.connected(path) as client:
+        yield CodewhalePeer(client, path)
+
+
+CLIENTS = {"smooth": _smooth, "pod": _pod, "pando": _pando, "codewhale": _codewhale}
 
 
 @asynccontextmanager

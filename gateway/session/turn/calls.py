@@ -45,16 +45,24 @@ def finished(form: NormalForm, event: ToolCallFinished) -> None:
     """The one result of a call, after its arguments."""
     turn = form.turn()
     block = _meant(turn, event.call, event.name, finished=True)
-    if block is None:
-        name = event.name or form.state.unanswered.get(event.call, "")
-        form.emit(structs.replace(event, name=name))
+    if block is None and (event.call or (known := _of_before(form, event.name))):
+        call = event.call or known
+        form.emit(structs.replace(event, call=call, name=event.name or form.state.unanswered.get(call, "")))
         return
+    if block is None:  # without an id it must be of some call
+        started(form, ToolCallStarted(name=event.name))
+        block = turn.calls[f"{turn.id}/{len(turn.calls) - 1}"]
     if block.result is not None:
         if (event.output, event.summary) != (block.result.output, block.result.summary):
             form.losses.append(Loss(kind="ToolCallFinished", why="a second result of the same call"))
         return
     complete(form, block)
     form.emit(structs.replace(event, call=block.call, name=block.name))
+
+
+def _of_before(form: NormalForm, name: str) -> str:
+    """The first call of that name which a turn before this one left without a result."""
+    return next((call for call, called in form.state.unanswered.items() if called == name), "")
 
 
 def complete(form: NormalForm, block: CallBlock) -> None:

@@ -96,8 +96,12 @@ def open_session(command: commands.OpenSession, context: Context) -> Messages:
     if given(command.ext, "kind", str, "") == "create":
         usual = UNSET if command.metadata is UNSET else wire.CreateParams(metadata=command.metadata)
         return _call(requests.Create, command, context, _params(command.ext, wire.CreateParams, usual))
-    usual_start = UNSET if _has(command.ext, "absent") else wire.StartParams(persist_extended_history=False)
-    return _call(requests.Start, command, context, _params(command.ext, wire.StartParams, usual_start))
+    usual_start = wire.StartParams(persist_extended_history=False)
+    params = _params(command.ext, wire.StartParams, UNSET if _has(command.ext, "absent") else usual_start)
+    if command.model or command.cwd:
+        said = params if isinstance(params, wire.StartParams) else usual_start
+        params = replace(said, model=said.model or command.model or None, cwd=said.cwd or command.cwd or None)
+    return _call(requests.Start, command, context, params)
 
 
 @FROM_COMMAND.rule(

@@ -42,7 +42,8 @@ def row(summary: SessionSummary, generation: str) -> Thread:
     at = summary.updated_at // NS
     known = given(summary.ext, "thread", Thread | None, None)  # type: ignore[arg-type]  # a thread or none
     if known is not None:
-        return replace(known, updated_at=at)
+        title = summary.title[:PREVIEW_MAX]
+        return replace(known, updated_at=at, preview=title if title and known.preview == NEW else known.preview)
     return Thread(
         id=shown(summary.session, summary.ext)[0],
         preview=summary.title[:PREVIEW_MAX] or NEW,

@@ -68,7 +68,8 @@ def create(message: requests.Create) -> Commands:
 @TO_COMMAND.rule(requests.Start, produces=(commands.OpenSession,))
 def start(message: requests.Start) -> Commands:
     ext = _form(message, message.params, absent=True if message.params is UNSET else UNSET)
-    return (commands.OpenSession(request=heard(message.id), ext=ext),)
+    said = message.params if isinstance(message.params, wire.StartParams) else wire.StartParams()
+    return (commands.OpenSession(request=heard(message.id), model=said.model or "", cwd=said.cwd or "", ext=ext),)
 
 
 @TO_COMMAND.rule(requests.Resume, produces=(commands.ResumeSession,))

@@ -60,6 +60,11 @@ class ClientTranslator:
         self._opening = Opening()
         self._interrupts = True  # its generation has thread/interrupt; until it is known the default's
 
+    @property
+    def owes(self) -> bool:
+        """A backend that says no more is gone."""
+        return False
+
     def opened(self) -> Step:
         """Which generation is it?"""
         step = Step()

@@ -17,6 +17,7 @@ from mappings.canonical.events import Event, Gap, Reply, SessionOpened
 from mappings.canonical.values import Ext, Failure
 from mappings.codewhale.extras import given, raw
 from mappings.codewhale.wire.params import ResumeParams, StartParams
+from mappings.codewhale.wire.values import Thread
 
 __all__ = ["Opening"]
 
@@ -62,7 +63,8 @@ class Opening:
         if state.opening is not None:
             self._wanted = state.opening
         params = given(self._wanted.ext, "params", StartParams, StartParams())
-        self._cwd = params.cwd or state.backend.cwd
+        thread = given(state.backend_ids, "thread", Thread, None)
+        self._cwd = params.cwd or self._wanted.cwd or state.backend.cwd or (thread.cwd if thread is not None else "")
         self._known = given(state.backend_ids, "thread_id", str, "")
         return self._ask(self._going_on(self._known)) if self._known else []
 

@@ -107,7 +107,7 @@ def _meta(ext: Ext | None, context: Context) -> wire.Meta | UnsetType:
 @FROM_COMMAND.rule(
     commands.OpenSession,
     produces=(wire.CreateSession,),
-    fidelity=Lossy(("agent", "user_name", "user_email", "supports", "metadata")),
+    fidelity=Lossy(("agent", "user_name", "user_email", "supports", "metadata", "model", "cwd")),
 )
 def open_session(command: commands.OpenSession, context: Context) -> Messages:
     row = given(command.ext, "row", wire.NewSession, wire.NewSession())

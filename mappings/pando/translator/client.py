@@ -74,6 +74,11 @@ class ClientTranslator:
         self._sessions: dict[str, Following] = {}
         self._heard = clock()
 
+    @property
+    def owes(self) -> bool:
+        """A backend that says no more is gone."""
+        return False
+
     def opened(self) -> Step:
         """Who is there, and with which sessions."""
         step = Step(alarm=Alarm(TICK, self._rang))

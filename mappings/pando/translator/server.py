@@ -59,6 +59,11 @@ class ServerTranslator:
         self._order: deque[Slot] = deque()
         self._open: dict[str, Slot] = {}  # our id -> the call that waits for its answer
 
+    @property
+    def owes(self) -> bool:
+        """A peer that says no more is gone."""
+        return False
+
     def opened(self) -> Step:
         """A primary says nothing unasked."""
         return Step()

@@ -52,6 +52,11 @@ class ClientTranslator:
         }
         self._special = frozenset(self._seen)
 
+    @property
+    def owes(self) -> bool:
+        """A backend that says no more is gone."""
+        return False
+
     def opened(self) -> Step:
         """A client says nothing first: the pod shows itself."""
         return Step()

@@ -59,6 +59,11 @@ class ServerTranslator:
         self._early: list[bytes] = []  # errors of a client that speaks before it was shown anything: snapshot first
         self._shut = False
 
+    @property
+    def owes(self) -> bool:
+        """A peer that says no more is gone."""
+        return False
+
     def opened(self) -> Step:
         """A pod says nothing before it shows its session."""
         return Step()

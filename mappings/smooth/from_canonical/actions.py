@@ -63,7 +63,9 @@ def _create(
     )
 
 
-@FROM_COMMAND.rule(commands.OpenSession, produces=(wire.CreateConversationSession,), fidelity=Lossy(("title",)))
+@FROM_COMMAND.rule(
+    commands.OpenSession, produces=(wire.CreateConversationSession,), fidelity=Lossy(("title", "model", "cwd"))
+)
 def open_session(command: commands.OpenSession, context: Context) -> Messages:
     """A new conversation."""
     return _create(command, context, _text("", command.ext, "conversationId"))

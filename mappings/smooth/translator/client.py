@@ -72,6 +72,11 @@ class ClientTranslator:
         self._over: deque[str] = deque(maxlen=OVER_MAX)  # our ids of turns that have ended
         self._opening = Opening()
 
+    @property
+    def owes(self) -> bool:
+        """A backend that says no more is gone."""
+        return False
+
     def opened(self) -> Step:
         """Neither side says hello."""
         return Step()

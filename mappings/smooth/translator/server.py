@@ -65,6 +65,11 @@ class ServerTranslator:
         self._turn: commands.SubmitInput | None = None
         self._supports: frozenset[str] = frozenset()
 
+    @property
+    def owes(self) -> bool:
+        """A peer that says no more is gone."""
+        return False
+
     def opened(self) -> Step:
         """A server says nothing until the client speaks."""
         return Step()

@@ -16,7 +16,7 @@ import pytest
 from gateway.app import App
 from gateway.config.check import check
 from gateway.config.model import Config, Limits, Recording, Route
-from gateway.demo.client import demo_backend
+from gateway.demo.app import demo_backend
 from gateway.endpoint import parse
 from gateway.recording.reader import Recording as Read
 from gateway.recording.reader import open_recording

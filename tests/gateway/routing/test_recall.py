@@ -14,7 +14,7 @@ from gateway.routing.recall import HELD_MAX, PAGE, PAGES_MAX, PATIENCE, Recall
 from mappings.canonical import Command, SessionState
 from mappings.canonical.commands import CancelTurn, GetHistory, ListSessions, OpenSession, ResumeSession, SubmitInput
 from mappings.canonical.events import Alert, Event, HistorySnapshot, Reply, SessionOpened, SessionsListed, TextDelta
-from mappings.canonical.values import Failure, Message, SessionSummary, Text
+from mappings.canonical.values import Cause, Failure, Message, SessionSummary, Text
 from mappings.dialect import Burst
 from tests.gateway.stage import Time
 
@@ -54,8 +54,8 @@ class Stage:
                 if isinstance(item, HistorySnapshot):
                     self.state.transcript = list(item.items)
 
-    def lost(self, cause: str, unsent: Sequence[Command]) -> None:
-        self.failed.append((cause, [command.request for command in unsent]))
+    def lost(self, text: str, unsent: Sequence[Command], cause: Cause = "upstream_lost") -> None:
+        self.failed.append((text, [command.request for command in unsent]))
 
     # -- as backend ------------------------------------------------------------------------------------
 

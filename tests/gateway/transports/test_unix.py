@@ -11,6 +11,7 @@ from adapters.base import Transport
 from gateway.config.model import Limits
 from gateway.endpoint import parse
 from gateway.transports import unix
+from gateway.transports.way import Children
 from mappings.errors import ConfigError
 from tests.gateway.doorkeepers import doorkeeper
 
@@ -22,7 +23,7 @@ async def test_what_listens_at_a_path_is_reached_by_dialling_it(tmp_path: Path) 
     assert unix.UNIX.dial is not None
     async with asyncio.timeout(20):
         listener = await unix.UNIX.listen(endpoint, Limits(), doorkeeper(accepted.put_nowait))
-        ours = await unix.UNIX.dial(endpoint, Limits())()
+        ours = await unix.UNIX.dial(endpoint, Limits(), Children(1))()
         theirs = await accepted.get()
         await ours.send([b"{}"])
         assert await theirs.receive() == [b"{}"]

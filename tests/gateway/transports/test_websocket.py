@@ -7,6 +7,7 @@ import pytest
 from adapters.base import Limits as AdapterLimits
 from gateway.config.model import Limits
 from gateway.endpoint import parse
+from gateway.transports.way import Children
 from gateway.transports.websocket import WS, WSS
 from tests.gateway.doorkeepers import doorkeeper
 
@@ -29,7 +30,7 @@ async def test_of_the_options_only_the_token_is_dialled(
 
     monkeypatch.setattr("adapters.websocket.connect", connect)
     assert WS.dial is not None
-    await WS.dial(parse(endpoint), Limits())()
+    await WS.dial(parse(endpoint), Limits(), Children(1))()
     assert dialled == [url]
 
 

@@ -15,6 +15,7 @@ from gateway.config.model import Limits
 from gateway.endpoint import Endpoint, parse
 from gateway.transports import pando_project
 from gateway.transports.pando_project import ports
+from gateway.transports.way import Children
 from gateway.transports.zeromq import PROJECT, TCP
 from mappings.dialect import Parts
 from mappings.errors import ConfigError
@@ -46,7 +47,7 @@ async def test_calls_and_publications_come_by_their_own_doors(way: object, proje
         assert [type(transport) for transport in published] == [Publication]
         bound = parse(f"pando+{listener.address}")
         assert TCP.place(bound) != TCP.place(endpoint) if way is TCP else bound == endpoint
-        ours = await found.dial(bound, Limits())()
+        ours = await found.dial(bound, Limits(), Children(1))()
         await ours.send([b"{}"])
         caller = await callers.get()
         (call,) = await caller.receive()

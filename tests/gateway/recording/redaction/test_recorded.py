@@ -16,7 +16,7 @@ from structlog.testing import capture_logs
 from gateway.app import App
 from gateway.config.model import Config, Limits, Recording, Redact, Route
 from gateway.demo import script
-from gateway.demo.client import demo_backend
+from gateway.demo.app import demo_backend
 from gateway.endpoint import parse
 from gateway.ledger import Ledger
 from gateway.recording.format import EventLine, Line, decode_line

@@ -1,0 +1,102 @@
+"""`stdio:` endpoints: a command line is a child that we spawn, no address our own stdin and stdout.
+
+A child gets our environment and never a shell. One that ends is started again by whoever needs it, so many times
+within a while (design.md, section 6: a child restarted is a Gap, which its dialect tells).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import shlex
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+
+from adapters import stdio
+from adapters.base import Listener, Transport
+from gateway.config.model import Limits
+from gateway.endpoint import Endpoint
+from gateway.transports.way import Children, Connect, Doorkeeper, Place, Way, adapter_limits
+from mappings.errors import ConfigError
+
+__all__ = ["STDIO", "Starter"]
+
+EXAMPLE = "for example codewhale+stdio:codewhale app-server --stdio"
+OURS = ("stdio",)
+
+
+class Starter:
+    """Starts one session's child, and again when it has ended: `restarts` times within `restart_window` seconds."""
+
+    def __init__(
+        self, argv: list[str], cwd: str | None, limits: Limits, children: Children, clock: Callable[[], float]
+    ) -> None:
+        self._argv = argv
+        self._cwd = cwd
+        self._limits = limits
+        self._children = children
+        self._clock = clock
+        self._started: deque[float] = deque()  # when, as far as it counts
+
+    async def __call__(self) -> Transport:
+        """The child that was started now. OSError says why there is none, EBUSY that there may be one later."""
+        now, window = self._clock(), self._limits.restart_window
+        while self._started and now - self._started[0] >= window:
+            self._started.popleft()
+        if len(self._started) > self._limits.restarts:
+            wait = self._started[0] + window - now
+            text = f"it ended {len(self._started)} times within {window:g} s; it is started again in {wait:.0f} s"
+            raise OSError(errno.EAGAIN, text)
+        transport = await self._children.spawn(
+            self._argv, adapter_limits(self._limits), env=os.environ, cwd=self._cwd
+        )  # fmt: skip
+        self._started.append(now)
+        return transport
+
+
+async def _listen(_endpoint: Endpoint, limits: Limits, doorkeeper: Doorkeeper) -> Listener:
+    return await stdio.listen(adapter_limits(limits), doorkeeper.accept)
+
+
+def _dial(endpoint: Endpoint, limits: Limits, children: Children) -> Connect:
+    clock = asyncio.get_running_loop().time
+    return Starter(_argv(endpoint), endpoint.option("cwd") or None, limits, children, clock)
+
+
+def _argv(endpoint: Endpoint) -> list[str]:
+    try:
+        return shlex.split(endpoint.address)
+    except ValueError as error:
+        raise ConfigError(f"{endpoint}: {error}; quote arguments as for a shell") from error
+
+
+def _check_command(endpoint: Endpoint) -> None:
+    if not _argv(endpoint):
+        raise ConfigError(f"{endpoint}: write the command that starts the backend, {EXAMPLE}")
+    cwd = endpoint.option("cwd")
+    if cwd and not (Path(cwd).is_absolute() and Path(cwd).is_dir()):
+        raise ConfigError(f"{endpoint}: cwd={cwd} is no absolute path of a folder")
+
+
+def _check_ours(endpoint: Endpoint) -> None:
+    if endpoint.address:
+        name = f"{endpoint.dialect}+{endpoint.transport}:"
+        raise ConfigError(f"{endpoint}: a listener is our own stdin and stdout; write {name} alone")
+
+
+def _place(endpoint: Endpoint) -> Place | None:
+    return None if endpoint.address else OURS
+
+
+STDIO = Way(
+    listen=_listen,
+    dial=_dial,
+    dial_options=frozenset({"cwd", "model"}),
+    check_upstream=_check_command,
+    check_place=_check_ours,
+    place=_place,
+    owner_only=True,
+    spawned=True,
+)

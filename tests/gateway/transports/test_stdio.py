@@ -1,0 +1,91 @@
+"""`stdio:` endpoints: what is written wrong, which child is spawned where, and how often it is started again."""
+
+from __future__ import annotations
+
+import errno
+import sys
+from pathlib import Path
+
+import pytest
+
+from adapters.stdio import Children
+from gateway import registry
+from gateway.config.model import Limits
+from gateway.endpoint import parse
+from gateway.transports.stdio import STDIO, Starter
+from mappings.errors import ConfigError
+
+DIES = "import sys; print('bye', flush=True)"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("codewhale+stdio:", "write the command that starts the backend"),
+        ("codewhale+stdio:x 'y", "No closing quotation"),
+        ("codewhale+stdio:x -- ?cwd=rel", "no absolute path of a folder"),
+        ("codewhale+stdio:x -- ?cwd=/no/such/folder", "no absolute path of a folder"),
+        ("codewhale+stdio:x -- ?token=t", "unknown option 'token'"),
+    ],
+)
+def test_what_cannot_be_spawned_is_refused_before_anybody_needs_it(text: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        registry.check_upstream(parse(text))
+
+
+def test_a_listener_is_our_own_stdin_and_stdout_and_takes_no_command() -> None:
+    registry.check_listen(parse("codewhale+stdio:"))
+    registry.check_place(parse("codewhale+stdio:"))
+    with pytest.raises(ConfigError, match=r"write codewhale\+stdio: alone"):
+        registry.check_place(parse("codewhale+stdio:x"))
+
+
+def test_there_is_one_stdin_and_any_number_of_children() -> None:
+    ours, child = parse("codewhale+stdio:"), parse("codewhale+stdio:x")
+    assert registry.place(ours) is not None
+    assert registry.place(child) is None
+    assert registry.spawned(ours)
+    assert not registry.spawned(parse("codewhale+unix:/x"))
+
+
+async def test_a_child_is_spawned_in_the_folder_that_the_endpoint_names_with_our_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DRAGOMAN_TEST", "kept")
+    code = "import os; print(os.getcwd(), os.environ['DRAGOMAN_TEST'])"
+    endpoint = parse(f'codewhale+stdio:{sys.executable} -c "{code}" -- ?cwd={tmp_path}')
+    async with Children(1) as children:
+        assert STDIO.dial is not None
+        transport = await STDIO.dial(endpoint, Limits(), children)()
+        assert await transport.receive() == [f"{tmp_path} kept".encode()]
+        await transport.close()
+
+
+async def test_a_child_that_ends_too_often_is_left_alone_until_the_window_has_passed() -> None:
+    now = 0.0
+    limits = Limits(restarts=2, restart_window=60.0)
+    async with Children(1) as children:
+        start = Starter([sys.executable, "-c", DIES], None, limits, children, lambda: now)
+        for _ in range(3):  # the first start is no restart
+            await (await start()).close()
+            now += 10.0
+        with pytest.raises(OSError, match="it ended 3 times within 60 s; it is started again in 30 s"):
+            await start()
+        now = 60.0
+        await (await start()).close()
+
+
+async def test_at_the_bound_of_children_a_further_one_is_busy() -> None:
+    async with Children(1) as children:
+        start = Starter([sys.executable, "-c", "input()"], None, Limits(), children, lambda: 0.0)
+        first = await start()
+        with pytest.raises(OSError, match="busy: 1 children run") as caught:
+            await start()
+        assert caught.value.errno == errno.EBUSY
+        await first.close()
+
+
+async def test_a_program_that_does_not_exist_is_named() -> None:
+    async with Children(1) as children:
+        with pytest.raises(OSError, match="no-such-program"):
+            await Starter(["no-such-program"], None, Limits(), children, lambda: 0.0)()

@@ -1,0 +1,135 @@
+"""A codewhale client as editors are (codewhale sheet, sections 1 and 11): one line a request, answers in their order.
+
+What is a bare line, an answer or neither it finds by looking at the keys; on anything else it fails.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from tests.oracle.codewhale import CodewhaleOracle
+
+__all__ = ["CodewhaleClient"]
+
+DEADLINE = 20.0  # seconds for anything that a test waits for
+ROOM = 1 << 24
+
+
+class CodewhaleClient:
+    """A client with its lines in `lines`; `thread` is the one that it began."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._news = asyncio.Event()
+        self._number = 0
+        self.oracle = CodewhaleOracle()
+        self.lines: list[dict[str, Any]] = []
+        self.thread = ""
+        self.over = False
+
+    @classmethod
+    @asynccontextmanager
+    async def connected(cls, path: str, thread: str | None = None) -> AsyncIterator[CodewhaleClient]:
+        """A client at a Unix socket that has begun a thread, or is about this one; "" for none."""
+        reader, writer = await asyncio.open_unix_connection(path, limit=ROOM)
+        async with cls._of(reader, writer, thread) as client:
+            yield client
+
+    @classmethod
+    @asynccontextmanager
+    async def spawned(cls, argv: Sequence[str], thread: str | None = None) -> AsyncIterator[CodewhaleClient]:
+        """A client that has spawned its server; when the block ends it closes the server's stdin and waits for it."""
+        process = await asyncio.create_subprocess_exec(
+            *argv, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, limit=ROOM
+        )
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            async with cls._of(process.stdout, process.stdin, thread) as client:
+                yield client
+        finally:
+            try:
+                async with asyncio.timeout(DEADLINE):
+                    code = await process.wait()
+            except TimeoutError:
+                process.kill()
+                raise
+        assert code == 0
+
+    @classmethod
+    @asynccontextmanager
+    async def _of(
+        cls, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, thread: str | None
+    ) -> AsyncIterator[CodewhaleClient]:
+        client = cls(reader, writer)
+        try:
+            async with asyncio.TaskGroup() as group:
+                task = group.create_task(client._read(), name="codewhale client")
+                client.thread = (await client.call("thread/start"))["thread_id"] if thread is None else thread
+                try:
+                    yield client
+                finally:
+                    task.cancel()
+        finally:
+            writer.close()
+
+    async def _read(self) -> None:
+        while line := await self._reader.readline():
+            frame = json.loads(line)
+            assert line == json.dumps(frame, ensure_ascii=False, separators=(",", ":")).encode() + b"\n", (
+                "a client may grep for compact substrings"
+            )
+            self.oracle.got(frame)
+            self.lines.append(frame)
+            self._news.set()
+        self.over = True
+        self._news.set()
+
+    async def send(self, method: str, **params: Any) -> int:
+        """One request, as it is written on a line; its id."""
+        self._number += 1
+        message = {"jsonrpc": "2.0", "id": self._number, "method": method, "params": params}
+        self.oracle.said(message)
+        self._writer.write(json.dumps(message).encode() + b"\n")
+        await self._writer.drain()
+        return self._number
+
+    async def answer(self, request: int) -> dict[str, Any]:
+        """Wait for the answer to a request."""
+        found: list[dict[str, Any]] = []
+
+        def there() -> bool:
+            found[:] = [line for line in self.lines if line.get("id") == request]
+            return bool(found)
+
+        await self.until(there)
+        return found[0]
+
+    async def ask(self, method: str, **params: Any) -> dict[str, Any]:
+        """The answer to a request, a result or an error."""
+        return await self.answer(await self.send(method, **params))
+
+    async def call(self, method: str, **params: Any) -> Any:
+        """The result of a request."""
+        return (await self.ask(method, **params))["result"]
+
+    async def say(self, text: str) -> int:
+        """Begin a turn; its id."""
+        return await self.send("thread/message", thread_id=self.thread, input=text)
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Wait until `condition()` holds for what was told."""
+        async with asyncio.timeout(DEADLINE):
+            while not condition():
+                assert not self.over, f"the server is gone: {self.lines[-3:]}"
+                self._news.clear()
+                await self._news.wait()
+
+    def text(self, start: int = 0) -> str:
+        """What was streamed since."""
+        return "".join(line["delta"] for line in self.lines[start:] if line.get("type") == "response_delta")
