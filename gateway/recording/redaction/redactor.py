@@ -40,6 +40,7 @@ from mappings.canonical.events import (
     TurnAccepted,
     TurnEnded,
 )
+from mappings.canonical.values import Origin
 
 __all__ = ["Redactor"]
 
@@ -76,6 +77,7 @@ class Redactor:
         self._queue: deque[Held] = deque()
         self._blocks: dict[BlockKey, Block[Held]] = {}
         self._weight = 0
+        self._origin = Origin()  # the last that was looked at
 
     # -- lines come and go -------------------------------------------------------------------------------
 
@@ -120,14 +122,25 @@ class Redactor:
             if isinstance(line, FrameLine):
                 self._weight -= len(line.text or "")
                 frames.append(len(lines))
-            elif not held.decided:
-                line = self._redacted(line)
+            else:
+                line = line if held.decided else self._redacted(line)
+                if line.origin is not self._origin:
+                    line = self._with_origin(line)
             lines.append(line)
         if frames:
             clean = self._wires.redact([lines[at] for at in frames])  # type: ignore[misc]  # those are frames
             for at, frame in zip(frames, clean, strict=True):
                 lines[at] = frame
         return lines
+
+    def _with_origin(self, line: EventLine) -> EventLine:
+        """A request id is a client's own words."""
+        self._seq = line.seq
+        origin = self._values.redact(line.origin)
+        if origin is line.origin:
+            self._origin = origin  # all events of a batch have this one
+            return line
+        return structs.replace(line, origin=origin, redacted=True)
 
     def _redacted(self, line: EventLine) -> EventLine:
         self._seq = line.seq
