@@ -29,6 +29,7 @@ from gateway.link import Link
 from gateway.outbox import Outbox
 from gateway.pods.directory import PodDirectory
 from gateway.pods.folder import PodFolder
+from gateway.replay.playing import Replay
 from gateway.routing.door import Door
 from gateway.routing.router import Router
 from gateway.transports.way import Children, Doorkeeper
@@ -74,6 +75,7 @@ class App:
         self._fault: PeerError | None = None  # of who spawned us, for which it was sent away
         self._closing = False
         self.ledger = Ledger()
+        self.replays: dict[str, Replay] = {}  # of the routes whose backend is a recording
         self.stop = asyncio.Event()
         for route in config.routes:
             for endpoint in route.listen:
@@ -126,18 +128,28 @@ class App:
 
     def _router(self, route: Route) -> Router:
         loop = asyncio.get_running_loop()
-
-        def dial(session: Connected, endpoint: Endpoint) -> Backend:
-            return self._upstream(session, endpoint) if self._make_backend is None else self._make_backend(session)
-
         router = Router(
-            route, dial, registry.dialects,
+            route, self._backends(route), registry.dialects,
             limits=self._config.limits, ledger=self.ledger, clock=time.time_ns, new_id=new_id, later=loop.call_later,
             pods=None if self._make_backend is not None else registry.pods(route.upstream),
+            upstream=registry.upstream(route.upstream),
         )  # fmt: skip
         if self._ends_with_client:
             router.on_shutdown = lambda _link: self._end_now()
         return router
+
+    def _backends(self, route: Route) -> Callable[[Connected, Endpoint], Backend]:
+        """What makes the ways of a route's sessions to their backend."""
+        make, loop = self._make_backend, asyncio.get_running_loop()
+        if make is not None:
+            return lambda session, _endpoint: make(session)
+        if not registry.played(route.upstream):
+            return self._upstream
+        replay = self.replays[route.name] = Replay(
+            route.upstream, registry.upstream(route.upstream), later=loop.call_later, clock=loop.time,
+            ledger=self.ledger,
+        )  # fmt: skip
+        return lambda session, _endpoint: replay.backend(session)
 
     def _upstream(self, session: Connected, endpoint: Endpoint) -> Upstream:
         limits = self._config.limits

@@ -65,21 +65,25 @@ OF_THE_BACKEND = (
 
 
 class Router:
-    """Brings commands to the sessions of one route. `on_shutdown` hears of each client that said `shutdown`."""
+    """Brings commands to the sessions of one route. `on_shutdown` hears of each client that said `shutdown`.
+
+    `upstream` is how the backend behaves, where that is not what its endpoint names.
+    """
 
     def __init__(
         self, route: Route, make_backend: MakeBackend, dialects: Callable[[], dict[str, Dialect]], *,
         limits: Limits, ledger: Ledger, clock: Clock, new_id: NewId, later: Later, pods: Pods | None = None,
+        upstream: Dialect | None = None,
     ) -> None:  # fmt: skip
         self._route = route
         self._limits = limits
         self._clock = clock
         self._new_id = new_id
         self._later = later
-        self._upstream = dialects()[route.upstream.dialect]
+        self._upstream = upstream or dialects()[route.upstream.dialect]
         self._all = Sessions(
             route, make_backend, dialects, limits=limits, ledger=ledger, clock=clock, new_id=new_id, later=later,
-            pods=pods,
+            pods=pods, upstream=self._upstream,
         )  # fmt: skip
         self._policy = self._all.policy
         self.watchers = self._all.watchers

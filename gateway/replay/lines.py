@@ -1,0 +1,106 @@
+"""What of the log a replay says: all but what the session says by itself (design.md, section 3).
+
+The log is in normal form, and the session that replays makes that form anew. What it would say twice is left out: the
+user's message behind TurnAccepted, how a question ended that its client answered, questions in words, the status that
+goes with a terminal; and model turns, where the backend that was recorded does not tell them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from msgspec import structs
+
+from gateway.recording.format import EventLine
+from gateway.replay.scenes import ANSWERS
+from mappings.canonical import Command, Event, SessionState
+from mappings.canonical.commands import SubmitInput
+from mappings.canonical.events import (
+    ApprovalResolved,
+    InteractionResolved,
+    MessageAppended,
+    ModelTurnEnded,
+    ModelTurnStarted,
+    QuestionAnswered,
+    QuestionAsked,
+    SessionActivated,
+    SessionClosed,
+    SessionUpdated,
+    StatusChanged,
+    TurnAccepted,
+    TurnEnded,
+)
+
+__all__ = ["MODEL_TURNS", "Lines"]
+
+MODEL_TURNS = frozenset({ModelTurnStarted, ModelTurnEnded})
+IN_WORDS = frozenset({QuestionAsked, QuestionAnswered})
+DESCRIBED = SessionUpdated | SessionActivated | SessionClosed
+
+
+class Lines:
+    """The log of one replay, line by line. `turn` is the recorded turn that is open, "" between turns."""
+
+    def __init__(self, state: Callable[[], SessionState], *, tells_model_turns: bool) -> None:
+        self._state = state
+        self._drops = IN_WORDS if tells_model_turns else IN_WORDS | MODEL_TURNS
+        self._auto = False
+        self._request: str | None = None  # the input that the log has not accepted yet
+        self._echo = False  # its message comes next
+        self._answered = False  # the open question, by the session's own client
+        self.turn = ""
+
+    @property
+    def waits(self) -> bool:
+        """Whether an input was not accepted yet."""
+        return self._request is not None
+
+    def begin(self, command: Command | None, *, auto: bool = False) -> None:
+        """A passage begins, by this command of the session; with `auto` by none of its own."""
+        self._auto = auto
+        self._answered = isinstance(command, ANSWERS)
+        if isinstance(command, SubmitInput):
+            self._request = command.request
+
+    def ended(self) -> list[Event]:
+        """What must be said before a turn can be ended that the recording does not end."""
+        self.turn = ""
+        request, self._request = self._request, None
+        return [TurnAccepted(request=request)] if request is not None else []
+
+    def say(self, line: EventLine, event: Event) -> list[Event]:
+        """What is said for this line."""
+        self.turn = "" if isinstance(event, TurnEnded) else line.turn or self.turn
+        if type(event) in self._drops:
+            return []
+        match event:
+            case TurnAccepted():
+                return self._accepted()
+            case MessageAppended(message=message) if message.role == "user":
+                echo, self._echo = self._echo, False
+                return [] if echo else [MessageAppended(message=structs.replace(message, id="", turn=""))]
+            case ApprovalResolved() | InteractionResolved() if self._answered:
+                self._answered = False
+                return []
+            case StatusChanged(status=status) if line.turn and status != "running":
+                return []
+            case TurnEnded():
+                return [structs.replace(event, message="")]
+            case SessionUpdated() | SessionActivated() | SessionClosed():
+                return self._described(event)
+        return [event]
+
+    def _accepted(self) -> list[Event]:
+        """The first is that of the input; a further one came of an answer in words, as the session says by itself."""
+        request, self._request = self._request, None
+        if self._auto or request is None:
+            return []
+        self._echo = True
+        return [TurnAccepted(request=request)]
+
+    def _described(self, event: DESCRIBED) -> list[Event]:
+        """A title that the backend gave, or a client; how the session stood then is no matter of this one."""
+        title, state = event.session.title, self._state()
+        if not title or title == state.title:
+            return []
+        return [SessionUpdated(session=structs.replace(event.session, session=state.id, ext=None))]
