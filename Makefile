@@ -52,7 +52,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(call install,$(VENV),--constraint constraints.txt)
 	@touch $@
 
-demo: setup ## watch a client talk to a bundled backend through the gateway
+demo: setup ## watch clients of all four dialects talk to one bundled backend through the gateway
 	@$(BIN)/dragoman demo
 
 test: lint ## every gate: lint, then the tests; ARGS="..." goes to pytest
@@ -67,9 +67,8 @@ lint: setup ## ruff, mypy --strict and the import rules
 bench: setup ## the benchmarks; ARGS="..." goes to them
 	$(BIN)/python -m tests.bench $(ARGS)
 
-docs: setup ## make docs/fidelity.md from the rules
-	@mkdir -p docs
-	$(BIN)/dragoman matrix --markdown > docs/fidelity.md
+docs: setup ## make docs/fidelity.md and the README's table of pairs from the rules
+	$(BIN)/python -m tests.docs
 
 format: setup ## sort imports and format
 	$(BIN)/ruff check --select I --fix

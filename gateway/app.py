@@ -61,7 +61,7 @@ class App:
     def __init__(
         self, config: Config, *, make_backend: MakeBackend | None = None, ends_with_client: bool = False
     ) -> None:
-        self._config = config
+        self.config = config
         self._make_backend = make_backend
         self._group: asyncio.TaskGroup
         self._children: Children
@@ -88,10 +88,10 @@ class App:
 
         PeerError for what who spawned us did, when it was sent away for it.
         """
-        children = self._children = Children(self._config.limits.children)
+        children = self._children = Children(self.config.limits.children)
         async with children, asyncio.TaskGroup() as self._group:
             try:
-                for route in self._config.routes:
+                for route in self.config.routes:
                     router = self._router(route)
                     self._routers.append(router)
                     for endpoint in route.listen:
@@ -130,7 +130,7 @@ class App:
         loop = asyncio.get_running_loop()
         router = Router(
             route, self._backends(route), registry.dialects,
-            limits=self._config.limits, ledger=self.ledger, clock=time.time_ns, new_id=new_id, later=loop.call_later,
+            limits=self.config.limits, ledger=self.ledger, clock=time.time_ns, new_id=new_id, later=loop.call_later,
             pods=None if self._make_backend is not None else registry.pods(route.upstream),
             upstream=registry.upstream(route.upstream),
         )  # fmt: skip
@@ -152,7 +152,7 @@ class App:
         return lambda session, _endpoint: replay.backend(session)
 
     def _upstream(self, session: Connected, endpoint: Endpoint) -> Upstream:
-        limits = self._config.limits
+        limits = self.config.limits
         return Upstream(
             session.connected().id, endpoint.masked, registry.dialect(endpoint.dialect),
             registry.connector(endpoint, limits, self._children), session, spawn=self.spawn, limits=limits,
@@ -204,13 +204,13 @@ class App:
             accept=accept, publish=publish, instance=us,
             lost=lambda loss: self.ledger.record([loss], target=dialect.name),
         )  # fmt: skip
-        return await registry.listen(endpoint, self._config.limits, doorkeeper)
+        return await registry.listen(endpoint, self.config.limits, doorkeeper)
 
     def _welcome(
         self, dialect: Dialect, transport: Transport, translator: Translator, router: Router, door: Door, *,
         attaches: bool = True, publishes: bool = False,
     ) -> None:  # fmt: skip
-        limits = self._config.limits
+        limits = self.config.limits
         link = Link(
             f"{dialect.name}-{next(self._numbers)}", dialect, transport, translator,
             Outbox(limits.outbox_soft, limits.outbox_hard), sink=router.receive, drained=router.drained,
@@ -232,6 +232,7 @@ class App:
             link.log.info("client gone")
             if link.door.spawned:
                 self._fault = link.fault
+                self._hurry = not self._links  # nobody is here who waits for a turn
                 self.stop.set()
 
     # -- the end ---------------------------------------------------------------------------------------
@@ -247,9 +248,9 @@ class App:
             return
         sessions = [session for router in self._routers for session in router.sessions]
         if not all(session.quiet.is_set() for session in sessions):
-            log.info("letting open turns finish", seconds=self._config.limits.drain_deadline)
+            log.info("letting open turns finish", seconds=self.config.limits.drain_deadline)
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self._config.limits.drain_deadline):
+            async with asyncio.timeout(self.config.limits.drain_deadline):
                 for session in sessions:
                     await session.quiet.wait()
 

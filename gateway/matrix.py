@@ -10,7 +10,7 @@ from rich.text import Text
 
 from mappings.fidelity import Cell
 
-__all__ = ["markdown", "show"]
+__all__ = ["markdown", "pairs", "show"]
 
 PIPE_WIDTH = 1000  # characters; where no terminal is, nothing is folded
 
@@ -153,6 +153,40 @@ def markdown(cells: Sequence[Cell]) -> str:
         inexact = [c for c in cells if (c.source, c.target) == pair and c.kind != "exact"]
         parts.append(_grid(["", "", "how"], ([f"`{c.canonical}`", c.kind, c.detail] for c in inexact)))
     return "\n".join(parts).rstrip("\n") + "\n"
+
+
+FEATURES = {
+    "text": ("event", "TextDelta"),
+    "reasoning": ("event", "ReasoningDelta"),
+    "tools": ("event", "ToolCallFinished"),
+    "questions": ("event", "ApprovalRequested"),
+    "cancel": ("command", "CancelTurn"),
+    "pause": ("command", "PauseTurn"),
+}
+"""What a user asks of a pair -> the direction and the kind whose cell says it."""
+
+ANSWERS = {"questions": "AnswerApproval"}
+"""What is asked in vain where the backend takes no answer."""
+
+
+def pairs(cells: Sequence[Cell]) -> str:
+    """The README's table: a row a client, a column a backend, and of FEATURES what arrives between them."""
+    known = {(c.direction, c.canonical, c.source, c.target): c.kind for c in cells}
+    names = list(dict.fromkeys(cell.source for cell in cells))
+    rows = (
+        [f"`{client}` client", *(", ".join(_features(known, client, backend)) for backend in names)] for client in names
+    )
+    return _grid(["", *(f"`{name}` backend" for name in names)], rows)
+
+
+def _features(known: dict[tuple[str, str, str, str], str], client: str, backend: str) -> Iterator[str]:
+    for feature, (direction, canonical) in FEATURES.items():
+        way = (backend, client) if direction == "event" else (client, backend)
+        grade = known.get((direction, canonical, *way), "none")
+        answer = ANSWERS.get(feature)
+        taken = answer is None or known.get(("command", answer, backend, backend), "none") != "none"
+        if grade != "none" and taken:
+            yield f"*{feature}*" if grade == "emulated" else feature
 
 
 def _overview(pairs: list[Pair], rows: list[tuple[str, dict[Pair, Cell]]]) -> Iterator[list[str]]:

@@ -52,7 +52,7 @@ class MemoryTransport:
     async def close(self, reason: CloseReason = CloseReason.DONE, text: str = "") -> None:
         self.closed = reason
 
-    def say(self, *frames: bytes) -> None:
+    def say(self, *frames: Frame) -> None:
         """The peer says this in one piece."""
         self.said.put_nowait(list(frames))
 

@@ -21,8 +21,8 @@ from gateway.config.check import check as check_file
 from gateway.config.lines import written
 from gateway.config.model import Config, Route
 from gateway.config.probe import probe as probe_upstreams
-from gateway.demo.client import demo as play_demo
-from gateway.demo.client import demo_backend as make_demo_backend
+from gateway.demo.app import demo_backend as make_demo_backend
+from gateway.demo.conversation import demo as play_demo
 from gateway.demo.script import load as load_script
 from gateway.endpoint import parse
 from mappings.errors import ConfigError
@@ -162,7 +162,7 @@ def demo_backend(
 
 
 def demo() -> None:
-    """Show a conversation between a smooth client and a pod backend through the gateway; needs nothing else."""
+    """Show one backend in conversation with clients of all four dialects through the gateway; needs nothing else."""
     logs.configure("error")
     ownership.check()
     run(play_demo(Console(highlight=False)))

@@ -1,6 +1,6 @@
-"""A gateway among pods: their folders and directories, as listeners and as backends; the program that is launched.
+"""A gateway among pods: their folders and directories, as listeners and as backends.
 
 runtime    where pods keep their sockets      folder     one pod's folder, with a listener of ours in it
 directory  a folder for each session          live       the pods of a directory, as backends
-sessions   a session for each of those        program    dragoman-pod
+sessions   a session for each of those
 """

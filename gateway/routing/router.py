@@ -40,6 +40,7 @@ from mappings.canonical.commands import (
     ResumeSession,
     SetConfig,
     ShutdownBackend,
+    StoreWrite,
     UnsetConfig,
 )
 from mappings.canonical.events import (
@@ -85,6 +86,7 @@ class Router:
             route, make_backend, dialects, limits=limits, ledger=ledger, clock=clock, new_id=new_id, later=later,
             pods=pods, upstream=self._upstream,
         )  # fmt: skip
+        self._all.enter = self._enter
         self._policy = self._all.policy
         self.watchers = self._all.watchers
         self.behind = self._all.known
@@ -177,14 +179,16 @@ class Router:
             case DeleteSession() if not self._upstream.commands.can_say(DeleteSession):
                 self._delete(link, command)
             case Unmapped():
-                failure = Failure(cause="unsupported", text=f"unknown: {command.tag}")
-                link.send([Reply(request=command.request, failure=failure)])
+                self._unsupported(link, command, f"unknown: {command.tag}")
             case _:
                 self._act(link, command)
 
     def _act(self, link: Link, command: Command) -> None:
         if isinstance(command, OF_THE_BACKEND) and not command.session:
             self._ask_of_backend(link, command)
+            return
+        if isinstance(command, StoreWrite) and not command.session:
+            self._unsupported(link, command, "there is no such store here")
             return
         session = self._find(link, command.session)
         answers = isinstance(command, AnswerApproval | AnswerOtp | AnswerInteraction)
@@ -211,11 +215,10 @@ class Router:
         self.on_shutdown(link)
 
     def _ask_of_backend(self, link: Link, command: Command) -> None:
-        if self._upstream.commands.can_say(type(command)):
+        if self._all.many is None and self._upstream.commands.can_say(type(command)):
             self._all.control.forward(link, command)
         else:
-            failure = Failure(cause="unsupported", text=f"a {self._upstream.name} backend cannot be asked this")
-            link.send([Reply(request=command.request, failure=failure)])
+            self._unsupported(link, command, f"a {self._upstream.name} backend cannot be asked this")
 
     def _delete(self, link: Link, command: DeleteSession) -> None:
         """A session that only the gateway has is forgotten by it."""
@@ -241,6 +244,8 @@ class Router:
 
     def _list(self, link: Link, command: ListSessions) -> SessionsListed | Reply:
         seen = (summary(s.state) for s in self._all.roster if self._policy.sees(link.principal, s.state))
+        if self._all.many is not None:  # all have a title there: it lists those in which anything was said
+            seen = (row for row in seen if row.messages)
         try:
             return listing(seen, command)
         except PeerError as fault:
@@ -279,8 +284,12 @@ class Router:
         self._show(link, session, command.request, command.agent)
 
     def _ask_backend(self, link: Link, command: OpenSession | ResumeSession | GetSession) -> None:
-        """A backend that opens conversations is asked for this one, under a session of its own."""
-        named = isinstance(command, OpenSession) and command.session
+        """A backend that opens conversations is asked for this one, under a session of its own.
+
+        One that carries many calls it as the client does; elsewhere a name may be a client's own, of a conversation
+        that the backend is to go on with under another.
+        """
+        named = command.session and (isinstance(command, OpenSession) or self._all.many is not None)
         session = self._all.make(canonical_id(self._route.name, command.session) if named else self._new_id())
         self._all.claim(link, session)
         session.open(link, self._all.complete(command) if isinstance(command, OpenSession) else command)
@@ -317,6 +326,9 @@ class Router:
         if session is None and self._all.pods is not None:
             session = self._all.pods.named(name)
         return session if session is not None and self._policy.sees(link.principal, session.state) else None
+
+    def _unsupported(self, link: Link, command: Command, text: str) -> None:
+        link.send([Reply(request=command.request, failure=Failure(cause="unsupported", text=text))])
 
     def _not_found(self, link: Link, command: Command) -> None:
         failure = Failure(cause="not_found", text=f"session {command.session!r} not found")

@@ -7,6 +7,7 @@ from pathlib import PurePath
 
 from msgspec import structs
 
+from adapters.base import CloseReason
 from gateway.config.model import Limits, Route
 from gateway.endpoint import Endpoint
 from gateway.ledger import Ledger
@@ -22,8 +23,8 @@ from gateway.routing.shared_sessions import SharedSessions
 from gateway.session.session import Session
 from gateway.timers import Later
 from gateway.upstream import Backend, Connected, Upstream
-from mappings.canonical import SessionState
-from mappings.canonical.commands import OpenSession
+from mappings.canonical import Event, SessionState
+from mappings.canonical.commands import DeleteSession, OpenSession
 from mappings.canonical.values import Backend as About
 from mappings.canonical.values import Ext
 from mappings.dialect import Clock, Dialect, NewId
@@ -65,12 +66,13 @@ class Sessions:
         self.only: Session | None = None  # the one session of a backend that holds no other
         self._control: Session | None = None
         self.watchers: list[Callable[[Session], None]] = []  # told of each session that is new, changed or over
+        self.enter: Callable[[Link], None] = lambda _link: None  # shows a link the session behind its door
         if pods is not None:
             self.pods = PodSessions(route.name, pods, self.roster, self.policy, dialects, self._make_of_pod)
         elif self._upstream.named is not None:
             self.many = SharedSessions(
-                route.name, self._upstream, self.roster, lambda known, ids: self.make(known, ids=ids), ledger=ledger,
-                new_id=new_id, later=later, wait=limits.snapshot_wait,
+                route.name, self._upstream, self.roster, lambda known, ids: self.make(known, ids=ids), self._gone,
+                self._news, ledger=ledger, new_id=new_id, later=later, wait=limits.snapshot_wait,
             )  # fmt: skip
             dialled = make_backend(self.many.shared, route.upstream)
             if not isinstance(dialled, Upstream):
@@ -176,6 +178,22 @@ class Sessions:
             self._doors = {door: known for door, known in self._doors.items() if known is not session}
             self.tell(session)
 
+    def _gone(self, session: Session) -> None:
+        """The backend has it no more. Clients that name no session are shown the one that is behind their door now."""
+        if session not in self.roster:
+            return
+        session.answer_all(DeleteSession)
+        session.lost("the backend does not have this session any more", [])
+        left = [link for link in (*session.lobby.waiting, *session.attendance.links) if link.dialect.one_session]
+        for link in left:
+            session.detach(link)
+        self.drop(session)
+        for link in left:
+            if link.door.directory is not None and link.door.session not in ("", NEW, LATEST):
+                link.end(CloseReason.GOING_AWAY, "its session is over")  # and so is the folder by which it came
+            else:
+                self.enter(link)
+
     def _add(self, session: Session) -> None:
         self.roster.add(session)
         self.tell(session)
@@ -192,9 +210,14 @@ class Sessions:
         """`link` is gone."""
         self._publications.remove(link)
 
+    def _news(self, event: Event) -> None:
+        for link in self._publications:
+            link.send([event])
+
     def _publish(self, link: Link, session: Session) -> None:
-        """Everybody who subscribes is told of sessions that are everybody's."""
-        if link.id not in session.delivery.attachments and self.policy.sees("", session.state):
+        """Everybody who subscribes is told of sessions that are everybody's, once the backend has opened them."""
+        opened = session.state.backend_ids is not None or not self.opens
+        if opened and link.id not in session.delivery.attachments and self.policy.sees("", session.state):
             session.attach(link)
 
     def tell(self, session: Session) -> None:

@@ -6,19 +6,18 @@ import io
 import json
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 from rich.console import Console
 
 from gateway import registry
-from gateway.matrix import markdown, show
+from gateway.matrix import markdown, pairs, show
 from mappings.fidelity import BY_GATEWAY, Cell, matrix
+from tests.docs import FIDELITY, README, with_pairs
 from tests.gateway.smooth_words import AGENT, CONVERSATION, CREATE, ask, history
 from tests.gateway.stage import settle, stage
 
-DOCS = Path(__file__).parents[2] / "docs" / "fidelity.md"
 CELLS = list(matrix(list(registry.dialects().values())))
 PAIR = [cell for cell in CELLS if (cell.source, cell.target) == ("smooth", "pod")]
 
@@ -132,7 +131,25 @@ def test_the_help_shows_an_example() -> None:
 
 
 def test_the_docs_are_what_the_rules_declare() -> None:
-    assert DOCS.read_text("utf-8") == markdown(CELLS), "docs/fidelity.md is stale: run `make docs`"
+    assert FIDELITY.read_text("utf-8") == markdown(CELLS), "docs/fidelity.md is stale: run `make docs`"
+
+
+def test_the_table_of_pairs_in_the_readme_is_what_the_rules_declare() -> None:
+    readme = README.read_text("utf-8")
+    assert readme == with_pairs(readme), "the README's table of pairs is stale: run `make docs`"
+
+
+def test_a_pair_shows_what_arrives_between_its_client_and_its_backend() -> None:
+    rows = [line.split(" | ") for line in pairs(CELLS).splitlines()]
+    of = {
+        (client.strip("| "), backend.strip("| ")): cell.strip("| ")
+        for client, *cells in rows[2:]
+        for backend, cell in zip(rows[0][1:], cells, strict=True)
+    }
+    assert len(of) == len(registry.dialects()) ** 2
+    assert of["`smooth` client", "`smooth` backend"] == "text, reasoning, tools, questions, cancel"
+    assert of["`pod` client", "`smooth` backend"] == "text, reasoning, tools, *questions*, cancel"
+    assert "reasoning" not in of["`pando` client", "`pod` backend"], "visibility never widens"
 
 
 def test_markdown_is_what_the_docs_are_made_of() -> None:

@@ -18,7 +18,7 @@ from gateway.endpoint import parse
 from tests.oracle import SmoothOracle
 from tests.smooth_frames import check
 
-__all__ = ["SmoothClient", "bridged"]
+__all__ = ["SmoothClient", "bridged", "serving"]
 
 TERMINALS = {"eventual_response", "error", "cancelled"}
 LIMITS = Limits(drain_deadline=0.5)  # a test that leaves a turn open does not wait for it
@@ -34,11 +34,18 @@ async def bridged(
     """A running gateway and the address of its listener, without its dialect."""
     route = Route(name="test", listen=(parse(listen),), upstream=parse(upstream))
     app = App(Config(routes=(route,), limits=limits), make_backend=make_backend)
+    async with serving(app) as (endpoint, *_):
+        yield app, endpoint.partition("+")[2]
+
+
+@asynccontextmanager
+async def serving(app: App) -> AsyncIterator[list[str]]:
+    """An app that runs, and the endpoints of its listeners."""
     ready: asyncio.Queue[str] = asyncio.Queue()
     async with asyncio.TaskGroup() as group:
-        group.create_task(app.run(ready.put_nowait), name="gateway")
+        group.create_task(app.run(ready.put_nowait), name="app")
         try:
-            yield app, (await ready.get()).partition("+")[2]
+            yield [await ready.get() for route in app.config.routes for _ in route.listen]
         finally:
             app.stop.set()
 

@@ -20,7 +20,8 @@ from gateway.demo.script import Scripts
 from gateway.endpoint import Endpoint, parse
 from mappings.canonical import Batch
 from mappings.dialect import Rendered
-from tests.pairs.gateway import SmoothClient
+from tests.pairs.codewhale_client import CodewhaleClient
+from tests.pairs.gateway import SmoothClient, serving
 from tests.pairs.pando_client import PandoClient, RefusalError
 from tests.pairs.pod_client import PodClient
 
@@ -29,12 +30,12 @@ BURST = 50_000
 
 
 class Court:
-    """A gateway that three dialects listen at, with one session behind it."""
+    """A gateway that four dialects listen at, with one session behind it."""
 
     def __init__(self, app: App, addresses: list[str]) -> None:
         self.app = app
-        self.smooth, self.pod, self.pando = (address.partition("+")[2] for address in addresses)
-        self.socket = self.pod.removeprefix("unix:")
+        self.smooth, pod, self.pando, codewhale = (address.partition("+")[2] for address in addresses)
+        self.pod, self.codewhale = pod.removeprefix("unix:"), codewhale.removeprefix("unix:")
 
     @property
     def publication(self) -> Publication:
@@ -50,27 +51,26 @@ class Court:
 @asynccontextmanager
 async def court(folder: Path, limits: Limits = Limits(drain_deadline=0.5)) -> AsyncIterator[Court]:  # noqa: B008  # frozen
     (folder / "atlas").mkdir()
-    listen = ("smooth+ws://127.0.0.1:0/ws", f"pod+unix:{folder}/atlas/sock", "pando+tcp://127.0.0.1:0")
+    listen = (
+        "smooth+ws://127.0.0.1:0/ws", f"pod+unix:{folder}/atlas/sock", "pando+tcp://127.0.0.1:0",
+        f"codewhale+unix:{folder}/codewhale",
+    )  # fmt: skip
     route = Route(name="court", listen=tuple(map(parse, listen)), upstream=BACKEND)
     app = App(
         Config(routes=(route,), limits=limits),
         make_backend=lambda session: DemoBackend(session, app.spawn, Scripts()),
     )
-    ready: asyncio.Queue[str] = asyncio.Queue()
-    async with asyncio.timeout(50), asyncio.TaskGroup() as group:
-        group.create_task(app.run(ready.put_nowait), name="gateway")
-        try:
-            yield Court(app, [await ready.get() for _ in listen])
-        finally:
-            app.stop.set()
+    async with asyncio.timeout(50), serving(app) as endpoints:
+        yield Court(app, endpoints)
 
 
 async def test_a_turn_of_one_is_seen_by_all(tmp_path: Path) -> None:
     async with (
         court(tmp_path) as made,
         SmoothClient.connected(made.smooth) as smooth,
-        PodClient.connected(made.socket) as pod,
+        PodClient.connected(made.pod) as pod,
         PandoClient.connected(made.pando) as pando,
+        CodewhaleClient.connected(made.codewhale) as codewhale,
     ):
         await pando.say("retry")
         await smooth.until(lambda: any(f["type"] == "eventual_response" for f in smooth.frames))
@@ -80,14 +80,26 @@ async def test_a_turn_of_one_is_seen_by_all(tmp_path: Path) -> None:
         assert "".join(f["token"] for f in smooth.frames if f["type"] == "stream_token") == text
         assert pod.joined("text_delta") == text
         assert pando.shown == [("user", "retry"), ("assistant", text)]
+        told = await codewhale.call("thread/read", thread_id=codewhale.thread)
+        assert [item["content"] for item in told["data"]["history"]] == ["retry", text]
+        assert codewhale.text() == "", "it did not begin the turn"
+
+        assert "result" in await codewhale.answer(await codewhale.say("Thank you!"))
+        assert codewhale.text().endswith("木曜日に届きます。")
+        await smooth.until(lambda: len(smooth.terminals()) == 2)
+        await pod.until(lambda: pod.names().count("run_end") == 2)
+        await pando.until(lambda: pando.topics().count("llm.end") == 2)
+        assert pod.joined("text_delta") == text + codewhale.text()
+        assert pando.shown[-1] == ("assistant", codewhale.text())
 
 
 async def test_the_first_answer_counts_whoever_gives_it_and_in_whatever_dialect(tmp_path: Path) -> None:
     async with (
         court(tmp_path) as made,
         SmoothClient.connected(made.smooth) as smooth,
-        PodClient.connected(made.socket) as pod,
+        PodClient.connected(made.pod) as pod,
         PandoClient.connected(made.pando) as pando,
+        CodewhaleClient.connected(made.codewhale) as codewhale,
     ):
         request = await smooth.say("approve please")
         await smooth.until(lambda: any(f["type"] == "write_confirmation_required" for f in smooth.frames))
@@ -96,6 +108,8 @@ async def test_the_first_answer_counts_whoever_gives_it_and_in_whatever_dialect(
         await pando.say("deny")
         with pytest.raises(RefusalError):
             await pando.say("approve")
+        late = await codewhale.answer(await codewhale.say("approve"))
+        assert late["error"]["code"] == -32603
         await smooth.until(lambda: any(f["type"] == "eventual_response" for f in smooth.of(request)))
         text = "".join(f["token"] for f in smooth.of(request) if f["type"] == "stream_token")
         assert text.endswith(" Then I leave the order as it is.")
@@ -126,10 +140,12 @@ async def test_each_batch_is_rendered_once_for_all_who_see_the_same(
         SmoothClient.connected(made.smooth) as smooth,
         SmoothClient.connected(made.smooth),
         SmoothClient.connected(made.smooth),
-        PodClient.connected(made.socket) as pod,
-        PodClient.connected(made.socket),
+        PodClient.connected(made.pod) as pod,
+        PodClient.connected(made.pod),
         PandoClient.connected(made.pando) as pando,
         PandoClient.connected(made.pando),
+        CodewhaleClient.connected(made.codewhale),
+        CodewhaleClient.connected(made.codewhale),
     ):
         for counter in rendered.values():
             counter.clear()
@@ -138,7 +154,9 @@ async def test_each_batch_is_rendered_once_for_all_who_see_the_same(
         await pod.until(lambda: "run_end" in pod.names())
         await pando.until(lambda: "llm.end" in pando.topics())
     most = {name: max(counter.values()) for name, counter in rendered.items()}
-    assert most == {"smooth": 2, "pod": 1, "pando": 1}, "of smooth, one for who began the turn and one for the others"
+    assert most == {"smooth": 2, "pod": 1, "pando": 1, "codewhale": 1}, (
+        "of smooth, one for who began the turn and one for the others"
+    )
 
 
 async def test_a_burst_reaches_a_subscriber_that_reads_whole(tmp_path: Path) -> None:

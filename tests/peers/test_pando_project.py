@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import json
+import shutil
+import socket
 import sys
 from pathlib import Path
+
+import pytest
 
 from gateway.transports.pando_project import INSTANCES, Lock, ports
 from tests.pairs.pando_client import PandoClient
 from tests.peers.processes import running
+
+DEADLINE = 20.0  # seconds until a process that cannot serve must have said so
 
 
 def lock_of(project: Path) -> Lock:
@@ -34,16 +41,63 @@ async def test_a_viewer_finds_us_by_the_lock_and_nothing_is_left_when_we_stop(tm
     assert not entry.exists()
 
 
+def bridge(project: Path) -> tuple[str, ...]:
+    """A gateway that is the primary of a project; its backend is not there, which is no reason not to start."""
+    return "bridge", f"pando+dir:{project}", f"pod+unix:{project}/nobody"
+
+
+async def refused(*arguments: str) -> str:
+    """What `dragoman ARGUMENTS` says, which must end with 1 and without a traceback."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "gateway", *arguments, stderr=asyncio.subprocess.PIPE
+    )
+    async with asyncio.timeout(DEADLINE):
+        _, said = await process.communicate()
+    assert process.returncode == 1
+    assert "Traceback" not in said.decode()
+    return said.decode()
+
+
 async def test_a_second_process_is_refused_with_the_first_ones_pid(tmp_path: Path) -> None:
-    async with running("demo-backend", f"pando+dir:{tmp_path}") as first:
-        second = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "gateway", "demo-backend", f"pando+dir:{tmp_path}", stderr=asyncio.subprocess.PIPE
-        )
-        _, said = await second.communicate()
-        assert second.returncode == 1
-        assert f"process {first.process.pid} is the primary of this project" in said.decode()
-        assert "Traceback" not in said.decode()
+    async with running(*bridge(tmp_path)) as first:
+        said = await refused(*bridge(tmp_path))
+        assert f"process {first.process.pid} is the primary of this project" in said
         assert lock_of(tmp_path).pid == first.process.pid, "it has left the lock alone"
+        entries = [json.loads(path.read_text("utf-8")) for path in INSTANCES.glob("*.json")]
+        assert [entry["pid"] for entry in entries if entry["path"] == str(tmp_path)] == [first.process.pid]
+
+
+@pytest.mark.parametrize("which", [0, 1])
+async def test_a_port_in_use_is_told_and_the_lock_is_given_back(tmp_path: Path, which: int) -> None:
+    port = ports(str(tmp_path))[which]
+    with socket.create_server(("127.0.0.1", port)):
+        assert f"tcp://127.0.0.1:{port}" in await refused(*bridge(tmp_path))
+    assert not (tmp_path / ".pando/ipc.lock").exists()
+
+
+async def test_what_another_process_holds_is_respected_though_it_has_written_half_of_it(tmp_path: Path) -> None:
+    """A loser may see an empty or half-written file (pando sheet, section 1.2)."""
+    lock = tmp_path / ".pando/ipc.lock"
+    lock.parent.mkdir()
+    lock.write_text('{"instance_id": "half', "utf-8")
+    with lock.open("r+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        assert "another process is the primary of this project" in await refused(*bridge(tmp_path))
+        assert lock.read_text("utf-8") == '{"instance_id": "half'
+    async with running(*bridge(tmp_path)) as next_one:  # the file alone means nothing
+        assert lock_of(tmp_path).pid == next_one.process.pid
+
+
+async def test_a_project_that_is_deleted_is_served_on_and_left_in_order(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    async with running("demo-backend", f"pando+dir:{project}"):
+        url = address(project)
+        shutil.rmtree(project)
+        async with PandoClient.connected(url) as viewer:
+            await viewer.say("retry")
+            await viewer.until(lambda: "llm.end" in viewer.topics())
+    assert not project.exists()
 
 
 async def test_a_gateway_that_was_killed_is_followed_by_the_next_and_its_clients_find_that_one(tmp_path: Path) -> None:

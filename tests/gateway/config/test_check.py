@@ -98,6 +98,8 @@ def test_what_goes_together_is_not_refused(write: Write, text: str) -> None:
         (ROUTE.replace("/x", "/x?a=1"), (3, "route[0].upstream", "pod+unix:/x?a=1: unknown option 'a'; options of un")),
         (ROUTE.replace("/x", "/x\\u0000"), (3, "route[0].upstream", "'/x\\x00': a socket's path has no NUL in it")),
         (ROUTE.replace(":0/ws", "/ws"), (2, "route[0].listen[0]", "smooth+ws://127.0.0.1/ws: write host and port")),
+        (ROUTE.replace("pod+unix:/x", "pando+tcp://h"), (3, "route[0].upstream", "pando+tcp://h: write host and port")),
+        (ROUTE.replace("pod+unix:/x", "pando+dir:x"), (3, "route[0].upstream", "pando+dir:x: write the project's ab")),
         (ROUTE.replace("/x", "/" + "x" * 200), (3, "route[0].upstream", f"/{'x' * 200}: a socket's path has at most ")),
     ],
 )  # fmt: skip
@@ -163,6 +165,8 @@ def test_two_routes_of_one_name_are_refused_at_the_second(write: Write) -> None:
         ("smooth+ws://127.0.0.1:8787/ws", "smooth+ws://127.0.0.1:8787/other"),
         ("smooth+ws://localhost:8787/ws", "smooth+ws://LOCALHOST:8787/ws"),
         ("pod+unix:TMP/s", "pod+unix:TMP/../TMP/s"),
+        ("pando+tcp://127.0.0.1:48254", "pando+tcp://127.0.0.1:48254?rpc=1"),
+        ("pando+dir:/", "pando+tcp://127.0.0.1:48254"),  # the ports of "/" (pando sheet, section 1.1)
     ],
 )
 def test_one_place_cannot_be_listened_on_twice(write: Write, tmp_path: Path, first: str, second: str) -> None:

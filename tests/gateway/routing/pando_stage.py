@@ -105,13 +105,22 @@ class PandoStage:
 
     async def answers(self, method: str, result: object = None, problem: str = "") -> dict[str, Any]:
         """Answer the oldest call, which is of this method; its params."""
-        call = self._calls()[self._answered]
+        failed = {"code": -32000, "message": problem}
+        said: dict[str, object] = {"error": failed} if problem else {"result": result}
+        return await self.replies(method, said)
+
+    async def replies(self, method: str, said: dict[str, object]) -> dict[str, Any]:
+        """Answer the oldest call, which is of this method, with a result, an error or neither; its params."""
+        call = self.call()
         assert _method(call) == method, f"{_method(call)} comes before {method}"
         self._answered += 1
-        said = {"error": {"code": -32000, "message": problem}} if problem else {"result": result}
         self.primaries[-1].say(json.dumps({"jsonrpc": "2.0", "id": call["id"], **said}).encode())
         await settle()
         return dict(call["params"])
+
+    def call(self) -> dict[str, Any]:
+        """The oldest call without an answer."""
+        return self._calls()[self._answered]
 
     async def begins(self, *rows: dict[str, object]) -> None:
         """The connection stands, and the primary says which sessions it has."""
@@ -119,7 +128,15 @@ class PandoStage:
         await self.answers("instance.ping", {"status": "ok", "instance_id": "i-1", "uptime": "0s"})
         await self.answers("session.list", list(rows))
 
-    async def publishes(self, topic: str, **payload: object) -> None:
+    async def replaced(self, *rows: dict[str, object]) -> None:
+        """The connection is lost; whoever answers the next one says which sessions there are."""
+        before = len(self.primaries)
+        self.primaries[-1].hang_up()
+        while len(self.primaries) == before:
+            await settle()
+        await self.begins(*rows)
+
+    async def publishes(self, topic: str, /, **payload: object) -> None:
         envelope = {"instanceId": "i-1", "projectId": "", "topic": topic, "payload": payload}
         self.primaries[-1].say(topic.encode() + b"\0" + json.dumps(envelope).encode())
         await settle()

@@ -1,8 +1,7 @@
 """`dragoman-pod`: a program that is launched as a pod is, by an unchanged TUI or parent pod (pod sheet, section 2).
 
-They know a single program path ($INSOMNIA_POD_COMMAND), so the route comes from the environment: the configuration
-file that $DRAGOMAN_CONFIG names, and of it the route that $DRAGOMAN_ROUTE names, else the first. Its upstream and its
-options hold; its listeners are left to the gateway, and the program listens where this pod's socket belongs.
+They know a single program path ($INSOMNIA_POD_COMMAND), so which route is served the environment says (route.py); the
+program listens where this pod's socket belongs.
 
     --overlay TOML        a manifest's text, of which the name is taken: `[pod] name = "x"`, `pod.name = "x"`, or `name`
     --pod NAME            the name; before the overlay's. Without either the pod is called after the route
@@ -17,22 +16,19 @@ whoever launched a pod expects its process to end then.
 from __future__ import annotations
 
 import argparse
-import asyncio
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 import structlog
 import tomli
-import uvloop
 from msgspec import Struct, structs
 
-from gateway import logs, ownership, registry
+from gateway import logs, registry
 from gateway.app import App
-from gateway.config import check
 from gateway.config.model import Config
 from gateway.endpoint import Endpoint
+from gateway.launched.route import chosen, run
 from gateway.pods.runtime import check_name
 from gateway.routing.door import LATEST
 from mappings.errors import ConfigError
@@ -54,34 +50,13 @@ class Launch(Struct, frozen=True, kw_only=True):
 
 def main() -> None:
     """Run until told to end. Exit codes: 0 well, 1 the work failed, 2 bad usage or configuration."""
-    logs.configure("warning")
-    try:
-        ownership.check()
-        launched = launch(sys.argv[1:], os.environ)
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(_serve(launched))
-    except asyncio.CancelledError:
-        sys.exit(1)  # the second signal
-    except (ConfigError, OSError, BaseExceptionGroup) as error:
-        cause = _first(error)
-        if not isinstance(cause, ConfigError | OSError):
-            raise
-        logs.tell(f"error: {cause}", sys.stderr)
-        sys.exit(2 if isinstance(cause, ConfigError) else 1)
+    run(lambda: _serve(launch(sys.argv[1:], os.environ)))
 
 
 def launch(arguments: Sequence[str], environment: Mapping[str, str]) -> Launch:
     """Read arguments and environment; ConfigError says what is missing."""
     options = _options(arguments)
-    path = environment.get("DRAGOMAN_CONFIG")
-    if not path:
-        raise ConfigError("set DRAGOMAN_CONFIG to a configuration file: its first route is what stands behind the pod")
-    whole = check.load(Path(path))
-    wanted = environment.get("DRAGOMAN_ROUTE")
-    route = next((route for route in whole.routes if wanted in (None, "", route.name)), None)
-    if route is None:
-        names = ", ".join(route.name for route in whole.routes)
-        raise ConfigError(f"{path}: DRAGOMAN_ROUTE names {wanted!r}, and the routes are {names}")
+    whole, route = chosen(environment)
     name = check_name(options.pod or _overlay_name(options.overlay) or route.name)
     session = options.session or (LATEST if options.require_pod_state else "")
     has_one = registry.upstream(route.upstream).one_session
@@ -127,10 +102,3 @@ async def _serve(launched: Launch) -> None:
         logs.tell(READY.format(name=launched.name, path=path), sys.stderr)
 
     await app.run(ready)
-
-
-def _first(error: BaseException) -> BaseException:
-    """The error itself, or the one that ended a TaskGroup."""
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error

@@ -13,15 +13,15 @@ from pathlib import Path
 
 import pytest
 
-from gateway.demo.client import demo_backend
+from gateway.demo.app import demo_backend
 from gateway.endpoint import parse
-from gateway.pods.program import launch
+from gateway.launched.pod import launch
 from mappings.errors import ConfigError
 from tests.pairs.pod_client import PodClient
 from tests.pairs.pod_parent import spawn, stop
 
 START = 20.0  # seconds that a TUI waits for the ready line (pod sheet, section 2)
-PROGRAM = (sys.executable, "-c", "from gateway.pods.program import main; main()")
+PROGRAM = (sys.executable, "-c", "from gateway.launched.pod import main; main()")
 
 CONFIG = """
 [[route]]

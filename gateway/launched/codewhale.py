@@ -1,0 +1,56 @@
+"""`dragoman-codewhale`: a program that is launched as `codewhale` is, by an unchanged client (codewhale sheet, 1).
+
+    dragoman-codewhale app-server --stdio [--config FILE]
+
+Which route is served the environment says (route.py). `--config` names a codewhale's own configuration: it is taken,
+and without effect. The program speaks on its stdin and stdout, and ends with the client that launched it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Mapping, Sequence
+
+import structlog
+from msgspec import structs
+
+from gateway.app import App
+from gateway.config.model import Config
+from gateway.endpoint import Endpoint
+from gateway.launched.route import chosen, run
+
+__all__ = ["launch", "main"]
+
+DESCRIPTION = "A gateway that is launched as a codewhale is; DRAGOMAN_CONFIG names its configuration."
+STDIO = Endpoint(dialect="codewhale", transport="stdio", address="")
+
+log = structlog.get_logger("dragoman.codewhale")
+
+
+def main() -> None:
+    """Serve who launched us. Exit codes: 0 well, 1 the work failed, 2 bad usage or configuration."""
+    run(lambda: _serve(launch(sys.argv[1:], os.environ)))
+
+
+def launch(arguments: Sequence[str], environment: Mapping[str, str]) -> Config:
+    """What to run: a configuration whose one route listens at our stdin and stdout; ConfigError says what is missing.
+
+    SystemExit(2) for arguments that ask for something else than a server on stdio.
+    """
+    parser = argparse.ArgumentParser(prog="dragoman-codewhale", description=DESCRIPTION, allow_abbrev=False)
+    parser.add_argument("command", choices=("app-server",), help="the one command of a codewhale that is served")
+    parser.add_argument("--stdio", action="store_true", required=True, help="on stdin and stdout")
+    parser.add_argument("--config", metavar="FILE", help=argparse.SUPPRESS)
+    _, unknown = parser.parse_known_args(arguments)
+    if unknown:  # a later client knows more of codewhales than we do: it is served all the same
+        log.warning("arguments that mean nothing here", arguments=unknown)
+    whole, route = chosen(environment)
+    return structs.replace(whole, routes=(structs.replace(route, listen=(STDIO,)),))
+
+
+async def _serve(config: Config) -> None:
+    app = App(config)
+    app.on_signals()
+    await app.run()

@@ -1,0 +1,62 @@
+"""What a launched program serves: a client knows one path and no arguments of ours, so the environment says it.
+
+$DRAGOMAN_CONFIG names a configuration file, $DRAGOMAN_ROUTE one of its routes, else it is the first. The route's
+upstream and its options hold; its listeners are left to the gateway.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable, Coroutine, Mapping
+from pathlib import Path
+from typing import Any, NoReturn
+
+import uvloop
+
+from gateway import logs, ownership
+from gateway.config import check
+from gateway.config.model import Config, Route
+from mappings.errors import ConfigError, DragomanError
+
+__all__ = ["chosen", "run"]
+
+
+def chosen(environment: Mapping[str, str]) -> tuple[Config, Route]:
+    """The whole configuration and the route of it that the environment names; ConfigError says what is missing."""
+    path = environment.get("DRAGOMAN_CONFIG")
+    if not path:
+        raise ConfigError("set DRAGOMAN_CONFIG to a configuration file: its first route is what is served here")
+    whole = check.load(Path(path))
+    wanted = environment.get("DRAGOMAN_ROUTE")
+    route = next((route for route in whole.routes if wanted in (None, "", route.name)), None)
+    if route is None:
+        names = ", ".join(route.name for route in whole.routes)
+        raise ConfigError(f"{path}: DRAGOMAN_ROUTE names {wanted!r}, and the routes are {names}")
+    return whole, route
+
+
+def run(serve: Callable[[], Coroutine[Any, Any, None]]) -> NoReturn:
+    """Run until told to end, and exit: 0 well, 1 the work failed, 2 bad usage or configuration."""
+    logs.configure("warning")
+    try:
+        ownership.check()
+        work = serve()
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(work)
+    except asyncio.CancelledError:
+        sys.exit(1)  # the second signal
+    except (DragomanError, OSError, BaseExceptionGroup) as error:
+        cause = _first(error)
+        if not isinstance(cause, DragomanError | OSError):
+            raise
+        logs.tell(f"error: {cause}", sys.stderr)
+        sys.exit(2 if isinstance(cause, ConfigError) else 1)
+    sys.exit(0)
+
+
+def _first(error: BaseException) -> BaseException:
+    """The error itself, or the one that ended a TaskGroup."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

@@ -1,0 +1,55 @@
+"""Which route a launched program serves, and how it ends."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gateway.launched.route import chosen, run
+from mappings.errors import ConfigError, PeerError
+
+CONFIG = """
+[[route]]
+name = "first"
+listen = ["smooth+ws://127.0.0.1:1/ws"]
+upstream = "pod+unix:/run/x"
+
+[[route]]
+name = "second"
+listen = ["smooth+ws://127.0.0.1:2/ws"]
+upstream = "pod+unix:/run/y"
+"""
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> str:
+    path = tmp_path / "config.toml"
+    path.write_text(CONFIG)
+    return str(path)
+
+
+def test_the_first_route_is_served_unless_another_is_named(config: str) -> None:
+    assert chosen({"DRAGOMAN_CONFIG": config})[1].name == "first"
+    assert chosen({"DRAGOMAN_CONFIG": config, "DRAGOMAN_ROUTE": "second"})[1].name == "second"
+
+
+def test_what_is_missing_is_said(config: str) -> None:
+    with pytest.raises(ConfigError, match="set DRAGOMAN_CONFIG"):
+        chosen({})
+    with pytest.raises(ConfigError, match="the routes are first, second"):
+        chosen({"DRAGOMAN_CONFIG": config, "DRAGOMAN_ROUTE": "third"})
+
+
+@pytest.mark.parametrize(
+    ("error", "code"), [(None, 0), (OSError("taken"), 1), (PeerError("not_utf8", "y"), 1), (ConfigError("z"), 2)]
+)
+def test_the_exit_code_says_how_it_went(error: Exception | None, code: int, capsys: pytest.CaptureFixture[str]) -> None:
+    async def serve() -> None:
+        if error is not None:
+            raise ExceptionGroup("tasks", [error])
+
+    with pytest.raises(SystemExit) as ended:
+        run(serve)
+    assert ended.value.code == code
+    assert capsys.readouterr().err == (f"error: {error}\n" if error is not None else "")

@@ -1,0 +1,268 @@
+"""A gateway that spawns codewhales, and one that a codewhale client has spawned: who lives, who ends, what is told.
+
+The children are programs with an inner server of their own, as the real ones have; none of them is ever left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.app import App
+from gateway.config.model import Config, Limits, Route
+from gateway.demo.app import demo_backend
+from gateway.endpoint import parse
+from tests.adapters.stdio.programs import DEADLINE, marker, running, unreaped, until
+from tests.pairs.codewhale_child import child
+from tests.pairs.codewhale_client import CodewhaleClient
+from tests.pairs.gateway import SmoothClient, serving
+from tests.pairs.pod_client import PodClient
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="/proc tells who runs")
+
+LIMITS = Limits(drain_deadline=0.5, backoff_first=0.05, backoff_max=0.2)
+INVALID = -32603
+
+
+@pytest.fixture
+def mark() -> Iterator[str]:
+    made = marker()
+    yield made
+    assert running(made) == []
+    assert unreaped() == []
+
+
+# -- spawned by its client ---------------------------------------------------------------------------
+
+
+class Spawned:
+    """`dragoman bridge codewhale+stdio: UPSTREAM` as a child of the test, by blocking pipes as scripts use them."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self.process = process
+        self._number = 0
+
+    def send(self, method: str, **params: Any) -> None:
+        assert self.process.stdin is not None
+        self._number += 1
+        line = {"jsonrpc": "2.0", "id": self._number, "method": method, "params": params}
+        os.write(self.process.stdin.fileno(), json.dumps(line).encode() + b"\n")
+
+    def answer(self) -> dict[str, Any]:
+        """The answer to the last request; the lines before it are left out."""
+        assert self.process.stdout is not None
+        while line := self.process.stdout.readline():
+            told: dict[str, Any] = json.loads(line)
+            if told.get("id") == self._number:
+                return told
+        raise AssertionError("it ended")
+
+    def begin(self) -> str:
+        """Begin a thread, and have it say something; its id."""
+        self.send("thread/start")
+        thread = str(self.answer()["result"]["thread_id"])
+        self.send("thread/message", thread_id=thread, input="hello")
+        assert self.answer()["result"]["status"] == "accepted"
+        return thread
+
+
+def argv(upstream: str) -> list[str]:
+    return [sys.executable, "-m", "gateway", "bridge", "codewhale+stdio:", upstream]
+
+
+@contextmanager
+def spawned(upstream: str) -> Iterator[Spawned]:
+    pipe = subprocess.PIPE
+    with subprocess.Popen(argv(upstream), stdin=pipe, stdout=pipe, stderr=pipe, bufsize=0) as process:
+        try:
+            yield Spawned(process)
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize(("number", "manners"), [(signal.SIGTERM, "deaf"), (signal.SIGINT, "orderly")])
+def test_nobody_outlives_a_gateway_that_is_asked_to_end(
+    mark: str, tmp_path: Path, number: signal.Signals, manners: str
+) -> None:
+    with spawned(child(mark, tmp_path, manners)) as gateway:
+        gateway.begin()
+        assert len(running(mark)) == 2, "the child and its inner server"
+        gateway.process.send_signal(number)
+        assert gateway.process.wait(DEADLINE) == 0
+
+
+def test_nobody_outlives_a_gateway_that_is_killed(mark: str, tmp_path: Path) -> None:
+    with spawned(child(mark, tmp_path)) as gateway:
+        gateway.begin()
+        gateway.process.kill()
+        assert gateway.process.wait(DEADLINE) == -signal.SIGKILL
+        asyncio.run(until(lambda: running(mark) == []))
+
+
+def test_nobody_outlives_the_end_of_our_stdin(mark: str, tmp_path: Path) -> None:
+    with spawned(child(mark, tmp_path)) as gateway:
+        gateway.begin()
+        assert gateway.process.stdin is not None
+        gateway.process.stdin.close()
+        assert gateway.process.wait(DEADLINE) == 0
+
+
+def test_nobody_outlives_a_client_that_is_gone_in_mid_turn(mark: str, tmp_path: Path) -> None:
+    with spawned(child(mark, tmp_path, "deaf")) as gateway:
+        thread = gateway.begin()
+        gateway.send("thread/message", thread_id=thread, input="mute")
+        assert gateway.process.stdin is not None
+        assert gateway.process.stdout is not None
+        gateway.process.stdin.close()
+        gateway.process.stdout.close()
+        assert gateway.process.wait(DEADLINE) == 0
+
+
+def test_nobody_outlives_a_child_that_crashes(mark: str, tmp_path: Path) -> None:
+    with spawned(child(mark, tmp_path, "deaf")) as gateway:
+        thread = gateway.begin()
+        gateway.send("thread/message", thread_id=thread, input="crash")
+        error = gateway.answer()["error"]
+        assert error["code"] == INVALID
+        assert "lost" in error["message"]
+        gateway.send("shutdown")
+        assert gateway.answer()["result"] == {"ok": True, "status": "stopped"}
+        assert gateway.process.wait(DEADLINE) == 0
+
+
+def test_what_is_no_text_ends_it_as_it_ends_a_real_server(mark: str, tmp_path: Path) -> None:
+    """codewhale sheet, section 1: fatal, one line on stderr, status 1."""
+    done = subprocess.run(
+        argv(child(mark, tmp_path)), input=b'{"id":1,"method":"healthz"}\n\xff\n', capture_output=True, check=False
+    )
+    assert done.returncode == 1
+    assert [json.loads(line)["id"] for line in done.stdout.splitlines()] == [1]
+    assert b"error: stream did not contain valid UTF-8" in done.stderr.splitlines()
+
+
+def test_a_script_at_the_end_of_a_pipe_gets_every_answer_and_the_whole_turn(mark: str, tmp_path: Path) -> None:
+    """codewhale sheet, section 1: at EOF what was asked is answered, then the process ends with 0."""
+    with spawned(child(mark, tmp_path)) as gateway:
+        thread = gateway.begin()
+        lines = [
+            {"id": "a", "method": "thread/message", "params": {"thread_id": thread, "input": "one two"}},
+            {"id": "b", "method": "healthz"},
+        ]
+        told, _ = gateway.process.communicate("".join(json.dumps(line) + "\n" for line in lines).encode(), DEADLINE)
+        assert gateway.process.returncode == 0
+        rows = [json.loads(line) for line in told.splitlines()]
+        assert "".join(row.get("delta", "") for row in rows) == "one two "
+        assert [row["id"] for row in rows if "id" in row] == ["a", "b"]
+        assert b'"result":{"status":"ok"' in told, "a client may grep for compact substrings"
+
+
+async def test_a_client_that_must_spawn_something_joins_a_gateway_that_runs(tmp_path: Path) -> None:
+    listen = (parse(f"codewhale+unix:{tmp_path}/front"), parse("smooth+ws://127.0.0.1:0/ws"))
+    backend = demo_backend(parse(f"pod+unix:{tmp_path}/pod"))
+    route = Route(name="shared", listen=listen, upstream=parse(f"pod+unix:{tmp_path}/pod"))
+    async with (
+        serving(backend),
+        serving(App(Config(routes=(route,), limits=LIMITS))) as (front, other),
+        CodewhaleClient.spawned(argv(front)) as codewhale,
+        SmoothClient.connected(other.partition("+")[2]) as smooth,
+    ):
+        answer = await codewhale.answer(await codewhale.say("retry"))
+        assert answer["result"]["status"] == "accepted"
+        assert codewhale.text() == "The second try worked."
+        asked = {"action": "get_conversation_messages", "sessionId": smooth.session}
+        messages = (await smooth.ask(asked))["data"]["messages"]
+        assert [m["content"]["text"] for m in messages] == ["The second try worked.", "retry"], "one session"
+
+
+# -- as a parent -------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def parent(upstream: str, folder: Path, limits: Limits = LIMITS) -> AsyncIterator[list[str]]:
+    """A gateway in this process that spawns; listeners of codewhale and pod, without their dialects."""
+    (folder / "atlas").mkdir()
+    listen = (parse(f"codewhale+unix:{folder}/front"), parse(f"pod+unix:{folder}/atlas/sock"))
+    route = Route(name="parent", listen=listen, upstream=parse(upstream))
+    async with serving(App(Config(routes=(route,), limits=limits))) as endpoints:
+        yield [endpoint.partition(":")[2] for endpoint in endpoints]
+
+
+async def test_a_child_that_was_started_again_goes_on_and_every_client_hears_what_is_lost(
+    mark: str, tmp_path: Path
+) -> None:
+    async with (
+        parent(child(mark, tmp_path), tmp_path) as (front, pod_front),
+        PodClient.connected(pod_front) as pod,
+    ):
+        await pod.say("hello")
+        await pod.until(lambda: "run_end" in pod.names())
+        (thread,) = [path.name for path in (tmp_path / "threads").iterdir()]
+        async with CodewhaleClient.connected(front, thread) as codewhale:
+            crashed = await codewhale.answer(await codewhale.say("crash"))
+            assert crashed["error"]["code"] == INVALID
+            again = await codewhale.answer(await codewhale.say("again"))
+            assert codewhale.text() == "again "
+            errors = [frame["message"] for frame in again["result"]["events"] if frame["event"] == "error"]
+            await pod.until(lambda: pod.joined("text_delta").endswith("again "))
+            alerts = [data["message"] for name, data in pod.events if name == "alert"]
+            assert [path.name for path in (tmp_path / "threads").iterdir()] == [thread], "the thread went on"
+            assert any("knows nothing of what was said before" in text for text in [*errors, *alerts])
+            assert any("knows nothing of what was said before" in text for text in alerts)
+
+
+async def test_a_child_that_dies_at_its_start_is_told_to_who_asked_and_the_gateway_lives(
+    mark: str, tmp_path: Path
+) -> None:
+    async with (
+        parent(child(mark, tmp_path, "dies"), tmp_path) as (front, _),
+        CodewhaleClient.connected(front, "") as client,
+    ):
+        for _ in range(2):
+            error = (await client.ask("thread/start"))["error"]
+            assert error["code"] == INVALID
+            assert "no configuration" in error["message"], "its last words"
+        assert (await client.call("healthz"))["status"] == "ok"
+
+
+async def test_fifty_sessions_at_a_bound_of_ten_children_are_ten_and_forty_refusals(mark: str, tmp_path: Path) -> None:
+    limits = Limits(children=10, drain_deadline=0.5, backoff_first=0.05)
+    async with (
+        parent(child(mark, tmp_path), tmp_path, limits) as (front, _),
+        CodewhaleClient.connected(front, "") as client,
+    ):
+        answers = [await client.ask("thread/start") for _ in range(50)]
+        opened = [answer["result"]["thread_id"] for answer in answers if "result" in answer]
+        refused = [answer["error"] for answer in answers if "error" in answer]
+        assert (len(set(opened)), len(refused)) == (10, 40)
+        assert all(error["code"] == INVALID and "busy" in error["message"] for error in refused)
+        assert len(running(mark)) == 10 * 2
+        client.thread = opened[-1]
+        assert "result" in await client.answer(await client.say("still here"))
+
+
+async def test_a_flood_on_stderr_holds_up_nobody(mark: str, tmp_path: Path) -> None:
+    async with (
+        parent(child(mark, tmp_path), tmp_path) as (front, _),
+        CodewhaleClient.connected(front) as client,
+    ):
+        assert "result" in await client.answer(await client.say("flood"))
+
+
+async def test_what_concerns_no_session_is_asked_of_one_child_more(mark: str, tmp_path: Path) -> None:
+    async with (
+        parent(child(mark, tmp_path), tmp_path) as (front, _),
+        CodewhaleClient.connected(front) as client,
+    ):
+        first, second = [(await client.call("app/models"))["data"]["models"] for _ in range(2)]
+        assert first == second, "the same process"
+        assert len(running(mark)) == 2 * 2
