@@ -42,7 +42,7 @@ __all__ = ["ReplayBackend"]
 BURST = 512  # events that are told at once where there are no pauses
 PAGE = 50  # messages of a page that asks for no number: the smooth sheet's section 5
 
-CAUSES: dict[Outcome, Cause] = {"used": "not_found", "not_recorded": "not_found", "playing": "unsupported"}
+CAUSES: dict[Outcome, Cause] = {"used": "invalid", "not_recorded": "invalid", "playing": "unsupported"}
 """Why a command is refused, where it is not `unsupported` for want of a place in the recording."""
 
 

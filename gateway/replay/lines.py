@@ -29,11 +29,13 @@ from mappings.canonical.events import (
     StatusChanged,
     TurnAccepted,
     TurnEnded,
+    TurnResult,
 )
 
 __all__ = ["MODEL_TURNS", "Lines"]
 
 MODEL_TURNS = frozenset({ModelTurnStarted, ModelTurnEnded})
+SAID_FOR_IT = MODEL_TURNS | {TurnResult}  # a model turn is over before the output of the turn is
 IN_WORDS = frozenset({QuestionAsked, QuestionAnswered})
 DESCRIBED = SessionUpdated | SessionActivated | SessionClosed
 
@@ -43,7 +45,7 @@ class Lines:
 
     def __init__(self, state: Callable[[], SessionState], *, tells_model_turns: bool) -> None:
         self._state = state
-        self._drops = IN_WORDS if tells_model_turns else IN_WORDS | MODEL_TURNS
+        self._drops = IN_WORDS if tells_model_turns else IN_WORDS | SAID_FOR_IT
         self._auto = False
         self._request: str | None = None  # the input that the log has not accepted yet
         self._echo = False  # its message comes next
