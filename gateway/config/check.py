@@ -20,6 +20,7 @@ from gateway.config.lines import KeyPath, Lines, written
 from gateway.config.model import Config, ConfigFile, Limits, Route, RouteOptions
 from gateway.config.shape import faults
 from gateway.endpoint import Endpoint, parse
+from gateway.recording.places import OneFile, place
 from mappings.canonical.commands import ShutdownBackend
 from mappings.errors import ConfigError
 
@@ -135,6 +136,7 @@ def _read(table: dict[str, Any]) -> tuple[list[Found], list[Draft]]:
             drafts.append(_draft(("route", index), route, found))
     found += [*_same_names(drafts), *_overlaps(drafts), *_sessions(drafts), *_shutdowns(drafts)]
     found += _limits(table.get("limits"))
+    found += _recording(table.get("recording"))
     return found, drafts
 
 
@@ -227,6 +229,21 @@ def _limits(table: Any) -> Iterator[Found]:
             yield ("limits", less if less in said else more), f"{less} = {low} is more than {more} = {high}"
 
 
+def _recording(table: Any) -> Iterator[Found]:
+    """Where nothing can be recorded, as far as one can tell without trying, and what does not go with a file."""
+    if not isinstance(table, dict) or not isinstance(table.get("path"), str):
+        return
+    try:
+        where = place(table["path"])
+    except ConfigError as error:
+        yield ("recording", "path"), str(error)
+        return
+    if isinstance(where, OneFile):
+        for key in ("keep_count", "keep_age", "keep_bytes"):
+            if key in table:
+                yield ("recording", key), f"{table['path']} is a file: what is kept of a folder goes with a folder"
+
+
 def _shared(path: Path, drafts: Sequence[Draft]) -> list[Found]:
     """Tokens in a file that others may read."""
     text = f"there is a token in it, and others may read this file; `chmod 600 {path}`"
@@ -238,6 +255,7 @@ def _config(table: dict[str, Any]) -> Config:
     file = msgspec.convert(table, ConfigFile)
     return Config(
         limits=file.limits,
+        recording=file.recording,
         routes=tuple(
             Route(
                 name=route.name,

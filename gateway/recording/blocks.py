@@ -1,9 +1,9 @@
 """Closed recordings as independent zstd frames with an index (docs/recording.md).
 
 Each zstd frame holds whole lines and is read without the others. Behind the last one stands our index in a *skippable*
-frame, which every zstd tool passes over: `zstd -dc` of the file gives the plain recording. The seekable format of zstd's
-own contributors keeps sizes alone; what is looked for here is a seq or a time, so the index names both. Its last bytes
-say how long it is, and it is found from the end.
+frame, which every zstd tool passes over: `zstd -dc` of the file gives the plain recording. The seekable format that
+zstd's contributors keep knows sizes alone; what is looked for here is a seq or a time, so the index names both. Its
+last bytes say how long it is, and it is found from the end.
 """
 
 from __future__ import annotations
