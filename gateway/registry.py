@@ -15,7 +15,8 @@ from adapters.base import Listener
 from gateway.config.model import Limits
 from gateway.endpoint import Endpoint, parse
 from gateway.recording.format import Header
-from gateway.replay.options import header, read_options
+from gateway.replay.options import header as read_header
+from gateway.replay.options import read_options
 from gateway.transports.file import FILE
 from gateway.transports.stdio import STDIO
 from gateway.transports.unix import DIRECTORY, NAME, UNIX, pods
@@ -97,17 +98,21 @@ def upstream(endpoint: Endpoint) -> Dialect:
     if not played(endpoint):
         return dialect(endpoint.dialect)
     options = read_options(endpoint)
-    known = recorded(header(endpoint))
+    known = recorded(read_header(endpoint))
     if options.live is not None and not dialect(options.live.dialect).events.says(ModelTurnStarted):
         known = dialect(options.live.dialect)
     return structs.replace(known, one_session=options.auto, named=None)
 
 
 def recorded(header: Header) -> Dialect:
-    """The dialect of the backend that was recorded; a pod, which says most, where the recording does not tell."""
+    """The dialect of the backend that was recorded, or of the recording that was replayed then.
+
+    A pod, which says most, where that cannot be told.
+    """
     try:
-        return dialects().get(parse(header.upstream).dialect, POD)
-    except ConfigError:
+        endpoint = parse(header.upstream)
+        return recorded(read_header(endpoint)) if played(endpoint) else dialects().get(endpoint.dialect, POD)
+    except (ConfigError, RecursionError):  # the latter: a recording that says it is made from itself
         return POD
 
 

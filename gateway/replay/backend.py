@@ -10,15 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from msgspec import structs
+from msgspec import UNSET, structs
 
 from gateway.recording.format import EventLine
 from gateway.replay.casting import Casting
 from gateway.replay.lines import Lines
-from gateway.replay.matching import means
+from gateway.replay.matching import ANSWERS, means
 from gateway.replay.pace import Pace
 from gateway.replay.reports import WHY, Outcome, Report, Reporter, named
-from gateway.replay.scenes import ANSWERS, Passage, Play, Scene
+from gateway.replay.scenes import Passage, Play, Scene
 from gateway.session.history import page
 from gateway.timers import Later, Timer
 from gateway.upstream import Connected
@@ -209,7 +209,7 @@ class ReplayBackend:
         self._next = next(self._rest, None)
         self._lines.begin(command, auto=self._auto)
         if command is not None and not (isinstance(command, SubmitInput) and _accepted(passage.answer)):
-            self._answer(command, passage.answer)
+            self._answer(command, _well(passage.answer))
         if passage.command is None:
             self._open_with_history()
         self._go_on()
@@ -291,3 +291,8 @@ class ReplayBackend:
 def _accepted(answer: Event | None) -> bool:
     """Whether an input was taken: then TurnAccepted answers it, where it stands in the log."""
     return not isinstance(answer, Reply) or answer.failure is None
+
+
+def _well(answer: Event | None) -> Event | None:
+    """An answer without the result, which names the session and the question of then."""
+    return structs.replace(answer, result=UNSET) if isinstance(answer, Reply) else answer

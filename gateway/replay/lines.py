@@ -2,7 +2,8 @@
 
 The log is in normal form, and the session that replays makes that form anew. What it would say twice is left out: the
 user's message behind TurnAccepted, how a question ended that its client answered, questions in words, the status that
-goes with a terminal; and model turns, where the backend that was recorded does not tell them.
+goes with a terminal; and model turns, where the session says them. Where it relies on a backend for them, and the
+recording has none (it was not made by a gateway), each run is said to be one.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Callable
 from msgspec import structs
 
 from gateway.recording.format import EventLine
-from gateway.replay.scenes import ANSWERS
+from gateway.replay.matching import ANSWERS
 from mappings.canonical import Command, Event, SessionState
 from mappings.canonical.commands import SubmitInput
 from mappings.canonical.events import (
@@ -43,9 +44,14 @@ DESCRIBED = SessionUpdated | SessionActivated | SessionClosed
 class Lines:
     """The log of one replay, line by line. `turn` is the recorded turn that is open, "" between turns."""
 
-    def __init__(self, state: Callable[[], SessionState], *, tells_model_turns: bool) -> None:
+    def __init__(
+        self, state: Callable[[], SessionState], *, tells_model_turns: bool, adds_model_turns: bool = False
+    ) -> None:
         self._state = state
         self._drops = IN_WORDS if tells_model_turns else IN_WORDS | SAID_FOR_IT
+        self._adds = adds_model_turns
+        self._begun = 0  # model turns that were added
+        self._run_begins = False
         self._auto = False
         self._request: str | None = None  # the input that the log has not accepted yet
         self._echo = False  # its message comes next
@@ -60,7 +66,7 @@ class Lines:
     def begin(self, command: Command | None, *, auto: bool = False) -> None:
         """A passage begins, by this command of the session; with `auto` by none of its own."""
         self._auto = auto
-        self._answered = isinstance(command, ANSWERS)
+        self._answered = self._run_begins = isinstance(command, ANSWERS)
         if isinstance(command, SubmitInput):
             self._request = command.request
 
@@ -72,6 +78,22 @@ class Lines:
 
     def say(self, line: EventLine, event: Event) -> list[Event]:
         """What is said for this line."""
+        events = self._say(line, event)
+        return self._with_model_turns(events) if self._adds and events else events
+
+    def _with_model_turns(self, events: list[Event]) -> list[Event]:
+        if type(events[0]) is TurnAccepted:
+            self._begun += 1
+            return [*events, ModelTurnStarted(index=self._begun - 1)]
+        if type(events[0]) is TurnResult and self._begun:
+            return [ModelTurnEnded(index=self._begun - 1), *events]
+        if self._run_begins:
+            self._run_begins = False
+            self._begun += 1
+            return [ModelTurnStarted(index=self._begun - 1), *events]
+        return events
+
+    def _say(self, line: EventLine, event: Event) -> list[Event]:
         self.turn = "" if isinstance(event, TurnEnded) else line.turn or self.turn
         if type(event) in self._drops:
             return []

@@ -19,19 +19,21 @@ import msgspec
 from msgspec import UNSET, Raw, Struct
 
 from mappings.canonical import Command
-from mappings.canonical.commands import AnswerInteraction
+from mappings.canonical.commands import AnswerApproval, AnswerInteraction
 from mappings.canonical.values import flatten
 
-__all__ = ["NEAR", "Difference", "Likeness", "Rung", "compare", "means", "nearest"]
+__all__ = ["ANSWERS", "NEAR", "Difference", "Likeness", "Rung", "compare", "means", "nearest"]
 
 Rung = Literal["exact", "same", "near", "other"]
 
 NEAR = 0.8  # of 1.0: a word or a few typing errors in a sentence; "yes" and "yet" stay apart
-TEXT_MAX = 1_000  # characters that are compared for nearness: a millisecond or so
-TRIED_MAX = 16  # candidates that are compared for nearness, those that look most alike at a glance
+TEXT_MAX = 400  # characters that are compared for nearness: at the worst some ten milliseconds
+TRIED_MAX = 8  # candidates that are compared for nearness, those that look most alike at a glance
 SAMPLE = 80  # characters of a differing field that are told
 
 NOT_COMPARED = frozenset({"request", "session", "ext"})
+OF_THE_QUESTION = frozenset({"question", "kind"})  # not every client says it again: scenes.py knows which one was open
+ANSWERS = (AnswerApproval, AnswerInteraction)
 
 _UUID = re.compile(r"\b[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\b")
 _DAY, _CLOCK, _ZONE = r"\d{4}-\d{2}-\d{2}", r"\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?", r"(?:Z|[+-]\d{2}:?\d{2})?"
@@ -100,8 +102,8 @@ def _fields(command: Command) -> dict[str, Any]:
     fields: dict[str, Any] = {}
     for name in command.__struct_fields__:
         value = getattr(command, name)
-        if name in NOT_COMPARED or (name == "kind" and isinstance(command, AnswerInteraction)):
-            continue  # the question says its kind, and not every client says it again
+        if name in NOT_COMPARED or (name in OF_THE_QUESTION and isinstance(command, ANSWERS)):
+            continue
         if name == "segments":
             attached = [msgspec.to_builtins(s) for s in value if not flatten((s,))]
             fields["text"], fields["attached"] = flatten(value), attached
@@ -145,7 +147,7 @@ def _fits(recorded: str, said: str) -> bool:
 def _ratio(recorded: Any, said: Any) -> float:
     if not isinstance(recorded, str) or not isinstance(said, str):
         return 0.0
-    one, other = _plain(recorded)[:TEXT_MAX], _plain(said)[:TEXT_MAX]
+    one, other = (_plain(text[: 4 * TEXT_MAX])[:TEXT_MAX] for text in (recorded, said))
     if not one or not other:
         return 0.0
     return SequenceMatcher(None, one, other, autojunk=False).ratio()

@@ -46,7 +46,10 @@ class Replay:
         return ReplayBackend(
             session, self.play, pace=Pace(self._clock, options.speed, options.idle_cap), later=self._later,
             reporter=self.reporter, auto=options.auto,
-            lines=Lines(session.connected, tells_model_turns=self._tells_model_turns),
+            lines=Lines(
+                session.connected, tells_model_turns=self._tells_model_turns,
+                adds_model_turns=self._tells_model_turns and not self.play.tells_model_turns,
+            ),
         )  # fmt: skip
 
 

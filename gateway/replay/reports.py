@@ -66,7 +66,7 @@ class Report(Struct, frozen=True, kw_only=True):
             lines = [f"{self.words}: passed on to the live backend"]
         else:
             lines = [f"{self.words}: matched with input {self.scene} ({self.outcome})"]
-        for candidate in self.candidates[:SHOWN_MAX]:
+        for candidate in self.candidates[: SHOWN_MAX if self.outcome != "exact" else 0]:
             used = ", played already" if candidate.used else ""
             lines.append(f"  candidate {candidate.scene}: {candidate.words}, {candidate.ratio:.0%} alike{used}")
             lines += [f"    {d.field}: recorded {d.recorded!r}, said {d.said!r}" for d in candidate.differences]

@@ -17,7 +17,7 @@ from msgspec import Struct, structs
 
 from gateway.recording.format import UP, EventLine
 from gateway.recording.reader import Recording
-from gateway.replay.matching import compare
+from gateway.replay.matching import ANSWERS, compare
 from mappings.canonical import Command, Event
 from mappings.canonical.commands import (
     AnswerApproval,
@@ -41,15 +41,15 @@ from mappings.canonical.events import (
     HistorySnapshot,
     InteractionRequired,
     InteractionResolved,
+    ModelTurnStarted,
     Reply,
     SessionOpened,
     TurnAccepted,
     TurnEnded,
 )
 
-__all__ = ["ANSWERS", "Passage", "Play", "Scene", "read"]
+__all__ = ["Passage", "Play", "Scene", "read"]
 
-ANSWERS = (AnswerApproval, AnswerInteraction)
 STEERING = (SubmitInput, CancelTurn, PauseTurn, ResumeTurn, Compact, AnswerApproval, AnswerOtp, AnswerInteraction)
 """Commands on which what follows them depends."""
 
@@ -86,12 +86,16 @@ class Scene(Struct, frozen=True, kw_only=True):
 
 
 class Play(Struct, frozen=True, kw_only=True):
-    """A recording as scenes. `ends` are the seqs at which its turns ended."""
+    """A recording as scenes. `ends` are the seqs at which its turns ended.
+
+    `tells_model_turns`: there are any in it, as in every log of a gateway.
+    """
 
     recording: Recording
     scenes: tuple[Scene, ...]
     loose: tuple[Passage, ...]
     ends: tuple[int, ...]
+    tells_model_turns: bool
 
     def events(self, passage: Passage) -> Iterator[tuple[EventLine, Event]]:
         """The events of the log in this passage."""
@@ -131,6 +135,7 @@ class _Reading:
         self._turns: set[str] = set()
         self._question = ""
         self._ends: list[int] = []
+        self._model_turns = False
 
     def take(self, line: EventLine) -> None:
         """The next line."""
@@ -182,6 +187,8 @@ class _Reading:
         elif isinstance(event, TurnEnded):
             self._ends.append(line.seq)
             self._question = ""
+        elif isinstance(event, ModelTurnStarted):
+            self._model_turns = True
         if line.turn:
             self._turns.add(line.turn)
 
@@ -217,7 +224,7 @@ class _Reading:
             scenes[-1].append(passage)
         loose = tuple(self._passage(one, one.line.seq) for one in asked if not self._steers(one))
         return Play(
-            recording=recording, loose=loose, ends=tuple(self._ends),
+            recording=recording, loose=loose, ends=tuple(self._ends), tells_model_turns=self._model_turns,
             scenes=tuple(Scene(number=number, passages=tuple(some)) for number, some in enumerate(scenes)),
         )  # fmt: skip
 
