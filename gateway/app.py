@@ -12,6 +12,7 @@ import gc
 import signal
 import time
 from collections.abc import Callable, Coroutine
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ from gateway.pods.directory import PodDirectory
 from gateway.pods.folder import PodFolder
 from gateway.recording.recorder import Recorder
 from gateway.recording.recordings import Recordings
+from gateway.replay.live import Live
 from gateway.replay.playing import Replay
 from gateway.routing.door import Door
 from gateway.routing.router import Router
@@ -158,9 +160,18 @@ class App:
             return lambda session, endpoint: self._upstream(session, endpoint, recorder)
         replay = self.replays[route.name] = Replay(
             route.upstream, registry.upstream(route.upstream), later=loop.call_later, clock=loop.time,
-            ledger=self.ledger,
+            ledger=self.ledger, live=partial(self._live, recorder),
         )  # fmt: skip
         return lambda session, _endpoint: replay.backend(session)
+
+    def _live(self, recorder: Recorder | None, session: Connected, endpoint: Endpoint, tells_model_turns: bool) -> Live:
+        """The live backend behind a session's replay."""
+        live = Live(
+            session, registry.dialect(endpoint.dialect), name=endpoint.masked, tells_model_turns=tells_model_turns,
+            ledger=self.ledger, clock=time.time_ns, new_id=new_id, later=asyncio.get_running_loop().call_later,
+        )  # fmt: skip
+        live.backend = self._upstream(live, endpoint, recorder)
+        return live
 
     def _upstream(self, session: Connected, endpoint: Endpoint, recorder: Recorder | None) -> Upstream:
         limits = self.config.limits

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from msgspec import Struct, field
 
 from mappings.canonical import Batch, Event, SessionState, Unmapped
-from mappings.canonical.values import Ext
+from mappings.canonical.values import Ext, Item
 from mappings.codec import MALFORMED, Format
 from mappings.errors import PeerError
 from mappings.rules import Nothing, Rules
@@ -349,7 +349,8 @@ class Dialect(Struct, frozen=True, kw_only=True):
     `one_session` says that a backend of this dialect holds a single session; `named` that one link carries all sessions
     of a backend, and gives the backend_ids of the one that the backend calls so. `publication` makes the translator of
     the link that broadcasts to everybody, where `server` serves calls alone (design.md, section 5), and `served` is
-    this record as the listener with that identity speaks it.
+    this record as the listener with that identity speaks it. `takes_history` is the ext of a ResumeSession that brings
+    what was said elsewhere into a conversation, None where a backend has no way to take it.
     """
 
     name: str
@@ -365,3 +366,4 @@ class Dialect(Struct, frozen=True, kw_only=True):
     named: Callable[[str], Ext | None] | None = None
     publication: Callable[[Clock, NewId], Translator] | None = None
     served: Callable[[Instance], Dialect] | None = None
+    takes_history: Callable[[Sequence[Item]], Ext | None] | None = None

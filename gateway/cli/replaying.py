@@ -24,9 +24,7 @@ def replay(
         typer.Option("--listen", metavar="ENDPOINT", help="Where clients connect; may be given several times."),
     ],
     mode: Annotated[str, typer.Option(metavar="MODE", help=f"What is not recorded: {', '.join(MODES)}.")] = "strict",
-    upstream: Annotated[
-        str, typer.Option(metavar="ENDPOINT", help="The live backend behind --mode spy and record-missing.")
-    ] = "",
+    upstream: Annotated[str, typer.Option(metavar="ENDPOINT", help="The live backend behind --mode spy.")] = "",
     until: Annotated[
         str, typer.Option(metavar="SEQ|turn:N", help="Play up to this line, or to the end of this turn ...")
     ] = "",
@@ -46,7 +44,7 @@ def replay(
 
     Prints `listening ENDPOINT` on stderr for each listener once it accepts. Whoever opens a conversation gets the
     recorded one from its beginning; an input is answered as the same input was then, and what the recording has not is
-    refused. No connection is made to any backend, but for `--mode spy`, `record-missing` and `--then`.
+    refused. No connection is made to any backend, but for `--mode spy` and `--then`.
     """
     set_up(log_level, log_json)
     said = {

@@ -49,8 +49,10 @@ CAUSES: dict[Outcome, Cause] = {"used": "invalid", "not_recorded": "invalid", "p
 class ReplayBackend:
     """Answers a session's commands from a recording; with `auto` it plays all of it by itself.
 
-    `until` is the seq at which it ends, and `ended` hears that it did.
+    `passes_on` takes what the recording has not, if it is set; `ended` hears when there is nothing left to play.
     """
+
+    passes_on: Callable[[Command], None] | None = None
 
     def __init__(
         self, session: Connected, play: Play, *, pace: Pace, later: Later, reporter: Reporter, lines: Lines,
@@ -64,6 +66,7 @@ class ReplayBackend:
         self._lines = lines
         self._auto = auto
         self._casting = Casting(play)
+        self.ended: Callable[[], None] = lambda: None
         self._scene: Scene | None = None
         self._place = 0  # of the passage in its scene
         self._rest: Iterator[tuple[EventLine, Event]] = iter(())
@@ -124,6 +127,9 @@ class ReplayBackend:
         self._say(answer or Reply(request=command.request, failure=Failure(cause="invalid", text=text)))
 
     def _refuse(self, command: Command, outcome: Outcome, report: Report | None = None) -> None:
+        if self.passes_on is not None:
+            self.passes_on(command)
+            return
         self._reporter.report(report or Report(words=named(command), outcome=outcome))
         failure = Failure(cause=CAUSES.get(outcome, "unsupported"), text=f"replay: {WHY[outcome]}")
         self._say(Reply(request=command.request, failure=failure))
@@ -186,6 +192,7 @@ class ReplayBackend:
         self._say(Reply(request=command.request))
         failure = Failure(cause="unsupported", text=f"replay: {WHY['another_answer']}")
         self._say(*self._lines.ended(), TurnEnded(end="failed", failure=failure))
+        self._end()
 
     def _answer(self, command: Command, answer: Event | None) -> None:
         """As it was answered then."""
@@ -262,9 +269,16 @@ class ReplayBackend:
             then()
         elif self._auto:
             self._play_on()
-        elif not self._coming() and (self._lines.turn or self._lines.waits):
+        elif not self._coming():
+            self._end()
+
+    def _end(self) -> None:
+        """The scene is over, and with the last one the play."""
+        if self._lines.turn or self._lines.waits:
             failure = Failure(cause="upstream_lost", text="the recording ends in the midst of this turn")
             self._say(*self._lines.ended(), TurnEnded(end="failed", failure=failure))
+        if not self._casting.left:
+            self.ended()
 
     def _play_on(self) -> None:
         coming = self._coming()
@@ -273,6 +287,8 @@ class ReplayBackend:
         elif left := self._casting.left:
             self._casting.use(left[0])
             self._wait_for(left[0].passages[0], lambda: self._begin(left[0]))
+        else:
+            self._end()
 
     def _wait_for(self, passage: Passage, then: Callable[[], None]) -> None:
         wait = self._pace.wait(passage.t)

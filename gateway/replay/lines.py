@@ -20,6 +20,8 @@ from mappings.canonical.events import (
     ApprovalResolved,
     InteractionResolved,
     MessageAppended,
+    ModelCallEnded,
+    ModelCallStarted,
     ModelTurnEnded,
     ModelTurnStarted,
     QuestionAnswered,
@@ -33,11 +35,12 @@ from mappings.canonical.events import (
     TurnResult,
 )
 
-__all__ = ["MODEL_TURNS", "Lines"]
+__all__ = ["SAID_FOR_IT", "Counted", "Lines", "uncounted"]
 
 MODEL_TURNS = frozenset({ModelTurnStarted, ModelTurnEnded})
 SAID_FOR_IT = MODEL_TURNS | {TurnResult}  # a model turn is over before the output of the turn is
 IN_WORDS = frozenset({QuestionAsked, QuestionAnswered})
+Counted = ModelTurnStarted | ModelTurnEnded | ModelCallStarted | ModelCallEnded
 DESCRIBED = SessionUpdated | SessionActivated | SessionClosed
 
 
@@ -45,13 +48,16 @@ class Lines:
     """The log of one replay, line by line. `turn` is the recorded turn that is open, "" between turns."""
 
     def __init__(
-        self, state: Callable[[], SessionState], *, tells_model_turns: bool, adds_model_turns: bool = False
-    ) -> None:
+        self, state: Callable[[], SessionState], *, tells_model_turns: bool, adds_model_turns: bool = False,
+        keeps_counts: bool = True,
+    ) -> None:  # fmt: skip
         self._state = state
         self._drops = IN_WORDS if tells_model_turns else IN_WORDS | SAID_FOR_IT
         self._adds = adds_model_turns
         self._begun = 0  # model turns that were added
         self._run_begins = False
+        self._keeps_counts = keeps_counts  # else others count too: a live backend's turns come between
+        self._counted: dict[type, int] = {}
         self._auto = False
         self._request: str | None = None  # the input that the log has not accepted yet
         self._echo = False  # its message comes next
@@ -98,6 +104,8 @@ class Lines:
         if type(event) in self._drops:
             return []
         match event:
+            case ModelTurnStarted() | ModelTurnEnded() | ModelCallStarted() | ModelCallEnded():
+                return [self._numbered(event)]
             case TurnAccepted():
                 return self._accepted()
             case MessageAppended(message=message) if message.role == "user":
@@ -114,6 +122,15 @@ class Lines:
                 return self._described(event)
         return [event]
 
+    def _numbered(self, event: Counted) -> Event:
+        """With its number while numbers grow; where scenes come in another order they go on by themselves."""
+        index, last = event.index, self._counted.get(type(event), -1)
+        if index is None or not self._keeps_counts or index <= last:
+            self._keeps_counts = self._keeps_counts and index is None
+            return uncounted(event)
+        self._counted[type(event)] = index
+        return event
+
     def _accepted(self) -> list[Event]:
         """The first is that of the input; a further one came of an answer in words, as the session says by itself."""
         request, self._request = self._request, None
@@ -128,3 +145,8 @@ class Lines:
         if not title or title == state.title:
             return []
         return [SessionUpdated(session=structs.replace(event.session, session=state.id, ext=None))]
+
+
+def uncounted(event: Counted) -> Event:
+    """Without its number: it goes on after the one that was said last."""
+    return structs.replace(event, index=None)

@@ -15,8 +15,8 @@ from mappings.errors import ConfigError
 
 __all__ = ["MODES", "OPTIONS", "Mode", "Options", "Until", "header", "read_options", "read_until"]
 
-Mode = Literal["strict", "spy", "record-missing"]
-MODES: tuple[Mode, ...] = ("strict", "spy", "record-missing")
+Mode = Literal["strict", "spy"]
+MODES: tuple[Mode, ...] = ("strict", "spy")
 OPTIONS = frozenset({"mode", "upstream", "speed", "idle_cap", "auto", "explain", "until", "then"})
 FLAGS = {"yes": True, "no": False}
 
@@ -31,7 +31,7 @@ class Until(Struct, frozen=True, kw_only=True):
 class Options(Struct, frozen=True, kw_only=True):
     """What may be said of a replay.
 
-    `live` is the backend behind it: of what the recording has not (`mode` spy and record-missing), or of everything
+    `live` is the backend behind it: of what the recording has not (`mode` spy), or of everything
     past `until`. `speed` 0 is without pauses, `idle_cap` in seconds.
     """
 
@@ -61,7 +61,7 @@ def _options(endpoint: Endpoint) -> Options:
     if then and mode != "strict":
         raise ConfigError(f"mode {mode} goes with `upstream`, and `then` with mode strict: one live backend is enough")
     if (mode != "strict") != bool(spied):
-        raise ConfigError("mode spy and record-missing want the live backend as `upstream`, and strict has none")
+        raise ConfigError("mode spy wants the live backend as `upstream`, and strict has none")
     auto = _flag(endpoint, "auto")
     if auto and spied:
         raise ConfigError("what plays by itself takes no commands: leave out `auto`, or the mode")
@@ -77,7 +77,7 @@ def _mode(text: str) -> Mode:
     for mode in MODES:
         if text == mode:
             return mode
-    raise ConfigError(f"mode {text!r}: write {', '.join(MODES[:-1])} or {MODES[-1]}")
+    raise ConfigError(f"mode {text!r}: write {' or '.join(MODES)}")
 
 
 def read_until(text: str) -> Until:

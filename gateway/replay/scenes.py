@@ -48,7 +48,7 @@ from mappings.canonical.events import (
     TurnEnded,
 )
 
-__all__ = ["Passage", "Play", "Scene", "read"]
+__all__ = ["OF_THE_GATEWAY", "Passage", "Play", "Scene", "cut", "read"]
 
 STEERING = (SubmitInput, CancelTurn, PauseTurn, ResumeTurn, Compact, AnswerApproval, AnswerOtp, AnswerInteraction)
 """Commands on which what follows them depends."""
@@ -103,6 +103,19 @@ class Play(Struct, frozen=True, kw_only=True):
             if line.seq > passage.last:
                 return
             yield line, event
+
+
+def cut(play: Play, seq: int) -> Play:
+    """The play up to the line `seq`: what was asked or said behind it never was."""
+    scenes = []
+    for scene in play.scenes:
+        kept = [p for p in scene.passages if p.seq <= seq]
+        kept[-1:] = [structs.replace(p, last=min(p.last, seq)) for p in kept[-1:]]
+        if kept:
+            scenes.append(structs.replace(scene, passages=tuple(kept)))
+    loose = tuple(passage for passage in play.loose if passage.seq <= seq)
+    ends = tuple(end for end in play.ends if end <= seq)
+    return structs.replace(play, scenes=tuple(scenes), loose=loose, ends=ends)
 
 
 class _Asked(Struct, kw_only=True):

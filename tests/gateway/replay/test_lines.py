@@ -118,6 +118,17 @@ def test_a_recording_without_model_turns_gets_one_for_each_run_where_the_session
     assert told == [begun, TextDelta(text="b"), done, TurnResult(end="completed")]
 
 
+def test_numbers_that_do_not_grow_are_left_to_whoever_counts() -> None:
+    """Scenes that are played in another order than recorded; from there on no number of then is right."""
+    first, second, third = (ModelTurnStarted(index=index) for index in (0, 1, 2))
+    assert say(lines(), second, first, third) == [second, ModelTurnStarted(), ModelTurnStarted()]
+
+
+def test_where_others_count_too_there_are_none() -> None:
+    log = Lines(lambda: STATE, tells_model_turns=True, keeps_counts=False)
+    assert say(log, ModelTurnStarted(index=0), ModelTurnEnded(index=0)) == [ModelTurnStarted(), ModelTurnEnded()]
+
+
 def test_a_new_title_is_that_of_this_session() -> None:
     titled = SessionUpdated(session=SessionSummary(session="recorded", title="new"))
     assert say(lines(), titled) == [SessionUpdated(session=SessionSummary(session="own", title="new"))]

@@ -29,8 +29,8 @@ def test_all_that_may_be_said_is_read() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ("mode=loose", "mode 'loose': write strict, spy or record-missing"),
-        ("mode=spy", "want the live backend as `upstream`"),
+        ("mode=loose", "mode 'loose': write strict or spy"),
+        ("mode=spy", "wants the live backend as `upstream`"),
         ("upstream=pod%2Bunix:/p", "strict has none"),
         ("until=3", "write both or none"),
         ("then=pod%2Bunix:/p", "write both or none"),
