@@ -29,6 +29,8 @@ from gateway.link import Link
 from gateway.outbox import Outbox
 from gateway.pods.directory import PodDirectory
 from gateway.pods.folder import PodFolder
+from gateway.recording.recorder import Recorder
+from gateway.recording.recordings import Recordings
 from gateway.routing.door import Door
 from gateway.routing.router import Router
 from gateway.transports.way import Children, Doorkeeper
@@ -36,7 +38,7 @@ from gateway.upstream import Backend, Connected, Upstream
 from mappings.dialect import Dialect, Instance, Translator
 from mappings.errors import PeerError
 
-COLLECT = (10_000, 20, 50)  # what a gateway makes dies by itself or stays long: looking for cycles seldom finds one
+COLLECT = (50_000, 20, 50)  # what a gateway makes dies by itself or stays long: looking for cycles seldom finds one
 LOSSES_LOGGED = 100  # rows of the ledger that are told at the end, the largest first
 
 __all__ = ["App", "MakeBackend", "new_id"]
@@ -74,6 +76,7 @@ class App:
         self._fault: PeerError | None = None  # of who spawned us, for which it was sent away
         self._closing = False
         self.ledger = Ledger()
+        self._recordings = Recordings(config, self.ledger)
         self.stop = asyncio.Event()
         for route in config.routes:
             for endpoint in route.listen:
@@ -86,24 +89,31 @@ class App:
 
         PeerError for what who spawned us did, when it was sent away for it.
         """
-        children = self._children = Children(self.config.limits.children)
-        async with children, asyncio.TaskGroup() as self._group:
-            try:
-                for route in self.config.routes:
-                    router = self._router(route)
-                    self._routers.append(router)
-                    for endpoint in route.listen:
-                        listening(await self._listen(endpoint, route, router))
-                gc.collect()
-                gc.freeze()  # performance.md: what stands now never dies; without it a full collection walks it all
-                gc.set_threshold(*COLLECT)
-                await self.stop.wait()
-                await self._drain()
-            finally:
-                await self._close()
+        self._recordings.open()
+        try:
+            children = self._children = Children(self.config.limits.children)
+            async with children, asyncio.TaskGroup() as self._group:
+                await self._serve_routes(listening)
+        finally:
+            await self._recordings.close()
         self._tell()
         if self._fault is not None:
             raise self._fault
+
+    async def _serve_routes(self, listening: Callable[[str], None]) -> None:
+        try:
+            for route in self.config.routes:
+                router = self._router(route)
+                self._routers.append(router)
+                for endpoint in route.listen:
+                    listening(await self._listen(endpoint, route, router))
+            gc.collect()
+            gc.freeze()  # performance.md: what stands now never dies; without it a full collection walks it all
+            gc.set_threshold(*COLLECT)
+            await self.stop.wait()
+            await self._drain()
+        finally:
+            await self._close()
 
     def on_signals(self) -> None:
         """SIGTERM and SIGINT stop the app; a second one ends it now."""
@@ -126,25 +136,30 @@ class App:
 
     def _router(self, route: Route) -> Router:
         loop = asyncio.get_running_loop()
+        recorder = self._recordings.of(route)
 
         def dial(session: Connected, endpoint: Endpoint) -> Backend:
-            return self._upstream(session, endpoint) if self._make_backend is None else self._make_backend(session)
+            if self._make_backend is not None:
+                return self._make_backend(session)
+            return self._upstream(session, endpoint, recorder)
 
         router = Router(
             route, dial, registry.dialects,
             limits=self.config.limits, ledger=self.ledger, clock=time.time_ns, new_id=new_id, later=loop.call_later,
-            pods=None if self._make_backend is not None else registry.pods(route.upstream),
+            pods=None if self._make_backend is not None else registry.pods(route.upstream), recorder=recorder,
         )  # fmt: skip
         if self._ends_with_client:
             router.on_shutdown = lambda _link: self._end_now()
         return router
 
-    def _upstream(self, session: Connected, endpoint: Endpoint) -> Upstream:
-        limits = self.config.limits
+    def _upstream(self, session: Connected, endpoint: Endpoint, recorder: Recorder | None) -> Upstream:
+        name, dialect, limits = session.connected().id, registry.dialect(endpoint.dialect), self.config.limits
+        own = name if dialect.named is None else ""
         return Upstream(
-            session.connected().id, endpoint.masked, registry.dialect(endpoint.dialect),
+            name, endpoint.masked, dialect,
             registry.connector(endpoint, limits, self._children), session, spawn=self.spawn, limits=limits,
             ledger=self.ledger, clock=time.time_ns, new_id=new_id, later=asyncio.get_running_loop().call_later,
+            tap=recorder.upstream(dialect.name, own) if recorder is not None else None,
         )  # fmt: skip
 
     async def _listen(self, endpoint: Endpoint, route: Route, router: Router) -> str:
@@ -199,11 +214,12 @@ class App:
         attaches: bool = True, publishes: bool = False,
     ) -> None:  # fmt: skip
         limits = self.config.limits
+        name, recorder = f"{dialect.name}-{next(self._numbers)}", router.recorder
         link = Link(
-            f"{dialect.name}-{next(self._numbers)}", dialect, transport, translator,
+            name, dialect, transport, translator,
             Outbox(limits.outbox_soft, limits.outbox_hard), sink=router.receive, drained=router.drained,
             ledger=self.ledger, door=door, later=asyncio.get_running_loop().call_later, attaches=attaches,
-            publishes=publishes,
+            publishes=publishes, tap=recorder.tap(name, dialect.name) if recorder is not None else None,
         )  # fmt: skip
         self._links[link.id] = link
         self.spawn(self._serve(link, router), link.id)

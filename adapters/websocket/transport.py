@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Sequence
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from aiohttp import ClientWebSocketResponse, WSMessage, WSMsgType, web
 from aiohttp.base_protocol import BaseProtocol
@@ -121,6 +121,8 @@ class WebSocketTransport:
         self._writer = writer
         self._limits = limits
         self._frames: list[Frame] = []  # outlives a cancelled receive
+        # What aiohttp has and nobody read yet; nothing where it does not let us look.
+        self._unread: Sequence[tuple[WSMessage, int]] = getattr(getattr(socket, "_reader", None), "_buffer", ())
         self._ended = False  # nothing more will be read
         self._lost = asyncio.Event()
         self._heard = False  # since the last look whether the peer lives
@@ -128,10 +130,12 @@ class WebSocketTransport:
         self._look_in(limits.heartbeat)
 
     async def receive(self) -> Sequence[Frame]:
-        while not self._frames and not self._ended:
-            await self._read()
-        while not self._ended and self._ready():
-            await self._read()
+        while not self._ended and (not self._frames or self._ready()):
+            message = await self._socket.receive()
+            if message.type is WSMsgType.PING:
+                with contextlib.suppress(ConnectionError):  # what the peer said behind it still counts
+                    await self._socket.pong(message.data)
+            self._take(message.type, message.data)
         frames, self._frames = self._frames, []
         return frames
 
@@ -173,7 +177,7 @@ class WebSocketTransport:
     def _lives(self, since: float) -> None:
         """Ping a peer that was silent for a heartbeat, and drop one that did not answer for half of one more."""
         heartbeat = self._limits.heartbeat
-        if self._heard or self._waiting():
+        if self._heard or self._unread:
             self._heard = False
             self._look_in(heartbeat)
         elif since == heartbeat and not self._tcp.is_closing():
@@ -182,27 +186,17 @@ class WebSocketTransport:
         else:
             self._tcp.abort()
 
-    async def _read(self) -> None:
-        message = await self._socket.receive()
+    def _take(self, kind: WSMsgType, data: Any) -> None:
         self._heard = True
-        if message.type is WSMsgType.TEXT or message.type is WSMsgType.BINARY:
-            size, limit = len(message.data), self._limits.max_message
-            self._frames.append(message.data if size <= limit else Oversize(size=size, limit=limit))
-        elif message.type is WSMsgType.PING:
-            with contextlib.suppress(ConnectionError):  # what the peer said behind it still counts
-                await self._socket.pong(message.data)
-        elif message.type is not WSMsgType.PONG:  # one of four ways to end
+        if kind is WSMsgType.TEXT or kind is WSMsgType.BINARY:
+            size, limit = len(data), self._limits.max_message
+            self._frames.append(data if size <= limit else Oversize(size=size, limit=limit))
+        elif kind not in (WSMsgType.PING, WSMsgType.PONG):  # one of four ways to end
             self._ended = True
 
     def _ready(self) -> bool:
-        """Whether the next `_read` gives a frame without waiting; False where aiohttp does not let us look."""
-        waiting = self._waiting()
-        return len(waiting) > 0 and waiting[0][0].type in (WSMsgType.TEXT, WSMsgType.BINARY)
-
-    def _waiting(self) -> Sequence[tuple[WSMessage, int]]:
-        """What the peer said and nobody read yet; nothing where aiohttp does not let us look."""
-        queue = getattr(self._socket, "_reader", None)
-        return getattr(queue, "_buffer", None) or ()
+        """Whether a frame is there without waiting."""
+        return bool(self._unread) and self._unread[0][0].type in (WSMsgType.TEXT, WSMsgType.BINARY)
 
 
 def address(name: tuple[str, int] | None) -> str:

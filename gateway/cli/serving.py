@@ -44,6 +44,9 @@ def bridge(
     approvals: Annotated[
         config.Approvals, typer.Option(help="A question toward a client that knows none: ask in words, deny, approve.")
     ] = "ask",
+    record: Annotated[
+        str, typer.Option("--record", metavar="FILE|DIR", help="Record each session: into a new file, or a folder.")
+    ] = "",
     log_level: LogLevel = "info",
     log_json: LogJson = False,
 ) -> None:
@@ -58,7 +61,8 @@ def bridge(
     listen, upstream = tuple(map(parse, endpoints[:-1])), parse(endpoints[-1])
     route = Route(name="bridge", listen=listen, upstream=upstream, overflow=overflow, approvals=approvals)
     check_route(route)
-    run(serve_until_signalled(App(Config(routes=(route,)))))
+    recording = config.Recording(path=record, compress=False) if record else None
+    run(serve_until_signalled(App(Config(routes=(route,), recording=recording))))
 
 
 def serve(

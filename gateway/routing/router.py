@@ -15,6 +15,7 @@ from gateway.config.model import Limits, Route
 from gateway.ledger import Ledger
 from gateway.link import Link
 from gateway.pods.live import Pods
+from gateway.recording.recorder import Recorder
 from gateway.routing.ids import canonical_id
 from gateway.routing.roster import listing
 from gateway.routing.sessions import MakeBackend, Sessions
@@ -71,7 +72,9 @@ class Router:
     def __init__(
         self, route: Route, make_backend: MakeBackend, dialects: Callable[[], dict[str, Dialect]], *,
         limits: Limits, ledger: Ledger, clock: Clock, new_id: NewId, later: Later, pods: Pods | None = None,
+        recorder: Recorder | None = None,
     ) -> None:  # fmt: skip
+        self.recorder = recorder
         self._route = route
         self._limits = limits
         self._clock = clock
@@ -80,7 +83,7 @@ class Router:
         self._upstream = dialects()[route.upstream.dialect]
         self._all = Sessions(
             route, make_backend, dialects, limits=limits, ledger=ledger, clock=clock, new_id=new_id, later=later,
-            pods=pods,
+            pods=pods, recorder=recorder,
         )  # fmt: skip
         self._all.enter = self._enter
         self._policy = self._all.policy
@@ -145,9 +148,14 @@ class Router:
             own.lobby.admit(link)
         for burst in bursts:
             for command in burst.items:
-                self._once_known(link, partial(self._command, link, command))
+                self._once_known(link, partial(self._hear, link, command))
 
     # -- commands --------------------------------------------------------------------------------------
+
+    def _hear(self, link: Link, command: Command) -> None:
+        if link.tap is not None:
+            link.tap.asks(command)
+        self._command(link, command)
 
     def _command(self, link: Link, command: Command) -> None:
         match command:
@@ -194,6 +202,7 @@ class Router:
         if link.attaches and link.id not in session.delivery.attachments:  # any action that names a session attaches
             self._all.claim(link, session)
             session.attach(link)
+        session.delivery.enter()
         session.command(link, command)
 
     def _shut_down(self, link: Link, command: ShutdownBackend) -> None:
@@ -223,6 +232,7 @@ class Router:
         if session is None or session is self._all.only:
             self._not_found(link, command)
             return
+        session.delivery.enter()
         session.describe(SessionClosed)
         self._all.drop(session)
         link.send([Reply(request=command.request)])
@@ -244,7 +254,7 @@ class Router:
         if self._all.many is not None:  # all have a title there: it lists those in which anything was said
             seen = (row for row in seen if row.messages)
         try:
-            return listing(seen, command)
+            return listing(seen, command, silent=link.dialect.lists_silent)
         except PeerError as fault:
             return Reply(request=command.request, failure=Failure(cause="invalid", text=fault.text))
 
@@ -289,6 +299,7 @@ class Router:
         named = command.session and (isinstance(command, OpenSession) or self._all.many is not None)
         session = self._all.make(canonical_id(self._route.name, command.session) if named else self._new_id())
         self._all.claim(link, session)
+        session.delivery.enter()
         session.open(link, self._all.complete(command) if isinstance(command, OpenSession) else command)
 
     def _get(self, link: Link, command: GetSession) -> None:
@@ -304,6 +315,7 @@ class Router:
 
     def _show(self, link: Link, session: Session, request: str, agent: str) -> None:
         state = session.state
+        session.delivery.enter()
         if link.id in session.delivery.attachments:
             opened = SessionOpened(
                 request=request, session=state.id, agent=agent or state.agent, title=state.title, status=state.status,

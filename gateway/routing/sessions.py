@@ -14,6 +14,7 @@ from gateway.ledger import Ledger
 from gateway.link import Link
 from gateway.pods.live import Pod, Pods
 from gateway.pods.sessions import PodSessions
+from gateway.recording.recorder import Recorder
 from gateway.routing.door import LATEST, NEW, Door
 from gateway.routing.ids import agent_id, canonical_id, session_id
 from gateway.routing.policy import Policy
@@ -46,7 +47,9 @@ class Sessions:
     def __init__(
         self, route: Route, make_backend: MakeBackend, dialects: Callable[[], dict[str, Dialect]], *,
         limits: Limits, ledger: Ledger, clock: Clock, new_id: NewId, later: Later, pods: Pods | None = None,
+        recorder: Recorder | None = None,
     ) -> None:  # fmt: skip
+        self._recorder = recorder
         self._route = route
         self._clock = clock
         self.roster = Roster(dialects)
@@ -90,6 +93,8 @@ class Sessions:
     ) -> Session:
         """A new session with its way to the backend, connected to when it is needed."""
         session = self._session(id, name, ids)
+        if self._recorder is not None:
+            session.delivery.track = self._recorder.track(session.state)
         if self.many is not None:
             session.backend = self.many.shared.way(session)
             if ids is None:
@@ -173,6 +178,8 @@ class Sessions:
     def drop(self, session: Session) -> None:
         if session in self.roster:
             session.stop()
+            if self._recorder is not None:
+                self._recorder.over(session.state.id)
             self.roster.drop(session)
             self._doors = {door: known for door, known in self._doors.items() if known is not session}
             self.tell(session)

@@ -149,8 +149,10 @@ class Shared:
             opening = self._opening.pop(burst.request, None) if burst.request else None
             doubted = self._doubted.pop(burst.request, None) if burst.request else None
             if opening is not None:
+                opening.session.delivery.enter()
                 opening.opened(burst)
             elif asked is not None:
+                asked.delivery.enter()
                 asked.receive([burst])
             elif doubted is not None:
                 self._checked(doubted, burst)
@@ -168,6 +170,7 @@ class Shared:
             self._ledger.record(losses)
             return
         session = known or self._keeper.find(burst.session)
+        session.delivery.enter()
         session.receive([burst])
         for item in burst.items:
             if isinstance(item, SessionUpdated):

@@ -25,4 +25,5 @@ DIALECT = Dialect(
     shown=shown,
     addressed=True,
     one_session=False,
+    lists_silent=True,
 )

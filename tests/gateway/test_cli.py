@@ -21,7 +21,23 @@ from mappings.canonical import Command, Event
 from tests.samples import samples
 
 ROOT = Path(__file__).parents[2]
-COMMANDS = ("bridge", "serve", "check", "demo-backend", "demo", "translate", "matrix", "schema", "dialects")
+COMMANDS = (
+    "bridge",
+    "serve",
+    "check",
+    "demo-backend",
+    "demo",
+    "translate",
+    "show",
+    "diff",
+    "export",
+    "import",
+    "redact",
+    "scan",
+    "matrix",
+    "schema",
+    "dialects",
+)
 WS = "smooth+ws://127.0.0.1:0/ws"
 
 
