@@ -127,7 +127,7 @@ def _opened(thread: str, status: str) -> dict[str, Any]:
         "created_at": 1, "updated_at": 1, "status": "running", "cwd": "/w", "cli_version": "0.9.10",
         "source": "interactive",
     }  # fmt: skip
-    data = {"history": [], "checkpoint": None, "goal": None}
+    data: dict[str, Any] = {"history": [], "checkpoint": None, "goal": None}
     return {
         "thread_id": thread, "status": status, "thread": row, "threads": [], "model": "auto",
         "model_provider": "deepseek", "cwd": "/w", "events": [], "data": data,

@@ -6,7 +6,6 @@ next turn; a client in another session, whose codewhale is another process, noti
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -22,7 +21,6 @@ from gateway.endpoint import parse
 from mappings.codewhale.vocabulary import SEED, methods
 from tests.conformance.fake_codewhale import FakeCodewhale, accepted, bare
 from tests.pairs.gateway import serving
-from tests.pairs.table import must_see
 from tests.pairs.turns import Peer, join
 
 MAX_MESSAGE = 4 * 1024 * 1024
@@ -278,3 +276,65 @@ async def test_what_cannot_be_read_or_answers_nobody_costs_itself_in_a_turn_and_
             assert row.counted == -1 or dropped(at.app) - before == row.counted, (row.name, at.app.ledger.entries())
         await goes_on(at, Row(name="", say=()), dropped(at.app))
         assert at.fake.connections == 2
+
+
+@pytest.mark.parametrize("can", [None, ()], ids=["refused", "never told"])
+@pytest.mark.parametrize("dialect", ASKERS)
+async def test_a_codewhale_that_does_not_tell_what_it_can_is_taken_for_one_of_today(
+    dialect: str, can: Any, tmp_path: Path
+) -> None:
+    async with stand(dialect, tmp_path, can) as at:
+        assert (await at.asker.turn("Hi")).text == "Well."
+        await at.asker.begin("hold", tokens=0)
+        await at.fake.holds()
+        await at.asker.cancel()
+        await at.fake.interrupted()
+        await at.fake.say(START, delta("a"), END)
+        await at.fake.answer(error={"code": -32603, "message": "turn interrupted", "data": None})
+        await at.fake.say({"id": at.fake.interrupts[0], "result": {"thread_id": at.fake.thread, "interrupted": True}})
+        seen = await at.asker.finish()
+        assert (seen.text, seen.end) == ("a", "cancelled")
+        await goes_on(at, Row(name="", say=()), dropped(at.app))
+
+
+OLD_LINES = (bare("start", "t:4"), bare("end", "t:4"))
+"""The hook mirror of a message: no text (codewhale sheet, section 5)."""
+
+OLD_EVENTS = [event("response_start"), event("response_delta", delta="queued"), event("response_end")]
+
+
+@pytest.mark.parametrize("dialect", ASKERS)
+async def test_the_text_of_an_old_release_is_read_in_its_result_and_its_hooks_are_not_counted_twice(
+    dialect: str, tmp_path: Path
+) -> None:
+    async with stand(dialect, tmp_path, methods(SEED)) as at:
+        for number in range(2):
+            await at.asker.begin("hold", tokens=0)
+            await at.fake.holds()
+            before = dropped(at.app)
+            old = {"thread_id": at.fake.thread, "status": "accepted", "threads": [], "events": OLD_EVENTS, "data": {}}
+            await at.fake.say(*OLD_LINES)
+            await at.fake.answer(result=old)
+            seen = await at.asker.finish()
+            assert (seen.text, seen.end) == ("queued", "completed"), number
+            assert dropped(at.app) == before
+            at.fake.asked = None
+
+
+@pytest.mark.parametrize("dialect", ASKERS)
+async def test_a_turn_that_an_old_release_cannot_interrupt_is_ended_by_the_gateway_which_is_busy_until_it_has(
+    dialect: str, tmp_path: Path
+) -> None:
+    """translation.md 3.4."""
+    async with stand(dialect, tmp_path, methods(SEED)) as at:
+        await at.asker.begin("hold", tokens=0)
+        await at.fake.holds()
+        await at.fake.say(START, delta("a"))
+        await at.asker.cancel()
+        seen = await at.asker.finish()
+        assert (seen.text, seen.end) == ("a", "cancelled")
+        assert await at.asker.refused("too early") == {"smooth": "TURN_IN_PROGRESS", "codewhale": "-32603"}[dialect]
+        assert at.fake.interrupts == []
+        await at.fake.say(delta("b"), END)
+        await at.fake.answer(result=accepted(at.fake.thread))
+        await goes_on(at, Row(name="", say=(), counted=-1), 0)

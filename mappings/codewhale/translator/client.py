@@ -180,7 +180,8 @@ class ClientTranslator:
 
     def _streamed(self, item: Any, step: Step) -> list[Any]:
         """A bare line: of the turn in flight if that is the oldest request, else of nobody's."""
-        oldest = next(iter(self._waiting.values()), None)
+        asked = (c for c in self._waiting.values() if not isinstance(c, ask.GetCapabilities))  # some never answer it
+        oldest = next(asked, None)
         turn = self._turn
         if isinstance(item, say.LifecycleReport | Unmapped):
             return [item]
