@@ -52,7 +52,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(call install,$(VENV),--constraint constraints.txt)
 	@touch $@
 
-demo: setup ## watch a client talk to a bundled backend through the gateway
+demo: setup ## watch clients of all four dialects talk to one bundled backend through the gateway
 	@$(BIN)/dragoman demo
 
 test: lint ## every gate: lint, then the tests; ARGS="..." goes to pytest

@@ -12,6 +12,7 @@ import gc
 import signal
 import time
 from collections.abc import Callable, Coroutine
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,10 @@ from gateway.link import Link
 from gateway.outbox import Outbox
 from gateway.pods.directory import PodDirectory
 from gateway.pods.folder import PodFolder
+from gateway.recording.recorder import Recorder
+from gateway.recording.recordings import Recordings
+from gateway.replay.live import Live
+from gateway.replay.playing import Replay
 from gateway.routing.door import Door
 from gateway.routing.router import Router
 from gateway.transports.way import Children, Doorkeeper
@@ -36,7 +41,7 @@ from gateway.upstream import Backend, Connected, Upstream
 from mappings.dialect import Dialect, Instance, Translator
 from mappings.errors import PeerError
 
-COLLECT = (10_000, 20, 50)  # what a gateway makes dies by itself or stays long: looking for cycles seldom finds one
+COLLECT = (50_000, 20, 50)  # what a gateway makes dies by itself or stays long: looking for cycles seldom finds one
 LOSSES_LOGGED = 100  # rows of the ledger that are told at the end, the largest first
 
 __all__ = ["App", "MakeBackend", "new_id"]
@@ -74,6 +79,8 @@ class App:
         self._fault: PeerError | None = None  # of who spawned us, for which it was sent away
         self._closing = False
         self.ledger = Ledger()
+        self.replays: dict[str, Replay] = {}  # of the routes whose backend is a recording
+        self._recordings = Recordings(config, self.ledger)
         self.stop = asyncio.Event()
         for route in config.routes:
             for endpoint in route.listen:
@@ -86,24 +93,31 @@ class App:
 
         PeerError for what who spawned us did, when it was sent away for it.
         """
-        children = self._children = Children(self.config.limits.children)
-        async with children, asyncio.TaskGroup() as self._group:
-            try:
-                for route in self.config.routes:
-                    router = self._router(route)
-                    self._routers.append(router)
-                    for endpoint in route.listen:
-                        listening(await self._listen(endpoint, route, router))
-                gc.collect()
-                gc.freeze()  # performance.md: what stands now never dies; without it a full collection walks it all
-                gc.set_threshold(*COLLECT)
-                await self.stop.wait()
-                await self._drain()
-            finally:
-                await self._close()
+        self._recordings.open()
+        try:
+            children = self._children = Children(self.config.limits.children)
+            async with children, asyncio.TaskGroup() as self._group:
+                await self._serve_routes(listening)
+        finally:
+            await self._recordings.close()
         self._tell()
         if self._fault is not None:
             raise self._fault
+
+    async def _serve_routes(self, listening: Callable[[str], None]) -> None:
+        try:
+            for route in self.config.routes:
+                router = self._router(route)
+                self._routers.append(router)
+                for endpoint in route.listen:
+                    listening(await self._listen(endpoint, route, router))
+            gc.collect()
+            gc.freeze()  # performance.md: what stands now never dies; without it a full collection walks it all
+            gc.set_threshold(*COLLECT)
+            await self.stop.wait()
+            await self._drain()
+        finally:
+            await self._close()
 
     def on_signals(self) -> None:
         """SIGTERM and SIGINT stop the app; a second one ends it now."""
@@ -126,25 +140,48 @@ class App:
 
     def _router(self, route: Route) -> Router:
         loop = asyncio.get_running_loop()
-
-        def dial(session: Connected, endpoint: Endpoint) -> Backend:
-            return self._upstream(session, endpoint) if self._make_backend is None else self._make_backend(session)
-
+        recorder = self._recordings.of(route)
         router = Router(
-            route, dial, registry.dialects,
+            route, self._backends(route, recorder), registry.dialects,
             limits=self.config.limits, ledger=self.ledger, clock=time.time_ns, new_id=new_id, later=loop.call_later,
             pods=None if self._make_backend is not None else registry.pods(route.upstream),
+            upstream=registry.upstream(route.upstream), recorder=recorder,
         )  # fmt: skip
         if self._ends_with_client:
             router.on_shutdown = lambda _link: self._end_now()
         return router
 
-    def _upstream(self, session: Connected, endpoint: Endpoint) -> Upstream:
+    def _backends(self, route: Route, recorder: Recorder | None) -> Callable[[Connected, Endpoint], Backend]:
+        """What makes the ways of a route's sessions to their backend."""
+        make, loop = self._make_backend, asyncio.get_running_loop()
+        if make is not None:
+            return lambda session, _endpoint: make(session)
+        if not registry.played(route.upstream):
+            return lambda session, endpoint: self._upstream(session, endpoint, recorder)
+        replay = self.replays[route.name] = Replay(
+            route.upstream, registry.upstream(route.upstream), later=loop.call_later, clock=loop.time,
+            ledger=self.ledger, live=partial(self._live, recorder),
+        )  # fmt: skip
+        return lambda session, _endpoint: replay.backend(session)
+
+    def _live(self, recorder: Recorder | None, session: Connected, endpoint: Endpoint, tells_model_turns: bool) -> Live:
+        """The live backend behind a session's replay."""
+        live = Live(
+            session, registry.dialect(endpoint.dialect), name=endpoint.masked, tells_model_turns=tells_model_turns,
+            ledger=self.ledger, clock=time.time_ns, new_id=new_id, later=asyncio.get_running_loop().call_later,
+        )  # fmt: skip
+        live.backend = self._upstream(live, endpoint, recorder)
+        return live
+
+    def _upstream(self, session: Connected, endpoint: Endpoint, recorder: Recorder | None) -> Upstream:
         limits = self.config.limits
+        name, dialect = session.connected().id, registry.dialect(endpoint.dialect)
+        own = name if dialect.named is None else ""
         return Upstream(
-            session.connected().id, endpoint.masked, registry.dialect(endpoint.dialect),
+            name, endpoint.masked, dialect,
             registry.connector(endpoint, limits, self._children), session, spawn=self.spawn, limits=limits,
             ledger=self.ledger, clock=time.time_ns, new_id=new_id, later=asyncio.get_running_loop().call_later,
+            tap=recorder.upstream(dialect.name, own) if recorder is not None else None,
         )  # fmt: skip
 
     async def _listen(self, endpoint: Endpoint, route: Route, router: Router) -> str:
@@ -199,11 +236,12 @@ class App:
         attaches: bool = True, publishes: bool = False,
     ) -> None:  # fmt: skip
         limits = self.config.limits
+        name, recorder = f"{dialect.name}-{next(self._numbers)}", router.recorder
         link = Link(
-            f"{dialect.name}-{next(self._numbers)}", dialect, transport, translator,
+            name, dialect, transport, translator,
             Outbox(limits.outbox_soft, limits.outbox_hard), sink=router.receive, drained=router.drained,
             ledger=self.ledger, door=door, later=asyncio.get_running_loop().call_later, attaches=attaches,
-            publishes=publishes,
+            publishes=publishes, tap=recorder.tap(name, dialect.name) if recorder is not None else None,
         )  # fmt: skip
         self._links[link.id] = link
         self.spawn(self._serve(link, router), link.id)

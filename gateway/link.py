@@ -16,10 +16,11 @@ import structlog
 from adapters.base import CloseReason, Transport
 from gateway.ledger import Ledger
 from gateway.outbox import Outbox
+from gateway.recording.recorder import Tap
 from gateway.routing.door import Door
 from gateway.timers import Later, Timer
 from mappings.canonical import Batch, Event, SessionState
-from mappings.dialect import Alarm, Burst, Dialect, Step, Translator
+from mappings.dialect import Alarm, Burst, Dialect, Frame, Step, Translator
 from mappings.errors import PeerError
 
 __all__ = ["Link", "Sink"]
@@ -37,14 +38,14 @@ class Link:
     """One live peer. `id` is unique in this process; `principal` says who it is (`local` without authentication).
 
     `door` says by which listener it came. One that is not `attaches` makes calls and is shown nothing else of a session
-    than their answers; one that `publishes` is everybody who subscribes.
+    than their answers; one that `publishes` is everybody who subscribes. `tap` records it.
     """
 
     def __init__(
         self, id: str, dialect: Dialect, transport: Transport, translator: Translator, outbox: Outbox, *,
         sink: Sink, ledger: Ledger, drained: Callable[[Link], None] | None = None, principal: str = "local",
         door: Door = Door(),  # noqa: B008  # frozen
-        later: Later | None = None, attaches: bool = True, publishes: bool = False,
+        later: Later | None = None, attaches: bool = True, publishes: bool = False, tap: Tap | None = None,
     ) -> None:  # fmt: skip
         self.id = id
         self.dialect = dialect
@@ -53,6 +54,7 @@ class Link:
         self.door = door
         self.attaches = attaches
         self.publishes = publishes
+        self.tap = tap
         self.alive = True
         self.heard = False  # the peer said anything
         self.fault: PeerError | None = None  # for what it was sent away
@@ -117,6 +119,8 @@ class Link:
 
     def send(self, items: Sequence[Any]) -> None:
         """Say these canonical items to this peer alone."""
+        if self.tap is not None:
+            self.tap.send(items)
         self._apply(self._translator.send(items))
 
     def attach(self, state: SessionState, request: str) -> None:
@@ -138,6 +142,8 @@ class Link:
 
     def put(self, frames: Sequence[bytes]) -> None:
         """Write rendered frames, or queue them. Whoever broadcasts looks at `outbox.full` first."""
+        if self.tap is not None and frames:
+            self.tap.put(frames)
         if frames and not (self.outbox.idle and self._transport.offer(frames)):
             self.outbox.put(frames)
 
@@ -147,10 +153,16 @@ class Link:
         try:
             while frames := await self._transport.receive():
                 self.heard = True
-                self._apply(self._translator.receive(frames))
+                if self.tap is None:
+                    self._apply(self._translator.receive(frames))
+                else:
+                    self.tap.receive(frames, self._take)
             await self._answer_the_rest()
         finally:
             self._over.set()  # what waits for the peer is still written: it may only have closed its own direction
+
+    def _take(self, frames: Sequence[Frame]) -> None:
+        self._apply(self._translator.receive(frames))
 
     async def _answer_the_rest(self) -> None:
         """The peer says no more and may wait for its answers, as a script does at the other end of a pipe."""

@@ -20,6 +20,7 @@ from gateway.config.model import Limits
 from gateway.ledger import Ledger
 from gateway.link import Link
 from gateway.outbox import Outbox
+from gateway.recording.recorder import Tap
 from gateway.timers import Later
 from mappings.canonical import Command, SessionState
 from mappings.canonical.values import Cause
@@ -69,7 +70,7 @@ class Upstream:
     def __init__(
         self, name: str, endpoint: str, dialect: Dialect, connect: Connect, session: Connected, *,
         spawn: Callable[[Coroutine[Any, Any, None], str], None], limits: Limits, ledger: Ledger, clock: Clock,
-        new_id: NewId, later: Later | None = None,
+        new_id: NewId, later: Later | None = None, tap: Tap | None = None,
     ) -> None:  # fmt: skip
         self._name = name
         self._endpoint = endpoint
@@ -82,6 +83,7 @@ class Upstream:
         self._clock = clock
         self._new_id = new_id
         self._later = later
+        self._tap = tap
         self._link: Link | None = None
         self._waiting: list[Command] = []
         self._wanted = asyncio.Event()
@@ -168,7 +170,7 @@ class Upstream:
         link = Link(
             f"{self._name}:up", self._dialect, transport, self._dialect.client(self._clock, self._new_id),
             Outbox(self._limits.outbox_soft, self._limits.outbox_hard),
-            sink=self._hear, ledger=self._ledger, later=self._later,
+            sink=self._hear, ledger=self._ledger, later=self._later, tap=self._tap,
         )  # fmt: skip
         self._link = link
         self._log.info("backend connected")

@@ -21,8 +21,8 @@ from gateway.config.check import check as check_file
 from gateway.config.lines import written
 from gateway.config.model import Config, Route
 from gateway.config.probe import probe as probe_upstreams
-from gateway.demo.client import demo as play_demo
-from gateway.demo.client import demo_backend as make_demo_backend
+from gateway.demo.app import demo_backend as make_demo_backend
+from gateway.demo.conversation import demo as play_demo
 from gateway.demo.script import load as load_script
 from gateway.endpoint import parse
 from mappings.errors import ConfigError
@@ -44,6 +44,9 @@ def bridge(
     approvals: Annotated[
         config.Approvals, typer.Option(help="A question toward a client that knows none: ask in words, deny, approve.")
     ] = "ask",
+    record: Annotated[
+        str, typer.Option("--record", metavar="FILE|DIR", help="Record each session: into a new file, or a folder.")
+    ] = "",
     log_level: LogLevel = "info",
     log_json: LogJson = False,
 ) -> None:
@@ -58,7 +61,8 @@ def bridge(
     listen, upstream = tuple(map(parse, endpoints[:-1])), parse(endpoints[-1])
     route = Route(name="bridge", listen=listen, upstream=upstream, overflow=overflow, approvals=approvals)
     check_route(route)
-    run(serve_until_signalled(App(Config(routes=(route,)))))
+    recording = config.Recording(path=record, compress=False) if record else None
+    run(serve_until_signalled(App(Config(routes=(route,), recording=recording))))
 
 
 def serve(
@@ -90,6 +94,7 @@ def check(
     Exits 2 if there is an error, else 1 if --probe could not reach a backend, else 0. --json is an array of
     {file, line, path, text}, empty if all is well; what is only a warning has "level": "warning" too.
     """
+    logs.configure("error")  # a backend that is probed may say things of its own
     console = Console(highlight=False, soft_wrap=True)
     checked = check_file(config_file)
     problems = list(checked.problems)
@@ -162,7 +167,7 @@ def demo_backend(
 
 
 def demo() -> None:
-    """Show a conversation between a smooth client and a pod backend through the gateway; needs nothing else."""
+    """Show one backend in conversation with clients of all four dialects through the gateway; needs nothing else."""
     logs.configure("error")
     ownership.check()
     run(play_demo(Console(highlight=False)))

@@ -11,7 +11,7 @@ from msgspec import Meta, Struct
 
 from gateway.endpoint import Endpoint
 
-__all__ = ["Config", "ConfigFile", "Limits", "Route", "RouteOptions", "RouteTable"]
+__all__ = ["Config", "ConfigFile", "Limits", "Recording", "Route", "RouteOptions", "RouteTable"]
 
 Bytes = Annotated[int, Meta(ge=1024)]
 Count = Annotated[int, Meta(ge=1)]
@@ -52,6 +52,41 @@ class Show(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     tools: Literal["all", "names"] = "all"
 
 
+class Redact(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What stays out of recordings (design.md, section 8). Tokens in frames and one-time codes do in any case.
+
+    `patterns`: the user's own, kind -> regular expression. `paths`: JSON paths of what is never recorded. `salt`: with
+    one the placeholders of equal secrets are equal in all recordings, without in each for itself. Text that streams is
+    held back for a window at most.
+    """
+
+    enabled: bool = True
+    patterns: dict[str, str] = {}
+    paths: tuple[str, ...] = ()
+    salt: str = ""
+    window_bytes: Bytes = 64 * 1024  # design.md, section 8
+    window_seconds: Seconds = 2.0  # a kill -9 costs so much of a text that streams
+
+
+class Recording(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is recorded, where, and how much of it is kept.
+
+    `path` is a folder, or a new file. `links`: the frames of the backend and of the client whose turn it is, or of all
+    clients. A file of `rotate_bytes` is followed by a further part. In a folder the oldest files are deleted that are
+    more than `keep_count`, older than `keep_age` seconds, or beyond `keep_bytes` of all; without these keys nothing is.
+    `compress`: closed files become NAME.jsonl.zst.
+    """
+
+    path: str
+    links: Literal["turn", "all"] = "turn"
+    rotate_bytes: Bytes = 256 * 1024 * 1024  # still opened by an editor in reasonable time
+    keep_count: Count | None = None
+    keep_age: Seconds | None = None
+    keep_bytes: Bytes | None = None
+    compress: bool = True
+    redact: Redact = Redact()
+
+
 class RouteOptions(Struct, frozen=True, kw_only=True):
     """What a route decides: the options that translation.md and design.md, section 5, name.
 
@@ -59,9 +94,11 @@ class RouteOptions(Struct, frozen=True, kw_only=True):
     dialect has none is asked in words, denied, or (write confirmations alone) approved. `otp_resend`: after a right
     code the refused input is sent again. `pause`: toward a backend that cannot pause it is refused, or cancels.
     `open`: a client that opens a session where the backend holds one of somebody else's is refused, or attached to it.
-    `share`: a session is everybody's, or its opener's alone. `on_last_detach`: a turn goes on without clients, or is
+    `share`: a session is everybody's, or its opener's alone. `publish`: who subscribes to everything is told of what is
+    everybody's, or also of what is somebody's. `on_last_detach`: a turn goes on without clients, or is
     cancelled. `shutdown`: a client's `shutdown` ends its attachment, or the backend. `show`: what clients are shown.
     `file_roots`: attached files inside of these folders are handed to the backend as references.
+    `record`: whether its sessions are recorded, where there is a [recording] at all.
     """
 
     overflow: Overflow = "coalesce"
@@ -70,10 +107,12 @@ class RouteOptions(Struct, frozen=True, kw_only=True):
     pause: Literal["refuse", "cancel"] = "refuse"
     open: Literal["busy", "attach"] = "busy"
     share: Literal["all", "owner"] = "all"
+    publish: Literal["shared", "all"] = "shared"
     on_last_detach: Literal["keep", "cancel"] = "keep"
     shutdown: Literal["client", "backend"] = "client"
     show: Show = Show()
     file_roots: tuple[str, ...] = ()
+    record: bool = True
 
 
 class Route(RouteOptions, frozen=True, kw_only=True):
@@ -97,6 +136,7 @@ class ConfigFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     route: list[RouteTable]
     limits: Limits = Limits()
+    recording: Recording | None = None
 
 
 class Config(Struct, frozen=True, kw_only=True):
@@ -104,3 +144,4 @@ class Config(Struct, frozen=True, kw_only=True):
 
     routes: tuple[Route, ...]
     limits: Limits = Limits()
+    recording: Recording | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
+from types import UnionType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -28,6 +29,8 @@ PLAIN = {
 
 def faults(value: Any, wanted: Any, path: KeyPath = ()) -> Iterator[tuple[KeyPath, str]]:
     """What keeps `value`, parsed from TOML, from being a `wanted`: where it stands, and what to write instead."""
+    if isinstance(wanted, UnionType):  # X | None: TOML has no null, what is not written is left out
+        (wanted,) = (option for option in get_args(wanted) if option is not type(None))
     if isinstance(wanted, type) and issubclass(wanted, Struct):
         if isinstance(value, dict):
             yield from _faults_of_table(value, wanted, path)

@@ -15,6 +15,7 @@ from gateway.config.model import Limits, Route
 from gateway.ledger import Ledger
 from gateway.link import Link
 from gateway.pods.live import Pods
+from gateway.recording.recorder import Recorder
 from gateway.routing.ids import canonical_id
 from gateway.routing.roster import listing
 from gateway.routing.sessions import MakeBackend, Sessions
@@ -40,6 +41,7 @@ from mappings.canonical.commands import (
     ResumeSession,
     SetConfig,
     ShutdownBackend,
+    StoreWrite,
     UnsetConfig,
 )
 from mappings.canonical.events import (
@@ -65,22 +67,28 @@ OF_THE_BACKEND = (
 
 
 class Router:
-    """Brings commands to the sessions of one route. `on_shutdown` hears of each client that said `shutdown`."""
+    """Brings commands to the sessions of one route. `on_shutdown` hears of each client that said `shutdown`.
+
+    `upstream` is how the backend behaves, where that is not what its endpoint names.
+    """
 
     def __init__(
         self, route: Route, make_backend: MakeBackend, dialects: Callable[[], dict[str, Dialect]], *,
         limits: Limits, ledger: Ledger, clock: Clock, new_id: NewId, later: Later, pods: Pods | None = None,
+        upstream: Dialect | None = None, recorder: Recorder | None = None,
     ) -> None:  # fmt: skip
+        self.recorder = recorder
         self._route = route
         self._limits = limits
         self._clock = clock
         self._new_id = new_id
         self._later = later
-        self._upstream = dialects()[route.upstream.dialect]
+        self._upstream = upstream or dialects()[route.upstream.dialect]
         self._all = Sessions(
             route, make_backend, dialects, limits=limits, ledger=ledger, clock=clock, new_id=new_id, later=later,
-            pods=pods,
+            pods=pods, upstream=self._upstream, recorder=recorder,
         )  # fmt: skip
+        self._all.enter = self._enter
         self._policy = self._all.policy
         self.watchers = self._all.watchers
         self.behind = self._all.known
@@ -143,9 +151,14 @@ class Router:
             own.lobby.admit(link)
         for burst in bursts:
             for command in burst.items:
-                self._once_known(link, partial(self._command, link, command))
+                self._once_known(link, partial(self._hear, link, command))
 
     # -- commands --------------------------------------------------------------------------------------
+
+    def _hear(self, link: Link, command: Command) -> None:
+        if link.tap is not None:
+            link.tap.asks(command)
+        self._command(link, command)
 
     def _command(self, link: Link, command: Command) -> None:
         match command:
@@ -173,14 +186,16 @@ class Router:
             case DeleteSession() if not self._upstream.commands.can_say(DeleteSession):
                 self._delete(link, command)
             case Unmapped():
-                failure = Failure(cause="unsupported", text=f"unknown: {command.tag}")
-                link.send([Reply(request=command.request, failure=failure)])
+                self._unsupported(link, command, f"unknown: {command.tag}")
             case _:
                 self._act(link, command)
 
     def _act(self, link: Link, command: Command) -> None:
         if isinstance(command, OF_THE_BACKEND) and not command.session:
             self._ask_of_backend(link, command)
+            return
+        if isinstance(command, StoreWrite) and not command.session:
+            self._unsupported(link, command, "there is no database here")
             return
         session = self._find(link, command.session)
         answers = isinstance(command, AnswerApproval | AnswerOtp | AnswerInteraction)
@@ -190,6 +205,7 @@ class Router:
         if link.attaches and link.id not in session.delivery.attachments:  # any action that names a session attaches
             self._all.claim(link, session)
             session.attach(link)
+        session.delivery.enter()
         session.command(link, command)
 
     def _shut_down(self, link: Link, command: ShutdownBackend) -> None:
@@ -207,11 +223,11 @@ class Router:
         self.on_shutdown(link)
 
     def _ask_of_backend(self, link: Link, command: Command) -> None:
-        if self._upstream.commands.can_say(type(command)):
+        one_each = self._all.many is None  # a pando has no handler for such (pando sheet, section 6)
+        if one_each and self._upstream.commands.can_say(type(command)):
             self._all.control.forward(link, command)
         else:
-            failure = Failure(cause="unsupported", text=f"a {self._upstream.name} backend cannot be asked this")
-            link.send([Reply(request=command.request, failure=failure)])
+            self._unsupported(link, command, f"a {self._upstream.name} backend cannot be asked this")
 
     def _delete(self, link: Link, command: DeleteSession) -> None:
         """A session that only the gateway has is forgotten by it."""
@@ -219,6 +235,7 @@ class Router:
         if session is None or session is self._all.only:
             self._not_found(link, command)
             return
+        session.delivery.enter()
         session.describe(SessionClosed)
         self._all.drop(session)
         link.send([Reply(request=command.request)])
@@ -237,6 +254,8 @@ class Router:
 
     def _list(self, link: Link, command: ListSessions) -> SessionsListed | Reply:
         seen = (summary(s.state) for s in self._all.roster if self._policy.sees(link.principal, s.state))
+        if self._all.many is not None:  # all have a title there: it lists those in which anything was said
+            seen = (row for row in seen if row.messages)
         try:
             return listing(seen, command, silent=link.dialect.lists_silent)
         except PeerError as fault:
@@ -275,10 +294,15 @@ class Router:
         self._show(link, session, command.request, command.agent)
 
     def _ask_backend(self, link: Link, command: OpenSession | ResumeSession | GetSession) -> None:
-        """A backend that opens conversations is asked for this one, under a session of its own."""
-        named = isinstance(command, OpenSession) and command.session
+        """A backend that opens conversations is asked for this one, under a session of its own.
+
+        One that carries many calls it as the client does; elsewhere a name may be a client's own, of a conversation
+        that the backend is to go on with under another.
+        """
+        named = command.session and (isinstance(command, OpenSession) or self._all.many is not None)
         session = self._all.make(canonical_id(self._route.name, command.session) if named else self._new_id())
         self._all.claim(link, session)
+        session.delivery.enter()
         session.open(link, self._all.complete(command) if isinstance(command, OpenSession) else command)
 
     def _get(self, link: Link, command: GetSession) -> None:
@@ -294,6 +318,7 @@ class Router:
 
     def _show(self, link: Link, session: Session, request: str, agent: str) -> None:
         state = session.state
+        session.delivery.enter()
         if link.id in session.delivery.attachments:
             opened = SessionOpened(
                 request=request, session=state.id, agent=agent or state.agent, title=state.title, status=state.status,
@@ -313,6 +338,9 @@ class Router:
         if session is None and self._all.pods is not None:
             session = self._all.pods.named(name)
         return session if session is not None and self._policy.sees(link.principal, session.state) else None
+
+    def _unsupported(self, link: Link, command: Command, text: str) -> None:
+        link.send([Reply(request=command.request, failure=Failure(cause="unsupported", text=text))])
 
     def _not_found(self, link: Link, command: Command) -> None:
         failure = Failure(cause="not_found", text=f"session {command.session!r} not found")

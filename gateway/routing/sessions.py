@@ -7,12 +7,14 @@ from pathlib import PurePath
 
 from msgspec import structs
 
+from adapters.base import CloseReason
 from gateway.config.model import Limits, Route
 from gateway.endpoint import Endpoint
 from gateway.ledger import Ledger
 from gateway.link import Link
 from gateway.pods.live import Pod, Pods
 from gateway.pods.sessions import PodSessions
+from gateway.recording.recorder import Recorder
 from gateway.routing.door import LATEST, NEW, Door
 from gateway.routing.ids import agent_id, canonical_id, session_id
 from gateway.routing.policy import Policy
@@ -22,8 +24,8 @@ from gateway.routing.shared_sessions import SharedSessions
 from gateway.session.session import Session
 from gateway.timers import Later
 from gateway.upstream import Backend, Connected, Upstream
-from mappings.canonical import SessionState
-from mappings.canonical.commands import OpenSession
+from mappings.canonical import Event, SessionState
+from mappings.canonical.commands import DeleteSession, OpenSession
 from mappings.canonical.values import Backend as About
 from mappings.canonical.values import Ext
 from mappings.dialect import Clock, Dialect, NewId
@@ -45,7 +47,9 @@ class Sessions:
     def __init__(
         self, route: Route, make_backend: MakeBackend, dialects: Callable[[], dict[str, Dialect]], *,
         limits: Limits, ledger: Ledger, clock: Clock, new_id: NewId, later: Later, pods: Pods | None = None,
+        upstream: Dialect | None = None, recorder: Recorder | None = None,
     ) -> None:  # fmt: skip
+        self._recorder = recorder
         self._route = route
         self._clock = clock
         self.roster = Roster(dialects)
@@ -55,7 +59,7 @@ class Sessions:
         self._ledger = ledger
         self._new_id = new_id
         self._later = later
-        self._upstream = dialects()[route.upstream.dialect]
+        self._upstream = upstream or dialects()[route.upstream.dialect]
         self.opens = not self._upstream.one_session  # its backend opens conversations
         self.policy = Policy(route, holds_one=not self.opens)
         self.pods: PodSessions | None = None
@@ -64,17 +68,18 @@ class Sessions:
         self.only: Session | None = None  # the one session of a backend that holds no other
         self._control: Session | None = None
         self.watchers: list[Callable[[Session], None]] = []  # told of each session that is new, changed or over
+        self.enter: Callable[[Link], None] = lambda _link: None  # shows a link the session behind its door
         if pods is not None:
             self.pods = PodSessions(route.name, pods, self.roster, self.policy, dialects, self._make_of_pod)
         elif self._upstream.named is not None:
             self.many = SharedSessions(
-                route.name, self._upstream, self.roster, lambda known, ids: self.make(known, ids=ids), ledger=ledger,
-                new_id=new_id, later=later, wait=limits.snapshot_wait,
+                route.name, self._upstream, self.roster, lambda known, ids: self.make(known, ids=ids), self._gone,
+                self._news, ledger=ledger, new_id=new_id, later=later, wait=limits.snapshot_wait,
             )  # fmt: skip
-            upstream = make_backend(self.many.shared, route.upstream)
-            if not isinstance(upstream, Upstream):
+            dialled = make_backend(self.many.shared, route.upstream)
+            if not isinstance(dialled, Upstream):
                 raise ConfigError(f"{route.upstream.masked}: a backend of many sessions is dialled, not played")
-            self.many.shared.upstream = upstream
+            self.many.shared.upstream = dialled
         elif not self.opens:
             self.only = self.make(session_id(route.name, str(route.upstream)))
 
@@ -88,6 +93,8 @@ class Sessions:
     ) -> Session:
         """A new session with its way to the backend, connected to when it is needed."""
         session = self._session(id, name, ids)
+        if self._recorder is not None:
+            session.delivery.track = self._recorder.track(session.state)
         if self.many is not None:
             session.backend = self.many.shared.way(session)
             if ids is None:
@@ -171,9 +178,27 @@ class Sessions:
     def drop(self, session: Session) -> None:
         if session in self.roster:
             session.stop()
+            if self._recorder is not None:
+                self._recorder.over(session.state.id)
             self.roster.drop(session)
             self._doors = {door: known for door, known in self._doors.items() if known is not session}
             self.tell(session)
+
+    def _gone(self, session: Session) -> None:
+        """The backend has it no more. Clients that name no session are shown the one that is behind their door now."""
+        if session not in self.roster:
+            return
+        session.answer_all(DeleteSession)
+        session.lost("the backend does not have this session any more", [])
+        left = [link for link in (*session.lobby.waiting, *session.attendance.links) if link.dialect.one_session]
+        for link in left:
+            session.detach(link)
+        self.drop(session)
+        for link in left:
+            if link.door.directory is not None and link.door.session not in ("", NEW, LATEST):
+                link.end(CloseReason.GOING_AWAY, "its session is over")  # and so is the folder by which it came
+            else:
+                self.enter(link)
 
     def _add(self, session: Session) -> None:
         self.roster.add(session)
@@ -191,10 +216,18 @@ class Sessions:
         """`link` is gone."""
         self._publications.remove(link)
 
+    def _news(self, event: Event) -> None:
+        for link in self._publications:
+            link.send([event])
+
     def _publish(self, link: Link, session: Session) -> None:
-        """Everybody who subscribes is told of sessions that are everybody's."""
-        if link.id not in session.delivery.attachments and self.policy.sees("", session.state):
+        """Everybody who subscribes is told of sessions that are everybody's, once the backend has opened them."""
+        opened = session.state.backend_ids is not None or not self.opens
+        shown = opened and self.policy.publishes(session.state)
+        if shown and link.id not in session.delivery.attachments:
             session.attach(link)
+        elif not shown:
+            session.detach(link)
 
     def tell(self, session: Session) -> None:
         if session.attendance.resting and self.pods is not None:
@@ -205,6 +238,8 @@ class Sessions:
     def claim(self, link: Link, session: Session) -> None:
         if not session.state.owner:
             self.policy.claim(link.principal, session.state)
+            for publication in self._publications:
+                self._publish(publication, session)
             self.tell(session)
 
     def behind(self, door: Door) -> Session | None:

@@ -2,13 +2,14 @@
 
 What the backend says goes to the session that it names, what answers a command to the session that asked. A session
 that nobody knows yet is made. Lists bring what sessions there are; they come when the connection stands, and anew when
-another instance answers than before.
+another instance answers than before. A list does not have every session (pando sheet, section 6): one that it lacks is
+asked for by itself before it counts as gone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 import structlog
 from msgspec import structs
@@ -16,42 +17,75 @@ from msgspec import structs
 from gateway.ledger import Ledger
 from gateway.session.session import Session
 from gateway.upstream import Upstream
-from mappings.canonical import Command, SessionState
-from mappings.canonical.commands import OpenSession, SubmitInput
-from mappings.canonical.events import Reply, SessionOpened, SessionsListed
-from mappings.canonical.values import Cause
+from mappings.canonical import Command, Event, SessionState
+from mappings.canonical.commands import GetSession, OpenSession, ResumeSession, SubmitInput
+from mappings.canonical.events import (
+    Heartbeat,
+    HistorySnapshot,
+    Reply,
+    SessionClosed,
+    SessionOpened,
+    SessionsListed,
+    SessionUpdated,
+    StoreChanged,
+)
+from mappings.canonical.values import Cause, SessionSummary
 from mappings.dialect import Burst, Dialect, Loss, NewId
 
-__all__ = ["Shared", "Way"]
+__all__ = ["Keeper", "Shared", "Way"]
 
 ASKED_MAX = 4096  # commands without an answer of all sessions: each session bounds its own
+
+MAKES_NONE = (HistorySnapshot, SessionClosed)
+"""What is said only of sessions that we asked for, or that are over: it makes none."""
 
 log = structlog.get_logger("dragoman.shared")
 
 
-class Shared:
-    """The connection of one route; `upstream` is set before anything is asked.
+class Keeper(Protocol):
+    """Who keeps the sessions of the connection."""
 
-    `find` gives the session that the backend calls so, and makes it if need be; `listed` hears of each list.
-    """
+    def known(self, name: str) -> Session | None:
+        """The session that the backend calls so, if there is one."""
+
+    def find(self, name: str) -> Session:
+        """The same; one that nobody knows yet is made."""
+
+    def described(self, session: Session, row: SessionSummary) -> None:
+        """The backend describes a session."""
+
+    def listed(self, event: SessionsListed) -> None:
+        """The backend told which sessions it has."""
+
+    def news(self, event: Event) -> None:
+        """Something happened that belongs to no session."""
+
+    def certain(self) -> None:
+        """Of every session in doubt it is known now whether the backend has it."""
+
+    def unsure(self) -> None:
+        """Who answers next may have other sessions."""
+
+    def gone(self, session: Session) -> None:
+        """The backend does not have this session any more."""
+
+
+class Shared:
+    """The connection of one route; `upstream` is set before anything is asked."""
 
     upstream: Upstream
 
-    def __init__(
-        self, route: str, dialect: Dialect, *, find: Callable[[str], Session],
-        listed: Callable[[SessionsListed], None], ledger: Ledger, new_id: NewId,
-    ) -> None:  # fmt: skip
+    def __init__(self, route: str, dialect: Dialect, keeper: Keeper, *, ledger: Ledger, new_id: NewId) -> None:
         self._state = SessionState(id=route)  # the connection is about no session of its own
         self._dialect = dialect
-        self._find = find
-        self._listed = listed
+        self._keeper = keeper
         self._ledger = ledger
         self._new_id = new_id
         self._ways: dict[str, Way] = {}  # the sessions that are watched, by their canonical id
         self._asked: dict[str, Session] = {}
         self._opening: dict[str, Way] = {}  # sessions that the backend is asked to open, by our request
-        self.heard = False
-        """Whether the backend told which sessions it has."""
+        self._doubted: dict[str, Session] = {}  # of which it is asked whether it has them, by our request
+        self._heard = False  # this connection told which sessions there are
 
     def way(self, session: Session) -> Way:
         """The way of one session to the backend."""
@@ -79,12 +113,26 @@ class Shared:
 
     def send(self, session: Session, commands: Sequence[Command]) -> None:
         """Write a session's commands, each naming it as the backend does."""
-        (name, *_) = self._dialect.shown(session.state.id, session.state.backend_ids)
-        named = [structs.replace(command, session=name) for command in commands]
+        named = [self._naming(session, command) for command in commands]
         for command in named:
             if command.request and len(self._asked) < ASKED_MAX:
                 self._asked[command.request] = session
         self.upstream.send(named)
+
+    def doubt(self, sessions: Sequence[Session]) -> None:
+        """Ask for each of these whether the backend has it."""
+        requests = {self._new_id(): session for session in sessions}
+        self._doubted |= requests
+        self.upstream.send([self._naming(session, GetSession(request=r)) for r, session in requests.items()])
+        if not self._doubted:
+            self._keeper.certain()
+
+    def _naming(self, session: Session, command: Command) -> Command:
+        """A command that names the session as the backend does."""
+        if session.state.backend_ids is None and isinstance(command, GetSession | ResumeSession):
+            return command  # nobody knows it yet but who asks for it
+        (name, *_) = self._dialect.shown(session.state.id, session.state.backend_ids)
+        return structs.replace(command, session=name)
 
     # -- what the backend says ---------------------------------------------------------------------------
 
@@ -99,25 +147,62 @@ class Shared:
         for burst in bursts:
             asked = self._asked.pop(burst.request, None) if burst.request else None
             opening = self._opening.pop(burst.request, None) if burst.request else None
+            doubted = self._doubted.pop(burst.request, None) if burst.request else None
             if opening is not None:
+                opening.session.delivery.enter()
                 opening.opened(burst)
             elif asked is not None:
+                asked.delivery.enter()
                 asked.receive([burst])
+            elif doubted is not None:
+                self._checked(doubted, burst)
             elif burst.session:
-                self._find(burst.session).receive([burst])
+                self._told(burst)
             else:
                 for item in burst.items:
                     self._take(item)
 
+    def _told(self, burst: Burst) -> None:
+        """What happens in one session."""
+        known = self._keeper.known(burst.session)
+        if known is None and all(isinstance(item, MAKES_NONE) for item in burst.items):
+            losses = [Loss(kind=type(item).__name__, why="of a session that is over") for item in burst.items]
+            self._ledger.record(losses)
+            return
+        session = known or self._keeper.find(burst.session)
+        session.delivery.enter()
+        session.receive([burst])
+        for item in burst.items:
+            if isinstance(item, SessionUpdated):
+                self._keeper.described(session, item.session)
+            elif isinstance(item, SessionClosed):
+                self._keeper.gone(session)
+
+    def _checked(self, session: Session, answer: Burst) -> None:
+        """The answer of a backend that was asked whether it has this session."""
+        failures = [item.failure for item in answer.items if isinstance(item, Reply)]
+        if any(failure is not None and failure.cause == "not_found" for failure in failures):
+            session.delivery.enter()
+            session.describe(SessionClosed)
+            self._keeper.gone(session)
+        if not self._doubted:
+            self._keeper.certain()
+
     def _take(self, item: Any) -> None:
         if isinstance(item, SessionsListed):
-            self.heard = True
-            self._listed(item)
-        else:
+            self._heard = True
+            self._keeper.listed(item)
+        elif isinstance(item, StoreChanged):
+            self._keeper.news(item)
+        elif not isinstance(item, Heartbeat):  # the connection watches for those, and our own clients get ours
             self._ledger.record([Loss(kind=type(item).__name__, why="of the backend, and of no session")])
 
     def lost(self, text: str, unsent: Sequence[Command], cause: Cause = "upstream_lost") -> None:
         """The backend cannot be reached: each session hears of it, and of what of its own was not written."""
+        self._doubted.clear()
+        if self._heard:  # not each time that it cannot be reached again
+            self._heard = False
+            self._keeper.unsure()
         opening, self._opening = list(self._opening.values()), {}
         own: dict[str, list[Command]] = {way.session.state.id: way.give_up() for way in opening}
         for command in unsent:

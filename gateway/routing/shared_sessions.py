@@ -1,6 +1,7 @@
-"""The sessions of a backend that carries many over one connection: made as it lists and names them.
+"""The sessions of a backend that carries many over one connection: made as it lists and names them, and gone with it.
 
-What clients ask before the backend has said which sessions it has waits for that, in its order and not for long.
+What clients ask before the backend has said which sessions it has waits for that, in its order and not for long; also
+after a lost connection, for another backend may answer then, with other sessions.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from gateway.routing.roster import Roster
 from gateway.routing.shared import Shared
 from gateway.session.session import Session
 from gateway.timers import Later, Timer
+from mappings.canonical import Event
 from mappings.canonical.events import SessionsListed
-from mappings.canonical.values import Ext
+from mappings.canonical.values import Ext, SessionSummary
 from mappings.dialect import Dialect, NewId
 
 __all__ = ["SharedSessions"]
@@ -23,26 +25,36 @@ HELD_MAX = 1024  # what waits for the first list: a route's clients after a rest
 
 
 class SharedSessions:
-    """Finds and makes them; `make` makes a session that the backend has, by its canonical id and the backend's ids."""
+    """Finds and makes them: a Keeper.
+
+    `make` makes a session that the backend has, by its canonical id and the backend's ids; `gone` is told of one that
+    it does not have any more, `news` of what happens in none.
+    """
 
     def __init__(
-        self, route: str, dialect: Dialect, roster: Roster, make: Callable[[str, Ext | None], Session], *,
+        self, route: str, dialect: Dialect, roster: Roster, make: Callable[[str, Ext | None], Session],
+        gone: Callable[[Session], None], news: Callable[[Event], None], *,
         ledger: Ledger, new_id: NewId, later: Later, wait: float,
     ) -> None:  # fmt: skip
         self._route = route
         self._dialect = dialect
         self._roster = roster
         self._make = make
+        self.gone, self.news = gone, news
         self._later = later
         self._wait = wait
         self._held: list[Callable[[], None]] = []
         self._timer: Timer | None = None
         self._known = False
-        self.shared = Shared(route, dialect, find=self.find, listed=self._listed, ledger=ledger, new_id=new_id)
+        self.shared = Shared(route, dialect, self, ledger=ledger, new_id=new_id)
+
+    def known(self, name: str) -> Session | None:
+        """The session that the backend calls `name`, if anybody spoke of it yet."""
+        return self._roster.named(name)
 
     def find(self, name: str) -> Session:
         """The session that the backend calls `name`."""
-        known = self._roster.named(name)
+        known = self.known(name)
         if known is not None:
             return known
         ids = self._dialect.named(name) if self._dialect.named is not None else None
@@ -59,7 +71,7 @@ class SharedSessions:
             return True
         self.shared.upstream.start()
         if self._timer is None:
-            self._timer = self._later(self._wait, self._go_on)
+            self._timer = self._later(self._wait, self.certain)
         if len(self._held) >= HELD_MAX:
             return False
         self._held.append(action)
@@ -72,18 +84,34 @@ class SharedSessions:
         self._held.clear()
         self.shared.upstream.stop()
 
-    def _listed(self, event: SessionsListed) -> None:
-        for row in event.sessions:
-            state = self.find(row.session).state
-            state.listed = row
-            state.title = row.title or state.title
-            state.updated_at = max(state.updated_at, row.updated_at)
-        self._go_on()
+    # -- what the connection tells -------------------------------------------------------------------------
 
-    def _go_on(self) -> None:
+    def described(self, session: Session, row: SessionSummary) -> None:
+        """The backend says this of a session."""
+        state = session.state
+        state.listed = row
+        state.title = row.title or state.title
+        state.updated_at = max(state.updated_at, row.updated_at)
+
+    def listed(self, event: SessionsListed) -> None:
+        """The backend has these sessions, and may have others that it does not list (pando sheet, section 6)."""
+        found = set()
+        for row in event.sessions:
+            session = self.find(row.session)
+            self.described(session, row)
+            found.add(session.state.id)
+        self.shared.doubt([s for s in self._roster if s.state.id not in found and s.state.backend_ids is not None])
+
+    def certain(self) -> None:
+        """What waited for the sessions goes on."""
         self._known = True
         if self._timer is not None:
             self._timer.cancel()
+            self._timer = None
         held, self._held = self._held, []
         for action in held:
             action()
+
+    def unsure(self) -> None:
+        """The connection is lost."""
+        self._known = False

@@ -16,6 +16,7 @@ from msgspec import Struct, structs
 from adapters.base import CloseReason
 from gateway.ledger import Ledger
 from gateway.link import Link
+from gateway.recording.track import Track
 from gateway.session.weight import of_events
 from mappings.canonical import Batch, SessionState, prelude
 from mappings.canonical.events import (
@@ -81,11 +82,21 @@ class Delivery:
         self._logged = 0
         self._groups: dict[Key, Group] = {}
         self.attachments: dict[str, Attachment] = {}
+        self.track: Track | None = None
+        """Its recording, if there is one."""
+
+    def enter(self) -> None:
+        """What a link just said is for this session: its recording takes note."""
+        if self.track is not None:
+            self.track.enter()
 
     # -- who is there --------------------------------------------------------------------------------
 
     def attach(self, link: Link, request: str) -> None:
         """Show the session to `link`: its reply or snapshot, then what is in progress, then whatever comes."""
+        before = self.track.enter() if self.track is not None else None
+        if self.track is not None and link.tap is not None:
+            link.tap.shown(self.track)
         attachment = Attachment(link=link, view=link.view, cursor=self._state.seq)
         self.attachments[link.id] = attachment
         link.attach(self._state, request)
@@ -98,6 +109,8 @@ class Delivery:
             for part in up_to_questions(events):
                 self._render(attachment, attachment.behind, self._now(part))
         self._join(attachment)
+        if self.track is not None:
+            self.track.leave(before)
 
     def show(self, link: Link, events: list[Event]) -> None:
         """Show `link` alone what it was shown before; to its session nothing happens."""
@@ -151,6 +164,10 @@ class Delivery:
 
         Returns its weight.
         """
+        before = None
+        if self.track is not None:
+            before = self.track.enter()
+            self.track.batch(batch)
         weight = self._append(batch)
         if opened:
             self._begin_turn(batch)
@@ -167,6 +184,8 @@ class Delivery:
                     self._tell_own(attachment, batch)
         if ended:
             self._end_turn()
+        if self.track is not None:
+            self.track.leave(before)
         return weight
 
     def _broadcast(self, group: Group, batch: Batch) -> None:
@@ -238,12 +257,15 @@ class Delivery:
         attachment = self.attachments.get(link.id)
         if attachment is None:
             return
+        before = self.track.enter() if self.track is not None else None
         # A slice that its dialect has no frame for wakes no writer, who would ask for the next one.
         while attachment.behind is not None and link.outbox.empty and link.alive:
             if self._log and attachment.cursor < self._log[0].first_seq:
                 link.cut(GONE)
-                return
+                break
             self._catch_up_a_slice(attachment, attachment.behind)
+        if self.track is not None:
+            self.track.leave(before)
 
     def _catch_up_a_slice(self, attachment: Attachment, projection: Projection) -> None:
         link = attachment.link

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -16,6 +16,7 @@ from mappings.canonical.events import (
     ApprovalRequested,
     ApprovalResolved,
     ErrorReported,
+    Event,
     HistorySnapshot,
     InteractionRequired,
     InteractionResolved,
@@ -27,6 +28,7 @@ from mappings.canonical.events import (
     ReasoningDelta,
     ReasoningDone,
     ReasoningStarted,
+    SessionActivated,
     SessionUpdated,
     StatusChanged,
     TextDelta,
@@ -42,11 +44,12 @@ from mappings.canonical.events import (
 from mappings.canonical.state import CallBlock, Otp, QuestionBlock, ReasoningBlock, TextBlock
 from mappings.canonical.values import Item, Message, Reasoning, Text, ToolCall, ToolResult, Usage
 
-__all__ = ["FOLD", "add_usage", "fold", "open_turn"]
+__all__ = ["FOLD", "add_usage", "fold", "happens", "open_turn"]
 
 Fold = Callable[[SessionState, Any], None]
 N = TypeVar("N", int, float)
 
+DESCRIPTIONS = frozenset((HistorySnapshot, SessionActivated, SessionUpdated))
 UNANSWERED_KEPT = 256  # calls of ended turns whose result may still come after a resume
 
 
@@ -56,11 +59,18 @@ def fold(state: SessionState, batch: Batch) -> None:
         open_turn(state, OpenTurn(id=batch.turn, message="", origin=batch.origin, started_at=batch.at))
     elif batch.turn and state.turn is not None:
         state.turn.origin = batch.origin  # its input may be accepted after its first words
-    state.epoch, state.seq, state.updated_at = batch.epoch, batch.first_seq + len(batch.events), batch.at
+    state.epoch, state.seq = batch.epoch, batch.first_seq + len(batch.events)
     for event in batch.events:
         function = FOLD.get(type(event))
         if function is not None:
             function(state, event)
+    if happens(batch.events):
+        state.updated_at = batch.at
+
+
+def happens(events: Sequence[Event]) -> bool:
+    """Whether anything happens in these: a description only tells what the session is."""
+    return not DESCRIPTIONS.issuperset(map(type, events))
 
 
 def open_turn(state: SessionState, turn: OpenTurn) -> None:
@@ -236,6 +246,7 @@ def _error(state: SessionState, event: ErrorReported) -> None:
 
 def _title(state: SessionState, event: SessionUpdated) -> None:
     state.title = event.session.title
+    state.updated_at = max(state.updated_at, event.session.updated_at)
 
 
 def _ended(state: SessionState, event: TurnEnded) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from gateway.session.fold import FOLD, open_turn
+from gateway.session.fold import FOLD, happens, open_turn
 from mappings.canonical import Event, OpenTurn, SessionState
 from mappings.canonical.values import Origin
 
@@ -25,6 +25,11 @@ class Run(Struct, kw_only=True, gc=False):
     events: list[Event]
     ended: bool = False
     plain: bool = False
+
+    @property
+    def happens(self) -> bool:
+        """Whether anything happens in the session."""
+        return self.plain or happens(self.events)
 
 
 class Runs:

@@ -85,8 +85,7 @@ class Session:
         self.limits = limits
         self.clock = clock
         self.later = later
-        self._upstream = upstream
-        self._ledger = ledger
+        self._upstream, self._ledger = upstream, ledger
         self._new_id = new_id
         self.form = NormalForm(state, new_id, tells_model_turns=upstream.events.says(ModelTurnStarted))
         self.delivery = Delivery(
@@ -192,7 +191,8 @@ class Session:
             link.attach(self.state, command.request)
 
     def _entitle(self, title: str) -> None:
-        self.say(SessionUpdated(session=structs.replace(summary(self.state), title=title)))
+        row = summary(self.state)
+        self.say(SessionUpdated(session=structs.replace(row, title=title, updated_at=self.clock())))
 
     def _pause(self, link: Link, command: PauseTurn) -> None:
         if self.questions.in_words(link):
@@ -260,7 +260,7 @@ class Session:
 
     def _take_answer(self, event: Any, at: int) -> None:
         if isinstance(event, SessionOpened):
-            self.state.backend_ids = event.ext
+            self.state.backend_ids, self.state.title = event.ext, event.title or self.state.title
             self.changed(self)
             if not event.request:
                 return  # opened for what waited, or resumed: nobody asked
@@ -389,7 +389,7 @@ class Session:
             origin=run.origin, at=at,
         )  # fmt: skip
         state.seq += len(run.events)
-        state.updated_at = at
+        state.updated_at = at if run.happens else state.updated_at
         return batch
 
     def _trim(self) -> None:

@@ -18,8 +18,9 @@ from uuid import uuid4
 import msgspec
 import pytest
 
+from gateway.demo.app import demo_backend
 from gateway.demo.backend import DemoBackend
-from gateway.demo.client import QUESTIONS, demo_backend
+from gateway.demo.conversation import QUESTIONS
 from gateway.demo.script import COUNT_MAX, DELAY_MAX, Line, Scripts, load, read
 from gateway.endpoint import parse
 from mappings.canonical import Command, SessionState
@@ -789,8 +790,11 @@ def test_the_demo_shows_both_turns_and_ends_by_itself_with_exit_0() -> None:
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert time.monotonic() - began < 15
-    for question in QUESTIONS:
-        assert question in done.stdout
+    for client, question in QUESTIONS.items():
+        assert f"{client:<9} {question}" in done.stdout
+    assert "smooth, pod, pando, codewhale: all in one conversation" in done.stdout
+    wires = ('{"type":"stream_', '{"event":"text_delta"', '{"instanceId"', '{"type":"response_')
+    assert all(wire in done.stdout for wire in wires)
     unwrapped = done.stdout.replace("\n", "")
     for turn in read(BUNDLED["conversation.jsonl"], "x"):
         for line in turn:

@@ -35,7 +35,7 @@ smooth    codewhale whole whole     whole whole   completed failed    cancelled 
 
 pod       smooth    whole whole     whole whole   completed failed    cancelled failed used    words    paused
 pod       pod       whole whole     whole whole   completed failed    cancelled failed used    words    paused
-pod       pando     whole -         whole whole   completed completed cancelled failed refused words    completed
+pod       pando     whole -         whole whole   completed completed cancelled failed used    words    completed
 pod       codewhale whole whole     whole whole   completed failed    cancelled failed used    words    completed
 
 pando     smooth    whole -         whole whole   completed failed    completed failed used    words    completed

@@ -20,7 +20,7 @@ import pytest
 
 from gateway.app import App
 from gateway.config.model import Config, Limits, Route
-from gateway.demo.client import demo_backend
+from gateway.demo.app import demo_backend
 from gateway.endpoint import parse
 from tests.adapters.stdio.programs import DEADLINE, marker, running, unreaped, until
 from tests.pairs.codewhale_child import child

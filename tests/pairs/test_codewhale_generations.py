@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gateway.demo.client import demo_backend
+from gateway.demo.app import demo_backend
 from gateway.endpoint import parse
 from mappings.codewhale.vocabulary import SEED
 from tests.mappings.codewhale.data import CAPTURES, VECTORS, captured

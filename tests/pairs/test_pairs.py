@@ -14,7 +14,7 @@ import pytest
 
 from gateway import registry
 from gateway.config.model import Limits
-from gateway.demo.client import demo_backend
+from gateway.demo.app import demo_backend
 from gateway.endpoint import parse
 from mappings.fidelity import Cell, matrix
 from tests.pairs.gateway import bridged

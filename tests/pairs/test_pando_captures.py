@@ -3,84 +3,180 @@
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import Struct
 
-from tests.gateway.routing.pando_stage import PandoStage, frames, pando_stage, row
+from tests.gateway.routing.pando_stage import frames, pando_stage
 from tests.gateway.smooth_words import ask
 from tests.gateway.stage import settle
-from tests.mappings.pando.data import CAPTURES, captured, value
+from tests.mappings.pando.data import CAPTURES
+from tests.memory import MemoryTransport
+from tests.pairs.played_pando import Called, Conversation
 
-PLAYED = [path for path in CAPTURES if path.stem in ("02-streamed-turns", "04-parallel-tools")]
+SESSION = "5b0c6a0e-2f7d-4c57-9a34-0c1d2e3f4a5b"  # of which most of them are
+NOW = datetime.fromisoformat("2026-05-09T23:45:00+02:00").timestamp()  # they were captured just before
+FAILED = -32000
+SERVED = ("CreateSession", "UpdateSession", "DeleteSession")  # the writes that are, without a database (3.19)
 
-
-def published(path: Path) -> list[tuple[str, dict[str, Any]]]:
-    """What client `a` was told by its subscription."""
-    messages = [frames for conn, way, frames in captured(path) if way == "pub" and conn == "a"]
-    return [(topic, envelope["payload"]) for topic, envelope in (value(frame[0].encode()) for frame in messages)]
-
-
-async def play(made: PandoStage, told: list[tuple[str, dict[str, Any]]]) -> None:
-    """Publish it; the store, asked at the end of a run, does not answer: the tokens are all that there is."""
-    for topic, payload in told:
-        await made.publishes(topic, **payload)
-        while made.asked():
-            await made.answers("message.list", problem="message.list: message service not available on this instance")
+played = pytest.mark.parametrize("path", CAPTURES, ids=lambda path: path.stem)
 
 
-@pytest.mark.parametrize("path", PLAYED, ids=lambda path: path.stem)
-async def test_text_tools_and_ends_reach_clients_of_all_dialects(path: Path) -> None:
-    told = published(path)
-    (session,) = {payload["session_id"] for topic, payload in told if topic == "llm.token"}
+class Audience(Struct):
+    """A conversation that was played, and clients that were there."""
+
+    conversation: Conversation
+    smooth: MemoryTransport
+    pod: MemoryTransport
+    pando: list[dict[str, Any]]
+
+
+@asynccontextmanager
+async def audience(path: Path) -> AsyncIterator[Audience]:
+    """Play it to a client of each dialect, and call what its client called."""
+    conversation = Conversation(path)
     async with pando_stage() as made:
+        made.time.seconds = NOW - made.time.clock() / 1e9
         smooth, pod, pando = made.join("smooth"), made.join("pod"), made.join("pando", publishes=True)
-        smooth.say(json.dumps(ask("get_session", "open", sessionId=session)).encode())
+        smooth.say(json.dumps(ask("get_session", "open", sessionId=SESSION)).encode())
         await settle()
-        await made.begins(row(session))
-        await made.answers("message.list", [])
+        await made.begins(*conversation.listed)
+        await conversation.answers(made)
+        made.time.passes(0.4)  # a pod waits no longer for a history that does not come
+        await settle()
         before = len(frames(pando))
-        await play(made, told)
-        text = "".join(payload["token"] for topic, payload in told if topic == "llm.token")
-        calls = list(dict.fromkeys(p["call_id"] for topic, p in told if topic == "tool.start"))
-        names = [next(p["tool_name"] for t, p in told if t == "tool.start" and p["call_id"] == c) for c in calls]
-        results = [payload["result"] for topic, payload in told if topic == "tool.end"]
-        ends = sum(topic == "llm.end" for topic, _ in told)
-        assert text
-        assert ends
-        assert _smooth(frames(smooth)) == (text, names, results, ends)
-        assert _pod(frames(pod)) == (text, names, results, ends)
-        assert _pando(frames(pando)[before:]) == (text, names, results, ends)
+        await conversation.play(made, made.join("pando"))
+        yield Audience(conversation, smooth, pod, frames(pando)[before:])
 
 
-Seen = tuple[str, list[str], list[str], int]
+# -- text, tools and ends -----------------------------------------------------------------------------
+
+
+class Seen(Struct):
+    """What a client saw of the runs in a session."""
+
+    text: str
+    calls: list[str]
+    results: list[str]
+    ends: int
+
+
+@played
+async def test_text_tools_and_ends_reach_clients_of_all_dialects(path: Path) -> None:
+    async with audience(path) as made:
+        seen = _captured(made.conversation)
+        assert bool(seen.text) == (path.stem[:2] in ("02", "04", "07"))
+        assert _smooth(frames(made.smooth)) == seen
+        assert _pod(frames(made.pod)) == seen
+        assert _pando(made.pando) == seen
+
+
+def _captured(conversation: Conversation) -> Seen:
+    """A run that is interrupted ends, though a pando publishes no end of it."""
+    ends, runs = 0, False
+    for step in conversation.steps:
+        over = step.method == "session.interrupt" if isinstance(step, Called) else step[0] == "llm.end"
+        ends += over and runs
+        runs = not over and (runs or (not isinstance(step, Called) and step[0] == "llm.token"))
+    told = [payload | {"topic": topic} for topic, payload in conversation.told]
+    calls = {p["call_id"]: p["tool_name"] for p in told if p["topic"] == "tool.start"}
+    return Seen(
+        text="".join(p["token"] for p in told if p["topic"] == "llm.token"),
+        calls=list(calls.values()),
+        results=[p["result"] for p in told if p["topic"] == "tool.end"],
+        ends=ends,
+    )
 
 
 def _smooth(told: list[dict[str, Any]]) -> Seen:
     raw = [f["data"]["state"].get("rawResponse", {}) for f in told if f["type"] == "stream_chunk"]
-    return (
-        "".join(f["token"] for f in told if f["type"] == "stream_token"),
-        [chunk["toolCall"]["name"] for chunk in raw if "toolCall" in chunk],
-        [chunk["toolResult"]["result"] for chunk in raw if "toolResult" in chunk],
-        sum(f["type"] == "eventual_response" for f in told),
+    return Seen(
+        text="".join(f["token"] for f in told if f["type"] == "stream_token"),
+        calls=[chunk["toolCall"]["name"] for chunk in raw if "toolCall" in chunk],
+        results=[chunk["toolResult"]["result"] for chunk in raw if "toolResult" in chunk],
+        ends=sum(f["type"] in ("eventual_response", "cancelled") for f in told),
     )
 
 
 def _pod(told: list[dict[str, Any]]) -> Seen:
-    return (
-        "".join(e["data"]["text"] for e in told if e["event"] == "text_delta"),
-        [e["data"]["name"] for e in told if e["event"] == "tool_call_done"],
-        [e["data"]["output"] for e in told if e["event"] == "tool_result"],
-        sum(e["event"] == "run_end" for e in told),
+    return Seen(
+        text="".join(e["data"]["text"] for e in told if e["event"] == "text_delta"),
+        calls=[e["data"]["name"] for e in told if e["event"] == "tool_call_done"],
+        results=[e["data"]["output"] for e in told if e["event"] == "tool_result"],
+        ends=sum(e["event"] == "status" and e["data"]["status"] == "idle" for e in told),
     )
 
 
 def _pando(told: list[dict[str, Any]]) -> Seen:
     calls = {e["payload"]["call_id"]: e["payload"]["tool_name"] for e in told if e["topic"] == "tool.start"}
-    return (
-        "".join(e["payload"]["token"] for e in told if e["topic"] == "llm.token"),
-        list(calls.values()),
-        [e["payload"]["result"] for e in told if e["topic"] == "tool.end"],
-        sum(e["topic"] == "llm.end" for e in told),
+    return Seen(
+        text="".join(e["payload"]["token"] for e in told if e["topic"] == "llm.token"),
+        calls=list(calls.values()),
+        results=[e["payload"]["result"] for e in told if e["topic"] == "tool.end"],
+        ends=sum(e["topic"] == "llm.end" for e in told),
     )
+
+
+# -- what else a pando's client was told --------------------------------------------------------------
+
+
+@played
+async def test_what_was_published_of_sessions_and_of_the_store_reaches_a_pandos_subscribers(path: Path) -> None:
+    async with audience(path) as made:
+        told = [(e["topic"], e["payload"]) for e in made.pando]
+        store = [(topic, payload) for topic, payload in made.conversation.told if topic.startswith("db.")]
+        assert [(topic, payload) for topic, payload in told if topic.startswith("db.")] == store
+        sessions = [(topic, _session(p)) for topic, p in made.conversation.told if topic.startswith("session.")]
+        heard = [(topic, _session(payload)) for topic, payload in told if topic.startswith("session.")]
+        assert [said for said in sessions if said not in heard] == []
+
+
+@played
+async def test_the_captured_client_gets_its_answers(path: Path) -> None:
+    async with audience(path) as made:
+        conversation = made.conversation
+        assert [called for called, _ in conversation.replies] == conversation.calls, "one each, in their order"
+        gone = {payload["id"] for topic, payload in conversation.told if topic == "session.deleted"}
+        for called, reply in conversation.replies:
+            assert reply["id"] == called.reply["id"]
+            if called.writes and called.method not in SERVED:
+                refused = f"dbproxy: METHOD_NOT_FOUND ({called.method}): "
+                assert reply["error"]["message"].startswith(refused), "the gateway has no database"
+            elif called.method == "state.sync":
+                assert {row["id"] for row in reply["result"]["sessions"]} == {row["id"] for row in conversation.listed}
+            elif called.method == "message.list" and called.session in gone:
+                assert reply["result"] == [], "what is deleted is not shown, though the captured store was not cleared"
+            else:
+                assert _answer(called.method, reply) == _answer(called.method, called.reply), called.parts
+
+
+def _answer(method: str, reply: dict[str, Any]) -> Any:
+    """A reply as far as the gateway's is the captured one's equal."""
+    result: Any = reply.get("result")
+    error = reply.get("error")
+    if error is not None:  # the details of bad params are those of a library, and so are the words for no method
+        text = error["message"].partition("invalid params: json:")[0]
+        return error["code"], text if error["code"] == FAILED else ""
+    match method:
+        case "instance.ping":
+            return result["status"]
+        case "session.list":
+            return sorted(_session(row) for row in result)
+        case "message.list":  # messages that hold only calls are not told
+            return [_message(message) for message in result if message["content"]]
+    if isinstance(result, dict) and "title" in result:
+        return {key: said for key, said in result.items() if key not in ("created_at", "updated_at")}
+    return result
+
+
+def _session(row: dict[str, Any]) -> tuple[Any, ...]:
+    return row["id"], row["title"], row["message_count"], datetime.fromisoformat(row["updated_at"]).timestamp()
+
+
+def _message(message: dict[str, Any]) -> tuple[str, ...]:
+    return message["id"], message["role"], message["content"]

@@ -16,7 +16,7 @@ import pytest
 
 from gateway.app import App
 from gateway.config.model import Config, Route
-from gateway.demo.client import demo_backend
+from gateway.demo.app import demo_backend
 from gateway.endpoint import parse
 from gateway.session.session import Session
 from tests.pairs.gateway import DEADLINE, LIMITS, SmoothClient

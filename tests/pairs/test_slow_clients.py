@@ -9,7 +9,7 @@ from pathlib import Path
 
 from gateway.app import App
 from gateway.config.model import Limits
-from gateway.demo.client import demo_backend
+from gateway.demo.app import demo_backend
 from gateway.endpoint import parse
 from tests.pairs.gateway import DEADLINE, SmoothClient, bridged
 

@@ -40,11 +40,12 @@ def session(row: SessionSummary) -> Session:
 def described(state: SessionState) -> Session:
     """A whole session, described."""
     said = state.messages()
+    known = state.listed.messages if state.listed is not None else 0  # it counts what holds only calls too
     return Session(
         id=shown(state.id, state.backend_ids)[0],
         title=state.title or next((message.text for message in said if message.role == "user"), ""),
         updated_at=rfc3339(state.updated_at or state.opened_at),
-        message_count=len(said),
+        message_count=max(len(said), known),
     )
 
 

@@ -1,6 +1,7 @@
 """One session of a primary as we follow it: what its turn has said, and when that turn has ended (translation.md 3.6).
 
 A pando publishes `llm.end` for a run that went well and nothing for any other, and its bridge drops tokens in a burst.
+A shipped one never publishes `llm.start`: it is said here, because pod clients and pando's own views wait for it.
 So `message.list` is asked at the end for the whole text, and in a silence for the end: two equal answers, a silence
 apart, end the turn.
 """
@@ -50,6 +51,7 @@ class Following:
         self.guesses = 0
         self.interrupted = False
         self.submitting = 0
+        self._started = False  # the beginning of the model's answer was told
         self.held: list[tuple[Burst, Any]] = []
         """What was published while an input of ours waited for its answer, which comes by the other connection."""
         self._text: list[str] = []
@@ -80,7 +82,7 @@ class Following:
         """A turn begins: an input of ours was accepted, or something of a turn was said."""
         self._heard = now
         if not self.open:
-            self.open, self.interrupted, self._last, self._ending = True, False, None, None
+            self.open, self.interrupted, self._last, self._ending, self._started = True, False, None, None, False
             self._text, self._length, self._calls = [], 0, {}
 
     # -- what is published -------------------------------------------------------------------------------
@@ -92,6 +94,9 @@ class Following:
             before = self._finish(None) if self._ending is not None else []
             self.begin(now)
             self._last = None
+            if isinstance(event, say.ModelTurnStarted):
+                self._started = True
+            before += self._start()
         match event:
             case say.TextDelta():
                 self._length += len(event.text)
@@ -110,6 +115,11 @@ class Following:
                 self._heard = now
                 self.wants = self.wants or (not self._calls and self._ending is None)
         return [*before, event]
+
+    def _start(self) -> list[Any]:
+        """What is missing before the first words or call of an answer."""
+        started, self._started = self._started, True
+        return [] if started else [say.ModelTurnStarted()]
 
     def _call(self, event: say.ToolCallStarted | say.ToolCallArguments) -> list[Any]:
         """A call is told twice: the first begins it, whatever input comes along; the second has all of it."""
@@ -196,7 +206,7 @@ class Following:
         if sent.startswith(stored):
             return []
         if stored.startswith(sent):
-            return [say.TextDelta(text=stored[len(sent) :])]
+            return [*self._start(), say.TextDelta(text=stored[len(sent) :])]
         return [say.Gap(text="the stored messages contradict what was streamed of the answer")]
 
     # -- time --------------------------------------------------------------------------------------------

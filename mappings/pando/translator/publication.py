@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mappings.canonical import Batch, Event, SessionState
+from mappings.canonical import events as say
 from mappings.dialect import Alarm, Clock, Frame, Instance, Loss, NewId, Step
 from mappings.errors import PeerError
 from mappings.pando.from_canonical import FROM_EVENT, Context
@@ -48,8 +49,16 @@ class PublicationTranslator:
         return Step(faults=[PeerError("invalid", "a subscriber does not speak") for _ in frames])
 
     def send(self, items: Sequence[Any]) -> Step:
-        """Answers go to callers, not to everybody."""
-        return Step(losses=[Loss(kind=type(item).__name__, why="nobody in particular subscribes") for item in items])
+        """What happened in no session; answers go to callers, not to everybody."""
+        step = Step()
+        context = self._context()
+        for item in items:
+            if isinstance(item, say.StoreChanged):
+                step.frames += [EVENTS.encode(said) for said in FROM_EVENT.functions[type(item)](item, context)]
+            else:
+                step.losses.append(Loss(kind=type(item).__name__, why="nobody in particular subscribes"))
+        step.losses += context.losses.take()
+        return step
 
     def attach(self, state: SessionState, request: str = "") -> Step:
         """A session is announced: there is no replay, its messages are asked for."""

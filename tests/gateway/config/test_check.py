@@ -98,6 +98,8 @@ def test_what_goes_together_is_not_refused(write: Write, text: str) -> None:
         (ROUTE.replace("/x", "/x?a=1"), (3, "route[0].upstream", "pod+unix:/x?a=1: unknown option 'a'; options of un")),
         (ROUTE.replace("/x", "/x\\u0000"), (3, "route[0].upstream", "'/x\\x00': a socket's path has no NUL in it")),
         (ROUTE.replace(":0/ws", "/ws"), (2, "route[0].listen[0]", "smooth+ws://127.0.0.1/ws: write host and port")),
+        (ROUTE.replace("pod+unix:/x", "pando+tcp://h"), (3, "route[0].upstream", "pando+tcp://h: write host and port")),
+        (ROUTE.replace("pod+unix:/x", "pando+dir:x"), (3, "route[0].upstream", "pando+dir:x: write the project's ab")),
         (ROUTE.replace("/x", "/" + "x" * 200), (3, "route[0].upstream", f"/{'x' * 200}: a socket's path has at most ")),
     ],
 )  # fmt: skip
@@ -163,6 +165,8 @@ def test_two_routes_of_one_name_are_refused_at_the_second(write: Write) -> None:
         ("smooth+ws://127.0.0.1:8787/ws", "smooth+ws://127.0.0.1:8787/other"),
         ("smooth+ws://localhost:8787/ws", "smooth+ws://LOCALHOST:8787/ws"),
         ("pod+unix:TMP/s", "pod+unix:TMP/../TMP/s"),
+        ("pando+tcp://127.0.0.1:48254", "pando+tcp://127.0.0.1:48254?rpc=1"),
+        ("pando+dir:/", "pando+tcp://127.0.0.1:48254"),  # the ports of "/" (pando sheet, section 1.1)
     ],
 )
 def test_one_place_cannot_be_listened_on_twice(write: Write, tmp_path: Path, first: str, second: str) -> None:
@@ -270,3 +274,36 @@ def test_a_route_without_a_file_is_checked_alike() -> None:
         check_route(Route(name="r", listen=(listen, listen), upstream=parse("pod+unix:/x")))
     with pytest.raises(ConfigError, match="unknown dialect"):
         check_route(Route(name="r", listen=(listen,), upstream=parse("pud+unix:/x")))
+
+
+# -- what is redacted -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("line", "path", "words"),
+    [
+        ("patterns = { Customer = 'CUST-[0-9]{8}' }", "recording.redact.patterns.Customer", "lower-case letters"),
+        ("patterns = { customer = 'CUST-[0-9' }", "recording.redact.patterns.customer", "no regular expression"),
+        ("patterns = { customer = 'CUST-[0-9]+' }", "recording.redact.patterns.customer", "no bound"),
+        ("patterns = { customer = '[0-9]{0,8}' }", "recording.redact.patterns.customer", "nothing stands"),
+        ("patterns = { customer = '(?:a{1,9}){1,9}' }", "recording.redact.patterns.customer", "repeats what repeats"),
+        ("paths = ['$.a', 'a.b']", "recording.redact.paths[1]", "is no JSON path"),
+        ("paths = ['$[*]']", "recording.redact.paths[0]", "names no key"),
+        ("salt = 'short'", "recording.redact.salt", "can be guessed"),
+        ("window_seconds = 0", "recording.redact.window_seconds", "does not fit"),
+        ("pattern = {}", "recording.redact.pattern", "did you mean 'patterns'?"),
+    ],
+)
+def test_what_cannot_be_redacted_is_told(write: Write, line: str, path: str, words: str) -> None:
+    problems = found(write(f'{ROUTE}[recording]\npath = "TMP/rec/"\n[recording.redact]\n{line}\n'))
+    ((number, where, text),) = problems
+    assert (number, where) == (7, path)
+    assert words in text
+
+
+def test_a_salt_that_others_may_read_is_a_warning(write: Write) -> None:
+    path = write(f'{ROUTE}[recording]\npath = "TMP/rec/"\n[recording.redact]\nsalt = "{"0123456789abcdef"}"\n')
+    assert check(path).problems == ()
+    path.chmod(0o644)
+    (problem,) = check(path).problems
+    assert (problem.level, problem.path) == ("warning", "recording.redact.salt")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.demo.client import demo_backend
+from gateway.demo.app import demo_backend
 from gateway.endpoint import parse
 from gateway.launched.codewhale import launch
 from tests.pairs.codewhale_client import CodewhaleClient

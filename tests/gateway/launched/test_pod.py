@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.demo.client import demo_backend
+from gateway.demo.app import demo_backend
 from gateway.endpoint import parse
 from gateway.launched.pod import launch
 from mappings.errors import ConfigError

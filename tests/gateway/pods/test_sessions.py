@@ -14,7 +14,7 @@ import aiohttp
 import pytest
 
 from gateway.app import App
-from gateway.demo.client import demo_backend
+from gateway.demo.app import demo_backend
 from gateway.endpoint import parse
 from gateway.routing.ids import session_id
 from tests.pairs.gateway import DEADLINE, SmoothClient

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from tests.gateway.pod_words import run
 from tests.gateway.routing.pando_stage import PandoStage, frames, pando_stage, row
 from tests.gateway.smooth_words import ask
@@ -94,3 +96,113 @@ async def test_what_a_primary_will_not_open_refuses_the_words_that_waited() -> N
         await made.answers("CreateSession", problem="dbproxy: INTERNAL (CreateSession): read-only")
         assert [f["event"] for f in frames(pod)][-1] == "error"
         assert made.asked() == []
+
+
+async def test_who_has_a_session_deleted_gets_one_answer_though_the_event_comes_first() -> None:
+    async with pando_stage() as made:
+        caller = made.join("pando")
+        await watching(made, ONE)
+        await made.begins(row(ONE))
+        await made.answers("message.list", [])
+        write = {"method": "DeleteSession", "params": ONE}
+        says(caller, {"jsonrpc": "2.0", "id": "req-1", "method": "db.write", "params": write})
+        await settle()
+        assert made.asked() == ["DeleteSession"]
+        await made.publishes("session.deleted", **row(ONE))
+        await made.answers("DeleteSession")
+        assert frames(caller) == [{"jsonrpc": "2.0", "id": "req-1"}]
+        assert made.router.sessions == []
+
+
+async def test_a_session_that_is_not_listed_is_asked_for_by_its_own_name() -> None:
+    async with pando_stage() as made:
+        client = made.join("smooth")
+        says(client, ask("get_session", "r1", sessionId=ONE))
+        await settle()
+        await made.begins()
+        asked = await made.answers("session.get", row(ONE, "A child"))
+        assert asked == {"session_id": ONE}
+        assert frames(client)[-1]["type"] == "immediate_response"
+        (session,) = made.router.sessions
+        assert (session.state.id, session.state.title) == (ONE, "A child")
+
+
+async def test_a_change_of_the_store_belongs_to_no_session_and_goes_to_who_subscribes() -> None:
+    change = {
+        "instance_id": "i-1",
+        "path": "/",
+        "payload": {"method": "CreateFile"},
+        "timestamp": "2026-05-09T21:28:20Z",
+    }
+    async with pando_stage() as made:
+        client, pando = await watching(made, ONE), made.join("pando", publishes=True)
+        await made.begins(row(ONE))
+        before = len(frames(client))
+        await made.publishes("db.file.created", topic="db.file.created", **change)
+        assert [f["payload"]["payload"] for f in frames(pando) if f["topic"] == "db.file.created"] == [
+            change["payload"]
+        ]
+        assert len(frames(client)) == before
+
+
+async def test_heartbeats_of_the_primary_are_no_loss() -> None:
+    async with pando_stage() as made:
+        await watching(made, ONE)
+        await made.begins(row(ONE))
+        await made.publishes("instance.heartbeat", instance_id="i-1", session_count=0, uptime="5s", started_at="")
+        assert "Heartbeat" not in [entry.kind for entry in made.ledger.entries()]
+
+
+@pytest.mark.parametrize(
+    ("call", "code", "text"),
+    [
+        (
+            {"method": "db.write", "params": {"method": "DeleteFile", "params": "f"}},
+            -32000,
+            "dbproxy: METHOD_NOT_FOUND (D",
+        ),
+        ({"method": "instance.info"}, -32601, ""),
+    ],
+)
+async def test_what_the_gateway_has_nothing_for_is_refused_as_a_primary_refuses_it(
+    call: dict[str, object], code: int, text: str
+) -> None:
+    """translation.md 3.19; pando sheet, section 6."""
+    async with pando_stage() as made:
+        caller = made.join("pando")
+        says(caller, {"jsonrpc": "2.0", "id": "1", **call})
+        await made.begins()
+        (reply,) = frames(caller)
+        assert reply["error"]["code"] == code
+        assert reply["error"]["message"].startswith(text)
+        assert made.asked() == []
+
+
+async def test_toward_a_shipped_primary_which_takes_no_input_the_gateway_observes() -> None:
+    """translation.md 3.19: each client has the refusal in its own dialect, and what the primary's own user does."""
+    reason = "message.send: agent runner not available on this instance"
+    async with pando_stage() as made:
+        smooth, pod, pando = made.join("smooth"), made.join("pod"), made.join("pando")
+        says(smooth, ask("get_session", "open", sessionId=ONE))
+        await made.begins(row(ONE))
+        await made.answers("message.list", [])
+        call = {"method": "message.send", "params": {"session_id": ONE, "content": "Hello"}}
+        said: tuple[tuple[MemoryTransport, dict[str, object]], ...] = (
+            (smooth, ask("send_message", "r1", sessionId=ONE, message="Hello")),
+            (pod, run("Hello")),
+            (pando, {"jsonrpc": "2.0", "id": "r1", **call}),
+        )
+        for client, words in said:
+            says(client, words)
+            await settle()
+            await made.answers("message.send", problem=reason)
+        assert [(f["error"]["code"], f["error"]["message"]) for f in frames(smooth) if f["type"] == "error"] == [
+            ("UNSUPPORTED_ACTION", reason)
+        ]
+        assert [e["data"] for e in frames(pod) if e["event"] == "error"] == [
+            {"code": "invalid_request", "message": reason}
+        ]
+        assert [f["error"] for f in frames(pando)] == [{"code": -32000, "message": reason}]
+        await made.publishes("llm.token", session_id=ONE, token="Hi")
+        assert [f["token"] for f in frames(smooth) if f["type"] == "stream_token"] == ["Hi"]
+        assert [e["data"]["text"] for e in frames(pod) if e["event"] == "text_delta"] == ["Hi"]

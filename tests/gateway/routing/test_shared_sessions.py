@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import json
 
+from gateway.routing.door import Door
 from gateway.routing.shared_sessions import HELD_MAX
-from tests.gateway.routing.pando_stage import frames, pando_stage, row
+from gateway.session.session import Session
+from mappings.canonical import Event
+from mappings.canonical.commands import GetSession, ListSessions, ResumeSession
+from tests.gateway.pod_words import run
+from tests.gateway.routing.pando_stage import PandoStage, frames, pando_stage, row
 from tests.gateway.smooth_words import ask
 from tests.gateway.stage import settle
 
@@ -57,3 +62,167 @@ async def test_more_than_may_wait_for_the_first_list_are_sent_away() -> None:
         client.say(*[json.dumps(ask("list_conversations", f"r{n}")).encode() for n in range(HELD_MAX + 1)])
         await settle()
         assert client.closed is not None
+
+
+# -- another backend answers ----------------------------------------------------------------------------
+
+NO_ROWS = "session.get: sql: no rows in result set"
+
+
+async def watched(made: PandoStage, *rows: dict[str, object]) -> None:
+    """The primary has these sessions, and a pod client is shown the newest."""
+    await made.begins(*rows)
+    await made.answers("message.list", [])
+
+
+async def test_a_session_that_the_next_list_lacks_is_asked_for_and_stays_when_it_is_there() -> None:
+    async with pando_stage() as made:
+        pod = made.join("pod")
+        await watched(made, row(ONE))
+        await made.replaced(row(OTHER))
+        await made.answers("message.list", [])
+        assert (await made.answers("session.get", row(ONE)))["session_id"] == ONE
+        assert {session.state.id for session in made.router.sessions} == {ONE, OTHER}
+        pod.say(json.dumps(run("Hello")).encode())
+        await settle()
+        assert (await made.answers("message.send", {"ok": True}))["session_id"] == ONE
+
+
+async def test_a_pod_whose_session_is_gone_is_shown_the_newest_that_there_is_as_a_rotation() -> None:
+    async with pando_stage() as made:
+        pod = made.join("pod")
+        await watched(made, row(ONE))
+        await made.replaced(row(OTHER))
+        await made.answers("message.list", [])
+        await made.answers("session.get", problem=NO_ROWS)
+        assert [session.state.id for session in made.router.sessions] == [OTHER]
+        said = {"id": "m-1", "role": "user", "content": "Kept?", "created_at": "2026-05-09T21:28:20Z"}
+        assert (await made.answers("message.list", [said]))["session_id"] == OTHER
+        names = [event["event"] for event in frames(pod)]
+        assert names.count("snapshot") == 1
+        assert "Kept?" in json.dumps(frames(pod)[-1])
+        pod.say(json.dumps(run("Hello")).encode())
+        await settle()
+        assert (await made.answers("message.send", {"ok": True}))["session_id"] == OTHER
+
+
+async def test_a_pod_whose_session_is_gone_opens_another_where_there_is_none() -> None:
+    async with pando_stage() as made:
+        pod = made.join("pod")
+        await watched(made, row(ONE))
+        await made.replaced()
+        await made.answers("message.list", [])
+        await made.answers("session.get", problem=NO_ROWS)
+        pod.say(json.dumps(run("Hello")).encode())
+        await settle()
+        assert made.asked() == ["CreateSession"]
+
+
+async def test_what_is_said_before_the_next_backend_told_its_sessions_waits_for_that() -> None:
+    async with pando_stage() as made:
+        pod = made.join("pod")
+        await watched(made, row(ONE))
+        made.primaries[-1].hang_up()
+        await settle()
+        pod.say(json.dumps(run("Hello")).encode())
+        while len(made.primaries) < 2:
+            await settle()
+        await made.begins()
+        await made.answers("message.list", [])
+        assert made.asked() == ["session.get"], "and the words wait"
+        await made.answers("session.get", problem=NO_ROWS)
+        assert made.asked() == ["CreateSession"]
+
+
+async def test_a_backend_that_stays_away_is_not_waited_for_by_every_command() -> None:
+    async with pando_stage() as made:
+        client = made.join("smooth")
+        client.say(json.dumps(ask("list_conversations", "r1")).encode())
+        await made.begins(row(ONE))
+        made.primaries[-1].hang_up()
+        await settle()
+        for request in ("r2", "r3"):
+            client.say(json.dumps(ask("list_conversations", request)).encode())
+            await settle()
+            if request == "r2":
+                made.time.passes(0.4)
+                await settle()
+        assert [frame["requestId"] for frame in frames(client)] == ["r1", "r2", "r3"]
+
+
+async def test_a_session_that_is_gone_is_unknown_to_its_clients_and_told_to_who_subscribes() -> None:
+    async with pando_stage() as made:
+        smooth, pando = made.join("smooth"), made.join("pando", publishes=True)
+        smooth.say(json.dumps(ask("get_session", "open", sessionId=ONE)).encode())
+        await settle()
+        await watched(made, row(ONE))
+        await made.replaced()
+        await made.answers("message.list", [])
+        await made.answers("session.get", problem=NO_ROWS)
+        assert [(f["topic"], f["payload"]["id"]) for f in frames(pando)][-1] == ("session.deleted", ONE)
+        smooth.say(json.dumps(ask("send_message", "r1", sessionId=ONE, message="Hello")).encode())
+        await settle()
+        assert frames(smooth)[-1]["error"]["code"] == "SESSION_NOT_FOUND"
+
+
+async def test_a_session_that_the_backend_deletes_is_gone_however_often_it_says_so() -> None:
+    async with pando_stage() as made:
+        pod = made.join("pod")
+        await watched(made, row(ONE))
+        await made.publishes("llm.token", session_id=ONE, token="Hi")
+        await made.publishes("session.deleted", **row(ONE))
+        await made.publishes("session.deleted", **row(ONE))
+        assert [session.state.id == ONE for session in made.router.sessions] == [False], "the one that the pod is shown"
+        assert [e["data"]["status"] for e in frames(pod) if e["event"] == "status"][-1] == "idle"
+        assert frames(pod)[-1]["event"] == "segment_rotated"
+
+
+class Folders:
+    """Where sessions stand side by side; nobody asks."""
+
+    def answer(self, command: ListSessions | GetSession | ResumeSession, own: Session) -> Event:
+        raise NotImplementedError
+
+
+async def test_a_pod_in_the_folder_of_a_session_goes_with_it() -> None:
+    async with pando_stage() as made:
+        pod = made.join("pod", door=Door(endpoint="pod+unix:/pods/one/sock", session=ONE, directory=Folders()))
+        await watched(made, row(ONE), row(OTHER))
+        await made.publishes("session.deleted", **row(ONE))
+        assert frames(pod)[-1] == {"event": "shutdown"}
+        assert pod.closed is not None
+
+
+async def test_a_session_that_nobody_finds_is_told_to_nobody() -> None:
+    async with pando_stage() as made:
+        smooth, pando = made.join("smooth"), made.join("pando", publishes=True)
+        smooth.say(json.dumps(ask("get_session", "r1", sessionId=ONE)).encode())
+        await settle()
+        await made.begins()
+        await made.answers("session.get", problem=NO_ROWS)
+        assert frames(smooth)[-1]["error"]["code"] == "SESSION_NOT_FOUND"
+        assert frames(pando) == []
+
+
+async def test_a_session_in_which_nothing_was_said_is_not_listed_until_something_is() -> None:
+    async with pando_stage() as made:
+        client = made.join("smooth")
+        client.say(json.dumps(ask("list_conversations", "r1")).encode())
+        await made.begins(row(ONE, "Old"))
+        for count, titles in ((0, {"Old"}), (1, {"Old", "New"})):
+            await made.publishes("session.update", **row(OTHER, "New", messages=count))
+            client.say(json.dumps(ask("list_conversations", "r2")).encode())
+            await settle()
+            assert {c["title"] for c in frames(client)[-1]["data"]["conversations"]} == titles
+
+
+async def test_to_look_at_a_session_does_not_make_it_the_newest() -> None:
+    async with pando_stage() as made:
+        client = made.join("smooth")
+        client.say(json.dumps(ask("get_session", "r1", sessionId=ONE)).encode())
+        await settle()
+        await made.begins(row(ONE, updated="2023-05-09T21:28:20Z"), row(OTHER, updated="2023-05-10T21:28:20Z"))
+        await made.answers("message.list", [{"id": "m", "role": "user", "content": "Hi", "created_at": ""}])
+        made.join("pod")
+        await settle()
+        assert (await made.answers("message.list", []))["session_id"] == OTHER

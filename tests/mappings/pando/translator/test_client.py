@@ -95,6 +95,7 @@ def message(id: str, role: str, content: str) -> dict[str, str]:
     return {"id": id, "role": role, "content": content, "created_at": "2026-05-09T23:28:20+02:00"}
 
 
+BEGUN = say.ModelTurnStarted()
 IDLE = say.StatusChanged(status="idle")
 DONE = [say.TurnResult(end="completed"), IDLE]
 
@@ -224,10 +225,20 @@ NEW = [*OLD, message("m2", "user", "hi")]
 
 def test_a_turn_ends_when_its_text_was_compared_with_the_store() -> None:
     primary = accepted()
-    assert primary.publishes("llm.token", token="Hel") == [say.TextDelta(text="Hel")]
+    assert primary.publishes("llm.token", token="Hel") == [BEGUN, say.TextDelta(text="Hel")]
     assert primary.publishes("llm.token", token="lo") == [say.TextDelta(text="lo")]
     assert primary.publishes("llm.end") == []
     assert primary.says("message.list", [*NEW, message("m3", "assistant", "Hello")]) == DONE
+
+
+def test_an_answer_begins_once_whether_the_primary_says_so_or_not() -> None:
+    """A shipped one does not (pando sheet, section 4)."""
+    silent, told = accepted(), accepted()
+    assert told.publishes("llm.start") == [BEGUN]
+    assert told.publishes("llm.token", token="a") == [say.TextDelta(text="a")]
+    assert silent.publishes("llm.token", token="a") == [BEGUN, say.TextDelta(text="a")]
+    for primary in (silent, told):
+        assert primary.publishes("llm.token", token="b") == [say.TextDelta(text="b")]
 
 
 def test_text_that_was_dropped_on_the_way_is_sent_from_the_store() -> None:
@@ -266,7 +277,7 @@ def test_an_end_does_not_wait_for_a_store_that_does_not_answer(refusal: bool) ->
 def test_the_next_turn_does_not_begin_before_the_last_has_ended() -> None:
     primary = accepted()
     primary.publishes("llm.end")
-    assert primary.publishes("llm.token", token="x") == [*DONE, say.TextDelta(text="x")]
+    assert primary.publishes("llm.token", token="x") == [*DONE, BEGUN, say.TextDelta(text="x")]
 
 
 def test_silence_after_a_session_update_ends_the_turn_by_two_equal_answers() -> None:
@@ -288,7 +299,7 @@ def test_silence_alone_asks_twice() -> None:
     primary.passes(20)
     assert primary.says("message.list", stored) == []
     primary.passes(20)
-    assert primary.says("message.list", stored) == [say.TextDelta(text="Hello"), *DONE]
+    assert primary.says("message.list", stored) == [BEGUN, say.TextDelta(text="Hello"), *DONE]
 
 
 def test_an_inferred_end_without_a_new_answer_is_a_failure() -> None:
@@ -341,7 +352,7 @@ def test_an_open_tool_call_stops_the_clock_for_half_an_hour() -> None:
 def test_a_call_that_is_told_twice_begins_once_and_then_has_its_input() -> None:
     primary = accepted()
     call = {"tool_name": "bash", "call_id": "c1"}
-    assert primary.publishes("tool.start", **call, params="") == [say.ToolCallStarted(call="c1", name="bash")]
+    assert primary.publishes("tool.start", **call, params="") == [BEGUN, say.ToolCallStarted(call="c1", name="bash")]
     complete = say.ToolCallArguments(call="c1", name="bash", json='{"a":1}', done=True)
     assert primary.publishes("tool.start", **call, params='{"a":1}') == [complete]
     (result,) = primary.publishes("tool.end", **call, result="ok")
@@ -351,7 +362,7 @@ def test_a_call_that_is_told_twice_begins_once_and_then_has_its_input() -> None:
 def test_the_input_of_a_call_that_was_told_once_comes_before_its_result() -> None:
     primary = accepted()
     call = {"tool_name": "bash", "call_id": "c1"}
-    assert primary.publishes("tool.start", **call, params="{}") == [say.ToolCallStarted(call="c1", name="bash")]
+    assert primary.publishes("tool.start", **call, params="{}") == [BEGUN, say.ToolCallStarted(call="c1", name="bash")]
     said = primary.publishes("tool.end", **call, result="ok")
     assert [type(item) for item in said] == [say.ToolCallArguments, say.ToolCallFinished]
 
@@ -380,7 +391,7 @@ def test_what_waited_for_the_answer_to_an_input_that_is_refused_is_somebody_else
     primary.sent(run())
     assert primary.publishes("llm.token", token="a") == []
     refused, *rest = primary.says("message.send", problem={"code": -32000, "message": "message.send: busy"})
-    assert (type(refused), rest) == (say.Reply, [say.TextDelta(text="a")])
+    assert (type(refused), rest) == (say.Reply, [BEGUN, say.TextDelta(text="a")])
 
 
 def test_an_end_of_which_nothing_was_seen_is_counted() -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
+
+from msgspec import Raw
 
 from mappings.canonical import SessionState
 from mappings.canonical import events as say
@@ -65,6 +68,17 @@ def test_a_session_is_announced_once_it_is_attached_and_counted() -> None:
 def test_the_end_is_said() -> None:
     (frame,) = link(Clock()).closed("the gateway stops").frames
     assert payload(frame, "instance.shutdown") == {"instance_id": "us", "reason": "graceful shutdown"}
+
+
+def test_a_change_of_the_store_is_told_to_everybody() -> None:
+    """Of the captured conversations: what a real primary publishes after a write (pando sheet, section 4)."""
+    change = {
+        "instance_id": "i-1", "path": "/srv/work", "topic": "db.file.created", "payload": {"method": "CreateFile"},
+        "timestamp": "2026-11-21T00:54:45Z",
+    }  # fmt: skip
+    said = say.StoreChanged(topic="db.file.created", change=Raw(json.dumps(change).encode()))
+    (frame,) = link(Clock()).send([said]).frames
+    assert payload(frame, "db.file.created") == change
 
 
 def test_nothing_is_addressed_to_everybody_and_nobody_speaks() -> None:

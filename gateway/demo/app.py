@@ -1,0 +1,28 @@
+"""The demo backend as an app, in any dialect that we can listen in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gateway import registry
+from gateway.app import App
+from gateway.config.model import Config, Route
+from gateway.demo.backend import DemoBackend
+from gateway.demo.script import Line, Scripts
+from gateway.endpoint import Endpoint
+
+__all__ = ["demo_backend"]
+
+
+def demo_backend(endpoint: Endpoint, turns: Sequence[list[Line]] = ()) -> App:
+    """An app that serves the scripted backend on `endpoint`; `turns` of the user's own instead of the bundled ones.
+
+    It holds as many sessions as backends of that dialect do: a pod is one conversation, whoever asks.
+    """
+    one = registry.dialect(endpoint.dialect).one_session
+    nowhere = Endpoint(dialect="pod" if one else "smooth", transport="demo", address="conversation")
+    registry.check_listen(endpoint)
+    registry.check_place(endpoint)
+    route = Route(name="demo-backend", listen=(endpoint,), upstream=nowhere)
+    app = App(Config(routes=(route,)), make_backend=lambda session: DemoBackend(session, app.spawn, Scripts(turns)))
+    return app

@@ -1,0 +1,131 @@
+"""Closed recordings as independent zstd frames with an index (docs/recording.md).
+
+Each zstd frame holds whole lines and is read without the others. Behind the last one stands our index in a *skippable*
+frame, which every zstd tool passes over: `zstd -dc` of the file gives the plain recording. The seekable format that
+zstd's contributors keep knows sizes alone; what is looked for here is a seq or a time, so the index names both. Its
+last bytes say how long it is, and it is found from the end.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from typing import BinaryIO
+
+import msgspec
+import zstandard
+from msgspec import Struct
+
+from gateway.recording.format import VERSION, LineError, decode_line
+
+__all__ = ["BLOCK", "MAGIC", "Block", "compressed", "decompressed", "find_block", "index_of"]
+
+MAGIC = b"\x28\xb5\x2f\xfd"  # of a zstd frame
+SKIPPABLE = 0x184D2A5D  # one of the sixteen magic numbers that are left to applications
+TAIL = struct.Struct("<I8s")  # length of the index, and that it is ours
+OURS = b"dragoIDX"
+BLOCK = 256 * 1024  # bytes of lines in a frame: a seek decompresses one, and smaller ones compress worse
+LEVEL = 3  # performance.md, section 5: 0.43 us an event with decoding
+CHUNK = 1 << 16
+WINDOW_MAX = 128 << 20  # bytes of memory that a frame may ask for: zstd's own bound for what was not made with --ultra
+
+
+class Block(Struct, frozen=True, array_like=True, gc=False):
+    """One zstd frame: where it begins and how long it is; `seq` and `t` of its first line that has them."""
+
+    offset: int
+    size: int
+    seq: int
+    t: int
+
+
+def compressed(lines: Iterable[bytes], version: int = VERSION) -> Iterator[bytes]:
+    """The recording of these lines, each with its newline, header first: zstd frames, then the index, one at a time."""
+    compressor = zstandard.ZstdCompressor(level=LEVEL, write_checksum=True)
+    index: list[Block] = []
+    offset = 0
+    first = (0, 0)
+    for some in _gathered(lines):
+        block = compressor.compress(b"".join(some))
+        first = _first(some, version) or first  # where nothing can be read the block before goes on
+        index.append(Block(offset=offset, size=len(block), seq=first[0], t=first[1]))
+        offset += len(block)
+        yield block
+    told = msgspec.json.encode(index)
+    told += TAIL.pack(len(told), OURS)
+    yield struct.pack("<II", SKIPPABLE, len(told)) + told
+
+
+def index_of(file: BinaryIO) -> list[Block] | None:
+    """The index of a compressed recording; None if it has none, because its end is not there."""
+    end = file.seek(0, os.SEEK_END)
+    if end < TAIL.size:
+        return None
+    file.seek(end - TAIL.size)
+    length, ours = TAIL.unpack(file.read(TAIL.size))
+    if ours != OURS or length > end - TAIL.size:
+        return None
+    file.seek(end - TAIL.size - length)
+    try:
+        index = msgspec.json.decode(file.read(length), type=list[Block])
+    except msgspec.MsgspecError:
+        return None
+    return index if all(0 <= block.offset < end and 0 < block.size <= end for block in index) else None
+
+
+def find_block(index: list[Block], *, seq: int = 0, t: int = 0) -> int:
+    """The last block that can hold the first line with at least this seq and this time."""
+    by_seq = bisect_right(index, seq, key=lambda block: block.seq) - 1
+    # Several lines have one time: the first of them may stand at the end of the block before.
+    by_t = bisect_right(index, t - 1, key=lambda block: block.t) - 1
+    return max(by_seq, by_t, 0)
+
+
+def decompressed(file: BinaryIO, offset: int = 0) -> Iterator[bytes]:
+    """What stands in the zstd frames from `offset` on, in chunks; ends where they end, are torn or are none.
+
+    A torn frame gives what of it can be read.
+    """
+    file.seek(offset)
+    rest = b""
+    while (rest := rest or file.read(CHUNK)).startswith(MAGIC):
+        frame = zstandard.ZstdDecompressor(max_window_size=WINDOW_MAX).decompressobj()
+        while rest:
+            try:
+                chunk = frame.decompress(rest)
+            except zstandard.ZstdError:
+                return
+            if chunk:
+                yield chunk
+            if frame.eof:
+                rest = frame.unused_data
+                if 0 < len(rest) < len(MAGIC):
+                    rest += file.read(CHUNK)
+                break
+            rest = file.read(CHUNK)
+
+
+def _gathered(lines: Iterable[bytes]) -> Iterator[list[bytes]]:
+    some: list[bytes] = []
+    size = 0
+    for line in lines:
+        some.append(line)
+        size += len(line)
+        if size >= BLOCK:
+            yield some
+            some, size = [], 0
+    if some:
+        yield some
+
+
+def _first(lines: list[bytes], version: int) -> tuple[int, int] | None:
+    """Seq and time of the first line that can be read."""
+    for line in lines:
+        try:
+            first = decode_line(line, version)
+        except LineError:
+            continue
+        return first.seq, first.t
+    return None

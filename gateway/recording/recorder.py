@@ -1,0 +1,172 @@
+"""The recorder of a route: which session each frame, command and event belongs to.
+
+Events come from the one delivery path of their session. Frames come from taps, one on each link, and a link may carry
+many sessions: what a client says belongs to the session that it reaches, what the gateway does meanwhile to the session
+that does it (`current`), anything else to the session of which the link last had to do, or else to the route. All of
+this happens in one synchronous step, from the frames that a link hands in to the last frame that goes out for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from msgspec import structs
+
+from gateway.recording.format import UP, Header
+from gateway.recording.track import Desk, Track
+from mappings.canonical import Command, SessionState
+from mappings.dialect import Frame
+
+__all__ = ["Recorder", "Tap"]
+
+Take = Callable[[Sequence[Frame]], None]
+
+
+class Recorder:
+    """Tracks of the sessions of one route, and one for what belongs to none, made when there is such a thing.
+
+    With `everything` the frames of every client's link are recorded, else of the links design.md, section 8, names.
+    """
+
+    def __init__(self, desk: Desk, header: Header, *, everything: bool) -> None:
+        self.everything = everything
+        self.desk = desk
+        self._header = header
+        self._tracks: dict[str, Track] = {}
+        self._own: Track | None = None
+
+    def track(self, state: SessionState) -> Track:
+        """The track of a new session."""
+        header = structs.replace(self._header, session=state.id)
+        track = self._tracks[state.id] = Track(self.desk, header, state)
+        return track
+
+    def tap(self, link: str, dialect: str) -> Tap:
+        """The tap of a client's link."""
+        return Tap(self, link, dialect)
+
+    def upstream(self, dialect: str, session: str) -> Tap:
+        """The tap of a link to the backend, of one session, or of many ("")."""
+        return Tap(self, UP, dialect, upstream=True, session=session)
+
+    def over(self, session: str) -> None:
+        """A session is gone: its recording is closed."""
+        track = self._tracks.pop(session, None)
+        if track is not None:
+            track.close()
+
+    def close(self) -> None:
+        """The gateway ends."""
+        for session in list(self._tracks):
+            self.over(session)
+        if self._own is not None:
+            self._own.close()
+
+    def of(self, session: str) -> Track | None:
+        """The track of a session."""
+        return self._tracks.get(session)
+
+    @property
+    def own(self) -> Track:
+        """The track of what belongs to no session."""
+        if self._own is None:
+            self._own = Track(self.desk, self._header)
+        return self._own
+
+
+class Tap:
+    """What one link says and hears. `session` is the one that an upstream link belongs to alone."""
+
+    def __init__(
+        self, recorder: Recorder, link: str, dialect: str, *, upstream: bool = False, session: str = ""
+    ) -> None:
+        self.link = link
+        self._recorder = recorder
+        self._desk = recorder.desk
+        self._dialect = dialect
+        self._upstream = upstream
+        self._session = session
+        self._home: Track | None = None
+        self._frames: Sequence[Frame] = ()
+        self._command: Command | None = None
+
+    # -- what the link does ----------------------------------------------------------------------------
+
+    def receive(self, frames: Sequence[Frame], take: Take) -> None:
+        """These frames came; `take` acts on them. Where they may be of several sessions they are taken one by one."""
+        if self._session:
+            track = self._desk.current = self._recorder.of(self._session)
+            if track is not None:  # else its session is over
+                track.frames(UP, "receive", self._dialect, frames)
+            take(frames)
+            self._desk.current = None
+            return
+        for frame in frames:
+            self._desk.current, self._desk.speaking = None, self
+            self._frames = (frame,)
+            take(self._frames)
+            self._settle()
+
+    def asks(self, command: Command) -> None:
+        """The client means this by what it said."""
+        if self._command is not None:
+            self._is_nobodys()
+        self._desk.current, self._desk.speaking = None, self
+        self._command = command
+
+    def reaches(self, track: Track) -> None:
+        """What the client said is for this session."""
+        self._home = track
+        frames, self._frames = self._frames, ()
+        command, self._command = self._command, None
+        if frames and (command is not None or self._records(track)):
+            track.frames(self.link, "receive", self._dialect, frames)
+        if command is not None:
+            track.command(self.link, command)
+
+    def send(self, items: Sequence[Any]) -> None:
+        """The peer is told, or asked, these canonical items."""
+        track = self._track()
+        if track is None:
+            return
+        for item in items:
+            (track.command if self._upstream else track.answer)(self.link, item)
+
+    def shown(self, track: Track) -> None:
+        """The peer is shown this session from now on."""
+        self._home = track
+
+    def put(self, frames: Sequence[bytes]) -> None:
+        """These frames are sent."""
+        track = self._track()
+        if track is not None and self._records(track):
+            track.frames(self.link, "send", self._dialect, frames)
+
+    # -- whose it is -----------------------------------------------------------------------------------
+
+    def _track(self) -> Track | None:
+        """The track of what goes out now; None if that is nobody's, and what is nobody's is not recorded."""
+        if self._session:
+            return self._recorder.of(self._session)
+        track = self._desk.current or self._home
+        if track is None and (self._upstream or self._recorder.everything):
+            self._is_nobodys()
+            return self._recorder.own
+        return track
+
+    def _records(self, track: Track) -> bool:
+        return self._upstream or self._recorder.everything or track.actor == self.link
+
+    def _settle(self) -> None:
+        """The step is over: what reached no session is the route's."""
+        self._is_nobodys()
+        self._desk.current = self._desk.speaking = None
+
+    def _is_nobodys(self) -> None:
+        frames, self._frames = self._frames, ()
+        command, self._command = self._command, None
+        if frames and (self._upstream or self._recorder.everything):
+            self._recorder.own.frames(self.link, "receive", self._dialect, frames)
+        if command is not None and self._recorder.everything:
+            self._recorder.own.command(self.link, command)

@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import io
+
+import zstandard
+
+from gateway.recording import blocks
+from gateway.recording.format import EventLine, FrameLine, decode_line, encode
+from tests.gateway.recording.lines import HEADER, numbered
+
+LINES = [encode(line) + b"\n" for line in (HEADER, *numbered(20_000))]
+FILE = b"".join(blocks.compressed(LINES))
+
+
+def test_what_was_compressed_comes_back() -> None:
+    assert b"".join(blocks.decompressed(io.BytesIO(FILE))) == b"".join(LINES)
+
+
+def test_any_zstd_tool_reads_the_lines_and_passes_over_the_index() -> None:
+    reader = zstandard.ZstdDecompressor().stream_reader(io.BytesIO(FILE), read_across_frames=True)
+    assert reader.read() == b"".join(LINES)
+
+
+def test_each_block_is_read_without_the_others_and_holds_whole_lines() -> None:
+    index = blocks.index_of(io.BytesIO(FILE))
+    assert index is not None
+    assert len(index) > 3
+    for block in index[1:]:
+        alone = zstandard.ZstdDecompressor().decompress(FILE[block.offset : block.offset + block.size])
+        line = decode_line(alone.partition(b"\n")[0])
+        assert (line.seq, line.t) == (block.seq, block.t)
+        assert alone.endswith(b"\n")
+
+
+def test_a_file_without_its_end_has_no_index() -> None:
+    assert blocks.index_of(io.BytesIO(FILE[:-1])) is None
+    assert blocks.index_of(io.BytesIO(b"")) is None
+
+
+def test_an_index_that_points_outside_of_its_file_is_none() -> None:
+    end = FILE[blocks.index_of(io.BytesIO(FILE))[-1].offset + 10 :]  # type: ignore[index]  # it has one
+    assert blocks.index_of(io.BytesIO(end)) is None
+
+
+def test_the_first_line_of_a_seq_or_a_time_stands_in_the_block_that_is_found() -> None:
+    index = blocks.index_of(io.BytesIO(FILE))
+    assert index is not None
+    decoded = [decode_line(line) for line in LINES[1:]]
+    for wanted in (*range(0, 20_001, 97), 19_999, 20_000):
+        _holds(index, decoded, wanted, 0)
+        _holds(index, decoded, 0, wanted * 5)
+
+
+def _holds(index: list[blocks.Block], decoded: list[FrameLine | EventLine], seq: int, t: int) -> None:
+    found = blocks.find_block(index, seq=seq, t=t)
+    first = next(line for line in decoded if line.seq >= seq and line.t >= t)
+    assert index[found].seq <= first.seq
+    if found + 1 < len(index):
+        assert first.seq <= index[found + 1].seq
+
+
+def test_a_torn_file_gives_what_of_it_can_be_read() -> None:
+    index = blocks.index_of(io.BytesIO(FILE))
+    assert index is not None
+    torn = FILE[: index[1].offset + 1000]
+    got = b"".join(blocks.decompressed(io.BytesIO(torn)))
+    whole = zstandard.ZstdDecompressor().decompress(FILE[: index[0].size])
+    assert got.startswith(whole)
+    assert b"".join(LINES).startswith(got)
+
+
+def test_garbage_behind_the_frames_ends_what_is_read() -> None:
+    assert b"".join(blocks.decompressed(io.BytesIO(FILE + b"garbage" * 100))) == b"".join(LINES)

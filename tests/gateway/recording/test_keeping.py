@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from gateway.recording.keeping import Keep, compress, left, lock, sweep
+from gateway.recording.reader import open_recording
+from tests.gateway.recording.lines import numbered, written
+
+NOW = 1_700_000_000.0
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("time.time", lambda: NOW)
+
+
+def recorded(folder: Path, name: str, age: float = 0, count: int = 3) -> Path:
+    path = written(folder / f"20231114T221320Z-{name}.jsonl", numbered(count))
+    os.utime(path, (NOW - age, NOW - age))
+    return path
+
+
+def names(folder: Path) -> set[str]:
+    return {path.name.removeprefix("20231114T221320Z-").partition(".")[0] for path in folder.iterdir()}
+
+
+def finish(path: Path) -> None:
+    for _ in compress(path):
+        pass
+
+
+def test_a_compressed_recording_takes_the_place_of_the_plain_one(tmp_path: Path) -> None:
+    path = recorded(tmp_path, "a", age=100, count=5000)
+    before = list(open_recording(path).lines())
+    finish(path)
+    (packed,) = tmp_path.iterdir()
+    assert packed.name == f"{path.name}.zst"
+    assert list(open_recording(packed).lines()) == before
+    assert packed.stat().st_mode & 0o777 == 0o600
+    assert packed.stat().st_mtime == NOW - 100
+
+
+def test_what_is_being_written_is_not_compressed(tmp_path: Path) -> None:
+    path = recorded(tmp_path, "a")
+    with path.open("rb") as held:
+        assert lock(held.fileno())
+        assert list(left(tmp_path)) == []
+        finish(path)
+    assert list(tmp_path.iterdir()) == [path]
+    assert list(left(tmp_path)) == [path]
+
+
+def test_a_compression_that_is_given_up_leaves_the_plain_file(tmp_path: Path) -> None:
+    path = recorded(tmp_path, "a", count=20_000)
+    steps = compress(path)
+    next(steps)
+    steps.close()
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_the_newest_files_are_kept(tmp_path: Path) -> None:
+    for name, age in (("new", 1), ("old", 3), ("middle", 2)):
+        recorded(tmp_path, name, age)
+    assert [path.name for path in sweep(tmp_path, Keep(count=2))] == ["20231114T221320Z-old.jsonl"]
+    assert names(tmp_path) == {"new", "middle"}
+
+
+def test_files_that_are_too_old_go(tmp_path: Path) -> None:
+    recorded(tmp_path, "new", 9)
+    recorded(tmp_path, "old", 11)
+    sweep(tmp_path, Keep(age=10))
+    assert names(tmp_path) == {"new"}
+
+
+def test_the_oldest_go_until_all_fit(tmp_path: Path) -> None:
+    size = recorded(tmp_path, "a", 3).stat().st_size
+    for name, age in (("b", 2), ("c", 1)):
+        recorded(tmp_path, name, age)
+    sweep(tmp_path, Keep(bytes=2 * size))
+    assert names(tmp_path) == {"b", "c"}
+
+
+def test_what_is_being_written_is_kept_and_something_newer_goes_for_it(tmp_path: Path) -> None:
+    old, new = recorded(tmp_path, "old", 5), recorded(tmp_path, "new", 1)
+    with old.open("rb") as held:
+        lock(held.fileno())
+        assert sweep(tmp_path, Keep(count=1)) == [new]
+    assert names(tmp_path) == {"old"}
+
+
+def test_files_of_others_are_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "notes.jsonl").write_text("mine")
+    recorded(tmp_path, "a", 99)
+    sweep(tmp_path, Keep(age=1, count=1, bytes=1))
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.jsonl"]
+
+
+def test_without_bounds_everything_is_kept(tmp_path: Path) -> None:
+    recorded(tmp_path, "a", 1e9)
+    assert sweep(tmp_path, Keep()) == []
+
+
+def test_a_folder_that_is_not_there_is_empty(tmp_path: Path) -> None:
+    assert sweep(tmp_path / "none", Keep(count=1)) == []

@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+from gateway.recording.places import OURS, Folder, OneFile, place
+from mappings.errors import ConfigError
+
+START = 1_700_000_000_123_456_789
+SESSION = "5b1c8c7e-0d4e-5c1a-9f0e-2f6a3c1d7e90"
+
+
+def test_a_name_in_a_folder_is_start_and_session(tmp_path: Path) -> None:
+    first, second = islice(Folder(tmp_path).names(SESSION, START, 0), 2)
+    assert first == tmp_path / f"20231114T221320Z-{SESSION}.jsonl"
+    assert second == tmp_path / f"20231114T221320Z-{SESSION}~2.jsonl"
+
+
+def test_a_further_part_has_its_number(tmp_path: Path) -> None:
+    assert next(Folder(tmp_path).names("s", START, 3)).name == "20231114T221320Z-s.3.jsonl"
+
+
+@pytest.mark.parametrize("session", ["../../etc/passwd", "a/b", "a\x00b", "", "ä" * 300, ".", "a\nb", "con:1"])
+def test_whatever_a_session_is_called_its_file_stays_in_the_folder(tmp_path: Path, session: str) -> None:
+    for part in (0, 1):
+        path = next(Folder(tmp_path).names(session, START, part))
+        assert path.parent == tmp_path
+        assert path.resolve().parent == tmp_path.resolve()
+        assert len(path.name) < 200
+        assert OURS.fullmatch(path.name)
+
+
+def test_sessions_that_differ_in_what_no_name_can_hold_have_different_names(tmp_path: Path) -> None:
+    names = {next(Folder(tmp_path).names(session, START, 0)) for session in ("a/b", "a:b", "a_b", "a b", "ä" * 300)}
+    assert len(names) == 5
+
+
+def test_only_names_that_a_folder_gives_are_ours() -> None:
+    for name in ("notes.jsonl", "20231114T221320Z-s.json", ".20231114T221320Z-s.jsonl", "20231114T221320Z-s.jsonl.bak"):
+        assert not OURS.fullmatch(name)
+    assert OURS.fullmatch("20231114T221320Z-s~2.4.jsonl.zst")
+
+
+def test_a_file_is_the_first_session_s_and_others_stand_beside_it(tmp_path: Path) -> None:
+    one = OneFile(tmp_path / "out.rec")
+    assert next(one.names("a", START, 0)).name == "out.rec"
+    assert next(one.names("b", START, 0)).name == "out-2.rec"
+    assert next(one.names("a", START, 1)).name == "out.1.rec"
+
+
+@pytest.mark.parametrize("text", ["{}/", "{}/new/", "{}/new"])
+def test_a_folder_is_what_is_one_or_reads_like_one(tmp_path: Path, text: str) -> None:
+    assert isinstance(place(text.format(tmp_path)), Folder)
+
+
+def test_a_name_with_a_suffix_is_a_file(tmp_path: Path) -> None:
+    assert isinstance(place(f"{tmp_path}/out.jsonl"), OneFile)
+
+
+def test_a_file_that_exists_is_never_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "out.jsonl").touch()
+    (tmp_path / "out").touch()
+    with pytest.raises(ConfigError, match="overwrites nothing"):
+        place(f"{tmp_path}/out.jsonl")
+    with pytest.raises(ConfigError, match="there is a file"):
+        place(f"{tmp_path}/out")

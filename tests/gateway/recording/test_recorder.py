@@ -1,0 +1,199 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+
+from gateway.ledger import Ledger
+from gateway.recording.format import EventLine, FrameLine, Header, decode_header, decode_line
+from gateway.recording.places import Folder
+from gateway.recording.recorder import Recorder, Tap
+from gateway.recording.track import Desk, Track
+from gateway.recording.writer import File, Writer
+from mappings.canonical import Batch, SessionState
+from mappings.canonical.commands import PauseTurn, SubmitInput
+from mappings.canonical.events import Pong, Reply, TextDelta, TurnAccepted
+from mappings.canonical.values import Origin
+from mappings.dialect import Frame
+from tests.gateway.recording.lines import HEADER
+
+
+class Shelf:
+    """Plays the writer: what stands in the recording of each session, in words."""
+
+    place = Folder
+
+    def __init__(self) -> None:
+        self.files: dict[File, bytes] = {}
+
+    def put(self, file: File, data: bytes, _lines: int) -> bool:
+        self.files[file] = self.files.get(file, b"") + data
+        return True
+
+    def finish(self, file: File) -> None:
+        pass
+
+    def read(self) -> dict[str, list[str]]:
+        told = {}
+        for data in self.files.values():
+            first, *rest = data.splitlines()
+            told[decode_header(first)[0].session] = [_word(decode_line(line)) for line in rest]
+        return told
+
+
+def _word(line: FrameLine | EventLine) -> str:
+    if isinstance(line, FrameLine):
+        return f"{line.link} {'>' if line.dir == 'receive' else '<'} {line.text}"
+    item: Any = line.event or line.command
+    return f"{line.link or 'log'}: {type(item).__name__}"
+
+
+class Stage:
+    def __init__(self, everything: bool = False) -> None:
+        self.shelf = Shelf()
+        desk = Desk(cast("Writer", self.shelf), Ledger(), lambda _delay, _ring: _Timer(), rotate_bytes=0)
+        self.recorder = Recorder(desk, Header(route=HEADER.route), everything=everything)
+        self.a = self.recorder.track(SessionState(id="a"))
+        self.b = self.recorder.track(SessionState(id="b"))
+        self.client = self.recorder.tap("smooth-1", "smooth")
+        self.other = self.recorder.tap("smooth-2", "smooth")
+
+    def says(self, tap: Tap, text: str, *acts: Callable[[], object]) -> None:
+        def take(frames: Any) -> None:
+            assert list(frames) == [text.encode()]
+            for act in acts:
+                act()
+
+        tap.receive([text.encode()], take)
+
+    def told(self) -> dict[str, list[str]]:
+        self.recorder.close()
+        return self.shelf.read()
+
+
+class _Timer:
+    def cancel(self) -> None:
+        pass
+
+
+@pytest.fixture
+def stage() -> Stage:
+    return Stage()
+
+
+def happens(track: Track, *taps: Tap, text: str = "x", begins: str = "") -> None:
+    """A session delivers something to these links."""
+    events = [TurnAccepted()] if begins else [TextDelta(text=text)]
+    before = track.enter()
+    track.batch(
+        Batch(session="", epoch=1, first_seq=0, events=cast("Any", events), turn="t", origin=Origin(link=begins))
+    )
+    for tap in taps:
+        tap.put([text.encode()])
+    track.leave(before)
+
+
+def test_what_a_client_says_stands_before_what_it_means_and_what_comes_of_it(stage: Stage) -> None:
+    up = stage.recorder.upstream("pod", "a")
+    stage.says(
+        stage.client, "go",
+        lambda: stage.client.asks(SubmitInput(segments=())),
+        stage.a.enter,
+        lambda: up.send([SubmitInput(segments=())]),
+        lambda: up.put([b"run"]),
+        lambda: stage.client.put([b"accepted"]),
+    )  # fmt: skip
+    assert stage.told() == {
+        "a": ["smooth-1 > go", "smooth-1: SubmitInput", "up: SubmitInput", "up < run", "smooth-1 < accepted"]
+    }
+
+
+def test_what_the_backend_says_is_its_session_s(stage: Stage) -> None:
+    up = stage.recorder.upstream("pod", "b")
+    stage.says(up, "delta", lambda: happens(stage.b))
+    assert stage.told() == {"b": ["up > delta", "log: TextDelta"]}
+
+
+def test_frames_that_come_together_on_a_link_of_one_session_are_taken_together(stage: Stage) -> None:
+    up = stage.recorder.upstream("pod", "a")
+    taken: list[list[Frame]] = []
+    up.receive([b"1", b"2"], lambda frames: taken.append(list(frames)))
+    assert taken == [[b"1", b"2"]]
+    assert stage.told() == {"a": ["up > 1", "up > 2"]}
+
+
+def test_on_a_link_of_many_sessions_each_frame_goes_to_the_session_that_it_reaches(stage: Stage) -> None:
+    up = stage.recorder.upstream("pando", "")
+    sessions = {b"1": stage.a, b"2": stage.b}
+
+    def take(frames: Any) -> None:
+        (frame,) = frames
+        if frame in sessions:
+            sessions[frame].enter()
+            happens(sessions[frame])
+
+    up.receive([b"1", b"2", b"3"], take)
+    assert stage.told() == {
+        "a": ["up > 1", "log: TextDelta"],
+        "b": ["up > 2", "log: TextDelta"],
+        "": ["up > 3"],
+    }
+
+
+def test_what_is_broadcast_is_of_the_session_that_does_it_whatever_the_link_did_before(stage: Stage) -> None:
+    for track in (stage.a, stage.b):
+        stage.says(stage.client, "go", lambda: stage.client.asks(PauseTurn()), track.enter)
+    happens(stage.a, stage.client, text="of a")
+    stage.client.put([b"heartbeat"])
+    told = stage.told()
+    assert told["a"][-1] == "smooth-1 < of a"
+    assert told["b"][-1] == "smooth-1 < heartbeat"  # of the session that it spoke of last
+
+
+def test_by_default_the_frames_of_a_client_are_recorded_that_began_the_turn(stage: Stage) -> None:
+    for tap in (stage.client, stage.other):
+        tap.shown(stage.a)
+    happens(stage.a, stage.client, stage.other, text="1", begins="smooth-2")
+    happens(stage.a, stage.client, stage.other, text="2")
+    assert stage.told() == {"a": ["log: TurnAccepted", "smooth-2 < 1", "log: TextDelta", "smooth-2 < 2"]}
+
+
+def test_what_asked_the_session_something_is_recorded_whoever_said_it(stage: Stage) -> None:
+    happens(stage.a, begins="smooth-2")
+    stage.says(stage.client, "stop", lambda: stage.client.asks(PauseTurn()), stage.a.enter)
+    assert stage.told()["a"][1:] == ["smooth-1 > stop", "smooth-1: PauseTurn"]
+
+
+def test_with_links_all_every_client_is_recorded_and_what_is_nobody_s_is_the_route_s() -> None:
+    stage = Stage(everything=True)
+    for tap in (stage.client, stage.other):
+        tap.shown(stage.a)
+    happens(stage.a, stage.client, stage.other, text="1")
+    new = stage.recorder.tap("smooth-3", "smooth")
+    stage.says(new, "ping", lambda: new.asks(PauseTurn()), lambda: new.send([Pong()]), lambda: new.put([b"pong"]))
+    assert stage.told() == {
+        "a": ["log: TextDelta", "smooth-1 < 1", "smooth-2 < 1"],
+        "": ["smooth-3 > ping", "smooth-3: PauseTurn", "smooth-3: Pong", "smooth-3 < pong"],
+    }
+
+
+def test_by_default_what_is_nobody_s_is_not_recorded(stage: Stage) -> None:
+    stage.says(stage.client, "ping", lambda: stage.client.asks(PauseTurn()), lambda: stage.client.put([b"pong"]))
+    assert stage.told() == {}
+
+
+def test_an_answer_stands_with_the_link_that_it_went_to(stage: Stage) -> None:
+    stage.says(
+        stage.client, "pause", lambda: stage.client.asks(PauseTurn()), stage.a.enter,
+        lambda: stage.client.send([Reply(request="r")]),
+    )  # fmt: skip
+    assert stage.told()["a"][-1] == "smooth-1: Reply"
+
+
+def test_after_the_end_of_a_session_nothing_of_its_links_begins_another_recording(stage: Stage) -> None:
+    up = stage.recorder.upstream("pod", "a")
+    stage.recorder.over("a")
+    stage.says(up, "late")
+    up.put([b"late"])
+    assert stage.told() == {}

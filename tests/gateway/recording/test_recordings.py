@@ -1,0 +1,218 @@
+"""Recording as it is used: through a gateway on real sockets, and as a program."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from gateway.app import App
+from gateway.config.check import check
+from gateway.config.model import Config, Limits, Recording, Route
+from gateway.demo.app import demo_backend
+from gateway.endpoint import parse
+from gateway.recording.reader import Recording as Read
+from gateway.recording.reader import open_recording
+from mappings.canonical.commands import OpenSession, SubmitInput
+from mappings.canonical.events import MessageAppended, TextDelta, TurnAccepted, TurnEnded
+from mappings.errors import ConfigError
+from tests.pairs.gateway import SmoothClient
+
+LIMITS = Limits(drain_deadline=0.5, backoff_first=0.05, backoff_max=0.2)
+
+
+@asynccontextmanager
+async def recorded(
+    folder: Path, recording: Recording | None, backend: str = "pod+unix:{folder}/backend.sock", *, record: bool = True
+) -> AsyncIterator[tuple[App, str]]:
+    """A demo backend, and a gateway that records; when it ends both have ended."""
+    demo = demo_backend(parse(backend.format(folder=folder)))
+    ready: asyncio.Queue[str] = asyncio.Queue()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(demo.run(ready.put_nowait), name="backend")
+        upstream = parse(await ready.get())
+        route = Route(name="test", listen=(parse("smooth+ws://127.0.0.1:0/ws"),), upstream=upstream, record=record)
+        app = App(Config(routes=(route,), limits=LIMITS, recording=recording))
+        gateway = group.create_task(app.run(ready.put_nowait), name="gateway")
+        try:
+            yield app, (await ready.get()).partition("+")[2]
+        finally:
+            app.stop.set()
+            await gateway
+            demo.stop.set()
+
+
+async def turn(client: SmoothClient, text: str = "count 40") -> None:
+    before = len(client.terminals())
+    await client.say(text)
+    await client.until(lambda: len(client.terminals()) > before)
+
+
+def only(folder: Path) -> Read:
+    (path,) = folder.glob("*.jsonl*")
+    return open_recording(path)
+
+
+async def test_a_recording_is_the_conversation(tmp_path: Path) -> None:
+    folder = tmp_path / "rec"
+    async with (
+        recorded(tmp_path, Recording(path=str(folder), compress=False)) as (_, url),
+        SmoothClient.connected(url) as client,
+    ):
+        await turn(client)
+        session = client.session
+    recording = only(folder)
+    assert recording.header.route == "test"
+    assert recording.header.dialects == {"smooth": "", "pod": ""}
+    commands = [command for _, command in recording.commands()]
+    assert isinstance(commands[0], OpenSession)
+    assert isinstance(commands[1], SubmitInput)
+    assert commands[1].session == session
+    positions = [line.position for line, _ in recording.events()]
+    assert positions == [(1, seq) for seq in range(len(positions))]  # each once, in order, nothing left out
+    events = [event for _, event in recording.events()]
+    accepted = next(e for e in events if isinstance(e, TurnAccepted))
+    assert accepted.request == commands[1].request
+    ended = [e for e in events if isinstance(e, TurnEnded)]
+    assert len(ended) == 1
+    assert ended[0].text == "".join(e.text for e in events if isinstance(e, TextDelta))
+    assert any(isinstance(e, MessageAppended) and e.message.text == "count 40" for e in events)
+
+
+async def test_every_frame_of_the_backend_and_of_the_client_s_turn_is_in_it(tmp_path: Path) -> None:
+    folder = tmp_path / "rec"
+    async with (
+        recorded(tmp_path, Recording(path=str(folder), compress=False)) as (_, url),
+        SmoothClient.connected(url) as client,
+    ):
+        await turn(client)
+        frames = list(client.frames)
+    recording = only(folder)
+    sent = [
+        json.loads(line.text or "")
+        for line in recording.frames() if line.dir == "send" and line.dialect == "smooth"
+    ]  # fmt: skip
+    assert sent[: len(frames)] == frames
+    up = [json.loads(line.text or "") for line in recording.frames() if line.upstream and line.dir == "receive"]
+    assert [message["event"] for message in up][:2] == ["snapshot", "user_message"]
+    assert sum(message["event"] == "text_delta" for message in up) == 40
+    times = [line.t for line in recording.lines()]
+    assert times == sorted(times)
+
+
+async def test_each_session_has_a_file_and_it_is_compressed_when_all_is_over(tmp_path: Path) -> None:
+    folder = tmp_path / "rec"
+    async with (
+        recorded(tmp_path, Recording(path=str(folder)), "smooth+ws://127.0.0.1:0/ws") as (_, url),
+        SmoothClient.connected(url) as one,
+        SmoothClient.connected(url) as other,
+    ):
+        await turn(one)
+        await turn(other)
+        await turn(one)
+    paths = list(folder.iterdir())
+    assert len(paths) == 2
+    assert all(path.suffix == ".zst" for path in paths)
+    ends = [sum(isinstance(e, TurnEnded) for _, e in open_recording(path).events()) for path in paths]
+    assert sorted(ends) == [1, 2]
+
+
+async def test_a_route_that_is_not_to_be_recorded_is_not(tmp_path: Path) -> None:
+    folder = tmp_path / "rec"
+    async with (
+        recorded(tmp_path, Recording(path=str(folder)), record=False) as (_, url),
+        SmoothClient.connected(url) as client,
+    ):
+        await turn(client)
+    assert not folder.exists()
+
+
+async def test_with_a_disk_that_takes_nothing_traffic_goes_on_and_it_is_counted(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    async with recorded(tmp_path, Recording(path=f"{tmp_path}/file/rec/")) as (app, url):
+        async with SmoothClient.connected(url) as client:
+            await turn(client)
+            await turn(client)
+            assert len(client.terminals()) == 2
+        async with asyncio.timeout(10):
+            while not app.ledger.counters["recordings_failed"]:
+                await turn_of_the_loop()
+    assert app.ledger.counters["recording_lines_lost"] > 80
+
+
+async def turn_of_the_loop() -> None:
+    await asyncio.sleep(0.001)
+
+
+def test_a_gateway_does_not_begin_where_its_recording_would_overwrite_something(tmp_path: Path) -> None:
+    (tmp_path / "out.jsonl").touch()
+    route = Route(name="r", listen=(parse("smooth+ws://127.0.0.1:0/ws"),), upstream=parse("pod+unix:/x"))
+    with pytest.raises(ConfigError, match="overwrites nothing"):
+        App(Config(routes=(route,), recording=Recording(path=f"{tmp_path}/out.jsonl")))
+
+
+CONFIG = """
+[[route]]
+listen = ["smooth+ws://127.0.0.1:0/ws"]
+upstream = "pod+unix:/tmp/x/sock"
+
+[recording]
+path = "{path}"
+{more}
+"""
+
+
+def problems(folder: Path, path: str, more: str = "") -> list[str]:
+    file = folder / "config.toml"
+    file.write_text(CONFIG.format(path=path, more=more))
+    return [str(problem).removeprefix(f"{file}:") for problem in check(file).problems]
+
+
+def test_a_recording_that_is_right_has_no_problem(tmp_path: Path) -> None:
+    assert problems(tmp_path, f"{tmp_path}/rec", "keep_count = 3\nkeep_age = 1.5\nkeep_bytes = 4096") == []
+
+
+@pytest.mark.parametrize(
+    ("path", "more", "problem"),
+    [
+        ("{0}/config.toml", "", "7: recording.path: {0}/config.toml exists already"),
+        ("{0}/new.jsonl", "keep_count = 3", "8: recording.keep_count: {0}/new.jsonl is a file"),
+        ("{0}", "keep_count = 0", "8: recording.keep_count: 0 does not fit here; write a whole number >= 1"),
+        ("{0}", 'links = "some"', "8: recording.links: 'some' is no choice here; write turn or all"),
+        ("{0}", "colour = 1", "8: recording.colour: unknown key 'colour'"),
+    ],
+)
+def test_a_recording_that_is_wrong_is_told_with_its_line(tmp_path: Path, path: str, more: str, problem: str) -> None:
+    (said,) = problems(tmp_path, path.format(tmp_path), more)
+    assert said.startswith(problem.format(tmp_path))
+
+
+def test_bridge_records_into_a_file_until_it_is_told_to_stop(tmp_path: Path) -> None:
+    gateway = subprocess.Popen(
+        [sys.executable, "-m", "gateway", "bridge", "smooth+ws://127.0.0.1:0/ws", f"pod+unix:{tmp_path}/none",
+         "--record", f"{tmp_path}/out.jsonl"],
+        stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    )  # fmt: skip
+    assert gateway.stderr is not None
+    url = ""
+    while not url:
+        line = gateway.stderr.readline()
+        url = line.removeprefix("listening smooth+").strip() if line.startswith("listening") else ""
+    asyncio.run(_one_client(url))
+    gateway.terminate()
+    assert gateway.wait(20) == 0
+    gateway.stderr.close()
+    commands = [command for _, command in open_recording(tmp_path / "out.jsonl").commands()]
+    assert isinstance(commands[0], OpenSession)
+
+
+async def _one_client(url: str) -> None:
+    async with SmoothClient.connected(url):
+        pass

@@ -1,0 +1,234 @@
+from __future__ import annotations
+
+import os
+import queue
+import resource
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.recording.keeping import Keep
+from gateway.recording.places import Folder, OneFile
+from gateway.recording.reader import open_recording
+from gateway.recording.writer import File, Writer
+from tests.gateway.recording.lines import numbered, written
+
+START = 1_700_000_000_000_000_000
+
+
+class Loop:
+    """What the writer calls in the loop; the test waits for it."""
+
+    def __init__(self) -> None:
+        self.calls: queue.Queue[Callable[[], None]] = queue.Queue()
+        self.failures: list[tuple[File, OSError]] = []
+
+    def failed(self, file: File, error: OSError) -> None:
+        self.failures.append((file, error))
+
+    def failure(self) -> tuple[File, OSError]:
+        self.calls.get(timeout=10)()
+        return self.failures[-1]
+
+
+@pytest.fixture
+def loop() -> Loop:
+    return Loop()
+
+
+def a_file(folder: Folder | OneFile, loop: Loop, session: str = "s") -> File:
+    return File(lambda: folder.names(session, START, 0), loop.failed)
+
+
+def test_what_was_given_is_written_in_order_and_closed(tmp_path: Path, loop: Loop) -> None:
+    place = Folder(tmp_path / "rec")
+    writer = Writer(place, loop.calls.put)
+    writer.start()
+    file, other = a_file(place, loop), a_file(place, loop, "t")
+    for number in range(100):
+        assert writer.put(file, f"line {number}\n".encode(), 1)
+        assert writer.put(other, b"x\n", 1)
+    assert writer.close()
+    assert file.path is not None
+    assert file.path.read_text() == "".join(f"line {number}\n" for number in range(100))
+    assert (file.lines, file.size) == (100, file.path.stat().st_size)
+    assert other.path is not None
+    assert other.path.read_bytes() == b"x\n" * 100
+    assert not loop.failures
+
+
+def test_files_are_their_owner_s_alone(tmp_path: Path, loop: Loop) -> None:
+    place = Folder(tmp_path / "deep" / "rec")
+    writer = Writer(place, loop.calls.put)
+    writer.start()
+    file = a_file(place, loop)
+    writer.put(file, b"x\n", 1)
+    writer.close()
+    assert file.path is not None
+    assert file.path.stat().st_mode & 0o777 == 0o600
+    assert file.path.parent.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_name_that_is_taken_is_never_written_to(tmp_path: Path, loop: Loop) -> None:
+    place = Folder(tmp_path)
+    (taken,) = (next(place.names("s", START, 0)),)
+    taken.write_text("mine")
+    writer = Writer(place, loop.calls.put)
+    writer.start()
+    file = a_file(place, loop)
+    writer.put(file, b"x\n", 1)
+    writer.close()
+    assert taken.read_text() == "mine"
+    assert file.path is not None
+    assert file.path.name == f"{taken.stem}~2.jsonl"
+
+
+def test_everything_is_synced_before_the_writer_rests(
+    tmp_path: Path, loop: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: queue.Queue[int] = queue.Queue()
+    real = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        real(descriptor)
+        synced.put(os.fstat(descriptor).st_size)
+
+    monkeypatch.setattr("os.fsync", fsync)
+    place = Folder(tmp_path)
+    writer = Writer(place, loop.calls.put)
+    writer.start()
+    file = a_file(place, loop)
+    for size in (2, 4):
+        writer.put(file, b"x\n", 1)
+        while synced.get(timeout=10) != size:
+            pass  # the folder, for its new name
+    writer.close()
+
+
+def test_past_the_bound_nothing_more_is_taken(tmp_path: Path, loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
+    gate = threading.Event()
+    real: Any = os.write
+
+    def write(descriptor: int, data: bytes) -> int:
+        gate.wait(10)
+        return int(real(descriptor, data))
+
+    monkeypatch.setattr("os.write", write)
+    place = Folder(tmp_path)
+    writer = Writer(place, loop.calls.put, backlog_max=10)
+    writer.start()
+    file = a_file(place, loop)
+    assert writer.put(file, b"12345\n", 1)
+    assert not writer.put(file, b"12345\n", 1)
+    assert writer.put(file, b"123\n", 1)
+    gate.set()
+    writer.close()
+    assert file.path is not None
+    assert file.path.read_bytes() == b"12345\n123\n"
+
+
+# -- disks that do not take it ------------------------------------------------------------------------------
+
+
+def test_a_folder_that_cannot_be_made_fails_the_file_and_nothing_else(tmp_path: Path, loop: Loop) -> None:
+    (tmp_path / "file").touch()
+    place = Folder(tmp_path / "file" / "rec")
+    writer = Writer(place, loop.calls.put)
+    writer.start()
+    file = a_file(place, loop)
+    writer.put(file, b"x\n", 1)
+    failed, error = loop.failure()
+    assert failed is file
+    assert isinstance(error, NotADirectoryError | FileExistsError)
+    assert file.size == 0
+    assert writer.put(file, b"y\n", 1)  # is dropped: it is over
+    assert writer.close()
+
+
+@pytest.fixture
+def small_files() -> Iterator[int]:
+    """No file of this process may be larger than so many bytes: as on a full disk, a write is cut short, then fails."""
+    limit = 64 * 1024
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, before[1]))
+    yield limit
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    signal.signal(signal.SIGXFSZ, handler)
+
+
+def test_a_full_disk_leaves_every_whole_line_and_no_part_of_another(
+    tmp_path: Path, loop: Loop, small_files: int
+) -> None:
+    place = Folder(tmp_path)
+    writer = Writer(place, loop.calls.put)
+    writer.start()
+    file = a_file(place, loop)
+    line = b"x" * 999 + b"\n"
+    for _ in range(100):
+        writer.put(file, line, 1)
+    failed, error = loop.failure()
+    assert failed is file
+    assert error.errno is not None
+    writer.close()
+    assert file.path is not None
+    assert file.path.read_bytes() == line * file.lines
+    assert file.lines == small_files // len(line)
+
+
+def test_a_file_in_which_nothing_could_be_written_is_removed(
+    tmp_path: Path, loop: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def write(_descriptor: int, _data: bytes) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.write", write)
+    place = Folder(tmp_path)
+    writer = Writer(place, loop.calls.put)
+    writer.start()
+    writer.put(a_file(place, loop), b"x\n", 1)
+    assert loop.failure()[1].errno == 28
+    writer.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+# -- what becomes of closed files -------------------------------------------------------------------------------
+
+
+def test_a_closed_file_is_compressed_and_old_ones_are_deleted(tmp_path: Path, loop: Loop) -> None:
+    old = written(tmp_path / "20200101T000000Z-old.jsonl", numbered(2))
+    os.utime(old, (1, 1))
+    place = Folder(tmp_path)
+    writer = Writer(place, loop.calls.put, keep=Keep(count=1), packs=True)
+    writer.start()
+    file = a_file(place, loop)
+    source = written(tmp_path / "source", numbered(10))
+    writer.put(file, source.read_bytes(), 11)
+    writer.finish(file)
+    writer.close()
+    assert file.path is not None
+    assert {path.name for path in tmp_path.iterdir()} == {"source", f"{file.path.name}.zst"}
+    packed = open_recording(tmp_path / f"{file.path.name}.zst")
+    assert list(packed.lines()) == numbered(10)
+
+
+def test_what_a_killed_gateway_left_is_compressed_at_the_start(tmp_path: Path, loop: Loop) -> None:
+    written(tmp_path / "20200101T000000Z-old.jsonl", numbered(2))
+    writer = Writer(Folder(tmp_path), loop.calls.put, packs=True)
+    writer.start()
+    writer.close()
+    assert [path.name for path in tmp_path.iterdir()] == ["20200101T000000Z-old.jsonl.zst"]
+
+
+def test_a_file_that_is_named_stands_alone_and_nothing_beside_it_is_touched(tmp_path: Path, loop: Loop) -> None:
+    other = written(tmp_path / "20200101T000000Z-old.jsonl", numbered(2))
+    place = OneFile(tmp_path / "out.jsonl")
+    writer = Writer(place, loop.calls.put, keep=Keep(count=1), packs=False)
+    writer.start()
+    writer.put(a_file(place, loop), b"x\n", 1)
+    writer.close()
+    assert {path.name for path in tmp_path.iterdir()} == {other.name, "out.jsonl"}

@@ -1,0 +1,137 @@
+"""A pando primary of the tests, on real sockets: it has sessions, answers calls and publishes what a test says."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import zmq
+import zmq.asyncio
+
+__all__ = ["PlayedPrimary", "message", "row"]
+
+DEADLINE = 20.0  # seconds for anything that a test waits for
+SUBSCRIBED = 1
+NO_ROWS = {"code": -32000, "message": "session.get: sql: no rows in result set"}
+NO_SUMMARY = {"summary_message_id": {"String": "", "Valid": False}}
+NO_METHOD = {"code": -32601, "message": "ipc: method not found"}
+
+
+def row(id: str, title: str = "T", messages: int = 2) -> dict[str, Any]:
+    """A session as a primary lists it."""
+    return {"id": id, "title": title, "updated_at": "2026-05-09T21:28:20Z", "message_count": messages}
+
+
+def message(id: str, role: str, content: str) -> dict[str, Any]:
+    """A message as a primary lists it."""
+    return {"id": id, "role": role, "content": content, "created_at": "2026-05-09T21:28:20Z"}
+
+
+class PlayedPrimary:
+    """`sessions` are its rows, `messages` what was said in each; what it was called for stands in `called`."""
+
+    def __init__(self, instance: str, ports: tuple[int, int]) -> None:
+        self.instance = instance
+        self.sessions: dict[str, dict[str, Any]] = {}
+        self.messages: dict[str, list[dict[str, Any]]] = {}
+        self.called: list[str] = []
+        self._tasks: list[asyncio.Task[None]] = []
+        self._news = asyncio.Event()
+        self._subscribed = asyncio.Event()
+        self._context = zmq.asyncio.Context()
+        self._publisher, self._router = self._context.socket(zmq.XPUB), self._context.socket(zmq.ROUTER)
+        self._publisher.setsockopt(zmq.XPUB_VERBOSE, 1)
+        self.ports = _bind(self._publisher, ports[0]), _bind(self._router, ports[1])
+
+    @classmethod
+    @asynccontextmanager
+    async def listening(cls, instance: str, ports: tuple[int, int] = (0, 0)) -> AsyncIterator[PlayedPrimary]:
+        """At two ports, 0 is one that is free."""
+        made = cls(instance, ports)
+        try:
+            async with asyncio.TaskGroup() as group:
+                made._tasks = [group.create_task(work, name="primary") for work in (made._answer(), made._listen())]
+                yield made
+                made.close()
+        finally:
+            made._context.destroy(linger=0)
+
+    def close(self) -> None:
+        """It is gone, and its ports are free."""
+        for task in self._tasks:
+            task.cancel()
+        self._context.destroy(linger=0)  # waits until the sockets are closed
+
+    @property
+    def endpoint(self) -> str:
+        publications, calls = self.ports
+        return f"pando+tcp://127.0.0.1:{publications}?rpc={calls}"
+
+    def has(self, session: dict[str, Any], *messages: dict[str, Any]) -> None:
+        """It has this session, and these messages in it."""
+        self.sessions[session["id"]] = session
+        self.messages[session["id"]] = list(messages)
+
+    async def publish(self, topic: str, **payload: Any) -> None:
+        """Publish once somebody has subscribed."""
+        async with asyncio.timeout(DEADLINE):
+            await self._subscribed.wait()
+        envelope = {"instanceId": self.instance, "projectId": "", "topic": topic, "payload": payload}
+        await self._publisher.send(topic.encode() + b"\0" + json.dumps(envelope).encode())
+
+    async def beat(self) -> None:
+        """Publish a heartbeat."""
+        await self.publish(
+            "instance.heartbeat", instance_id=self.instance, session_count=0, uptime="5s",
+            started_at="2026-05-09T21:28:20Z",
+        )  # fmt: skip
+
+    async def was_called(self, method: str, times: int) -> None:
+        """Wait until it was called for this so often."""
+        async with asyncio.timeout(DEADLINE):
+            while self.called.count(method) < times:
+                self._news.clear()
+                await self._news.wait()
+
+    async def _listen(self) -> None:
+        while True:
+            said = await self._publisher.recv()
+            if said[0] == SUBSCRIBED:
+                self._subscribed.set()
+
+    async def _answer(self) -> None:
+        while True:
+            identity, _, body = await self._router.recv_multipart()
+            call = json.loads(body)
+            reply = {"jsonrpc": "2.0", "id": call["id"], **self._reply(call["method"], call.get("params") or {})}
+            self.called.append(call["method"])
+            self._news.set()
+            await self._router.send_multipart([identity, b"", json.dumps(reply).encode()])
+
+    def _reply(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        session = params.get("session_id", "")
+        match method:
+            case "instance.ping":
+                return {"result": {"status": "ok", "instance_id": self.instance, "uptime": "0s"}}
+            case "session.list":
+                return {"result": [known for known in self.sessions.values() if known["message_count"]]}
+            case "session.get" if session in self.sessions:
+                return {"result": self.sessions[session]}
+            case "session.get":
+                return {"error": NO_ROWS}
+            case "message.list":
+                return {"result": self.messages.get(session, [])}
+            case "db.write" if params["method"] == "CreateSession":
+                created = params["params"]
+                self.has(row(created["id"], created["title"], created["message_count"]))
+                return {"result": {**created, "updated_at": 1778362100, "created_at": 1778362100, **NO_SUMMARY}}
+            case _:
+                return {"error": NO_METHOD}
+
+
+def _bind(socket: zmq.asyncio.Socket, port: int) -> int:
+    socket.bind(f"tcp://127.0.0.1:{port or '*'}")
+    return int(bytes(socket.getsockopt(zmq.LAST_ENDPOINT)).rstrip(b"\0").rpartition(b":")[2])
