@@ -75,6 +75,7 @@ class Desk:
         waiting, self._waiting = self._waiting, {}
         for track in waiting:
             track.flush()
+        self.writer.go()
 
 
 class Track:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from tests.bench import bulk, codec, pairs, report, steady, zeromq
+from tests.bench import bulk, codec, pairs, recording, report, steady, zeromq
 from tests.bench.report import Report
 
 ROUNDS, QUICK_ROUNDS = 7, 3
@@ -30,7 +30,9 @@ def arguments() -> argparse.Namespace:
         "--quick", action="store_true", help=f"{QUICK_ROUNDS} short rounds: a first look, not for quoting"
     )
     parser.add_argument("--rounds", type=int, help=f"how many rounds (default {ROUNDS})")
-    parser.add_argument("--only", choices=("codec", "bulk", "steady", "zeromq", "pairs"), help="one part alone")
+    parser.add_argument(
+        "--only", choices=("codec", "bulk", "steady", "zeromq", "pairs", "recording"), help="one part alone"
+    )
     parser.add_argument("--json", action="store_true", help="the figures as JSON, for scripts")
     parser.add_argument("--write", type=Path, metavar="FILE", help=f"put the figures between {BEGIN} and {END}")
     return parser.parse_args()
@@ -61,6 +63,9 @@ def main() -> int:
     if given.only in (None, "pairs"):
         with affinity_kept():
             reports["pairs"] = report.pairs_report(pairs.measure(rounds, given.quick))
+    if given.only in (None, "recording"):
+        with affinity_kept():
+            reports["recording"] = report.recording_report(recording.measure(rounds, given.quick))
     figures = [figure for part in reports.values() for figure in part.figures]
     said = report.machine(rounds)
     if given.json:

@@ -31,6 +31,9 @@ class Shelf:
         self.files[file] = self.files.get(file, b"") + data
         return True
 
+    def go(self) -> None:
+        pass
+
     def finish(self, file: File) -> None:
         pass
 

@@ -40,6 +40,9 @@ class Disk:
         file.lines += lines
         return True
 
+    def go(self) -> None:
+        pass
+
     def finish(self, file: File) -> None:
         self.finished.append(file)
 

@@ -104,6 +104,7 @@ def test_everything_is_synced_before_the_writer_rests(
     file = a_file(place, loop)
     for size in (2, 4):
         writer.put(file, b"x\n", 1)
+        writer.go()
         while synced.get(timeout=10) != size:
             pass  # the folder, for its new name
     writer.close()
@@ -123,6 +124,7 @@ def test_past_the_bound_nothing_more_is_taken(tmp_path: Path, loop: Loop, monkey
     writer.start()
     file = a_file(place, loop)
     assert writer.put(file, b"12345\n", 1)
+    writer.go()
     assert not writer.put(file, b"12345\n", 1)
     assert writer.put(file, b"123\n", 1)
     gate.set()
@@ -141,6 +143,7 @@ def test_a_folder_that_cannot_be_made_fails_the_file_and_nothing_else(tmp_path: 
     writer.start()
     file = a_file(place, loop)
     writer.put(file, b"x\n", 1)
+    writer.go()
     failed, error = loop.failure()
     assert failed is file
     assert isinstance(error, NotADirectoryError | FileExistsError)
@@ -171,6 +174,7 @@ def test_a_full_disk_leaves_every_whole_line_and_no_part_of_another(
     line = b"x" * 999 + b"\n"
     for _ in range(100):
         writer.put(file, line, 1)
+    writer.go()
     failed, error = loop.failure()
     assert failed is file
     assert error.errno is not None
@@ -191,6 +195,7 @@ def test_a_file_in_which_nothing_could_be_written_is_removed(
     writer = Writer(place, loop.calls.put)
     writer.start()
     writer.put(a_file(place, loop), b"x\n", 1)
+    writer.go()
     assert loop.failure()[1].errno == 28
     writer.close()
     assert list(tmp_path.iterdir()) == []
