@@ -47,7 +47,7 @@ class Sessions:
     def __init__(
         self, route: Route, make_backend: MakeBackend, dialects: Callable[[], dict[str, Dialect]], *,
         limits: Limits, ledger: Ledger, clock: Clock, new_id: NewId, later: Later, pods: Pods | None = None,
-        recorder: Recorder | None = None,
+        upstream: Dialect | None = None, recorder: Recorder | None = None,
     ) -> None:  # fmt: skip
         self._recorder = recorder
         self._route = route
@@ -59,7 +59,7 @@ class Sessions:
         self._ledger = ledger
         self._new_id = new_id
         self._later = later
-        self._upstream = dialects()[route.upstream.dialect]
+        self._upstream = upstream or dialects()[route.upstream.dialect]
         self.opens = not self._upstream.one_session  # its backend opens conversations
         self.policy = Policy(route, holds_one=not self.opens)
         self.pods: PodSessions | None = None
@@ -76,10 +76,10 @@ class Sessions:
                 route.name, self._upstream, self.roster, lambda known, ids: self.make(known, ids=ids), self._gone,
                 self._news, ledger=ledger, new_id=new_id, later=later, wait=limits.snapshot_wait,
             )  # fmt: skip
-            upstream = make_backend(self.many.shared, route.upstream)
-            if not isinstance(upstream, Upstream):
+            dialled = make_backend(self.many.shared, route.upstream)
+            if not isinstance(dialled, Upstream):
                 raise ConfigError(f"{route.upstream.masked}: a backend of many sessions is dialled, not played")
-            self.many.shared.upstream = upstream
+            self.many.shared.upstream = dialled
         elif not self.opens:
             self.only = self.make(session_id(route.name, str(route.upstream)))
 

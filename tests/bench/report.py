@@ -10,7 +10,7 @@ from statistics import median
 
 from msgspec import Struct
 
-from tests.bench import bulk, codec, pairs, recording, steady, zeromq
+from tests.bench import bulk, codec, pairs, recording, stdio, steady, zeromq
 
 __all__ = [
     "Figure",
@@ -21,6 +21,7 @@ __all__ = [
     "pairs_report",
     "readme",
     "recording_report",
+    "stdio_report",
     "steady_report",
     "table",
 ]
@@ -160,6 +161,36 @@ def _bulk_rows(rounds: list[list[bulk.Sample]]) -> list[list[str]]:
             spread([s.cpu / s.events * 1e6 for s in samples]),
             f"{sum(s.merged for s in samples) / sum(s.events for s in samples):.1%}",
         ])  # fmt: skip
+    return rows
+
+
+# -- stdio ------------------------------------------------------------------------------------------
+
+
+def stdio_report(rounds: list[list[stdio.Sample]]) -> Report:
+    """G7, at one line a write and at many; without websocketd on this machine only the pump is there to compare."""
+    figures = []
+    for lines, goal, stretch in ((1, 1.5, 3.0), (stdio.LINES, 3.0, 6.0)):
+        what = "line" if lines == 1 else "lines"
+        title = f"a child's stdout to a WebSocket with translation, {lines} {what} a write, events a second: times"
+        for peer in (stdio.WEBSOCKETD, stdio.PUMP):
+            if any(sample.bridge == peer for sample in rounds[0]):
+                judged = peer == stdio.WEBSOCKETD
+                figures.append(
+                    Figure(
+                        id="G7" if judged else "", title=f"{title} {peer}" if judged else f"the same, times {peer}",
+                        rounds=[stdio.ratio(samples, peer, lines) for samples in rounds],
+                        goal=goal if judged else 0.0, stretch=stretch if judged else 0.0,
+                    )
+                )  # fmt: skip
+    return Report(figures=figures, rows=_stdio_rows(rounds))
+
+
+def _stdio_rows(rounds: list[list[stdio.Sample]]) -> list[list[str]]:
+    rows = [["bridge", "lines a write", "events/s"]]
+    for bridge, lines in dict.fromkeys((sample.bridge, sample.lines) for sample in rounds[0]):
+        samples = [s for taken in rounds for s in taken if (s.bridge, s.lines) == (bridge, lines)]
+        rows.append([bridge, str(lines), spread([s.rate for s in samples], "{:,.0f}")])
     return rows
 
 

@@ -30,7 +30,7 @@ class Finder:
             (run, sign): [
                 (rank, detector)
                 for rank, detector in enumerate(self._detectors)
-                if (run or detector.needs != "run") and (sign or detector.needs != "sign")
+                if (run or detector.needs not in ("run", "word")) and (sign or detector.needs != "sign")
             ]
             for run in (False, True)
             for sign in (False, True)
@@ -58,12 +58,14 @@ class Finder:
     def _find(self, layer: Layer) -> Iterable[tuple[int, Span]]:
         """What is found in one layer, each with the rank of its detector."""
         text = layer.text
-        run = max(map(len, text.split()), default=0) >= RUN
-        detectors = self._sets[run, "=" in text or ":" in text]
+        words = "\n".join([word for word in text.split() if len(word) >= RUN])
+        detectors = self._sets[bool(words), "=" in text or ":" in text]
         if not detectors:
             return
         folded = _folded(text)
         for rank, detector in detectors:
+            if not detector.may_stand_in(words):
+                continue
             for found in detector.matches(text, folded):
                 start, end = value_of(found)
                 yield rank, Span(layer.place(start), layer.place(end), detector.kind, _quote(found, layer))

@@ -16,6 +16,7 @@ from gateway.recording.redaction.assignments import is_secret_name
 from gateway.recording.redaction.finder import Finder
 from gateway.recording.redaction.ledger import Note
 from gateway.recording.redaction.paths import Keys, Paths
+from gateway.recording.redaction.rows import Text, across, gather, put_back
 from gateway.recording.redaction.spans import Mark, Span, merged, replaced
 from mappings.canonical.commands import AnswerOtp, SetConfig
 from mappings.canonical.events import ToolCallArguments
@@ -107,8 +108,18 @@ class Values:
             return raw  # UNSET is no Raw, but an empty one may be
         if self._paths.lead_to(keys):
             return Raw(msgspec.json.encode(self._whole(text, "path", place)))
-        new = self.text(text, place, keys)
+        new = self._row(self.text(text, place, keys), place)
         return raw if new is text else Raw(new.encode())
+
+    def _row(self, text: str, place: str) -> str:
+        """JSON without the secrets that stand in it piece by piece."""
+        value = msgspec.json.decode(text)
+        texts: list[Text] = []
+        gather(value, "", {}, texts)
+        changed, kinds = across(self._finder, texts, self._mark)
+        for kind in kinds:
+            self._note(kind, place)
+        return msgspec.json.encode(put_back(value, [], changed)).decode() if changed else text
 
     def _replaced(self, text: str, spans: list[Span], place: str) -> str:
         if not spans:

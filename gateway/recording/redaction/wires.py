@@ -16,6 +16,7 @@ from gateway.recording.redaction.assignments import is_secret_name
 from gateway.recording.redaction.blocks import BEHIND, BEHIND_MAX, HIDDEN
 from gateway.recording.redaction.credentials import Cleaner, has_credentials, texts_of
 from gateway.recording.redaction.finder import Finder
+from gateway.recording.redaction.rows import across
 from gateway.recording.redaction.sayings import Said, Saying, Sayings
 
 __all__ = ["Wires"]
@@ -59,6 +60,9 @@ class Wires:
         secret = {key for key in said.keys if is_secret_name(key)}
         if secret - {"token"} or (secret and not any(word in text for word in TOKENS_OF_TEXT)):
             self._cleaner.suspect(index)
+        if said.texts:
+            for kind in across(self._finder, said.texts, lambda *_secret: "")[1]:
+                self._cleaner.empty(index, kind)
         if "value" in said.keys:
             self._cleaner.suspect(index)  # a setting: its name stands beside it
 

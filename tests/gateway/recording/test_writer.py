@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from gateway.recording import keeping
+from gateway.recording import writer as module
 from gateway.recording.keeping import Keep
 from gateway.recording.places import Folder, OneFile
 from gateway.recording.reader import open_recording
@@ -131,6 +133,27 @@ def test_past_the_bound_nothing_more_is_taken(tmp_path: Path, loop: Loop, monkey
     writer.close()
     assert file.path is not None
     assert file.path.read_bytes() == b"12345\n123\n"
+
+
+def test_many_files_are_synced_by_one_call(tmp_path: Path, loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[int] = []
+    real = keeping.sync_file_system
+
+    def sync(descriptor: int) -> bool:
+        calls.append(descriptor)
+        return real(descriptor)
+
+    monkeypatch.setattr(module, "sync_file_system", sync)
+    place = Folder(tmp_path)
+    writer = Writer(place, loop.calls.put)
+    files = [a_file(place, loop, f"s{number}") for number in range(50)]
+    for file in files:
+        writer.put(file, b"x\n", 1)
+    writer.go()
+    writer.start()
+    writer.close()
+    assert len(calls) == 1
+    assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"x\n"] * 50
 
 
 # -- disks that do not take it ------------------------------------------------------------------------------
