@@ -23,14 +23,18 @@ from gateway.recording.redaction import Redactor
 from gateway.recording.writer import File, Writer
 from gateway.timers import Later, Timer
 from mappings.canonical import Batch, Command, Event, SessionState
-from mappings.canonical.events import TurnAccepted, TurnEnded
+from mappings.canonical.events import ReasoningDelta, TextDelta, ToolOutputDelta, TurnAccepted, TurnEnded
 from mappings.dialect import Frame
 
 __all__ = ["FLUSH", "RETRY", "Desk", "Speaking", "Track"]
 
 FLUSH = 0.02  # seconds: with the writer's round, what happened is on the disk within 50 ms
+HELD = 0.25  # seconds: what stands behind a text that streams waits for it anyway, and many lines at once cost less
 LINES_MAX = 512  # lines that are gathered: in a burst that is half a millisecond of encoding
 RETRY = 30.0  # seconds until a disk that was full is asked again
+
+STREAMED = frozenset({TextDelta, ReasoningDelta, ToolOutputDelta})
+"""What ends no text that streams."""
 
 log = structlog.get_logger("dragoman.recording")
 
@@ -54,27 +58,26 @@ class Desk:
         self.ledger = ledger
         self.rotate_bytes = rotate_bytes
         self._later = later
-        self._timer: Timer | None = None
-        self._waiting: dict[Track, None] = {}
+        self._timers: dict[float, Timer] = {}
+        self._waiting: dict[float, dict[Track, None]] = {FLUSH: {}, HELD: {}}
         self.current: Track | None = None
         """The session that acts: what goes out meanwhile is its own."""
         self.speaking: Speaking | None = None
         """The link whose frames are being acted on."""
 
-    def wants_flush(self, track: Track) -> None:
-        """`track` has lines; it is flushed soon."""
-        self._waiting[track] = None
-        if self._timer is None:
-            self._timer = self._later(FLUSH, self.flush)
+    def wants_flush(self, track: Track, delay: float) -> None:
+        """`track` has lines; they are to go within `delay`: FLUSH or HELD."""
+        self._waiting[delay][track] = None
+        if delay not in self._timers:
+            self._timers[delay] = self._later(delay, partial(self._flush, delay))
 
-    def flush(self) -> None:
-        """Give the writer everything."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        waiting, self._waiting = self._waiting, {}
+    def _flush(self, delay: float) -> None:
+        """Give the writer what they have."""
+        del self._timers[delay]
+        waiting, self._waiting[delay] = self._waiting[delay], {}
         for track in waiting:
             track.flush()
+        self.writer.go()
 
 
 class Track:
@@ -141,7 +144,7 @@ class Track:
             self._turn_open, self.actor = True, origin.link
         if type(batch.events[-1]) is TurnEnded:
             self._turn_ended = True  # its last frames are still to be sent
-        self._gathered(had)
+        self._gathered(had, soon=not STREAMED.issuperset(map(type, batch.events)))
 
     def frames(self, link: str, dir: Literal["receive", "send"], dialect: str, frames: Sequence[Frame]) -> None:
         """These frames were received from `link`, or sent to it."""
@@ -174,7 +177,7 @@ class Track:
         if self._redactor is not None:
             lines = self._redactor.feed(lines, self._now())
             if self._redactor.since is not None:
-                self._desk.wants_flush(self)  # what it holds back leaves in time, whatever else happens
+                self._desk.wants_flush(self, HELD)  # what it holds back leaves in time, whatever else happens
         self._write(lines)
 
     def _write(self, lines: list[Line]) -> None:
@@ -213,12 +216,15 @@ class Track:
         self._lines.append(line)
         self._gathered(had)
 
-    def _gathered(self, had: bool) -> None:
-        """Lines were added to none, or to some that wait for the timer already."""
+    def _gathered(self, had: bool, *, soon: bool = False) -> None:
+        """Lines were added to none, or to some that wait for the timer already; `soon` if a text may end with them."""
         if len(self._lines) >= LINES_MAX:
             self.flush()  # the timer finds nothing, or what comes meanwhile
-        if not had:
-            self._desk.wants_flush(self)
+        if soon or self._redactor is None or self._redactor.since is None:
+            if soon or not had:
+                self._desk.wants_flush(self, FLUSH)
+        elif not had:
+            self._desk.wants_flush(self, HELD)
 
     def _begin(self, seq: int) -> bool:
         """A file for the next part; False while it would be too early."""

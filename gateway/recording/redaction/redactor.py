@@ -86,12 +86,11 @@ class Redactor:
 
         `now` is in µs, as in the lines.
         """
+        if self._rules is None:
+            return self._passing(list(lines))
         for line in lines:
             held = Held(line)
             self._queue.append(held)
-            if self._rules is None:
-                held.decided = isinstance(line, EventLine) and type(line.event) in STREAMED
-                continue
             if isinstance(line, FrameLine):
                 self._weight += len(line.text or "")
             elif line.event is not None and not line.link:
@@ -99,8 +98,7 @@ class Redactor:
             if len(self._queue) > LINES_MAX or self._weight > WEIGHT_MAX:
                 self._expire(line.t)
             now = max(now, line.t)
-        if self._rules is not None:
-            self._expire(now - self._rules.window_micros)
+        self._expire(now - self._rules.window_micros)
         return self._leaving()
 
     def finish(self) -> list[Line]:
@@ -127,6 +125,21 @@ class Redactor:
                 if line.origin is not self._origin:
                     line = self._with_origin(line)
             lines.append(line)
+        return self._with_clean(lines, frames)
+
+    def _passing(self, lines: list[Line]) -> list[Line]:
+        """Without rules nothing is held back, and streamed text stays as it is."""
+        frames: list[int] = []
+        for at, line in enumerate(lines):
+            if isinstance(line, FrameLine):
+                frames.append(at)
+                continue
+            clean = line if type(line.event) in STREAMED else self._redacted(line)
+            lines[at] = clean if clean.origin is self._origin else self._with_origin(clean)
+        return self._with_clean(lines, frames)
+
+    def _with_clean(self, lines: list[Line], frames: list[int]) -> list[Line]:
+        """These lines, of which the `frames` are looked through together."""
         if frames:
             clean = self._wires.redact([lines[at] for at in frames])  # type: ignore[misc]  # those are frames
             for at, frame in zip(frames, clean, strict=True):
