@@ -53,7 +53,7 @@ class Desk:
         self.redactor = redactor
         self.ledger = ledger
         self.rotate_bytes = rotate_bytes
-        self._later = later
+        self.later = later
         self._timer: Timer | None = None
         self._waiting: dict[Track, None] = {}
         self.current: Track | None = None
@@ -65,7 +65,7 @@ class Desk:
         """`track` has lines; it is flushed soon."""
         self._waiting[track] = None
         if self._timer is None:
-            self._timer = self._later(FLUSH, self.flush)
+            self._timer = self.later(FLUSH, self.flush)
 
     def flush(self) -> None:
         """Give the writer everything."""
@@ -99,6 +99,7 @@ class Track:
         self._turn_ended = False
         self._lines: list[Line] = []
         self._redactor = desk.redactor() if desk.redactor is not None else None
+        self._look: Timer | None = None
         self._part = 0
         self._file: File | None = None
         self._given = 0  # bytes to this file
@@ -173,9 +174,18 @@ class Track:
         lines, self._lines = self._lines, []
         if self._redactor is not None:
             lines = self._redactor.feed(lines, self._now())
-            if self._redactor.since is not None:
-                self._desk.wants_flush(self)  # what it holds back leaves in time, whatever else happens
+            self._look_again(self._redactor.due)
         self._write(lines)
+
+    def _look_again(self, due: int | None) -> None:
+        """What is held back leaves in time, whatever else happens."""
+        if due is None or self._look is not None or self._closed:
+            return
+        self._look = self._desk.later(max((due - self._now()) / 1e6, FLUSH), self._looks)
+
+    def _looks(self) -> None:
+        self._look = None
+        self.flush()
 
     def _write(self, lines: list[Line]) -> None:
         if not lines or self._closed:
@@ -189,6 +199,8 @@ class Track:
         """The session is over."""
         self.flush()
         if self._redactor is not None:
+            if self._look is not None:
+                self._look.cancel()
             self._write(self._redactor.finish())
             self._tell_redacted(self._redactor.ledger)
         if self._file is not None:

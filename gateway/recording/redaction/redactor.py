@@ -106,10 +106,12 @@ class Redactor:
         return self._leaving()
 
     @property
-    def since(self) -> int | None:
-        """The time of the oldest line that is held back, None if there is none."""
+    def due(self) -> int | None:
+        """When the oldest line that is held back has to leave, None if there is none."""
         first = self._queue[0] if self._queue else None
-        return first.line.t if isinstance(first, Held) else None
+        if self._rules is None or not isinstance(first, Held):
+            return None
+        return first.line.t + self._rules.window_micros
 
     def _leaving(self) -> list[Line]:
         queue = self._queue
