@@ -173,9 +173,20 @@ class Track:
         """Give the writer what was gathered."""
         lines, self._lines = self._lines, []
         if self._redactor is not None:
-            lines = self._redactor.feed(lines, self._now())
+            lines = self._redacted(lines, partial(self._redactor.feed, lines, self._now()))
             self._look_again(self._redactor.due)
         self._write(lines)
+
+    def _redacted(self, lines: list[Line], redact: Callable[[], list[Line]]) -> list[Line]:
+        try:
+            return redact()
+        except Exception:  # it must neither stop traffic nor let a secret through
+            log.exception("redaction failed", session=self._header.session)
+            self._redactor = self._desk.redactor() if self._desk.redactor is not None else None
+            if self._file is not None:
+                self._desk.writer.finish(self._file)
+            self._stop("redaction failed", len(lines))
+            return []
 
     def _look_again(self, due: int | None) -> None:
         """What is held back leaves in time, whatever else happens."""
@@ -201,7 +212,7 @@ class Track:
         if self._redactor is not None:
             if self._look is not None:
                 self._look.cancel()
-            self._write(self._redactor.finish())
+            self._write(self._redacted([], self._redactor.finish))
             self._tell_redacted(self._redactor.ledger)
         if self._file is not None:
             self._desk.writer.finish(self._file)

@@ -172,7 +172,10 @@ class Sayings:
             return Said(keys=(), fixed=[text])
         keys: dict[str, None] = {}
         texts: list[Text] = []
-        gather(value, "", keys, texts)
+        try:
+            gather(value, "", keys, texts)
+        except RecursionError:
+            return Said(keys=(), fixed=[text])
         said = Said(keys=list(keys), fixed=[text[: text.find("{")]], value=value)
         self._take(index, wire, texts, said)
         return said

@@ -208,3 +208,21 @@ def test_two_recordings_have_salts_of_their_own_and_those_of_an_installation_one
     own, shared = redactors(Redact()), redactors(Redact(salt="s" * 16))
     assert marked(own) != marked(own)
     assert marked(shared) == marked(shared)
+
+
+def test_a_redactor_that_fails_ends_the_recording_and_not_the_session() -> None:
+    scene = Scene()
+    assert scene.track._redactor is not None
+    scene.track._redactor.feed = lambda *_: 1 / 0  # type: ignore[assignment, method-assign]  # it is broken
+    scene.happens(TextDone(text=f"x {KEY}"))
+    with capture_logs() as logs:
+        scene.passes(FLUSH)
+    assert scene.disk.data == b""
+    assert [entry["log_level"] for entry in logs] == ["error", "error"]
+    assert scene.ledger.counters["recordings_failed"] == 1
+    scene.happens(TextDone(text=f"y {KEY}"))
+    scene.passes(31)
+    scene.happens(TextDone(text=f"z {KEY}"))
+    scene.passes(FLUSH)
+    (line,) = scene.disk.lines()
+    assert line.redacted
