@@ -113,9 +113,12 @@ class Values:
 
     def _row(self, text: str, place: str) -> str:
         """JSON without the secrets that stand in it piece by piece."""
-        value = msgspec.json.decode(text)
         texts: list[Text] = []
-        gather(value, "", {}, texts)
+        try:
+            value = msgspec.json.decode(text)
+            gather(value, "", {}, texts)
+        except RecursionError:
+            return text  # nobody streams as deep as that
         changed, kinds = across(self._finder, texts, self._mark)
         for kind in kinds:
             self._note(kind, place)
@@ -127,9 +130,12 @@ class Values:
         for span in spans:
             self._note(span.kind, place)
         new = replaced(text, spans, self._mark)
-        if _is_json(text) and not _is_json(new):
+        if not _is_json(text) or _is_json(new):
+            return new
+        try:
             return msgspec.json.encode(self._leaves(msgspec.json.decode(text))).decode()
-        return new
+        except RecursionError:
+            return msgspec.json.encode(self._mark(spans[0].kind, text)).decode()
 
     def _leaves(self, value: Any) -> Any:
         if isinstance(value, str):

@@ -38,7 +38,7 @@ class Wires:
         """These frames, with what was taken out of them."""
         fixed: dict[str, list[int]] = {}
         for index, frame in enumerate(frames):
-            for text in texts_of(frame):
+            for text in (frame.text,) if frame.text is not None else texts_of(frame):
                 said = self._sayings.hear(index, (frame.link, frame.dir), text)
                 if said is not None:
                     self._judge(index, text, said)

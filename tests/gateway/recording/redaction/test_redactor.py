@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from gateway.recording.format import EventLine, FrameLine, Line, encode_lines
+from gateway.recording.format import EventLine, FrameLine, Line, encode_lines, frame_line
 from gateway.recording.redaction import Redactor, Rules, rules
 from gateway.recording.redaction.blocks import BEHIND
 from gateway.recording.redaction.placeholders import Placeholders
@@ -25,7 +25,8 @@ from mappings.canonical.events import (
     ToolOutputDelta,
     TurnEnded,
 )
-from mappings.canonical.values import Text
+from mappings.canonical.values import Origin, Text
+from mappings.dialect import Oversize, Parts
 from tests.gateway.recording.redaction.corpus import SAID, SHAPES, escaped
 
 SALT = b"salt"
@@ -86,7 +87,7 @@ def framed(lines: Sequence[Line]) -> Iterator[str]:
     """What the deltas in frames say, wire by wire."""
     for link in ("up", "c1"):
         for line in lines:
-            if isinstance(line, FrameLine) and line.link == link and line.text:
+            if isinstance(line, FrameLine) and line.link == link and line.text and '":[' not in line.text:
                 value = json.loads(line.text)
                 yield value.get("token") or value.get("data", {}).get("text") or value.get("data", {}).get("json") or ""
 
@@ -220,7 +221,7 @@ def test_nothing_waits_longer_than_the_window() -> None:
     assert redactor.feed([line]) == []
     assert redactor.feed([], now=1_999_999) == []
     assert redactor.feed([], now=2_000_000) == [line]
-    assert redactor.since is None
+    assert redactor.due is None
 
 
 @pytest.mark.parametrize("at", range(1, len(KEY)))
@@ -319,7 +320,42 @@ def test_with_redaction_off_everything_else_is_as_it_was() -> None:
     lines = stream(["my key is ", KEY, " and code 12345 is no code"])
     redactor = Redactor(None, SALT)
     assert redactor.feed(lines.lines) == lines.lines
-    assert redactor.since is None
+    assert redactor.due is None
+
+
+# -- strange things -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("depth", [100, 900, 980, 1500, 5000])
+def test_no_depth_of_a_document_is_too_much(depth: int) -> None:
+    deep = '{"a":[' * (depth // 2) + f'"\\n{KEY}"' + "]}" * (depth // 2)
+    lines = Lines()
+    lines.frame(None, text=deep)
+    lines.event(ToolCallFinished(call="a", output=deep))
+    lines.event(ToolCallArguments(call="a", json=deep, done=True))
+    assert not remains(lines.redacted(), KEY)
+
+
+def test_frames_that_are_no_text_are_looked_through_too() -> None:
+    data = b"\xff\xfe " + KEY.encode() + b"\xff"
+    lines: list[Line] = [
+        frame_line(1, 1, "up", "receive", "smooth", data),
+        frame_line(2, 1, "up", "receive", "pando", Parts("rpc", b"id", (b"\xff", KEY.encode()))),
+        frame_line(3, 1, "up", "receive", "pando", Parts("rpc", b"id", (b"\xff", b"nothing"))),
+        frame_line(4, 1, "up", "receive", "pod", Oversize(5, 4)),
+    ]
+    out = Redactor(Rules(), SALT).feed(lines)
+    assert [line.redacted for line in out] == [True, True, False, False]
+    assert out[2:] == lines[2:]
+    assert [getattr(line, "base64", None) or getattr(line, "parts", None) for line in out[:2]] == [None, None]
+
+
+def test_the_request_id_of_a_client_may_be_a_secret() -> None:
+    line = EventLine(seq=1, t=1, cursor="1:1", event=TextDelta(text="x"), origin=Origin(link="c", request=KEY))
+    redactor = Redactor(Rules(), SALT)
+    (out,) = redactor.feed([line]) + redactor.finish()
+    assert isinstance(out, EventLine)
+    assert out.origin == Origin(link="c", request=MARK("api_key", KEY))
 
 
 # -- the user's own ---------------------------------------------------------------------------------------
