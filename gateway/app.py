@@ -41,7 +41,7 @@ from gateway.upstream import Backend, Connected, Upstream
 from mappings.dialect import Dialect, Instance, Translator
 from mappings.errors import PeerError
 
-COLLECT = (10_000, 20, 50)  # what a gateway makes dies by itself or stays long: looking for cycles seldom finds one
+COLLECT = (50_000, 20, 50)  # what a gateway makes dies by itself or stays long: looking for cycles seldom finds one
 LOSSES_LOGGED = 100  # rows of the ledger that are told at the end, the largest first
 
 __all__ = ["App", "MakeBackend", "new_id"]
@@ -94,8 +94,8 @@ class App:
         PeerError for what who spawned us did, when it was sent away for it.
         """
         self._recordings.open()
-        children = self._children = Children(self.config.limits.children)
         try:
+            children = self._children = Children(self.config.limits.children)
             async with children, asyncio.TaskGroup() as self._group:
                 await self._serve_routes(listening)
         finally:
@@ -174,8 +174,7 @@ class App:
         return live
 
     def _upstream(self, session: Connected, endpoint: Endpoint, recorder: Recorder | None) -> Upstream:
-        limits = self.config.limits
-        name, dialect = session.connected().id, registry.dialect(endpoint.dialect)
+        name, dialect, limits = session.connected().id, registry.dialect(endpoint.dialect), self.config.limits
         own = name if dialect.named is None else ""
         return Upstream(
             name, endpoint.masked, dialect,

@@ -154,7 +154,7 @@ class Link:
             while frames := await self._transport.receive():
                 self.heard = True
                 if self.tap is None:
-                    self._take(frames)
+                    self._apply(self._translator.receive(frames))
                 else:
                     self.tap.receive(frames, self._take)
             await self._answer_the_rest()

@@ -349,8 +349,9 @@ class Dialect(Struct, frozen=True, kw_only=True):
     `one_session` says that a backend of this dialect holds a single session; `named` that one link carries all sessions
     of a backend, and gives the backend_ids of the one that the backend calls so. `publication` makes the translator of
     the link that broadcasts to everybody, where `server` serves calls alone (design.md, section 5), and `served` is
-    this record as the listener with that identity speaks it. `takes_history` is the ext of a ResumeSession that brings
-    what was said elsewhere into a conversation, None where a backend has no way to take it.
+    this record as the listener with that identity speaks it. `lists_silent` says that its servers list a session from
+    its start, not only once something was said in it. `takes_history` is the ext of a ResumeSession that brings what
+    was said elsewhere into a conversation, None where a backend has no way to take it.
     """
 
     name: str
@@ -363,6 +364,7 @@ class Dialect(Struct, frozen=True, kw_only=True):
     shown: Callable[[str, Ext | None], tuple[str, ...]]
     addressed: bool
     one_session: bool
+    lists_silent: bool = False
     named: Callable[[str], Ext | None] | None = None
     publication: Callable[[Clock, NewId], Translator] | None = None
     served: Callable[[Instance], Dialect] | None = None

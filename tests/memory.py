@@ -28,6 +28,7 @@ class MemoryTransport:
         self.closed: CloseReason | None = None
         self.broken = False
         self.eager = True
+        self.half_closed = False  # a peer that hangs up has ended its own direction alone
 
     async def receive(self) -> Sequence[Frame]:
         return await self.said.get()
@@ -47,7 +48,7 @@ class MemoryTransport:
         return True
 
     def listens(self) -> bool:
-        return False
+        return self.half_closed and not self.broken
 
     async def close(self, reason: CloseReason = CloseReason.DONE, text: str = "") -> None:
         self.closed = reason

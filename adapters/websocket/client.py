@@ -32,7 +32,7 @@ from aiohttp import (
 from aiohttp.client_proto import ResponseHandler
 
 from adapters.base import CloseReason, Limits
-from adapters.websocket.frames import masked_text_frames
+from adapters.websocket.frames import MASKED_PING, masked_text_frames
 from adapters.websocket.transport import HARD_LIMIT, ClientSocket, Corked, Framewise, WebSocketTransport, retrieve
 
 __all__ = ["DialledTransport", "connect"]
@@ -50,7 +50,7 @@ class DialledTransport(WebSocketTransport):
         limits: Limits,
     ) -> None:  # fmt: skip
         corked = Corked.possible(protocol)
-        writer = Corked(protocol, tcp, masked_text_frames) if corked else Framewise(socket)
+        writer = Corked(protocol, tcp, masked_text_frames, MASKED_PING) if corked else Framewise(socket, MASKED_PING)
         super().__init__(socket, tcp, writer, limits)
         self._session = session
         if protocol.closed is None:
@@ -124,7 +124,7 @@ async def connect(url: str, limits: Limits) -> DialledTransport:
             socket = await session.ws_connect(
                 url,
                 timeout=ClientWSTimeout(ws_close=limits.close_deadline),
-                heartbeat=limits.heartbeat or None,
+                autoping=False,
                 compress=0,
                 decode_text=False,
                 max_msg_size=HARD_LIMIT * limits.max_message,

@@ -9,11 +9,13 @@ import os
 import struct
 from collections.abc import Sequence
 
-__all__ = ["masked", "masked_text_frames", "text_frames"]
+__all__ = ["MASKED_PING", "PING", "masked", "masked_text_frames", "text_frames"]
 
 FINAL_TEXT = 0x81
 MASKED = 0x80  # in the second byte of a header
 KEY_SIZE = 4
+PING = b"\x89\x00"
+MASKED_PING = b"\x89\x80" + bytes(KEY_SIZE)  # nothing to hide: it is empty
 SHORT = [bytes((FINAL_TEXT, size)) for size in range(126)]
 MEDIUM = struct.Struct(">BBH").pack
 LONG = struct.Struct(">BBQ").pack

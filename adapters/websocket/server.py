@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from aiohttp import web
 
 from adapters.base import BACKLOG, Accept, Limits
-from adapters.websocket.frames import text_frames
+from adapters.websocket.frames import PING, text_frames
 from adapters.websocket.transport import HARD_LIMIT, Corked, Framewise, ServerSocket, WebSocketTransport, address
 
 __all__ = ["WebSocketListener", "listen"]
@@ -55,7 +55,7 @@ class WebSocketListener:
         corked = Corked.possible(request.protocol)
         socket: ServerSocket = web.WebSocketResponse(
             timeout=self._limits.close_deadline,
-            heartbeat=self._limits.heartbeat or None,
+            autoping=False,
             compress=False,
             decode_text=False,
             max_msg_size=HARD_LIMIT * self._limits.max_message,
@@ -68,7 +68,7 @@ class WebSocketListener:
         tcp = request.transport
         if tcp is None:
             return socket  # gone during the handshake
-        writer = Corked(request.protocol, tcp, text_frames) if corked else Framewise(socket)
+        writer = Corked(request.protocol, tcp, text_frames, PING) if corked else Framewise(socket, PING)
         transport = WebSocketTransport(socket, tcp, writer, self._limits)
         self._upgraded.add(request.protocol)
         try:

@@ -15,7 +15,7 @@ import typer
 from typer.exceptions import TyperException
 
 from gateway import logs
-from gateway.cli import filtering, listing, replaying, serving
+from gateway.cli import exporting, filtering, listing, recordings, redacting, replaying, serving
 from mappings.errors import ConfigError, DragomanError
 
 __all__ = ["app", "main"]
@@ -68,6 +68,28 @@ COMMANDS: tuple[tuple[Callable[..., None], tuple[str, ...]], ...] = (
             "dragoman translate --from smooth --to pod --commands < actions.jsonl",
         ),
     ),
+    (
+        recordings.show,
+        (
+            "dragoman show atlas.jsonl",
+            "dragoman show atlas.jsonl --kind tool --kind result --from 1:30",
+            "dragoman show atlas.jsonl --as pod | jq .event",
+        ),
+    ),
+    (recordings.diff, ("dragoman diff before.jsonl after.jsonl",)),
+    (
+        exporting.export,
+        ("dragoman export atlas.jsonl", "dragoman export atlas.jsonl --format cloudevents -o - | head"),
+    ),
+    (exporting.import_, ("dragoman import capture.jsonl --dialect smooth -o atlas.jsonl",)),
+    (
+        redacting.redact,
+        (
+            "dragoman redact atlas.jsonl",
+            "dragoman redact atlas.jsonl.zst -o clean.jsonl --config config.toml",
+        ),
+    ),
+    (redacting.scan, ("dragoman scan recordings/*.jsonl", "dragoman scan atlas.jsonl --json")),
     (listing.matrix, ("dragoman matrix --from smooth --to pod", "dragoman matrix --json")),
     (
         listing.schema,
@@ -85,7 +107,7 @@ def _paragraphs(text: str) -> str:
 
 for command, examples in COMMANDS:
     app.command(
-        command.__name__.replace("_", "-"),
+        command.__name__.rstrip("_").replace("_", "-"),
         help=_paragraphs(command.__doc__ or ""),
         epilog="\n\n".join(f"Example: {example}" for example in examples),
     )(command)

@@ -7,7 +7,7 @@ and ill-typed keys. Then what the values mean, as far as they can be read: endpo
 from __future__ import annotations
 
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,11 +21,13 @@ from gateway.config.model import Config, ConfigFile, Limits, Route, RouteOptions
 from gateway.config.shape import faults
 from gateway.endpoint import Endpoint, parse
 from gateway.recording.places import OneFile, place
+from gateway.recording.redaction import json_path, pattern
 from mappings.canonical.commands import ShutdownBackend
 from mappings.errors import ConfigError
 
 __all__ = ["Checked", "Problem", "check", "check_route", "load"]
 
+SALT_MIN = 16  # characters
 READABLE = stat.S_IRGRP | stat.S_IROTH
 OWNERS = ", ".join(f"{d}+{t}:..." for d, ways in registry.WAYS.items() for t, way in ways.items() if way.owner_only)
 
@@ -93,7 +95,7 @@ def check(path: Path) -> Checked:
         return _unreadable(path, error.lineno, f"not TOML: {error.msg} (column {error.colno})")
     lines = Lines(text)
     wrong, drafts = _read(table)
-    shared = _shared(path, drafts) if path.stat().st_mode & READABLE else []
+    shared = _shared(path, drafts, table) if path.stat().st_mode & READABLE else []
     levels: list[tuple[list[Found], Literal["error", "warning"]]] = [(wrong, "error"), (shared, "warning")]
     problems = sorted(
         (
@@ -136,7 +138,7 @@ def _read(table: dict[str, Any]) -> tuple[list[Found], list[Draft]]:
             drafts.append(_draft(("route", index), route, found))
     found += [*_same_names(drafts), *_overlaps(drafts), *_sessions(drafts), *_shutdowns(drafts)]
     found += _limits(table.get("limits"))
-    found += _recording(table.get("recording"))
+    found += [*_recording(table.get("recording")), *_redact(table.get("recording"))]
     return found, drafts
 
 
@@ -244,10 +246,42 @@ def _recording(table: Any) -> Iterator[Found]:
                 yield ("recording", key), f"{table['path']} is a file: what is kept of a folder goes with a folder"
 
 
-def _shared(path: Path, drafts: Sequence[Draft]) -> list[Found]:
+def _redact(table: Any) -> Iterator[Found]:
+    """Patterns and paths that nothing can be found with, and a salt that is none."""
+    at = ("recording", "redact")
+    table = table.get("redact") if isinstance(table, dict) else None
+    if not isinstance(table, dict):
+        return
+    patterns, paths, salt = table.get("patterns"), table.get("paths"), table.get("salt")
+    for kind, text in patterns.items() if isinstance(patterns, dict) else ():
+        if isinstance(text, str):
+            yield from _wrong((*at, "patterns", kind), pattern, kind, text)
+    for index, text in enumerate(paths) if isinstance(paths, list) else ():
+        if isinstance(text, str):
+            yield from _wrong((*at, "paths", index), json_path, text)
+    if isinstance(salt, str) and 0 < len(salt) < SALT_MIN:
+        yield (*at, "salt"), f"{len(salt)} characters can be guessed; write {SALT_MIN} or more, drawn by lot"
+
+
+def _wrong(at: KeyPath, read: Callable[..., object], *texts: str) -> Iterator[Found]:
+    try:
+        read(*texts)
+    except ConfigError as error:
+        yield at, str(error)
+
+
+def _shared(path: Path, drafts: Sequence[Draft], table: dict[str, Any]) -> list[Found]:
     """Tokens in a file that others may read."""
     text = f"there is a token in it, and others may read this file; `chmod 600 {path}`"
-    return [((*d.at, "upstream"), text) for d in drafts if d.upstream is not None and d.upstream.option("token")]
+    found: list[Found] = [
+        ((*d.at, "upstream"), text) for d in drafts if d.upstream is not None and d.upstream.option("token")
+    ]
+    try:
+        salted = bool(table["recording"]["redact"]["salt"])
+    except (KeyError, TypeError):
+        return found
+    salt = f"with the salt secrets can be guessed, and others may read this file; `chmod 600 {path}`"
+    return [*found, (("recording", "redact", "salt"), salt)] if salted else found
 
 
 def _config(table: dict[str, Any]) -> Config:

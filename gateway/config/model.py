@@ -52,6 +52,22 @@ class Show(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     tools: Literal["all", "names"] = "all"
 
 
+class Redact(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What stays out of recordings (design.md, section 8). Tokens in frames and one-time codes do in any case.
+
+    `patterns`: the user's own, kind -> regular expression. `paths`: JSON paths of what is never recorded. `salt`: with
+    one the placeholders of equal secrets are equal in all recordings, without in each for itself. Text that streams is
+    held back for a window at most.
+    """
+
+    enabled: bool = True
+    patterns: dict[str, str] = {}
+    paths: tuple[str, ...] = ()
+    salt: str = ""
+    window_bytes: Bytes = 64 * 1024  # design.md, section 8
+    window_seconds: Seconds = 2.0  # a kill -9 costs so much of a text that streams
+
+
 class Recording(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What is recorded, where, and how much of it is kept.
 
@@ -68,6 +84,7 @@ class Recording(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     keep_age: Seconds | None = None
     keep_bytes: Bytes | None = None
     compress: bool = True
+    redact: Redact = Redact()
 
 
 class RouteOptions(Struct, frozen=True, kw_only=True):
@@ -77,7 +94,8 @@ class RouteOptions(Struct, frozen=True, kw_only=True):
     dialect has none is asked in words, denied, or (write confirmations alone) approved. `otp_resend`: after a right
     code the refused input is sent again. `pause`: toward a backend that cannot pause it is refused, or cancels.
     `open`: a client that opens a session where the backend holds one of somebody else's is refused, or attached to it.
-    `share`: a session is everybody's, or its opener's alone. `on_last_detach`: a turn goes on without clients, or is
+    `share`: a session is everybody's, or its opener's alone. `publish`: who subscribes to everything is told of what is
+    everybody's, or also of what is somebody's. `on_last_detach`: a turn goes on without clients, or is
     cancelled. `shutdown`: a client's `shutdown` ends its attachment, or the backend. `show`: what clients are shown.
     `file_roots`: attached files inside of these folders are handed to the backend as references.
     `record`: whether its sessions are recorded, where there is a [recording] at all.
@@ -89,6 +107,7 @@ class RouteOptions(Struct, frozen=True, kw_only=True):
     pause: Literal["refuse", "cancel"] = "refuse"
     open: Literal["busy", "attach"] = "busy"
     share: Literal["all", "owner"] = "all"
+    publish: Literal["shared", "all"] = "shared"
     on_last_detach: Literal["keep", "cancel"] = "keep"
     shutdown: Literal["client", "backend"] = "client"
     show: Show = Show()

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
+from secrets import token_bytes
 
 import structlog
 
-from gateway.config.model import Config, Route
+from gateway.config.model import Config, Redact, Route
 from gateway.ledger import Ledger
 from gateway.recording.format import Header
 from gateway.recording.keeping import Keep
 from gateway.recording.places import place
 from gateway.recording.recorder import Recorder
+from gateway.recording.redaction import Redactor, rules
 from gateway.recording.track import Desk
 from gateway.recording.writer import Writer
 
-__all__ = ["Recordings"]
+__all__ = ["Recordings", "redactors"]
 
 log = structlog.get_logger("dragoman.recording")
 
@@ -27,6 +30,7 @@ class Recordings:
     def __init__(self, config: Config, ledger: Ledger) -> None:
         self._wanted = config.recording
         self._place = place(config.recording.path) if config.recording is not None else None
+        self._redactor = redactors(config.recording.redact) if config.recording is not None else None
         self._ledger = ledger
         self._desk: Desk | None = None
         self._writer: Writer | None = None
@@ -40,7 +44,9 @@ class Recordings:
         wanted = self._wanted
         keep = Keep(count=wanted.keep_count, age=wanted.keep_age, bytes=wanted.keep_bytes)
         self._writer = Writer(self._place, loop.call_soon_threadsafe, keep=keep, packs=wanted.compress)
-        self._desk = Desk(self._writer, self._ledger, loop.call_later, rotate_bytes=wanted.rotate_bytes)
+        self._desk = Desk(
+            self._writer, self._ledger, loop.call_later, rotate_bytes=wanted.rotate_bytes, redactor=self._redactor,
+        )  # fmt: skip
         self._writer.start()
 
     def of(self, route: Route) -> Recorder | None:
@@ -63,6 +69,17 @@ class Recordings:
         writer, self._writer = self._writer, None
         if writer is not None and not await asyncio.to_thread(writer.close):
             log.error("the end of the recordings was not written: the disk did not take it in time")
+
+
+def redactors(wanted: Redact) -> Callable[[], Redactor]:
+    """What makes the redactor of each recording; ConfigError if a pattern or a path is wrong."""
+    compiled = None
+    if wanted.enabled:
+        compiled = rules(
+            wanted.patterns, wanted.paths,
+            window_bytes=wanted.window_bytes, window_micros=int(wanted.window_seconds * 1e6),
+        )  # fmt: skip
+    return lambda: Redactor(compiled, wanted.salt.encode() or token_bytes(16))
 
 
 def _version() -> str:

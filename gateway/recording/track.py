@@ -18,6 +18,8 @@ from msgspec import structs
 
 from gateway.ledger import Ledger
 from gateway.recording.format import UP, EventLine, Header, Line, encode, encode_lines, frame_line
+from gateway.recording.redaction import Ledger as Redacted
+from gateway.recording.redaction import Redactor
 from gateway.recording.writer import File, Writer
 from gateway.timers import Later, Timer
 from mappings.canonical import Batch, Command, Event, SessionState
@@ -43,8 +45,12 @@ class Speaking(Protocol):
 class Desk:
     """What all tracks of a gateway share: the writer, counters, and the one timer that flushes them."""
 
-    def __init__(self, writer: Writer, ledger: Ledger, later: Later, *, rotate_bytes: int) -> None:
+    def __init__(
+        self, writer: Writer, ledger: Ledger, later: Later, *, rotate_bytes: int,
+        redactor: Callable[[], Redactor] | None = None,
+    ) -> None:  # fmt: skip
         self.writer = writer
+        self.redactor = redactor
         self.ledger = ledger
         self.rotate_bytes = rotate_bytes
         self._later = later
@@ -92,6 +98,7 @@ class Track:
         self._turn_open = False
         self._turn_ended = False
         self._lines: list[Line] = []
+        self._redactor = desk.redactor() if desk.redactor is not None else None
         self._part = 0
         self._file: File | None = None
         self._given = 0  # bytes to this file
@@ -164,6 +171,13 @@ class Track:
     def flush(self) -> None:
         """Give the writer what was gathered."""
         lines, self._lines = self._lines, []
+        if self._redactor is not None:
+            lines = self._redactor.feed(lines, self._now())
+            if self._redactor.since is not None:
+                self._desk.wants_flush(self)  # what it holds back leaves in time, whatever else happens
+        self._write(lines)
+
+    def _write(self, lines: list[Line]) -> None:
         if not lines or self._closed:
             return
         if self._file is None and not self._begin(lines[0].seq):
@@ -174,9 +188,18 @@ class Track:
     def close(self) -> None:
         """The session is over."""
         self.flush()
+        if self._redactor is not None:
+            self._write(self._redactor.finish())
+            self._tell_redacted(self._redactor.ledger)
         if self._file is not None:
             self._desk.writer.finish(self._file)
         self._closed = True
+
+    def _tell_redacted(self, redacted: Redacted) -> None:
+        if redacted.total:
+            self._desk.ledger.counters["secrets_redacted"] += redacted.total
+            found = [f"{entry.kind} in {entry.place}: {entry.count}" for entry in redacted.entries()]
+            log.info("secrets were left out of the recording", session=self._header.session, found=found)
 
     def _now(self) -> int:
         return (self._monotonic() - self._start) // 1000

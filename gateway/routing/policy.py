@@ -17,11 +17,16 @@ class Policy:
 
     def __init__(self, route: RouteOptions, *, holds_one: bool) -> None:
         self._shared = route.share == "all"
+        self._publishes_all = route.publish == "all"
         self._open_to_all = holds_one and route.open == "attach"
 
     def sees(self, principal: str, state: SessionState) -> bool:
         """Whether it is told of the session, and may attach to it by name."""
         return self._shared or self.opens(principal, state)
+
+    def publishes(self, state: SessionState) -> bool:
+        """Whether whoever subscribes to everything is told of it: nobody knows who that is."""
+        return self._publishes_all or self.sees("", state)
 
     def opens(self, principal: str, state: SessionState) -> bool:
         """Whether it gets this session when it opens one where the backend has no other."""

@@ -195,7 +195,7 @@ class Router:
             self._ask_of_backend(link, command)
             return
         if isinstance(command, StoreWrite) and not command.session:
-            self._unsupported(link, command, "there is no such store here")
+            self._unsupported(link, command, "there is no database here")
             return
         session = self._find(link, command.session)
         answers = isinstance(command, AnswerApproval | AnswerOtp | AnswerInteraction)
@@ -223,7 +223,8 @@ class Router:
         self.on_shutdown(link)
 
     def _ask_of_backend(self, link: Link, command: Command) -> None:
-        if self._all.many is None and self._upstream.commands.can_say(type(command)):
+        one_each = self._all.many is None  # a pando has no handler for such (pando sheet, section 6)
+        if one_each and self._upstream.commands.can_say(type(command)):
             self._all.control.forward(link, command)
         else:
             self._unsupported(link, command, f"a {self._upstream.name} backend cannot be asked this")
@@ -256,7 +257,7 @@ class Router:
         if self._all.many is not None:  # all have a title there: it lists those in which anything was said
             seen = (row for row in seen if row.messages)
         try:
-            return listing(seen, command)
+            return listing(seen, command, silent=link.dialect.lists_silent)
         except PeerError as fault:
             return Reply(request=command.request, failure=Failure(cause="invalid", text=fault.text))
 

@@ -223,8 +223,11 @@ class Sessions:
     def _publish(self, link: Link, session: Session) -> None:
         """Everybody who subscribes is told of sessions that are everybody's, once the backend has opened them."""
         opened = session.state.backend_ids is not None or not self.opens
-        if opened and link.id not in session.delivery.attachments and self.policy.sees("", session.state):
+        shown = opened and self.policy.publishes(session.state)
+        if shown and link.id not in session.delivery.attachments:
             session.attach(link)
+        elif not shown:
+            session.detach(link)
 
     def tell(self, session: Session) -> None:
         if session.attendance.resting and self.pods is not None:
@@ -235,6 +238,8 @@ class Sessions:
     def claim(self, link: Link, session: Session) -> None:
         if not session.state.owner:
             self.policy.claim(link.principal, session.state)
+            for publication in self._publications:
+                self._publish(publication, session)
             self.tell(session)
 
     def behind(self, door: Door) -> Session | None:

@@ -26,4 +26,5 @@ DIALECT = Dialect(
     addressed=True,
     one_session=False,
     takes_history=taken_along,
+    lists_silent=True,
 )

@@ -1,7 +1,8 @@
 """Request ids, which are any JSON on a codewhale's wire and text elsewhere; and the ids of threads.
 
-The text of an id is its JSON; a string that is no JSON itself stands for itself, and no id is "". So both come back. On
-a live link the text is made unique by a mark, for clients count from 1, and one request is told from another by it.
+The text of an id is its JSON; a string that is the text of no other id stands for itself, and no id is "". So both
+come back. On a live link the text is made unique by a mark, for clients count from 1, and one request is told from
+another by it.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ def said(request: str) -> Raw | UnsetType:
     if not request:
         return UNSET
     text, mark, _ = request.partition(MARK)
-    if _is_json(text):
+    if _is_json(text) if mark else _is_id(text):
         return Raw(text.encode())
-    return Raw(msgspec.json.encode(text if mark else request))
+    return Raw(msgspec.json.encode(request))
 
 
 def marked(request: str, own: str, thread: str = "") -> str:
@@ -76,7 +77,15 @@ def _float(value: float) -> Raw | None:
 
 
 def _stands_for_itself(text: str) -> bool:
-    return bool(text) and MARK not in text and not _is_json(text)
+    return bool(text) and MARK not in text and not _is_id(text)
+
+
+def _is_id(text: str) -> bool:
+    """Whether this is the text of an id that is no string, or of a string that does not stand for itself."""
+    try:
+        return heard(Raw(text.encode())) == text
+    except (ValueError, RecursionError):
+        return False
 
 
 def _is_json(text: str) -> bool:

@@ -50,6 +50,14 @@ async def test_a_link_that_does_not_read_misses_what_it_is_told_and_nothing_else
         assert len(frames) - 1 + missed.count + ours.publication.lost == 20_000
 
 
+async def test_no_socket_sends_heartbeats_of_the_transport() -> None:
+    """A Go peer does not answer them, and takes them for calls (pando sheet, section 9)."""
+    async with primary() as ours, dialled(ours) as client:
+        sockets = [polled.socket for each in (ours.listener._sockets, client._sockets) for polled in each._polled]
+        assert {socket.type for socket in sockets} >= {zmq.XPUB, zmq.ROUTER, zmq.SUB, zmq.DEALER}
+        assert {socket.getsockopt(zmq.HEARTBEAT_IVL) for socket in sockets} == {0}
+
+
 async def test_a_primary_that_ends_ends_its_clients() -> None:
     async with primary() as ours, dialled(ours) as client:
         await ours.close()

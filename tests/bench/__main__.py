@@ -10,14 +10,24 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
 
-from tests.bench import bulk, codec, report, steady, zeromq
+from tests.bench import bulk, codec, pairs, report, stdio, steady, zeromq
 from tests.bench.report import Report
+
+PARTS: dict[str, Callable[[int, bool], Report]] = {
+    "codec": lambda rounds, _quick: report.codec_report(codec.measure(rounds)),
+    "bulk": lambda rounds, quick: report.bulk_report(bulk.measure(rounds, quick)),
+    "stdio": lambda rounds, _quick: report.stdio_report(stdio.measure(rounds)),
+    "steady": lambda rounds, quick: report.steady_report(steady.measure(rounds, quick)),
+    "zeromq": lambda rounds, _quick: report.zeromq_report(zeromq.measure(rounds)),
+    "pairs": lambda rounds, quick: report.pairs_report(pairs.measure(rounds, quick)),
+}
+"""What is measured: so many rounds of it, short ones for a first look."""
 
 ROUNDS, QUICK_ROUNDS = 7, 3
 QUOTED_ROUNDS = 5  # fewer are not worth quoting (performance.md: medians of at least five)
@@ -30,7 +40,7 @@ def arguments() -> argparse.Namespace:
         "--quick", action="store_true", help=f"{QUICK_ROUNDS} short rounds: a first look, not for quoting"
     )
     parser.add_argument("--rounds", type=int, help=f"how many rounds (default {ROUNDS})")
-    parser.add_argument("--only", choices=("codec", "bulk", "steady", "zeromq"), help="one part alone")
+    parser.add_argument("--only", choices=tuple(PARTS), help="one part alone")
     parser.add_argument("--json", action="store_true", help="the figures as JSON, for scripts")
     parser.add_argument("--write", type=Path, metavar="FILE", help=f"put the figures between {BEGIN} and {END}")
     return parser.parse_args()
@@ -46,18 +56,10 @@ def main() -> int:
         print(f"error: {given.write} has no {BEGIN} ... {END}", file=sys.stderr)
         return 2
     reports: dict[str, Report] = {}
-    if given.only in (None, "codec"):
-        with affinity_kept():
-            reports["codec"] = report.codec_report(codec.measure(rounds))
-    if given.only in (None, "bulk"):
-        with affinity_kept():
-            reports["bulk"] = report.bulk_report(bulk.measure(rounds, given.quick))
-    if given.only in (None, "steady"):
-        with affinity_kept():
-            reports["steady"] = report.steady_report(steady.measure(rounds, given.quick))
-    if given.only in (None, "zeromq"):
-        with affinity_kept():
-            reports["zeromq"] = report.zeromq_report(zeromq.measure(rounds))
+    for name, measured in PARTS.items():
+        if given.only in (None, name):
+            with affinity_kept():
+                reports[name] = measured(rounds, given.quick)
     figures = [figure for part in reports.values() for figure in part.figures]
     said = report.machine(rounds)
     if given.json:

@@ -10,9 +10,20 @@ from statistics import median
 
 from msgspec import Struct
 
-from tests.bench import bulk, codec, steady, zeromq
+from tests.bench import bulk, codec, pairs, stdio, steady, zeromq
 
-__all__ = ["Figure", "Report", "bulk_report", "codec_report", "machine", "readme", "steady_report", "table"]
+__all__ = [
+    "Figure",
+    "Report",
+    "bulk_report",
+    "codec_report",
+    "machine",
+    "pairs_report",
+    "readme",
+    "stdio_report",
+    "steady_report",
+    "table",
+]
 
 LIBRARIES = ("aiohttp", "msgspec", "uvloop", "websockets")
 
@@ -152,6 +163,36 @@ def _bulk_rows(rounds: list[list[bulk.Sample]]) -> list[list[str]]:
     return rows
 
 
+# -- stdio ------------------------------------------------------------------------------------------
+
+
+def stdio_report(rounds: list[list[stdio.Sample]]) -> Report:
+    """G7, at one line a write and at many; without websocketd on this machine only the pump is there to compare."""
+    figures = []
+    for lines, goal, stretch in ((1, 1.5, 3.0), (stdio.LINES, 3.0, 6.0)):
+        what = "line" if lines == 1 else "lines"
+        title = f"a child's stdout to a WebSocket with translation, {lines} {what} a write, events a second: times"
+        for peer in (stdio.WEBSOCKETD, stdio.PUMP):
+            if any(sample.bridge == peer for sample in rounds[0]):
+                judged = peer == stdio.WEBSOCKETD
+                figures.append(
+                    Figure(
+                        id="G7" if judged else "", title=f"{title} {peer}" if judged else f"the same, times {peer}",
+                        rounds=[stdio.ratio(samples, peer, lines) for samples in rounds],
+                        goal=goal if judged else 0.0, stretch=stretch if judged else 0.0,
+                    )
+                )  # fmt: skip
+    return Report(figures=figures, rows=_stdio_rows(rounds))
+
+
+def _stdio_rows(rounds: list[list[stdio.Sample]]) -> list[list[str]]:
+    rows = [["bridge", "lines a write", "events/s"]]
+    for bridge, lines in dict.fromkeys((sample.bridge, sample.lines) for sample in rounds[0]):
+        samples = [s for taken in rounds for s in taken if (s.bridge, s.lines) == (bridge, lines)]
+        rows.append([bridge, str(lines), spread([s.rate for s in samples], "{:,.0f}")])
+    return rows
+
+
 # -- steady -----------------------------------------------------------------------------------------
 
 
@@ -200,6 +241,28 @@ def zeromq_report(rounds: list[zeromq.Sample]) -> Report:
     rows.append(["ours", spread(sample.ours * 1e6 for sample in rounds)])
     rows.append(["zmq.asyncio", spread(sample.theirs * 1e6 for sample in rounds)])
     return Report(figures=[figure], rows=rows)
+
+
+# -- pairs ------------------------------------------------------------------------------------------
+
+
+def pairs_report(rounds: list[dict[tuple[str, str], pairs.Sample]]) -> Report:
+    """All pairs, to smooth from smooth: of the slowest one a figure, all of them as rows."""
+
+    def ratios(pair: tuple[str, str]) -> list[float]:
+        return [samples[pair].rate / samples[pairs.BASE].rate for samples in rounds]
+
+    slowest = min(pairs.PAIRS, key=lambda pair: median(ratios(pair)))
+    client, backend = slowest
+    title = f"of {len(pairs.PAIRS)} pairs the slowest, {client} from {backend}: events a second, to smooth from smooth"
+    rows = [["client", "backend", "events/s", "CPU us/event", "x smooth from smooth"]]
+    for pair in pairs.PAIRS:
+        samples = [taken[pair] for taken in rounds]
+        rows.append([
+            *pair, spread([s.rate for s in samples], "{:,.0f}"), spread([s.cpu / s.events * 1e6 for s in samples]),
+            spread(ratios(pair)),
+        ])  # fmt: skip
+    return Report(figures=[Figure(id="", title=title, rounds=ratios(slowest))], rows=rows)
 
 
 # -- text -------------------------------------------------------------------------------------------

@@ -40,12 +40,11 @@ from tests.bench.naive_aiohttp import LINE_LIMIT
 from tests.bench.ours import Live
 from tests.bench.processes import Process, cores, pin
 
-__all__ = ["OURS", "PUMP", "WEBSOCKETD", "Sample", "measure", "ratio", "websocketd"]
+__all__ = ["LINES", "OURS", "PUMP", "WEBSOCKETD", "Sample", "measure", "ratio", "websocketd"]
 
 OURS, PUMP, WEBSOCKETD = "dragoman", "asyncio pump", "websocketd"
 TURN = 50_000  # events; below the megabyte that smooth clients read of one terminal
 TURNS = {OURS: 8, PUMP: 2, WEBSOCKETD: 2}  # so that each sample lasts about as long
-WARM_UP = 2_000
 ROUNDS = 7
 START = 10.0  # seconds until websocketd must listen
 LAST = b'"status":"idle"'  # the pod's own terminal
@@ -99,7 +98,7 @@ def _sample(bridge: str, lines: int, pair: tuple[int, int] | None) -> Sample:
     core = pair[1] if pair else None
     with _running(bridge, lines, core) as url:
         client = Reader(url)
-        client.ask(WARM_UP, bridge)
+        client.ask(TURN, bridge)  # to warm up
         seconds = sum(client.ask(TURN, bridge) for _ in range(TURNS[bridge]))
         client.close()
     return Sample(bridge=bridge, lines=lines, events=TURNS[bridge] * TURN, seconds=seconds)
@@ -203,15 +202,15 @@ def _child(lines: int) -> list[str]:
 
 
 def child(lines: int) -> None:
-    """For each line with a number, so many events."""
+    """For each line with a number, so many events: made the first time, so that later it only writes."""
+    made: dict[int, list[bytes]] = {}
     for asked in sys.stdin.buffer:
         count = msgspec.json.decode(asked)["count"]
-        for block in turn(count):
-            if lines == LINES:
-                _write(block)
-            else:
-                for line in block.splitlines(keepends=True):
-                    _write(line)
+        if count not in made:
+            blocks = turn(count)
+            made[count] = list(blocks if lines == LINES else (b for block in blocks for b in block.splitlines(True)))
+        for block in made[count]:
+            _write(block)
 
 
 def _write(data: bytes) -> None:

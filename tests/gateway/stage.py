@@ -37,7 +37,11 @@ from tests.smooth_frames import check
 __all__ = ["NEVER", "Script", "Stage", "settle", "stage"]
 
 LISTEN = (parse("smooth+ws://127.0.0.1:1/ws"),)
-UPSTREAMS = {"pod": parse("pod+unix:/pod"), "smooth": parse("smooth+ws://127.0.0.1:2/ws")}
+UPSTREAMS = {
+    "pod": parse("pod+unix:/pod"),
+    "smooth": parse("smooth+ws://127.0.0.1:2/ws"),
+    "codewhale": parse("codewhale+unix:/codewhale?cwd=/src&model=whale-1"),
+}
 SESSION = session_id("test", "pod+unix:/pod")
 START = 1_700_000_000_000_000_000  # ns
 AT_ONCE = 1e-9
@@ -247,8 +251,7 @@ class Stage:
             if peer.judged:
                 peer.judge(peer.link.dialect.name)
             peer.link.end(CloseReason.DONE)
-        for session in self.router.sessions:
-            session.stop()
+        self.router.stop()
 
 
 @asynccontextmanager

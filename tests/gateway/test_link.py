@@ -30,12 +30,8 @@ class Scripted:
 
     def __init__(self, **steps: Step) -> None:
         self.steps = steps
+        self.owes = False
         self.last_words: list[bytes] = []
-
-    @property
-    def owes(self) -> bool:
-        """A peer that says no more is gone."""
-        return False
 
     def opened(self) -> Step:
         return Step(frames=[b"welcome"])
@@ -71,6 +67,7 @@ class Served:
     """A link that is served, and what its sink heard."""
 
     def __init__(self, translator: Scripted, soft: int, hard: int) -> None:
+        self.translator = translator
         self.transport = MemoryTransport()
         self.transport.eager = False
         self.ledger = Ledger()
@@ -191,6 +188,31 @@ async def test_an_ended_link_hears_nothing_more() -> None:
         made.transport.say(b"late")
         await settle()
         assert made.heard == []
+
+
+async def test_a_peer_that_says_no_more_gets_what_it_is_owed_before_its_end() -> None:
+    async with served() as made:
+        made.transport.half_closed, made.translator.owes = True, True
+        made.transport.say(b"a question")
+        made.transport.hang_up()
+        await settle()
+        assert made.transport.is_open()
+        made.translator.owes = False
+        made.link.send([b"its answer"])
+        await settle()
+        assert made.transport.got == [b"its answer"]
+        assert not made.transport.is_open()
+
+
+@pytest.mark.parametrize(("half_closed", "owes"), [(False, True), (True, False)])
+async def test_a_peer_that_reads_no_more_or_is_owed_nothing_is_gone_at_its_last_word(
+    half_closed: bool, owes: bool
+) -> None:
+    async with served() as made:
+        made.transport.half_closed, made.translator.owes = half_closed, owes
+        made.transport.hang_up()
+        await settle()
+        assert not made.transport.is_open()
 
 
 async def test_a_peer_that_hangs_up_is_closed_and_gets_nothing_more() -> None:

@@ -1,7 +1,8 @@
-"""What a codewhale client may see on one connection (codewhale sheet, sections 1.2, 1.4, 3 and 11).
+"""What a codewhale client may see on one connection (codewhale sheet, sections 1.2, 1.4, 2.2, 3, 10 and 11).
 
-Answers come in the order of the requests. A bare line stands only where a message waits for its answer, and its
-responses begin and end one after the other.
+Answers come in the order of the requests, one for each line that is not blank, and none after that of `shutdown`. A
+bare line stands only where a message waits for its answer, which has one response; a release that streams does not say
+its text again in the result, one that does not has it there alone. What is no request is said by `garbled`.
 """
 
 from __future__ import annotations
@@ -15,17 +16,22 @@ __all__ = ["CodewhaleOracle"]
 
 Data = dict[str, Any]
 
+HEAD, SEED = "0.9.10", "0.8.59"
 BARE = ("response_start", "response_delta", "response_end")
+PARSE_ERROR, NO_METHOD = -32700, -32601
+NULLS = ("thread", "model", "model_provider", "cwd", "approval_policy", "sandbox")
+"""What the result of a message has as null since 0.8.66."""
 
 
 class CodewhaleOracle:
-    """One client: its requests without an answer, and the response that is open."""
+    """One client of a server of one generation: its requests without an answer, and the response that is open."""
 
-    def __init__(self) -> None:
+    def __init__(self, generation: str = HEAD) -> None:
         self._record = Record()
+        self._seed = generation == SEED
         self._waiting: deque[Data] = deque()
-        self._open = ""
-        self._spoke = False
+        self._open = self._responded = ""
+        self._over = False
 
     @property
     def open(self) -> list[str]:
@@ -37,9 +43,14 @@ class CodewhaleOracle:
         self._record.add(">", message)
         self._waiting.append(message)
 
+    def garbled(self) -> None:
+        """The client said what is no request, and no blank line."""
+        self.said({})
+
     def got(self, frame: Data) -> None:
         """The client was told this."""
         self._record.add("<", frame)
+        self._hold(not self._over, "nothing comes after the answer to shutdown")
         if "type" in frame:
             self._bare(frame)
         else:
@@ -51,36 +62,69 @@ class CodewhaleOracle:
         kind = frame["type"]
         self._hold(kind in BARE, "a server prints no other lines")
         self._hold(frame.keys().isdisjoint(("jsonrpc", "id")), "a bare line is no answer")
-        first = self._waiting[0].get("method") if self._waiting else None
-        self._hold(first == "thread/message", "a line belongs to the message that waits for its answer")
+        first = self._waiting[0] if self._waiting else {}
+        mirrored = self._seed and first.get("method") in ("prompt/run", "prompt/request")
+        self._hold(_is_message(first) or mirrored, "a line belongs to the message that waits for its answer")
         if kind == "response_start":
             self._hold(not self._open, "a response ends before the next one starts")
-            self._open = frame["response_id"]
-            self._spoke = True
+            self._hold(not self._responded, "a message has one response")
+            self._open = self._responded = frame["response_id"]
             return
         self._hold(frame["response_id"] == self._open, "a line belongs to the response that started")
         if kind == "response_end":
             self._open = ""
-        else:
-            self._hold(bool(frame["delta"]), "a delta has text")
-            self._hold("channel" not in frame, "text alone is streamed")
+            return
+        self._hold(not self._seed or mirrored, "a release that does not stream has its text in the result")
+        self._hold(bool(frame["delta"]), "a delta has text")
+        self._hold("channel" not in frame, "text alone is streamed")
 
     def _answer(self, frame: Data) -> None:
         self._hold(frame.get("jsonrpc") == "2.0", "an answer says its version")
         self._hold(("result" in frame) != ("error" in frame), "an answer is a result or an error")
         self._hold(bool(self._waiting), "one answer a request")
-        request = self._waiting.popleft()
-        same = frame["id"] == request.get("id")
-        self._hold(same or (frame["id"] is None and "error" in frame), "answers come in the order of requests")
         self._hold(not self._open, "a response ends before its answer")
-        if "error" in frame:
-            error = frame["error"]
+        request = self._waiting.popleft()
+        error = frame.get("error")
+        if error is not None:
             self._hold(error.keys() == {"code", "message", "data"}, "an error has its three fields")
-        elif request.get("method") == "thread/message":
-            self._hold(self._spoke, "a message that went well was responded to")
-            self._hold(frame["result"]["status"] == "accepted", "a message that went well was accepted")
-        self._spoke = False
+        if error is not None and error["code"] == PARSE_ERROR:
+            self._hold(frame["id"] is None, "what could not be read has no id")
+            self._hold(error["message"].startswith("invalid json: "), "a parse error says what it is")
+            self._responded = ""
+            return
+        self._hold("method" in request, "what is no request is answered by a parse error")
+        same = frame["id"] == request.get("id") and isinstance(frame["id"], bool) == isinstance(request.get("id"), bool)
+        self._hold(same, "answers come in the order of requests")
+        if error is not None and error["code"] == NO_METHOD:
+            self._hold(error["message"].startswith("unsupported method: "), "an unknown method is named")
+        if error is None and _is_message(request):
+            self._accepted(request, frame["result"])
+        self._over = error is None and request["method"] == "shutdown"
+        self._responded = ""
+
+    def _accepted(self, request: Data, result: Data) -> None:
+        """The result of a message."""
+        self._hold(bool(self._responded), "a message that went well was responded to")
+        self._hold(result["status"] == "accepted", "a message that went well was accepted")
+        self._hold(result["thread_id"] == request["params"]["thread_id"], "a result names the thread of its message")
+        texts = [e for e in result["events"] if e["event"] == "response_delta" and "channel" not in e]
+        if self._seed:
+            self._hold(not set(NULLS) & result.keys(), "the seed leaves out what is none")
+            begun = [e["event"] for e in result["events"] if e["event"] in ("response_start", "response_end")]
+            self._hold(begun == ["response_start", "response_end"], "the seed's result tells its response")
+            return
+        self._hold(all(result.get(name, "absent") is None for name in NULLS), "a message's result has its nulls")
+        self._hold("goal" not in result, "a message's result has no goal")
+        turn = result["data"]["turn_id"]
+        self._hold(self._responded.endswith(f":{turn}"), "a response is named after its turn")
+        self._hold(not texts, "text that was streamed is not said again")
 
     def _hold(self, legal: bool, rule: str) -> None:
         if not legal:
             raise self._record.illegal(rule)
+
+
+def _is_message(request: Data) -> bool:
+    method, params = request.get("method"), request.get("params")
+    kind = params.get("kind") if method == "thread/request" and isinstance(params, dict) else None
+    return method == "thread/message" or kind == "message"

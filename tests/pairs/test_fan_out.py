@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -187,3 +188,32 @@ async def test_what_a_stalled_subscriber_got_and_what_was_counted_as_lost_is_wha
         await pando.until(lambda: before + len(pando.told) >= made.publication.published)
         assert before + len(pando.told) == made.publication.published
         assert made.publication.lost == made.lost()
+
+
+async def test_what_several_stalled_subscribers_did_not_get_is_counted_for_the_publication(tmp_path: Path) -> None:
+    """A piece that one of them has no room for nobody gets: so each got what was published, and the rest is counted."""
+    limits = Limits(drain_deadline=0.5, outbox_soft=64 * 1024, log_max=2 * BURST)
+    async with (
+        court(tmp_path, limits) as made,
+        SmoothClient.connected(made.smooth) as smooth,
+        PandoClient.connected(made.pando) as reader,
+        PandoClient.connected(made.pando, session=reader.session, room=100) as one,
+        PandoClient.connected(made.pando, session=reader.session, room=100) as other,
+    ):
+
+        def got_all(client: PandoClient, missed: int) -> bool:
+            return missed + len(client.told) >= made.publication.published
+
+        stalled = (one, other)
+        before = [made.publication.published - len(client.told) for client in (reader, *stalled)]
+        for client in stalled:
+            client.stop_reading()
+        await smooth.say(f"count {BURST}")
+        await smooth.until(lambda: bool(smooth.terminals()))
+        for client in (reader, *stalled):
+            client.oracle = type(client.oracle)()  # what was dropped was the middle of a run
+            client.read_on()
+        for client, missed in zip((reader, *stalled), before, strict=True):
+            await client.until(partial(got_all, client, missed))
+            assert missed + len(client.told) == made.publication.published
+        assert made.publication.lost == made.lost() > 0

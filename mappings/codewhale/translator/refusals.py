@@ -11,6 +11,7 @@ from mappings.canonical import commands as ask
 from mappings.canonical.commands import Command
 from mappings.canonical.values import Failure
 from mappings.codewhale.extras import carried, given, raw
+from mappings.codewhale.from_canonical import FROM_COMMAND, Context
 from mappings.codewhale.from_canonical.events import problem_of
 from mappings.codewhale.from_canonical.replies import missing
 from mappings.codewhale.ids import echoed
@@ -32,6 +33,8 @@ from mappings.errors import PeerError
 
 __all__ = ["of_fault", "of_seed", "refusal", "unknown_method"]
 
+UNKNOWN_LEAF = "failed to query thread current leaf id for thread"
+UNSUPPORTED = "unsupported method: "
 TEXT_MAX = 500  # characters: it may quote what the peer sent
 
 APPS = (
@@ -51,7 +54,7 @@ UNKNOWN_TO_SEED: dict[type, tuple[str, str]] = {
 
 def unknown_method(name: str) -> Problem:
     """A method that there is none of."""
-    return Problem(code=NO_METHOD, message=f"unsupported method: {name}"[:TEXT_MAX])
+    return Problem(code=NO_METHOD, message=f"{UNSUPPORTED}{name}"[:TEXT_MAX])
 
 
 def of_seed(command: Command) -> Problem | None:
@@ -89,7 +92,16 @@ def refusal(command: Command, failure: Failure, thread: str, generation: str) ->
             return found
     if isinstance(command, GOALS):
         return replace(missing(thread, failure.text), ok=False)
-    return problem_of(failure)
+    problem = problem_of(failure)
+    if problem.code == NO_METHOD and not problem.message.startswith(UNSUPPORTED):
+        return unknown_method(f"{_method(command)}: {problem.message}")
+    return problem
+
+
+def _method(command: Command) -> str:
+    """How its client called it."""
+    asked = FROM_COMMAND.functions[type(command)](command, Context(FROM_COMMAND))
+    return next((str(request.method) for request in asked), type(command).__name__)
 
 
 def _app(command: Command, failure: Failure) -> results.AppResponse:
@@ -127,6 +139,7 @@ def _unknown_thread(command: Command, thread: str, generation: str) -> Any:
             return results.ThreadResponse(thread_id=thread, status="empty", data=raw({"cleared": False}))
         case ask.CancelTurn():
             return results.Interrupted(thread_id=thread, interrupted=False)
-        case ask.SubmitInput():
-            return Problem(code=FAILED, message=f"{UNKNOWN_THREAD}: {thread}")
+        case ask.SubmitInput() | ask.PromptOnce():
+            said = UNKNOWN_THREAD + ":" if isinstance(command, ask.SubmitInput) else UNKNOWN_LEAF
+            return Problem(code=FAILED, message=f"{said} {thread}")
     return None

@@ -19,6 +19,7 @@ from mappings.canonical import Batch, Event, SessionState, Unmapped
 from mappings.canonical import commands as ask
 from mappings.canonical import events as say
 from mappings.canonical.commands import Command
+from mappings.canonical.values import Failure
 from mappings.codewhale.directions import FROM_CLIENT
 from mappings.codewhale.extras import given, raw
 from mappings.codewhale.from_canonical import FROM_EVENT, Context, replies
@@ -31,6 +32,7 @@ from mappings.codewhale.vocabulary import (
     HEAD,
     PROMPT_METHODS,
     SEED,
+    UNKNOWN_THREAD,
     app_facts,
     methods,
     thread_methods,
@@ -141,7 +143,7 @@ class ServerTranslator:
         slot = self._open.pop(request, None)
         if slot is None:
             return Step()
-        self._finish(slot, replies.showing(state, slot.command, self._generation))
+        self._show(slot, state)
         return self._advance(Step())
 
     def passed(self, batch: Batch) -> Step:
@@ -252,7 +254,7 @@ class ServerTranslator:
         elif failure is not None and command is not None:
             self._finish(slot, refusals.refusal(command, failure, slot.thread, self._generation))
         elif isinstance(item, say.SessionOpened) and item.session in self._sessions:
-            self._finish(slot, replies.showing(self._sessions[item.session], command, self._generation))
+            self._show(slot, self._sessions[item.session])
         elif isinstance(item, say.Reply):
             self._finish(slot, self._well(slot, item))
         elif type(item) in ANSWERS:
@@ -262,6 +264,16 @@ class ServerTranslator:
         else:
             step.losses.append(Loss(kind=type(item).__name__, why="no answer that a codewhale gives"))
             slot.answer = self._refused(slot, Problem(code=FAILED, message="the backend gave no answer to this"))
+
+    def _show(self, slot: Slot, state: SessionState) -> None:
+        """The session that was asked for. What another backend opens for an unknown name is not that thread."""
+        if isinstance(slot.command, ask.ResumeSession) and slot.thread not in replies.shown(
+            state.id, state.backend_ids
+        ):
+            missing = Failure(cause="not_found", text=UNKNOWN_THREAD)
+            self._finish(slot, refusals.refusal(slot.command, missing, slot.thread, self._generation))
+        else:
+            self._finish(slot, replies.showing(state, slot.command, self._generation))
 
     def _well(self, slot: Slot, item: say.Reply) -> Any:
         """The result of a command that was done: its backend's own if that is one of this dialect, else its form."""

@@ -18,7 +18,7 @@ from mappings.codewhale.ids import heard
 from mappings.codewhale.wire import requests
 from mappings.codewhale.wire.base import Wire
 from mappings.codewhale.wire.params import ForkParams, NoParams, ResumeParams
-from mappings.codewhale.wire.serde import in_words
+from mappings.codewhale.wire.serde import in_words, said_as
 from mappings.codewhale.wire.shapes import depth, fitted
 from mappings.errors import PeerError
 
@@ -144,7 +144,9 @@ def _found(said: Envelope) -> tuple[Form, Any]:
         members = MEMBERS.decode(raw)
         if "kind" not in members:
             raise msgspec.DecodeError("missing field `kind`")
-        kind = msgspec.json.decode(members.pop("kind"), type=str)
+        kind = msgspec.json.decode(members.pop("kind"))
+        if not isinstance(kind, str):
+            raise msgspec.DecodeError(f"invalid type: {said_as(kind)}, expected variant identifier")
         found = BY_KIND.get((said.method, kind))
         if found is None:
             raise msgspec.DecodeError(unknown_kind(said.method, kind))
@@ -206,7 +208,7 @@ def _params(method: str, params: object, value: dict[str, Any], dropped: list[st
     if isinstance(params, list):
         names = [field.encode_name for field in form.params.fields]
         if len(params) > len(names):
-            raise PeerError("invalid", f"trailing characters: {len(names)} elements expected", value=value)
+            raise PeerError("invalid", f"invalid length {len(params)}, expected fewer elements in array", value=value)
         return dict(zip(names, params, strict=False))
     if not isinstance(params, dict):
         return params

@@ -7,7 +7,7 @@ import re
 
 import msgspec
 
-__all__ = ["in_words"]
+__all__ = ["in_words", "said_as"]
 
 TEXT_MAX = 500  # characters: it may quote what the peer sent
 
@@ -15,7 +15,9 @@ MISSING = re.compile(r"Object missing required field `(\w+)`")
 WRONG_TYPE = re.compile(r"Expected `([^`]+)`, got `[^`]+`(?: - at `\$([^`]*)`)?")
 TOO_SMALL = re.compile(r"Expected `int` >= 0 - at `\$([^`]*)`")
 
-EXPECTED = {"str": "a string", "bool": "a boolean", "int": "an integer", "array": "a sequence", "object": "a map"}
+EXPECTED = {"str": "a string", "bool": "a boolean", "int": "i64", "array": "a sequence", "object": "a map"}
+
+UNSIGNED = ".limit"  # the one member that counts: all other integers are i64
 
 
 def in_words(error: str, params: object) -> str:
@@ -23,10 +25,11 @@ def in_words(error: str, params: object) -> str:
     if found := MISSING.search(error):
         return f"missing field `{found[1]}`"
     if found := TOO_SMALL.search(error):
-        return f"invalid value: {_said(_at(params, found[1]))}, expected usize"
+        return f"invalid value: {said_as(_at(params, found[1]))}, expected usize"
     if found := WRONG_TYPE.search(error):
         expected = EXPECTED.get(found[1].removesuffix(" | null"), found[1])
-        return f"invalid type: {_said(_at(params, found[2] or ''))}, expected {expected}"[:TEXT_MAX]
+        expected = "usize" if (found[2] or "").endswith(UNSIGNED) else expected
+        return f"invalid type: {said_as(_at(params, found[2] or ''))}, expected {expected}"[:TEXT_MAX]
     return error[:TEXT_MAX]
 
 
@@ -37,7 +40,8 @@ def _at(value: object, path: str) -> object:
     return value
 
 
-def _said(value: object) -> str:
+def said_as(value: object) -> str:
+    """A value of a wrong type, as an error names it."""
     match value:
         case None:
             return "null"

@@ -274,3 +274,36 @@ def test_a_route_without_a_file_is_checked_alike() -> None:
         check_route(Route(name="r", listen=(listen, listen), upstream=parse("pod+unix:/x")))
     with pytest.raises(ConfigError, match="unknown dialect"):
         check_route(Route(name="r", listen=(listen,), upstream=parse("pud+unix:/x")))
+
+
+# -- what is redacted -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("line", "path", "words"),
+    [
+        ("patterns = { Customer = 'CUST-[0-9]{8}' }", "recording.redact.patterns.Customer", "lower-case letters"),
+        ("patterns = { customer = 'CUST-[0-9' }", "recording.redact.patterns.customer", "no regular expression"),
+        ("patterns = { customer = 'CUST-[0-9]+' }", "recording.redact.patterns.customer", "no bound"),
+        ("patterns = { customer = '[0-9]{0,8}' }", "recording.redact.patterns.customer", "nothing stands"),
+        ("patterns = { customer = '(?:a{1,9}){1,9}' }", "recording.redact.patterns.customer", "repeats what repeats"),
+        ("paths = ['$.a', 'a.b']", "recording.redact.paths[1]", "is no JSON path"),
+        ("paths = ['$[*]']", "recording.redact.paths[0]", "names no key"),
+        ("salt = 'short'", "recording.redact.salt", "can be guessed"),
+        ("window_seconds = 0", "recording.redact.window_seconds", "does not fit"),
+        ("pattern = {}", "recording.redact.pattern", "did you mean 'patterns'?"),
+    ],
+)
+def test_what_cannot_be_redacted_is_told(write: Write, line: str, path: str, words: str) -> None:
+    problems = found(write(f'{ROUTE}[recording]\npath = "TMP/rec/"\n[recording.redact]\n{line}\n'))
+    ((number, where, text),) = problems
+    assert (number, where) == (7, path)
+    assert words in text
+
+
+def test_a_salt_that_others_may_read_is_a_warning(write: Write) -> None:
+    path = write(f'{ROUTE}[recording]\npath = "TMP/rec/"\n[recording.redact]\nsalt = "{"0123456789abcdef"}"\n')
+    assert check(path).problems == ()
+    path.chmod(0o644)
+    (problem,) = check(path).problems
+    assert (problem.level, problem.path) == ("warning", "recording.redact.salt")

@@ -30,6 +30,7 @@ def test_the_example_shows_every_key() -> None:
     assert set(table) == set(schema["ConfigFile"]["properties"])
     assert set(table["route"][0]) == set(schema["RouteTable"]["properties"])
     assert set(table["limits"]) == set(schema["Limits"]["properties"])
+    assert set(table["recording"]["redact"]) == set(schema["Redact"]["properties"])
 
 
 def test_the_example_s_route_can_be_served() -> None:

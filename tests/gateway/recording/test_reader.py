@@ -115,7 +115,7 @@ def test_a_last_line_without_a_newline_is_read_if_it_is_whole(tmp_path: Path) ->
 
 
 def test_a_recording_cut_anywhere_gives_every_whole_line(tmp_path: Path) -> None:
-    lines = numbered(12, text="Grüße 🦀")
+    lines = numbered(6, text="Grüße 🦀")
     whole = encode(HEADER) + b"\n" + encode_lines(lines)
     begin = len(encode(HEADER)) + 1
     path = tmp_path / "a.jsonl"

@@ -19,12 +19,13 @@ from gateway.endpoint import Endpoint, parse
 from gateway.ledger import Ledger
 from gateway.link import Link
 from gateway.outbox import Outbox
+from gateway.routing.door import Door
 from gateway.routing.router import Router
 from gateway.upstream import Connected, Upstream
 from tests.gateway.stage import AT_ONCE, Time, settle
 from tests.memory import MemoryTransport
 
-__all__ = ["PandoStage", "frames", "pando_stage", "row"]
+__all__ = ["ROUTE", "PandoStage", "frames", "pando_stage", "row"]
 
 ROUTE = Route(
     name="test", listen=(parse("smooth+ws://127.0.0.1:1/ws"),), upstream=parse("pando+tcp://127.0.0.1:1")
@@ -40,7 +41,7 @@ def row(id: str, title: str = "T", updated: str = "2026-05-09T21:28:20Z", messag
 class PandoStage:
     """A router with its clients, and the connection to the primary."""
 
-    def __init__(self, group: asyncio.TaskGroup) -> None:
+    def __init__(self, group: asyncio.TaskGroup, route: Route) -> None:
         self.group = group
         self.time = Time()
         self.ledger = Ledger()
@@ -49,7 +50,7 @@ class PandoStage:
         self._answered = 0
         self._ids = count(1)
         self.router = Router(
-            ROUTE, self._upstream, registry.dialects, limits=LIMITS, ledger=self.ledger, clock=self.time.clock,
+            route, self._upstream, registry.dialects, limits=LIMITS, ledger=self.ledger, clock=self.time.clock,
             new_id=self._new_id, later=self.time.later,
         )  # fmt: skip
 
@@ -72,8 +73,8 @@ class PandoStage:
 
     # -- clients ---------------------------------------------------------------------------------------
 
-    def join(self, dialect: str, *, publishes: bool = False) -> MemoryTransport:
-        """A client connects; a pando makes calls, or is everybody who subscribes."""
+    def join(self, dialect: str, *, publishes: bool = False, door: Door = Door()) -> MemoryTransport:  # noqa: B008  # frozen
+        """A client connects, by this door; a pando makes calls, or is everybody who subscribes."""
         transport, spoken = MemoryTransport(), registry.dialect(dialect)
         translator = spoken.server(self.time.clock, self._new_id)
         if publishes:
@@ -82,7 +83,7 @@ class PandoStage:
         link = Link(
             f"{dialect}-{len(self.links)}", spoken, transport, translator,
             Outbox(LIMITS.outbox_soft, LIMITS.outbox_hard), sink=self.router.receive, drained=self.router.drained,
-            ledger=self.ledger, attaches=dialect != "pando", publishes=publishes,
+            ledger=self.ledger, attaches=dialect != "pando", publishes=publishes, door=door,
         )  # fmt: skip
         self.links.append(link)
         self._spawn(self._serve(link), link.id)
@@ -152,10 +153,10 @@ def frames(transport: MemoryTransport) -> list[dict[str, Any]]:
 
 
 @asynccontextmanager
-async def pando_stage() -> AsyncIterator[PandoStage]:
+async def pando_stage(route: Route = ROUTE) -> AsyncIterator[PandoStage]:
     """A stage whose tasks have all ended when the block is left."""
     async with asyncio.timeout(20), asyncio.TaskGroup() as group:
-        made = PandoStage(group)
+        made = PandoStage(group, route)
         yield made
         for link in made.links:
             link.end(CloseReason.DONE)

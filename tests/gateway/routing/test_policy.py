@@ -31,6 +31,18 @@ def test_what_somebody_else_may_do(options: dict[str, Any], holds_one: bool, see
     assert policy.answers("eve", state("ann")) is sees
 
 
+@pytest.mark.parametrize(
+    ("options", "owned"),
+    [({}, True), ({"share": "owner"}, False), ({"share": "owner", "publish": "all"}, True)],
+)
+def test_what_has_an_owner_is_published_where_it_is_everybodys_or_the_route_says_so(
+    options: dict[str, Any], owned: bool
+) -> None:
+    policy = Policy(RouteOptions(**options), holds_one=False)
+    assert policy.publishes(state("ann")) is owned
+    assert policy.publishes(state(""))
+
+
 @pytest.mark.parametrize("owner", ["ann", ""])
 def test_an_owner_may_do_everything_and_so_may_anybody_with_what_is_nobodys(owner: str) -> None:
     policy = Policy(RouteOptions(share="owner"), holds_one=True)

@@ -57,3 +57,4 @@ def test_what_has_neither_words_nor_a_name_is_left_out() -> None:
         SessionSummary(session="c", messages=1),
     ]
     assert {row.session for row in listing(told, ListSessions()).sessions} == {"b", "c"}
+    assert len(listing(told, ListSessions(), silent=True).sessions) == 3, "to a dialect that lists them from the start"

@@ -467,6 +467,55 @@ async def test_a_shutdown_reaches_the_backend_only_if_the_route_says_so(shutdown
         assert made.clients["a"].link.alive
 
 
+MODELS = {"jsonrpc": "2.0", "id": 7, "method": "app/models", "params": {}}
+
+
+async def test_what_concerns_no_session_is_asked_of_a_backend_of_its_own() -> None:
+    async with stage(upstream="codewhale") as made:
+        client = made.join("editor", dialect="codewhale")
+        for _ in range(2):
+            client.says(MODELS)
+            await settle()
+            asked = [frame for frame in made.pod.news() if frame["method"] == "app/models"]
+            made.pod.says({"jsonrpc": "2.0", "id": asked[0]["id"], "result": {"ok": True, "data": {"models": []}}})
+            await settle()
+            (answer,) = client.news()
+            assert (answer["id"], answer["result"]["data"]) == (7, {"models": []})
+        assert made.dialled == 1
+        assert made.router.sessions == [], "it is nobody's session"
+
+
+async def test_what_a_backend_has_no_word_for_is_refused_without_a_session() -> None:
+    async with stage() as made:
+        client = made.join("editor", dialect="codewhale")
+        client.says(MODELS)
+        await settle()
+        (answer,) = client.news()
+        assert answer["result"]["ok"] is False, "a client shall not think that the server is old"
+        assert answer["result"]["data"]["error"] == "a pod backend cannot be asked this"
+        assert made.dialled == 0
+
+
+async def test_a_client_without_a_session_is_let_go_when_it_says_shutdown() -> None:
+    said: list[str] = []
+    async with stage() as made:
+        made.router.on_shutdown = lambda link: said.append(link.id)
+        client = made.join("editor", dialect="codewhale")
+        client.says({"jsonrpc": "2.0", "id": 1, "method": "shutdown"})
+        await settle()
+        assert client.news() == [{"jsonrpc": "2.0", "id": 1, "result": {"ok": True, "status": "stopped"}}]
+        assert not client.link.alive
+        assert said == ["editor"]
+
+
+async def test_what_a_client_cannot_say_of_a_new_session_the_endpoint_does() -> None:
+    async with stage(upstream="codewhale") as made:
+        made.join("a").says(CREATE)
+        await settle()
+        (start,) = [frame for frame in made.pod.news() if frame["method"] == "thread/start"]
+        assert (start["params"]["cwd"], start["params"]["model"]) == ("/src", "whale-1")
+
+
 # -- doors -------------------------------------------------------------------------------------------
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 
-from tests.gateway.routing.pando_stage import PandoStage, frames, pando_stage, row
+from msgspec import structs
+
+from tests.gateway.routing.pando_stage import ROUTE, PandoStage, frames, pando_stage, row
 from tests.gateway.smooth_words import ask
 from tests.gateway.stage import settle
 from tests.memory import MemoryTransport
@@ -35,6 +37,18 @@ async def test_a_publication_is_told_of_every_session_old_and_new() -> None:
         await made.publishes("session.update", **row(OTHER))
         assert OTHER in announced(told)
         assert OTHER in announced(late)
+
+
+async def test_a_publication_is_told_no_more_of_a_session_once_it_is_somebodys() -> None:
+    """design.md, section 5: sessions with an owner are not published unless the route says so."""
+    async with pando_stage(structs.replace(ROUTE, share="owner")) as made:
+        told = await listening(made)
+        await made.begins(row(ONE), row(OTHER))
+        made.join("smooth").say(json.dumps(ask("get_session", "r1", sessionId=ONE)).encode())
+        await settle()
+        for session in (ONE, OTHER):
+            await made.publishes("llm.token", session_id=session, token="Hi")
+        assert [f["payload"]["session_id"] for f in frames(told) if f["topic"] == "llm.token"] == [OTHER]
 
 
 async def test_a_publication_that_ended_is_told_of_nothing() -> None:

@@ -176,3 +176,33 @@ async def test_what_the_gateway_has_nothing_for_is_refused_as_a_primary_refuses_
         assert reply["error"]["code"] == code
         assert reply["error"]["message"].startswith(text)
         assert made.asked() == []
+
+
+async def test_toward_a_shipped_primary_which_takes_no_input_the_gateway_observes() -> None:
+    """translation.md 3.19: each client has the refusal in its own dialect, and what the primary's own user does."""
+    reason = "message.send: agent runner not available on this instance"
+    async with pando_stage() as made:
+        smooth, pod, pando = made.join("smooth"), made.join("pod"), made.join("pando")
+        says(smooth, ask("get_session", "open", sessionId=ONE))
+        await made.begins(row(ONE))
+        await made.answers("message.list", [])
+        call = {"method": "message.send", "params": {"session_id": ONE, "content": "Hello"}}
+        said: tuple[tuple[MemoryTransport, dict[str, object]], ...] = (
+            (smooth, ask("send_message", "r1", sessionId=ONE, message="Hello")),
+            (pod, run("Hello")),
+            (pando, {"jsonrpc": "2.0", "id": "r1", **call}),
+        )
+        for client, words in said:
+            says(client, words)
+            await settle()
+            await made.answers("message.send", problem=reason)
+        assert [(f["error"]["code"], f["error"]["message"]) for f in frames(smooth) if f["type"] == "error"] == [
+            ("UNSUPPORTED_ACTION", reason)
+        ]
+        assert [e["data"] for e in frames(pod) if e["event"] == "error"] == [
+            {"code": "invalid_request", "message": reason}
+        ]
+        assert [f["error"] for f in frames(pando)] == [{"code": -32000, "message": reason}]
+        await made.publishes("llm.token", session_id=ONE, token="Hi")
+        assert [f["token"] for f in frames(smooth) if f["type"] == "stream_token"] == ["Hi"]
+        assert [e["data"]["text"] for e in frames(pod) if e["event"] == "text_delta"] == ["Hi"]

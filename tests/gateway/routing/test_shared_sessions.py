@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import json
 
+from gateway.routing.door import Door
 from gateway.routing.shared_sessions import HELD_MAX
+from gateway.session.session import Session
+from mappings.canonical import Event
+from mappings.canonical.commands import GetSession, ListSessions, ResumeSession
 from tests.gateway.pod_words import run
 from tests.gateway.routing.pando_stage import PandoStage, frames, pando_stage, row
 from tests.gateway.smooth_words import ask
@@ -171,6 +175,22 @@ async def test_a_session_that_the_backend_deletes_is_gone_however_often_it_says_
         assert [session.state.id == ONE for session in made.router.sessions] == [False], "the one that the pod is shown"
         assert [e["data"]["status"] for e in frames(pod) if e["event"] == "status"][-1] == "idle"
         assert frames(pod)[-1]["event"] == "segment_rotated"
+
+
+class Folders:
+    """Where sessions stand side by side; nobody asks."""
+
+    def answer(self, command: ListSessions | GetSession | ResumeSession, own: Session) -> Event:
+        raise NotImplementedError
+
+
+async def test_a_pod_in_the_folder_of_a_session_goes_with_it() -> None:
+    async with pando_stage() as made:
+        pod = made.join("pod", door=Door(endpoint="pod+unix:/pods/one/sock", session=ONE, directory=Folders()))
+        await watched(made, row(ONE), row(OTHER))
+        await made.publishes("session.deleted", **row(ONE))
+        assert frames(pod)[-1] == {"event": "shutdown"}
+        assert pod.closed is not None
 
 
 async def test_a_session_that_nobody_finds_is_told_to_nobody() -> None:

@@ -95,7 +95,7 @@ class Live:
                 at=self._at,
             )  # fmt: skip
             self.state.seq += len(run.events)
-            self.state.updated_at = self._at
+            self.state.updated_at = self._at if run.happens else self.state.updated_at
             self.log.append(batch)
 
     def folded(self) -> SessionState:

@@ -43,7 +43,15 @@ def test_wrong_params_are_told_as_the_real_server_tells_them(params: bytes, text
     ("method", "params", "text"),
     [
         ("thread/list", '{"limit":-1}', "invalid value: integer `-1`, expected usize"),
-        ("thread/list", '{"limit":"x"}', 'invalid type: string "x", expected an integer'),
+        ("thread/list", '{"limit":"x"}', 'invalid type: string "x", expected usize'),
+        ("thread/list", '{"limit":1.5}', "invalid type: floating point `1.5`, expected usize"),
+        ("thread/list", "[true,5,7]", "invalid length 3, expected fewer elements in array"),
+        (
+            "thread/goal/set",
+            '{"thread_id":"t","objective":"o","token_budget":"5"}',
+            'invalid type: string "5", expected i64',
+        ),
+        ("thread/request", '{"kind":7}', "invalid type: integer `7`, expected variant identifier"),
         ("thread/request", "null", "invalid type: null, expected internally tagged enum ThreadRequest"),
         ("app/request", "null", "invalid type: null, expected internally tagged enum AppRequest"),
         ("thread/request", "{}", "missing field `kind`"),

@@ -43,6 +43,7 @@ def real(number: str, id: int) -> Any:
         (ask.ResumeSession(ext=keep(method="thread/request")), "06", 21),
         (ask.SetGoal(objective="x"), "07", 10),
         (ask.CancelTurn(), "04", 9),
+        (ask.PromptOnce(prompt="x"), "13", 11),
     ],
 )
 def test_an_unknown_thread_is_what_it_is_to_the_real_server(command: ask.Command, number: str, id: int) -> None:
@@ -68,7 +69,14 @@ def test_what_a_backend_has_no_word_for_is_a_result_that_is_not_ok_so_that_the_s
 
 
 def test_what_else_a_backend_has_no_word_for_is_an_unknown_method_and_a_busy_one_fails() -> None:
-    assert no(ask.ForkSession(), "unsupported")["code"] == -32601
+    assert no(ask.ForkSession(), "unsupported") == {
+        "code": -32601, "message": "unsupported method: thread/fork: no", "data": None,
+    }  # fmt: skip
+    assert no(ask.PromptOnce(prompt="x", ext=keep(method="prompt/request")), "unsupported")["message"] == (
+        "unsupported method: prompt/request: no"
+    )
+    already = no(ask.CancelTurn(), "unsupported", text="unsupported method: thread/interrupt")
+    assert already["message"] == "unsupported method: thread/interrupt"
     assert no(ask.SubmitInput(segments=()), "busy")["code"] == -32603
     assert no(ask.SubmitInput(segments=()))["message"] == f"thread not found: {GHOST}"
 

@@ -466,3 +466,24 @@ def test_a_command_that_was_done_without_words_has_the_result_of_its_method() ->
         client.asks(method, thread_id=THREAD, **params)
         result = client.reply().line()["result"]
         assert (result["status"], result.get("thread", {}).get("name")) == (status, params.get("name"))
+
+
+@pytest.mark.parametrize(
+    ("method", "generation"), [("thread/resume", ""), ("thread/request", ""), ("thread/resume", SEED)]
+)
+def test_a_thread_that_is_unknown_is_not_another_one_that_was_opened_for_it(method: str, generation: str) -> None:
+    client = Client(generation).asks(method, thread_id="thread-ghost", **({"kind": "resume"} if "q" in method else {}))
+    (command,) = client.heard
+    client.attach(command.request)
+    told = client.line()
+    if method == "thread/resume" and not generation:
+        assert told["error"]["data"] == {"error": "thread_not_found", "thread_id": "thread-ghost"}
+    else:
+        assert (told["result"]["thread_id"], told["result"]["status"]) == ("thread-ghost", "missing")
+
+
+@pytest.mark.parametrize("name", [THREAD, SESSION])
+def test_a_thread_that_is_known_is_resumed_by_either_of_its_names(name: str) -> None:
+    client = Client().asks("thread/resume", thread_id=name)
+    (command,) = client.heard
+    assert client.attach(command.request).line()["result"]["thread_id"] == THREAD

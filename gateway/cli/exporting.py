@@ -1,0 +1,117 @@
+"""Commands that make something else of a recording, or a recording of something else: export, import."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, BinaryIO, Literal
+
+import typer
+
+from gateway import logs, registry
+from gateway.cli.recordings import FILE, opened
+from gateway.recording import blocks
+from gateway.recording.captures import Capture, read_capture
+from gateway.recording.cloudevents import cloud_events
+from gateway.recording.format import Header, Line, encode
+from gateway.recording.page import page
+from mappings.errors import ConfigError
+
+__all__ = ["export", "import_"]
+
+SHOWN = 20  # problems of a capture that are told one by one
+
+
+def export(
+    file: Annotated[Path, FILE],
+    output: Annotated[
+        str, typer.Option("--output", "-o", metavar="OUT", help="Where to; - is stdout. By default beside FILE.")
+    ] = "",
+    format: Annotated[
+        Literal["html", "cloudevents"], typer.Option("--format", help="One self-contained page, or CloudEvents.")
+    ] = "html",
+    frames: Annotated[bool, typer.Option("--frames", help="CloudEvents: of the frames too.")] = False,
+) -> None:
+    """Make one HTML page of a recording, or CloudEvents as JSON lines.
+
+    The page holds the transcript and the wire, with nothing from elsewhere and no script: it can be mailed and opened
+    as a file. Whatever the recording holds is in it, so look at `dragoman scan` first.
+    """
+    suffix = ".html" if format == "html" else ".cloudevents.jsonl"
+    stem = file.name.removesuffix(".zst").removesuffix(".jsonl")
+    target = output or str(file.with_name(stem + suffix))
+    with opened(file) as recording, _written(target) as out:
+        if format == "html":
+            for piece in page(recording.header, recording.lines):
+                out.write(piece.encode())
+        else:
+            for line in cloud_events(recording.header, recording.lines(), frames=frames):
+                out.write(line + b"\n")
+    if target != "-":
+        logs.tell(f"written {target}", sys.stderr)
+
+
+def import_(
+    file: Annotated[Path, typer.Argument(metavar="CAPTURE", help="JSON lines with t, dir and frame.")],
+    output: Annotated[
+        str, typer.Option("--output", "-o", metavar="OUT", help="The recording; NAME.zst is compressed.")
+    ] = "",
+    dialect: Annotated[
+        str, typer.Option("--dialect", metavar="DIALECT", help="What is spoken, where the capture does not say.")
+    ] = "",
+    session: Annotated[
+        str, typer.Option("--session", metavar="ID", help="Which session, of several; by default the one told most.")
+    ] = "",
+) -> None:
+    """Make a recording of a capture, the frames of a conversation that another tool wrote down.
+
+    A line is {"t": SECONDS, "dir": "c2s" | "s2c" | "pub", "frame": TEXT}, with "frames": [TEXT...] for ZeroMQ and
+    "conn" where there are several connections. Frames that cannot be read are told on stderr and kept as frames; the
+    exit code is 1 then.
+    """
+    capture = Capture(file)
+    name = dialect or capture.dialect_name
+    if not name:
+        raise ConfigError(f"{file} does not say its dialect: add --dialect, for example --dialect smooth")
+    target = output or f"{file.name.removesuffix('.jsonl')}.recording.jsonl"
+    header, lines = read_capture(capture, registry.dialect(name), session=session)
+    with _written(target) as out:
+        for chunk in _recording(header, lines, packed=target.endswith(".zst")):
+            out.write(chunk)
+    for problem in lines.problems[:SHOWN]:
+        logs.tell(problem, sys.stderr)
+    if len(lines.problems) > SHOWN:
+        logs.tell(f"and {len(lines.problems) - SHOWN} more", sys.stderr)
+    if lines.others:
+        logs.tell(f"{lines.others} frames of other clients or sessions were left out", sys.stderr)
+    logs.tell(f"written {target}", sys.stderr)
+    raise typer.Exit(1 if lines.problems else 0)
+
+
+def _recording(header: Header, lines: Iterable[Line], *, packed: bool) -> Iterator[bytes]:
+    def encoded() -> Iterator[bytes]:
+        yield encode(header) + b"\n"
+        for line in lines:
+            yield encode(line) + b"\n"
+
+    return blocks.compressed(encoded()) if packed else encoded()
+
+
+@contextmanager
+def _written(target: str) -> Iterator[BinaryIO]:
+    """A file that is there once it is whole, its owner's alone as a recording is; `-` is stdout."""
+    if target == "-":
+        yield sys.stdout.buffer
+        return
+    path = Path(target)
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    descriptor = os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+    try:
+        with open(descriptor, "wb") as file:
+            yield file
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)

@@ -1,0 +1,26 @@
+"""Progress of long work, on stderr and only on a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+__all__ = ["progress"]
+
+LONG = 8 << 20  # bytes: what is smaller is over before anybody looks
+
+
+@contextmanager
+def progress(what: str, size: int) -> Iterator[Callable[[int], None]]:
+    """What is told how many of `size` bytes are done."""
+    console = Console(stderr=True)
+    if not console.is_terminal or size < LONG:
+        yield lambda _done: None
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True) as bars:
+        task = bars.add_task(what, total=size)
+        yield lambda done: bars.update(task, completed=done)

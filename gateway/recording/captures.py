@@ -1,0 +1,246 @@
+"""Captures of other tools as recordings: the frames of one conversation, told through the normal form of a turn.
+
+A capture is JSON Lines: `t` (seconds), `dir` (`c2s`, `s2c`, `pub`), `frame` or, for ZeroMQ, `frames`, and `conn` where
+there are several connections; a first line without `dir` is a header and may name the `dialect`. Lines without a frame
+(a connection closed) say nothing here. The gateway's place is that of the tool that captured: what a client said went
+to the backend as it stood. Of several clients that were told the same the one counts that was told most.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from uuid import NAMESPACE_URL, uuid5
+
+import msgspec
+from msgspec import Struct
+
+from gateway.recording.format import UP, EventLine, Header, Line, RecordingError, frame_line
+from gateway.session.answers import answers_one
+from gateway.session.runs import Run
+from gateway.session.turn import NormalForm
+from gateway.session.turn.questions import Given
+from mappings.canonical import SessionState
+from mappings.canonical.commands import AnswerApproval, AnswerInteraction, SubmitInput
+from mappings.canonical.events import (
+    ApprovalResolved,
+    InteractionResolved,
+    MessageAppended,
+    Reply,
+    TurnAccepted,
+)
+from mappings.canonical.values import Message, Origin, flatten
+from mappings.dialect import Burst, Dialect, Direction, Frame, Parts, Step
+
+__all__ = ["Capture", "Import", "Said", "read_capture"]
+
+LINE_MAX = 64 << 20  # bytes: four of the largest messages
+
+
+class _Raw(Struct):
+    """A line as it is written; what else it has is of no interest."""
+
+    t: float = 0.0
+    dir: str = ""
+    conn: str | None = None
+    frame: str | None = None
+    frames: list[str] | None = None
+    dialect: str = ""
+
+
+class Said(Struct, frozen=True):
+    """One frame of a capture: in which line it stands, when (µs), on which connection, which way."""
+
+    number: int
+    t: int
+    conn: str
+    dir: str
+    frame: Frame
+
+
+class Capture:
+    """A capture that can be read any number of times. `dialect_name` is what its header says, or ""."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.dialect_name = next((raw.dialect for _, raw in self._raw() if raw.dialect), "")
+        self.progress: Callable[[int], None] = lambda _bytes: None
+
+    def frames(self) -> Iterator[Said]:
+        """Its frames, in their order."""
+        for number, raw in self._raw():
+            frame: Frame
+            if raw.frames is not None:
+                channel = "sub" if raw.dir == "pub" else "rpc"
+                frame = Parts(channel, b"", tuple(part.encode() for part in raw.frames))
+            elif raw.frame is not None:
+                frame = raw.frame.encode()
+            else:
+                continue
+            if raw.dir not in ("c2s", "s2c", "pub"):
+                raise RecordingError(f"{self.path}:{number}: `dir` is c2s, s2c or pub, not {raw.dir!r}")
+            yield Said(number, int(raw.t * 1e6), raw.conn or "client", raw.dir, frame)
+
+    def _raw(self) -> Iterator[tuple[int, _Raw]]:
+        decoder = msgspec.json.Decoder(_Raw)
+        with self.path.open("rb") as file:
+            number = 0
+            while line := file.readline(LINE_MAX):
+                number += 1
+                if not line.strip():
+                    continue
+                try:
+                    yield number, decoder.decode(line)
+                except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+                    raise RecordingError(f"{self.path}:{number} is no line of a capture: {error}") from None
+
+
+def read_capture(capture: Capture, dialect: Dialect, *, session: str = "", gateway: str = "") -> tuple[Header, Import]:
+    """The header of a capture's recording, and its lines to iterate. `session` names one where it has several."""
+    of = Import(capture, dialect)
+    of.look(session)
+    header = Header(
+        gateway=gateway, started_at=of.started_at, route=capture.path.stem, session=of.session,
+        dialects={dialect.name: ""}, upstream=f"capture:{capture.path.name}",
+    )  # fmt: skip
+    return header, of
+
+
+class Import:
+    """The lines of a recording, made from a capture. `problems` are what could not be read, by line of the capture."""
+
+    def __init__(self, capture: Capture, dialect: Dialect) -> None:
+        self.session = ""
+        self.started_at = 0
+        self.problems: list[str] = []
+        self.others = 0  # frames that told other clients, or of other sessions
+        self._capture = capture
+        self._dialect = dialect
+        self._told = ""  # the connection whose frames tell the session's events
+        self._numbers = 0
+        self._seq = 0
+        self._t = 0
+        self._waiting: dict[str, tuple[str, SubmitInput]] = {}
+        self._given: Given | None = None
+
+    def look(self, session: str) -> None:
+        """Which session, when it began, and who was told of it most."""
+        told: Counter[str] = Counter()
+        named: Counter[str] = Counter()  # by what the backend says of it, else by what it is asked
+        asked: Counter[str] = Counter()
+        for said in self._capture.frames():
+            if said.dir == "c2s":
+                items = (item for burst in self._bursts(said, self._dialect.commands) for item in burst.items)
+                asked.update(item.session for item in items if item.session)
+                continue
+            told[said.conn] += 1
+            for burst in self._bursts(said, self._dialect.events):
+                if not self.started_at and burst.at:
+                    self.started_at = burst.at - said.t * 1000
+                if burst.session:
+                    named[burst.session] += 1
+        self._told = _most(told)
+        self.session = session or _most(named) or _most(asked) or str(uuid5(NAMESPACE_URL, self._capture.path.name))
+        self.started_at = self.started_at or self._capture.path.stat().st_mtime_ns
+        self.problems.clear()  # they are told when the lines are made
+
+    def __iter__(self) -> Iterator[Line]:
+        self._state = SessionState(id=self.session, opened_at=self.started_at)
+        self._form = NormalForm(self._state, self._new_id)
+        self._form.given = lambda: self._given
+        for said in self._capture.frames():
+            self._t = max(self._t, said.t)
+            if said.dir == "c2s":
+                yield from self._client_says(said)
+            else:
+                yield from self._backend_says(said)
+
+    # -- the client's side -----------------------------------------------------------------------------
+
+    def _client_says(self, said: Said) -> Iterator[Line]:
+        commands = [item for burst in self._bursts(said, self._dialect.commands) for item in burst.items]
+        for command in commands:
+            if isinstance(command, SubmitInput):
+                self._waiting[command.request] = said.conn, command
+            elif isinstance(command, AnswerApproval):
+                self._given = Given(resolved=ApprovalResolved(approved=command.approved))
+            elif isinstance(command, AnswerInteraction):
+                self._given = Given(resolved=InteractionResolved(question=command.question, declined=command.declined))
+            yield self._line(command=command, link=said.conn)
+        for command in commands:
+            yield self._line(command=command, link=UP)
+        yield self._frame(said, "send")
+
+    # -- the backend's side ----------------------------------------------------------------------------
+
+    def _backend_says(self, said: Said) -> Iterator[Line]:
+        broadcast = said.dir == "pub" or self._dialect.one_session
+        if broadcast and said.conn != self._told:
+            self.others += 1
+            return
+        yield self._frame(said, "receive")
+        for burst in self._bursts(said, self._dialect.events):
+            if burst.session and burst.session != self.session:
+                self.others += 1
+                continue
+            at = burst.at or self.started_at + self._t * 1000
+            for item in burst.items:
+                yield from self._item(said.conn, item, at)
+
+    def _item(self, conn: str, item: Any, at: int) -> Iterator[Line]:
+        accepted = self._accepted(item)
+        if accepted is not None:
+            conn, command = accepted
+            message = Message(role="user", text=flatten(command.segments), segments=command.segments)
+            yield from self._runs(self._form.accept(Origin(link=conn, request=command.request), message, at), at)
+        elif answers_one(item):
+            yield self._line(event=item, link=conn)
+        else:
+            yield from self._runs(self._form.feed([item], at), at)
+            if self._state.turn is None or self._state.turn.question is None:
+                self._given = None
+
+    def _accepted(self, item: Any) -> tuple[str, SubmitInput] | None:
+        """Whose input begins a turn by this: said so, answered well, or, where answers have no ids, heard again."""
+        if isinstance(item, TurnAccepted) or (isinstance(item, Reply) and item.failure is None):
+            return self._waiting.pop(item.request, None)
+        if isinstance(item, Reply):
+            self._waiting.pop(item.request, None)
+        elif isinstance(item, MessageAppended) and item.message.role == "user":
+            _, command = self._waiting.get("", ("", None))
+            if command is not None and flatten(command.segments) == item.message.text:
+                return self._waiting.pop("")
+        return None
+
+    # -- lines -----------------------------------------------------------------------------------------
+
+    def _bursts(self, said: Said, direction: Direction) -> list[Burst]:
+        step = Step()
+        direction.receive([said.frame], step)
+        self.problems += [f"{self._capture.path}:{said.number}: {fault.text}" for fault in step.faults]
+        return step.bursts
+
+    def _runs(self, runs: list[Run], at: int) -> Iterator[Line]:
+        for run in runs:
+            for event in run.events:
+                yield self._line(event=event, turn=run.turn, origin=run.origin, at=at)
+                self._state.seq += 1
+
+    def _line(self, **fields: Any) -> EventLine:
+        self._seq += 1
+        return EventLine(seq=self._seq, t=self._t, cursor=f"{self._state.epoch}:{self._state.seq}", **fields)
+
+    def _frame(self, said: Said, way: Any) -> Line:
+        self._seq += 1
+        return frame_line(self._seq, self._t, UP, way, self._dialect.name, said.frame)
+
+    def _new_id(self) -> str:
+        self._numbers += 1
+        return str(uuid5(NAMESPACE_URL, f"{self.session}#{self._numbers}"))
+
+
+def _most(counted: Counter[str]) -> str:
+    """What was counted most, the first of equals; "" of nothing."""
+    return max(counted, key=lambda key: counted[key], default="")

@@ -1,0 +1,68 @@
+"""A recording as CloudEvents 1.0 in their JSON format, one a line: for those who have tools for that.
+
+Types are `dragoman.event.TYPE`, `dragoman.command.TYPE` and `dragoman.frame.receive|send`. The `source` is one
+recording of a session, `id` the line's seq in it: together they are unique. `sequence` is the seq as text that sorts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+
+from gateway.recording.format import FrameLine, Header, Line
+
+__all__ = ["cloud_events"]
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+_ENCODER = msgspec.json.Encoder()
+
+
+def cloud_events(header: Header, lines: Iterable[Line], *, frames: bool = False) -> Iterator[bytes]:
+    """Each event and command, and with `frames` each frame, as one line without its newline."""
+    began = _time(header, 0)
+    source = "/".join(("/dragoman", *(quote(name, safe="") for name in (header.route, header.session, began))))
+    for line in lines:
+        told = _frame(line) if isinstance(line, FrameLine) else _item(line)
+        if isinstance(line, FrameLine) and not frames:
+            continue
+        envelope: dict[str, Any] = {
+            "specversion": "1.0",
+            "id": str(line.seq),
+            "source": source,
+            "time": _time(header, line.t),
+            "datacontenttype": "application/json",
+            "sequence": f"{line.seq:012}",
+            **told,
+        }
+        if line.redacted:
+            envelope["redacted"] = True
+        yield _ENCODER.encode(envelope)
+
+
+def _item(line: Any) -> dict[str, Any]:
+    is_event = line.event is not None
+    item = line.event if is_event else line.command
+    kind = "event" if is_event else "command"
+    told: dict[str, Any] = {"type": f"dragoman.{kind}.{item.__struct_config__.tag}", "cursor": line.cursor}
+    if line.turn:
+        told["subject"] = line.turn
+    if line.link:
+        told["link"] = line.link
+    return {**told, "data": item}
+
+
+def _frame(line: FrameLine) -> dict[str, Any]:
+    keys = ("dialect", "text", "base64", "channel", "parts", "missing")
+    data = {key: value for key in keys if (value := getattr(line, key)) not in (None, "")}
+    return {"type": f"dragoman.frame.{line.dir}", "link": line.link, "data": data}
+
+
+def _time(header: Header, t: int) -> str:
+    """RFC 3339, in microseconds."""
+    moment = EPOCH + timedelta(microseconds=header.started_at // 1000 + t)
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")

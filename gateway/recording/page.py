@@ -1,0 +1,179 @@
+"""A recording as one HTML page that needs nothing else: no script, nothing from elsewhere, and it works from file://.
+
+First the transcript, then the wire: what stood toward the backend and toward the client, and between them what it
+meant. A row holds what belongs together: a frame that came, its events, the frames that went out for them. Everything
+that a peer said is escaped, and the page's own policy forbids whatever a browser might still find in it to load or run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime
+from html import escape
+
+import msgspec
+
+from gateway.recording.format import EventLine, FrameLine, Header, Line
+from gateway.recording.printable import printable
+from gateway.recording.transcript import Entry, transcript
+
+__all__ = ["page"]
+
+TOGETHER = 5_000  # µs: what comes later than that began anew
+TOLD = frozenset({"detail", "asked"})  # entries that the wire shows better
+
+STYLE = """
+:root { color-scheme: light dark; --line: #8884; --soft: #8882; }
+body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 110rem; padding: 0 1rem; }
+h1 { font-size: 1.4rem; } h2 { font-size: 1.1rem; margin-top: 2rem; }
+dl { display: grid; grid-template-columns: max-content 1fr; gap: 0 1rem; } dt { opacity: .7; } dd { margin: 0; }
+.entry { display: grid; grid-template-columns: 7rem 6rem 1fr; gap: 0 .8rem; padding: .25rem .4rem; }
+.entry:target, tr:target { outline: 2px solid #48f; }
+.entry pre { margin: 0; white-space: pre-wrap; overflow-wrap: anywhere; font: inherit; }
+.entry.tool pre, .entry.result pre, .entry.output pre, .entry.error pre { font: 13px/1.45 ui-monospace, monospace; }
+.time, .kind { opacity: .65; font-variant-numeric: tabular-nums; } .time a { color: inherit; text-decoration: none; }
+.input { background: #48f2; } .reasoning { font-style: italic; opacity: .75; } .question, .answer { background: #fb03; }
+.error, .loss, .alert { background: #f443; } .end { border-bottom: 1px solid var(--line); margin-bottom: .8rem; }
+table { border-collapse: collapse; width: 100%; table-layout: fixed; } col.t { width: 7rem; }
+th { text-align: left; position: sticky; top: 0; background: Canvas; } tr { content-visibility: auto; }
+td { border-top: 1px solid var(--line); vertical-align: top; padding: .2rem .4rem; }
+td pre { margin: 0 0 .2rem; white-space: pre-wrap; overflow-wrap: anywhere; font: 12px/1.4 ui-monospace, monospace; }
+td b { font: 11px/1.6 system-ui, sans-serif; opacity: .65; display: block; } .gone { opacity: .6; font-style: italic; }
+td.event { background: var(--soft); } mark { background: #fb05; color: inherit; border-radius: .2rem; }
+""".strip()
+
+HEAD = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<meta name="viewport" content="width=device-width"><meta name="referrer" content="no-referrer">
+<title>{title}</title><style>
+{style}
+</style></head><body>
+<h1>{title}</h1>
+"""
+
+WIRE = """<h2 id="wire">The wire</h2>
+<table><colgroup><col class="t"><col><col><col></colgroup>
+<thead><tr><th>time</th><th>backend</th><th>canonical</th><th>clients</th></tr></thead><tbody>
+"""
+
+
+def page(header: Header, lines: Callable[[], Iterable[Line]]) -> Iterator[str]:
+    """The page, piece by piece; `lines` gives the recording's lines, once for each of the page's two parts."""
+    title = f"Session {header.session}" if header.session else f"Route {header.route}"
+    yield HEAD.format(title=_text(title), style=STYLE)
+    yield _about(header)
+    yield '<p><a href="#wire">What stood on the wires</a></p>\n<h2>Transcript</h2>\n'
+    for entry in transcript(lines()):
+        if entry.kind not in TOLD:
+            yield _entry(entry)
+    yield WIRE
+    for row in _rows(lines()):
+        yield _row(row)
+    yield "</tbody></table>\n</body></html>\n"
+
+
+def _about(header: Header) -> str:
+    began = datetime.fromtimestamp(header.started_at / 1e9, UTC)
+    told = {
+        "route": header.route,
+        "backend": header.upstream,
+        "dialects": ", ".join(f"{name}@{of}" if of else name for name, of in header.dialects.items()),
+        "began": f"{began:%Y-%m-%d %H:%M:%S} UTC",
+        "part": str(header.part) if header.part else "",
+        "not recorded before": f"{header.lost} lines" if header.lost else "",
+        "dragoman": header.gateway,
+    }
+    rows = "".join(f"<dt>{key}</dt><dd>{_text(value)}</dd>" for key, value in told.items() if value)
+    return f"<dl>{rows}</dl>\n"
+
+
+def _entry(entry: Entry) -> str:
+    name = f"<b>{_text(' '.join(filter(None, (entry.link, entry.name))))}</b> " if entry.link or entry.name else ""
+    mark = " <mark>redacted</mark>" if entry.redacted else ""
+    shown = name if entry.kind in ("tool", "result", "output", "error", "command", "reply", "loss") else ""
+    return (
+        f'<div class="entry {entry.kind}"><span class="time"><a href="#l{entry.seq}">{_clock(entry.t)}</a></span>'
+        f'<span class="kind">{entry.kind}</span><pre>{shown}{_text(entry.text)}{mark}</pre></div>\n'
+    )
+
+
+# -- the wire ------------------------------------------------------------------------------------------------
+
+BACKEND, CANONICAL, CLIENTS = range(3)
+
+
+class _Row:
+    """What belongs together: the lines of each column."""
+
+    def __init__(self, first: Line) -> None:
+        self.first = first
+        self.columns: tuple[list[Line], list[Line], list[Line]] = ([], [], [])
+
+
+def _rows(lines: Iterable[Line]) -> Iterator[_Row]:
+    row: _Row | None = None
+    for line in lines:
+        if row is not None and _begins(line, row):
+            yield row
+            row = None
+        if row is None:
+            row = _Row(line)
+        row.columns[_column(line)].append(line)
+    if row is not None:
+        yield row
+
+
+def _begins(line: Line, row: _Row) -> bool:
+    """A frame that came begins a row, unless all of the row came just as it did, in one piece."""
+    if line.t - row.first.t > TOGETHER:
+        return True
+    if not isinstance(line, FrameLine) or line.dir != "receive":
+        return False
+    column = _column(line)
+    only = all(not lines for number, lines in enumerate(row.columns) if number != column)
+    return not (only and line.t == row.first.t)
+
+
+def _column(line: Line) -> int:
+    if isinstance(line, EventLine):
+        return CANONICAL
+    return BACKEND if line.upstream else CLIENTS
+
+
+def _row(row: _Row) -> str:
+    kinds = ("", ' class="event"', "")
+    cells = "".join(
+        f"<td{kind}>{''.join(map(_line, lines))}</td>" for kind, lines in zip(kinds, row.columns, strict=True)
+    )
+    return f'<tr><td class="time">{_clock(row.first.t)}</td>{cells}</tr>\n'
+
+
+def _line(line: Line) -> str:
+    mark = " <mark>redacted</mark>" if line.redacted else ""
+    if isinstance(line, FrameLine):
+        way = "from" if line.dir == "receive" else "to"
+        return f'<b id="l{line.seq}">{way} {_text(line.link)}, {_text(line.dialect)}{mark}</b>{_frame(line)}'
+    item = line.event if line.event is not None else line.command
+    who = f"{'asks' if line.event is None else 'told to'} {line.link}" if line.link else line.cursor
+    return f'<b id="l{line.seq}">{_text(who)}{mark}</b><pre>{_text(msgspec.json.encode(item).decode())}</pre>'
+
+
+def _frame(line: FrameLine) -> str:
+    if line.text is not None:
+        return f"<pre>{_text(line.text)}</pre>"
+    if line.base64 is not None:
+        return f"<pre>base64 {_text(line.base64)}</pre>"
+    if line.parts is not None:
+        parts = (part.text if part.text is not None else f"base64 {part.base64}" for part in line.parts)
+        return "".join(f"<pre>{_text(part)}</pre>" for part in parts)
+    return f'<pre class="gone">{_text(line.missing or "taken out")}</pre>'
+
+
+def _text(text: str) -> str:
+    return escape(printable(text), quote=True)
+
+
+def _clock(t: int) -> str:
+    minutes, seconds = divmod(t / 1e6, 60)
+    return f"{int(minutes)}:{seconds:09.6f}"

@@ -1,0 +1,18 @@
+"""Text of peers for terminals and pages: what would control them, or turn their writing around, is shown instead."""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["printable"]
+
+UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
+
+
+def printable(text: str) -> str:
+    """`text` with control characters and marks of direction as `\\x1b` or `\\u202e`; tabs and line ends stay."""
+    return UNSEEN.sub(lambda found: _escaped(ord(found[0])), text)
+
+
+def _escaped(code: int) -> str:
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"

@@ -1,0 +1,27 @@
+"""A recording as clients of a dialect would see it: the frames that its projection broadcasts, batch by batch.
+
+They are those of the client that began each turn. What is said to one client alone when it attaches (a snapshot, the
+answer to its command) is no part of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from gateway.recording.format import EventLine, Line
+from gateway.recording.reader import batches
+from mappings.canonical.events import TurnAccepted, TurnEnded
+from mappings.dialect import Dialect, Rendered
+
+__all__ = ["projected"]
+
+
+def projected(dialect: Dialect, session: str, lines: Iterable[Line]) -> Iterator[Rendered]:
+    """What a client of `dialect` sees of these lines, and what it does not."""
+    projection = dialect.projection("", "")
+    for batch in batches(session, (line for line in lines if isinstance(line, EventLine))):
+        if dialect.addressed and any(isinstance(event, TurnAccepted) for event in batch.events):
+            projection = projection.copy(batch.origin.request)
+        yield projection.render(batch)
+        if dialect.addressed and isinstance(batch.events[-1], TurnEnded):
+            projection = dialect.projection("", "")

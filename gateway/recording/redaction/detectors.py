@@ -1,0 +1,71 @@
+"""A shape of secrets: where it may begin, what it looks like, and what could still become one.
+
+A shape begins at one of a few fixed words, its anchors, so that a text without them costs a search for words and no
+pattern at all. Every pattern is tried at its anchors alone and reads on without ever going back (possessive), and goes
+on behind what it has read, whether it was a secret or not: a text is passed over once, whoever wrote it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Literal
+
+from msgspec import Struct
+
+__all__ = ["RUN", "Detector", "Judge", "value_of"]
+
+Judge = Callable[[re.Match[str]], bool]
+
+RUN = 16  # characters without a space: longer than most words, shorter than any key
+
+VALUES = ("secret", "quoted", "single", "bare")
+"""The groups of a pattern that may hold the secret; one of them does."""
+
+
+class Detector(Struct, frozen=True, kw_only=True):
+    """One shape. `folded` anchors are lower-case and match any case; without anchors the pattern is searched for.
+
+    `opens` matches up to the end of a text what could become a secret if the text went on, `judge` has the last word on
+    what `pattern` found. `reach` characters at the end of a text may belong to a secret of which nothing can be seen
+    yet; 0 where `opens` sees it. `needs` is what every text has that holds one: a "run" of RUN characters without a
+    space, or the "sign" of an assignment.
+    """
+
+    kind: str
+    anchors: tuple[str, ...]
+    pattern: re.Pattern[str]
+    opens: re.Pattern[str] | None = None
+    folded: bool = False
+    judge: Judge | None = None
+    reach: int = 0
+    needs: Literal["run", "sign", ""] = ""
+
+    def matches(self, text: str, folded: str) -> Iterator[re.Match[str]]:
+        """All secrets in `text`; `folded` is the text in lower case, with each character in its place."""
+        for found in self._candidates(self.pattern, text, folded):
+            if self.judge is None or self.judge(found):
+                yield found
+
+    def open(self, text: str, folded: str) -> re.Match[str] | None:
+        """What the end of `text` may have cut off."""
+        return next(self._candidates(self.opens, text, folded), None) if self.opens is not None else None
+
+    def _candidates(self, pattern: re.Pattern[str], text: str, folded: str) -> Iterator[re.Match[str]]:
+        if not self.anchors:
+            yield from pattern.finditer(text)
+            return
+        where = folded if self.folded else text
+        for anchor in self.anchors:
+            at = where.find(anchor)
+            while at >= 0:
+                found = pattern.match(text, at)
+                if found is not None:
+                    yield found
+                at = where.find(anchor, max(at + 1, found.end() if found is not None else 0))
+
+
+def value_of(found: re.Match[str]) -> tuple[int, int]:
+    """Where in the text the secret itself stands."""
+    groups = found.re.groupindex
+    return next(found.span(name) for name in VALUES if name in groups and found[name] is not None)

@@ -1,0 +1,193 @@
+"""JSON paths: where in a document something stands that is never recorded, whatever it looks like.
+
+`$` is any JSON document: an event, JSON text inside of a string (tool arguments), JSON inside of that. Of an event the
+first step is the name of its field; tool arguments are `arguments` wherever they stand. Steps are `.name`, `['name']`,
+`[0]`, `[*]`, `.*` and `..name`. What a path names is taken out as a whole.
+
+A document is read as far as it goes: one that is cut off, or is none, gives what was seen until there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from msgspec import Struct
+
+from gateway.recording.redaction.escapes import Layer, unescaped
+from gateway.recording.redaction.spans import Span
+from mappings.errors import ConfigError
+
+__all__ = ["Path", "Paths", "parse"]
+
+Keys = tuple[str | int, ...]
+
+DEPTH = 4  # JSON in strings in JSON: arguments of a call, a document in them, and as much again
+
+STEP = re.compile(
+    r"(?P<deep>\.\.)(?P<below>[^\s.\[\]'\"*]+)|\.(?P<name>[^\s.\[\]'\"*]+)|\[(?P<quote>['\"])(?P<quoted>[^'\"\\]+)(?P=quote)\]"
+    r"|\[(?P<index>[0-9]{1,9})\]|(?P<any>\.\*|\[\*\])"
+)
+
+TOKEN = re.compile(
+    r"\s*+(?:(?P<mark>[{}\[\],:])|\"(?P<string>(?:[^\"\\]|\\.)*+)(?P<close>\"|\Z)|(?P<bare>[^\s{}\[\],:\"]++))",
+    re.DOTALL,
+)
+
+
+class Step(Struct, frozen=True):
+    """One step: a key, an index, or None for any; `deep` means at any depth."""
+
+    key: str | int | None
+    deep: bool = False
+
+
+class Path(Struct, frozen=True):
+    """A path of at least one name."""
+
+    steps: tuple[Step, ...]
+
+    @property
+    def last_name(self) -> str:
+        """The last key of an object that it names."""
+        return [step.key for step in self.steps if isinstance(step.key, str)][-1]
+
+    def matches(self, keys: Keys) -> bool:
+        """Whether it leads to exactly there."""
+        return _matches(self.steps, keys)
+
+
+def parse(text: str) -> Path:
+    """The path that is written so; ConfigError says what is wrong with it."""
+    if not text.startswith("$"):
+        raise ConfigError(f"{text!r} is no JSON path: it begins with $, as in $.arguments.password")
+    steps, at = [], 1
+    while at < len(text):
+        found = STEP.match(text, at)
+        if found is None:
+            raise ConfigError(f"{text!r}: {text[at:]!r} is no step; write .name, ['name'], [0], [*], .* or ..name")
+        steps.append(_step(found))
+        at = found.end()
+    if not any(isinstance(step.key, str) for step in steps):
+        raise ConfigError(f"{text!r} names no key")
+    return Path(tuple(steps))
+
+
+class Paths:
+    """Some paths, to be looked for in documents."""
+
+    def __init__(self, paths: Iterable[Path] = ()) -> None:
+        self._paths = tuple(paths)
+
+    def __bool__(self) -> bool:
+        return bool(self._paths)
+
+    @property
+    def names(self) -> list[str]:
+        """What their ends are called, for text in which the way there cannot be seen."""
+        return [path.last_name for path in self._paths]
+
+    def lead_to(self, keys: Keys) -> bool:
+        """Whether one of them leads to exactly there."""
+        return any(path.matches(keys) for path in self._paths)
+
+    def find(self, text: str, base: Keys = ()) -> list[Span]:
+        """What they lead to in JSON text that stands at `base` of an event."""
+        return list(self._find(Layer(text), base, DEPTH)) if self._paths else []
+
+    def _find(self, layer: Layer, base: Keys, depth: int) -> Iterator[Span]:
+        inside = -1  # the end of a container that is taken out
+        for keys, start, end, string in _values(layer.text):
+            if start < inside:
+                continue
+            if self.lead_to(keys) or (base and self.lead_to((*base, *keys))):
+                if end > start and not layer.text.startswith("[redacted:", start):
+                    yield Span(layer.place(start), layer.place(end), "path", "" if string else self._quote(layer))
+                inside = end
+            elif string and depth and end - start > 2 and layer.text[start] in "{[\\ ":
+                yield from self._find_inside(layer, start, end, depth)
+
+    def _find_inside(self, layer: Layer, start: int, end: int, depth: int) -> Iterator[Span]:
+        """The document in a string is read a layer below, and has its place in this one."""
+        raw = layer.text[start:end]
+        if unescaped(raw).lstrip()[:1] not in ("{", "["):
+            return
+        inner = Layer(unescaped(raw), Layer(raw))
+        for span in self._find(inner, (), depth - 1):
+            yield Span(layer.place(start + span.start), layer.place(start + span.end), span.kind, span.quote)
+
+    @staticmethod
+    def _quote(layer: Layer) -> str:
+        """As the first quotes of the document are written in the outermost text."""
+        at = layer.text.find('"')
+        return layer.outermost[layer.place(at) : layer.place(at + 1)] if at >= 0 else '"'
+
+
+def _step(found: re.Match[str]) -> Step:
+    if found["deep"]:
+        return Step(found["below"], deep=True)
+    if found["index"]:
+        return Step(int(found["index"]))
+    return Step(found["name"] or found["quoted"])
+
+
+def _matches(steps: Sequence[Step], keys: Keys) -> bool:
+    if not steps:
+        return not keys
+    step, *others = steps
+    tries = range(len(keys)) if step.deep else range(min(1, len(keys)))
+    return any(step.key in (None, keys[at]) and _matches(others, keys[at + 1 :]) for at in tries)
+
+
+class _Container(Struct):
+    """An object or array that is open: where it began, and the key of what comes next."""
+
+    is_object: bool
+    start: int
+    keys: Keys
+    key: str | int
+    at_key: bool
+
+
+def _values(text: str) -> Iterator[tuple[Keys, int, int, bool]]:
+    """Each value of a document: its keys, where it stands, and whether it is a string, whose quotes do not count.
+
+    A container comes before what stands in it, so that it can be taken out as a whole.
+    """
+    ends = _ends(text)
+    stack: list[_Container] = []
+    for found in TOKEN.finditer(text):
+        mark, top = found["mark"], stack[-1] if stack else None
+        if top is not None and top.at_key:
+            if found["string"] is not None:
+                top.key, top.at_key = unescaped(found["string"]), False
+            elif mark == "}":
+                stack.pop()
+            continue
+        keys = (*top.keys, top.key) if top is not None else ()
+        if mark in ("{", "["):
+            start = found.start("mark")
+            yield keys, start, ends.get(start, len(text)), False
+            stack.append(_Container(mark == "{", start, keys, 0, mark == "{"))
+        elif mark in ("}", "]"):
+            if stack:
+                stack.pop()
+        elif mark == ",":
+            if top is not None:
+                top.at_key = top.is_object
+                top.key = top.key + 1 if isinstance(top.key, int) else top.key
+        elif mark is None:
+            name = "string" if found["string"] is not None else "bare"
+            yield keys, found.start(name), found.end(name), name == "string"
+
+
+def _ends(text: str) -> dict[int, int]:
+    """Where the containers end that begin there."""
+    ends: dict[int, int] = {}
+    opened: list[int] = []
+    for found in TOKEN.finditer(text):
+        if found["mark"] in ("{", "["):
+            opened.append(found.start("mark"))
+        elif found["mark"] in ("}", "]") and opened:
+            ends[opened.pop()] = found.end("mark")
+    return ends

@@ -1,0 +1,217 @@
+"""The lines of a recording on their way into the file: what leaves here has no secrets in it.
+
+Lines leave in the order in which they came. While a text is being streamed its deltas are held back, and with them
+what came behind them, until the text ends, or for a window of so many characters and µs: what is overdue then is given
+out as blocks.py says. Between two such moments a line costs no more than being put into a queue, and texts and frames
+are looked through many at once. Nothing here reads a clock: time is that of the lines.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from msgspec import Struct, structs
+
+from gateway.recording.format import EventLine, FrameLine, Line
+from gateway.recording.redaction.assignments import named
+from gateway.recording.redaction.blocks import Block, Delta
+from gateway.recording.redaction.credentials import Cleaner, Credentials
+from gateway.recording.redaction.finder import finder as finder_of
+from gateway.recording.redaction.ledger import Found, Ledger
+from gateway.recording.redaction.paths import Paths
+from gateway.recording.redaction.placeholders import Placeholders
+from gateway.recording.redaction.rules import Rules
+from gateway.recording.redaction.shapes import ALWAYS
+from gateway.recording.redaction.spans import Span
+from gateway.recording.redaction.values import Values, place_of
+from gateway.recording.redaction.wires import Wires
+from mappings.canonical import Event
+from mappings.canonical.events import (
+    ReasoningDelta,
+    ReasoningDone,
+    ReasoningStarted,
+    TextDelta,
+    TextDone,
+    ToolCallArguments,
+    ToolCallFinished,
+    ToolOutputDelta,
+    TurnAccepted,
+    TurnEnded,
+)
+
+__all__ = ["Redactor"]
+
+BlockKey = tuple[str, str, str]
+
+LINES_MAX = 65_536  # held behind an open text: one for every byte of the window
+WEIGHT_MAX = 16 * 1024 * 1024  # bytes of frames among them: of one message as large as can be
+
+
+class Held(Struct, gc=False):
+    """A line on its way: `waits` for its own text to be decided, or for those before it. `decided` ones are clean."""
+
+    line: Line
+    text: str = ""
+    waits: bool = False
+    decided: bool = False
+
+
+class Redactor:
+    """Of one recording. `rules` None redacts nothing but what no recording ever holds; `hear` is told what is found."""
+
+    def __init__(self, rules: Rules | None, salt: bytes, hear: Callable[[Found], None] | None = None) -> None:
+        self.ledger = Ledger(hear)
+        self._rules = rules
+        finder = finder_of(rules.detectors if rules is not None else ALWAYS)
+        paths = rules.paths if rules is not None else Paths()
+        self._finder = finder
+        self._partial = finder_of((*rules.detectors, *named(paths.names))) if paths and rules is not None else finder
+        self._mark = Placeholders(salt).mark
+        self._seq = 0  # of the line that is being redacted
+        self._values = Values(finder, paths, self._mark, lambda kind, place: self.ledger.note(kind, place, self._seq))
+        cleaner = Cleaner(self._partial, self._mark, self.ledger.note)
+        self._wires = Wires(self._partial, cleaner, paths.names) if rules is not None else Credentials(finder, cleaner)
+        self._queue: deque[Held] = deque()
+        self._blocks: dict[BlockKey, Block[Held]] = {}
+        self._weight = 0
+
+    # -- lines come and go -------------------------------------------------------------------------------
+
+    def feed(self, lines: Iterable[Line], now: int = 0) -> list[Line]:
+        """More lines, if there are any; those that leave now. Many at once cost less than one by one.
+
+        `now` is in µs, as in the lines.
+        """
+        for line in lines:
+            held = Held(line)
+            self._queue.append(held)
+            if self._rules is None:
+                held.decided = isinstance(line, EventLine) and type(line.event) in STREAMED
+                continue
+            if isinstance(line, FrameLine):
+                self._weight += len(line.text or "")
+            elif line.event is not None and not line.link:
+                self._event(held, line.event)
+            if len(self._queue) > LINES_MAX or self._weight > WEIGHT_MAX:
+                self._expire(line.t)
+            now = max(now, line.t)
+        if self._rules is not None:
+            self._expire(now - self._rules.window_micros)
+        return self._leaving()
+
+    def finish(self) -> list[Line]:
+        """There will be no more lines: all that are left."""
+        self._close(lambda _key: True)
+        return self._leaving()
+
+    @property
+    def since(self) -> int | None:
+        """The time of the oldest line that is held back, None if there is none."""
+        return self._queue[0].line.t if self._queue else None
+
+    def _leaving(self) -> list[Line]:
+        lines: list[Line] = []
+        frames: list[int] = []
+        while self._queue and not self._queue[0].waits:
+            held = self._queue.popleft()
+            line = held.line
+            if isinstance(line, FrameLine):
+                self._weight -= len(line.text or "")
+                frames.append(len(lines))
+            elif not held.decided:
+                line = self._redacted(line)
+            lines.append(line)
+        if frames:
+            clean = self._wires.redact([lines[at] for at in frames])  # type: ignore[misc]  # those are frames
+            for at, frame in zip(frames, clean, strict=True):
+                lines[at] = frame
+        return lines
+
+    def _redacted(self, line: EventLine) -> EventLine:
+        self._seq = line.seq
+        if line.command is not None:
+            command = self._values.redact(line.command)
+            return line if command is line.command else structs.replace(line, command=command, redacted=True)
+        if line.event is None:
+            return line
+        event = self._values.redact(line.event)
+        return line if event is line.event else structs.replace(line, event=event, redacted=True)
+
+    # -- streamed text -----------------------------------------------------------------------------------
+
+    def _event(self, held: Held, event: Event) -> None:
+        """A delta goes to its block; what ends a block has it decided."""
+        streamed = STREAMED.get(type(event))
+        if streamed is not None:
+            key = streamed(event)
+            if key is not None:
+                self._add(key, held, event)
+                return
+        ends = ENDS.get(type(event))
+        if ends is not None and self._blocks:
+            self._close(lambda key: ends(key, event))
+
+    def _add(self, key: BlockKey, held: Held, event: Any) -> None:
+        block = self._blocks.get(key)
+        if block is None:
+            block = self._blocks[key] = self._block(key)
+        held.waits = True
+        held.text = getattr(event, _text_field(event))
+        block.add(Delta(held, held.text, held.line.t))
+        if self._rules is not None and block.held > self._rules.window_bytes:
+            self._decide(block.give(block.older(characters=self._rules.window_bytes // 2)))
+
+    def _block(self, key: BlockKey) -> Block[Held]:
+        if key[0] == "arguments":
+            return Block(self._partial, lambda text: self._values.spans(text, ("arguments",)), self._mark)
+        return Block(self._finder, self._values.spans, self._mark)
+
+    def _expire(self, until: int) -> None:
+        """What came until then leaves."""
+        for block in self._blocks.values():
+            if block.since is not None and block.since <= until:
+                self._decide(block.give(block.older(t=until)))
+
+    def _close(self, which: Callable[[BlockKey], bool]) -> None:
+        for key in [key for key in self._blocks if which(key)]:
+            self._decide(self._blocks.pop(key).finish())
+
+    def _decide(self, given: Sequence[tuple[Held, str, Sequence[Span]]]) -> None:
+        """These deltas are done, with this text in them."""
+        for held, text, spans in given:
+            held.waits, held.decided = False, True
+            line = held.line
+            if text is held.text or isinstance(line, FrameLine) or line.event is None:
+                continue
+            field = _text_field(line.event)
+            for span in spans:
+                self.ledger.note(span.kind, place_of(line.event, field), line.seq)
+            if text != getattr(line.event, field):
+                event: Any = structs.replace(line.event, **{field: text})
+                held.line = structs.replace(line, event=event, redacted=True)
+
+
+def _text_field(event: Any) -> str:
+    return "json" if type(event) is ToolCallArguments else "text"
+
+
+STREAMED: dict[type, Callable[[Any], BlockKey | None]] = {
+    TextDelta: lambda _event: ("text", "", ""),
+    ReasoningDelta: lambda _event: ("reasoning", "", ""),
+    ToolCallArguments: lambda event: None if event.done else ("arguments", event.call, event.name),
+    ToolOutputDelta: lambda event: ("output", event.call, ""),
+}
+"""Deltas, and the text of which they are a part; None for what is no delta."""
+
+ENDS: dict[type, Callable[[BlockKey, Any], bool]] = {
+    TextDone: lambda key, _event: key[0] == "text",
+    ReasoningStarted: lambda key, _event: key[0] == "reasoning",
+    ReasoningDone: lambda key, _event: key[0] == "reasoning",
+    ToolCallArguments: lambda key, event: key == ("arguments", event.call, event.name),
+    ToolCallFinished: lambda key, event: key[0] in ("arguments", "output") and key[1] == event.call,
+    TurnAccepted: lambda _key, _event: True,
+    TurnEnded: lambda _key, _event: True,
+}
+"""Which texts end with such an event."""

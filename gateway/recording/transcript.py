@@ -1,0 +1,241 @@
+"""A recording as people read it: entries, each with its time, instead of deltas.
+
+Text and reasoning come as one entry for each block, with the time of its first words; a tool call with all of its
+arguments, its result as an entry of its own. One pass, and in memory stands what is open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from gateway.recording.format import UP, EventLine, FrameLine, Line
+from mappings.canonical import events as e
+from mappings.canonical.commands import SubmitInput
+from mappings.canonical.unmapped import Unmapped
+from mappings.canonical.values import Failure, Usage, flatten
+
+__all__ = ["KINDS", "Entry", "Kind", "transcript"]
+
+Kind = Literal[
+    "input", "text", "reasoning", "tool", "output", "result", "question", "answer", "end", "error", "alert", "loss",
+    "history", "session", "command", "reply", "words", "asked", "detail",
+]  # fmt: skip
+
+KINDS: tuple[Kind, ...] = Kind.__args__  # type: ignore[attr-defined]  # the members of a Literal
+
+
+class Entry(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One entry. `turn` counts the turns from 1, 0 is outside of any; `name` is a tool, a command or a kind of event.
+
+    `t` is in µs since the recording began, `link` whose it is where it is somebody's.
+    """
+
+    seq: int
+    t: int
+    kind: Kind
+    turn: int = 0
+    link: str = ""
+    name: str = ""
+    text: str = ""
+    redacted: bool = False
+
+
+class _Open(Struct):
+    """A block that is not complete."""
+
+    first: EventLine
+    parts: list[str]
+    redacted: bool = False
+
+
+def transcript(lines: Iterable[Line]) -> Iterator[Entry]:
+    """The entries of these lines, in the order in which they are complete."""
+    reader = _Reader()
+    for line in lines:
+        yield from reader.read(line)
+    yield from reader.rest()
+
+
+class _Reader:
+    def __init__(self) -> None:
+        self._turns: dict[str, int] = {}
+        self._text: _Open | None = None
+        self._reasoning: _Open | None = None
+        self._arguments: dict[str, _Open] = {}
+        self._outputs: dict[str, _Open] = {}
+        self._names: dict[str, str] = {}
+
+    def read(self, line: Line) -> Iterator[Entry]:
+        if isinstance(line, FrameLine):
+            if line.missing:
+                yield Entry(seq=line.seq, t=line.t, kind="loss", link=line.link, name="frame", text=line.missing)
+        elif line.command is not None:
+            yield _command(line)
+        elif line.event is not None and line.link:
+            yield _entry(line, 0, "reply", _name(line.event), _answer(line.event))
+        elif line.event is not None:
+            yield from self._event(line, line.event)
+
+    def rest(self) -> Iterator[Entry]:
+        """What was open when the recording ended."""
+        yield from self._close("text", self._text)
+        yield from self._close("reasoning", self._reasoning)
+        self._text = self._reasoning = None
+
+    def _event(self, line: EventLine, event: Any) -> Iterator[Entry]:
+        match event:
+            case e.TextDelta():
+                self._text = _more(self._text, line, event.text)
+            case e.ReasoningDelta():
+                self._reasoning = _more(self._reasoning, line, event.text)
+            case e.TextDone():
+                yield from self._done("text", self._text, line, event.text)
+                self._text = None
+            case e.ReasoningDone():
+                yield from self._done("reasoning", self._reasoning, line, event.text)
+                self._reasoning = None
+            case e.ToolCallStarted():
+                self._names[event.call] = event.name
+            case e.ToolCallArguments():
+                yield from self._arguments_of(line, event)
+            case e.ToolOutputDelta():
+                self._outputs[event.call] = _more(self._outputs.get(event.call), line, event.text)
+            case e.ToolCallFinished():
+                yield from self._close("output", self._outputs.pop(event.call, None), self._names.get(event.call, ""))
+                name = event.name or self._names.pop(event.call, "")
+                text = event.output if event.output is not None else event.summary or ""
+                yield _entry(line, self._turn(line), "error" if event.is_error else "result", name, text)
+            case _:
+                yield from self._plain(line, event)
+
+    def _plain(self, line: EventLine, event: Any) -> Iterator[Entry]:
+        if isinstance(event, e.TurnEnded):
+            yield from self.rest()
+        say = _SAID.get(type(event))
+        kind, text = say(event) if say is not None else ("detail", "")
+        yield _entry(line, self._turn(line), kind, _name(event), text)
+
+    def _arguments_of(self, line: EventLine, event: e.ToolCallArguments) -> Iterator[Entry]:
+        if not event.done:
+            self._arguments[event.call] = _more(self._arguments.get(event.call), line, event.json)
+            return
+        first = self._arguments.pop(event.call, None)
+        name = event.name or self._names.get(event.call, "")
+        redacted = line.redacted or (first is not None and first.redacted)
+        at = first.first if first is not None else line
+        yield Entry(
+            seq=at.seq, t=at.t, kind="tool", turn=self._turn(line), name=name, text=event.json, redacted=redacted
+        )
+
+    def _done(self, kind: Kind, block: _Open | None, line: EventLine, text: str) -> Iterator[Entry]:
+        at = block.first if block is not None else line
+        if text or block is not None:
+            redacted = line.redacted or (block is not None and block.redacted)
+            whole = text or "".join(block.parts if block is not None else ())
+            yield Entry(seq=at.seq, t=at.t, kind=kind, turn=self._turn(line), text=whole, redacted=redacted)
+
+    def _close(self, kind: Kind, block: _Open | None, name: str = "") -> Iterator[Entry]:
+        if block is not None:
+            at = block.first
+            yield Entry(
+                seq=at.seq, t=at.t, kind=kind, turn=self._turn(at), name=name, text="".join(block.parts),
+                redacted=block.redacted,
+            )  # fmt: skip
+
+    def _turn(self, line: EventLine) -> int:
+        if not line.turn:
+            return 0
+        return self._turns.setdefault(line.turn, len(self._turns) + 1)
+
+
+def _more(block: _Open | None, line: EventLine, text: str) -> _Open:
+    if block is None:
+        block = _Open(first=line, parts=[])
+    block.parts.append(text)
+    block.redacted = block.redacted or line.redacted
+    return block
+
+
+def _entry(line: EventLine, turn: int, kind: Kind, name: str, text: str) -> Entry:
+    return Entry(
+        seq=line.seq, t=line.t, kind=kind, turn=turn, link=line.link, name=name, text=text, redacted=line.redacted
+    )
+
+
+def _command(line: EventLine) -> Entry:
+    command = line.command
+    text = flatten(command.segments) if isinstance(command, SubmitInput) else ""
+    return _entry(line, 0, "asked" if line.link == UP else "command", _name(command), text)
+
+
+def _name(item: Any) -> str:
+    return str(item.__struct_config__.tag)
+
+
+def _answer(event: Any) -> str:
+    failure = getattr(event, "failure", None)
+    return _failure(failure) if failure is not None else ""
+
+
+def _failure(failure: Failure) -> str:
+    return f"{failure.cause}: {failure.text}"
+
+
+def _usage(usage: Usage | None) -> str:
+    if usage is None:
+        return ""
+    told = [
+        f"{count} tokens {way}"
+        for way, count in (("in", usage.input_tokens), ("out", usage.output_tokens))
+        if count is not None
+    ]
+    return ", ".join(told)
+
+
+def _ended(event: e.TurnEnded) -> tuple[Kind, str]:
+    failure = _failure(event.failure) if event.failure is not None else ""
+    return "end", " · ".join(filter(None, (event.end.replace("_", " "), failure, _usage(event.usage))))
+
+
+def _message(event: e.MessageAppended) -> tuple[Kind, str]:
+    return ("input" if event.message.role == "user" else "detail"), event.message.text
+
+
+def _history(event: e.HistorySnapshot) -> tuple[Kind, str]:
+    return "history", f"{len(event.items)} items" + (" (it changed)" if event.rotated else "")
+
+
+def _gap(event: e.Gap) -> tuple[Kind, str]:
+    return "loss", f"{event.text} ({event.count})" if event.count else event.text
+
+
+_SAID: dict[type, Callable[[Any], tuple[Kind, str]]] = {
+    e.MessageAppended: _message,
+    e.HistorySnapshot: _history,
+    e.TurnEnded: _ended,
+    e.Gap: _gap,
+    Unmapped: lambda x: ("loss", f"unknown {x.dialect} message {x.tag!r}"),
+    e.ErrorReported: lambda x: ("error", f"{x.cause}: {x.text}"),
+    e.ModelRetry: lambda x: ("error", f"attempt {x.failed_attempt} of {x.max_attempts} failed: {x.text}"),
+    e.Alert: lambda x: ("alert", f"{x.source}: {x.text}"),
+    e.CompactionFailed: lambda x: ("alert", x.text),
+    e.Preamble: lambda x: ("words", x.text),
+    e.QuestionAsked: lambda x: ("words", x.text),
+    e.QuestionAnswered: lambda x: ("words", flatten(x.segments)),
+    e.ApprovalRequested: lambda x: ("question", f"{x.tool}: {x.description}"),
+    e.ApprovalResolved: lambda x: ("answer", "approved" if x.approved else "denied"),
+    e.InteractionRequired: lambda x: ("question", f"{x.kind} {bytes(x.spec).decode()}: {x.reason}"),
+    e.InteractionResolved: lambda x: ("answer", "declined" if x.declined else "submitted"),
+    e.OtpRequired: lambda x: ("question", f"{x.tool}: {x.description} (a code by {' or '.join(x.channels)})"),
+    e.OtpSent: lambda x: ("question", f"a code went by {x.channel} to {x.destination}"),
+    e.SessionUpdated: lambda x: ("session", x.session.title),
+    e.SessionClosed: lambda _: ("session", "closed"),
+    e.BackendShutdown: lambda x: ("session", f"the backend goes away: {x.reason}"),
+    e.StatusChanged: lambda x: ("detail", x.status),
+    e.UsageReported: lambda x: ("detail", _usage(x.usage)),
+    e.GoalUpdated: lambda x: ("session", bytes(x.goal).decode()),
+}
+"""What else there is to say of an event; one that is not here is a detail without words."""

@@ -1,0 +1,85 @@
+"""export and import, as their users meet them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from gateway.recording.reader import open_recording
+from tests.gateway.cli.test_recordings import V1, Run, dragoman
+
+__all__ = ["dragoman"]
+
+
+def line(t: float, dir: str, message: object) -> dict[str, object]:
+    return {"t": t, "conn": "a", "dir": dir, "frame": json.dumps(message)}
+
+
+INPUT = [{"kind": "text", "content": "hi"}]
+POD = [
+    {"dialect": "pod", "peer": "a test"},
+    line(0.5, "c2s", {"method": "run", "params": {"input": INPUT}}),
+    line(1, "s2c", {"event": "user_message", "data": {"segments": INPUT}}),
+    line(2, "s2c", {"event": "text_delta", "data": {"text": "ho"}}),
+    line(3, "s2c", {"event": "run_end", "data": {"result": "finished"}}),
+    line(3, "s2c", {"event": "status", "data": {"status": "idle"}}),
+]
+
+
+def capture(path: Path, *more: object) -> str:
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in (*POD, *more)))
+    return str(path)
+
+
+def test_a_page_stands_beside_its_recording_and_is_its_owner_s_alone(dragoman: Run, tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl.zst").write_bytes(Path(f"{V1}.zst").read_bytes())
+    code, out, err = dragoman("export", str(tmp_path / "a.jsonl.zst"))
+    assert (code, out, err) == (0, "", f"written {tmp_path}/a.html\n")
+    page = tmp_path / "a.html"
+    assert page.read_text("utf-8").startswith("<!doctype html>")
+    assert page.stat().st_mode & 0o777 == 0o600
+
+
+def test_cloudevents_go_where_they_are_wanted(dragoman: Run) -> None:
+    code, out, err = dragoman("export", V1, "--format", "cloudevents", "-o", "-")
+    assert (code, err) == (0, "")
+    assert len(out.splitlines()) == 14
+    assert len(dragoman("export", V1, "--format", "cloudevents", "--frames", "-o", "-")[1].splitlines()) == 21
+
+
+def test_an_export_that_fails_leaves_what_was_there(dragoman: Run, tmp_path: Path) -> None:
+    (tmp_path / "a.html").write_text("before")
+    (tmp_path / "a.jsonl").write_text("no recording")
+    code, _, err = dragoman("export", str(tmp_path / "a.jsonl"))
+    assert (code, len(err.splitlines())) == (2, 1)
+    assert {path.name for path in tmp_path.iterdir()} == {"a.html", "a.jsonl"}
+    assert (tmp_path / "a.html").read_text() == "before"
+
+
+@pytest.mark.parametrize("name", ["out.jsonl", "out.jsonl.zst"])
+def test_a_capture_becomes_a_recording(dragoman: Run, tmp_path: Path, name: str) -> None:
+    target = str(tmp_path / name)
+    assert dragoman("import", capture(tmp_path / "a.jsonl"), "-o", target) == (0, "", f"written {target}\n")
+    assert open_recording(Path(target)).compressed is name.endswith(".zst")
+    _, out, _ = dragoman("show", target, "--json", "--kind", "input", "--kind", "text", "--kind", "end")
+    assert [(row["kind"], row["text"], row["t"]) for row in json.loads(out)] == [
+        ("input", "hi", 1_000_000), ("text", "ho", 2_000_000), ("end", "completed", 3_000_000),
+    ]  # fmt: skip
+
+
+def test_a_frame_that_cannot_be_read_is_told_and_the_work_has_failed(dragoman: Run, tmp_path: Path) -> None:
+    source = capture(tmp_path / "a.jsonl", {"t": 4, "conn": "a", "dir": "s2c", "frame": "nonsense"})
+    code, _, err = dragoman("import", source, "-o", str(tmp_path / "out.jsonl"))
+    assert code == 1
+    assert err.splitlines()[0].startswith(f"{source}:7: ")
+
+
+def test_a_capture_that_does_not_say_its_dialect_wants_to_be_told(dragoman: Run, tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text(json.dumps({"t": 0, "dir": "c2s", "frame": '{"action":"ping","requestId":"r"}'}) + "\n")
+    code, _, err = dragoman("import", str(path))
+    assert code == 2
+    assert "add --dialect" in err
+    assert dragoman("import", str(path), "--dialect", "smooth", "-o", str(tmp_path / "out.jsonl"))[0] == 0

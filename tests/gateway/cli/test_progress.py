@@ -1,0 +1,24 @@
+from __future__ import annotations
+
+import pytest
+
+from gateway.cli.progress import LONG, progress
+
+
+def test_without_a_terminal_there_is_no_progress(capfd: pytest.CaptureFixture[str]) -> None:
+    with progress("a.jsonl", 2 * LONG) as done:
+        done(LONG)
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(("size", "shown"), [(2 * LONG, True), (LONG - 1, False)])
+def test_on_a_terminal_long_work_shows_how_far_it_is(
+    size: int, shown: bool, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TTY_COMPATIBLE", "1")
+    with progress("a.jsonl", size) as done:
+        done(LONG)
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert ("a.jsonl" in err) is shown

@@ -1,0 +1,141 @@
+"""show and diff, as their users meet them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gateway.cli import main
+from gateway.recording.format import EventLine, Line
+from mappings.canonical import Event
+from mappings.canonical.events import TextDelta, TextDone, TurnEnded
+from tests.gateway.recording.lines import FROZEN, numbered, written
+
+V1 = str(FROZEN / "v1.jsonl")
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def dragoman(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
+    """Run the program in this process: its exit code, stdout and stderr."""
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr("sys.argv", ["dragoman", *arguments])
+        monkeypatch.setenv("COLUMNS", "200")
+        with pytest.raises(SystemExit) as caught:
+            main()
+        out, err = capfd.readouterr()
+        assert isinstance(caught.value.code, int)
+        return caught.value.code, out, err
+
+    return run
+
+
+def test_show_is_a_transcript(dragoman: Run) -> None:
+    code, out, err = dragoman("show", V1)
+    assert (code, err) == (0, "")
+    header, *lines = [line.split(maxsplit=1) for line in out.splitlines()]
+    assert header[0] == "session"
+    assert [line[1] for line in lines if line[0].startswith("0:")] == [
+        "command   smooth-1 submit_input Grüße 🦀",
+        "input     Grüße 🦀",
+        'tool      read_file {"path":"notes.md"}',
+        "result    read_file one",
+        "text      Two lines.  [redacted]",
+        "end       completed · 12 tokens in, 4 tokens out",
+        "command   smooth-1 pause_turn",
+        "reply     smooth-1 reply not_running: no turn is in progress",
+        "loss      up too large: 20000000 bytes, over the limit of 16777216",
+    ]
+
+
+def test_show_as_json_is_one_array(dragoman: Run) -> None:
+    code, out, _ = dragoman("show", V1, "--json", "--kind", "tool", "--kind", "result")
+    assert code == 0
+    rows = json.loads(out)
+    assert [(row["kind"], row["turn"], row["seq"], row["t"]) for row in rows] == [
+        ("tool", 1, 9, 2000), ("result", 1, 10, 3000),
+    ]  # fmt: skip
+    assert json.loads(dragoman("show", V1, "--json", "--turn", "7")[1]) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "kinds"),
+    [
+        (("--turn", "1"), ["input", "tool", "result", "text", "end"]),
+        (("--from", "0.0045"), ["text", "end", "command", "reply", "loss"]),
+        (("--from", "0:0.0045", "--to", "0.0055"), ["text", "end"]),
+        (("--from", "2023-11-14T22:13:20.006Z"), ["command", "reply", "loss"]),
+        (("--all", "--to", "0.00014"), ["command", "asked"]),
+    ],
+)
+def test_show_shows_what_is_asked_for(dragoman: Run, options: tuple[str, ...], kinds: list[str]) -> None:
+    rows = json.loads(dragoman("show", V1, "--json", *options)[1])
+    assert [row["kind"] for row in rows] == kinds
+
+
+def test_show_as_a_dialect_prints_its_frames_and_what_it_has_no_word_for(dragoman: Run) -> None:
+    code, out, err = dragoman("show", V1, "--as", "smooth")
+    assert code == 0
+    assert [json.loads(line)["requestId"] for line in out.splitlines()] == ["r1"] * len(out.splitlines())
+    assert all(json.loads(line)["target"] == "smooth" for line in err.splitlines())
+
+
+def test_what_cannot_be_read_is_said(dragoman: Run, tmp_path: Path) -> None:
+    path = written(tmp_path / "a.jsonl", numbered(4))
+    path.write_bytes(path.read_bytes() + b'{"kind":"fra')
+    code, out, err = dragoman("show", str(path))
+    assert code == 0
+    assert "word" in out
+    assert err == f"{path}: its last line is torn; the rest was read\n"
+
+
+def test_nothing_that_a_peer_said_controls_the_terminal(dragoman: Run, tmp_path: Path) -> None:
+    line = EventLine(seq=1, t=0, cursor="1:0", turn="t", event=TextDone(text="\x1b[2J\x1b]0;title\x07 gone"))
+    _, out, _ = dragoman("show", str(written(tmp_path / "a.jsonl", [line])))
+    assert "\x1b" not in out
+    assert "\\x1b[2J" in out
+
+
+def test_diff_of_equal_conversations_exits_0(dragoman: Run) -> None:
+    assert dragoman("diff", V1, f"{V1}.zst") == (0, "the same conversation\n", "")
+    assert dragoman("diff", V1, f"{V1}.zst", "--json") == (0, "[]\n", "")
+
+
+def conversation(path: Path, text: str) -> str:
+    events: tuple[Event, ...] = (TextDelta(text=text), TextDone(text=text), TurnEnded(end="completed"))
+    lines: list[Line] = [
+        EventLine(seq=seq, t=seq, cursor=f"1:{seq}", turn="t", event=event) for seq, event in enumerate(events, 1)
+    ]
+    return str(written(path, lines))
+
+
+def test_diff_of_different_conversations_tells_where_and_exits_1(dragoman: Run, tmp_path: Path) -> None:
+    a, b = conversation(tmp_path / "a.jsonl", "this"), conversation(tmp_path / "b.jsonl", "that")
+    assert dragoman("diff", a, b) == (1, f"--- {a}\n+++ {b}\nturn 1: text\n- this\n+ that\n", "")
+    code, out, _ = dragoman("diff", a, b, "--json")
+    assert (code, json.loads(out)) == (1, [{"turn": 1, "what": "text", "a": "this", "b": "that"}])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("show", __file__), "is no recording"),
+        (("show", V1, "--kind", "toool"), "--kind 'toool': there are input, text"),
+        (("show", V1, "--from", "noon"), "'noon' is no time"),
+        (("show", V1, "--as", "latin"), "unknown dialect 'latin'"),
+        (("show", V1, "--as", "pod", "--json"), "--as prints frames"),
+    ],
+)
+def test_bad_usage_is_one_line_that_says_what_to_do(dragoman: Run, arguments: tuple[str, ...], said: str) -> None:
+    code, out, err = dragoman(*arguments)
+    assert (code, out, len(err.splitlines())) == (2, "", 1)
+    assert said in err
+
+
+def test_a_file_that_is_not_there_is_one_line(dragoman: Run) -> None:
+    code, _, err = dragoman("show", "/nowhere.jsonl")
+    assert (code, len(err.splitlines())) == (1, 1)

@@ -1,0 +1,119 @@
+"""redact and scan, as their users meet them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gateway.cli import main
+from gateway.recording.format import EventLine, Line
+from mappings.canonical import Event
+from mappings.canonical.events import TextDelta, TextDone, ToolCallArguments
+from tests.gateway.recording.lines import written
+from tests.gateway.recording.redaction.corpus import SHAPES
+
+KEY = SHAPES["npm_token"]
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def dragoman(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
+    """Run the program in this process: its exit code, stdout and stderr."""
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr("sys.argv", ["dragoman", *arguments])
+        monkeypatch.setenv("COLUMNS", "200")
+        with pytest.raises(SystemExit) as caught:
+            main()
+        out, err = capfd.readouterr()
+        assert isinstance(caught.value.code, int)
+        assert KEY[4:] not in out + err
+        return caught.value.code, out, err
+
+    return run
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    events: list[Event] = [
+        *(TextDelta(text=letter) for letter in f"it is {KEY}"), TextDone(text=f"it is {KEY}"),
+        ToolCallArguments(call="a", json='{"who": "CUST-1234", "ssn": "on the street"}', done=True),
+    ]  # fmt: skip
+    lines: list[Line] = [EventLine(seq=at, t=at, cursor=f"1:{at}", event=event) for at, event in enumerate(events)]
+    return written(tmp_path / "rec.jsonl", lines)
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> str:
+    path = tmp_path / "config.toml"
+    path.write_text(
+        '[[route]]\nlisten = ["smooth+ws://127.0.0.1:0/ws"]\nupstream = "pod+unix:/x"\n'
+        f'[recording]\npath = "{tmp_path}/rec/"\n'
+        "[recording.redact]\npatterns = { customer = 'CUST-[0-9]{4}' }\npaths = ['$.arguments.ssn']\n"
+    )
+    return str(path)
+
+
+def test_scan_names_line_kind_and_place_and_exits_1(dragoman: Run, path: Path) -> None:
+    code, out, err = dragoman("scan", str(path))
+    assert code == 1
+    assert out.splitlines() == [
+        f"{path}: seq 6: npm_token in text_delta.text",
+        f"{path}: seq 46: npm_token in text_done.text",
+    ]
+    assert "2 secrets" in err
+
+
+def test_scan_as_json_is_one_array(dragoman: Run, path: Path) -> None:
+    code, out, err = dragoman("scan", "--json", str(path), str(path))
+    assert (code, err) == (1, "")
+    row = {"file": str(path), "seq": 6, "kind": "npm_token", "place": "text_delta.text"}
+    assert json.loads(out)[0] == row
+    assert len(json.loads(out)) == 4
+
+
+def test_redact_tells_kinds_and_places_and_then_scan_finds_nothing(dragoman: Run, path: Path) -> None:
+    code, out, err = dragoman("redact", str(path))
+    assert (code, err) == (0, "")
+    assert "npm_token" in out
+    assert KEY not in path.read_text()
+    assert dragoman("scan", str(path)) == (0, "no secrets found\n", "")
+    assert dragoman("scan", str(path), "--json") == (0, "[]\n", "")
+    assert dragoman("redact", str(path)) == (0, "no secrets found\n", "")
+
+
+def test_redact_as_json_is_one_array(dragoman: Run, path: Path) -> None:
+    code, out, _ = dragoman("redact", str(path), "-o", str(path.with_name("out.jsonl")), "--json")
+    assert code == 0
+    assert json.loads(out) == [
+        {"kind": "npm_token", "place": "text_delta.text", "count": 1},
+        {"kind": "npm_token", "place": "text_done.text", "count": 1},
+    ]
+
+
+def test_a_configuration_adds_its_patterns_and_paths(dragoman: Run, path: Path, config: str) -> None:
+    code, out, _ = dragoman("scan", str(path), "--config", config, "--json")
+    assert code == 1
+    assert [row["kind"] for row in json.loads(out)] == ["npm_token", "npm_token", "customer", "path"]
+    assert dragoman("redact", str(path), "--config", config)[0] == 0
+    assert "CUST" not in path.read_text()
+    assert "street" not in path.read_text()
+
+
+def test_what_is_no_recording_is_refused(dragoman: Run, tmp_path: Path) -> None:
+    other = tmp_path / "other.jsonl"
+    other.write_text('{"password": "x"}\n')
+    for command in ("scan", "redact"):
+        code, out, err = dragoman(command, str(other))
+        assert (code, out) == (2, "")
+        assert err.startswith("error: ")
+    assert dragoman("scan", str(tmp_path / "none.jsonl"))[0] == 1
+
+
+def test_a_file_that_is_there_is_not_overwritten(dragoman: Run, path: Path) -> None:
+    code, _, err = dragoman("redact", str(path), "-o", str(path))
+    assert code == 2
+    assert "overwrites nothing" in err

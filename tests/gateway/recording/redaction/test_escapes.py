@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from gateway.recording.redaction.escapes import DEPTH, layers, undecided, unescaped
+from tests.gateway.recording.redaction.corpus import escaped
+
+WORDS = 'a"b\\c/d\b\f\n\r\té€😀'
+
+
+@pytest.mark.parametrize("form", escaped(WORDS))
+def test_every_escape_of_json_means_its_character(form: str) -> None:
+    assert unescaped(form) == WORDS
+
+
+def test_the_innermost_layer_of_json_in_json_is_the_text() -> None:
+    text = WORDS
+    for _ in range(4):
+        text = json.dumps(text)[1:-1]
+    *_, innermost = layers(text)
+    assert innermost.text == unescaped(WORDS)  # it holds a backslash itself
+
+
+def test_a_character_of_any_layer_has_its_place_in_the_outermost_text() -> None:
+    inner = "x😀\n/k"
+    text = json.dumps(json.dumps(inner))
+    layer = list(layers(text))[2]
+    start = layer.text.index("😀")
+    place, end = layer.place(start), layer.place(start + 1)
+    assert json.loads(json.loads(f'"\\"{text[place:end]}\\""')) == "😀"
+    assert text[layer.place(layer.text.index("k")) :].startswith("k")
+
+
+@pytest.mark.parametrize(
+    ("text", "sure"),
+    [
+        ("abc", "abc"),
+        ("abc\\", "abc"),
+        ("abc\\u", "abc"),
+        ("abc\\u00", "abc"),
+        ("abc\\u0073", "abc\\u0073"),
+        ("abc\\ud83d", "abc"),
+        ("abc\\ud83d\\", "abc"),
+        ("abc\\ud83d\\ude0", "abc"),
+        ("abc\\ud83d\\ude00", "abc\\ud83d\\ude00"),
+    ],
+)
+def test_an_escape_that_is_cut_off_is_undecided(text: str, sure: str) -> None:
+    assert text[: undecided(text)] == sure
+
+
+def test_the_work_is_bounded_by_the_depth() -> None:
+    assert len(list(layers("\\" * 4096))) <= DEPTH + 1
+
+
+def test_a_text_without_escapes_is_one_layer() -> None:
+    assert [layer.text for layer in layers("C:x")] == ["C:x"]

@@ -1,0 +1,174 @@
+from __future__ import annotations
+
+import importlib
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from gateway.recording.redaction import detectors
+from gateway.recording.redaction.detectors import Detector
+from gateway.recording.redaction.escapes import layers
+from gateway.recording.redaction.finder import Finder
+from gateway.recording.redaction.shapes import BUILT_IN
+from gateway.recording.redaction.spans import replaced
+from tests.gateway.recording.redaction.corpus import SAID, SHAPES, escaped
+
+FINDER = Finder(BUILT_IN)
+
+
+def marked(text: str) -> str:
+    return replaced(text, FINDER.find(text), lambda kind, _secret: f"<{kind}>")
+
+
+@pytest.mark.parametrize(("kind", "before", "secret", "behind"), SAID)
+def test_a_secret_is_found_and_nothing_else(kind: str, before: str, secret: str, behind: str) -> None:
+    assert marked(before + secret + behind) == f"{before}<{kind}>{behind}"
+
+
+@pytest.mark.parametrize(("kind", "before", "secret", "behind"), SAID)
+@pytest.mark.parametrize("form", range(6))
+def test_a_secret_is_found_in_every_form_of_escapes(
+    kind: str, before: str, secret: str, behind: str, form: int
+) -> None:
+    text = json.dumps({"cmd": before})[:-2] + escaped(secret)[form] + json.dumps(behind)[1:] + "}"
+    found = marked(text)
+    assert json.loads(found) == {"cmd": f"{before}<{kind}>{behind}"}
+
+
+@pytest.mark.parametrize(("kind", "before", "secret", "behind"), SAID)
+def test_a_secret_is_found_three_documents_deep(kind: str, before: str, secret: str, behind: str) -> None:
+    deep: object = before + secret + behind
+    for _ in range(3):
+        deep = json.dumps({"arguments": deep})
+    found = marked(str(deep))
+    for _ in range(3):
+        found = json.loads(found)["arguments"]
+    assert found == f"{before}<{kind}>{behind}"
+
+
+def test_a_number_under_the_name_of_a_secret_becomes_a_string_at_any_depth() -> None:
+    inner = json.dumps({"password": 4711, "port": 5432})
+    found = json.loads(marked(json.dumps({"arguments": inner})))["arguments"]
+    assert json.loads(found) == {"password": "<credential>", "port": 5432}
+
+
+def test_a_setting_s_value_is_a_secret_by_the_key_beside_it() -> None:
+    assert marked('{"key": "providers.x.api_key", "value": "z"}') == (
+        '{"key": "providers.x.api_key", "value": "<credential>"}'
+    )
+
+
+def test_secrets_that_overlap_are_taken_out_as_one() -> None:
+    assert marked(f"Authorization: Bearer {SHAPES['jwt']}") == "Authorization: Bearer <jwt>"
+    assert marked(f"https://x:{SHAPES['github_token']}@host/") == "https://<userinfo>@host/"
+
+
+@pytest.mark.parametrize("length", range(1, 33))
+def test_what_is_cut_off_within_a_secret_is_open_from_its_begin(length: int) -> None:
+    secret = SHAPES["api_key"]
+    found = FINDER.open(f"it is {secret[: 3 + length]}")
+    assert found is not None
+    assert found.start == 6
+
+
+@pytest.mark.parametrize("text", ["the end of a sentence.", "nothing to see", "a list: one, two", '{"a": 1}', ""])
+def test_ordinary_text_is_not_open(text: str) -> None:
+    assert FINDER.open(text) is None
+
+
+def test_lower_case_that_is_longer_than_its_capitals_moves_nothing() -> None:
+    assert marked("İİİ PASSWORD=a1b2c3d4") == "İİİ PASSWORD=<credential>"
+
+
+def hostile() -> Iterator[tuple[str, str]]:
+    """Texts of 50,000 characters that make a backtracking search slow."""
+    for piece in (
+        *("sk-", "sk-a", "eyJ", "eyJaaaaaaaa.", "AKIA", "ghp_", "://", "://a:", "://a:b", "bearer ", "bearer=aaaa"),
+        *(
+            "password=",
+            "password:",
+            'password="',
+            "password='",
+            "pwd=a1(",
+            "secret=secret",
+            "token=",
+            "authorization: ",
+        ),
+        *(
+            "?token=",
+            "code 1234",
+            "-----BEGIN ",
+            "-----BEGIN RSA PRIVATE KEY-----",
+            "-----",
+            '"key":"',
+            '"key":"password",',
+        ),
+        *("\\", '\\"', "\\u", "\\u0073", "\\ud83d", "\\\\u0073k-", '{"', "[", '{"a":', "a", " ", "\n"),
+    ):
+        yield piece, (piece * 50_000)[:50_000]
+
+
+class Counting:
+    """A pattern that counts how many characters its matches and its failures read at least."""
+
+    def __init__(self, pattern: re.Pattern[str]) -> None:
+        self.pattern = pattern
+        self.tries = 0
+        self.matched = 0
+        self.end = -1
+        self.again = 0
+
+    def match(self, text: str, at: int) -> re.Match[str] | None:
+        self.tries += 1
+        found = self.pattern.match(text, at)
+        if found is not None:
+            self.matched += found.end() - at
+            self.again += max(0, self.end - at)
+            self.end = max(self.end, found.end())
+        return found
+
+
+@pytest.mark.parametrize("detector", BUILT_IN, ids=lambda detector: detector.kind)
+def test_no_character_is_matched_twice_by_a_detector(detector: Detector) -> None:
+    for piece, text in hostile():
+        counting = Counting(detector.pattern)
+        for anchor in detector.anchors:
+            one = Detector(kind=detector.kind, anchors=(anchor,), pattern=detector.pattern, folded=detector.folded)
+            list(one._candidates(counting, text, text.lower()))  # type: ignore[arg-type]  # it is asked to match alone
+            assert counting.again == 0, piece
+            assert counting.tries <= len(text) // 3 + 1, piece
+            counting.end = -1
+
+
+def given_back(part: Any) -> Iterator[int]:
+    """How often each repetition may repeat that tries fewer where what stands behind it fails."""
+    if type(part).__name__ == "SubPattern" or isinstance(part, list | tuple):
+        items = list(part)
+        if items and str(items[0]) in ("MAX_REPEAT", "MIN_REPEAT"):
+            yield int(items[1][1])
+        for item in items:
+            yield from given_back(item)
+
+
+@pytest.mark.parametrize("detector", BUILT_IN, ids=lambda detector: detector.kind)
+def test_what_a_shape_has_read_it_does_not_read_in_another_way(detector: Detector) -> None:
+    parse = importlib.import_module("re._parser").parse
+    for pattern in filter(None, (detector.pattern, detector.opens)):
+        assert max(given_back(parse(pattern.pattern)), default=0) <= 40, pattern.pattern
+
+
+def test_a_megabyte_of_anything_is_one_pass_of_each_detector(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+    plain = Detector._candidates
+
+    def counted(self: Detector, pattern: re.Pattern[str], text: str, folded: str) -> Iterator[re.Match[str]]:
+        seen.append(len(text))
+        return plain(self, pattern, text, folded)
+
+    monkeypatch.setattr(detectors.Detector, "_candidates", counted)
+    text = ("password=password:sk-sk-eyJ.eyJ.://a:b" + "\\" * 8) * 21_000
+    FINDER.find(text)
+    assert 0 < sum(seen) <= len(BUILT_IN) * sum(len(layer.text) for layer in layers(text))

@@ -1,0 +1,199 @@
+"""A gateway that records: what its backend and its client say is not in the file, however it was said."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+import pytest
+from structlog.testing import capture_logs
+
+from gateway.app import App
+from gateway.config.model import Config, Limits, Recording, Redact, Route
+from gateway.demo import script
+from gateway.demo.app import demo_backend
+from gateway.endpoint import parse
+from gateway.ledger import Ledger
+from gateway.recording.format import EventLine, Line, decode_line
+from gateway.recording.places import Folder
+from gateway.recording.reader import open_recording
+from gateway.recording.recordings import redactors
+from gateway.recording.track import FLUSH, Desk, Track
+from gateway.recording.writer import File, Writer
+from mappings.canonical import Batch, Event, SessionState
+from mappings.canonical.events import (
+    TextDelta,
+    TextDone,
+    ToolCallArguments,
+    ToolCallFinished,
+    ToolCallStarted,
+    TurnEnded,
+)
+from tests.gateway.recording.lines import HEADER
+from tests.gateway.recording.redaction.corpus import SHAPES, escaped
+from tests.pairs.gateway import SmoothClient
+
+KEY = SHAPES["api_key"]
+LIMITS = Limits(drain_deadline=0.5, backoff_first=0.05, backoff_max=0.2)
+BACKENDS = (
+    "pod+unix:{folder}/backend.sock",
+    "smooth+ws://127.0.0.1:0/ws",
+    "pando+tcp://127.0.0.1:0",
+)
+
+
+def said() -> list[Event]:
+    """A turn in which the key is streamed letter by letter, as text and within escapes of a tool's arguments."""
+    arguments = json.dumps({"cmd": "run"})[:-1] + f', "env": "KEY={escaped(KEY)[3]}"}}'
+    return [
+        *(TextDelta(text=letter) for letter in f"the key is {KEY}."),
+        ToolCallStarted(name="shell", call="c"),
+        *(ToolCallArguments(call="c", json=arguments[at : at + 7]) for at in range(0, len(arguments), 7)),
+        ToolCallArguments(call="c", json=arguments, done=True),
+        ToolCallFinished(call="c", name="shell", output=f"using {KEY}\n"),
+        TextDelta(text=f"so {KEY} it is"),
+        TurnEnded(end="completed"),
+    ]
+
+
+@pytest.mark.parametrize("backend", BACKENDS, ids=lambda backend: backend.partition("+")[0])
+async def test_no_part_of_a_secret_is_in_the_file(tmp_path: Path, backend: str) -> None:
+    lines = b"\n".join(map(msgspec.json.encode, said()))
+    demo = demo_backend(parse(backend.format(folder=tmp_path)), script.read(lines.decode(), "test"))
+    ready: asyncio.Queue[str] = asyncio.Queue()
+    recording = Recording(path=str(tmp_path / "rec"), links="all", compress=False)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(demo.run(ready.put_nowait), name="backend")
+        upstream = parse(await ready.get())
+        route = Route(name="test", listen=(parse("smooth+ws://127.0.0.1:0/ws"),), upstream=upstream)
+        app = App(Config(routes=(route,), limits=LIMITS, recording=recording))
+        gateway = group.create_task(app.run(ready.put_nowait), name="gateway")
+        url = (await ready.get()).partition("+")[2]
+        async with SmoothClient.connected(url) as client:
+            await client.say(f"use {KEY}")
+            await client.until(lambda: len(client.terminals()) > 0)
+            shown = json.dumps(client.frames)
+        app.stop.set()
+        await gateway
+        demo.stop.set()
+    assert KEY in shown  # the client was told
+    files = list((tmp_path / "rec").iterdir())
+    assert files
+    for path in files:
+        text = path.read_text()
+        assert not [
+            piece for at in range(len(KEY) - 6) if (piece := KEY[at : at + 7]) in text and piece not in "sk-ant-api03-"
+        ]
+        for form in escaped(KEY)[3:5]:
+            assert form[30:90] not in text
+        recorded = open_recording(path)
+        streamed = "".join(event.text for _, event in recorded.events() if isinstance(event, TextDelta))
+        assert KEY not in streamed
+        by_link: dict[str, str] = {}
+        for frame in recorded.frames():
+            for token in re.findall(r'"(?:token|text|json)"\s*:\s*"([^"]*)"', frame.text or ""):
+                by_link[frame.link] = by_link.get(frame.link, "") + token
+        assert not any(KEY in together for together in by_link.values())
+
+
+# -- a track ---------------------------------------------------------------------------------------------
+
+
+class Disk:
+    """Plays the writer."""
+
+    def __init__(self) -> None:
+        self.place = Folder(Path("/rec"))
+        self.data = b""
+
+    def put(self, _file: File, data: bytes, _lines: int) -> bool:
+        self.data += data
+        return True
+
+    def finish(self, _file: File) -> None: ...
+
+    def lines(self) -> list[Line]:
+        return [decode_line(line) for line in self.data.splitlines()[1:]]
+
+
+class Scene:
+    """A track that redacts, with a clock and its one timer."""
+
+    def __init__(self) -> None:
+        self.disk, self.ledger, self.now = Disk(), Ledger(), 0
+        self.timers: list[Callable[[], None]] = []
+        desk = Desk(
+            cast("Writer", self.disk),
+            self.ledger,
+            self._later,
+            rotate_bytes=0,
+            redactor=redactors(Redact(salt="s" * 16)),
+        )
+        self.track = Track(desk, HEADER, SessionState(id="s", epoch=1), clock=lambda: 1, monotonic=lambda: self.now)
+
+    def _later(self, _delay: float, ring: Callable[[], None]) -> Any:
+        self.timers.append(ring)
+        scene = self
+
+        class Timer:
+            def cancel(self) -> None:
+                scene.timers.clear()
+
+        return Timer()
+
+    def passes(self, seconds: float) -> None:
+        for _ in range(round(seconds / FLUSH)):
+            self.now += int(FLUSH * 1e9)
+            timers, self.timers = self.timers, []
+            for ring in timers:
+                ring()
+
+    def happens(self, *events: Event) -> None:
+        self.track.batch(Batch(session="s", epoch=1, first_seq=0, events=list(events), turn="t"))
+
+
+def test_a_text_that_streams_is_on_the_disk_when_it_ends_or_after_the_window() -> None:
+    scene = Scene()
+    scene.happens(TextDelta(text="one "))
+    scene.passes(1.9)
+    assert scene.disk.data == b""
+    scene.passes(0.2)
+    assert len(scene.disk.lines()) == 1
+    scene.happens(TextDelta(text="two"), TextDone(text="one two"))
+    scene.passes(FLUSH)
+    assert len(scene.disk.lines()) == 3
+    assert scene.timers == []  # nothing is held back: nobody has to look again
+
+
+def test_what_is_held_back_is_written_when_the_session_ends() -> None:
+    scene = Scene()
+    for letter in KEY:
+        scene.happens(TextDelta(text=letter))
+    with capture_logs() as logs:
+        scene.track.close()
+    assert len(scene.disk.lines()) == len(KEY)
+    texts = [
+        line.event.text
+        for line in scene.disk.lines()
+        if isinstance(line, EventLine) and isinstance(line.event, TextDelta)
+    ]
+    assert "".join(texts).startswith("[redacted:api_key:")
+    assert scene.ledger.counters["secrets_redacted"] == 1
+    (told,) = logs
+    assert told["found"] == ["api_key in text_delta.text: 1"]
+
+
+def test_two_recordings_have_salts_of_their_own_and_those_of_an_installation_one() -> None:
+    def marked(make: Callable[[], Any]) -> str:
+        redactor = make()
+        (line,) = redactor.feed([EventLine(seq=1, t=1, cursor="1:1", event=TextDone(text=f"x {KEY}"))])
+        return str(line.event.text)
+
+    own, shared = redactors(Redact()), redactors(Redact(salt="s" * 16))
+    assert marked(own) != marked(own)
+    assert marked(shared) == marked(shared)

@@ -1,0 +1,388 @@
+"""Secrets that are streamed: none leaves, and the deltas are together the redacted text."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+
+import pytest
+from msgspec import Raw
+
+from gateway.recording.format import EventLine, FrameLine, Line, encode_lines
+from gateway.recording.redaction import Redactor, Rules, rules
+from gateway.recording.redaction.blocks import BEHIND
+from gateway.recording.redaction.placeholders import Placeholders
+from mappings.canonical import Event
+from mappings.canonical.commands import AnswerOtp, Command, SubmitInput
+from mappings.canonical.events import (
+    HistorySnapshot,
+    ReasoningDelta,
+    ReasoningStarted,
+    StatusChanged,
+    TextDelta,
+    TextDone,
+    ToolCallArguments,
+    ToolCallFinished,
+    ToolCallStarted,
+    ToolOutputDelta,
+    TurnEnded,
+)
+from mappings.canonical.values import Text
+from tests.gateway.recording.redaction.corpus import SAID, SHAPES, escaped
+
+SALT = b"salt"
+KEY = SHAPES["api_key"]
+MARK = Placeholders(SALT).mark
+
+
+class Lines:
+    """Lines as a recorder makes them."""
+
+    def __init__(self) -> None:
+        self.lines: list[Line] = []
+        self.t = 0
+
+    def event(self, event: Event, wait: int = 1000) -> None:
+        self.t += wait
+        count = len(self.lines)
+        self.lines.append(EventLine(seq=count, t=self.t, cursor=f"1:{count}", event=event))
+
+    def command(self, command: Command) -> None:
+        count = len(self.lines)
+        self.lines.append(EventLine(seq=count, t=self.t, cursor=f"1:{count}", command=command, link="c1"))
+
+    def frame(self, value: object, link: str = "up", dialect: str = "pod", text: str = "") -> None:
+        text = text or json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+        direction = "receive" if link == "up" else "send"
+        self.lines.append(
+            FrameLine(seq=len(self.lines), t=self.t, link=link, dir=direction, dialect=dialect, text=text)  # type: ignore[arg-type]  # one of two
+        )
+
+    def redacted(self, redactor: Redactor | None = None, *, at_once: int = 7) -> list[Line]:
+        redactor = redactor or Redactor(Rules(), SALT)
+        out: list[Line] = []
+        for at in range(0, len(self.lines), at_once):
+            out += redactor.feed(self.lines[at : at + at_once])
+        out += redactor.finish()
+        assert [line.seq for line in out] == [line.seq for line in self.lines]
+        return out
+
+
+def said(lines: Sequence[Line], kind: type = TextDelta, field: str = "text") -> str:
+    return "".join(
+        getattr(line.event, field) for line in lines if isinstance(line, EventLine) and type(line.event) is kind
+    )
+
+
+def remains(lines: Sequence[Line], secret: str) -> bool:
+    """Whether any eight letters of a secret stand in the file, in frames or events, split or whole."""
+    inside = encode_lines(lines).decode()
+    together = said(lines) + said(lines, ToolCallArguments, "json") + "".join(framed(lines))
+    if "PRIVATE KEY" in secret:
+        secret = "".join(secret.split("-----")[2:3])  # what stands around it is known to everybody
+    pieces = {secret[at : at + 8] for at in range(len(secret) - 7)}
+    return any(piece in inside or piece in together for piece in pieces)
+
+
+def framed(lines: Sequence[Line]) -> Iterator[str]:
+    """What the deltas in frames say, wire by wire."""
+    for link in ("up", "c1"):
+        for line in lines:
+            if isinstance(line, FrameLine) and line.link == link and line.text:
+                value = json.loads(line.text)
+                yield value.get("token") or value.get("data", {}).get("text") or value.get("data", {}).get("json") or ""
+
+
+def stream(pieces: Sequence[str]) -> Lines:
+    """A pod's text as a smooth client is shown it, with its end."""
+    lines = Lines()
+    for piece in pieces:
+        lines.frame({"event": "text_delta", "data": {"text": piece}})
+        lines.event(TextDelta(text=piece))
+        data = {"requestId": "r", "token": piece}
+        lines.frame({"type": "stream_token", **data, "data": data, "timestamp": lines.t}, "c1", "smooth")
+    text = "".join(pieces)
+    lines.frame({"event": "text_done", "data": {"text": text}})
+    lines.event(TextDone(text=text))
+    lines.event(TurnEnded(end="completed", text=text))
+    return lines
+
+
+def splits(text: str) -> Iterator[list[str]]:
+    """In two at every position; in single letters; in threes."""
+    for at in range(1, len(text)):
+        yield [text[:at], text[at:]]
+    yield list(text)
+    yield [text[at : at + 3] for at in range(0, len(text), 3)]
+
+
+# -- text ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("kind", "before", "secret", "behind"), SAID)
+def test_a_secret_split_anywhere_does_not_remain(kind: str, before: str, secret: str, behind: str) -> None:
+    text = before + secret + behind
+    clean = before + MARK(kind, secret) + behind
+    for pieces in splits(text):
+        out = stream(pieces).redacted()
+        assert said(out) == clean
+        assert said(out, TextDone) == said(out, TurnEnded) == clean
+        assert not remains(out, secret)
+
+
+def test_lines_leave_in_their_order_and_only_those_with_secrets_are_changed() -> None:
+    lines = stream(["it ", "is ", KEY[:9], KEY[9:], " so"])
+    out = lines.redacted()
+    changed = [new.redacted for new in out]
+    assert changed == [new != old for new, old in zip(out, lines.lines, strict=True)]
+    assert [getattr(line, "text", None) is None for line in out if isinstance(line, FrameLine)] == [
+        *(False, False, False, False),
+        *(True, True, True, True),
+        *(False, False, False),
+    ]
+
+
+def test_a_secret_in_one_frame_is_replaced_where_it_stands() -> None:
+    out = stream([f"it is {KEY} so"]).redacted()
+    assert isinstance(out[0], FrameLine)
+    assert out[0].text is not None
+    assert json.loads(out[0].text) == {"event": "text_delta", "data": {"text": f"it is {MARK('api_key', KEY)} so"}}
+
+
+@pytest.mark.parametrize("kind", [TextDelta, ReasoningDelta, ToolOutputDelta])
+def test_every_streamed_text_is_put_together(kind: type) -> None:
+    lines = Lines()
+    lines.event(ReasoningStarted())
+    for letter in f"x {KEY} y":
+        lines.event(kind(text=letter))
+    lines.event(TurnEnded(end="completed"))
+    assert said(lines.redacted(), kind) == f"x {MARK('api_key', KEY)} y"
+
+
+def test_other_events_between_the_deltas_do_not_hide_a_secret() -> None:
+    lines = Lines()
+    for letter in KEY:
+        lines.event(TextDelta(text=letter))
+        lines.event(StatusChanged(status="running"))
+    lines.event(TextDone(text=KEY))
+    assert said(lines.redacted()) == MARK("api_key", KEY)
+
+
+def test_texts_of_calls_that_run_at_one_time_are_kept_apart() -> None:
+    lines = Lines()
+    arguments = {call: json.dumps({"cmd": f"use {key}"}) for call, key in (("a", KEY), ("b", SHAPES["npm_token"]))}
+    for at in range(max(map(len, arguments.values()))):
+        for call, text in arguments.items():
+            lines.frame({"event": "tool_call_args_delta", "data": {"id": call, "json": text[at : at + 1]}})
+            lines.event(ToolCallArguments(call=call, json=text[at : at + 1]))
+    for call, text in arguments.items():
+        lines.event(ToolCallArguments(call=call, json=text, done=True))
+    out = lines.redacted()
+    assert not remains(out, KEY)
+    assert not remains(out, SHAPES["npm_token"])
+
+
+def test_what_a_tool_gave_back_and_what_a_client_said_is_redacted() -> None:
+    lines = Lines()
+    lines.command(SubmitInput(segments=(Text(text=f"use {KEY}"),)))
+    lines.event(ToolCallStarted(name="shell", call="a"))
+    lines.event(ToolCallFinished(call="a", name="shell", summary="read .env", output=f"OPENAI={KEY}\n"))
+    out = lines.redacted()
+    assert not remains(out, KEY)
+    assert encode_lines(out).count(MARK("api_key", KEY).encode()) == 2
+
+
+# -- JSON in strings -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", range(6))
+@pytest.mark.parametrize("secret", [KEY, 'p"ä/ß\\😀wort'])
+def test_arguments_split_within_escapes_and_surrogate_pairs(form: int, secret: str) -> None:
+    arguments = '{"command": "run", "password": "' + escaped(secret)[form] + '", "n": 1.0}'
+    for pieces in splits(arguments):
+        lines = Lines()
+        for piece in pieces:
+            lines.frame({"event": "tool_call_args_delta", "data": {"id": "a", "json": piece}})
+            lines.event(ToolCallArguments(call="a", json=piece))
+        lines.event(ToolCallArguments(call="a", json=arguments, done=True))
+        out = lines.redacted()
+        mark = MARK("api_key" if secret == KEY else "credential", secret)
+        *deltas, done = [line.event for line in out if isinstance(line, EventLine)]
+        assert "".join(getattr(event, "json", "") for event in deltas) == getattr(done, "json", "")
+        assert json.loads(getattr(done, "json", "")) == {"command": "run", "password": mark, "n": 1.0}
+        assert not remains(out, escaped(secret)[form])
+
+
+# -- windows ---------------------------------------------------------------------------------------------
+
+
+def test_nothing_waits_longer_than_the_window() -> None:
+    redactor = Redactor(Rules(window_micros=2_000_000), SALT)
+    line = EventLine(seq=1, t=0, cursor="1:1", event=TextDelta(text="half of a wor"))
+    assert redactor.feed([line]) == []
+    assert redactor.feed([], now=1_999_999) == []
+    assert redactor.feed([], now=2_000_000) == [line]
+    assert redactor.since is None
+
+
+@pytest.mark.parametrize("at", range(1, len(KEY)))
+def test_a_secret_that_is_said_slower_than_the_window_shows_its_begin_at_most(at: int) -> None:
+    lines = Lines()
+    lines.event(TextDelta(text="it is " + KEY[:at]))
+    lines.event(TextDelta(text=KEY[at:] + " so"), wait=3_000_000)
+    lines.event(TextDone(text="it is " + KEY + " so"))
+    text = said(lines.redacted(at_once=1))
+    assert text.startswith("it is ")
+    assert text.endswith(" so")
+    assert text[6:].split("[", 1)[0] in ("", "s", "sk", "sk-")
+    assert not remains(lines.redacted(at_once=1), KEY)
+
+
+def test_a_long_text_leaves_before_its_end_and_no_secret_with_it() -> None:
+    redactor = Redactor(Rules(window_bytes=4096), SALT)
+    lines = Lines()
+    words = [f"word{at} " for at in range(4000)]
+    for at in (500, 1000, 2777):
+        words[at:at] = [*KEY, " "]
+    for word in words:
+        lines.event(TextDelta(text=word))
+    out = redactor.feed(lines.lines)
+    assert len(lines.lines) * 4 // 5 < len(out) < len(lines.lines)
+    out += redactor.finish()
+    assert said(out) == "".join(words).replace(KEY, MARK("api_key", KEY))
+
+
+def test_a_secret_over_many_windows_is_one_placeholder_at_least_and_nothing_else() -> None:
+    dashes = "-" * 5
+    key = f"{dashes}BEGIN PRIVATE KEY{dashes}\n" + "Ab1/" * 4000 + f"\n{dashes}END PRIVATE KEY{dashes}"
+    lines = Lines()
+    for at in range(0, len(key), 10):
+        lines.event(TextDelta(text=key[at : at + 10]))
+    lines.event(TextDelta(text="\nthat was it"))
+    lines.event(TurnEnded(end="completed"))
+    text = said(lines.redacted(Redactor(Rules(window_bytes=2048), SALT)))
+    assert "Ab1/" not in text
+    assert text.endswith("]\nthat was it")
+    assert text.count("[redacted:private_key:") == 1
+
+
+def test_what_was_said_just_before_is_remembered_when_its_value_comes() -> None:
+    lines = Lines()
+    lines.event(TextDelta(text="the file says DB_PASSWORD"))
+    lines.event(TextDelta(text="='correct horse'" + "." * BEHIND), wait=5_000_000)
+    lines.event(TurnEnded(end="completed"))
+    assert said(lines.redacted(at_once=1)).startswith("the file says DB_PASSWORD='[redacted:credential:")
+
+
+def test_what_is_held_is_bounded() -> None:
+    redactor = Redactor(Rules(window_micros=10**12), SALT)
+    lines = Lines()
+    lines.event(TextDelta(text="it begins"))
+    for _ in range(70_000):
+        lines.frame({"event": "x"})
+    out = redactor.feed(lines.lines)
+    assert len(lines.lines) - len(out) < 66_000
+
+
+# -- without redaction -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("on", [Rules(), None], ids=["on", "off"])
+@pytest.mark.parametrize(
+    "frame",
+    [
+        '{"action":"create_conversation_session","requestId":"r","token":"%s"}',
+        '{"action":"send_message","requestId":"r","message":"hi","token":"%s"}',
+        '{"action":"create_conversation_session","authContext":{"userId":"u","signature":"%s","timestamp":1}}',
+        '{"action":"verify_otp","requestId":"r","sessionId":"s","code":"%s"}',
+        '{"method":"run","params":{"input":[{"kind":"text","content":"code %s"}]}}',
+        '{"url":"ws://host/ws?token=%s"}',
+    ],
+)
+def test_tokens_and_codes_in_frames_are_never_recorded(on: Rules | None, frame: str) -> None:
+    lines = Lines()
+    lines.frame(None, "c1", "smooth", frame % "4711081")
+    (out,) = lines.redacted(Redactor(on, SALT))
+    assert b"4711081" not in encode_lines([out])
+    assert out.redacted
+
+
+@pytest.mark.parametrize("on", [Rules(), None], ids=["on", "off"])
+def test_one_time_codes_in_commands_are_never_recorded(on: Rules | None) -> None:
+    lines = Lines()
+    lines.command(AnswerOtp(code="4711081"))
+    lines.command(SubmitInput(segments=(Text(text="code 4711081"),)))
+    out = lines.redacted(Redactor(on, SALT))
+    assert b"4711081" not in encode_lines(out)
+    assert all(line.redacted for line in out)
+
+
+def test_with_redaction_off_everything_else_is_as_it_was() -> None:
+    lines = stream(["my key is ", KEY, " and code 12345 is no code"])
+    redactor = Redactor(None, SALT)
+    assert redactor.feed(lines.lines) == lines.lines
+    assert redactor.since is None
+
+
+# -- the user's own ---------------------------------------------------------------------------------------
+
+
+def test_own_patterns_and_paths_hold_for_streams_and_frames() -> None:
+    own = rules({"customer": "CUST-[0-9]{8}"}, ["$.arguments.ssn"], window_bytes=65536, window_micros=2_000_000)
+    arguments = json.dumps({"who": "CUST-12345678", "ssn": {"a": "on the street"}, "city": "Bonn"})
+    for pieces in splits(arguments):
+        lines = Lines()
+        for piece in pieces:
+            lines.frame({"event": "tool_call_args_delta", "data": {"id": "a", "json": piece}})
+            lines.event(ToolCallArguments(call="a", json=piece))
+        lines.frame({"event": "tool_call_done", "data": {"id": "a", "arguments": arguments}})
+        lines.event(ToolCallArguments(call="a", json=arguments, done=True))
+        out = lines.redacted(Redactor(own, SALT))
+        assert not remains(out, "CUST-12345678")
+        assert not remains(out, "on the street")
+        *deltas, done = [line.event for line in out if isinstance(line, EventLine)]
+        assert "".join(getattr(event, "json", "") for event in deltas) == getattr(done, "json", "")
+        assert json.loads(getattr(done, "json", ""))["city"] == "Bonn"
+
+
+# -- the ledger ------------------------------------------------------------------------------------------
+
+
+def test_the_ledger_has_kinds_and_places_and_counts_and_no_value() -> None:
+    redactor = Redactor(Rules(), SALT)
+    stream(["it is ", KEY[:9], KEY[9:]]).redacted(redactor)
+    told = {(entry.kind, entry.place): entry.count for entry in redactor.ledger.entries()}
+    assert told == {
+        ("api_key", "text_delta.text"): 1,
+        ("api_key", "text_done.text"): 1,
+        ("api_key", "turn_ended.text"): 1,
+        ("api_key", "frame.pod.receive"): 3,
+        ("api_key", "frame.smooth.send"): 2,
+    }
+    assert redactor.ledger.total == 8
+    assert KEY[3:9] not in str(redactor.ledger.entries())
+
+
+def test_equal_secrets_are_equal_in_one_recording_and_not_in_another() -> None:
+    one, other = (said(stream([f"{KEY} {KEY}"]).redacted(Redactor(Rules(), salt))) for salt in (b"1", b"2"))
+    assert len(set(one.split())) == len(set(other.split())) == 1
+    assert one != other
+
+
+def test_what_is_redacted_stays_as_it_is() -> None:
+    out = stream([*(before + secret + behind for _, before, secret, behind in SAID)]).redacted()
+    again = Lines()
+    again.lines = list(out)
+    assert again.redacted(Redactor(Rules(), b"another")) == out
+
+
+def test_a_number_under_a_name_like_that_of_a_secret_is_none() -> None:
+    """A pod's `context_tokens`: a text in its place would be of another type than its dialect says."""
+    history = HistorySnapshot(items=(), ext={"pod.context_tokens": Raw(b"812"), "pod.token": Raw(b'"abcdefgh"')})
+    line = EventLine(seq=1, t=1, cursor="1:1", event=history)
+    (out,) = [*Redactor(Rules(), SALT).feed([line])]
+    assert isinstance(out, EventLine)
+    assert out.event is not None
+    assert out.event.ext is not None
+    assert bytes(out.event.ext["pod.context_tokens"]) == b"812"
+    assert b"abcdefgh" not in bytes(out.event.ext["pod.token"])

@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway import registry
+from gateway.recording.captures import Capture, Import, read_capture
+from gateway.recording.compare import Turn, turns
+from gateway.recording.format import EventLine, FrameLine, Header, RecordingError
+from mappings.canonical.commands import SubmitInput
+from tests.shared import SHARED, needs_shared
+
+FILES = (
+    [path for kind in ("smooth-operator/captures", "captures/*") for path in SHARED.glob(f"{kind}/*.jsonl")]
+    if SHARED
+    else []
+)
+KNOWN = sorted(path for path in FILES if path.parent.name in ("captures", *registry.dialects()))
+
+
+def dialect_of(path: Path) -> str:
+    return "smooth" if path.parent.name == "captures" else path.parent.name
+
+
+def imported(path: Path, dialect: str = "") -> tuple[Header, Import]:
+    return read_capture(Capture(path), registry.dialect(dialect or dialect_of(path)))
+
+
+def conversation(lines: Import) -> list[Turn]:
+    logged = ((line, line.event) for line in lines if isinstance(line, EventLine) and line.logged)
+    return list(turns(logged))
+
+
+def told(name: str) -> list[Turn]:
+    (path,) = [path for path in KNOWN if f"{path.parent.name}/{path.name}".startswith(name)]
+    return conversation(imported(path)[1])
+
+
+def words(turn: Turn) -> list[tuple[str, str]]:
+    return [(block.what, block.text) for block in turn.blocks]
+
+
+def what(raw: dict[str, Any]) -> Any:
+    """The frame of a line of a capture, if it is one."""
+    return raw["frames"] if "frames" in raw else raw.get("frame")
+
+
+def kept(line: FrameLine) -> Any:
+    return [part.text for part in line.parts] if line.parts is not None else line.text
+
+
+@needs_shared
+@pytest.mark.parametrize("path", KNOWN, ids=lambda path: f"{dialect_of(path)}-{path.stem}")
+def test_every_frame_of_a_capture_is_kept_once_and_in_order(path: Path) -> None:
+    header, lines = imported(path)
+    said = [raw for raw in map(json.loads, path.read_text("utf-8").rstrip("\n").split("\n")) if what(raw) is not None]
+    got = list(lines)
+    frames = [line for line in got if isinstance(line, FrameLine)]
+    assert [kept(line) for line in frames if line.dir == "send"] == [what(raw) for raw in said if raw["dir"] == "c2s"]
+    assert len(frames) <= len(said) <= len(frames) + lines.others
+    assert [line.seq for line in got] == list(range(1, len(got) + 1))
+    assert [line.t for line in got] == sorted(line.t for line in got)
+    assert header.session
+    positions = [line.position[1] for line in got if isinstance(line, EventLine) and line.logged]
+    assert positions == list(range(len(positions)))
+
+
+@needs_shared
+def test_equal_captures_give_equal_recordings() -> None:
+    path = next(path for path in KNOWN if path.name.startswith("02-tool"))
+    assert list(imported(path)[1]) == list(imported(path)[1])
+
+
+@needs_shared
+def test_turns_of_a_smooth_server_are_told_with_what_was_asked() -> None:
+    first, second = told("captures/01")
+    assert words(first) == [("input", "hello there"), ("text", "Hello from the engine!")]
+    assert words(second) == [("input", "and again"), ("text", "Second answer, with an em dash — done.")]
+    assert (first.end, second.end) == ("completed", "completed")
+
+
+@needs_shared
+def test_an_answer_that_was_given_is_told_as_it_was() -> None:
+    (turn,) = told("captures/03")
+    assert [block.text for block in turn.blocks if block.what == "answer"] == ["approved"]
+    first, second = told("captures/05")
+    assert [block.text for block in first.blocks if block.what == "answer"] == ["denied"]
+    assert (first.end, second.end) == ("cancelled", "completed")
+
+
+@needs_shared
+def test_turns_of_a_pod_are_told_though_its_clients_name_no_request() -> None:
+    assert [turn.end for turn in told("pod/02")] == ["completed"] * 3
+    assert [turn.end for turn in told("pod/05")] == ["completed", "rolled_back", "rolled_back", "completed"]
+    (turn,) = told("pod/04")
+    assert [block.what for block in turn.blocks].count("tool") == 3
+    assert all(block.result is not None for block in turn.blocks if block.what == "tool")
+
+
+@needs_shared
+def test_turns_of_a_pando_are_those_of_the_session_that_is_told_most() -> None:
+    first, second = told("pando/07")
+    assert first.blocks[0].text == "Write a long essay about retry storms"
+    assert second.blocks[0].text == "Shorter: one sentence. 一句话。"
+
+
+@needs_shared
+def test_what_a_second_client_asks_is_kept_and_what_it_is_told_is_not_told_twice() -> None:
+    path = next(path for path in KNOWN if path.name.startswith("11-second"))
+    header, lines = imported(path)
+    got = list(lines)
+    asked = {line.link for line in got if isinstance(line, EventLine) and isinstance(line.command, SubmitInput)}
+    assert asked == {"a", "b", "up"}
+    assert len(conversation(imported(path)[1])) == 2
+    assert header.dialects == {"pod": ""}
+
+
+# -- what is no capture -------------------------------------------------------------------------------------
+
+
+def written(path: Path, *lines: Any) -> Path:
+    path.write_text("".join(f"{line if isinstance(line, str) else json.dumps(line)}\n" for line in lines))
+    return path
+
+
+def test_a_line_that_is_no_json_is_told_with_its_number(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.jsonl", {"dialect": "pod"}, "no json")
+    with pytest.raises(RecordingError, match=r"a\.jsonl:2 is no line of a capture"):
+        imported(path, "pod")
+
+
+def test_a_direction_that_is_none_is_told(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.jsonl", {"dir": "up", "frame": "{}"})
+    with pytest.raises(RecordingError, match="`dir` is c2s, s2c or pub, not 'up'"):
+        imported(path, "pod")
+
+
+def test_a_frame_that_cannot_be_read_is_kept_and_told(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.jsonl", {"dir": "s2c", "frame": "hello"})
+    _, lines = imported(path, "pod")
+    (line,) = lines
+    assert isinstance(line, FrameLine)
+    assert line.text == "hello"
+    (problem,) = lines.problems
+    assert problem.startswith(f"{path}:1: not JSON")

@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec import Raw
+
+from gateway.recording.compare import Difference, compare, turns, turns_of
+from gateway.recording.reader import open_recording
+from mappings.canonical import events as e
+from mappings.canonical.values import Message, Usage
+from tests.gateway.recording.lines import FROZEN
+
+
+def said(*events: Any, turn: str = "t") -> list[tuple[str, Any]]:
+    return [(turn, event) for event in events]
+
+
+def user(text: str) -> e.MessageAppended:
+    return e.MessageAppended(message=Message(role="user", text=text, id="some id"))
+
+
+def call(id: str, name: str = "read", arguments: str = '{"a":1}', output: str = "ok") -> list[Any]:
+    return [
+        e.ToolCallStarted(call=id, name=name),
+        e.ToolCallArguments(call=id, name=name, json=arguments, done=True),
+        e.ToolCallFinished(call=id, name=name, output=output),
+    ]
+
+
+ENDED = e.TurnEnded(end="completed")
+
+
+def differences(a: list[Any], b: list[Any]) -> list[Difference]:
+    return compare(turns_of(said(*a)), turns_of(said(*b, turn="another id")))
+
+
+def test_a_recording_is_the_same_as_itself() -> None:
+    plain, packed = open_recording(FROZEN / "v1.jsonl"), open_recording(FROZEN / "v1.jsonl.zst")
+    (turn,) = turns(plain.events())
+    assert [block.what for block in turn.blocks] == ["input", "tool", "text"]
+    assert compare(turns(plain.events()), turns(packed.events())) == []
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        ([e.TextDelta(text="ab")], [e.TextDelta(text="a"), e.TextDelta(text="b")]),
+        (
+            [e.TextDelta(text="a"), e.TextDone(text="a"), e.TextDelta(text="b"), e.TextDone(text="b")],
+            [e.TextDelta(text="ab"), e.TextDone(text="ab")],
+        ),
+        (call("1"), call("other id")),
+        (call("1", arguments='{"a":1,"b":[2]}'), call("1", arguments='{ "b" : [2], "a": 1 }')),
+        ([e.ReasoningDelta(text="hm"), e.TextDelta(text="a")], [e.TextDelta(text="a")]),
+        (
+            [e.TurnEnded(end="completed", message="m1", usage=Usage(input_tokens=1))],
+            [e.TurnEnded(end="completed", message="m2")],
+        ),
+        ([e.ModelTurnStarted(index=0), e.UsageReported(usage=Usage())], []),
+        ([e.QuestionAsked(text="in words"), e.TextDelta(text="a")], [e.TextDelta(text="a")]),
+        (
+            [e.ApprovalRequested(tool="rm", description="all", question="q1")],
+            [e.ApprovalRequested(tool="rm", description="all", question="q2")],
+        ),
+    ],
+)
+def test_what_does_not_count_makes_no_difference(a: list[Any], b: list[Any]) -> None:
+    assert differences([user("hi"), *a, ENDED], [user("hi"), *b, ENDED]) == []
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "difference"),
+    [
+        ([user("hi")], [user("ho")], Difference(turn=1, what="input", a="hi", b="ho")),
+        (
+            [e.TextDelta(text="a"), e.TextDelta(text="b")], [e.TextDelta(text="ac")],
+            Difference(turn=1, what="text", a="ab", b="ac"),
+        ),
+        ([e.TextDelta(text="a")], [], Difference(turn=1, what="text", a="a")),
+        (call("1"), [], Difference(turn=1, what="tool read", a='{"a":1} -> ok')),
+        (
+            call("1"), call("1", arguments='{"a":2}'),
+            Difference(turn=1, what="tool read, arguments", a='{"a":1}', b='{"a":2}'),
+        ),
+        (call("1"), call("1", output="no"), Difference(turn=1, what="tool read, result", a="ok", b="no")),
+        (
+            [e.ApprovalResolved(approved=True)], [e.ApprovalResolved(approved=False)],
+            Difference(turn=1, what="answer", a="approved", b="denied"),
+        ),
+        (
+            [e.InteractionRequired(question="q", kind="form", spec=Raw(b'{"a":1}'), reason="")],
+            [e.InteractionRequired(question="q", kind="form", spec=Raw(b'{"a":2}'), reason="")],
+            Difference(turn=1, what="question form", a='{"a":1}', b='{"a":2}'),
+        ),
+        ([ENDED], [e.TurnEnded(end="failed")], Difference(turn=1, what="end", a="completed", b="failed")),
+        ([ENDED], [], Difference(turn=1, what="end", a="completed", b="(not ended)")),
+    ],
+)  # fmt: skip
+def test_what_counts_is_told_where_it_is(a: list[Any], b: list[Any], difference: Difference) -> None:
+    if difference.what == "input":
+        assert differences(a, b) == [difference]
+    else:
+        assert differences([user("hi"), *a], [user("hi"), *b]) == [difference]
+
+
+def test_a_block_that_is_missing_does_not_make_what_follows_differ() -> None:
+    a = [user("hi"), *call("1", "read"), e.TextDelta(text="x"), *call("2", "write")]
+    b = [user("hi"), e.TextDelta(text="x"), *call("2", "write")]
+    assert [difference.what for difference in differences(a, b)] == ["tool read"]
+
+
+def test_results_of_parallel_calls_belong_to_their_calls_whatever_their_order() -> None:
+    first, second = call("1", "read", output="1"), call("2", "read", output="2")
+    one = [first[0], second[0], first[1], second[1], first[2], second[2]]
+    other = [first[0], second[0], first[1], second[1], second[2], first[2]]
+    assert differences([user("hi"), *one], [user("hi"), *other]) == []
+
+
+def test_a_turn_too_many_is_one_difference() -> None:
+    both = said(user("one"), ENDED, turn="1")
+    more = said(user("two"), ENDED, turn="2")
+    (difference,) = compare(turns_of(both + more), turns_of(both))
+    assert difference == Difference(turn=2, what="turn", a="'two', 1 blocks, completed")
+
+
+def test_what_belongs_to_no_turn_is_not_compared() -> None:
+    assert compare(turns_of(said(user("hi"), turn="")), turns_of([])) == []
+
+
+def test_a_difference_in_a_long_text_is_shown_from_shortly_before_it() -> None:
+    same = "word " * 1000
+    shown = str(Difference(turn=3, what="text", a=f"{same}this {same}", b=f"{same}that {same}"))
+    first, a, b = shown.split("\n")
+    assert first == "turn 3: text"
+    assert a.startswith("- …")
+    assert "this" in a
+    assert "that" in b
+    assert len(shown) < 800
+
+
+def test_a_difference_of_several_lines_marks_each() -> None:
+    assert str(Difference(turn=1, what="text", a="x\ny")) == "turn 1: text\n- x\n- y\n+ (nothing)"

@@ -1,0 +1,160 @@
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+
+import pytest
+
+from gateway.recording.blocks import compressed
+from gateway.recording.format import VERSION, EventLine, FrameLine, Line
+from gateway.recording.reader import open_recording
+from gateway.recording.redaction import EVER, Entry, Found, Redactor, Rules
+from gateway.recording.rewriting import redact, scan
+from mappings.canonical.events import TextDelta, TextDone
+from mappings.errors import ConfigError
+from tests.gateway.recording.lines import FROZEN, numbered, written
+from tests.gateway.recording.redaction.corpus import SHAPES
+
+KEY = SHAPES["github_token"]
+RULES = Rules(window_micros=EVER)
+
+
+def lines(count: int = 3000) -> list[Line]:
+    """A long recording; a secret stands in a frame of it, and in the letters of deltas that are seconds apart."""
+    some = numbered(count)
+    seq, t = some[-1].seq, some[-1].t
+    for letter in f" {KEY}":
+        seq, t = seq + 1, t + 9_000_000
+        some.append(EventLine(seq=seq, t=t, cursor="1:1", event=TextDelta(text=letter)))
+    some.append(EventLine(seq=seq + 1, t=t, cursor="1:1", event=TextDone(text=KEY)))
+    some.append(FrameLine(seq=seq + 2, t=t, link="up", dir="receive", dialect="pod", text=f'{{"text":"{KEY}"}}'))
+    return some
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return written(tmp_path / "rec.jsonl", lines())
+
+
+def zst(path: Path) -> Path:
+    packed = path.with_name(path.name + ".zst")
+    with path.open("rb") as plain:
+        packed.write_bytes(b"".join(compressed(plain)))
+    return packed
+
+
+def shown(path: Path) -> str:
+    """All that can be found in a file, also when it is unpacked."""
+    unpacked = "".join(map(str, open_recording(path).lines()))
+    return unpacked + "".join(e.text for _, e in open_recording(path).events() if isinstance(e, TextDelta))
+
+
+def test_a_file_is_replaced_by_one_without_its_secrets(path: Path) -> None:
+    os.utime(path, ns=(7, 7))
+    entries = redact(open_recording(path), Redactor(RULES, b"salt"))
+    assert sorted((entry.kind, entry.place, entry.count) for entry in entries) == [
+        ("github_token", "frame.pod.receive", 1),
+        ("github_token", "text_delta.text", 1),
+        ("github_token", "text_done.text", 1),
+    ]
+    assert KEY not in shown(path)
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert path.stat().st_mtime_ns == 7
+    assert [line.seq for line in open_recording(path).lines()] == [line.seq for line in lines()]
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_compressed_file_stays_one_and_can_be_entered_anywhere(path: Path) -> None:
+    packed = zst(path)
+    redact(open_recording(packed), Redactor(RULES, b"salt"))
+    recording = open_recording(packed)
+    assert recording.compressed
+    assert KEY not in shown(packed)
+    assert next(iter(recording.lines(seq=2500))).seq == 2500
+
+
+@pytest.mark.parametrize("name", ["out.jsonl", "out.jsonl.zst"])
+def test_a_new_file_leaves_the_old_one_alone(path: Path, name: str) -> None:
+    before = path.read_bytes()
+    out = path.with_name(name)
+    redact(open_recording(path), Redactor(RULES, b"salt"), out)
+    assert path.read_bytes() == before
+    assert open_recording(out).compressed == name.endswith(".zst")
+    assert KEY not in shown(out)
+    assert out.stat().st_mode & 0o777 == 0o600
+
+
+def test_nothing_is_overwritten_but_the_file_itself(path: Path) -> None:
+    out = path.with_name("out.jsonl")
+    out.touch()
+    with pytest.raises(ConfigError, match="overwrites nothing"):
+        redact(open_recording(path), Redactor(RULES, b"salt"), out)
+    assert out.read_bytes() == b""
+
+
+def test_a_file_that_is_being_recorded_is_left_alone(path: Path) -> None:
+    with path.open("rb") as writer:
+        fcntl.flock(writer, fcntl.LOCK_EX)
+        with pytest.raises(ConfigError, match="still being recorded"):
+            redact(open_recording(path), Redactor(RULES, b"salt"))
+    assert KEY.encode() in path.read_bytes()
+
+
+def test_what_fails_leaves_the_old_file_and_no_other(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = path.read_bytes()
+
+    def full(_descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        redact(open_recording(path), Redactor(RULES, b"salt"))
+    assert path.read_bytes() == before
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_what_a_link_leads_to_is_replaced(path: Path) -> None:
+    link = path.with_name("link.jsonl")
+    link.symlink_to(path)
+    redact(open_recording(link), Redactor(RULES, b"salt"))
+    assert link.is_symlink()
+    assert KEY not in shown(path)
+
+
+def test_a_torn_end_is_left_out(path: Path) -> None:
+    with path.open("ab") as file:
+        file.write(b'{"kind":"frame","text":"' + KEY.encode())
+    redact(open_recording(path), Redactor(RULES, b"salt"))
+    assert KEY.encode() not in path.read_bytes()
+    assert not open_recording(path).problems
+
+
+def test_a_scan_tells_each_secret_by_its_line_and_place_and_writes_nothing(path: Path) -> None:
+    before = path.read_bytes()
+    found: list[Found] = []
+    entries = scan(open_recording(path), Redactor(RULES, b"salt", found.append))
+    assert [(one.seq, one.kind, one.place) for one in found] == [
+        (3002, "github_token", "text_delta.text"),
+        (3042, "github_token", "text_done.text"),
+        (3043, "github_token", "frame.pod.receive"),
+    ]
+    assert sum(entry.count for entry in entries) == 3
+    assert path.read_bytes() == before
+
+
+def test_nothing_is_found_in_what_was_redacted(path: Path) -> None:
+    redact(open_recording(path), Redactor(RULES, b"salt"))
+    assert scan(open_recording(path), Redactor(RULES, b"other")) == []
+    before = path.read_bytes()
+    redact(open_recording(path), Redactor(RULES, b"other"))
+    assert path.read_bytes() == before
+
+
+def test_a_frozen_recording_is_rewritten_in_this_version(tmp_path: Path) -> None:
+    (frozen, *_) = sorted(FROZEN.iterdir())
+    out = tmp_path / "out.jsonl"
+    entries: list[Entry] = redact(open_recording(frozen), Redactor(RULES, b"salt"), out)
+    assert entries == []
+    assert open_recording(out).header.version == VERSION
+    assert list(open_recording(out).lines()) == list(open_recording(frozen).lines())

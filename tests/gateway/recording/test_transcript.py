@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Raw
+
+from gateway.recording.format import UP, EventLine, FrameLine, Line
+from gateway.recording.reader import open_recording
+from gateway.recording.transcript import Entry, transcript
+from mappings.canonical import events as e
+from mappings.canonical.commands import CancelTurn
+from mappings.canonical.unmapped import Unmapped
+from mappings.canonical.values import Failure, Message, Text
+from tests.gateway.recording.lines import FROZEN
+
+
+def told(*events: Any, turn: str = "t") -> list[tuple[str, str, str]]:
+    lines: list[Line] = [
+        EventLine(seq=seq, t=seq * 10, cursor=f"1:{seq}", turn=turn, event=event) for seq, event in enumerate(events, 1)
+    ]
+    return [(entry.kind, entry.name if entry.kind in ("tool", "result") else "", entry.text) for entry in
+            transcript(lines) if entry.kind != "detail"]  # fmt: skip
+
+
+def test_the_frozen_recording_reads_like_a_conversation() -> None:
+    entries = [entry for entry in transcript(open_recording(FROZEN / "v1.jsonl").lines()) if entry.kind != "detail"]
+    assert [(entry.kind, entry.turn, entry.text) for entry in entries] == [
+        ("command", 0, "Grüße 🦀"),
+        ("asked", 0, "Grüße 🦀"),
+        ("input", 1, "Grüße 🦀"),
+        ("tool", 1, '{"path":"notes.md"}'),
+        ("result", 1, "one\ntwo"),
+        ("text", 1, "Two lines."),
+        ("end", 1, "completed · 12 tokens in, 4 tokens out"),
+        ("command", 0, ""),
+        ("reply", 0, "not_running: no turn is in progress"),
+        ("loss", 0, "too large: 20000000 bytes, over the limit of 16777216"),
+    ]
+    assert [entry.redacted for entry in entries if entry.kind == "text"] == [True]
+
+
+def test_a_block_stands_at_the_time_of_its_first_words() -> None:
+    lines: list[Line] = [
+        EventLine(seq=4, t=100, cursor="1:0", turn="t", event=e.TextDelta(text="a")),
+        EventLine(seq=5, t=200, cursor="1:1", turn="t", event=e.TextDelta(text="b")),
+        EventLine(seq=6, t=300, cursor="1:2", turn="t", event=e.TextDone(text="ab")),
+    ]
+    assert list(transcript(lines)) == [Entry(seq=4, t=100, kind="text", turn=1, text="ab")]
+
+
+def test_text_that_was_cut_off_is_shown_as_far_as_it_came() -> None:
+    assert told(e.TextDelta(text="a"), e.ReasoningDelta(text="r")) == [("text", "", "a"), ("reasoning", "", "r")]
+
+
+def test_parallel_calls_are_told_apart() -> None:
+    assert told(
+        e.ToolCallStarted(name="a", call="1"),
+        e.ToolCallStarted(name="b", call="2"),
+        e.ToolCallArguments(call="1", json="{"),
+        e.ToolCallArguments(call="2", json='{"y":2}', done=True),
+        e.ToolCallArguments(call="1", json='{"x":1}', done=True),
+        e.ToolCallFinished(call="2", output="no", is_error=True),
+        e.ToolOutputDelta(call="1", text="li"),
+        e.ToolOutputDelta(call="1", text="ne"),
+        e.ToolCallFinished(call="1", summary="yes"),
+    ) == [
+        ("tool", "b", '{"y":2}'),
+        ("tool", "a", '{"x":1}'),
+        ("error", "", "no"),
+        ("output", "", "line"),
+        ("result", "a", "yes"),
+    ]
+
+
+def test_questions_answers_losses_and_ends_are_told() -> None:
+    assert told(
+        e.ApprovalRequested(tool="rm", description="all of it"),
+        e.ApprovalResolved(approved=False),
+        e.InteractionRequired(question="q", kind="form", spec=Raw(b'{"a":1}'), reason="why"),
+        e.InteractionResolved(question="q"),
+        e.Gap(text="context lost", count=3),
+        Unmapped(dialect="pod", tag="new", raw="{}"),
+        e.TurnEnded(end="rolled_back", failure=Failure(cause="timeout", text="too slow")),
+    ) == [
+        ("question", "", "rm: all of it"),
+        ("answer", "", "denied"),
+        ("question", "", 'form {"a":1}: why'),
+        ("answer", "", "submitted"),
+        ("loss", "", "context lost (3)"),
+        ("loss", "", "unknown pod message 'new'"),
+        ("end", "", "rolled back · timeout: too slow"),
+    ]
+
+
+def test_turns_are_counted_and_what_is_outside_of_them_is_not() -> None:
+    message = Message(role="user", text="hi", segments=(Text(text="hi"),))
+    lines: list[Line] = [
+        EventLine(seq=seq, t=0, cursor="1:0", turn=turn, event=e.MessageAppended(message=message))
+        for seq, turn in enumerate(["", "a", "b", "a"], 1)
+    ]
+    assert [entry.turn for entry in transcript(lines)] == [0, 1, 2, 1]
+
+
+def test_commands_of_clients_are_told_apart_from_what_the_backend_was_asked() -> None:
+    lines: list[Line] = [
+        EventLine(seq=1, t=0, cursor="1:0", link="pod-1", command=CancelTurn()),
+        EventLine(seq=2, t=0, cursor="1:0", link=UP, command=CancelTurn()),
+        FrameLine(seq=3, t=0, link=UP, dir="send", dialect="pod", text="{}"),
+    ]
+    assert [(entry.kind, entry.link, entry.name) for entry in transcript(lines)] == [
+        ("command", "pod-1", "cancel_turn"),
+        ("asked", "up", "cancel_turn"),
+    ]

@@ -1,0 +1,117 @@
+"""`dragoman translate` of codewhale: a line is a line of its stdin or stdout."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.gateway.test_translate import translated
+from tests.mappings.codewhale.data import CAPTURES, LINES, captured
+from tests.mappings.codewhale.test_vectors import CAPTURED_OWN_FORM, OWN_FORM
+from tests.shared import SHARED, needs_shared
+
+BOTH = [("server_to_client", ()), ("client_to_server", ("--commands",))]
+REFUSED = (-32700, -32600, -32601, -32602)
+"""What a real server answers to a line by itself."""
+
+both = pytest.mark.parametrize(("direction", "options"), BOTH)
+
+
+def rows_of(direction: str) -> list[dict[str, Any]]:
+    return [row for row in LINES if row["direction"] == direction]
+
+
+def bad(row: dict[str, Any]) -> bool:
+    return ".bad." in row["name"]
+
+
+DECLARED = {
+    "res.healthz.sorted_keys": {
+        "jsonrpc": "2.0", "id": 1, "result": {"status": "ok", "service": "deepseek-app-server", "transport": "stdio"},
+    },
+    "res.thread.message.seed.sorted_keys": {
+        "jsonrpc": "2.0", "id": 1, "result": {
+            "thread_id": "t", "status": "accepted", "threads": [], "events": [
+                {"event": "response_start", "response_id": "t:5"},
+                {"event": "response_delta", "response_id": "t:5", "delta": "queued"},
+                {"event": "response_end", "response_id": "t:5"},
+            ], "data": {},
+        },
+    },
+}  # fmt: skip
+"""Lines of builds that sort keys, in the order that all other builds write (codewhale sheet, section 1.3)."""
+
+
+def canonical(row: dict[str, Any]) -> str:
+    """What comes back: the line itself where a peer emits it, else how a peer would say the same."""
+    own = OWN_FORM.get(row["name"]) or DECLARED.get(row["name"])
+    return str(row["wire"]) if own is None else compact(own)
+
+
+def compact(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+@both
+def test_every_vector_comes_back_to_the_byte_or_in_its_own_form_or_is_a_bad_line(
+    direction: str, options: tuple[str, ...]
+) -> None:
+    rows = rows_of(direction)
+    done = translated("codewhale", "codewhale", [row["wire"].encode() for row in rows], *options)
+    blank = {number for number, row in enumerate(rows, 1) if not row["wire"].strip()}
+    assert done.bad() == {number for number, row in enumerate(rows, 1) if bad(row)} - blank, "servers skip blank lines"
+    assert [line.decode() for line in done.lines] == [canonical(row) for row in rows if not bad(row)]
+    assert done.code == (1 if done.bad() else 0)
+
+
+def test_the_vectors_are_all_there() -> None:
+    assert [(len(rows_of(direction)), sum(map(bad, rows_of(direction)))) for direction, _ in BOTH] == [(65, 0), (55, 5)]
+
+
+@needs_shared
+def test_the_vectors_are_the_sheet_s_own() -> None:
+    assert SHARED is not None
+    ours = CAPTURES[0].parents[2] / "vectors" / "codewhale.jsonl"
+    assert ours.read_bytes() == (SHARED / "vectors" / "codewhale.jsonl").read_bytes()
+
+
+# -- captured lines ----------------------------------------------------------------------------------
+
+
+def lines_of(way: str) -> list[str]:
+    """Every line that went this way in a capture."""
+    return [line for path in CAPTURES for _, to, line in captured(path) if to == way]
+
+
+def test_every_captured_line_of_a_server_comes_back_to_the_byte() -> None:
+    said = lines_of("s2c")
+    done = translated("codewhale", "codewhale", [line.encode() for line in said])
+    assert len(said) > 400
+    assert [line.decode() for line in done.lines] == said
+    assert (done.reports, done.code) == ([], 0)
+
+
+def test_every_captured_request_comes_back_or_is_one_that_the_real_server_refused() -> None:
+    said = [line for line in lines_of("c2s") if line.strip()]
+    done = translated("codewhale", "codewhale", [line.encode() for line in said], "--commands")
+    good = [line for number, line in enumerate(said, 1) if number not in done.bad()]
+    assert [json.loads(line) for line in done.lines] == [CAPTURED_OWN_FORM.get(line, json.loads(line)) for line in good]
+    answers = [json.loads(line) for line in lines_of("s2c")]
+    refusals = [a["error"] for a in answers if a.get("error", {}).get("code") in REFUSED]
+    of_the_seed = [e for e in refusals if "thread/interrupt" in e["message"] or "`goal_record" in e["message"][:38]]
+    assert len(of_the_seed) == 2, "what came later: good lines for us"
+    assert len(done.bad()) == len(refusals) - len(of_the_seed)
+
+
+def test_blank_lines_pass_in_silence() -> None:
+    done = translated("codewhale", "codewhale", [b"   ", b"", b"\t\r", b'{"id":1,"method":"healthz"}\r'], "--commands")
+    assert (done.lines, done.reports, done.code) == ([b'{"id":1,"method":"healthz"}'], [], 0)
+
+
+def test_a_line_that_is_no_message_is_a_bad_line_and_the_rest_goes_on() -> None:
+    good = next(row["wire"] for row in LINES if row["name"] == "line.response_delta").encode()
+    texts = [b"{", b"7", b'"a"', b"[1]", b'{"type":"response_start"}', b'{"id":1}', b"\xff"]
+    done = translated("codewhale", "codewhale", [line for text in texts for line in (text, good)])
+    assert (done.bad(), done.lines, done.code) == (set(range(1, 14, 2)), [good] * 7, 1)
