@@ -382,7 +382,7 @@ def test_a_number_under_a_name_like_that_of_a_secret_is_none() -> None:
     line = EventLine(seq=1, t=1, cursor="1:1", event=history)
     (out,) = [*Redactor(Rules(), SALT).feed([line])]
     assert isinstance(out, EventLine)
-    assert out.event is not None
+    assert isinstance(out.event, HistorySnapshot)
     assert out.event.ext is not None
     assert bytes(out.event.ext["pod.context_tokens"]) == b"812"
     assert b"abcdefgh" not in bytes(out.event.ext["pod.token"])
