@@ -108,8 +108,8 @@ class Redactor:
     @property
     def due(self) -> int | None:
         """When the oldest line that is held back has to leave, None if there is none."""
-        first = self._queue[0] if self._queue else None
-        if self._rules is None or not isinstance(first, Held):
+        first = next((item for item in self._queue if isinstance(item, Held)), None)
+        if self._rules is None or first is None:
             return None
         return first.line.t + self._rules.window_micros
 
@@ -131,6 +131,10 @@ class Redactor:
             else:
                 lines.append(self._looked_at(self._redacted(item)))
             queue.popleft()
+        while queue and places and places[-1] == len(lines) - 1 and frames[-1].dir == "receive":
+            places.pop()  # what came in this frame waits, and so does the frame
+            lines.pop()
+            queue.appendleft(frames.pop())
         if frames:
             self._weight = self._weight - sum([len(frame.text or "") for frame in frames]) if self._weight else 0
             for place, frame in zip(places, self._wires.redact(frames), strict=True):

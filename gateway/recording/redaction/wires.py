@@ -96,7 +96,7 @@ class Wires:
                 for span in self._finder.find(part):
                     self._cleaner.take_out(index, span.kind, part[span.start : span.end])
         begin = unfinished.start if unfinished is not None else len(text)
-        saying.behind = text[max(0, begin - BEHIND, len(text) - BEHIND_MAX) :]
+        saying.behind = text[max(0, begin - max(BEHIND, self._finder.reach), len(text) - BEHIND_MAX) :]
 
 
 def _places(parts: Sequence[tuple[int, str]], at: int) -> Iterator[tuple[int, int, int]]:
