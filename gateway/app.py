@@ -12,6 +12,7 @@ import gc
 import signal
 import time
 from collections.abc import Callable, Coroutine
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,8 @@ from gateway.pods.directory import PodDirectory
 from gateway.pods.folder import PodFolder
 from gateway.recording.recorder import Recorder
 from gateway.recording.recordings import Recordings
+from gateway.replay.live import Live
+from gateway.replay.playing import Replay
 from gateway.routing.door import Door
 from gateway.routing.router import Router
 from gateway.transports.way import Children, Doorkeeper
@@ -76,6 +79,7 @@ class App:
         self._fault: PeerError | None = None  # of who spawned us, for which it was sent away
         self._closing = False
         self.ledger = Ledger()
+        self.replays: dict[str, Replay] = {}  # of the routes whose backend is a recording
         self._recordings = Recordings(config, self.ledger)
         self.stop = asyncio.Event()
         for route in config.routes:
@@ -137,29 +141,47 @@ class App:
     def _router(self, route: Route) -> Router:
         loop = asyncio.get_running_loop()
         recorder = self._recordings.of(route)
-
-        def dial(session: Connected, endpoint: Endpoint) -> Backend:
-            if self._make_backend is not None:
-                return self._make_backend(session)
-            return self._upstream(session, endpoint, recorder)
-
         router = Router(
-            route, dial, registry.dialects,
+            route, self._backends(route, recorder), registry.dialects,
             limits=self.config.limits, ledger=self.ledger, clock=time.time_ns, new_id=new_id, later=loop.call_later,
-            pods=None if self._make_backend is not None else registry.pods(route.upstream), recorder=recorder,
+            pods=None if self._make_backend is not None else registry.pods(route.upstream),
+            upstream=registry.upstream(route.upstream), recorder=recorder,
         )  # fmt: skip
         if self._ends_with_client:
             router.on_shutdown = lambda _link: self._end_now()
         return router
 
+    def _backends(self, route: Route, recorder: Recorder | None) -> Callable[[Connected, Endpoint], Backend]:
+        """What makes the ways of a route's sessions to their backend."""
+        make, loop = self._make_backend, asyncio.get_running_loop()
+        if make is not None:
+            return lambda session, _endpoint: make(session)
+        if not registry.played(route.upstream):
+            return lambda session, endpoint: self._upstream(session, endpoint, recorder)
+        replay = self.replays[route.name] = Replay(
+            route.upstream, registry.upstream(route.upstream), later=loop.call_later, clock=loop.time,
+            ledger=self.ledger, live=partial(self._live, recorder),
+        )  # fmt: skip
+        return lambda session, _endpoint: replay.backend(session)
+
+    def _live(self, recorder: Recorder | None, session: Connected, endpoint: Endpoint, tells_model_turns: bool) -> Live:
+        """The live backend behind a session's replay."""
+        live = Live(
+            session, registry.dialect(endpoint.dialect), name=endpoint.masked, tells_model_turns=tells_model_turns,
+            ledger=self.ledger, clock=time.time_ns, new_id=new_id, later=asyncio.get_running_loop().call_later,
+        )  # fmt: skip
+        live.backend = self._upstream(live, endpoint, recorder)
+        return live
+
     def _upstream(self, session: Connected, endpoint: Endpoint, recorder: Recorder | None) -> Upstream:
-        name, dialect, limits = session.connected().id, registry.dialect(endpoint.dialect), self.config.limits
+        limits = self.config.limits
+        name, dialect = session.connected().id, registry.dialect(endpoint.dialect)
         own = name if dialect.named is None else ""
         return Upstream(
             name, endpoint.masked, dialect,
             registry.connector(endpoint, limits, self._children), session, spawn=self.spawn, limits=limits,
             ledger=self.ledger, clock=time.time_ns, new_id=new_id, later=asyncio.get_running_loop().call_later,
-            tap=recorder.upstream(dialect.name, own) if recorder is not None else None,
+            tap=recorder.upstream(dialect, own) if recorder is not None else None,
         )  # fmt: skip
 
     async def _listen(self, endpoint: Endpoint, route: Route, router: Router) -> str:

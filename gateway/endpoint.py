@@ -52,9 +52,13 @@ class Endpoint(Struct, frozen=True, kw_only=True):
 
     @property
     def masked(self) -> str:
-        """The endpoint for logs and errors: without its token."""
+        """The endpoint for logs and errors: without its token, and of a command line the program alone."""
         options = tuple((key, "***" if key == "token" else value) for key, value in self.options)
-        return str(structs.replace(self, options=options))
+        address = self.address
+        if self.transport == COMMAND:
+            program, _, arguments = address.strip().partition(" ")
+            address = f"{program} ..." if arguments else program
+        return str(structs.replace(self, address=address, options=options))
 
     def __str__(self) -> str:
         generation = f"@{self.generation}" if self.generation else ""

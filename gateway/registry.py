@@ -13,12 +13,17 @@ from msgspec import structs
 
 from adapters.base import Listener
 from gateway.config.model import Limits
-from gateway.endpoint import Endpoint
+from gateway.endpoint import Endpoint, parse
+from gateway.recording.format import Header
+from gateway.replay.options import header as read_header
+from gateway.replay.options import read_options
+from gateway.transports.file import FILE
 from gateway.transports.stdio import STDIO
 from gateway.transports.unix import DIRECTORY, NAME, UNIX, pods
 from gateway.transports.way import Children, Connect, Doorkeeper, Place, Way
 from gateway.transports.websocket import WS, WSS
 from gateway.transports.zeromq import PROJECT, TCP
+from mappings.canonical.events import ModelTurnStarted
 from mappings.codewhale import DIALECT as CODEWHALE
 from mappings.dialect import Dialect
 from mappings.errors import ConfigError
@@ -27,6 +32,7 @@ from mappings.pod import DIALECT as POD
 from mappings.smooth import DIALECT as SMOOTH
 
 __all__ = [
+    "PLAYED",
     "WAYS",
     "check_listen",
     "check_place",
@@ -39,8 +45,11 @@ __all__ = [
     "listen",
     "owner_only",
     "place",
+    "played",
     "pods",
+    "recorded",
     "spawned",
+    "upstream",
 ]
 
 FOLDER = frozenset({"cwd", "model"})  # what a client of another dialect cannot say (design.md, section 5)
@@ -52,6 +61,9 @@ WAYS: dict[str, dict[str, Way]] = {
     "codewhale": {"stdio": STDIO, "unix": structs.replace(UNIX, listen_options=frozenset(), dial_options=FOLDER)},
 }
 """Dialect -> transport -> what can be done with it."""
+
+PLAYED: dict[str, dict[str, Way]] = {"replay": {"file": FILE}}
+"""Backends that the app plays in process, written where an endpoint has its dialect: upstreams alone."""
 
 
 @cache
@@ -69,6 +81,39 @@ def dialect(name: str) -> Dialect:
         return dialects()[name]
     except KeyError:
         raise ConfigError(f"unknown dialect {name!r}: there are {', '.join(dialects())}") from None
+
+
+def played(endpoint: Endpoint) -> bool:
+    """Whether a checked upstream is played in process: nothing is dialled for it."""
+    return endpoint.dialect in PLAYED
+
+
+def upstream(endpoint: Endpoint) -> Dialect:
+    """The dialect of a checked upstream: how its backend behaves.
+
+    A replay behaves as the backend that was recorded, but opens a conversation for whoever asks; one that plays by
+    itself is a single one, which everybody watches. Where a live backend stands behind it, what either of the two does
+    not tell is the session's to say.
+    """
+    if not played(endpoint):
+        return dialect(endpoint.dialect)
+    options = read_options(endpoint)
+    known = recorded(read_header(endpoint))
+    if options.live is not None and not dialect(options.live.dialect).events.says(ModelTurnStarted):
+        known = dialect(options.live.dialect)
+    return structs.replace(known, one_session=options.auto, named=None)
+
+
+def recorded(header: Header) -> Dialect:
+    """The dialect of the backend that was recorded, or of the recording that was replayed then.
+
+    A pod, which says most, where that cannot be told.
+    """
+    try:
+        endpoint = parse(header.upstream)
+        return recorded(read_header(endpoint)) if played(endpoint) else dialects().get(endpoint.dialect, POD)
+    except (ConfigError, RecursionError):  # the latter: a recording that says it is made from itself
+        return POD
 
 
 def forms(name: str, *, listen: bool) -> list[str]:
@@ -94,8 +139,12 @@ def check_place(endpoint: Endpoint) -> None:
 
 def check_session(endpoint: Endpoint, upstream: Endpoint) -> None:
     """Refuse a listener that names a session of a backend which holds one, with a ConfigError."""
-    if endpoint.option("session") and dialect(upstream.dialect).one_session and upstream.transport != "dir":
+    if endpoint.option("session") and _one_session(upstream):
         raise ConfigError(f"{endpoint.masked}: leave out `session`: {upstream.masked} is one session")
+
+
+def _one_session(endpoint: Endpoint) -> bool:
+    return upstream(endpoint).one_session and endpoint.transport != "dir"
 
 
 def place(endpoint: Endpoint) -> Place | None:
@@ -114,11 +163,12 @@ def spawned(endpoint: Endpoint) -> bool:
 
 
 def _check(endpoint: Endpoint, *, listen: bool) -> None:
-    known = dialect(endpoint.dialect)
-    if endpoint.generation and endpoint.generation not in known.generations:
-        raise ConfigError(f"{endpoint.masked}: {known.name} has the generations {', '.join(known.generations)}")
-    way = WAYS.get(endpoint.dialect, {}).get(endpoint.transport)
-    if way is None or (way.listen if listen else way.dial) is None:
+    if not played(endpoint):
+        _check_generation(endpoint, dialect(endpoint.dialect))
+    elif endpoint.generation:
+        raise ConfigError(f"{endpoint.masked}: a recording says itself which generation it is of")
+    way = _find(endpoint)
+    if way is None or not (way.listen if listen else way.dial or played(endpoint)):
         verb = "listen on" if listen else "connect to"
         can = ", ".join(f"{form}..." for name in WAYS for form in forms(name, listen=listen))
         raise ConfigError(f"{endpoint.masked}: dragoman cannot {verb} this; it can {verb} {can}")
@@ -130,10 +180,34 @@ def _check(endpoint: Endpoint, *, listen: bool) -> None:
         if key not in known_options:
             takes = ", ".join(sorted(known_options)) or "none"
             raise ConfigError(f"{endpoint.masked}: unknown option {key!r}; options of {endpoint.transport}: {takes}")
+    if played(endpoint):
+        _check_live(endpoint)
+
+
+def _check_live(endpoint: Endpoint) -> None:
+    """What stands behind a replay is one conversation of a session, with a backend that is dialled."""
+    live = read_options(endpoint).live
+    if live is None:
+        return
+    if played(live) or dialect(live.dialect).named is not None or live.transport == "dir":
+        raise ConfigError(f"{live.masked}: behind a recording stands a backend of one conversation, not this")
+    check_upstream(live)
+
+
+def _check_generation(endpoint: Endpoint, known: Dialect) -> None:
+    if endpoint.generation and endpoint.generation not in known.generations:
+        raise ConfigError(f"{endpoint.masked}: {known.name} has the generations {', '.join(known.generations)}")
+
+
+def _find(endpoint: Endpoint) -> Way | None:
+    return (WAYS | PLAYED).get(endpoint.dialect, {}).get(endpoint.transport)
 
 
 def _way(endpoint: Endpoint) -> Way:
-    return WAYS[endpoint.dialect][endpoint.transport]
+    way = _find(endpoint)
+    if way is None:
+        raise ConfigError(f"{endpoint.masked}: dragoman does not know this")
+    return way
 
 
 async def listen(endpoint: Endpoint, limits: Limits, doorkeeper: Doorkeeper) -> Listener:

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from msgspec import Struct, field
 
 from mappings.canonical import Batch, Event, SessionState, Unmapped
-from mappings.canonical.values import Ext
+from mappings.canonical.values import Ext, Item
 from mappings.codec import MALFORMED, Format
 from mappings.errors import PeerError
 from mappings.rules import Nothing, Rules
@@ -350,7 +350,9 @@ class Dialect(Struct, frozen=True, kw_only=True):
     of a backend, and gives the backend_ids of the one that the backend calls so. `publication` makes the translator of
     the link that broadcasts to everybody, where `server` serves calls alone (design.md, section 5), and `served` is
     this record as the listener with that identity speaks it. `lists_silent` says that its servers list a session from
-    its start, not only once something was said in it.
+    its start, not only once something was said in it. `overheard` makes the reader of one stream of events by who does
+    not know what was asked, where that decides what an answer means. `takes_history` is the ext of a ResumeSession that
+    brings what was said elsewhere into a conversation, None where a backend has no way to take it.
     """
 
     name: str
@@ -367,3 +369,5 @@ class Dialect(Struct, frozen=True, kw_only=True):
     named: Callable[[str], Ext | None] | None = None
     publication: Callable[[Clock, NewId], Translator] | None = None
     served: Callable[[Instance], Dialect] | None = None
+    overheard: Callable[[], Callable[[Sequence[Any]], list[Any]]] | None = None
+    takes_history: Callable[[Sequence[Item]], Ext | None] | None = None

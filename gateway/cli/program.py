@@ -15,7 +15,7 @@ import typer
 from typer.exceptions import TyperException
 
 from gateway import logs
-from gateway.cli import exporting, filtering, listing, recordings, redacting, serving
+from gateway.cli import exporting, filtering, listing, recordings, redacting, replaying, serving
 from mappings.errors import ConfigError, DragomanError
 
 __all__ = ["app", "main"]
@@ -53,6 +53,14 @@ COMMANDS: tuple[tuple[Callable[..., None], tuple[str, ...]], ...] = (
         ),
     ),
     (serving.demo, ("dragoman demo",)),
+    (
+        replaying.replay,
+        (
+            "dragoman replay session.jsonl --listen smooth+ws://127.0.0.1:8787/ws --speed instant",
+            "dragoman replay session.jsonl --listen pod+unix:/tmp/replay.sock --auto --idle-cap 2",
+            "dragoman replay session.jsonl --listen pod+unix:/tmp/replay.sock --until turn:2 --then pod+name:atlas",
+        ),
+    ),
     (
         filtering.translate,
         (

@@ -94,6 +94,7 @@ def check(
     Exits 2 if there is an error, else 1 if --probe could not reach a backend, else 0. --json is an array of
     {file, line, path, text}, empty if all is well; what is only a warning has "level": "warning" too.
     """
+    logs.configure("error")  # a backend that is probed may say things of its own
     console = Console(highlight=False, soft_wrap=True)
     checked = check_file(config_file)
     problems = list(checked.problems)

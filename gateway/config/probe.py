@@ -23,6 +23,8 @@ async def probe(config: Config) -> list[str]:
 
 
 async def _dial(endpoint: Endpoint, limits: Limits, children: Children) -> str:
+    if registry.played(endpoint):
+        return ""  # nothing is dialled, and its file was checked
     deadline = limits.connect_deadline
     try:
         async with asyncio.timeout(deadline):

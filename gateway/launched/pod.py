@@ -59,7 +59,7 @@ def launch(arguments: Sequence[str], environment: Mapping[str, str]) -> Launch:
     whole, route = chosen(environment)
     name = check_name(options.pod or _overlay_name(options.overlay) or route.name)
     session = options.session or (LATEST if options.require_pod_state else "")
-    has_one = registry.dialect(route.upstream.dialect).one_session
+    has_one = registry.upstream(route.upstream).one_session
     listen = Endpoint(
         dialect="pod", transport="name", address=name,
         options=(("session", session),) if session and not has_one else (),

@@ -67,12 +67,15 @@ OF_THE_BACKEND = (
 
 
 class Router:
-    """Brings commands to the sessions of one route. `on_shutdown` hears of each client that said `shutdown`."""
+    """Brings commands to the sessions of one route. `on_shutdown` hears of each client that said `shutdown`.
+
+    `upstream` is how the backend behaves, where that is not what its endpoint names.
+    """
 
     def __init__(
         self, route: Route, make_backend: MakeBackend, dialects: Callable[[], dict[str, Dialect]], *,
         limits: Limits, ledger: Ledger, clock: Clock, new_id: NewId, later: Later, pods: Pods | None = None,
-        recorder: Recorder | None = None,
+        upstream: Dialect | None = None, recorder: Recorder | None = None,
     ) -> None:  # fmt: skip
         self.recorder = recorder
         self._route = route
@@ -80,10 +83,10 @@ class Router:
         self._clock = clock
         self._new_id = new_id
         self._later = later
-        self._upstream = dialects()[route.upstream.dialect]
+        self._upstream = upstream or dialects()[route.upstream.dialect]
         self._all = Sessions(
             route, make_backend, dialects, limits=limits, ledger=ledger, clock=clock, new_id=new_id, later=later,
-            pods=pods, recorder=recorder,
+            pods=pods, upstream=self._upstream, recorder=recorder,
         )  # fmt: skip
         self._all.enter = self._enter
         self._policy = self._all.policy

@@ -15,6 +15,7 @@ from gateway.link import Link
 from gateway.pods.live import Pod, Pods
 from gateway.pods.sessions import PodSessions
 from gateway.recording.recorder import Recorder
+from gateway.recording.track import Track
 from gateway.routing.door import LATEST, NEW, Door
 from gateway.routing.ids import agent_id, canonical_id, session_id
 from gateway.routing.policy import Policy
@@ -47,7 +48,7 @@ class Sessions:
     def __init__(
         self, route: Route, make_backend: MakeBackend, dialects: Callable[[], dict[str, Dialect]], *,
         limits: Limits, ledger: Ledger, clock: Clock, new_id: NewId, later: Later, pods: Pods | None = None,
-        recorder: Recorder | None = None,
+        upstream: Dialect | None = None, recorder: Recorder | None = None,
     ) -> None:  # fmt: skip
         self._recorder = recorder
         self._route = route
@@ -59,7 +60,7 @@ class Sessions:
         self._ledger = ledger
         self._new_id = new_id
         self._later = later
-        self._upstream = dialects()[route.upstream.dialect]
+        self._upstream = upstream or dialects()[route.upstream.dialect]
         self.opens = not self._upstream.one_session  # its backend opens conversations
         self.policy = Policy(route, holds_one=not self.opens)
         self.pods: PodSessions | None = None
@@ -69,6 +70,8 @@ class Sessions:
         self._control: Session | None = None
         self.watchers: list[Callable[[Session], None]] = []  # told of each session that is new, changed or over
         self.enter: Callable[[Link], None] = lambda _link: None  # shows a link the session behind its door
+        if recorder is not None:
+            recorder.named = self._track_of
         if pods is not None:
             self.pods = PodSessions(route.name, pods, self.roster, self.policy, dialects, self._make_of_pod)
         elif self._upstream.named is not None:
@@ -76,12 +79,17 @@ class Sessions:
                 route.name, self._upstream, self.roster, lambda known, ids: self.make(known, ids=ids), self._gone,
                 self._news, ledger=ledger, new_id=new_id, later=later, wait=limits.snapshot_wait,
             )  # fmt: skip
-            upstream = make_backend(self.many.shared, route.upstream)
-            if not isinstance(upstream, Upstream):
+            dialled = make_backend(self.many.shared, route.upstream)
+            if not isinstance(dialled, Upstream):
                 raise ConfigError(f"{route.upstream.masked}: a backend of many sessions is dialled, not played")
-            self.many.shared.upstream = upstream
+            self.many.shared.upstream = dialled
         elif not self.opens:
             self.only = self.make(session_id(route.name, str(route.upstream)))
+
+    def _track_of(self, name: str) -> Track | None:
+        """The recording of the session that the backend calls so."""
+        session = self.roster.named(name)
+        return session.delivery.track if session is not None else None
 
     def _make_of_pod(self, id: str, pod: Pod) -> Session:
         session = self.make(id, name=pod.name, at=pod.endpoint)

@@ -182,6 +182,7 @@ class Shared:
         """The answer of a backend that was asked whether it has this session."""
         failures = [item.failure for item in answer.items if isinstance(item, Reply)]
         if any(failure is not None and failure.cause == "not_found" for failure in failures):
+            session.delivery.enter()
             session.describe(SessionClosed)
             self._keeper.gone(session)
         if not self._doubted:

@@ -18,6 +18,7 @@ from msgspec import json as msgspec_json
 
 from gateway import registry
 from mappings.canonical import Command, Event
+from tests.pando_projects import free_project
 from tests.samples import samples
 
 ROOT = Path(__file__).parents[2]
@@ -273,8 +274,7 @@ def test_a_gateway_is_served_from_its_config(tmp_path: Path) -> None:
 
 
 def test_a_pando_is_served_checked_probed_and_known_to_the_schema_like_any_other(tmp_path: Path) -> None:
-    path, project = tmp_path / "c.toml", tmp_path / "project"
-    project.mkdir()
+    path, project = tmp_path / "c.toml", free_project(tmp_path)
     text = """
 [[route]]
 name = "watched"
@@ -306,6 +306,47 @@ upstream = "pando+tcp://127.0.0.1:{port}?rpc=1"
     assert [re.sub(r":[1-9]\d*", ":N", text) for text in endpoints] == [
         "pando+tcp://127.0.0.1:N", "smooth+ws://127.0.0.1:N/ws", "pando+tcp://127.0.0.1:N"
     ]  # fmt: skip
+
+
+def test_a_codewhale_is_served_checked_probed_and_known_to_the_schema_like_any_other(tmp_path: Path) -> None:
+    path = tmp_path / "c.toml"
+    command = f"{sys.executable} -m gateway demo-backend codewhale+stdio:"
+    text = f"""
+[[route]]
+name = "spawned"
+listen = ["codewhale+unix:{tmp_path}/front", "{WS}"]
+upstream = "codewhale+stdio:{command} -- ?model=m"
+
+[[route]]
+name = "missing"
+listen = ["pod+unix:{tmp_path}/pod"]
+upstream = "codewhale+stdio:no-such-program"
+
+[limits]
+children = 2
+restarts = 1
+"""
+    path.write_text(text)
+    jsonschema.Draft202012Validator(schema("config")).validate(tomli.loads(text))
+    assert dragoman("check", str(path)).stdout == f"{path}: ok, it can be served: spawned, missing\n"
+    done = dragoman("check", str(path), "--probe")
+    reached, unreached = done.stdout.splitlines()
+    assert (done.returncode, reached) == (1, f"spawned: ok, codewhale+stdio:{sys.executable} ... -- ?model=m")
+    assert unreached.startswith(f"{path}:10: route[1].upstream: codewhale+stdio:no-such-program cannot be reached: ")
+    endpoints, _ = served("serve", "--config", str(path), "--log-level", "error", listeners=3)
+    assert [re.sub(r":[1-9]\d*", ":N", endpoint) for endpoint in endpoints] == [
+        f"codewhale+unix:{tmp_path}/front", "smooth+ws://127.0.0.1:N/ws", f"pod+unix:{tmp_path}/pod"
+    ]  # fmt: skip
+
+
+def test_a_listener_on_stdio_takes_no_command_and_is_alone(tmp_path: Path) -> None:
+    pod = f"pod+unix:{tmp_path}/pod"
+    done = dragoman("bridge", "codewhale+stdio:x", pod)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "write codewhale+stdio: alone" in done.stderr
+    done = dragoman("bridge", "codewhale+stdio:", "codewhale+stdio:", pod)
+    assert done.returncode == 2
+    assert "listens there already" in done.stderr
 
 
 def test_logs_on_a_pipe_are_logfmt_without_colours(tmp_path: Path) -> None:

@@ -85,6 +85,12 @@ def test_an_option_that_is_not_there_has_its_default() -> None:
     assert (endpoint.option("session", "new"), endpoint.all("session")) == ("new", ())
 
 
+def test_logs_and_errors_are_told_neither_a_token_nor_the_arguments_of_a_command() -> None:
+    assert parse("smooth+ws://h:1/ws?token=t0p").masked == "smooth+ws://h:1/ws?token=***"
+    assert parse("codewhale+stdio:whale --key t0p -- ?cwd=/a").masked == "codewhale+stdio:whale ... -- ?cwd=/a"
+    assert parse("codewhale+stdio:").masked == "codewhale+stdio:"
+
+
 @pytest.mark.parametrize("value", ["a b", "a&b=c", "100%", "ü", "a+b", "a#b", "?", "%41"])
 def test_an_option_of_any_text_is_written_so_that_it_is_read_again(value: str) -> None:
     endpoint = Endpoint(dialect="pod", transport="unix", address="/x", options=(("k", value), ("l", "m")))

@@ -6,6 +6,7 @@ The request id is the context's: a gateway's own upstream, the client's when a r
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -13,8 +14,8 @@ from msgspec import UNSET, Raw, UnsetType
 from msgspec.structs import replace
 
 from mappings.canonical import Unmapped, commands
-from mappings.canonical.values import Ext, FileAttachment, ImageAttachment, flatten
-from mappings.codewhale.extras import given
+from mappings.canonical.values import Ext, FileAttachment, ImageAttachment, Item, Message, flatten
+from mappings.codewhale.extras import given, keep, raw
 from mappings.codewhale.from_canonical.context import Context, Messages
 from mappings.codewhale.ids import said, thread_id
 from mappings.codewhale.wire import params as wire
@@ -22,7 +23,7 @@ from mappings.codewhale.wire import requests
 from mappings.codewhale.wire.values import Answer
 from mappings.rules import Emulated, Lossy, Nothing, Rules
 
-__all__ = ["FROM_COMMAND"]
+__all__ = ["FROM_COMMAND", "taken_along"]
 
 FROM_COMMAND = Rules("canonical commands -> codewhale")
 
@@ -114,6 +115,12 @@ def resume_session(command: commands.ResumeSession, context: Context) -> Message
     usual = wire.ResumeParams(thread_id=thread, persist_extended_history=False)
     params = given(command.ext, "params", wire.ResumeParams, usual)
     return _call(requests.Resume, command, context, replace(params, thread_id=thread))
+
+
+def taken_along(items: Sequence[Item]) -> Ext | None:
+    """The ext of a ResumeSession that adds what was said elsewhere to a thread (codewhale sheet, 2.3)."""
+    said = [raw({"role": item.role, "content": item.text}) for item in items if isinstance(item, Message)]
+    return keep(params=wire.ResumeParams(thread_id="", history=said, persist_extended_history=False))
 
 
 @FROM_COMMAND.rule(commands.ForkSession, produces=(requests.Fork,))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import sys
 from pathlib import Path
 
 from gateway.config.model import Config, Limits, Route
@@ -47,6 +48,16 @@ async def test_each_route_is_told_for_itself(tmp_path: Path) -> None:
     assert answers[1] == ""
     assert answers[2].startswith(f"smooth+ws://127.0.0.1:{port}/ws?token=*** cannot be reached: ")
     assert "t0p" not in answers[2]
+
+
+async def test_a_child_that_can_be_started_is_reached_and_ended_and_no_argument_of_it_is_told() -> None:
+    waits, ends = (f'codewhale+stdio:{sys.executable} -c "{code}"' for code in ("input()", "exit(3)"))
+    reached, ended, missing = await probe(config(waits, ends, "codewhale+stdio:no-such-program --key s3cret"))
+    assert reached == ""
+    assert "cannot be reached: it ended at once" in ended
+    assert "exited with status 3" in ended
+    assert missing.startswith("codewhale+stdio:no-such-program ... cannot be reached: ")
+    assert "s3cret" not in missing
 
 
 async def test_a_backend_that_does_not_answer_costs_its_deadline() -> None:

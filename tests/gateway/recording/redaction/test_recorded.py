@@ -128,6 +128,8 @@ class Disk:
 
     def finish(self, _file: File) -> None: ...
 
+    def go(self) -> None: ...
+
     def lines(self) -> list[Line]:
         return [decode_line(line) for line in self.data.splitlines()[1:]]
 

@@ -221,7 +221,7 @@ def test_nothing_waits_longer_than_the_window() -> None:
     assert redactor.feed([line]) == []
     assert redactor.feed([], now=1_999_999) == []
     assert redactor.feed([], now=2_000_000) == [line]
-    assert redactor.due is None
+    assert redactor.since is None
 
 
 @pytest.mark.parametrize("at", range(1, len(KEY)))
@@ -336,7 +336,7 @@ def test_with_redaction_off_everything_else_is_as_it_was() -> None:
     lines = stream(["my key is ", KEY, " and code 12345 is no code"])
     redactor = Redactor(None, SALT)
     assert redactor.feed(lines.lines) == lines.lines
-    assert redactor.due is None
+    assert redactor.since is None
 
 
 # -- strange things -------------------------------------------------------------------------------------

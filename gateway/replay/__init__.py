@@ -1,0 +1,6 @@
+"""Replay: a recording as a backend, as a client, and in tests.
+
+matching   which recorded command is meant    scenes   what a recording holds    casting   which scene comes next
+lines      what of the log is said            pace     when                      backend   the recording as a backend
+reports    what became of each command        options  how it may be played      playing   all of it, for one route
+"""

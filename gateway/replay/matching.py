@@ -1,0 +1,169 @@
+"""The ladder: which recorded command is meant by one that a client says now.
+
+    exact   equal but for request, session and `ext`, which no other client can say alike
+    same    equal after ids, times and white space; what was redacted in the recording stands for anything
+    near    the same kind, nothing but texts differ, and those by little
+
+A command is matched on the highest rung that any candidate reaches, by the first candidate there. Nearness costs the
+square of a text's length, so it is asked of a bounded number of candidates and of the beginnings of their texts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from difflib import SequenceMatcher
+from typing import Any, Literal
+
+import msgspec
+from msgspec import UNSET, Raw, Struct
+
+from mappings.canonical import Command
+from mappings.canonical.commands import AnswerApproval, AnswerInteraction
+from mappings.canonical.values import flatten
+
+__all__ = ["ANSWERS", "NEAR", "Difference", "Likeness", "Rung", "compare", "means", "nearest"]
+
+Rung = Literal["exact", "same", "near", "other"]
+
+NEAR = 0.8  # of 1.0: a word or a few typing errors in a sentence; "yes" and "yet" stay apart
+TEXT_MAX = 400  # characters that are compared for nearness: at the worst some ten milliseconds
+TRIED_MAX = 8  # candidates that are compared for nearness, those that look most alike at a glance
+SAMPLE = 80  # characters of a differing field that are told
+
+NOT_COMPARED = frozenset({"request", "session", "ext"})
+OF_THE_QUESTION = frozenset({"question", "kind"})  # not every client says it again: scenes.py knows which one was open
+ANSWERS = (AnswerApproval, AnswerInteraction)
+
+_UUID = re.compile(r"\b[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\b")
+_DAY, _CLOCK, _ZONE = r"\d{4}-\d{2}-\d{2}", r"\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?", r"(?:Z|[+-]\d{2}:?\d{2})?"
+_TIME = re.compile(rf"\b{_DAY}(?:[T ]{_CLOCK}{_ZONE})?(?!\w)|\b\d{{10,19}}\b")  # the latter: since the epoch
+_REDACTED = re.compile(r"\[redacted:[^\]\s]*\]")
+
+
+class Difference(Struct, frozen=True, kw_only=True):
+    """One field in which two commands differ, as it was recorded and as it is said now; both cut."""
+
+    field: str
+    recorded: str
+    said: str
+
+
+class Likeness(Struct, frozen=True, kw_only=True):
+    """How like two commands are: the rung, how near (1.0 is alike), and what differs."""
+
+    rung: Rung
+    ratio: float
+    differences: tuple[Difference, ...] = ()
+
+
+def compare(recorded: Command, said: Command, *, ratio: bool = True) -> Likeness:
+    """How like `said` is to a recorded command; without `ratio` nearness is not looked at."""
+    if type(recorded) is not type(said):
+        return Likeness(rung="other", ratio=0.0)
+    one, other = _fields(recorded), _fields(said)
+    if one.get("values", "") is None and not one["declined"]:
+        one["values"] = other["values"]  # what was filled in is not recorded where clients did so in words
+    unlike = [name for name in one if one[name] != other[name]]
+    if not unlike:
+        return Likeness(rung="exact", ratio=1.0)
+    differing = [name for name in unlike if not _same(one[name], other[name])]
+    told = tuple(
+        Difference(field=name, recorded=_shown(one[name]), said=_shown(other[name])) for name in differing or unlike
+    )
+    if not differing:
+        return Likeness(rung="same", ratio=1.0, differences=told)
+    near = min(_ratio(one[name], other[name]) for name in differing) if ratio else 0.0
+    return Likeness(rung="near" if near >= NEAR else "other", ratio=near, differences=told)
+
+
+def means(recorded: Command, said: Command) -> bool:
+    """Whether `said` is the recorded command, but for ids, times and white space."""
+    return compare(recorded, said, ratio=False).rung in ("exact", "same")
+
+
+def nearest(recorded: Sequence[Command], said: Command) -> list[tuple[int, Likeness]]:
+    """Those of the recorded commands that are most like `said`, the likest first: places in `recorded`, at most
+    TRIED_MAX; of equally like ones the earlier. Only those of the first can be on a rung above `near`.
+    """
+    found = [(place, compare(command, said, ratio=False)) for place, command in enumerate(recorded)]
+    for rung in ("exact", "same"):
+        first = next((pair for pair in found if pair[1].rung == rung), None)
+        if first is not None:
+            return [first]
+    kin = [place for place, command in enumerate(recorded) if type(command) is type(said)]
+    kin.sort(key=lambda place: -_glance(recorded[place], said))
+    tried = [(place, compare(recorded[place], said)) for place in kin[:TRIED_MAX]]
+    return sorted(tried, key=lambda pair: (-pair[1].ratio, pair[0]))
+
+
+def _fields(command: Command) -> dict[str, Any]:
+    """What counts of a command; the segments of an input as the text that they are."""
+    fields: dict[str, Any] = {}
+    for name in command.__struct_fields__:
+        value = getattr(command, name)
+        if name in NOT_COMPARED or (name in OF_THE_QUESTION and isinstance(command, ANSWERS)):
+            continue
+        if name == "segments":
+            attached = [msgspec.to_builtins(s) for s in value if not flatten((s,))]
+            fields["text"], fields["attached"] = flatten(value), attached
+        else:
+            fields[name] = msgspec.json.decode(value) if isinstance(value, Raw) else None if value is UNSET else value
+    return fields
+
+
+def _same(recorded: Any, said: Any) -> bool:
+    """Equal after ids, times and white space, whatever was redacted."""
+    if isinstance(recorded, str) and isinstance(said, str):
+        return _fits(_plain(recorded), _plain(said))
+    if isinstance(recorded, dict) and isinstance(said, dict):
+        return recorded.keys() == said.keys() and all(_same(value, said[key]) for key, value in recorded.items())
+    if isinstance(recorded, list | tuple) and isinstance(said, list | tuple):
+        return len(recorded) == len(said) and all(map(_same, recorded, said))
+    return bool(recorded == said)
+
+
+def _plain(text: str) -> str:
+    text = _TIME.sub("<time>", _UUID.sub("<id>", text))
+    return " ".join(text.split())
+
+
+def _fits(recorded: str, said: str) -> bool:
+    """Whether a text is the recorded one, where any words may stand for what was redacted in it."""
+    first, *rest = _REDACTED.split(recorded)
+    if not rest:
+        return recorded == said
+    if not said.startswith(first):
+        return False
+    at = len(first)
+    for piece in rest[:-1]:
+        found = said.find(piece, at)
+        if found < 0:
+            return False
+        at = found + len(piece)
+    return said.endswith(rest[-1]) and len(said) - len(rest[-1]) >= at
+
+
+def _ratio(recorded: Any, said: Any) -> float:
+    if not isinstance(recorded, str) or not isinstance(said, str):
+        return 0.0
+    one, other = (_plain(text[: 4 * TEXT_MAX])[:TEXT_MAX] for text in (recorded, said))
+    if not one or not other:
+        return 0.0
+    return SequenceMatcher(None, one, other, autojunk=False).ratio()
+
+
+def _glance(recorded: Command, said: Command) -> float:
+    """How like two commands can be at most, cheaply."""
+    one, other = _fields(recorded), _fields(said)
+    texts = [
+        SequenceMatcher(None, one[name][:TEXT_MAX], other[name][:TEXT_MAX], autojunk=False).quick_ratio()
+        for name in one
+        if one[name] != other[name] and isinstance(one[name], str) and isinstance(other[name], str)
+    ]
+    return min(texts, default=0.0)
+
+
+def _shown(value: Any) -> str:
+    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    return text if len(text) <= SAMPLE else f"{text[: SAMPLE - 1]}…"

@@ -1,0 +1,79 @@
+"""The replay of one route: its recording, read once, and a backend of it for each session."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+from gateway import logs
+from gateway.endpoint import Endpoint
+from gateway.ledger import Ledger
+from gateway.recording.reader import open_recording
+from gateway.replay.backend import ReplayBackend
+from gateway.replay.forked import Forked
+from gateway.replay.lines import Lines
+from gateway.replay.live import Live
+from gateway.replay.options import Until, read_options
+from gateway.replay.pace import Pace
+from gateway.replay.reports import Reporter
+from gateway.replay.scenes import Play, cut, read
+from gateway.timers import Later
+from gateway.upstream import Backend, Connected
+from mappings.canonical.events import ModelTurnStarted
+from mappings.dialect import Dialect
+from mappings.errors import ConfigError
+
+__all__ = ["MakeLive", "Replay"]
+
+MakeLive = Callable[[Connected, Endpoint, bool], Live]
+"""Makes the live backend at an endpoint for a session, which relies on its backends for model turns or does not."""
+
+
+class Replay:
+    """Makes the backends of a checked `replay+file:` upstream, which behave as `dialect` says.
+
+    `later` and `clock` (monotonic, seconds) may be a test's own: nothing else tells a replay what time it is. `live`
+    makes the live backend behind it, of what it hears from it and its dialect. ConfigError if the recording is none,
+    or has no such turn; OSError if it cannot be read.
+    """
+
+    def __init__(
+        self, endpoint: Endpoint, dialect: Dialect, *, later: Later, clock: Callable[[], float], ledger: Ledger,
+        live: MakeLive | None = None,
+    ) -> None:  # fmt: skip
+        self.options = read_options(endpoint)
+        self.play = _cut(read(open_recording(self.options.path)), self.options.until)
+        self._live = live
+        self.reporter = Reporter(ledger, tell=_explain if self.options.explain else None)
+        self._tells_model_turns = dialect.events.says(ModelTurnStarted)
+        self._later = later
+        self._clock = clock
+
+    def backend(self, session: Connected) -> Backend:
+        """The backend of one session: it plays from the beginning."""
+        options = self.options
+        replay = ReplayBackend(
+            session, self.play, pace=Pace(self._clock, options.speed, options.idle_cap), later=self._later,
+            reporter=self.reporter, auto=options.auto,
+            lines=Lines(
+                session.connected, tells_model_turns=self._tells_model_turns,
+                adds_model_turns=self._tells_model_turns and not self.play.tells_model_turns,
+                keeps_counts=options.mode == "strict",
+            ),
+        )  # fmt: skip
+        if options.live is None or self._live is None:
+            return replay
+        live = self._live(session, options.live, self._tells_model_turns)
+        return Forked(replay, live, self.reporter, spy=options.mode == "spy")
+
+
+def _cut(play: Play, until: Until | None) -> Play:
+    if until is None:
+        return play
+    if until.turn > len(play.ends):
+        raise ConfigError(f"{play.recording.path}: there is no turn {until.turn}: it has {len(play.ends)}")
+    return cut(play, play.ends[until.turn - 1] if until.turn else until.seq)
+
+
+def _explain(line: str) -> None:
+    logs.tell(line, sys.stderr)

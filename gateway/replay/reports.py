@@ -1,0 +1,105 @@
+"""What a replay tells of each command: how it was matched, or why not, and what came near.
+
+One line in the log and one counter each; with `explain` every candidate and what differs, for whoever debugs a match.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+import structlog
+from msgspec import Struct
+
+from gateway.ledger import Ledger
+from gateway.replay.matching import Difference
+from mappings.canonical import Command
+from mappings.canonical.commands import SubmitInput
+from mappings.canonical.values import flatten, snake_case
+
+__all__ = ["WHY", "Candidate", "Outcome", "Report", "Reporter", "named"]
+
+SHOWN_MAX = 3  # candidates that an explanation shows
+SAMPLE = 60  # characters of an input in a line
+
+Outcome = Literal["exact", "same", "near", "not_recorded", "used", "not_here", "another_answer", "playing", "passed_on"]
+
+WHY: dict[Outcome, str] = {
+    "not_recorded": "the recording has nothing like it",
+    "used": "the recording has it, and it was played already",
+    "not_here": "the recording has none at this point",
+    "another_answer": "the recording goes on only for the answer that was given in it",
+    "playing": "this replay plays by itself and takes no commands",
+}
+
+log = structlog.get_logger("dragoman.replay")
+
+
+class Candidate(Struct, frozen=True, kw_only=True):
+    """A recorded command that came near: of which scene, how near, whether it was played already."""
+
+    scene: int
+    words: str
+    ratio: float
+    used: bool = False
+    differences: tuple[Difference, ...] = ()
+
+
+class Report(Struct, frozen=True, kw_only=True):
+    """What became of one command. `scene` is the one that it was matched with, 0 for none."""
+
+    words: str
+    outcome: Outcome
+    scene: int = 0
+    candidates: tuple[Candidate, ...] = ()
+
+    @property
+    def refused(self) -> bool:
+        """Whether it was refused."""
+        return self.outcome in WHY
+
+    def explained(self) -> list[str]:
+        """The report as lines for people."""
+        if self.refused:
+            lines = [f"{self.words}: refused, {WHY[self.outcome]}"]
+        elif self.outcome == "passed_on":
+            lines = [f"{self.words}: passed on to the live backend"]
+        else:
+            lines = [f"{self.words}: matched with input {self.scene} ({self.outcome})"]
+        for candidate in self.candidates[: SHOWN_MAX if self.outcome != "exact" else 0]:
+            used = ", played already" if candidate.used else ""
+            lines.append(f"  candidate {candidate.scene}: {candidate.words}, {candidate.ratio:.0%} alike{used}")
+            lines += [f"    {d.field}: recorded {d.recorded!r}, said {d.said!r}" for d in candidate.differences]
+        return lines
+
+
+class Reporter:
+    """Where reports go; `tell` hears the lines of an explanation, None if nobody asked for one."""
+
+    def __init__(self, ledger: Ledger, *, tell: Callable[[str], None] | None = None) -> None:
+        self._ledger = ledger
+        self._tell = tell
+        self.heard: Callable[[Report], None] = lambda _report: None
+
+    def report(self, report: Report) -> None:
+        """Count it, log what is not exact, explain it if that is wanted."""
+        self._ledger.counters[f"replay_{report.outcome}"] += 1
+        self.heard(report)
+        if report.refused:
+            log.warning("refused", command=report.words, why=WHY[report.outcome])
+        elif report.outcome == "near":
+            log.warning("matched with what is only like it", command=report.words, input=report.scene)
+        elif report.outcome == "same":
+            log.info("matched but for ids, times and white space", command=report.words, input=report.scene)
+        if self._tell is not None:
+            for line in report.explained():
+                self._tell(line)
+
+
+def named(command: Command) -> str:
+    """A command in a few words."""
+    kind = snake_case(type(command).__name__)
+    if not isinstance(command, SubmitInput):
+        return kind
+    text = " ".join(flatten(command.segments).split())
+    return f"{kind} {text if len(text) <= SAMPLE else text[: SAMPLE - 1] + '…'}"

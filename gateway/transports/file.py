@@ -1,0 +1,17 @@
+"""`replay+file:` endpoints: a recording as a backend. Nothing is dialled: the app plays it (gateway/replay)."""
+
+from __future__ import annotations
+
+from gateway.endpoint import Endpoint
+from gateway.replay.options import OPTIONS, header, read_options
+from gateway.transports.way import Way
+
+__all__ = ["FILE"]
+
+
+def _check(endpoint: Endpoint) -> None:
+    read_options(endpoint)
+    header(endpoint)
+
+
+FILE = Way(listen=None, dial_options=OPTIONS, check_upstream=_check)

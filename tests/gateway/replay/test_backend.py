@@ -1,0 +1,363 @@
+"""A recording as the backend of a session, on a clock that the test holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec import UNSET, Raw
+
+from mappings.canonical import Command
+from mappings.canonical.commands import (
+    AnswerApproval,
+    AnswerInteraction,
+    CancelTurn,
+    GetHistory,
+    GetSession,
+    InjectNote,
+    ListCompletions,
+    ListSessions,
+    OpenSession,
+    PauseTurn,
+    Ping,
+    ResumeSession,
+    ResumeTurn,
+    ShutdownBackend,
+)
+from mappings.canonical.events import (
+    Alert,
+    ApprovalRequested,
+    ApprovalResolved,
+    CompletionsListed,
+    HistorySnapshot,
+    InteractionInvalid,
+    InteractionRequired,
+    InteractionResolved,
+    Pong,
+    Reply,
+    SessionOpened,
+    StatusChanged,
+    TextDelta,
+    ToolCallFinished,
+    TurnAccepted,
+    TurnEnded,
+    TurnResult,
+)
+from mappings.canonical.values import Failure, FieldError, Message
+from tests.gateway.replay.tape import SESSION, Tape, Watched, said, types
+
+ASKED = ApprovalRequested(tool="refund", description="42 EUR", question="q1")
+RESOLVED = ApprovalResolved(approved=True, question="q1")
+TURN = ["TurnAccepted", "StatusChanged", "TextDelta", "TurnResult", "TurnEnded"]
+
+
+def texts(events: list[Any]) -> str:
+    return "".join(event.text for event in events if isinstance(event, TextDelta))
+
+
+def end(events: list[Any]) -> TurnEnded:
+    (found,) = [event for event in events if isinstance(event, TurnEnded)]
+    return found
+
+
+def failure(events: list[Any]) -> str:
+    (reply,) = [event for event in events if isinstance(event, Reply)]
+    assert reply.failure is not None
+    return reply.failure.text
+
+
+# -- inputs --------------------------------------------------------------------------------------------
+
+
+def test_an_input_is_answered_as_it_was_then_under_its_own_request(tmp_path: Path) -> None:
+    watched = Watched(Tape().turn("one", TextDelta(text="1")).turn("two", TextDelta(text="2")).play(tmp_path))
+    first = watched.asks(said("one", request="a"))
+    assert types(first) == TURN
+    assert first[0] == TurnAccepted(request="a")
+    second = watched.asks(said("two", request="b"))
+    assert (texts(first), texts(second), second[0].request) == ("1", "2", "b")
+
+
+def test_what_the_recording_has_not_is_refused_with_why(tmp_path: Path) -> None:
+    watched = Watched(Tape().turn("one").play(tmp_path))
+    assert failure(watched.asks(said("something else"))) == "replay: the recording has nothing like it"
+    watched.asks(said("one"))
+    assert failure(watched.asks(said("one"))) == "replay: the recording has it, and it was played already"
+    assert watched.ledger.counters == {"replay_not_recorded": 1, "replay_exact": 1, "replay_used": 1}
+
+
+def test_an_input_that_was_refused_is_refused_again(tmp_path: Path) -> None:
+    watched = Watched(Tape().refused("one", Failure(cause="busy", text="compacting")).play(tmp_path))
+    assert failure(watched.asks(said("one"))) == "compacting"
+
+
+def test_while_a_turn_is_played_another_input_is_refused(tmp_path: Path) -> None:
+    tape = Tape().turn("one", TextDelta(text="1"), end=None).at(5000).ends().turn("two")
+    watched = Watched(tape.play(tmp_path), speed=1.0)
+    watched.asks(said("one"))
+    assert failure(watched.asks(said("two"))) == "a turn of the recording is being played"
+
+
+def test_what_came_late_behind_a_turn_comes_before_the_next_input(tmp_path: Path) -> None:
+    late = Alert(level="warn", source="pod", text="late")
+    tape = Tape().turn("one").at(60_000).says(late).at(61_000).turn("two", TextDelta(text="2"))
+    watched = Watched(tape.play(tmp_path), speed=1.0)
+    watched.asks(said("one"))
+    events = watched.asks(said("two"))
+    assert events[0] == late
+    assert types(events[1:]) == TURN
+
+
+def test_a_turn_that_the_recording_does_not_end_fails_with_that_reason(tmp_path: Path) -> None:
+    watched = Watched(Tape().turn("one", TextDelta(text="1"), end=None).play(tmp_path))
+    failed = end(watched.asks(said("one")))
+    assert failed.failure is not None
+    assert (failed.end, failed.failure.text) == ("failed", "the recording ends in the midst of this turn")
+
+
+def test_an_input_whose_acceptance_is_not_recorded_is_accepted_and_fails(tmp_path: Path) -> None:
+    watched = Watched(Tape().asks(said("one")).play(tmp_path))
+    assert types(watched.asks(said("one"))) == ["TurnAccepted", "TurnEnded"]
+
+
+# -- time ------------------------------------------------------------------------------------------------
+
+
+def test_events_come_when_they_came(tmp_path: Path) -> None:
+    tape = Tape().turn("one", end=None).at(1000).says(TextDelta(text="1")).at(3000).says(TextDelta(text="2"))
+    watched = Watched(tape.ends().play(tmp_path), speed=1.0)
+    assert texts(watched.asks(said("one"))) == ""
+    assert texts(watched.news(after=0.9)) == ""
+    assert texts(watched.news(after=0.2)) == "1"
+    assert texts(watched.news(after=1.8)) == ""
+    assert texts(watched.news(after=0.2)) == "2"
+
+
+@pytest.mark.parametrize(("speed", "cap", "seconds"), [(2.0, None, 5.0), (1.0, 0.5, 0.5), (2.0, 0.5, 0.25)])
+def test_pauses_are_shortened_as_asked(tmp_path: Path, speed: float, cap: float | None, seconds: float) -> None:
+    tape = Tape().turn("one", end=None).at(10_000).says(TextDelta(text="1"))
+    watched = Watched(tape.ends().play(tmp_path), speed=speed, idle_cap=cap)
+    watched.asks(said("one"))
+    assert texts(watched.news(after=seconds - 0.01)) == ""
+    assert texts(watched.news(after=0.02)) == "1"
+
+
+def test_a_long_turn_is_told_in_pieces_at_once(tmp_path: Path) -> None:
+    deltas = [TextDelta(text=f"{n} ") for n in range(2000)]
+    watched = Watched(Tape().turn("one", *deltas).play(tmp_path))
+    watched.backend.send([said("one")])
+    assert 0 < len(watched.events) < 2000
+    assert texts(watched.news()) == "".join(f"{n} " for n in range(2000))
+
+
+def test_what_was_stopped_says_nothing_more(tmp_path: Path) -> None:
+    tape = Tape().turn("one", end=None).at(1000).says(TextDelta(text="1")).ends()
+    watched = Watched(tape.play(tmp_path), speed=1.0)
+    watched.asks(said("one"))
+    watched.backend.rest()
+    watched.backend.stop()
+    assert watched.news(after=10) == []
+
+
+# -- how it begins -----------------------------------------------------------------------------------------
+
+
+def test_the_history_of_the_beginning_is_there_at_once(tmp_path: Path) -> None:
+    history = HistorySnapshot(items=(Message(role="user", text="before"),))
+    tape = Tape().at(800).says(history).at(900).turn("one")
+    watched = Watched(tape.play(tmp_path), speed=1.0)
+    watched.backend.start()
+    watched.backend.start()
+    assert watched.events == [history]
+
+
+def test_a_turn_that_the_backend_began_comes_at_its_time(tmp_path: Path) -> None:
+    tape = Tape().says(Alert(level="warn", source="pod", text="first"))
+    tape._open = "own"
+    tape.at(2000).says(TextDelta(text="by itself")).ends()
+    watched = Watched(tape.play(tmp_path), speed=1.0)
+    watched.backend.start()
+    assert types(watched.news()) == ["Alert"]
+    assert types(watched.news(after=2.1)) == ["TextDelta", "TurnResult", "TurnEnded"]
+
+
+# -- commands in the midst of a turn -------------------------------------------------------------------------
+
+
+def cancelled() -> Tape:
+    tape = Tape().turn("one", TextDelta(text="1"), end=None).at(5000).asks(CancelTurn(), Reply(request=""))
+    return tape.at(5100).says(TextDelta(text="2")).ends("cancelled")
+
+
+def test_the_play_waits_where_a_cancel_was_and_goes_on_with_what_it_brought(tmp_path: Path) -> None:
+    watched = Watched(cancelled().play(tmp_path))
+    assert types(watched.asks(said("one"))) == ["TurnAccepted", "StatusChanged", "TextDelta"]
+    assert watched.news(after=60) == []
+    events = watched.asks(CancelTurn(request="c"))
+    assert events[0] == Reply(request="c")
+    assert (texts(events), end(events).end) == ("2", "cancelled")
+
+
+def test_a_cancel_that_comes_early_is_taken_once_what_came_before_was_said(tmp_path: Path) -> None:
+    watched = Watched(cancelled().play(tmp_path), speed=1.0)
+    watched.backend.send([said("one")])
+    events = watched.asks(CancelTurn(request="c"))
+    assert texts(events) == "1", "at once"
+    assert types(watched.news(after=0.2)) == ["TextDelta", "TurnResult", "TurnEnded"]
+
+
+def test_a_command_that_is_not_in_this_scene_is_refused(tmp_path: Path) -> None:
+    watched = Watched(Tape().turn("one", end=None).at(9000).ends().play(tmp_path), speed=1.0)
+    watched.asks(said("one"))
+    assert failure(watched.asks(CancelTurn())) == "replay: the recording has none at this point"
+    assert failure(watched.asks(InjectNote(text="?"))) == "replay: the recording has none at this point"
+
+
+def test_a_paused_turn_is_resumed(tmp_path: Path) -> None:
+    tape = Tape().turn("one", TextDelta(text="1"), end=None).asks(PauseTurn(), Reply(request="")).ends("paused")
+    tape.asks(ResumeTurn(), Reply(request=""))
+    tape._open = "again"
+    watched = Watched(tape.says(StatusChanged(status="running"), TextDelta(text="2")).ends().play(tmp_path))
+    watched.asks(said("one"))
+    assert end(watched.asks(PauseTurn())).end == "paused"
+    events = watched.asks(ResumeTurn())
+    assert (texts(events), end(events).end) == ("2", "completed")
+
+
+# -- questions -------------------------------------------------------------------------------------------------
+
+
+def question(*, approved: bool = True) -> Tape:
+    tape = Tape().turn("one", ASKED, end=None).asks(AnswerApproval(approved=approved, question="q1"), Reply(request=""))
+    return tape.says(ApprovalResolved(approved=approved, question="q1"), ToolCallFinished(call="c")).ends()
+
+
+def test_a_question_is_asked_again_and_waits_for_its_answer(tmp_path: Path) -> None:
+    watched = Watched(question().play(tmp_path))
+    assert watched.asks(said("one"))[-1] == ASKED
+    assert watched.news(after=100) == []
+    events = watched.asks(AnswerApproval(request="a", approved=True, question="q1"))
+    assert types(events) == ["Reply", "ToolCallFinished", "TurnResult", "TurnEnded"], "the session says what came of it"
+
+
+def test_another_answer_than_then_ends_the_turn_as_failed_with_that_reason(tmp_path: Path) -> None:
+    watched = Watched(question().turn("two").play(tmp_path))
+    watched.asks(said("one"))
+    events = watched.asks(AnswerApproval(request="a", approved=False, question="q1"))
+    assert types(events) == ["Reply", "TurnEnded"]
+    assert events[1].failure.text == "replay: the recording goes on only for the answer that was given in it"
+    assert watched.reports[-1].outcome == "another_answer"
+    assert types(watched.asks(said("two"))) == ["TurnAccepted", "StatusChanged", "TurnResult", "TurnEnded"]
+
+
+def test_an_answer_fits_its_own_question_alone(tmp_path: Path) -> None:
+    """A no to the first is none to the second, to which it was said then."""
+    second = ApprovalRequested(tool="t", description="d", question="q2")
+    tape = Tape().turn("one", ASKED, end=None).asks(AnswerApproval(approved=True, question="q1"), Reply(request=""))
+    tape.says(RESOLVED, second).asks(AnswerApproval(approved=False, question="q2"), Reply(request=""))
+    watched = Watched(tape.says(ApprovalResolved(approved=False, question="q2")).ends().play(tmp_path))
+    watched.asks(said("one"))
+    assert end(watched.asks(AnswerApproval(approved=False, question="q1"))).end == "failed"
+
+
+def test_a_question_that_the_backend_closed_by_itself_is_closed_again(tmp_path: Path) -> None:
+    watched = Watched(Tape().turn("one", ASKED, ApprovalResolved(approved=False), TextDelta(text="1")).play(tmp_path))
+    assert types(watched.asks(said("one"))) == [
+        "TurnAccepted", "StatusChanged", "ApprovalRequested", "ApprovalResolved", "TextDelta", "TurnResult",
+        "TurnEnded",
+    ]  # fmt: skip
+
+
+def test_a_form_that_was_filled_in_wrong_is_refused_again_and_then_taken(tmp_path: Path) -> None:
+    form = InteractionRequired(question="f", kind="identity", spec=Raw(b"{}"), reason="who")
+    wrong = AnswerInteraction(question="f", values=Raw(b'{"name":""}'))
+    right = AnswerInteraction(question="f", values=Raw(b'{"name":"Ann"}'))
+    errors = (FieldError(field="name", text="missing"),)
+    invalid = InteractionInvalid(question="f", kind="identity", errors=errors, text="no")
+    tape = Tape().turn("one", form, end=None).asks(wrong, invalid).asks(right, Reply(request=""))
+    watched = Watched(tape.says(InteractionResolved(question="f"), TextDelta(text="1")).ends().play(tmp_path))
+    watched.asks(said("one"))
+    (refused,) = watched.asks(AnswerInteraction(request="a", question="f", values=Raw(b'{"name":""}')))
+    assert (refused.errors, refused.request) == (errors, "a")
+    events = watched.asks(AnswerInteraction(request="b", question="f", values=Raw(b'{ "name": "Ann" }')))
+    assert (events[0], texts(events)) == (Reply(request="b"), "1")
+
+
+# -- what concerns no turn -----------------------------------------------------------------------------------------
+
+
+def test_whoever_opens_or_resumes_gets_this_conversation(tmp_path: Path) -> None:
+    watched = Watched(Tape().play(tmp_path))
+    for command in (OpenSession(request="a", agent="x"), ResumeSession(request="a", session="any", agent="x")):
+        (opened,) = watched.asks(command)
+        assert opened == SessionOpened(request="a", session=watched.state.id, agent="x", ext={})
+    (found,) = watched.asks(GetSession(request="b", session=f"thread-{SESSION}"))
+    assert isinstance(found, SessionOpened)
+    assert failure(watched.asks(GetSession(session="unknown"))) == "session 'unknown' not found"
+
+
+@pytest.mark.parametrize(
+    ("command", "answer"),
+    [(Ping(request="a"), Pong(request="a")), (ShutdownBackend(request="a"), Reply(request="a"))],
+)
+def test_what_needs_no_recording_is_answered(tmp_path: Path, command: Command, answer: Any) -> None:
+    assert Watched(Tape().play(tmp_path)).asks(command) == [answer]
+
+
+def test_the_history_is_that_of_the_session_that_replays(tmp_path: Path) -> None:
+    watched = Watched(Tape().play(tmp_path))
+    watched.state.transcript = [Message(role="user", text="one", id="m1")]
+    (page,) = watched.asks(GetHistory(request="a"))
+    assert page == HistorySnapshot(request="a", items=(Message(role="user", text="one", id="m1"),))
+    assert failure(watched.asks(GetHistory(cursor="nobody"))) == "unknown cursor 'nobody'"
+    (listed,) = watched.asks(ListSessions(request="b"))
+    assert listed.sessions == ()
+
+
+def test_what_was_asked_besides_is_answered_as_it_was(tmp_path: Path) -> None:
+    listed = CompletionsListed(kind="file", entries=())
+    play = Tape().asks(ListCompletions(kind="file", prefix="a"), listed).asks(InjectNote(text="n")).play(tmp_path)
+    watched = Watched(play)
+    assert watched.asks(ListCompletions(request="x", kind="file", prefix="a")) == [
+        CompletionsListed(request="x", kind="file", entries=())
+    ]
+    assert watched.asks(InjectNote(request="y", text="n")) == [Reply(request="y", result=UNSET)]
+
+
+# -- by itself --------------------------------------------------------------------------------------------------------
+
+
+def test_it_plays_by_itself_from_one_turn_to_the_next(tmp_path: Path) -> None:
+    tape = Tape().turn("one", TextDelta(text="1"))
+    tape.at(1000).turn("two", ASKED, end=None).asks(AnswerApproval(approved=True), Reply(request=""))
+    tape.says(RESOLVED, TextDelta(text="2")).ends().turn("three", end=None).asks(CancelTurn()).ends("cancelled")
+    watched = Watched(tape.play(tmp_path), auto=True)
+    watched.backend.start()
+    events = watched.news(after=1)
+    assert [event.message.text for event in events if hasattr(event, "message") and hasattr(event.message, "text")] == [
+        "one", "two", "three",
+    ]  # fmt: skip
+    assert (texts(events), RESOLVED in events) == ("12", True)
+    assert [event.end for event in events if isinstance(event, TurnEnded)] == ["completed", "completed", "cancelled"]
+    assert "TurnAccepted" not in types(events)
+
+
+def test_by_itself_it_keeps_the_pauses_between_turns(tmp_path: Path) -> None:
+    tape = Tape().turn("one", TextDelta(text="1")).at(5000).turn("two", TextDelta(text="2"))
+    watched = Watched(tape.play(tmp_path), auto=True, speed=1.0)
+    watched.backend.start()
+    assert texts(watched.news(after=4.9)) == "1"
+    assert texts(watched.news(after=0.2)) == "2"
+
+
+def test_by_itself_it_takes_no_commands(tmp_path: Path) -> None:
+    watched = Watched(Tape().turn("one").play(tmp_path), auto=True)
+    words = "replay: this replay plays by itself and takes no commands"
+    assert failure(watched.asks(said("one"))) == words
+    assert failure(watched.asks(AnswerApproval(approved=True))) == words
+
+
+def test_the_output_of_a_turn_stands_before_its_end(tmp_path: Path) -> None:
+    watched = Watched(Tape().turn("one").play(tmp_path))
+    assert watched.asks(said("one"))[-2:] == [TurnResult(end="completed"), TurnEnded(end="completed")]

@@ -1,0 +1,142 @@
+"""What of the log is said again, and what the session says by itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gateway.recording.format import EventLine
+from gateway.replay.lines import Lines
+from mappings.canonical import Event, SessionState
+from mappings.canonical.commands import AnswerApproval
+from mappings.canonical.events import (
+    ApprovalResolved,
+    MessageAppended,
+    ModelTurnEnded,
+    ModelTurnStarted,
+    QuestionAnswered,
+    QuestionAsked,
+    SessionUpdated,
+    StatusChanged,
+    TextDelta,
+    TurnAccepted,
+    TurnEnded,
+    TurnResult,
+)
+from mappings.canonical.values import Message, SessionSummary
+from tests.gateway.replay.tape import said
+
+STATE = SessionState(id="own", title="known")
+
+
+def lines(*, tells: bool = True) -> Lines:
+    return Lines(lambda: STATE, tells_model_turns=tells)
+
+
+def say(log: Lines, *events: Any, turn: str = "t") -> list[Event]:
+    told: list[Event] = []
+    for event in events:
+        told += log.say(EventLine(seq=1, t=0, cursor="1:0", event=event, turn=turn), event)
+    return told
+
+
+def user(text: str) -> MessageAppended:
+    return MessageAppended(message=Message(role="user", text=text, id="old", turn="t"))
+
+
+def test_an_input_is_accepted_under_its_own_request_and_its_message_left_out() -> None:
+    log = lines()
+    log.begin(said("one", request="mine"))
+    assert log.waits
+    assert say(log, TurnAccepted(request="theirs"), user("one")) == [TurnAccepted(request="mine")]
+    assert not log.waits
+
+
+def test_a_further_acceptance_came_of_an_answer_in_words_and_is_the_session_s_to_say() -> None:
+    log = lines()
+    log.begin(said("one"))
+    say(log, TurnAccepted(request="theirs"), user("one"))
+    assert say(log, TurnAccepted(request="theirs")) == []
+
+
+def test_what_others_said_is_said_again_without_its_old_ids() -> None:
+    assert say(lines(), user("from elsewhere"), turn="") == [
+        MessageAppended(message=Message(role="user", text="from elsewhere"))
+    ]
+
+
+def test_what_plays_by_itself_has_no_acceptance_and_keeps_the_message() -> None:
+    log = lines()
+    log.begin(None, auto=True)
+    assert say(log, TurnAccepted(request="theirs"), user("one")) == [
+        MessageAppended(message=Message(role="user", text="one"))
+    ]
+
+
+@pytest.mark.parametrize("event", [QuestionAsked(text="?"), QuestionAnswered()])
+def test_questions_in_words_are_the_session_s(event: Event) -> None:
+    assert say(lines(), event) == []
+
+
+def test_how_a_question_ended_is_left_out_once_where_a_client_answered_it() -> None:
+    log, resolved = lines(), ApprovalResolved(approved=True, question="q")
+    log.begin(AnswerApproval(approved=True))
+    assert say(log, resolved, resolved) == [resolved]
+    log.begin(said("one"))
+    assert say(log, resolved) == [resolved]
+
+
+def test_the_status_that_goes_with_a_terminal_is_left_out_and_any_other_said() -> None:
+    idle, running = StatusChanged(status="idle"), StatusChanged(status="running")
+    assert say(lines(), running, idle) == [running]
+    assert say(lines(), idle, turn="") == [idle]
+
+
+def test_a_terminal_is_said_without_the_id_of_the_old_answer_and_ends_the_turn() -> None:
+    log = lines()
+    say(log, TextDelta(text="a"))
+    assert log.turn == "t"
+    assert say(log, TurnEnded(end="completed", text="a", message="old")) == [TurnEnded(end="completed", text="a")]
+    assert log.turn == ""
+
+
+def test_model_turns_are_said_where_the_backend_told_them() -> None:
+    events = [ModelTurnStarted(index=0), ModelTurnEnded(index=0), TurnResult(end="completed")]
+    assert say(lines(tells=True), *events) == events
+    assert say(lines(tells=False), *events) == []
+
+
+def test_a_recording_without_model_turns_gets_one_for_each_run_where_the_session_relies_on_them() -> None:
+    log = Lines(lambda: STATE, tells_model_turns=True, adds_model_turns=True)
+    log.begin(said("one", request="mine"))
+    told = say(log, TurnAccepted(request="theirs"), user("one"), TextDelta(text="a"))
+    assert told == [TurnAccepted(request="mine"), ModelTurnStarted(index=0), TextDelta(text="a")]
+    log.begin(AnswerApproval(approved=True))
+    told = say(log, ApprovalResolved(approved=True), TextDelta(text="b"), TurnResult(end="completed"))
+    begun, done = ModelTurnStarted(index=1), ModelTurnEnded(index=1)
+    assert told == [begun, TextDelta(text="b"), done, TurnResult(end="completed")]
+
+
+def test_numbers_that_do_not_grow_are_left_to_whoever_counts() -> None:
+    """Scenes that are played in another order than recorded; from there on no number of then is right."""
+    first, second, third = (ModelTurnStarted(index=index) for index in (0, 1, 2))
+    assert say(lines(), second, first, third) == [second, ModelTurnStarted(), ModelTurnStarted()]
+
+
+def test_where_others_count_too_there_are_none() -> None:
+    log = Lines(lambda: STATE, tells_model_turns=True, keeps_counts=False)
+    assert say(log, ModelTurnStarted(index=0), ModelTurnEnded(index=0)) == [ModelTurnStarted(), ModelTurnEnded()]
+
+
+def test_a_new_title_is_that_of_this_session() -> None:
+    titled = SessionUpdated(session=SessionSummary(session="recorded", title="new"))
+    assert say(lines(), titled) == [SessionUpdated(session=SessionSummary(session="own", title="new"))]
+    assert say(lines(), SessionUpdated(session=SessionSummary(session="recorded", title="known"))) == []
+
+
+def test_an_input_that_was_never_accepted_is_so_before_its_turn_can_end() -> None:
+    log = lines()
+    log.begin(said("one", request="mine"))
+    assert log.ended() == [TurnAccepted(request="mine")]
+    assert log.ended() == []

@@ -1,0 +1,216 @@
+"""The live backend behind a replay: what the session hears of it, and what it is given of the history."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import pytest
+from structlog.testing import capture_logs
+
+from gateway import registry
+from gateway.ledger import Ledger
+from gateway.replay.live import HELD_MAX, Live
+from mappings.canonical import Command, SessionState
+from mappings.canonical.commands import CancelTurn, OpenSession, ResumeSession
+from mappings.canonical.events import (
+    Alert,
+    Event,
+    HistorySnapshot,
+    ModelTurnStarted,
+    Reply,
+    SessionOpened,
+    StatusChanged,
+    TextDelta,
+    TurnAccepted,
+    TurnEnded,
+)
+from mappings.canonical.values import Failure, Message
+from mappings.dialect import Burst
+from tests.gateway.replay.tape import said, types
+from tests.gateway.stage import Time
+
+SPOKEN = [Message(role="user", text="one"), Message(role="system", text="s"), Message(role="assistant", text="1")]
+
+
+class Session:
+    def __init__(self) -> None:
+        self.state = SessionState(id="own", backend_ids={}, transcript=list(SPOKEN))
+        self.events: list[Any] = []
+        self.losses: list[tuple[str, list[Command]]] = []
+
+    def connected(self) -> SessionState:
+        return self.state
+
+    def receive(self, bursts: list[Burst]) -> None:
+        for burst in bursts:
+            self.events += burst.items
+
+    def lost(self, text: str, unsent: Sequence[Command], cause: str = "") -> None:
+        self.losses.append((text, list(unsent)))
+
+
+class Backend:
+    def __init__(self) -> None:
+        self.asked: list[Command] = []
+        self.started = self.stopped = False
+
+    def start(self) -> None:
+        self.started = True
+
+    def send(self, commands: Sequence[Command]) -> None:
+        self.asked += commands
+
+    def rest(self) -> None:
+        raise AssertionError("it is kept")
+
+    def stop(self) -> None:
+        self.stopped = True
+
+
+class Behind:
+    """A live backend of some dialect behind a session."""
+
+    def __init__(self, dialect: str = "pod", *, tells: bool = True) -> None:
+        self.session, self.backend, self.time, self.ledger = Session(), Backend(), Time(), Ledger()
+        ids = iter(range(100))
+        self.live = Live(
+            self.session, registry.dialect(dialect), name="there", tells_model_turns=tells, ledger=self.ledger,
+            clock=self.time.clock, new_id=lambda: f"own {next(ids)}", later=self.time.later,
+        )  # fmt: skip
+        self.live.backend = self.backend
+
+    def says(self, *events: Event) -> list[str]:
+        before = len(self.session.events)
+        self.live.receive([Burst(items=list(events))])
+        return types(self.session.events[before:])
+
+
+def test_its_ids_and_its_own_history_are_kept_from_the_session() -> None:
+    behind = Behind()
+    opened = SessionOpened(request="", session="theirs", ext={"pod.name": msgspec.Raw(b'"x"')})
+    assert behind.says(HistorySnapshot(items=()), opened, TextDelta(text="a")) == ["TextDelta"]
+    assert behind.live.connected().backend_ids == {"pod.name": msgspec.Raw(b'"x"')}
+    assert behind.session.state.backend_ids == {}
+    assert [entry.kind for entry in behind.ledger.entries()] == ["HistorySnapshot"]
+
+
+def test_a_connection_begins_without_the_ids_of_the_replay() -> None:
+    assert Behind().live.connected().backend_ids is None
+
+
+@pytest.mark.parametrize(("tells", "heard"), [(True, ["ModelTurnStarted"]), (False, [])])
+def test_model_turns_are_told_where_the_session_relies_on_them(tells: bool, heard: list[str]) -> None:
+    assert Behind(tells=tells).says(ModelTurnStarted(index=0)) == heard
+
+
+def test_its_own_numbers_are_none_of_the_session() -> None:
+    behind = Behind()
+    behind.says(ModelTurnStarted(index=0))
+    assert behind.session.events == [ModelTurnStarted(index=None)]
+
+
+def test_a_turn_of_it_runs_from_its_input_to_its_end() -> None:
+    behind = Behind()
+    behind.live.send([said("go", request="r")])
+    assert behind.live.running
+    behind.says(TurnAccepted(request="r"), StatusChanged(status="running"), TextDelta(text="a"))
+    behind.live.send([CancelTurn(request="c")])
+    behind.says(Reply(request="c", failure=Failure(cause="unsupported", text="cannot")))
+    assert behind.live.running, "its input was taken"
+    behind.says(TurnEnded(end="completed"))
+    assert not behind.live.running
+
+
+def test_a_refused_input_begins_none() -> None:
+    behind = Behind()
+    behind.live.send([said("go", request="r")])
+    behind.says(Reply(request="r", failure=Failure(cause="busy", text="no")))
+    assert not behind.live.running
+
+
+def test_that_it_is_lost_concerns_the_session_only_in_its_own_turn() -> None:
+    behind = Behind()
+    behind.live.lost("gone", [])
+    assert behind.session.losses == []
+    behind.live.send([said("go", request="r")])
+    behind.live.lost("gone", [])
+    assert behind.session.losses == [("gone", [])]
+    assert not behind.live.running
+
+
+@pytest.mark.parametrize("dialect", ["pod", "smooth"])
+def test_one_that_takes_no_history_goes_on_without_and_that_is_said(dialect: str) -> None:
+    behind = Behind(dialect)
+    with capture_logs() as logs:
+        behind.live.take_over()
+    text = "there goes on without the 2 messages before: its dialect takes no history"
+    (alert,) = behind.session.events
+    assert isinstance(alert, Alert)
+    assert (alert.level, alert.text, [entry["event"] for entry in logs]) == ("warn", text, [text])
+    assert behind.backend.started
+    behind.live.send([said("go")])
+    assert types(behind.backend.asked) == ["SubmitInput"]
+
+
+def test_where_nothing_was_said_nothing_is_missing() -> None:
+    behind = Behind()
+    behind.session.state.transcript = []
+    behind.live.take_over()
+    assert behind.session.events == []
+
+
+def test_one_that_takes_a_history_gets_it_before_anything_is_asked() -> None:
+    behind = Behind("codewhale")
+    behind.session.state.opening = OpenSession(cwd="/src")
+    behind.live.take_over()
+    behind.live.send([said("go")])
+    (opening,) = behind.backend.asked
+    assert opening == OpenSession(request="own 0", cwd="/src")
+    behind.says(SessionOpened(request="own 0", session="thread-1"))
+    resume = behind.backend.asked[1]
+    assert isinstance(resume, ResumeSession)
+    assert (resume.session, resume.request) == ("thread-1", "own 1")
+    assert resume.ext is not None
+    assert msgspec.json.decode(resume.ext["codewhale.params"])["history"] == [
+        {"role": "user", "content": "one"}, {"role": "assistant", "content": "1"},
+    ]  # fmt: skip
+    behind.says(SessionOpened(request="own 1", session="thread-1"))
+    assert types(behind.backend.asked[2:]) == ["SubmitInput"]
+    assert behind.session.events == [], "nothing is missing"
+
+
+def test_one_that_refuses_the_history_goes_on_without_and_that_is_said() -> None:
+    behind = Behind("codewhale")
+    behind.live.take_over()
+    behind.live.send([said("go")])
+    behind.says(Reply(request="own 0", failure=Failure(cause="internal", text="no thread")))
+    assert behind.session.events[0].text == "there goes on without the 2 messages before: no thread"
+    assert types(behind.backend.asked[1:]) == ["SubmitInput"]
+
+
+def test_one_that_does_not_answer_is_not_waited_for() -> None:
+    behind = Behind("codewhale")
+    behind.live.take_over()
+    behind.live.send([said("go")])
+    behind.time.passes(6)
+    assert behind.session.events[0].text.endswith("it did not take it in time")
+    assert types(behind.backend.asked[1:]) == ["SubmitInput"]
+
+
+def test_what_waits_is_bounded_and_fails_with_the_connection() -> None:
+    behind = Behind("codewhale")
+    behind.live.take_over()
+    behind.live.send([said("go", request=f"r{n}") for n in range(HELD_MAX + 1)])
+    assert [len(unsent) for _, unsent in behind.session.losses] == [1]
+    behind.live.lost("gone", [])
+    assert [len(unsent) for _, unsent in behind.session.losses] == [1, HELD_MAX]
+
+
+def test_it_ends_with_its_session() -> None:
+    behind = Behind("codewhale")
+    behind.live.take_over()
+    behind.live.stop()
+    assert behind.backend.stopped
+    assert behind.time.waiting == []

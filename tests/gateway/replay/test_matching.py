@@ -1,0 +1,116 @@
+"""The ladder: what counts as the same command, as nearly the same, and as another."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+from msgspec import Raw
+
+from gateway.replay.matching import NEAR, compare, means, nearest
+from mappings.canonical import Command
+from mappings.canonical.commands import AnswerApproval, AnswerInteraction, AnswerOtp, ListCompletions, SubmitInput
+from mappings.canonical.values import FileAttachment, FileRef, Paste, Text
+from tests.gateway.replay.tape import said
+
+ID, OTHER_ID = "5b1c8c7e-0d4e-5c1a-9f0e-2f6a3c1d7e90", "00000000-0000-4000-8000-000000000002"
+
+
+def test_commands_that_differ_in_request_session_and_ext_alone_are_exactly_the_same() -> None:
+    one = SubmitInput(request="a", session="s", segments=(Text(text="Hello"),), ext={"smooth.stream": Raw(b"true")})
+    assert compare(one, SubmitInput(request="b", segments=(Text(text="Hello"),))).rung == "exact"
+
+
+def test_an_input_is_its_text_however_it_was_typed() -> None:
+    pasted = SubmitInput(segments=(Text(text="Look at "), FileRef(path="a.py")))
+    typed = SubmitInput(segments=(Paste(text="Look at @a.py", id=1, chars=13, lines=1),))
+    assert compare(pasted, typed).rung == "exact"
+
+
+def test_what_is_attached_counts() -> None:
+    bare = SubmitInput(segments=(Text(text="Look"),))
+    attached = SubmitInput(segments=(Text(text="Look"), FileAttachment(name="a", url="file:///a")))
+    likeness = compare(bare, attached)
+    assert (likeness.rung, [d.field for d in likeness.differences]) == ("other", ["attached"])
+
+
+@pytest.mark.parametrize(
+    ("recorded", "now"),
+    [
+        ("Hello  there", " Hello there\n"),
+        (f"go on with {ID}", f"go on with {OTHER_ID}"),
+        ("since 2026-01-02T03:04:05Z", "since 2027-11-30T23:59:59.123+01:00"),
+        ("on 2026-01-02", "on 2027-02-03"),
+        ("at 1700000000", "at 1800000000123"),
+    ],
+)
+def test_ids_times_and_white_space_do_not_count(recorded: str, now: str) -> None:
+    likeness = compare(said(recorded), said(now))
+    assert likeness.rung == "same"
+    assert [(d.field, d.recorded, d.said) for d in likeness.differences] == [("text", recorded, now)]
+
+
+@pytest.mark.parametrize(("recorded", "now"), [("order 1042", "order 1043"), ("yes", "yet"), ("v1.2.3", "v1.2.4")])
+def test_other_numbers_and_short_words_count(recorded: str, now: str) -> None:
+    assert not means(said(recorded), said(now))
+
+
+def test_what_was_redacted_stands_for_anything() -> None:
+    recorded = said("use [redacted:api_key:0a1b2c3d] and [redacted:jwt:00000000] now")
+    assert means(recorded, said("use sk-1 and e.y.J now"))
+    assert not means(recorded, said("use sk-1 and e.y.J later"))
+    assert not means(said("[redacted:a:1] x [redacted:a:1]"), said("x"))
+
+
+def test_a_redacted_code_is_any_code() -> None:
+    assert means(AnswerOtp(code="[redacted:otp:00000000]"), AnswerOtp(code="123456"))
+    assert not means(AnswerOtp(code="123455"), AnswerOtp(code="123456"))
+
+
+def test_a_few_typing_errors_are_near_and_another_sentence_is_not() -> None:
+    near = compare(said("Where is my order A-1042?"), said("Wher is my ordr A-1042?"))
+    assert (near.rung, NEAR <= near.ratio < 1) == ("near", True)
+    far = compare(said("Where is my order A-1042?"), said("Thank you!"))
+    assert (far.rung, far.ratio < NEAR) == ("other", True)
+
+
+def test_another_kind_is_another_command() -> None:
+    assert compare(said("approve"), AnswerApproval(approved=True)).rung == "other"
+
+
+def test_answers_are_the_same_by_what_they_say_not_by_how_the_client_calls_the_question() -> None:
+    one = AnswerInteraction(question=ID, kind="identity", values=Raw(b'{"name": "Ann", "age": 3}'))
+    other = AnswerInteraction(question=OTHER_ID, values=Raw(b'{"age":3,"name":" Ann "}'))
+    assert means(one, other)
+    assert not means(one, AnswerInteraction(question=ID, declined=True))
+    assert not means(AnswerApproval(approved=True), AnswerApproval(approved=False))
+
+
+def test_an_answer_of_which_only_the_log_tells_that_it_was_given_is_any_answer_but_a_refusal() -> None:
+    known = AnswerInteraction(question="q")
+    assert means(known, AnswerInteraction(question="q", values=Raw(b'{"name":"Ann"}')))
+    assert not means(known, AnswerInteraction(question="q", declined=True))
+
+
+def test_what_differs_is_told_cut() -> None:
+    (difference,) = compare(said("a" * 500), said("b")).differences
+    assert len(difference.recorded) == 80
+    assert difference.said == "b"
+
+
+def test_the_likest_come_first_and_equal_ones_in_their_order() -> None:
+    recorded: list[Command] = [said("Thanks!"), said("Where is my order?"), said("Where is my ordre?")]
+    found = nearest(recorded, said("Where is my orde?"))
+    assert [place for place, _ in found] == [1, 2, 0]
+    assert [place for place, _ in nearest(recorded, said("Where is my order? "))] == [1]
+    assert nearest([ListCompletions(kind="file", prefix="a")], said("a")) == []
+
+
+@pytest.mark.parametrize("make", [lambda n: "ab" * n, lambda n: "a" * n, lambda n: "[redacted:k:1] " * n])
+def test_long_texts_cost_no_more_than_their_beginnings(make: Callable[[int], str]) -> None:
+    """Nearness costs the square of what is compared: unbounded this would take minutes."""
+    recorded: list[Command] = [said(make(20_000) + str(n)) for n in range(20)]
+    before = time.process_time()
+    nearest(recorded, said(make(20_000) + "?"))
+    assert time.process_time() - before < 10

@@ -1,0 +1,61 @@
+"""How a recording may be played, as its endpoint says it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gateway.endpoint import parse
+from gateway.replay.options import Until, header, read_options, read_until
+from mappings.errors import ConfigError
+from tests.gateway.replay.tape import SESSION, Tape
+
+
+def test_without_options_it_is_strict_and_as_fast_as_it_was() -> None:
+    options = read_options(parse("replay+file:/a/b.jsonl"))
+    assert (options.path, options.mode, options.speed, options.auto) == (Path("/a/b.jsonl"), "strict", 1.0, False)
+    assert (options.live, options.until, options.idle_cap) == (None, None, None)
+
+
+def test_all_that_may_be_said_is_read() -> None:
+    options = read_options(parse("replay+file:a?mode=spy&upstream=pod%2Bunix:/p&speed=x2&idle_cap=1.5&explain=yes"))
+    assert (options.mode, str(options.live), options.speed, options.idle_cap) == ("spy", "pod+unix:/p", 2.0, 1.5)
+    assert options.explain
+    fork = read_options(parse("replay+file:a?until=turn:2&then=pod%2Bunix:/p&auto=yes"))
+    assert (fork.until, str(fork.live), fork.auto) == (Until(turn=2), "pod+unix:/p", True)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ("mode=loose", "mode 'loose': write strict or spy"),
+        ("mode=spy", "wants the live backend as `upstream`"),
+        ("upstream=pod%2Bunix:/p", "strict has none"),
+        ("until=3", "write both or none"),
+        ("then=pod%2Bunix:/p", "write both or none"),
+        ("mode=spy&upstream=pod%2Bunix:/p&until=3&then=pod%2Bunix:/p", "one live backend is enough"),
+        ("mode=spy&upstream=pod%2Bunix:/p&auto=yes", "leave out `auto`"),
+        ("auto=maybe", "write yes or no"),
+        ("idle_cap=-1", "write seconds"),
+        ("idle_cap=soon", "write seconds"),
+        ("speed=0", "write real, instant"),
+        ("until=0&then=pod%2Bunix:/p", "write the number of a line"),
+        ("until=line:3&then=pod%2Bunix:/p", "write the number of a line"),
+    ],
+)
+def test_what_is_wrong_is_refused_with_what_to_write(options: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=r"replay[+]file:a: ") as caught:
+        read_options(parse(f"replay+file:a?{options}"))
+    assert words in str(caught.value)
+
+
+def test_a_point_is_a_line_or_a_turn() -> None:
+    assert (read_until("17"), read_until("turn:3")) == (Until(seq=17), Until(turn=3))
+
+
+def test_the_header_of_a_recording_is_read_and_a_missing_file_said(tmp_path: Path) -> None:
+    path = Tape().write(tmp_path)
+    assert header(parse(f"replay+file:{path}")).session == SESSION
+    with pytest.raises(ConfigError, match="No such file"):
+        header(parse(f"replay+file:{tmp_path}/none"))

@@ -1,0 +1,69 @@
+"""The replay of a route: read once, played anew for each session."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gateway import registry
+from gateway.endpoint import parse
+from gateway.ledger import Ledger
+from gateway.recording.format import RecordingError
+from gateway.replay.playing import Replay
+from mappings.canonical import SessionState
+from mappings.canonical.events import ModelTurnStarted, TextDelta
+from mappings.dialect import Burst
+from tests.gateway.replay.tape import OF_A_POD, Tape, said, types
+from tests.gateway.stage import Time
+
+
+class Session:
+    def __init__(self) -> None:
+        self.events: list[object] = []
+
+    def connected(self) -> SessionState:
+        return SessionState(id="s")
+
+    def receive(self, bursts: list[Burst]) -> None:
+        for burst in bursts:
+            self.events += burst.items
+
+    def lost(self, *_said: object) -> None:
+        raise AssertionError("a replay cannot be lost")
+
+
+def replay(path: Path, options: str = "speed=instant", dialect: str = "pod") -> Replay:
+    time = Time()
+    return Replay(
+        parse(f"replay+file:{path}?{options}"), registry.dialect(dialect), later=time.later,
+        clock=lambda: time.seconds, ledger=Ledger(),
+    )  # fmt: skip
+
+
+def test_each_session_has_the_recording_from_its_beginning(tmp_path: Path) -> None:
+    made = replay(Tape().turn("one", TextDelta(text="1")).write(tmp_path), dialect="smooth")
+    for _ in range(2):
+        session = Session()
+        made.backend(session).send([said("one")])
+        assert types(session.events) == ["TurnAccepted", "StatusChanged", "TextDelta", "TurnEnded"]
+
+
+@pytest.mark.parametrize(("dialect", "told"), [("pod", True), ("smooth", False)])
+def test_model_turns_are_told_by_backends_that_tell_them(tmp_path: Path, dialect: str, told: bool) -> None:
+    session = Session()
+    path = Tape(OF_A_POD).turn("one", ModelTurnStarted(index=0)).write(tmp_path)
+    replay(path, dialect=dialect).backend(session).send([said("one")])
+    assert ("ModelTurnStarted" in types(session.events)) == told
+
+
+def test_what_is_no_recording_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("{}\n")
+    with pytest.raises(RecordingError, match="is no recording"):
+        replay(tmp_path / "a")
+
+
+def test_explanations_go_to_stderr(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = Tape().turn("one").write(tmp_path)
+    replay(path, "speed=instant&explain=yes").backend(Session()).send([said("one")])
+    assert capsys.readouterr().err == "submit_input one: matched with input 1 (exact)\n"

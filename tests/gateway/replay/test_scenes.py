@@ -1,0 +1,113 @@
+"""What a recording holds: inputs, the commands on which what follows depends, and what was asked besides."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from gateway.recording.reader import open_recording
+from gateway.replay.scenes import Play, read
+from mappings.canonical.commands import (
+    AnswerApproval,
+    CancelTurn,
+    GetHistory,
+    ListCompletions,
+    PauseTurn,
+    SubmitInput,
+)
+from mappings.canonical.events import (
+    ApprovalRequested,
+    ApprovalResolved,
+    CompletionsListed,
+    HistorySnapshot,
+    Reply,
+    TextDelta,
+)
+from mappings.canonical.values import Failure, flatten
+from tests.gateway.recording.lines import FROZEN
+from tests.gateway.replay.tape import Tape, types
+
+REFUSED = Failure(cause="not_running", text="no turn")
+
+
+def texts(play: Play) -> list[str]:
+    return [flatten(s.input.segments) if isinstance(s.input, SubmitInput) else "" for s in play.scenes]
+
+
+def commands(play: Play, scene: int) -> list[str]:
+    return [type(passage.command).__name__ for passage in play.scenes[scene].passages]
+
+
+def test_each_input_begins_a_scene_and_what_came_before_is_one_of_its_own(tmp_path: Path) -> None:
+    tape = Tape().says(HistorySnapshot(items=())).turn("one", TextDelta(text="1")).turn("two", TextDelta(text="2"))
+    play = tape.play(tmp_path)
+    assert texts(play) == ["", "one", "two"]
+    told = [[event for _, event in play.events(scene.passages[0])] for scene in play.scenes]
+    assert types(told[0]) == ["HistorySnapshot"]
+    assert told[1][3] == TextDelta(text="1")
+    assert types(told[1]) == [
+        "TurnAccepted", "MessageAppended", "StatusChanged", "TextDelta", "TurnResult", "StatusChanged", "TurnEnded",
+    ]  # fmt: skip
+
+
+def test_a_command_on_which_the_rest_depends_begins_a_passage(tmp_path: Path) -> None:
+    tape = Tape().turn("one", TextDelta(text="1"), end=None)
+    play = tape.asks(CancelTurn(), Reply(request="")).ends("cancelled").play(tmp_path)
+    assert commands(play, 1) == ["SubmitInput", "CancelTurn"]
+    cancel = play.scenes[1].passages[1]
+    assert isinstance(cancel.answer, Reply)
+    assert [event for _, event in play.events(cancel)][-1].end == "cancelled"  # type: ignore[union-attr]  # it is TurnEnded
+
+
+def test_what_was_refused_and_what_changes_nothing_is_loose(tmp_path: Path) -> None:
+    tape = Tape().turn("one", end=None).asks(PauseTurn(), Reply(request="", failure=REFUSED))
+    listed = CompletionsListed(kind="file", entries=())
+    play = tape.asks(ListCompletions(kind="file", prefix="a"), listed).ends().play(tmp_path)
+    assert commands(play, 1) == ["SubmitInput"]
+    assert [type(passage.command).__name__ for passage in play.loose] == ["PauseTurn", "ListCompletions"]
+    assert [type(passage.answer).__name__ for passage in play.loose] == ["Reply", "CompletionsListed"]
+
+
+def test_what_the_gateway_answers_by_itself_is_no_part_of_it(tmp_path: Path) -> None:
+    play = Tape().asks(GetHistory()).turn("one").play(tmp_path)
+    assert play.loose == ()
+
+
+def test_an_input_that_never_reached_the_backend_takes_no_part_and_no_answer(tmp_path: Path) -> None:
+    tape = Tape().turn("one", end=None)
+    refused = tape.client(SubmitInput(segments=()))
+    tape._add(event=Reply(request=refused, failure=REFUSED), link="smooth-1")
+    play = tape.ends().turn("two").play(tmp_path)
+    assert texts(play) == ["", "one", "two"]
+    assert play.scenes[2].passages[0].answer is None
+
+
+def test_an_answer_belongs_to_the_question_that_was_open(tmp_path: Path) -> None:
+    asked, resolved = ApprovalRequested(tool="t", description="d", question="q1"), ApprovalResolved(approved=True)
+    tape = Tape().turn("one", asked, end=None).asks(AnswerApproval(approved=True), Reply(request=""))
+    play = tape.says(resolved).ends().play(tmp_path)
+    assert [passage.question for passage in play.scenes[1].passages] == ["", "q1"]
+
+
+def test_where_no_backend_was_dialled_the_clients_and_the_log_tell_what_was_asked(tmp_path: Path) -> None:
+    """An answer in words is an input that begins no turn; what it meant stands in the log."""
+    asked = ApprovalRequested(tool="t", description="d", question="q1")
+    tape = Tape(asks_backend=False).turn("one", asked, end=None)
+    tape.asks(SubmitInput(segments=())).says(ApprovalResolved(approved=True, question="q1"))
+    play = tape.ends().turn("two").play(tmp_path)
+    assert texts(play) == ["", "one", "two"]
+    assert commands(play, 1) == ["SubmitInput", "AnswerApproval"]
+    assert play.scenes[1].passages[1].command == AnswerApproval(approved=True, question="q1")
+    told = [event for _, event in play.events(play.scenes[1].passages[1])]
+    assert told[0] == ApprovalResolved(approved=True, question="q1")
+
+
+def test_the_ends_of_the_turns_are_known(tmp_path: Path) -> None:
+    tape = Tape().turn("one")
+    first = tape.last
+    assert tape.frame().turn("two").play(tmp_path).ends == (first, tape.last)
+
+
+def test_the_frozen_recording_has_one_turn_and_a_refused_pause() -> None:
+    play = read(open_recording(FROZEN / "v1.jsonl"))
+    assert texts(play) == ["", "Grüße 🦀"]
+    assert read(open_recording(FROZEN / "v1.jsonl.zst")).ends == play.ends == (15,)

@@ -1,0 +1,79 @@
+"""`replay+file:` endpoints: upstreams that dial nobody."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from msgspec import structs
+
+from gateway import registry
+from gateway.config.check import check
+from gateway.config.probe import probe
+from gateway.endpoint import parse
+from mappings.errors import ConfigError
+from tests.gateway.recording.lines import FROZEN
+from tests.gateway.replay.tape import OF_A_POD, Tape
+
+RECORDING = FROZEN / "v1.jsonl"
+
+
+def test_a_recording_is_an_upstream_and_no_listener() -> None:
+    endpoint = parse(f"replay+file:{RECORDING}?speed=4")
+    registry.check_upstream(endpoint)
+    assert registry.played(endpoint)
+    with pytest.raises(ConfigError, match="dragoman cannot listen on this"):
+        registry.check_listen(endpoint)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("replay+file:/nowhere/a.jsonl", "No such file"),
+        (f"replay+file:{__file__}", "is no recording"),
+        (f"replay@seed+file:{RECORDING}", "says itself which generation"),
+        (f"replay+ws:{RECORDING}", "dragoman cannot connect to this"),
+        (f"replay+file:{RECORDING}?token=x", "unknown option 'token'; options of file: auto, explain, idle_cap, mode"),
+        (f"replay+file:{RECORDING}?mode=spy&upstream=pando%2Btcp://127.0.0.1:9", "a backend of one conversation"),
+        (f"replay+file:{RECORDING}?mode=spy&upstream=pod%2Bdir:/run/pods", "a backend of one conversation"),
+        (f"replay+file:{RECORDING}?mode=spy&upstream=replay%2Bfile:{RECORDING}", "a backend of one conversation"),
+        (f"replay+file:{RECORDING}?mode=spy&upstream=pud%2Bunix:/p", "unknown dialect 'pud'"),
+    ],
+)
+def test_what_is_wrong_with_one_is_said(text: str, words: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        registry.check_upstream(parse(text))
+    assert words in str(caught.value)
+
+
+def test_a_route_of_a_file_may_have_one_and_a_probe_dials_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text(f'[[route]]\nlisten = ["pod+unix:{tmp_path}/sock"]\nupstream = "replay+file:{RECORDING}"\n')
+    config = check(file).config
+    assert config is not None
+
+
+async def test_a_probe_finds_it_well(tmp_path: Path) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text(f'[[route]]\nlisten = ["pod+unix:{tmp_path}/sock"]\nupstream = "replay+file:{RECORDING}"\n')
+    config = check(file).config
+    assert config is not None
+    assert await probe(config) == [""]
+
+
+def test_it_behaves_as_the_backend_that_was_recorded_but_opens_conversations() -> None:
+    known = registry.upstream(parse(f"replay+file:{RECORDING}"))
+    assert (known.name, known.one_session, known.named) == ("pod", False, None)
+    assert registry.upstream(parse(f"replay+file:{RECORDING}?auto=yes")).one_session
+    assert registry.upstream(parse("pod+unix:/p")) is registry.dialect("pod")
+
+
+def test_where_a_live_backend_tells_less_it_behaves_like_that_one() -> None:
+    live = "mode=spy&upstream=smooth%2Bws://127.0.0.1:9/ws"
+    assert registry.upstream(parse(f"replay+file:{RECORDING}?{live}")).name == "smooth"
+
+
+@pytest.mark.parametrize("upstream", ["", "demo", "pud+unix:/p"])
+def test_one_that_does_not_tell_its_backend_is_taken_for_a_pod_s(tmp_path: Path, upstream: str) -> None:
+    path = Tape(structs.replace(OF_A_POD, upstream=upstream)).turn("one").write(tmp_path)
+    assert registry.upstream(parse(f"replay+file:{path}")).name == "pod"

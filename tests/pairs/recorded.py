@@ -1,0 +1,90 @@
+"""A conversation with the demo backend, recorded by a gateway between a client and a backend of any two dialects."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from importlib.resources import files
+from pathlib import Path
+
+from msgspec import structs
+
+from gateway.app import App
+from gateway.config.model import Config, Limits, Recording, Route
+from gateway.demo.app import demo_backend
+from gateway.demo.script import Line, read
+from gateway.endpoint import Endpoint, parse
+from gateway.recording.reader import open_recording
+from mappings.canonical.commands import SubmitInput
+from tests.pairs.turns import Peer, Seen, join
+
+__all__ = ["LIMITS", "LISTEN", "conversation", "record", "served", "spoken", "turns"]
+
+LISTEN = {
+    "smooth": "smooth+ws://127.0.0.1:0/ws",
+    "pod": "pod+unix:{folder}/sock",
+    "pando": "pando+tcp://127.0.0.1:0",
+    "codewhale": "codewhale+unix:{folder}/sock",
+}
+LIMITS = Limits(drain_deadline=0.5, backoff_first=0.05, backoff_max=0.2)
+
+
+SCRIPTS = ("conversation", "fail", "retry", "slow", "approve", "retry")
+PAUSE = 0.02  # seconds: as long as a cancel takes to get there; where nothing is cancelled there is none
+
+
+def turns() -> list[list[Line]]:
+    """The first turn of these scripts, one after the other, without their long pauses."""
+    folder = files("gateway.demo") / "scripts"
+    read_turns = [(name, read((folder / f"{name}.jsonl").read_text("utf-8"), name)[0]) for name in SCRIPTS]
+    return [
+        [structs.replace(line, delay=PAUSE if name == "slow" else 0.0) for line in turn] for name, turn in read_turns
+    ]
+
+
+async def conversation(peer: Peer) -> list[Seen]:
+    """Turns that answer, fail, are cancelled and ask, as SCRIPTS says; what a client saw of each."""
+    seen = [await peer.turn(text) for text in ("Where is my order?", "Fail, please!", "Try again.")]
+    seen.append(await peer.turn("Count slowly.", cancel_after=2))
+    return [*seen, await peer.turn("Refund it."), await peer.approve(), await peer.turn("Once more.")]
+
+
+@asynccontextmanager
+async def served(dialect: str, upstream: Endpoint, folder: Path, recording: Path | None = None) -> AsyncIterator[str]:
+    """A gateway with one listener of this dialect, which records into a folder; its listener's address."""
+    folder.mkdir()
+    kept = Recording(path=f"{recording}/", compress=False) if recording is not None else None
+    route = Route(name="test", listen=(parse(LISTEN[dialect].format(folder=folder)),), upstream=upstream)
+    app = App(Config(routes=(route,), limits=LIMITS, recording=kept))
+    ready: asyncio.Queue[str] = asyncio.Queue()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(app.run(ready.put_nowait), name="gateway")
+        try:
+            yield (await ready.get()).partition("+")[2]
+        finally:
+            app.stop.set()
+
+
+async def record(client: str, backend: str, folder: Path) -> Path:
+    """The recording of a conversation of this pair."""
+    (folder / "backend").mkdir()
+    demo = demo_backend(parse(LISTEN[backend].format(folder=folder / "backend")), turns())
+    ready: asyncio.Queue[str] = asyncio.Queue()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(demo.run(ready.put_nowait), name="backend")
+        upstream = parse(await ready.get())
+        async with served(client, upstream, folder / "gateway", folder / "kept") as url, join(client, url) as peer:
+            await conversation(peer)
+        demo.stop.set()
+    return spoken(folder / "kept")
+
+
+def spoken(folder: Path) -> Path:
+    """The one recording in which somebody said something: a project has sessions that nobody used."""
+    (found,) = [path for path in folder.iterdir() if _has_input(path)]
+    return found
+
+
+def _has_input(path: Path) -> bool:
+    return any(isinstance(command, SubmitInput) for _, command in open_recording(path).commands())
