@@ -339,6 +339,18 @@ def test_with_redaction_off_everything_else_is_as_it_was() -> None:
     assert redactor.since is None
 
 
+def test_a_large_text_is_put_together_with_what_stands_around_it() -> None:
+    large = "some prose, and more of it. " * 1000
+    for pieces in (
+        [KEY[:9], KEY[9:] + " " + large, "x"],
+        ["x", large + KEY[:9], KEY[9:] + " x"],
+        ["x", large + KEY + " " + large, "x"],
+    ):
+        out = stream(pieces).redacted()
+        assert said(out) == "".join(pieces).replace(KEY, MARK("api_key", KEY))
+        assert not remains(out, KEY)
+
+
 # -- strange things -------------------------------------------------------------------------------------
 
 
