@@ -105,9 +105,12 @@ class Redactor:
         return self._leaving()
 
     @property
-    def since(self) -> int | None:
-        """The time of the oldest line that is held back, None if there is none."""
-        return next((item.line.t for item in self._queue if isinstance(item, Held)), None)
+    def due(self) -> int | None:
+        """When the oldest line that is held back has to leave, None if there is none."""
+        first = next((item for item in self._queue if isinstance(item, Held)), None)
+        if self._rules is None or first is None:
+            return None
+        return first.line.t + self._rules.window_micros
 
     def _leaving(self) -> list[Line]:
         queue = self._queue

@@ -92,7 +92,8 @@ class Values:
         return old
 
     def _under(self, key: str, item: Any, place: str, keys: Keys) -> Any:
-        if isinstance(item, Raw) and is_secret_name(key.rpartition(".")[2]):
+        """A field of an ext; one that is named like a secret is none if it is a number (`context_tokens`)."""
+        if isinstance(item, Raw) and is_secret_name(key.rpartition(".")[2]) and bytes(item)[:1] in b'"[{':
             return Raw(msgspec.json.encode(self._whole(bytes(item).decode(), "credential", f"{place}.{key}")))
         return self._any(item, f"{place}.{key}", (*keys, key))
 

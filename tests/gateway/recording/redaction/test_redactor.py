@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 
 import pytest
+from msgspec import Raw
 
 from gateway.recording.format import EventLine, FrameLine, Line, encode_lines, frame_line
 from gateway.recording.redaction import Redactor, Rules, rules
@@ -14,6 +15,7 @@ from gateway.recording.redaction.placeholders import Placeholders
 from mappings.canonical import Event
 from mappings.canonical.commands import AnswerOtp, Command, SubmitInput
 from mappings.canonical.events import (
+    HistorySnapshot,
     ReasoningDelta,
     ReasoningStarted,
     StatusChanged,
@@ -221,7 +223,7 @@ def test_nothing_waits_longer_than_the_window() -> None:
     assert redactor.feed([line]) == []
     assert redactor.feed([], now=1_999_999) == []
     assert redactor.feed([], now=2_000_000) == [line]
-    assert redactor.since is None
+    assert redactor.due is None
 
 
 @pytest.mark.parametrize("at", range(1, len(KEY)))
@@ -336,7 +338,7 @@ def test_with_redaction_off_everything_else_is_as_it_was() -> None:
     lines = stream(["my key is ", KEY, " and code 12345 is no code"])
     redactor = Redactor(None, SALT)
     assert redactor.feed(lines.lines) == lines.lines
-    assert redactor.since is None
+    assert redactor.due is None
 
 
 def test_a_large_text_is_put_together_with_what_stands_around_it() -> None:
@@ -453,3 +455,15 @@ def test_what_is_redacted_stays_as_it_is() -> None:
     again = Lines()
     again.lines = list(out)
     assert again.redacted(Redactor(Rules(), b"another")) == out
+
+
+def test_a_number_under_a_name_like_that_of_a_secret_is_none() -> None:
+    """A pod's `context_tokens`: a text in its place would be of another type than its dialect says."""
+    history = HistorySnapshot(items=(), ext={"pod.context_tokens": Raw(b"812"), "pod.token": Raw(b'"abcdefgh"')})
+    line = EventLine(seq=1, t=1, cursor="1:1", event=history)
+    (out,) = [*Redactor(Rules(), SALT).feed([line])]
+    assert isinstance(out, EventLine)
+    assert isinstance(out.event, HistorySnapshot)
+    assert out.event.ext is not None
+    assert bytes(out.event.ext["pod.context_tokens"]) == b"812"
+    assert b"abcdefgh" not in bytes(out.event.ext["pod.token"])
