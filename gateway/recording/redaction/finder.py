@@ -16,7 +16,7 @@ __all__ = ["Finder", "finder"]
 
 LEAST = 8  # characters of the shortest thing that any built-in shape takes for a secret, with its name
 
-KNOWN_LEAST, KNOWN_MOST, KNOWN_MAX = 64, 16 * 1024, 8  # characters, and how many texts: a quarter of a MiB
+KNOWN_MOST, KNOWN_MAX = 64 * 1024, 8  # characters of a text that is one of so many; of a larger one the last is known
 Result = TypeVar("Result")
 
 BEGINS = re.compile(r"[-_:=\"&?]|A[KSBCI]|eyJ|ya29|SG\.|(?i:bearer)")
@@ -32,6 +32,7 @@ class Finder:
         self._least = 1 if self.reach else LEAST
         self._found: dict[str, list[Span]] = {}
         self._opened: dict[str, Span | None] = {}
+        self._large: tuple[str, list[Span]] = ("", [])  # the last of those
         self._sets = {
             (run, sign): [
                 (rank, detector)
@@ -46,24 +47,36 @@ class Finder:
         """The secrets in `text`, in their order, none overlapping another. What is redacted already is none."""
         if len(text) < self._least:
             return []
+        if len(text) > KNOWN_MOST:
+            if self._large[0] != text:
+                self._large = (text, self._find_all(text))
+            return self._large[1]
         known = self._found.get(text)
         if known is None:
             known = self._keep(self._found, text, self._find_all(text))
         return known
 
     def open(self, text: str) -> Span | None:
-        """What the end of `text` may have cut off, from where nothing may be shown yet; the first of them."""
-        if text not in self._opened:
-            first = min((s for layer in layers(text) for s in self._opens(layer)), key=lambda s: s.start, default=None)
-            return self._keep(self._opened, text, first)
-        return self._opened[text]
+        """What the end of `text` may have cut off, from where nothing may be shown yet; the first of them.
+
+        Nothing is looked for that begins further from the end than KNOWN_MOST.
+        """
+        before = max(0, len(text) - KNOWN_MOST)
+        end = text[before:]
+        if end not in self._opened:
+            self._keep(self._opened, end, self._first_open(end))
+        first = self._opened.get(end)
+        return first if first is None or not before else Span(first.start + before, first.end + before, first.kind)
+
+    def _first_open(self, text: str) -> Span | None:
+        found = [span for layer in layers(text) for span in self._opens(layer)]
+        return min(found, key=lambda span: span.start, default=None)
 
     def _keep(self, known: dict[str, Result], text: str, result: Result) -> Result:
         """The same words are soon seen again: in the event, and in the frames that it came and goes out in."""
-        if KNOWN_LEAST <= len(text) <= KNOWN_MOST:
-            if len(known) >= KNOWN_MAX:
-                del known[next(iter(known))]
-            known[text] = result
+        if len(known) >= KNOWN_MAX:
+            del known[next(iter(known))]
+        known[text] = result
         return result
 
     def _find_all(self, text: str) -> list[Span]:

@@ -84,11 +84,11 @@ class Redactor:
 
         `now` is in µs, as in the lines.
         """
+        if self._rules is None:
+            return self._passing(list(lines))
         queue = self._queue
         for line in lines:
-            if self._rules is None:
-                queue.append(line)
-            elif isinstance(line, FrameLine):
+            if isinstance(line, FrameLine):
                 queue.append(line)
                 self._weight += len(line.text or "")
             else:
@@ -96,8 +96,7 @@ class Redactor:
             if len(queue) > LINES_MAX or self._weight > WEIGHT_MAX:
                 self._expire(line.t)
             now = max(now, line.t)
-        if self._rules is not None:
-            self._expire(now - self._rules.window_micros)
+        self._expire(now - self._rules.window_micros)
         return self._leaving()
 
     def finish(self) -> list[Line]:
@@ -108,8 +107,8 @@ class Redactor:
     @property
     def due(self) -> int | None:
         """When the oldest line that is held back has to leave, None if there is none."""
-        first = self._queue[0] if self._queue else None
-        if self._rules is None or not isinstance(first, Held):
+        first = next((item for item in self._queue if isinstance(item, Held)), None)
+        if self._rules is None or first is None:
             return None
         return first.line.t + self._rules.window_micros
 
@@ -131,8 +130,28 @@ class Redactor:
             else:
                 lines.append(self._looked_at(self._redacted(item)))
             queue.popleft()
+        while queue and places and places[-1] == len(lines) - 1 and frames[-1].dir == "receive":
+            places.pop()  # what came in this frame waits, and so does the frame
+            lines.pop()
+            queue.appendleft(frames.pop())
+        self._weight -= sum([len(frame.text or "") for frame in frames])
+        return self._with_clean(lines, frames, places)
+
+    def _passing(self, lines: list[Line]) -> list[Line]:
+        """Without rules nothing is held back, and streamed text stays as it is."""
+        frames: list[FrameLine] = []
+        places: list[int] = []
+        for place, line in enumerate(lines):
+            if isinstance(line, FrameLine):
+                places.append(place)
+                frames.append(line)
+            else:
+                lines[place] = self._looked_at(line if type(line.event) in STREAMED else self._redacted(line))
+        return self._with_clean(lines, frames, places)
+
+    def _with_clean(self, lines: list[Line], frames: list[FrameLine], places: list[int]) -> list[Line]:
+        """These lines, of which the `frames` at those places are looked through together."""
         if frames:
-            self._weight = self._weight - sum([len(frame.text or "") for frame in frames]) if self._weight else 0
             for place, frame in zip(places, self._wires.redact(frames), strict=True):
                 lines[place] = frame
         return lines
@@ -150,8 +169,6 @@ class Redactor:
         return structs.replace(line, origin=origin, redacted=True)
 
     def _redacted(self, line: EventLine) -> EventLine:
-        if self._rules is None and type(line.event) in STREAMED:
-            return line
         self._seq = line.seq
         if line.command is not None:
             command = self._values.redact(line.command)

@@ -49,6 +49,7 @@ BACKENDS = (
     "pod+unix:{folder}/backend.sock",
     "smooth+ws://127.0.0.1:0/ws",
     "pando+tcp://127.0.0.1:0",
+    "codewhale+unix:{folder}/backend.sock",
 )
 
 
