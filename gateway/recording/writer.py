@@ -2,7 +2,7 @@
 
 The loop hands over bytes of whole lines and goes on; when it says `go` the thread writes all that is there, syncs what
 it wrote to, and looks again. So what was handed over is on the disk after one round, a round is as long as the disk
-needs, and a burst costs no more rounds than the clock has ticks. Many files are synced by one call for their file
+needs, and a burst costs no more syncs than the clock has ticks. Many files are synced by one call for their file
 system, where there is one: each fsync costs a commit of its own. What waits is bounded: past `backlog_max` bytes
 nothing more is taken, and who wanted to give it stops recording. A file that cannot be made or written is over: its
 owner hears of it in the loop and begins another one later.
@@ -31,6 +31,7 @@ __all__ = ["File", "Writer"]
 
 BACKLOG_MAX = 64 << 20  # bytes: four of the largest messages, and what half a second of a full stream makes
 CLOSE_DEADLINE = 5.0  # seconds that the end waits for the disk, and for what is still to be compressed
+BURST = 32 << 10  # bytes: so many are written while the processor still has them at hand
 ONE_BY_ONE = 8  # files that are synced each for itself
 FILE_MODE, FOLDER_MODE = 0o600, 0o700
 
@@ -79,6 +80,7 @@ class Writer:
         self._jobs: deque[Iterator[None]] = deque()
         self._open: set[File] = set()
         self._sweeping = False
+        self._written: dict[File, None] = {}  # and not synced
         self._thread = threading.Thread(target=self._run, name="recordings", daemon=True)
 
     # -- the loop's side -------------------------------------------------------------------------------
@@ -94,6 +96,8 @@ class Writer:
                 return False
             self._backlog += len(data)
             self._items.append(_Item(file, data, lines))
+            if len(data) > BURST:
+                self._wake.notify()
         return True
 
     def go(self) -> None:
@@ -124,12 +128,12 @@ class Writer:
         self._jobs.append(self._tidy())
         while True:
             with self._wake:
-                while not (self._go or self._jobs or self._stopping):
+                while not (self._go or self._items or self._jobs or self._stopping):
                     self._wake.wait()
-                self._go = False
+                go, self._go = self._go, False
                 items, self._items = self._items, []
                 stopping = self._stopping
-            self._round(items)
+            self._round(items, sync=go or stopping)
             if stopping and not items:
                 break
             if not items and self._jobs:
@@ -139,9 +143,9 @@ class Writer:
         while self._jobs and time.monotonic() < self._give_up_at:
             self._step()
 
-    def _round(self, items: list[_Item]) -> None:
-        """Write all of it, then sync each file once."""
-        written: dict[File, None] = {}
+    def _round(self, items: list[_Item], *, sync: bool) -> None:
+        """Write all of it, then `sync` each file that was written to since the last time, once."""
+        written = self._written
         done = 0
         for item in items:
             if item.data is None:
@@ -152,7 +156,9 @@ class Writer:
             done += len(item.data)
             if not item.file.over and self._write(item.file, item.data, item.lines):
                 written[item.file] = None
-        self._sync([file for file in written if not file.over])
+        if sync:
+            self._written = {}
+            self._sync([file for file in written if not file.over])
         with self._wake:
             self._backlog -= done
 
