@@ -107,13 +107,14 @@ def upstream(endpoint: Endpoint) -> Dialect:
 def recorded(header: Header) -> Dialect:
     """The dialect of the backend that was recorded, or of the recording that was replayed then.
 
-    A pod, which says most, where that cannot be told.
+    Where that cannot be told the only one that was spoken, else a pod, which says most.
     """
     try:
         endpoint = parse(header.upstream)
-        return recorded(read_header(endpoint)) if played(endpoint) else dialects().get(endpoint.dialect, POD)
+        return recorded(read_header(endpoint)) if played(endpoint) else dialect(endpoint.dialect)
     except (ConfigError, RecursionError):  # the latter: a recording that says it is made from itself
-        return POD
+        spoken = [dialects()[name] for name in header.dialects if name in dialects()]
+        return spoken[0] if len(spoken) == 1 else POD
 
 
 def forms(name: str, *, listen: bool) -> list[str]:

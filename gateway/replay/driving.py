@@ -19,10 +19,18 @@ from gateway.replay.inside import Inside, Told
 from gateway.replay.matching import ANSWERS
 from gateway.replay.scenes import Passage, Play, Scene
 from mappings.canonical import Command, Event
-from mappings.canonical.commands import AnswerApproval, AnswerInteraction, CancelTurn, OpenSession, SubmitInput
+from mappings.canonical.commands import (
+    AnswerApproval,
+    AnswerInteraction,
+    CancelTurn,
+    OpenSession,
+    ResumeTurn,
+    SubmitInput,
+)
 from mappings.canonical.events import (
     ApprovalRequested,
     ApprovalResolved,
+    InteractionInvalid,
     InteractionRequired,
     InteractionResolved,
     Reply,
@@ -75,6 +83,7 @@ class Driver:
         self._news = asyncio.Event()
         self._attached = False
         self._question: Question | None = None
+        self._asked: Question | None = None
         self._accepted = False
         self._ended = False
         self._text = 0  # characters of the open turn
@@ -133,12 +142,13 @@ class Driver:
                 self._answer(command)
             return
         await self._until(lambda: self._ended or self._text >= streamed)
-        if not self._ended or not isinstance(command, CancelTurn):  # what is over cannot be cancelled
-            self._ended = False
-            await self._answered(self._say(command))
-
-    async def _answered(self, request: str) -> None:
-        await self._until(lambda: request in self._answers or self._ended)
+        if self._ended and isinstance(command, CancelTurn):
+            return  # what is over cannot be cancelled
+        over = self._ended
+        if isinstance(command, ResumeTurn):
+            self._ended = over = False
+        request = self._say(command)
+        await self._until(lambda: request in self._answers or (self._ended and not over))
         answer = self._answers.get(request)
         if isinstance(answer, Reply) and answer.failure is not None:
             self._ended = True
@@ -195,7 +205,9 @@ class Driver:
             case TextDelta():
                 self._text += len(event.text)
             case ApprovalRequested() | InteractionRequired():
-                self._question = event
+                self._question = self._asked = event
+            case InteractionInvalid():
+                self._question = self._asked  # it stays open
             case ApprovalResolved() | InteractionResolved():
                 self._question = None
             case TurnEnded():

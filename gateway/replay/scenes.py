@@ -118,14 +118,22 @@ def cut(play: Play, seq: int) -> Play:
     return structs.replace(play, scenes=tuple(scenes), loose=loose, ends=ends)
 
 
-class _Asked(Struct, kw_only=True):
+class _Asked(Struct, kw_only=True, eq=False):
     """A command as it is found, before its answer is known."""
 
     line: EventLine
     command: Command
     key: tuple[str, str] = ("", "")  # link and request of the client that asked
+    of: _Asked | None = None  # what the client said, where this is what the backend was asked for it
+    answer: Event | None = None
+    settled: bool = False  # answered, or the input of a turn
     question: str = ""
     begins: bool = True  # an input that began a turn
+
+    @property
+    def answered(self) -> Event | None:
+        """What the client was answered."""
+        return self.of.answer if self.of is not None else self.answer
 
 
 def read(recording: Recording) -> Play:
@@ -144,7 +152,6 @@ class _Reading:
         self._by_backend: list[_Asked] = []
         self._by_clients: list[_Asked] = []
         self._pending: deque[_Asked] = deque(maxlen=PENDING_MAX)  # of clients, not known to have reached the backend
-        self._answers: dict[tuple[str, str], Event] = {}
         self._turns: set[str] = set()
         self._question = ""
         self._ends: list[int] = []
@@ -174,24 +181,32 @@ class _Reading:
         of = of or next(iter(kin), None)
         if of is not None:
             self._pending.remove(of)
-        key = of.key if of is not None else ("", "")
-        self._by_backend.append(_Asked(line=line, command=command, key=key, question=self._question))
+        self._by_backend.append(_Asked(line=line, command=command, of=of, question=self._question))
 
     def _answered(self, line: EventLine, event: Event) -> None:
-        """A client, by an event for it alone; what was answered does not reach the backend any more."""
+        """A client, by an event for it alone; what was answered does not reach the backend any more.
+
+        A smooth client asks all that belongs to a turn under one request: the last command without an answer is meant.
+        """
         request = getattr(event, "request", "")
-        if request and not isinstance(event, TurnAccepted | SessionOpened | HistorySnapshot):
-            key = (line.link, request)
-            self._answers.setdefault(key, event)
-            for asked in [asked for asked in self._pending if asked.key == key]:
+        if not request or isinstance(event, TurnAccepted | SessionOpened | HistorySnapshot):
+            return
+        asked = self._last((line.link, request))
+        if asked is not None:
+            asked.answer, asked.settled = event, True
+            if asked in self._pending:
                 self._pending.remove(asked)
+
+    def _last(self, key: tuple[str, str]) -> _Asked | None:
+        recent = reversed(self._by_clients[-PENDING_MAX:])
+        return next((asked for asked in recent if asked.key == key and not asked.settled), None)
 
     def _happened(self, line: EventLine, event: Event) -> None:
         if isinstance(event, TurnAccepted) and line.turn not in self._turns:
             key = (line.origin.link, line.origin.request)
             for asked in reversed(self._by_clients):
                 if isinstance(asked.command, SubmitInput) and asked.key == key:
-                    asked.begins = True
+                    asked.begins = asked.settled = True
                     break
         elif isinstance(event, ApprovalRequested | InteractionRequired):
             self._question = event.question
@@ -243,15 +258,14 @@ class _Reading:
 
     def _steers(self, asked: _Asked) -> bool:
         """A command that was refused changed nothing; but an input that was is still one."""
-        answer = self._answers.get(asked.key)
+        answer = asked.answered
         refused = isinstance(answer, Reply) and answer.failure is not None
         return isinstance(asked.command, STEERING) and (not refused or isinstance(asked.command, SubmitInput))
 
     def _passage(self, asked: _Asked | None, last: int) -> Passage:
         if asked is None:
             return Passage(seq=0, t=0, last=last)
-        answer = self._answers.get(asked.key) if asked.key[1] else None
         return Passage(
-            seq=asked.line.seq, t=asked.line.t, last=last, command=asked.command, answer=answer,
+            seq=asked.line.seq, t=asked.line.t, last=last, command=asked.command, answer=asked.answered,
             question=asked.question,
         )  # fmt: skip

@@ -10,18 +10,27 @@ from typing import Any
 
 import msgspec
 import pytest
-from msgspec import Raw
+from msgspec import Raw, structs
 
 from gateway.replay.driving import Driven, Driver, DrivingError
 from gateway.replay.inside import COMMAND, Told
-from mappings.canonical.commands import AnswerApproval, AnswerInteraction, CancelTurn, OpenSession, SubmitInput
+from mappings.canonical.commands import (
+    AnswerApproval,
+    AnswerInteraction,
+    AnswerOtp,
+    CancelTurn,
+    OpenSession,
+    SubmitInput,
+)
 from mappings.canonical.events import (
     ApprovalRequested,
     ApprovalResolved,
     Event,
+    InteractionInvalid,
     InteractionRequired,
     InteractionResolved,
     MessageAppended,
+    OtpInvalid,
     Reply,
     TextDelta,
     TurnAccepted,
@@ -120,6 +129,22 @@ async def test_a_form_is_filled_in_as_then(tmp_path: Path) -> None:
     assert str(found[0]) == ""
 
 
+async def test_a_form_that_is_refused_is_filled_in_again_as_it_was(tmp_path: Path) -> None:
+    wrong, right = (AnswerInteraction(question="f then", values=Raw(json)) for json in (b'{"n":1}', b'{"n":2}'))
+    invalid = InteractionInvalid(question="f then", kind="identity", errors=(), text="no")
+    tape = Tape().turn("one", FORM, end=None).asks(wrong, invalid).asks(right, Reply(request=""))
+    async with driving(tape.says(InteractionResolved(question="f then")).ends(), tmp_path) as (backend, found):
+        await backend.opens()
+        await backend.accepts()
+        await backend.says(FORM)
+        first = await backend.hears()
+        await backend.answers(structs.replace(invalid, request=first.request))
+        second = await backend.hears()
+        assert [bytes(answer.values) for answer in (first, second)] == [b'{"n":1}', b'{"n":2}']
+        await backend.says(InteractionResolved(question="f then"), TurnEnded(end="completed"))
+    assert str(found[0]) == ""
+
+
 async def test_a_question_that_was_not_recorded_is_denied(tmp_path: Path) -> None:
     async with driving(Tape().turn("one"), tmp_path) as (backend, found):
         await backend.opens()
@@ -153,6 +178,21 @@ async def test_a_turn_that_is_over_is_not_cancelled(tmp_path: Path) -> None:
         await backend.accepts()
         await backend.says(TextDelta(text="1"), TurnEnded(end="completed"))
     assert {difference.what for difference in found[0].differences} == {"text", "end"}
+
+
+async def test_what_was_asked_behind_a_turn_is_asked_there(tmp_path: Path) -> None:
+    wrong = OtpInvalid(request="", attempts_remaining=2, text="wrong")
+    tape = Tape().turn("one").asks(AnswerOtp(code="1"), wrong).turn("two")
+    async with driving(tape, tmp_path) as (backend, found):
+        await backend.opens()
+        await backend.accepts()
+        await backend.says(TurnEnded(end="completed"))
+        code = await backend.hears()
+        assert isinstance(code, AnswerOtp)
+        await backend.answers(OtpInvalid(request=code.request, attempts_remaining=2, text="wrong"))
+        assert await backend.accepts("t2") == "two"
+        await backend.says(TurnEnded(end="completed"), turn="t2")
+    assert str(found[0]) == ""
 
 
 async def test_a_refused_input_is_told_and_the_next_one_said(tmp_path: Path) -> None:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from msgspec import Raw, structs
+
 from gateway.recording.reader import open_recording
 from gateway.replay.scenes import Play, read
 from mappings.canonical.commands import (
     AnswerApproval,
+    AnswerInteraction,
     CancelTurn,
     GetHistory,
     ListCompletions,
@@ -19,6 +22,9 @@ from mappings.canonical.events import (
     ApprovalResolved,
     CompletionsListed,
     HistorySnapshot,
+    InteractionInvalid,
+    InteractionRequired,
+    InteractionResolved,
     Reply,
     TextDelta,
 )
@@ -56,6 +62,19 @@ def test_a_command_on_which_the_rest_depends_begins_a_passage(tmp_path: Path) ->
     cancel = play.scenes[1].passages[1]
     assert isinstance(cancel.answer, Reply)
     assert [event for _, event in play.events(cancel)][-1].end == "cancelled"  # type: ignore[union-attr]  # it is TurnEnded
+
+
+def test_an_answer_is_that_of_the_last_command_under_its_request(tmp_path: Path) -> None:
+    """A smooth client says the input and all that belongs to its turn under one request."""
+    wrong, right = AnswerInteraction(question="f", declined=True), AnswerInteraction(question="f")
+    invalid = InteractionInvalid(question="f", kind="k", errors=(), text="no", request="turn")
+    form = InteractionRequired(question="f", kind="k", spec=Raw(b"{}"), reason="r")
+    tape = Tape().turn("one", form, end=None)
+    for command, answer in ((wrong, invalid), (right, Reply(request="turn"))):
+        tape._add(command=structs.replace(command, request="turn"), link="smooth-1")
+        tape.backend(command)._add(event=answer, link="smooth-1")
+    play = tape.says(InteractionResolved(question="f")).ends().play(tmp_path)
+    assert [passage.answer for passage in play.scenes[1].passages] == [None, invalid, Reply(request="turn")]
 
 
 def test_what_was_refused_and_what_changes_nothing_is_loose(tmp_path: Path) -> None:

@@ -77,3 +77,8 @@ def test_where_a_live_backend_tells_less_it_behaves_like_that_one() -> None:
 def test_one_that_does_not_tell_its_backend_is_taken_for_a_pod_s(tmp_path: Path, upstream: str) -> None:
     path = Tape(structs.replace(OF_A_POD, upstream=upstream)).turn("one").write(tmp_path)
     assert registry.upstream(parse(f"replay+file:{path}")).name == "pod"
+
+
+def test_one_that_does_not_but_has_only_one_dialect_is_of_that(tmp_path: Path) -> None:
+    header = structs.replace(OF_A_POD, upstream="capture:a.jsonl", dialects={"smooth": ""})
+    assert registry.upstream(parse(f"replay+file:{Tape(header).turn('one').write(tmp_path)}")).name == "smooth"
