@@ -42,6 +42,7 @@ from mappings.dialect import Dialect, Instance, Translator
 from mappings.errors import PeerError
 
 COLLECT = (50_000, 20, 50)  # what a gateway makes dies by itself or stays long: looking for cycles seldom finds one
+ARRIVING = 8  # rounds of the loop in which a connection that was accepted before its listener closed is there
 LOSSES_LOGGED = 100  # rows of the ledger that are told at the end, the largest first
 
 __all__ = ["App", "MakeBackend", "new_id"]
@@ -251,7 +252,13 @@ class App:
             publishes=publishes, tap=recorder.tap(name, dialect.name) if recorder is not None else None,
         )  # fmt: skip
         self._links[link.id] = link
-        self.spawn(self._serve(link, router), link.id)
+        serving = self._serve(link, router)
+        try:
+            self.spawn(serving, link.id)
+        except RuntimeError:  # the app has ended meanwhile, and its loop does next: that closes the connection
+            serving.close()
+            del self._links[link.id]
+            return
         if self._closing:  # it was on its way in when the listener closed
             link.end(CloseReason.GOING_AWAY, "the gateway stops")
 
@@ -293,6 +300,8 @@ class App:
             keeper.cancel()
         for listener in self._listeners:
             await listener.close()
+        for _ in range(ARRIVING):
+            await asyncio.sleep(0)
         for router in self._routers:
             router.stop()
         for link in list(self._links.values()):
