@@ -82,6 +82,7 @@ class App:
         self.replays: dict[str, Replay] = {}  # of the routes whose backend is a recording
         self._recordings = Recordings(config, self.ledger)
         self.stop = asyncio.Event()
+        self.ready = asyncio.Event()  # every listener accepts
         for route in config.routes:
             for endpoint in route.listen:
                 registry.check_listen(endpoint)
@@ -111,6 +112,7 @@ class App:
                 self._routers.append(router)
                 for endpoint in route.listen:
                     listening(await self._listen(endpoint, route, router))
+            self.ready.set()
             gc.collect()
             gc.freeze()  # performance.md: what stands now never dies; without it a full collection walks it all
             gc.set_threshold(*COLLECT)
@@ -135,6 +137,11 @@ class App:
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
         """Run `work` as a task of the app."""
         self._group.create_task(work, name=name)
+
+    def join(self, dialect: Dialect, transport: Transport) -> None:
+        """A client in this process joins the first route, once it is `ready`."""
+        translator = dialect.server(time.time_ns, new_id, "")
+        self._welcome(dialect, transport, translator, self._routers[0], Door(endpoint="inside"))
 
     # -- routes and links ------------------------------------------------------------------------------
 

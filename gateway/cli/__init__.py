@@ -2,7 +2,7 @@
 
 program    the program: its commands, its errors and exit codes     serving     bridge, serve, check and the demos
 running    an event loop for a command, logs, signals               filtering   translate
-listing    dialects, matrix and schemas                             replaying   replay
+listing    dialects, matrix and schemas                             replaying   replay, drive
 """
 
 from gateway.cli.program import app, main

@@ -62,6 +62,13 @@ COMMANDS: tuple[tuple[Callable[..., None], tuple[str, ...]], ...] = (
         ),
     ),
     (
+        replaying.drive,
+        (
+            "dragoman drive session.jsonl pod+unix:/run/user/1000/insomnia/atlas/sock",
+            "dragoman drive session.jsonl smooth+ws://127.0.0.1:8787/ws --json",
+        ),
+    ),
+    (
         filtering.translate,
         (
             "dragoman translate --from pod --to smooth < events.jsonl",

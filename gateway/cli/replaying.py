@@ -1,20 +1,25 @@
-"""`dragoman replay`: a recording as a backend."""
+"""A recording as a backend, and as a client: `dragoman replay`, `dragoman drive`."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import typer
+from rich.console import Console
+from rich.text import Text
 
-from gateway.app import App
-from gateway.cli.running import LogJson, LogLevel, run, serve_until_signalled, set_up
-from gateway.config.check import check_route
-from gateway.config.model import Config, Route
+from gateway.cli.progress import steps
+from gateway.cli.running import AsJson, LogJson, LogLevel, run, serve_until_signalled, set_up
 from gateway.endpoint import Endpoint, parse
+from gateway.recording.printable import printable
+from gateway.replay.driving import DEADLINE, Driven
 from gateway.replay.options import MODES
+from gateway.replay.standalone import drive as drive_play
+from gateway.replay.standalone import driven_play, replaying
 
-__all__ = ["replay"]
+__all__ = ["drive", "replay"]
 
 
 def replay(
@@ -47,12 +52,48 @@ def replay(
     refused. No connection is made to any backend, but for `--mode spy` and `--then`.
     """
     set_up(log_level, log_json)
-    said = {
-        "mode": mode, "upstream": upstream, "until": until, "then": then, "speed": speed, "idle_cap": idle_cap,
-        "auto": "yes" if auto else "", "explain": "yes" if explain else "",
-    }  # fmt: skip
-    options = tuple((key, value) for key, value in said.items() if value)
-    recording = Endpoint(dialect="replay", transport="file", address=str(file), options=options)
-    route = Route(name="replay", listen=tuple(map(parse, listen)), upstream=recording)
-    check_route(route)
-    run(serve_until_signalled(App(Config(routes=(route,)))))
+    app = replaying(
+        file, tuple(map(parse, listen)), mode=mode, upstream=upstream, until=until, then=then, speed=speed,
+        idle_cap=idle_cap, auto="yes" if auto else "", explain="yes" if explain else "",
+    )  # fmt: skip
+    run(serve_until_signalled(app))
+
+
+def drive(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The recording, plain or compressed.")],
+    upstream: Annotated[str, typer.Argument(metavar="UPSTREAM", help="The live backend, in any dialect.")],
+    deadline: Annotated[float, typer.Option(metavar="SECONDS", min=0.1, help="For each turn.")] = DEADLINE,
+    as_json: AsJson = False,
+    log_level: LogLevel = "error",
+    log_json: LogJson = False,
+) -> None:
+    """Say what clients said in a recording to a live backend, and compare what comes of it.
+
+    Its inputs, cancels and answers to questions, in their order. Input, text, tools, questions, answers and ends are
+    compared as `dragoman diff` does: what is missing has -, what is new +. Exits 0 if all is the same, 1 if not.
+    --json is {turns, differences: [{turn, what, a, b}], refusals}.
+    """
+    set_up(log_level, log_json)
+    play, backend = driven_play(file), parse(upstream)
+    with steps(file.name, len(play.scenes) - 1) as progress:
+        driven = run(drive_play(play, backend, deadline=deadline, progress=progress))
+    if as_json:
+        typer.echo(msgspec.json.encode(driven).decode())
+    else:
+        _tell(driven, file, backend)
+    raise typer.Exit(0 if driven.same else 1)
+
+
+def _tell(driven: Driven, file: Path, backend: Endpoint) -> None:
+    console = Console(highlight=False, soft_wrap=True)
+    for refusal in driven.refusals:
+        console.print(Text(printable(refusal), style="yellow"))
+    for difference in driven.differences:
+        title, *lines = str(difference).split("\n")
+        console.print(Text(printable(title), style="bold"))
+        for line in lines:
+            console.print(Text(printable(line), style="red" if line.startswith("-") else "green"))
+    if driven.same:
+        console.print(Text(f"{driven.turns} turns, the same as in {file}", style="green"))
+    else:
+        console.print(Text(f"- {file}\n+ {backend.masked}", style="dim"))

@@ -57,7 +57,7 @@ class Desk:
         self.redactor = redactor
         self.ledger = ledger
         self.rotate_bytes = rotate_bytes
-        self._later = later
+        self.later = later
         self._timers: dict[float, Timer] = {}
         self._waiting: dict[float, dict[Track, None]] = {FLUSH: {}, HELD: {}}
         self.current: Track | None = None
@@ -69,7 +69,7 @@ class Desk:
         """`track` has lines; they are to go within `delay`: FLUSH or HELD."""
         self._waiting[delay][track] = None
         if delay not in self._timers:
-            self._timers[delay] = self._later(delay, partial(self._flush, delay))
+            self._timers[delay] = self.later(delay, partial(self._flush, delay))
 
     def _flush(self, delay: float) -> None:
         """Give the writer what they have."""
@@ -102,6 +102,7 @@ class Track:
         self._turn_ended = False
         self._lines: list[Line] = []
         self._redactor = desk.redactor() if desk.redactor is not None else None
+        self._look: Timer | None = None
         self._part = 0
         self._file: File | None = None
         self._given = 0  # bytes to this file
@@ -175,10 +176,30 @@ class Track:
         """Give the writer what was gathered."""
         lines, self._lines = self._lines, []
         if self._redactor is not None:
-            lines = self._redactor.feed(lines, self._now())
-            if self._redactor.since is not None:
-                self._desk.wants_flush(self, HELD)  # what it holds back leaves in time, whatever else happens
+            lines = self._redacted(lines, partial(self._redactor.feed, lines, self._now()))
+            self._look_again(self._redactor.due)
         self._write(lines)
+
+    def _redacted(self, lines: list[Line], redact: Callable[[], list[Line]]) -> list[Line]:
+        try:
+            return redact()
+        except Exception:  # it must neither stop traffic nor let a secret through
+            log.exception("redaction failed", session=self._header.session)
+            self._redactor = self._desk.redactor() if self._desk.redactor is not None else None
+            if self._file is not None:
+                self._desk.writer.finish(self._file)
+            self._stop("redaction failed", len(lines))
+            return []
+
+    def _look_again(self, due: int | None) -> None:
+        """What is held back leaves in time, whatever else happens."""
+        if due is None or self._look is not None or self._closed:
+            return
+        self._look = self._desk.later(max((due - self._now()) / 1e6, FLUSH), self._looks)
+
+    def _looks(self) -> None:
+        self._look = None
+        self.flush()
 
     def _write(self, lines: list[Line]) -> None:
         if not lines or self._closed:
@@ -192,7 +213,9 @@ class Track:
         """The session is over."""
         self.flush()
         if self._redactor is not None:
-            self._write(self._redactor.finish())
+            if self._look is not None:
+                self._look.cancel()
+            self._write(self._redacted([], self._redactor.finish))
             self._tell_redacted(self._redactor.ledger)
         if self._file is not None:
             self._desk.writer.finish(self._file)
@@ -220,7 +243,7 @@ class Track:
         """Lines were added to none, or to some that wait for the timer already; `soon` if a text may end with them."""
         if len(self._lines) >= LINES_MAX:
             self.flush()  # the timer finds nothing, or what comes meanwhile
-        if soon or self._redactor is None or self._redactor.since is None:
+        if soon or self._redactor is None or self._redactor.due is None:
             if soon or not had:
                 self._desk.wants_flush(self, FLUSH)
         elif not had:

@@ -138,9 +138,10 @@ class Sayings:
 
     def _hear_words(self, index: int, shape: _Shape, words: Iterable[str]) -> None:
         for saying, word in zip(shape.sayings, words, strict=True):
-            if not saying.parts:
+            parts = saying.parts
+            if not parts:
                 self.touched.append(saying)
-            saying.parts.append((index, unescaped(word) if "\\" in word else word))
+            parts.append((index, unescaped(word) if "\\" in word else word))
 
     def _split(self, index: int, wire: Wire, text: str, key: tuple[object, ...]) -> Said:
         """A frame without escapes: its strings are what stands between its quotes."""
@@ -171,7 +172,10 @@ class Sayings:
             return Said(keys=(), fixed=[text])
         keys: dict[str, None] = {}
         texts: list[Text] = []
-        gather(value, "", keys, texts)
+        try:
+            gather(value, "", keys, texts)
+        except RecursionError:
+            return Said(keys=(), fixed=[text])
         said = Said(keys=list(keys), fixed=[text[: text.find("{")]], value=value)
         self._take(index, wire, texts, said)
         return said

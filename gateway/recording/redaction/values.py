@@ -92,7 +92,8 @@ class Values:
         return old
 
     def _under(self, key: str, item: Any, place: str, keys: Keys) -> Any:
-        if isinstance(item, Raw) and is_secret_name(key.rpartition(".")[2]):
+        """A field of an ext; one that is named like a secret is none if it is a number (`context_tokens`)."""
+        if isinstance(item, Raw) and is_secret_name(key.rpartition(".")[2]) and bytes(item)[:1] in b'"[{':
             return Raw(msgspec.json.encode(self._whole(bytes(item).decode(), "credential", f"{place}.{key}")))
         return self._any(item, f"{place}.{key}", (*keys, key))
 
@@ -113,9 +114,12 @@ class Values:
 
     def _row(self, text: str, place: str) -> str:
         """JSON without the secrets that stand in it piece by piece."""
-        value = msgspec.json.decode(text)
         texts: list[Text] = []
-        gather(value, "", {}, texts)
+        try:
+            value = msgspec.json.decode(text)
+            gather(value, "", {}, texts)
+        except RecursionError:
+            return text  # nobody streams as deep as that
         changed, kinds = across(self._finder, texts, self._mark)
         for kind in kinds:
             self._note(kind, place)
@@ -127,9 +131,12 @@ class Values:
         for span in spans:
             self._note(span.kind, place)
         new = replaced(text, spans, self._mark)
-        if _is_json(text) and not _is_json(new):
+        if not _is_json(text) or _is_json(new):
+            return new
+        try:
             return msgspec.json.encode(self._leaves(msgspec.json.decode(text))).decode()
-        return new
+        except RecursionError:
+            return msgspec.json.encode(self._mark(spans[0].kind, text)).decode()
 
     def _leaves(self, value: Any) -> Any:
         if isinstance(value, str):

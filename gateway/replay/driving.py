@@ -1,0 +1,214 @@
+"""A recording as a client: its inputs and answers, said to a live backend, and what came of them beside the recording.
+
+Each recorded input is said when the turn before it has ended. A question is answered as the recorded one was, in its
+order; one that the recording has not is denied. A cancel or a pause is said once as much visible text was streamed as
+had been then. Every wait has the deadline.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from itertools import count
+from typing import Any
+
+from msgspec import Struct, structs
+
+from gateway.recording.compare import Difference, compare, turns, turns_of
+from gateway.replay.inside import Inside, Told
+from gateway.replay.matching import ANSWERS
+from gateway.replay.scenes import Passage, Play, Scene
+from mappings.canonical import Command, Event
+from mappings.canonical.commands import AnswerApproval, AnswerInteraction, CancelTurn, OpenSession, SubmitInput
+from mappings.canonical.events import (
+    ApprovalRequested,
+    ApprovalResolved,
+    InteractionRequired,
+    InteractionResolved,
+    Reply,
+    TextDelta,
+    TurnAccepted,
+    TurnEnded,
+)
+from mappings.errors import DragomanError
+
+__all__ = ["DEADLINE", "Driven", "Driver", "DrivingError"]
+
+DEADLINE = 60.0  # seconds for one turn: a model thinks long
+
+Question = ApprovalRequested | InteractionRequired
+
+
+class DrivingError(DragomanError):
+    """The backend cannot be driven at all; the text says why."""
+
+
+class Driven(Struct, frozen=True, kw_only=True):
+    """What came of it: how many turns there were in the recording, how the live ones differ, and what was refused."""
+
+    turns: int
+    differences: tuple[Difference, ...]
+    refusals: tuple[str, ...] = ()
+
+    @property
+    def same(self) -> bool:
+        """Whether the live backend did what the recorded one did."""
+        return not self.differences
+
+    def __str__(self) -> str:
+        return "\n".join((*self.refusals, *map(str, self.differences)))
+
+
+class Driver:
+    """Says a play to a backend. `progress` hears how many scenes were said."""
+
+    def __init__(
+        self, play: Play, *, deadline: float = DEADLINE, progress: Callable[[int], None] = lambda _scenes: None
+    ) -> None:
+        self.transport = Inside(self._hear)
+        self._play = play
+        self._deadline = deadline
+        self._progress = progress
+        self._requests = count(1)
+        self._log: list[tuple[str, Any]] = []  # what was delivered, with its turn
+        self._answers: dict[str, Event] = {}
+        self._news = asyncio.Event()
+        self._attached = False
+        self._question: Question | None = None
+        self._accepted = False
+        self._ended = False
+        self._text = 0  # characters of the open turn
+        self._refusals: list[str] = []
+
+    async def run(self) -> Driven:
+        """Drive the backend behind the link that has this driver's transport. DrivingError if it opens no session."""
+        await self._open()
+        said = [scene for scene in self._play.scenes if scene.input is not None]
+        for number, scene in enumerate(said):
+            self._progress(number)
+            if not await self._scene(scene):
+                break
+        self._progress(len(said))
+        self.transport.leave()
+        recorded = list(turns(self._play.recording.events()))
+        differences = compare(recorded, turns_of(self._log))
+        return Driven(turns=len(recorded), differences=tuple(differences), refusals=tuple(self._refusals))
+
+    # -- what is said --------------------------------------------------------------------------------------
+
+    async def _open(self) -> None:
+        request = self._say(OpenSession())
+        if not await self._until(lambda: self._attached or request in self._answers):
+            raise DrivingError("the backend opened no session in time")
+        answer = self._answers.get(request)
+        if not self._attached and isinstance(answer, Reply) and answer.failure is not None:
+            raise DrivingError(f"the backend opened no session: {answer.failure.text}")
+
+    async def _scene(self, scene: Scene) -> bool:
+        """Say an input and what followed; False if its turn did not end, so that no further one can begin."""
+        first, *rest = scene.passages
+        if not isinstance(first.command, SubmitInput):
+            return True
+        self._accepted = self._ended = False
+        self._question, self._text = None, 0
+        request = self._say(first.command)
+        if not await self._until(lambda: self._accepted or request in self._answers):
+            return self._given_up("did not accept an input")
+        if not self._accepted:
+            self._refused(self._answers[request])
+            return True
+        streamed = self._streamed(first)
+        for passage in rest:
+            await self._passage(passage, streamed)
+            streamed += self._streamed(passage)
+        return await self._end()
+
+    async def _passage(self, passage: Passage, streamed: int) -> None:
+        """Say a recorded command of a turn, when it is time for it."""
+        command = passage.command
+        if command is None:
+            return
+        if isinstance(command, ANSWERS):
+            if await self._until(lambda: self._question is not None or self._ended) and self._question is not None:
+                self._answer(command)
+            return
+        await self._until(lambda: self._ended or self._text >= streamed)
+        if not self._ended or not isinstance(command, CancelTurn):  # what is over cannot be cancelled
+            self._ended = False
+            await self._answered(self._say(command))
+
+    async def _answered(self, request: str) -> None:
+        await self._until(lambda: request in self._answers or self._ended)
+        answer = self._answers.get(request)
+        if isinstance(answer, Reply) and answer.failure is not None:
+            self._ended = True
+            self._refused(answer)
+
+    def _answer(self, command: Command) -> None:
+        """As it was answered then, where it is a question of that kind; else no."""
+        asked, self._question = self._question, None
+        if isinstance(asked, ApprovalRequested):
+            approved = isinstance(command, AnswerApproval) and command.approved
+            self._say(AnswerApproval(approved=approved, question=asked.question))
+        elif isinstance(asked, InteractionRequired):
+            given = command if isinstance(command, AnswerInteraction) else AnswerInteraction(question="", declined=True)
+            self._say(structs.replace(given, question=asked.question, kind=asked.kind))
+
+    async def _end(self) -> bool:
+        """Wait until the turn is over; what it asks besides is denied."""
+        while await self._until(lambda: self._ended or self._question is not None):
+            if self._ended:
+                return True
+            self._answer(AnswerApproval(approved=False))
+        return self._given_up("did not end a turn")
+
+    def _given_up(self, what: str) -> bool:
+        self._refusals.append(f"the backend {what} within {self._deadline:g} s")
+        self._say(CancelTurn())
+        return False
+
+    def _refused(self, answer: Event) -> None:
+        if isinstance(answer, Reply) and answer.failure is not None:
+            self._refusals.append(f"the backend refused: {answer.failure.text}")
+
+    def _streamed(self, passage: Passage) -> int:
+        return sum(len(event.text) for _, event in self._play.events(passage) if isinstance(event, TextDelta))
+
+    def _say(self, command: Command) -> str:
+        request = f"drive-{next(self._requests)}"
+        self.transport.say(structs.replace(command, request=request, session=""))
+        return request
+
+    # -- what is heard -----------------------------------------------------------------------------------------
+
+    def _hear(self, told: Told) -> None:
+        event = told.event
+        if told.attached:
+            self._attached = True
+        elif told.turn:
+            self._log.append((told.turn, event))
+        elif event is not None and (request := getattr(event, "request", "")):
+            self._answers[request] = event
+        match event:
+            case TurnAccepted():
+                self._accepted = True
+            case TextDelta():
+                self._text += len(event.text)
+            case ApprovalRequested() | InteractionRequired():
+                self._question = event
+            case ApprovalResolved() | InteractionResolved():
+                self._question = None
+            case TurnEnded():
+                self._ended = True
+        self._news.set()
+
+    async def _until(self, holds: Callable[[], bool]) -> bool:
+        """Wait for something to hold; whether it does."""
+        try:
+            async with asyncio.timeout(self._deadline):
+                while not holds():
+                    self._news.clear()
+                    await self._news.wait()
+        except TimeoutError:
+            return False
+        return True

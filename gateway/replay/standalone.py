@@ -1,0 +1,57 @@
+"""A recording played or driven by itself: an app of its own, in the caller's loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+from gateway import registry
+from gateway.app import App
+from gateway.config.check import check_route
+from gateway.config.model import Config, Limits, Route
+from gateway.endpoint import Endpoint
+from gateway.recording.reader import open_recording
+from gateway.replay.driving import DEADLINE, Driven, Driver
+from gateway.replay.inside import inside
+from gateway.replay.scenes import Play, read
+
+__all__ = ["drive", "driven_play", "replaying"]
+
+
+def replaying(file: Path, listen: tuple[Endpoint, ...], *, limits: Limits = Limits(), **options: str) -> App:  # noqa: B008  # frozen
+    """An app that serves a recording; `options` are those of `replay+file:`. ConfigError for what is wrong."""
+    said = tuple((key, value) for key, value in options.items() if value)
+    recording = Endpoint(dialect="replay", transport="file", address=str(file), options=said)
+    route = Route(name="replay", listen=listen, upstream=recording)
+    check_route(route)
+    return App(Config(routes=(route,), limits=limits))
+
+
+def driven_play(file: Path) -> Play:
+    """The recording as what can be said to a backend. RecordingError if it is none; OSError if it cannot be read."""
+    return read(open_recording(file))
+
+
+async def drive(
+    play: Play,
+    upstream: Endpoint,
+    *,
+    deadline: float = DEADLINE,
+    progress: Callable[[int], None] = lambda _scenes: None,
+) -> Driven:
+    """Say what clients said in a recording to a live backend, and compare. DrivingError if it opens no session."""
+    route = Route(name="drive", listen=(), upstream=upstream)
+    check_route(route)
+    app = App(Config(routes=(route,), limits=Limits(drain_deadline=min(deadline, 1.0))))
+    driver = Driver(play, deadline=deadline, progress=progress)
+    driven: list[Driven] = []
+    async with asyncio.TaskGroup() as group:
+        group.create_task(app.run(), name="drive:gateway")
+        await app.ready.wait()
+        app.join(inside(registry.dialect("pod")), driver.transport)
+        try:
+            driven.append(await driver.run())
+        finally:
+            app.stop.set()
+    return driven[0]

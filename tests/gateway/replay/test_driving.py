@@ -1,0 +1,189 @@
+"""What a driver says and when, to a backend that the test plays event by event."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec import Raw
+
+from gateway.replay.driving import Driven, Driver, DrivingError
+from gateway.replay.inside import COMMAND, Told
+from mappings.canonical.commands import AnswerApproval, AnswerInteraction, CancelTurn, OpenSession, SubmitInput
+from mappings.canonical.events import (
+    ApprovalRequested,
+    ApprovalResolved,
+    Event,
+    InteractionRequired,
+    InteractionResolved,
+    MessageAppended,
+    Reply,
+    TextDelta,
+    TurnAccepted,
+    TurnEnded,
+)
+from mappings.canonical.values import Failure, Message, flatten
+from tests.gateway.replay.tape import Tape
+
+ASKED = ApprovalRequested(tool="refund", description="42", question="then")
+FORM = InteractionRequired(question="f then", kind="identity", spec=Raw(b"{}"), reason="who")
+
+
+class Backend:
+    """The other side of a driver."""
+
+    def __init__(self, driver: Driver) -> None:
+        self.driver = driver
+
+    async def hears(self) -> Any:
+        """The next command."""
+        (frame,) = await asyncio.wait_for(self.driver.transport.receive(), 5)
+        assert isinstance(frame, bytes)
+        return COMMAND.decode(frame)
+
+    async def says(self, *events: Event, turn: str = "t") -> None:
+        """Deliver these to all."""
+        await self.driver.transport.send([msgspec.json.encode(Told(event=event, turn=turn)) for event in events])
+
+    async def answers(self, event: Event) -> None:
+        """Tell the driver alone."""
+        await self.driver.transport.send([msgspec.json.encode(Told(event=event))])
+
+    async def opens(self) -> None:
+        assert isinstance(await self.hears(), OpenSession)
+        await self.driver.transport.send([msgspec.json.encode(Told(attached="s"))])
+
+    async def accepts(self, turn: str = "t") -> str:
+        """Take the next input; its text."""
+        command = await self.hears()
+        assert isinstance(command, SubmitInput)
+        text = flatten(command.segments)
+        message = MessageAppended(message=Message(role="user", text=text))
+        await self.says(TurnAccepted(request=command.request), message, turn=turn)
+        return text
+
+
+@asynccontextmanager
+async def driving(tape: Tape, folder: Path, deadline: float = 5) -> AsyncIterator[tuple[Backend, list[Driven]]]:
+    driver, found = Driver(tape.play(folder), deadline=deadline), list[Driven]()
+
+    async def run() -> None:
+        found.append(await driver.run())
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(run(), name="driver")
+        yield Backend(driver), found
+
+
+async def test_inputs_are_said_one_after_the_other_and_what_comes_of_them_compared(tmp_path: Path) -> None:
+    tape = Tape().turn("one", TextDelta(text="1")).turn("two", TextDelta(text="2"))
+    async with driving(tape, tmp_path) as (backend, found):
+        await backend.opens()
+        assert await backend.accepts() == "one"
+        await backend.says(TextDelta(text="1"), TurnEnded(end="completed"))
+        assert await backend.accepts("t2") == "two"
+        await backend.says(TextDelta(text="two"), TurnEnded(end="completed"), turn="t2")
+    assert (found[0].turns, found[0].same) == (2, False)
+    assert [(d.turn, d.what, d.a, d.b) for d in found[0].differences] == [(2, "text", "2", "two")]
+    assert str(found[0]) == "turn 2: text\n- 2\n+ two"
+
+
+@pytest.mark.parametrize("approved", [True, False])
+async def test_a_question_gets_its_recorded_answer_under_its_own_id(approved: bool, tmp_path: Path) -> None:
+    resolved = ApprovalResolved(approved=approved, question="then")
+    tape = Tape().turn("one", ASKED, end=None).asks(AnswerApproval(approved=approved, question="then"))
+    async with driving(tape.says(resolved).ends(), tmp_path) as (backend, found):
+        await backend.opens()
+        await backend.accepts()
+        await backend.says(ApprovalRequested(tool="refund", description="42", question="now"))
+        answer = await backend.hears()
+        assert (answer.approved, answer.question) == (approved, "now")
+        await backend.says(ApprovalResolved(approved=approved, question="now"), TurnEnded(end="completed"))
+    assert str(found[0]) == ""
+
+
+async def test_a_form_is_filled_in_as_then(tmp_path: Path) -> None:
+    filled = AnswerInteraction(question="f then", values=Raw(b'{"name":"Ann"}'))
+    tape = Tape().turn("one", FORM, end=None).asks(filled).says(InteractionResolved(question="f then")).ends()
+    async with driving(tape, tmp_path) as (backend, found):
+        await backend.opens()
+        await backend.accepts()
+        await backend.says(InteractionRequired(question="f now", kind="identity", spec=Raw(b"{}"), reason="who"))
+        answer = await backend.hears()
+        assert (bytes(answer.values), answer.question) == (b'{"name":"Ann"}', "f now")
+        await backend.says(InteractionResolved(question="f now"), TurnEnded(end="completed"))
+    assert str(found[0]) == ""
+
+
+async def test_a_question_that_was_not_recorded_is_denied(tmp_path: Path) -> None:
+    async with driving(Tape().turn("one"), tmp_path) as (backend, found):
+        await backend.opens()
+        await backend.accepts()
+        await backend.says(ASKED)
+        assert (await backend.hears()).approved is False
+        await backend.says(ApprovalResolved(approved=False), FORM)
+        assert (await backend.hears()).declined is True
+        await backend.says(InteractionResolved(question="f then", declined=True), TurnEnded(end="completed"))
+    assert {difference.what for difference in found[0].differences} >= {"question refund", "question identity"}
+
+
+async def test_a_cancel_comes_when_as_much_was_said_as_then(tmp_path: Path) -> None:
+    tape = Tape().turn("one", TextDelta(text="12345"), end=None).asks(CancelTurn(), Reply(request="")).ends("cancelled")
+    async with driving(tape, tmp_path) as (backend, found):
+        await backend.opens()
+        await backend.accepts()
+        await backend.says(TextDelta(text="123"))
+        await backend.says(TextDelta(text="45"))
+        cancel = await backend.hears()
+        assert isinstance(cancel, CancelTurn)
+        await backend.answers(Reply(request=cancel.request))
+        await backend.says(TurnEnded(end="cancelled"))
+    assert str(found[0]) == ""
+
+
+async def test_a_turn_that_is_over_is_not_cancelled(tmp_path: Path) -> None:
+    tape = Tape().turn("one", TextDelta(text="12345"), end=None).asks(CancelTurn(), Reply(request="")).ends("cancelled")
+    async with driving(tape, tmp_path) as (backend, found):
+        await backend.opens()
+        await backend.accepts()
+        await backend.says(TextDelta(text="1"), TurnEnded(end="completed"))
+    assert {difference.what for difference in found[0].differences} == {"text", "end"}
+
+
+async def test_a_refused_input_is_told_and_the_next_one_said(tmp_path: Path) -> None:
+    async with driving(Tape().turn("one").turn("two"), tmp_path) as (backend, found):
+        await backend.opens()
+        first = await backend.hears()
+        await backend.answers(Reply(request=first.request, failure=Failure(cause="busy", text="compacting")))
+        assert await backend.accepts() == "two"
+        await backend.says(TurnEnded(end="completed"))
+    assert found[0].refusals == ("the backend refused: compacting",)
+
+
+async def test_a_backend_that_is_silent_is_given_up_after_the_deadline(tmp_path: Path) -> None:
+    async with driving(Tape().turn("one").turn("two"), tmp_path, deadline=0.05) as (backend, found):
+        await backend.opens()
+    assert found[0].refusals == ("the backend did not accept an input within 0.05 s",)
+
+
+async def test_a_backend_that_opens_no_session_cannot_be_driven(tmp_path: Path) -> None:
+    driver = Driver(Tape().turn("one").play(tmp_path), deadline=0.05)
+    with pytest.raises(DrivingError, match="opened no session in time"):
+        await driver.run()
+
+
+async def test_how_far_it_is_can_be_told(tmp_path: Path) -> None:
+    told: list[int] = []
+    driver = Driver(Tape().turn("one").play(tmp_path), progress=told.append)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(driver.run(), name="driver")
+        backend = Backend(driver)
+        await backend.opens()
+        await backend.accepts()
+        await backend.says(TurnEnded(end="completed"))
+    assert told == [0, 1]

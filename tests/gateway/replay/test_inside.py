@@ -1,0 +1,49 @@
+"""A client in this process, as the gateway's link sees it."""
+
+from __future__ import annotations
+
+from gateway import registry
+from gateway.replay.inside import Inside, Told, inside
+from mappings.canonical import Batch, SessionState
+from mappings.canonical.commands import Ping
+from mappings.canonical.events import ApprovalRequested, Pong, TextDelta
+from tests.gateway.replay.tape import said
+
+DIALECT = inside(registry.dialect("pod"))
+
+
+async def test_what_it_says_arrives_as_it_said_it() -> None:
+    transport = Inside(lambda _told: None)
+    translator = DIALECT.server(lambda: 0, lambda: "id", "")
+    transport.say(said("one", request="a"))
+    transport.say(Ping(request="b"))
+    heard = [item for _ in range(2) for item in translator.receive(await transport.receive()).bursts[0].items]
+    assert heard == [said("one", request="a"), Ping(request="b")]
+
+
+async def test_it_is_told_answers_the_session_and_what_is_delivered_to_all() -> None:
+    told: list[Told] = []
+    transport = Inside(told.append)
+    translator, projection = DIALECT.server(lambda: 0, lambda: "id", ""), DIALECT.projection("", "")
+    batch = Batch(session="s", epoch=1, first_seq=0, events=[TextDelta(text="a")], turn="t")
+    for frames in (
+        translator.send([Pong(request="b")]).frames, translator.attach(SessionState(id="s"), "").frames,
+        projection.copy("r").render(batch).frames,
+    ):  # fmt: skip
+        assert not transport.offer(frames), "not in the midst of a step"
+        await transport.send(frames)
+    assert told == [Told(event=Pong(request="b")), Told(attached="s"), Told(event=TextDelta(text="a"), turn="t")]
+
+
+async def test_it_leaves_as_any_client_does() -> None:
+    transport = Inside(lambda _told: None)
+    transport.leave()
+    assert await transport.receive() == []
+    await transport.close()
+    assert not transport.listens()
+
+
+def test_it_needs_no_questions_in_words() -> None:
+    translator = DIALECT.server(lambda: 0, lambda: "id", "")
+    assert translator.can_be_asked(ApprovalRequested(tool="t", description="d"))
+    assert (translator.opened().frames, translator.closed("").frames, translator.view) == ([], [], "")

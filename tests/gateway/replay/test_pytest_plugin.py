@@ -1,0 +1,129 @@
+"""The fixtures, as a user's tests use them; docs/replay.md shows the first of these."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import tomli
+
+from mappings.canonical.events import TextDelta
+from tests.gateway.replay.tape import Tape
+
+pytest_plugins = ["pytester"]
+
+ROOT = Path(__file__).resolve().parents[3]
+
+CLIENT = """
+import asyncio
+import json
+import aiohttp
+
+async def _ask(url, text):
+    async with aiohttp.ClientSession() as http, http.ws_connect(url) as socket:
+        await socket.send_json({"action": "create_conversation_session", "requestId": "open", "agentId": "a" * 8})
+        session = (await socket.receive_json())["data"]["sessionId"]
+        await socket.send_json(
+            {"action": "send_message", "requestId": "turn", "sessionId": session, "message": text})
+        answer = ""
+        async for frame in socket:
+            event = json.loads(frame.data)
+            if event["type"] == "stream_token":
+                answer += event["token"]
+            if event["type"] in ("eventual_response", "error"):
+                return answer, event["type"]
+
+def ask(url, text):
+    return asyncio.run(_ask(url, text))
+"""
+
+
+@pytest.fixture
+def user(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
+    """A project with a recording, and a client under test."""
+    pytester.makepyfile(client=CLIENT)
+    folder = pytester.mkdir("recordings")
+    Tape().turn("Where is my order?", TextDelta(text="On its way.")).write(folder, "order.jsonl")
+    Tape().turn("Where is my order?", TextDelta(text="Lost.")).write(folder, "lost.jsonl")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    return pytester
+
+
+def outcome(user: pytest.Pytester, test: str) -> pytest.RunResult:
+    user.makepyfile(test)
+    plugins = ("-p", "no:dragoman", "-p", "gateway.replay.pytest_plugin")  # installed or not, it is loaded once
+    return user.runpytest_subprocess(*plugins, "-p", "no:cacheprovider")
+
+
+def test_a_client_is_tested_against_a_recording(user: pytest.Pytester) -> None:
+    outcome(
+        user,
+        """
+        from client import ask
+
+        def test_the_client_shows_the_answer(dragoman_replay):
+            backend = dragoman_replay("recordings/order.jsonl", "smooth")
+            assert ask(backend.url, "Where is my order?") == ("On its way.", "eventual_response")
+            assert [report.outcome for report in backend.reports] == ["exact"]
+        """,
+    ).assert_outcomes(passed=1)
+
+
+def test_what_a_client_says_otherwise_fails_the_test_with_what_came_near(user: pytest.Pytester) -> None:
+    result = outcome(
+        user,
+        """
+        from client import ask
+
+        def test_the_client_asks(dragoman_replay):
+            ask(dragoman_replay("recordings/order.jsonl", "smooth").url, "Where is my invoice, please?")
+
+        def test_one_that_may_say_anything(dragoman_replay):
+            ask(dragoman_replay("recordings/order.jsonl", "smooth", strict=False).url, "Where is my invoice, please?")
+        """,
+    )
+    result.assert_outcomes(passed=2, errors=1)
+    result.stdout.fnmatch_lines([
+        "said and not recorded:",
+        "submit_input Where is my invoice, please?: refused, the recording has nothing like it",
+        "  candidate 1: submit_input Where is my order?, * alike",
+        "    text: recorded 'Where is my order?', said 'Where is my invoice, please?'",
+    ])  # fmt: skip
+
+
+def test_a_backend_is_tested_by_a_recording_and_its_difference_fails_the_test(user: pytest.Pytester) -> None:
+    result = outcome(
+        user,
+        """
+        def test_one_that_does_the_same(dragoman_replay, dragoman_drive):
+            backend = dragoman_replay("recordings/order.jsonl", "pod")
+            assert dragoman_drive("recordings/order.jsonl", backend.endpoint).turns == 1
+
+        def test_one_that_does_not(dragoman_replay, dragoman_drive):
+            backend = dragoman_replay("recordings/lost.jsonl", "pod")
+            dragoman_drive("recordings/order.jsonl", backend.endpoint)
+        """,
+    )
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(
+        ["*does otherwise than recordings/order.jsonl (-):", "turn 1: text", "- On its way.", "+ Lost."]
+    )
+
+
+def test_pytest_finds_it_by_its_entry_point() -> None:
+    project = tomli.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    assert project["entry-points"]["pytest11"] == {"dragoman": "gateway.replay.pytest_plugin"}
+    assert not any(dependency.startswith("pytest") for dependency in project["dependencies"])
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "import sys; sys.modules['pytest'] = None; import gateway.cli",
+        "import sys, gateway.replay.pytest_plugin; assert 'gateway.app' not in sys.modules",
+    ],
+)
+def test_neither_needs_the_other_before_a_test_asks_for_it(program: str) -> None:
+    subprocess.run([sys.executable, "-c", program], check=True, cwd=ROOT, timeout=50)

@@ -1,0 +1,59 @@
+"""A recording served, or driven, beside a test that has no loop, or another one."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from gateway.endpoint import parse
+from gateway.replay.driving import DrivingError
+from gateway.replay.threads import driven, listen_endpoint, served
+from mappings.canonical.events import TextDelta
+from mappings.errors import ConfigError
+from tests.gateway.replay.tape import Tape
+
+
+def tape(folder: Path) -> Path:
+    return Tape().turn("one", TextDelta(text="1")).write(folder)
+
+
+def test_it_listens_while_the_block_lasts(tmp_path: Path) -> None:
+    path = tmp_path / "sock"
+    with served(tape(tmp_path), parse(f"pod+unix:{path}")) as replay:
+        assert (replay.endpoint, replay.url) == (f"pod+unix:{path}", f"unix:{path}")
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(str(path))
+            assert client.recv(12).startswith(b'{"event":')
+    assert not path.exists()
+
+
+def test_what_is_in_the_way_is_raised_here(tmp_path: Path) -> None:
+    path = tmp_path / "sock"
+    place = parse(f"pod+unix:{path}")
+    with served(tape(tmp_path), place), pytest.raises(OSError, match="listens here"), served(tape(tmp_path), place):
+        raise AssertionError("two cannot listen there")
+    with pytest.raises(ConfigError), served(tmp_path / "none", parse(f"pod+unix:{path}")):
+        raise AssertionError("there is no such file")
+
+
+@pytest.mark.parametrize("dialect", ["smooth", "pod", "pando", "codewhale"])
+def test_a_dialect_alone_is_a_free_place_of_it(dialect: str, tmp_path: Path) -> None:
+    with served(tape(tmp_path), listen_endpoint(dialect, tmp_path)) as replay:
+        assert replay.endpoint.startswith(f"{dialect}+")
+    with pytest.raises(ConfigError, match="write an endpoint, or one of smooth, pod"):
+        listen_endpoint("pud", tmp_path)
+
+
+def test_a_backend_is_driven_from_here(tmp_path: Path) -> None:
+    recording = tape(tmp_path)
+    with served(recording, parse(f"pod+unix:{tmp_path}/sock"), speed="instant") as replay:
+        assert driven(recording, replay.endpoint).same
+        assert [report.outcome for report in replay.reports] == ["exact"]
+        assert replay.divergences == []
+
+
+def test_what_it_cannot_be_driven_for_is_raised_here(tmp_path: Path) -> None:
+    with pytest.raises(DrivingError, match="opened no session"):
+        driven(tape(tmp_path), "smooth+ws://127.0.0.1:9/ws", 5)

@@ -1,0 +1,105 @@
+"""A recording as a client: what it says to live backends of all dialects, on real sockets, and what is found."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from msgspec import structs
+
+from gateway.demo.app import demo_backend
+from gateway.demo.script import Line
+from gateway.endpoint import Endpoint, parse
+from gateway.replay.driving import Driven, DrivingError
+from gateway.replay.standalone import drive, driven_play
+from mappings.canonical.events import TextDelta, TurnEnded
+from tests.gateway.recording.lines import FROZEN
+from tests.pairs.recorded import LISTEN, record, turns
+from tests.pairs.table import DIALECTS
+
+
+@asynccontextmanager
+async def demo(dialect: str, folder: Path, script: list[list[Line]]) -> AsyncIterator[Endpoint]:
+    """A live demo backend that plays these turns."""
+    folder.mkdir()
+    app = demo_backend(parse(LISTEN[dialect].format(folder=folder)), script)
+    ready: asyncio.Queue[str] = asyncio.Queue()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(app.run(ready.put_nowait), name="live")
+        try:
+            yield parse(await ready.get())
+        finally:
+            app.stop.set()
+
+
+async def driven(recording: Path, dialect: str, folder: Path, script: list[list[Line]], deadline: float = 20) -> Driven:
+    async with demo(dialect, folder / "live", script) as endpoint:
+        return await drive(driven_play(recording), endpoint, deadline=deadline)
+
+
+@pytest.mark.parametrize("backend", DIALECTS)
+async def test_a_backend_that_did_not_change_does_the_same(backend: str, tmp_path: Path) -> None:
+    """Text, tools, failures, a cancel and a question, asked as its dialect can: in its own form, or in words."""
+    recording = await record("smooth", backend, tmp_path)
+    found = await driven(recording, backend, tmp_path, turns())
+    assert str(found) == ""
+    assert found.same
+    assert found.turns >= 6, "where questions are put in words an answer is a turn of its own"
+
+
+@pytest.mark.parametrize("backend", DIALECTS)
+async def test_a_recording_does_the_same_as_itself(backend: str, tmp_path: Path) -> None:
+    recording = await record("pod", backend, tmp_path)
+    replay = parse(f"replay+file:{recording}?speed=instant")
+    assert str(await drive(driven_play(recording), replay, deadline=20)) == ""
+
+
+async def test_the_frozen_recording_does_the_same_as_itself() -> None:
+    recording = FROZEN / "v1.jsonl"
+    found = await drive(driven_play(recording), parse(f"replay+file:{recording}?speed=instant"), deadline=20)
+    assert (str(found), found.turns) == ("", 1)
+
+
+def said_otherwise(script: list[list[Line]]) -> list[list[Line]]:
+    """The third turn says something else, and the fourth fails."""
+    other = structs.replace(script[2][0], event=TextDelta(text="Another answer. "))
+    failed = structs.replace(script[3][-1], event=TurnEnded(end="failed"))
+    return [*script[:2], [other, *script[2]], [*script[3][:2], failed], *script[4:]]
+
+
+async def test_what_a_backend_says_and_does_otherwise_is_found(tmp_path: Path) -> None:
+    recording = await record("smooth", "smooth", tmp_path)
+    found = await driven(recording, "smooth", tmp_path, said_otherwise(turns()))
+    assert not found.same
+    assert {(difference.turn, difference.what) for difference in found.differences} >= {(3, "text"), (4, "end")}
+    assert "Another answer. The second try worked." in str(found)
+    assert all(difference.turn in (3, 4) for difference in found.differences), (
+        "the turns behind it are said as recorded"
+    )
+
+
+async def test_a_question_that_was_not_recorded_is_denied_and_found(tmp_path: Path) -> None:
+    recording = await record("smooth", "smooth", tmp_path)
+    script = turns()
+    script[0] = script[4]
+    found = await driven(recording, "smooth", tmp_path, script)
+    assert (1, "question refund_order") in {(difference.turn, difference.what) for difference in found.differences}
+    assert 5 not in {difference.turn for difference in found.differences}
+
+
+async def test_a_backend_that_does_not_end_a_turn_is_given_up(tmp_path: Path) -> None:
+    recording = await record("smooth", "smooth", tmp_path)
+    endless = [structs.replace(line, delay=60.0) for line in turns()[0]]
+    found = await driven(recording, "smooth", tmp_path, [endless], deadline=0.3)
+    assert found.refusals[-1] == "the backend did not end a turn within 0.3 s"
+    assert not found.same
+
+
+async def test_a_backend_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+    play = driven_play(FROZEN / "v1.jsonl")
+    with pytest.raises(ExceptionGroup) as caught:
+        await drive(play, parse("smooth+ws://127.0.0.1:9/ws"), deadline=5)
+    assert caught.group_contains(DrivingError, match="the backend opened no session: .*cannot be reached")
