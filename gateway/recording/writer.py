@@ -186,12 +186,15 @@ class Writer:
                 continue
             try:
                 flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC
-                file.descriptor = os.open(path, flags, FILE_MODE)
+                descriptor = os.open(path, flags, FILE_MODE)
             except FileExistsError:
                 continue
+            if not lock(descriptor):  # another gateway, tidying up, was quicker: it takes the file for a closed one
+                os.close(descriptor)
+                continue
+            file.descriptor = descriptor
             file.path = path
             self._open.add(file)
-            lock(file.descriptor)
             sync_folder(path.parent)
             log.info("recording", file=str(path))
             return

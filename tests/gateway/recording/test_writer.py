@@ -89,6 +89,22 @@ def test_a_name_that_is_taken_is_never_written_to(tmp_path: Path, loop: Loop) ->
     assert file.path.name == f"{taken.stem}~2.jsonl"
 
 
+def test_a_file_that_another_gateway_holds_already_is_left_to_it(
+    tmp_path: Path, loop: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = iter([False, True])
+    monkeypatch.setattr(module, "lock", lambda _descriptor: next(held))
+    place = Folder(tmp_path)
+    writer = Writer(place, loop.calls.put)
+    writer.start()
+    file = a_file(place, loop)
+    writer.put(file, b"x\n", 1)
+    writer.close()
+    assert file.path is not None
+    assert "~2" in file.path.name
+    assert file.path.read_bytes() == b"x\n"
+
+
 def test_everything_is_synced_before_the_writer_rests(
     tmp_path: Path, loop: Loop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
