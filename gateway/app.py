@@ -181,13 +181,14 @@ class App:
         return live
 
     def _upstream(self, session: Connected, endpoint: Endpoint, recorder: Recorder | None) -> Upstream:
-        name, dialect, limits = session.connected().id, registry.dialect(endpoint.dialect), self.config.limits
+        limits = self.config.limits
+        name, dialect = session.connected().id, registry.dialect(endpoint.dialect)
         own = name if dialect.named is None else ""
         return Upstream(
             name, endpoint.masked, dialect,
             registry.connector(endpoint, limits, self._children), session, spawn=self.spawn, limits=limits,
             ledger=self.ledger, clock=time.time_ns, new_id=new_id, later=asyncio.get_running_loop().call_later,
-            tap=recorder.upstream(dialect.name, own) if recorder is not None else None,
+            tap=recorder.upstream(dialect, own) if recorder is not None else None,
         )  # fmt: skip
 
     async def _listen(self, endpoint: Endpoint, route: Route, router: Router) -> str:

@@ -46,6 +46,7 @@ def translate(
     writing = target.commands if commands else target.events
     same = source.name == target.name
     stream: _Stream | _Client | None = None if same else _Client(target) if commands else _Stream(target)
+    overheard = source.overheard() if isinstance(stream, _Stream) and source.overheard is not None else None
     good = True
     for number, frame in lines:
         step = _read(reading, frame)
@@ -63,6 +64,8 @@ def translate(
             continue
         losses = step.losses
         for burst in step.bursts:
+            if overheard is not None:
+                burst = structs.replace(burst, items=overheard(burst.items))  # noqa: PLW2901  # the same, as it is meant
             for rendered in stream.render(burst) if stream is not None else [writing.write(burst)]:
                 losses = losses + rendered.losses
                 for output in rendered.frames:

@@ -350,8 +350,9 @@ class Dialect(Struct, frozen=True, kw_only=True):
     of a backend, and gives the backend_ids of the one that the backend calls so. `publication` makes the translator of
     the link that broadcasts to everybody, where `server` serves calls alone (design.md, section 5), and `served` is
     this record as the listener with that identity speaks it. `lists_silent` says that its servers list a session from
-    its start, not only once something was said in it. `takes_history` is the ext of a ResumeSession that brings what
-    was said elsewhere into a conversation, None where a backend has no way to take it.
+    its start, not only once something was said in it. `overheard` makes the reader of one stream of events by who does
+    not know what was asked, where that decides what an answer means. `takes_history` is the ext of a ResumeSession that
+    brings what was said elsewhere into a conversation, None where a backend has no way to take it.
     """
 
     name: str
@@ -368,4 +369,5 @@ class Dialect(Struct, frozen=True, kw_only=True):
     named: Callable[[str], Ext | None] | None = None
     publication: Callable[[Clock, NewId], Translator] | None = None
     served: Callable[[Instance], Dialect] | None = None
+    overheard: Callable[[], Callable[[Sequence[Any]], list[Any]]] | None = None
     takes_history: Callable[[Sequence[Item]], Ext | None] | None = None

@@ -12,6 +12,7 @@ from typing import Annotated, BinaryIO, Literal
 import typer
 
 from gateway import logs, registry
+from gateway.cli.progress import progress
 from gateway.cli.recordings import FILE, opened
 from gateway.recording import blocks
 from gateway.recording.captures import Capture, read_capture
@@ -77,8 +78,8 @@ def import_(
     if not name:
         raise ConfigError(f"{file} does not say its dialect: add --dialect, for example --dialect smooth")
     target = output or f"{file.name.removesuffix('.jsonl')}.recording.jsonl"
-    header, lines = read_capture(capture, registry.dialect(name), session=session)
-    with _written(target) as out:
+    with progress(file.name, file.stat().st_size) as capture.progress, _written(target) as out:
+        header, lines = read_capture(capture, registry.dialect(name), session=session)
         for chunk in _recording(header, lines, packed=target.endswith(".zst")):
             out.write(chunk)
     for problem in lines.problems[:SHOWN]:

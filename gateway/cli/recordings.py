@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -87,7 +88,7 @@ def diff(
     array of {turn, what, a, b}.
     """
     one, other = open_recording(a), open_recording(b)
-    with _reading(one), _reading(other):
+    with _reading(one, other):
         differences = list(compared(turns(one.events()), turns(other.events())))
     if as_json:
         typer.echo(msgspec.json.encode(differences).decode())
@@ -108,10 +109,20 @@ def opened(file: Path) -> Iterator[Recording]:
 
 
 @contextmanager
-def _reading(recording: Recording) -> Iterator[None]:
-    with progress(recording.path.name, recording.size) as recording.progress:
+def _reading(*recordings: Recording) -> Iterator[None]:
+    """With the progress of all of them as one."""
+    done = [0] * len(recordings)
+
+    def told(number: int, bytes_read: int) -> None:
+        done[number] = bytes_read
+        all_done(sum(done))
+
+    with progress(recordings[0].path.name, sum(recording.size for recording in recordings)) as all_done:
+        for number, recording in enumerate(recordings):
+            recording.progress = partial(told, number)
         yield
-    tell_problems(recording)
+    for recording in recordings:
+        tell_problems(recording)
 
 
 def tell_problems(recording: Recording) -> None:

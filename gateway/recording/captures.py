@@ -28,13 +28,25 @@ from mappings.canonical.events import (
     ApprovalResolved,
     InteractionResolved,
     MessageAppended,
+    ModelTurnStarted,
+    ReasoningDelta,
+    ReasoningStarted,
     Reply,
+    RunStarted,
+    TextDelta,
+    ToolCallStarted,
     TurnAccepted,
+    TurnEnded,
 )
 from mappings.canonical.values import Message, Origin, flatten
 from mappings.dialect import Burst, Dialect, Direction, Frame, Parts, Step
 
 __all__ = ["Capture", "Import", "Said", "read_capture"]
+
+BEGINS = frozenset(
+    {RunStarted, ModelTurnStarted, TextDelta, ReasoningStarted, ReasoningDelta, ToolCallStarted, TurnEnded}
+)
+"""What shows that a waiting input's turn has begun, where a backend answers when it is over (codewhale sheet)."""
 
 LINE_MAX = 64 << 20  # bytes: four of the largest messages
 
@@ -65,8 +77,8 @@ class Capture:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.dialect_name = next((raw.dialect for _, raw in self._raw() if raw.dialect), "")
         self.progress: Callable[[int], None] = lambda _bytes: None
+        self.dialect_name = next((raw.dialect for _, raw in self._raw()), "")
 
     def frames(self) -> Iterator[Said]:
         """Its frames, in their order."""
@@ -89,6 +101,7 @@ class Capture:
             number = 0
             while line := file.readline(LINE_MAX):
                 number += 1
+                self.progress(file.tell())
                 if not line.strip():
                     continue
                 try:
@@ -123,6 +136,7 @@ class Import:
         self._seq = 0
         self._t = 0
         self._waiting: dict[str, tuple[str, SubmitInput]] = {}
+        self._begun: set[str] = set()  # inputs whose turns began though nothing said that they were accepted
         self._given: Given | None = None
 
     def look(self, session: str) -> None:
@@ -192,15 +206,26 @@ class Import:
     def _item(self, conn: str, item: Any, at: int) -> Iterator[Line]:
         accepted = self._accepted(item)
         if accepted is not None:
-            conn, command = accepted
-            message = Message(role="user", text=flatten(command.segments), segments=command.segments)
-            yield from self._runs(self._form.accept(Origin(link=conn, request=command.request), message, at), at)
+            yield from self._accept(*accepted, at)
         elif answers_one(item):
             yield self._line(event=item, link=conn)
+            if isinstance(item, Reply) and item.request in self._begun:
+                self._begun.discard(item.request)
+                if item.failure is not None:
+                    yield from self._runs(self._form.end("failed", item.failure, at), at)
         else:
+            if self._waiting and self._state.turn is None and type(item) in BEGINS and not self._dialect.one_session:
+                conn, command = self._waiting.pop(next(iter(self._waiting)))
+                self._begun.add(command.request)  # it is answered when it is over
+                yield from self._accept(conn, command, at)
             yield from self._runs(self._form.feed([item], at), at)
             if self._state.turn is None or self._state.turn.question is None:
                 self._given = None
+
+    def _accept(self, conn: str, command: SubmitInput, at: int) -> Iterator[Line]:
+        """The input's turn begins."""
+        message = Message(role="user", text=flatten(command.segments), segments=command.segments)
+        yield from self._runs(self._form.accept(Origin(link=conn, request=command.request), message, at), at)
 
     def _accepted(self, item: Any) -> tuple[str, SubmitInput] | None:
         """Whose input begins a turn by this: said so, answered well, or, where answers have no ids, heard again."""

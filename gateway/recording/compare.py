@@ -1,8 +1,9 @@
 """Whether two conversations are the same, canonically: what was asked, said, done and decided, turn by turn.
 
-Ids, times and the boundaries of tokens and text blocks do not count, and neither does what one dialect tells and
-another does not: reasoning, usage, accounts of model calls, questions put in words. What counts: the user's input,
-visible text, tool calls with their arguments and results, questions and their answers, and how a turn ends.
+Ids, times and the boundaries of tokens and text blocks do not count, nor where among the text a tool was called, and
+neither does what one dialect tells and another does not: reasoning, usage, accounts of model calls, questions put in
+words. What counts: the user's input, visible text, tool calls with their arguments and results, questions and their
+answers, and how a turn ends.
 """
 
 from __future__ import annotations
@@ -22,6 +23,9 @@ from mappings.canonical.values import End
 __all__ = ["Block", "Difference", "Turn", "compare", "compared", "turns", "turns_of"]
 
 What = Literal["input", "text", "tool", "question", "answer"]
+ORDER: dict[What, int] = {"input": 0, "text": 1, "tool": 2, "question": 3, "answer": 3}
+"""Of a turn's blocks. A codewhale tells its tools behind the text, others among it: that is no difference."""
+
 SHOWN = 160  # characters of a long text on each side of where it begins to differ
 
 
@@ -104,7 +108,10 @@ class _Turn:
         self._calls: dict[str, Block] = {}
 
     def finished(self) -> Turn:
-        self._end_text()
+        text = "".join(self._parts)
+        if text.strip():
+            self._turn.blocks.append(Block(what="text", text=text))
+        self._turn.blocks.sort(key=lambda block: ORDER[block.what])
         return self._turn
 
     def read(self, event: Any) -> None:
@@ -142,13 +149,7 @@ class _Turn:
         return call
 
     def _add(self, block: Block) -> None:
-        self._end_text()
         self._turn.blocks.append(block)
-
-    def _end_text(self) -> None:
-        text, self._parts = "".join(self._parts), []
-        if text.strip():
-            self._turn.blocks.append(Block(what="text", text=text))
 
 
 def _blocks(turn: int, a: list[Block], b: list[Block]) -> Iterator[Difference]:

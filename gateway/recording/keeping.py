@@ -7,10 +7,11 @@ what one that was killed left behind, and two gateways may share a folder.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import fcntl
 import os
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import structlog
@@ -19,7 +20,7 @@ from msgspec import Struct
 from gateway.recording import blocks
 from gateway.recording.places import OURS
 
-__all__ = ["ZST", "Keep", "compress", "left", "lock", "sweep"]
+__all__ = ["ZST", "Keep", "compress", "left", "lock", "sweep", "sync_file_system", "sync_folder"]
 
 ZST = ".zst"
 MODE = 0o600
@@ -107,6 +108,24 @@ def sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def sync_file_system(descriptor: int) -> bool:
+    """All that was written on the file system of an open file is on the disk; False where that cannot be asked for."""
+    if _SYNCFS is None:
+        return False
+    return bool(_SYNCFS(descriptor) == 0)
+
+
+def _syncfs() -> Callable[[int], int] | None:
+    """Linux has it, and its C library; Python does not."""
+    try:
+        return ctypes.CDLL(None).syncfs
+    except (OSError, AttributeError):
+        return None
+
+
+_SYNCFS = _syncfs()
 
 
 def _ours(folder: Path) -> list[Path]:

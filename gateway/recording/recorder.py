@@ -3,7 +3,8 @@
 Events come from the one delivery path of their session. Frames come from taps, one on each link, and a link may carry
 many sessions: what a client says belongs to the session that it reaches, what the gateway does meanwhile to the session
 that does it (`current`), anything else to the session of which the link last had to do, or else to the route. All of
-this happens in one synchronous step, from the frames that a link hands in to the last frame that goes out for them.
+this happens in one synchronous step, from the frames that a link hands in to the last frame that goes out for them. A
+frame of the backend's which its translator keeps for later belongs to the session that it names.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from msgspec import structs
 from gateway.recording.format import UP, Header
 from gateway.recording.track import Desk, Track
 from mappings.canonical import Command, SessionState
-from mappings.dialect import Frame
+from mappings.dialect import Dialect, Frame, Step
 
 __all__ = ["Recorder", "Tap"]
 
@@ -35,6 +36,8 @@ class Recorder:
         self._header = header
         self._tracks: dict[str, Track] = {}
         self._own: Track | None = None
+        self.named: Callable[[str], Track | None] = lambda _name: None
+        """The track of the session that the backend calls so."""
 
     def track(self, state: SessionState) -> Track:
         """The track of a new session."""
@@ -46,9 +49,9 @@ class Recorder:
         """The tap of a client's link."""
         return Tap(self, link, dialect)
 
-    def upstream(self, dialect: str, session: str) -> Tap:
+    def upstream(self, dialect: Dialect, session: str) -> Tap:
         """The tap of a link to the backend, of one session, or of many ("")."""
-        return Tap(self, UP, dialect, upstream=True, session=session)
+        return Tap(self, UP, dialect.name, upstream=dialect, session=session)
 
     def over(self, session: str) -> None:
         """A session is gone: its recording is closed."""
@@ -79,7 +82,7 @@ class Tap:
     """What one link says and hears. `session` is the one that an upstream link belongs to alone."""
 
     def __init__(
-        self, recorder: Recorder, link: str, dialect: str, *, upstream: bool = False, session: str = ""
+        self, recorder: Recorder, link: str, dialect: str, *, upstream: Dialect | None = None, session: str = ""
     ) -> None:
         self.link = link
         self._recorder = recorder
@@ -131,7 +134,7 @@ class Tap:
         if track is None:
             return
         for item in items:
-            (track.command if self._upstream else track.answer)(self.link, item)
+            (track.answer if self._upstream is None else track.command)(self.link, item)
 
     def shown(self, track: Track) -> None:
         """The peer is shown this session from now on."""
@@ -150,23 +153,32 @@ class Tap:
         if self._session:
             return self._recorder.of(self._session)
         track = self._desk.current or self._home
-        if track is None and (self._upstream or self._recorder.everything):
+        if track is None and (self._upstream is not None or self._recorder.everything):
             self._is_nobodys()
             return self._recorder.own
         return track
 
     def _records(self, track: Track) -> bool:
-        return self._upstream or self._recorder.everything or track.actor == self.link
+        return self._upstream is not None or self._recorder.everything or track.actor == self.link
 
     def _settle(self) -> None:
-        """The step is over: what reached no session is the route's."""
+        """The step is over."""
         self._is_nobodys()
         self._desk.current = self._desk.speaking = None
 
     def _is_nobodys(self) -> None:
+        """What reached no session is the route's, unless it names one."""
         frames, self._frames = self._frames, ()
         command, self._command = self._command, None
-        if frames and (self._upstream or self._recorder.everything):
-            self._recorder.own.frames(self.link, "receive", self._dialect, frames)
+        if frames and (self._upstream is not None or self._recorder.everything):
+            (self._meant(frames) or self._recorder.own).frames(self.link, "receive", self._dialect, frames)
         if command is not None and self._recorder.everything:
             self._recorder.own.command(self.link, command)
+
+    def _meant(self, frames: Sequence[Frame]) -> Track | None:
+        """The track of the session that these frames of a backend name."""
+        if self._upstream is None:
+            return None
+        step = Step()
+        self._upstream.events.receive(frames, step)
+        return next((track for b in step.bursts if b.session and (track := self._recorder.named(b.session))), None)

@@ -23,14 +23,18 @@ from gateway.recording.redaction import Redactor
 from gateway.recording.writer import File, Writer
 from gateway.timers import Later, Timer
 from mappings.canonical import Batch, Command, Event, SessionState
-from mappings.canonical.events import TurnAccepted, TurnEnded
+from mappings.canonical.events import ReasoningDelta, TextDelta, ToolOutputDelta, TurnAccepted, TurnEnded
 from mappings.dialect import Frame
 
 __all__ = ["FLUSH", "RETRY", "Desk", "Speaking", "Track"]
 
 FLUSH = 0.02  # seconds: with the writer's round, what happened is on the disk within 50 ms
+HELD = 0.25  # seconds: what stands behind a text that streams waits for it anyway, and many lines at once cost less
 LINES_MAX = 512  # lines that are gathered: in a burst that is half a millisecond of encoding
 RETRY = 30.0  # seconds until a disk that was full is asked again
+
+STREAMED = frozenset({TextDelta, ReasoningDelta, ToolOutputDelta})
+"""What ends no text that streams."""
 
 log = structlog.get_logger("dragoman.recording")
 
@@ -53,28 +57,27 @@ class Desk:
         self.redactor = redactor
         self.ledger = ledger
         self.rotate_bytes = rotate_bytes
-        self._later = later
-        self._timer: Timer | None = None
-        self._waiting: dict[Track, None] = {}
+        self.later = later
+        self._timers: dict[float, Timer] = {}
+        self._waiting: dict[float, dict[Track, None]] = {FLUSH: {}, HELD: {}}
         self.current: Track | None = None
         """The session that acts: what goes out meanwhile is its own."""
         self.speaking: Speaking | None = None
         """The link whose frames are being acted on."""
 
-    def wants_flush(self, track: Track) -> None:
-        """`track` has lines; it is flushed soon."""
-        self._waiting[track] = None
-        if self._timer is None:
-            self._timer = self._later(FLUSH, self.flush)
+    def wants_flush(self, track: Track, delay: float) -> None:
+        """`track` has lines; they are to go within `delay`: FLUSH or HELD."""
+        self._waiting[delay][track] = None
+        if delay not in self._timers:
+            self._timers[delay] = self.later(delay, partial(self._flush, delay))
 
-    def flush(self) -> None:
-        """Give the writer everything."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        waiting, self._waiting = self._waiting, {}
+    def _flush(self, delay: float) -> None:
+        """Give the writer what they have."""
+        del self._timers[delay]
+        waiting, self._waiting[delay] = self._waiting[delay], {}
         for track in waiting:
             track.flush()
+        self.writer.go()
 
 
 class Track:
@@ -99,6 +102,7 @@ class Track:
         self._turn_ended = False
         self._lines: list[Line] = []
         self._redactor = desk.redactor() if desk.redactor is not None else None
+        self._look: Timer | None = None
         self._part = 0
         self._file: File | None = None
         self._given = 0  # bytes to this file
@@ -141,7 +145,7 @@ class Track:
             self._turn_open, self.actor = True, origin.link
         if type(batch.events[-1]) is TurnEnded:
             self._turn_ended = True  # its last frames are still to be sent
-        self._gathered(had)
+        self._gathered(had, soon=not STREAMED.issuperset(map(type, batch.events)))
 
     def frames(self, link: str, dir: Literal["receive", "send"], dialect: str, frames: Sequence[Frame]) -> None:
         """These frames were received from `link`, or sent to it."""
@@ -172,10 +176,30 @@ class Track:
         """Give the writer what was gathered."""
         lines, self._lines = self._lines, []
         if self._redactor is not None:
-            lines = self._redactor.feed(lines, self._now())
-            if self._redactor.since is not None:
-                self._desk.wants_flush(self)  # what it holds back leaves in time, whatever else happens
+            lines = self._redacted(lines, partial(self._redactor.feed, lines, self._now()))
+            self._look_again(self._redactor.due)
         self._write(lines)
+
+    def _redacted(self, lines: list[Line], redact: Callable[[], list[Line]]) -> list[Line]:
+        try:
+            return redact()
+        except Exception:  # it must neither stop traffic nor let a secret through
+            log.exception("redaction failed", session=self._header.session)
+            self._redactor = self._desk.redactor() if self._desk.redactor is not None else None
+            if self._file is not None:
+                self._desk.writer.finish(self._file)
+            self._stop("redaction failed", len(lines))
+            return []
+
+    def _look_again(self, due: int | None) -> None:
+        """What is held back leaves in time, whatever else happens."""
+        if due is None or self._look is not None or self._closed:
+            return
+        self._look = self._desk.later(max((due - self._now()) / 1e6, FLUSH), self._looks)
+
+    def _looks(self) -> None:
+        self._look = None
+        self.flush()
 
     def _write(self, lines: list[Line]) -> None:
         if not lines or self._closed:
@@ -189,7 +213,9 @@ class Track:
         """The session is over."""
         self.flush()
         if self._redactor is not None:
-            self._write(self._redactor.finish())
+            if self._look is not None:
+                self._look.cancel()
+            self._write(self._redacted([], self._redactor.finish))
             self._tell_redacted(self._redactor.ledger)
         if self._file is not None:
             self._desk.writer.finish(self._file)
@@ -213,12 +239,15 @@ class Track:
         self._lines.append(line)
         self._gathered(had)
 
-    def _gathered(self, had: bool) -> None:
-        """Lines were added to none, or to some that wait for the timer already."""
+    def _gathered(self, had: bool, *, soon: bool = False) -> None:
+        """Lines were added to none, or to some that wait for the timer already; `soon` if a text may end with them."""
         if len(self._lines) >= LINES_MAX:
             self.flush()  # the timer finds nothing, or what comes meanwhile
-        if not had:
-            self._desk.wants_flush(self)
+        if soon or self._redactor is None or self._redactor.due is None:
+            if soon or not had:
+                self._desk.wants_flush(self, FLUSH)
+        elif not had:
+            self._desk.wants_flush(self, HELD)
 
     def _begin(self, seq: int) -> bool:
         """A file for the next part; False while it would be too early."""

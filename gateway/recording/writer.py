@@ -1,9 +1,11 @@
 """The thread that writes recordings: one for the app, so that no disk ever makes traffic wait.
 
-The loop hands over bytes of whole lines and goes on. The thread writes all that is there, syncs each file that it wrote
-to, and looks again; so what was handed over is on the disk after one round, and a round is as long as the disk needs.
-What waits is bounded: past `backlog_max` bytes nothing more is taken, and who wanted to give it stops recording. A file
-that cannot be made or written is over: its owner hears of it in the loop and begins another one later.
+The loop hands over bytes of whole lines and goes on; when it says `go` the thread writes all that is there, syncs what
+it wrote to, and looks again. So what was handed over is on the disk after one round, a round is as long as the disk
+needs, and a burst costs no more syncs than the clock has ticks. Many files are synced by one call for their file
+system, where there is one: each fsync costs a commit of its own. What waits is bounded: past `backlog_max` bytes
+nothing more is taken, and who wanted to give it stops recording. A file that cannot be made or written is over: its
+owner hears of it in the loop and begins another one later.
 
 Between rounds it compresses and deletes what is closed, a step at a time.
 """
@@ -22,13 +24,15 @@ from pathlib import Path
 import structlog
 from msgspec import Struct
 
-from gateway.recording.keeping import Keep, compress, left, lock, sweep, sync_folder
+from gateway.recording.keeping import Keep, compress, left, lock, sweep, sync_file_system, sync_folder
 from gateway.recording.places import Folder, Place
 
 __all__ = ["File", "Writer"]
 
 BACKLOG_MAX = 64 << 20  # bytes: four of the largest messages, and what half a second of a full stream makes
 CLOSE_DEADLINE = 5.0  # seconds that the end waits for the disk, and for what is still to be compressed
+BURST = 32 << 10  # bytes: so many are written while the processor still has them at hand
+ONE_BY_ONE = 8  # files that are synced each for itself
 FILE_MODE, FOLDER_MODE = 0o600, 0o700
 
 log = structlog.get_logger("dragoman.recording")
@@ -70,11 +74,13 @@ class Writer:
         self._backlog = 0
         self._items: list[_Item] = []
         self._wake = threading.Condition()
+        self._go = False
         self._stopping = False
         self._give_up_at = float("inf")
         self._jobs: deque[Iterator[None]] = deque()
         self._open: set[File] = set()
         self._sweeping = False
+        self._written: dict[File, None] = {}  # and not synced
         self._thread = threading.Thread(target=self._run, name="recordings", daemon=True)
 
     # -- the loop's side -------------------------------------------------------------------------------
@@ -90,13 +96,21 @@ class Writer:
                 return False
             self._backlog += len(data)
             self._items.append(_Item(file, data, lines))
-            self._wake.notify()
+            if len(data) > BURST:
+                self._wake.notify()
         return True
+
+    def go(self) -> None:
+        """Write what was given."""
+        with self._wake:
+            self._go = True
+            self._wake.notify()
 
     def finish(self, file: File) -> None:
         """Close a file behind what it was given."""
         with self._wake:
             self._items.append(_Item(file, None))
+            self._go = True
             self._wake.notify()
 
     def close(self) -> bool:
@@ -114,11 +128,12 @@ class Writer:
         self._jobs.append(self._tidy())
         while True:
             with self._wake:
-                while not (self._items or self._jobs or self._stopping):
+                while not (self._go or self._items or self._jobs or self._stopping):
                     self._wake.wait()
+                go, self._go = self._go, False
                 items, self._items = self._items, []
                 stopping = self._stopping
-            self._round(items)
+            self._round(items, sync=go or stopping)
             if stopping and not items:
                 break
             if not items and self._jobs:
@@ -128,22 +143,22 @@ class Writer:
         while self._jobs and time.monotonic() < self._give_up_at:
             self._step()
 
-    def _round(self, items: list[_Item]) -> None:
-        """Write all of it, then sync each file once."""
-        written: dict[File, None] = {}
+    def _round(self, items: list[_Item], *, sync: bool) -> None:
+        """Write all of it, then `sync` each file that was written to since the last time, once."""
+        written = self._written
         done = 0
         for item in items:
             if item.data is None:
-                if item.file in written:
-                    self._sync(item.file)
+                if item.file in written and not item.file.over:
+                    self._sync([item.file])
                 self._end(item.file)
                 continue
             done += len(item.data)
             if not item.file.over and self._write(item.file, item.data, item.lines):
                 written[item.file] = None
-        for file in written:
-            if not file.over:
-                self._sync(file)
+        if sync:
+            self._written = {}
+            self._sync([file for file in written if not file.over])
         with self._wake:
             self._backlog -= done
 
@@ -182,11 +197,14 @@ class Writer:
             return
         raise FileExistsError("no name is free")
 
-    def _sync(self, file: File) -> None:
-        try:
-            os.fsync(file.descriptor)
-        except OSError as error:
-            self._fail(file, error)
+    def _sync(self, files: list[File]) -> None:
+        if len(files) > ONE_BY_ONE and sync_file_system(files[0].descriptor):
+            return
+        for file in files:
+            try:
+                os.fsync(file.descriptor)
+            except OSError as error:
+                self._fail(file, error)
 
     def _fail(self, file: File, error: OSError) -> None:
         """It is over. What was written of its last lines is taken back; a file in which nothing stands is removed."""

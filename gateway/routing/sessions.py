@@ -15,6 +15,7 @@ from gateway.link import Link
 from gateway.pods.live import Pod, Pods
 from gateway.pods.sessions import PodSessions
 from gateway.recording.recorder import Recorder
+from gateway.recording.track import Track
 from gateway.routing.door import LATEST, NEW, Door
 from gateway.routing.ids import agent_id, canonical_id, session_id
 from gateway.routing.policy import Policy
@@ -69,6 +70,8 @@ class Sessions:
         self._control: Session | None = None
         self.watchers: list[Callable[[Session], None]] = []  # told of each session that is new, changed or over
         self.enter: Callable[[Link], None] = lambda _link: None  # shows a link the session behind its door
+        if recorder is not None:
+            recorder.named = self._track_of
         if pods is not None:
             self.pods = PodSessions(route.name, pods, self.roster, self.policy, dialects, self._make_of_pod)
         elif self._upstream.named is not None:
@@ -82,6 +85,11 @@ class Sessions:
             self.many.shared.upstream = dialled
         elif not self.opens:
             self.only = self.make(session_id(route.name, str(route.upstream)))
+
+    def _track_of(self, name: str) -> Track | None:
+        """The recording of the session that the backend calls so."""
+        session = self.roster.named(name)
+        return session.delivery.track if session is not None else None
 
     def _make_of_pod(self, id: str, pod: Pod) -> Session:
         session = self.make(id, name=pod.name, at=pod.endpoint)

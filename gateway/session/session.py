@@ -184,12 +184,15 @@ class Session:
 
     def _rename(self, link: Link, command: RenameSession) -> None:
         """Where the backend keeps no titles the gateway does."""
-        row = summary(self.state)
-        self.say(SessionUpdated(session=structs.replace(row, title=command.title, updated_at=self.clock())))
+        self._entitle(command.title)
         if link.attaches:
             link.send([Reply(request=command.request)])
         else:
             link.attach(self.state, command.request)
+
+    def _entitle(self, title: str) -> None:
+        row = summary(self.state)
+        self.say(SessionUpdated(session=structs.replace(row, title=title, updated_at=self.clock())))
 
     def _pause(self, link: Link, command: PauseTurn) -> None:
         if self.questions.in_words(link):
@@ -301,6 +304,8 @@ class Session:
         if isinstance(pending.command, CancelTurn) and failure is not None and failure.cause == "unsupported":
             self._cancelling.force()  # its generation has no cancel: the turn ends for its clients (translation.md 3.4)
             failure = None
+        if failure is None and isinstance(pending.command, RenameSession) and self.state.title != pending.command.title:
+            self._entitle(pending.command.title)  # a backend that tells nobody of it but who asked
         if self.questions.replied(pending, failure) or pending.link is None:
             return
         result = event.result if event is not None else UNSET

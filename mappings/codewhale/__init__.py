@@ -5,7 +5,7 @@ to_canonical    codewhale -> canonical     translator   one link's protocol
 from_canonical  canonical -> codewhale     projection   one client's turn as it is streamed
 """
 
-from mappings.codewhale.directions import FROM_CLIENT, FROM_SERVER
+from mappings.codewhale.directions import FROM_CLIENT, FROM_SERVER, Overheard
 from mappings.codewhale.from_canonical import shown, taken_along
 from mappings.codewhale.projection import Projection
 from mappings.codewhale.translator import ClientTranslator, ServerTranslator
@@ -25,6 +25,7 @@ DIALECT = Dialect(
     shown=shown,
     addressed=True,
     one_session=False,
-    takes_history=taken_along,
     lists_silent=True,
+    overheard=Overheard,
+    takes_history=taken_along,
 )

@@ -6,15 +6,17 @@ that answers nobody.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+from mappings.canonical import events as say
 from mappings.codewhale.from_canonical import FROM_COMMAND, FROM_EVENT, Context
 from mappings.codewhale.from_canonical.context import bundled
 from mappings.codewhale.to_canonical import TO_COMMAND, TO_EVENT, envelope, place
 from mappings.codewhale.wire import EVENTS, REQUESTS
 from mappings.dialect import Burst, Direction, Rendered
 
-__all__ = ["FROM_CLIENT", "FROM_SERVER"]
+__all__ = ["FROM_CLIENT", "FROM_SERVER", "Overheard"]
 
 
 def _write_events(burst: Burst) -> Rendered:
@@ -48,3 +50,27 @@ FROM_SERVER = Direction(
 FROM_CLIENT = Direction(
     codec=REQUESTS, to_canonical=TO_COMMAND, from_canonical=FROM_COMMAND, envelope=None, write=_write_commands
 )
+
+
+class Overheard:
+    """What a server says, to who does not know what was asked: the answer behind a response is the end of its turn.
+
+    A response ends also where its turn failed, so that alone tells nothing (codewhale sheet, section 3).
+    """
+
+    def __init__(self) -> None:
+        self._open = False
+
+    def __call__(self, items: Sequence[Any]) -> list[Any]:
+        """The items of one line as they are meant."""
+        return [self._meant(item) for item in items if not isinstance(item, say.TurnResult)]
+
+    def _meant(self, item: Any) -> Any:
+        if isinstance(item, say.ModelTurnStarted | say.TextDelta):
+            self._open = True
+        elif isinstance(item, say.TurnEnded):
+            self._open = False
+        elif isinstance(item, say.Reply) and self._open:
+            self._open = False
+            return say.TurnEnded(end="failed" if item.failure else "completed", failure=item.failure)
+        return item

@@ -17,7 +17,18 @@ from tests.bench.backend import answer
 from tests.bench.client import Client
 from tests.bench.processes import Process, cores, pin
 
-__all__ = ["BRIDGES", "DRAGOMAN", "NAIVE_AIOHTTP", "NAIVE_WEBSOCKETS", "Sample", "measure"]
+__all__ = [
+    "BRIDGES",
+    "DRAGOMAN",
+    "NAIVE_AIOHTTP",
+    "NAIVE_WEBSOCKETS",
+    "TURN",
+    "WARM_UP",
+    "Sample",
+    "answer",
+    "checked",
+    "measure",
+]
 
 DRAGOMAN, NAIVE_WEBSOCKETS, NAIVE_AIOHTTP = "dragoman", "naive websockets", "naive aiohttp"
 BRIDGES = (NAIVE_WEBSOCKETS, NAIVE_AIOHTTP, DRAGOMAN)
@@ -59,10 +70,10 @@ def _sample(bridge: str, pod: str, quick: bool, core: int | None) -> Sample:
     print(f"bulk: {bridge} ...", file=sys.stderr, flush=True)
     with Process(*_command(bridge, pod), core=core) as process:
         client = Client(process.endpoint.partition("+")[2])
-        _checked(client, WARM_UP)
+        checked(client, WARM_UP)
         before = process.cpu()
         turns = max(1, TURNS[bridge] // (3 if quick else 1))
-        taken = [_checked(client, TURN) for _ in range(turns)]
+        taken = [checked(client, TURN) for _ in range(turns)]
         cpu = process.cpu() - before
         client.close()
     return Sample(
@@ -77,7 +88,7 @@ def _command(bridge: str, pod: str) -> tuple[str, ...]:
     return (f"tests.bench.{bridge.replace(' ', '_')}", pod)
 
 
-def _checked(client: Client, count: int) -> tuple[float, int]:
+def checked(client: Client, count: int) -> tuple[float, int]:
     """One turn; its seconds and how many deltas were merged."""
     seen = client.turn(str(count))
     expected = answer(count)

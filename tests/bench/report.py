@@ -10,7 +10,7 @@ from statistics import median
 
 from msgspec import Struct
 
-from tests.bench import bulk, codec, pairs, stdio, steady, zeromq
+from tests.bench import bulk, codec, pairs, recording, stdio, steady, zeromq
 
 __all__ = [
     "Figure",
@@ -20,6 +20,7 @@ __all__ = [
     "machine",
     "pairs_report",
     "readme",
+    "recording_report",
     "stdio_report",
     "steady_report",
     "table",
@@ -263,6 +264,46 @@ def pairs_report(rounds: list[dict[tuple[str, str], pairs.Sample]]) -> Report:
             spread(ratios(pair)),
         ])  # fmt: skip
     return Report(figures=[Figure(id="", title=title, rounds=ratios(slowest))], rows=rows)
+
+
+# -- recording --------------------------------------------------------------------------------------
+
+
+def recording_report(rounds: list[recording.Sample]) -> Report:
+    """G17: with recording to without it; and how soon a line is found."""
+
+    def rates(way: str) -> list[float]:
+        return [sample.bulk[way].rate / sample.bulk[recording.OFF].rate for sample in rounds]
+
+    figures = [
+        Figure(
+            id="G17", title="bulk with recording, events a second: to without", rounds=rates(recording.REDACTED),
+            goal=0.6, stretch=0.75,
+        ),
+        Figure(id="", title="the same without redaction", rounds=rates(recording.ON)),
+        Figure(
+            id="G17", title=f"steady, {steady.SESSIONS} sessions, with recording, CPU an event: to without",
+            rounds=[sample.steady[1].cost / sample.steady[0].cost for sample in rounds],
+            goal=1.1, stretch=1.03, at_most=True,
+        ),
+        Figure(
+            id="", title="finding a line of a compressed recording: to reading all of it",
+            rounds=[sample.seek.compressed / sample.seek.whole for sample in rounds],
+        ),
+    ]  # fmt: skip
+    rows = [["", "events/s", "CPU us/event"]]
+    for way in recording.WAYS:
+        taken = [sample.bulk[way] for sample in rounds]
+        rows.append([
+            f"bulk, {way}", spread([one.rate for one in taken], "{:,.0f}"),
+            spread(one.cpu / one.events * 1e6 for one in taken),
+        ])  # fmt: skip
+    for number, way in enumerate((recording.OFF, recording.REDACTED)):
+        rows.append([f"steady, {way}", "", spread(sample.steady[number].cost * 1e6 for sample in rounds)])
+    lines = f"a line of {rounds[0].seek.lines:,}"
+    rows.append([f"{lines}, plain: ms", spread(sample.seek.plain * 1e3 for sample in rounds), ""])
+    rows.append([f"{lines}, compressed: ms", spread(sample.seek.compressed * 1e3 for sample in rounds), ""])
+    return Report(figures=figures, rows=rows)
 
 
 # -- text -------------------------------------------------------------------------------------------

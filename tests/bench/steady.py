@@ -27,9 +27,23 @@ from tests.bench.client import Client
 from tests.bench.pod_client import PodClient
 from tests.bench.processes import Process, cores, pin
 
-__all__ = ["BRIDGES", "DRAGOMAN", "NAIVE", "SESSIONS", "WAYS", "Sample", "measure"]
+__all__ = [
+    "BRIDGES",
+    "DRAGOMAN",
+    "FROM_POD",
+    "NAIVE",
+    "QUICK_SECONDS",
+    "RECORDING",
+    "SECONDS",
+    "SESSIONS",
+    "WAYS",
+    "Sample",
+    "measure",
+    "sample",
+]
 
 DRAGOMAN, NAIVE = "dragoman", "naive websockets"
+RECORDING = "dragoman, recording"  # for recording.py: to smooth clients alone
 BRIDGES = (NAIVE, DRAGOMAN)
 FROM_POD, FROM_SMOOTH = "a pod's tokens to smooth clients", "a smooth server's tokens to pod clients"
 WAYS = (FROM_POD, FROM_SMOOTH)
@@ -66,10 +80,10 @@ def measure(rounds: int, quick: bool) -> list[list[Sample]]:
         pin(pair[0])
     core = pair[1] if pair else None
     seconds = QUICK_SECONDS if quick else SECONDS
-    return [[_sample(way, bridge, seconds, core) for way in WAYS for bridge in BRIDGES] for _ in range(rounds)]
+    return [[sample(way, bridge, seconds, core) for way in WAYS for bridge in BRIDGES] for _ in range(rounds)]
 
 
-def _sample(way: str, bridge: str, seconds: int, core: int | None) -> Sample:
+def sample(way: str, bridge: str, seconds: int, core: int | None) -> Sample:
     print(f"steady: {bridge}, {way} ...", file=sys.stderr, flush=True)
     with tempfile.TemporaryDirectory(prefix="dragoman-bench-") as folder, ExitStack() as stack:
         set_up = _from_pod if way == FROM_POD else _from_smooth
@@ -145,6 +159,8 @@ def _bridge_to_pods(folder: Path, bridge: str, paths: list[Path], core: int | No
         f'[[route]]\nname = "{path.name}"\nlisten = ["smooth+ws://127.0.0.1:0/ws"]\nupstream = "pod+unix:{path}"\n'
         for path in paths
     ]
+    if bridge == RECORDING:
+        routes.append(f'[recording]\npath = "{folder}/rec"\ncompress = false\n')
     config = folder / "config.toml"
     config.write_text("\n".join(routes))
     arguments = ("gateway", "serve", "--config", str(config), "--log-level", "warning")

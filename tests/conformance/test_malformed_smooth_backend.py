@@ -159,7 +159,7 @@ ROWS = [
         counted=1,
     ),
     row("4: a call without a name", chunk({"toolCall": {}}), told=[PARTIAL]),
-    row("4: a result of an unknown call", result("u"), told=[PARTIAL]),
+    row("4: a result of an unknown call", result("u"), told=[PARTIAL, PARTIAL]),  # every result has its call
     row(
         "4: a result twice",
         call("{}"),
@@ -168,7 +168,7 @@ ROWS = [
         told=lambda told: {f["type"] for f in told} == {"stream_chunk"},
         counted=None,
     ),
-    row("4: a result that is an object", result(text={"a": 1}), told=[PARTIAL]),
+    row("4: a result that is an object", result(text={"a": 1}), told=[PARTIAL, PARTIAL]),
     row(
         "4: an answer that is plain text",
         {**ended(), "data": {**ended()["data"], "data": {"messageId": "m", "response": "x", "needsEscalation": False}}},
@@ -295,7 +295,7 @@ ROWS = [
             "".join(f["token"] for f in told[:-1]) == "x" * 1_500_000 and fits(told[-1], error("INTERNAL_ERROR"))
         ),
     ),
-    row("1: a tool's result of 1.5 MB", result(text="x" * 1_500_000), told=[PARTIAL]),
+    row("1: a tool's result of 1.5 MB", result(text="x" * 1_500_000), told=[PARTIAL, PARTIAL]),
     row(
         "8: an error of 1.5 MB",
         {

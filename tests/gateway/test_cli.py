@@ -18,6 +18,7 @@ from msgspec import json as msgspec_json
 
 from gateway import registry
 from mappings.canonical import Command, Event
+from tests.pando_projects import free_project
 from tests.samples import samples
 
 ROOT = Path(__file__).parents[2]
@@ -273,8 +274,7 @@ def test_a_gateway_is_served_from_its_config(tmp_path: Path) -> None:
 
 
 def test_a_pando_is_served_checked_probed_and_known_to_the_schema_like_any_other(tmp_path: Path) -> None:
-    path, project = tmp_path / "c.toml", tmp_path / "project"
-    project.mkdir()
+    path, project = tmp_path / "c.toml", free_project(tmp_path)
     text = """
 [[route]]
 name = "watched"

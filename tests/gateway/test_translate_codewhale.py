@@ -10,7 +10,9 @@ import pytest
 from tests.gateway.test_translate import translated
 from tests.mappings.codewhale.data import CAPTURES, LINES, captured
 from tests.mappings.codewhale.test_vectors import CAPTURED_OWN_FORM, OWN_FORM
+from tests.pairs.codewhale_player import recorded
 from tests.shared import SHARED, needs_shared
+from tests.smooth_frames import check
 
 BOTH = [("server_to_client", ()), ("client_to_server", ("--commands",))]
 REFUSED = (-32700, -32600, -32601, -32602)
@@ -115,3 +117,57 @@ def test_a_line_that_is_no_message_is_a_bad_line_and_the_rest_goes_on() -> None:
     texts = [b"{", b"7", b'"a"', b"[1]", b'{"type":"response_start"}', b'{"id":1}', b"\xff"]
     done = translated("codewhale", "codewhale", [line for text in texts for line in (text, good)])
     assert (done.bad(), done.lines, done.code) == (set(range(1, 14, 2)), [good] * 7, 1)
+
+
+# -- to other dialects -------------------------------------------------------------------------------
+
+PLAYED = [path for path in CAPTURES if path.stem[:2] in ("02", "04", "05")]
+ENDS = {
+    "smooth": {"completed": "eventual_response", "failed": "error", "cancelled": "cancelled"},
+    "pod": {"completed": "finished", "failed": "failed", "cancelled": "Cancelled"},
+    "pando": dict.fromkeys(("completed", "failed", "cancelled"), "llm.end"),
+}
+
+
+def shown(target: str, lines: list[bytes]) -> tuple[str, list[str]]:
+    """The text that clients of a dialect are shown, and how each turn ends."""
+    text, ends = "", []
+    for line in map(json.loads, lines):
+        match target:
+            case "smooth":
+                check(line)
+                text += line.get("token", "")
+                ends += [line["type"]] if line["type"] in ENDS[target].values() and _of_a_turn(line) else []
+            case "pod":
+                data = line.get("data", {})
+                text += data["text"] if line["event"] == "text_delta" else ""
+                if line["event"] == "run_end":
+                    ends.append(data["result"])
+                elif line["event"] == "error":
+                    ends.append("Cancelled" if data["message"] == "Cancelled" else "failed")
+            case "pando" if len(line) == 1:
+                payload = json.loads(line[0].partition("\0")[2])["payload"]
+                topic = line[0].partition("\0")[0]
+                text += payload["token"] if topic == "llm.token" else ""
+                ends += [topic] if topic == "llm.end" else []
+    return text, ends
+
+
+def _of_a_turn(frame: dict[str, Any]) -> bool:
+    """Whether it has the id of a turn, which counts up from 0, and not that of a request."""
+    return str(frame.get("requestId", "")).startswith("00000000-")
+
+
+@pytest.mark.parametrize("target", ENDS)
+def test_the_captured_turns_have_their_text_and_their_ends_in_other_dialects(target: str) -> None:
+    turns = [turn for path in PLAYED for turn in recorded(path) if turn.begun]
+    said = [line.encode() for path in PLAYED for _, way, line in captured(path) if way == "s2c"]
+    done = translated("codewhale", target, [line for line in said if not _refused(line)])
+    text = "".join(delta for turn in turns for delta in turn.deltas)
+    assert shown(target, done.lines) == (text, [ENDS[target][turn.end] for turn in turns])
+    assert done.bad() == set()
+
+
+def _refused(line: bytes) -> bool:
+    """An answer to what was no turn: to a pod's clients it is an error that looks like the end of one."""
+    return b"runtime API returned" in line or b'"code":-32700' in line

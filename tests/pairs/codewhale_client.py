@@ -99,6 +99,12 @@ class CodewhaleClient:
         await self._writer.drain()
         return self._number
 
+    async def garble(self, line: bytes) -> None:
+        """One line that is no request."""
+        self.oracle.garbled()
+        self._writer.write(line + b"\n")
+        await self._writer.drain()
+
     async def answer(self, request: int) -> dict[str, Any]:
         """Wait for the answer to a request."""
         found: list[dict[str, Any]] = []

@@ -14,9 +14,15 @@ import pytest
 
 from gateway.transports.pando_project import INSTANCES, Lock, ports
 from tests.pairs.pando_client import PandoClient
+from tests.pando_projects import free_project
 from tests.peers.processes import running
 
 DEADLINE = 20.0  # seconds until a process that cannot serve must have said so
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    return free_project(tmp_path)
 
 
 def lock_of(project: Path) -> Lock:
@@ -29,15 +35,15 @@ def address(project: Path) -> str:
     return f"tcp://127.0.0.1:{lock.pub_port}?rpc={lock.rpc_port}"
 
 
-async def test_a_viewer_finds_us_by_the_lock_and_nothing_is_left_when_we_stop(tmp_path: Path) -> None:
-    async with running("demo-backend", f"pando+dir:{tmp_path}") as backend:
-        lock = lock_of(tmp_path)
-        assert (lock.pid, lock.pub_port, lock.rpc_port) == (backend.process.pid, *ports(str(tmp_path)))
+async def test_a_viewer_finds_us_by_the_lock_and_nothing_is_left_when_we_stop(project: Path) -> None:
+    async with running("demo-backend", f"pando+dir:{project}") as backend:
+        lock = lock_of(project)
+        assert (lock.pid, lock.pub_port, lock.rpc_port) == (backend.process.pid, *ports(str(project)))
         entry = INSTANCES / f"{lock.instance_id}.json"
         assert json.loads(entry.read_text("utf-8"))["pid"] == backend.process.pid
-        async with PandoClient.connected(address(tmp_path)) as viewer:
+        async with PandoClient.connected(address(project)) as viewer:
             assert (await viewer.call("instance.ping"))["instance_id"] == lock.instance_id
-    assert not (tmp_path / ".pando/ipc.lock").exists()
+    assert not (project / ".pando/ipc.lock").exists()
     assert not entry.exists()
 
 
@@ -58,39 +64,37 @@ async def refused(*arguments: str) -> str:
     return said.decode()
 
 
-async def test_a_second_process_is_refused_with_the_first_ones_pid(tmp_path: Path) -> None:
-    async with running(*bridge(tmp_path)) as first:
-        said = await refused(*bridge(tmp_path))
+async def test_a_second_process_is_refused_with_the_first_ones_pid(project: Path) -> None:
+    async with running(*bridge(project)) as first:
+        said = await refused(*bridge(project))
         assert f"process {first.process.pid} is the primary of this project" in said
-        assert lock_of(tmp_path).pid == first.process.pid, "it has left the lock alone"
+        assert lock_of(project).pid == first.process.pid, "it has left the lock alone"
         entries = [json.loads(path.read_text("utf-8")) for path in INSTANCES.glob("*.json")]
-        assert [entry["pid"] for entry in entries if entry["path"] == str(tmp_path)] == [first.process.pid]
+        assert [entry["pid"] for entry in entries if entry["path"] == str(project)] == [first.process.pid]
 
 
 @pytest.mark.parametrize("which", [0, 1])
-async def test_a_port_in_use_is_told_and_the_lock_is_given_back(tmp_path: Path, which: int) -> None:
-    port = ports(str(tmp_path))[which]
+async def test_a_port_in_use_is_told_and_the_lock_is_given_back(project: Path, which: int) -> None:
+    port = ports(str(project))[which]
     with socket.create_server(("127.0.0.1", port)):
-        assert f"tcp://127.0.0.1:{port}" in await refused(*bridge(tmp_path))
-    assert not (tmp_path / ".pando/ipc.lock").exists()
+        assert f"tcp://127.0.0.1:{port}" in await refused(*bridge(project))
+    assert not (project / ".pando/ipc.lock").exists()
 
 
-async def test_what_another_process_holds_is_respected_though_it_has_written_half_of_it(tmp_path: Path) -> None:
+async def test_what_another_process_holds_is_respected_though_it_has_written_half_of_it(project: Path) -> None:
     """A loser may see an empty or half-written file (pando sheet, section 1.2)."""
-    lock = tmp_path / ".pando/ipc.lock"
+    lock = project / ".pando/ipc.lock"
     lock.parent.mkdir()
     lock.write_text('{"instance_id": "half', "utf-8")
     with lock.open("r+") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        assert "another process is the primary of this project" in await refused(*bridge(tmp_path))
+        assert "another process is the primary of this project" in await refused(*bridge(project))
         assert lock.read_text("utf-8") == '{"instance_id": "half'
-    async with running(*bridge(tmp_path)) as next_one:  # the file alone means nothing
-        assert lock_of(tmp_path).pid == next_one.process.pid
+    async with running(*bridge(project)) as next_one:  # the file alone means nothing
+        assert lock_of(project).pid == next_one.process.pid
 
 
-async def test_a_project_that_is_deleted_is_served_on_and_left_in_order(tmp_path: Path) -> None:
-    project = tmp_path / "project"
-    project.mkdir()
+async def test_a_project_that_is_deleted_is_served_on_and_left_in_order(project: Path) -> None:
     async with running("demo-backend", f"pando+dir:{project}"):
         url = address(project)
         shutil.rmtree(project)
@@ -100,18 +104,18 @@ async def test_a_project_that_is_deleted_is_served_on_and_left_in_order(tmp_path
     assert not project.exists()
 
 
-async def test_a_gateway_that_was_killed_is_followed_by_the_next_and_its_clients_find_that_one(tmp_path: Path) -> None:
-    async with running("demo-backend", f"pando+dir:{tmp_path}") as killed:
-        before = lock_of(tmp_path)
-        async with PandoClient.connected(address(tmp_path)) as viewer:
+async def test_a_gateway_that_was_killed_is_followed_by_the_next_and_its_clients_find_that_one(project: Path) -> None:
+    async with running("demo-backend", f"pando+dir:{project}") as killed:
+        before = lock_of(project)
+        async with PandoClient.connected(address(project)) as viewer:
             await viewer.say("retry")
             await viewer.until(lambda: "llm.end" in viewer.topics())
         await killed.kill()
-    assert lock_of(tmp_path) == before, "the file stays, and means nothing"
-    async with running("demo-backend", f"pando+dir:{tmp_path}") as next_one:
-        assert lock_of(tmp_path).pid == next_one.process.pid
-        assert lock_of(tmp_path).instance_id != before.instance_id
-        async with PandoClient.connected(address(tmp_path)) as viewer:
+    assert lock_of(project) == before, "the file stays, and means nothing"
+    async with running("demo-backend", f"pando+dir:{project}") as next_one:
+        assert lock_of(project).pid == next_one.process.pid
+        assert lock_of(project).instance_id != before.instance_id
+        async with PandoClient.connected(address(project)) as viewer:
             await viewer.say("retry")
             await viewer.until(lambda: "llm.end" in viewer.topics())
             assert viewer.shown[-1] == ("assistant", "The second try worked.")

@@ -9,19 +9,18 @@ import re
 from collections.abc import Iterable
 from functools import lru_cache
 
-from gateway.recording.redaction.detectors import Detector, value_of
+from gateway.recording.redaction.detectors import Detector, Judge, value_of
 
 __all__ = ["ASSIGNMENTS", "TOKEN", "is_secret_name", "named"]
 
+ANCHORS = ("passw", "passphrase", "pwd", "secret", "credential", "authorization", "key")
 NAMES = (
-    *("password", "passwd", "passphrase", "pwd", "secret", "credential", "authorization"),
-    *(f"{whose}{joint}key" for whose in ("api", "access", "private") for joint in ("_", "-", "")),
+    r"(?:passw(?:or)?d|passphrase|pwd|secret|credential|authorization|"
+    r"(?:(?<=api)|(?<=api[_-])|(?<=access)|(?<=access[_-])|(?<=private)|(?<=private[_-]))key)(?:[_-]?key|s)?"
 )
 """Names whose values are secrets, also as the end of a longer name: `DB_PASSWORD`, `clientSecret`."""
 
-END = r"(?:[_-]?key|s)?"  # secret_key, credentials
-
-SECRET_NAME = re.compile("(?i:" + "|".join((*NAMES, "token", "auth_?context")) + rf"){END}\Z")
+SECRET_NAME = re.compile(rf"(?i:{NAMES}|token|auth_?context)\Z")
 
 WORDS = re.compile(
     "(?i:string|str|text|none|null|true|false|undefined|password|secret|token|required|optional|changed|hidden|masked|"
@@ -29,27 +28,30 @@ WORDS = re.compile(
 )
 """What stands for a value in schemas, forms and prose."""
 
-CODE = re.compile(r"[$%{<*.\[]|(?:os|process|env|self|config|settings|request|req|args|params|this)[.\[(]")
-"""How code refers to a value that stands elsewhere."""
+CODE = re.compile(
+    r"(?:\$[A-Z_][A-Z0-9_]*|\$[a-z_]+|\$?\{+[^{}]*\}+|%[a-z]|%\([a-z_]+\)s|<[^<>]*>|[*.•]+|\[[^\[\]]*\])\Z"
+    r"|(?:os|process|env|self|config|settings|request|req|args|params|this)[.\[(]"
+)
+"""How code and templates refer to a value that stands elsewhere."""
 
 QUOTED = r"\"(?P<quoted>(?:[^\"\\\n]|\\.)*+)|'(?P<single>(?:[^'\\\n]|\\.)*+)"
 BARE = r"[^\s\"'`\\,;&<>(){}\[\]]"
 
 
-def _assigned(kind: str, names: tuple[str, ...], judge: str) -> Detector:
+def _assigned(kind: str, anchors: tuple[str, ...], names: str, judge: Judge) -> Detector:
     """A name, `:` or `=`, and a value in quotes, or without but with a digit near its begin."""
     begin = (
-        r"(?i:" + "|".join(names) + rf"){END}"
+        rf"(?i:{names})"
         r"(?:(?P<quote>[\"'])\s{0,8}+[:=]|\s{0,4}+(?:=>|:=|[:=]))\s{0,8}+"
     )
     return Detector(
         kind=kind,
-        anchors=names,
+        anchors=anchors,
         pattern=re.compile(rf"{begin}(?:{QUOTED}|(?P<bare>(?=[^\s\"'\\,;=0-9]{{0,64}}+[0-9]){BARE}{{4,}}+))"),
         opens=re.compile(rf"{begin}(?:{QUOTED}|(?P<bare>{BARE}*+))\Z"),
         folded=True,
         needs="sign",
-        judge={"secret": _is_secret, "token": _is_token}[judge],
+        judge=judge,
     )
 
 
@@ -72,7 +74,7 @@ def _is_token(found: re.Match[str]) -> bool:
     return any(map(str.isdigit, value)) and any(map(str.isalpha, value))
 
 
-TOKEN = _assigned("token", ("token",), "token")
+TOKEN = _assigned("token", ("token",), "token", _is_token)
 
 SETTING = Detector(  # a setting as a pair: the name is a value too
     kind="credential",
@@ -84,7 +86,7 @@ SETTING = Detector(  # a setting as a pair: the name is a value too
     judge=lambda found: SECRET_NAME.search(found["name"]) is not None,
 )
 
-ASSIGNMENTS = (_assigned("credential", NAMES, "secret"), TOKEN, SETTING)
+ASSIGNMENTS = (_assigned("credential", ANCHORS, NAMES, _is_secret), TOKEN, SETTING)
 
 
 @lru_cache(4096)  # peers choose the names

@@ -11,6 +11,7 @@ which its secret began, and the others lack what they had of it.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import accumulate
@@ -90,19 +91,21 @@ class Block(Generic[Slot]):
         unfinished = self._finder.open(text)
         safe = min(unfinished.start if unfinished is not None else len(text), len(text) - self._finder.reach)
         ends = list(accumulate((len(delta.text) for delta in self._deltas), initial=len(self._behind)))[1:]
-        count = sum(1 for end in ends if end <= safe)
-        while 0 < count < len(ends) and any(span.start < ends[count - 1] < span.end for span in spans):
-            count -= 1
+        count = bisect_right(ends, safe)
+        while cut := [span.start for span in spans if count and span.start < ends[count - 1] < span.end]:
+            count = bisect_right(ends, cut[0])
         if count < overdue:
             count = overdue
             if unfinished is not None and unfinished.end - unfinished.start >= HIDDEN:
                 spans = merged([*spans, unfinished])
-        return self._give(text, spans, count)
+        return self._give(text, spans, count, unfinished)
 
     def _text(self) -> str:
         return self._behind + "".join(delta.text for delta in self._deltas)
 
-    def _give(self, text: str, spans: list[Span], count: int) -> list[tuple[Slot, str, Sequence[Span]]]:
+    def _give(
+        self, text: str, spans: list[Span], count: int, unfinished: Span | None = None
+    ) -> list[tuple[Slot, str, Sequence[Span]]]:
         """The first deltas leave, without these secrets."""
         at = len(self._behind)
         given: list[tuple[Slot, str, Sequence[Span]]] = []
@@ -117,7 +120,8 @@ class Block(Generic[Slot]):
                 given.append((delta.slot, delta.text, ()))
             at = end
         self._begun = self._begun or bool(given)
-        self._remember(text, at, waiting)
+        begins = [span.start for span in (*([unfinished] if unfinished is not None else []), *waiting)]
+        self._remember(text, at, min([at, *begins]))
         return given
 
     def _without(self, text: str, start: int, end: int, waiting: deque[Span]) -> tuple[str, list[Span]]:
@@ -138,8 +142,8 @@ class Block(Generic[Slot]):
         parts.append(text[at:end])
         return "".join(parts), begun
 
-    def _remember(self, text: str, at: int, waiting: deque[Span]) -> None:
-        cut = waiting[0].start if waiting and waiting[0].start < at else at
-        start = max(0, cut - BEHIND, at - BEHIND_MAX)
+    def _remember(self, text: str, at: int, begin: int) -> None:
+        """What has left, from well before where something may go on."""
+        start = max(0, begin - max(BEHIND, self._finder.reach), at - BEHIND_MAX)
         self._behind = text[start:at]
         self._marked = max(0, self._marked - start)

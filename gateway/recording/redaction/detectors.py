@@ -29,7 +29,7 @@ class Detector(Struct, frozen=True, kw_only=True):
     `opens` matches up to the end of a text what could become a secret if the text went on, `judge` has the last word on
     what `pattern` found. `reach` characters at the end of a text may belong to a secret of which nothing can be seen
     yet; 0 where `opens` sees it. `needs` is what every text has that holds one: a "run" of RUN characters without a
-    space, or the "sign" of an assignment.
+    space, such a "word" with an anchor in it, or the "sign" of an assignment.
     """
 
     kind: str
@@ -39,7 +39,11 @@ class Detector(Struct, frozen=True, kw_only=True):
     folded: bool = False
     judge: Judge | None = None
     reach: int = 0
-    needs: Literal["run", "sign", ""] = ""
+    needs: Literal["run", "word", "sign", ""] = ""
+
+    def may_stand_in(self, long_words: str) -> bool:
+        """Whether a text may hold one that has these long words."""
+        return self.needs != "word" or any(anchor in long_words for anchor in self.anchors)
 
     def matches(self, text: str, folded: str) -> Iterator[re.Match[str]]:
         """All secrets in `text`; `folded` is the text in lower case, with each character in its place."""

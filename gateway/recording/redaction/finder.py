@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from functools import lru_cache
+from typing import TypeVar
 
 from gateway.recording.redaction.detectors import RUN, Detector, value_of
 from gateway.recording.redaction.escapes import Layer, layers, undecided
@@ -14,6 +15,9 @@ from gateway.recording.redaction.spans import Span, merged
 __all__ = ["Finder", "finder"]
 
 LEAST = 8  # characters of the shortest thing that any built-in shape takes for a secret, with its name
+
+KNOWN_MOST, KNOWN_MAX = 64 * 1024, 8  # characters of a text that is one of so many; of a larger one the last is known
+Result = TypeVar("Result")
 
 BEGINS = re.compile(r"[-_:=\"&?]|A[KSBCI]|eyJ|ya29|SG\.|(?i:bearer)")
 """One of these stands in whatever could become one of those shapes."""
@@ -26,11 +30,14 @@ class Finder:
         self._detectors = tuple(detectors)
         self.reach = max((detector.reach for detector in self._detectors), default=0)
         self._least = 1 if self.reach else LEAST
+        self._found: dict[str, list[Span]] = {}
+        self._opened: dict[str, Span | None] = {}
+        self._large: tuple[str, list[Span]] = ("", [])  # the last of those
         self._sets = {
             (run, sign): [
                 (rank, detector)
                 for rank, detector in enumerate(self._detectors)
-                if (run or detector.needs != "run") and (sign or detector.needs != "sign")
+                if (run or detector.needs not in ("run", "word")) and (sign or detector.needs != "sign")
             ]
             for run in (False, True)
             for sign in (False, True)
@@ -40,30 +47,56 @@ class Finder:
         """The secrets in `text`, in their order, none overlapping another. What is redacted already is none."""
         if len(text) < self._least:
             return []
+        if len(text) > KNOWN_MOST:
+            if self._large[0] != text:
+                self._large = (text, self._find_all(text))
+            return self._large[1]
+        known = self._found.get(text)
+        if known is None:
+            known = self._keep(self._found, text, self._find_all(text))
+        return known
+
+    def open(self, text: str) -> Span | None:
+        """What the end of `text` may have cut off, from where nothing may be shown yet; the first of them.
+
+        Nothing is looked for that begins further from the end than KNOWN_MOST.
+        """
+        before = max(0, len(text) - KNOWN_MOST)
+        end = text[before:]
+        if end not in self._opened:
+            self._keep(self._opened, end, self._first_open(end))
+        first = self._opened.get(end)
+        return first if first is None or not before else Span(first.start + before, first.end + before, first.kind)
+
+    def _first_open(self, text: str) -> Span | None:
+        found = [span for layer in layers(text) for span in self._opens(layer)]
+        return min(found, key=lambda span: span.start, default=None)
+
+    def _keep(self, known: dict[str, Result], text: str, result: Result) -> Result:
+        """The same words are soon seen again: in the event, and in the frames that it came and goes out in."""
+        if len(known) >= KNOWN_MAX:
+            del known[next(iter(known))]
+        known[text] = result
+        return result
+
+    def _find_all(self, text: str) -> list[Span]:
         ranked = [found for layer in layers(text) for found in self._find(layer)]
         if not ranked:
             return []
         spans = merged([span for _, span in sorted(ranked, key=lambda found: found[0])])
         return [span for span in spans if not _is_redacted(text, span)] if PREFIX in text else spans
 
-    def open(self, text: str) -> Span | None:
-        """What the end of `text` may have cut off, from where nothing may be shown yet; the first of them."""
-        first: Span | None = None
-        for layer in layers(text):
-            for span in self._opens(layer):
-                if first is None or span.start < first.start:
-                    first = span
-        return first
-
     def _find(self, layer: Layer) -> Iterable[tuple[int, Span]]:
         """What is found in one layer, each with the rank of its detector."""
         text = layer.text
-        run = max(map(len, text.split()), default=0) >= RUN
-        detectors = self._sets[run, "=" in text or ":" in text]
+        words = "\n".join([word for word in text.split() if len(word) >= RUN])
+        detectors = self._sets[bool(words), "=" in text or ":" in text]
         if not detectors:
             return
         folded = _folded(text)
         for rank, detector in detectors:
+            if not detector.may_stand_in(words):
+                continue
             for found in detector.matches(text, folded):
                 start, end = value_of(found)
                 yield rank, Span(layer.place(start), layer.place(end), detector.kind, _quote(found, layer))

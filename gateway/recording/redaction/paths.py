@@ -112,15 +112,27 @@ class Paths:
         raw = layer.text[start:end]
         if unescaped(raw).lstrip()[:1] not in ("{", "["):
             return
-        inner = Layer(unescaped(raw), Layer(raw))
-        for span in self._find(inner, (), depth - 1):
-            yield Span(layer.place(start + span.start), layer.place(start + span.end), span.kind, span.quote)
+        yield from self._find(Layer(unescaped(raw), _Part(raw, layer, start)), (), depth - 1)
 
     @staticmethod
     def _quote(layer: Layer) -> str:
         """As the first quotes of the document are written in the outermost text."""
         at = layer.text.find('"')
         return layer.outermost[layer.place(at) : layer.place(at + 1)] if at >= 0 else '"'
+
+
+class _Part(Layer):
+    """What stands in a string of a layer."""
+
+    def __init__(self, text: str, layer: Layer, start: int) -> None:
+        super().__init__(text)
+        self.outermost = layer.outermost
+        self._layer = layer
+        self._start = start
+
+    def place(self, at: int) -> int:
+        """As in every layer."""
+        return self._layer.place(self._start + at)
 
 
 def _step(found: re.Match[str]) -> Step:

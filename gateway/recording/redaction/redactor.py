@@ -27,7 +27,6 @@ from gateway.recording.redaction.shapes import ALWAYS
 from gateway.recording.redaction.spans import Span
 from gateway.recording.redaction.values import Values, place_of
 from gateway.recording.redaction.wires import Wires
-from mappings.canonical import Event
 from mappings.canonical.events import (
     ReasoningDelta,
     ReasoningDone,
@@ -40,6 +39,7 @@ from mappings.canonical.events import (
     TurnAccepted,
     TurnEnded,
 )
+from mappings.canonical.values import Origin
 
 __all__ = ["Redactor"]
 
@@ -50,12 +50,11 @@ WEIGHT_MAX = 16 * 1024 * 1024  # bytes of frames among them: of one message as l
 
 
 class Held(Struct, gc=False):
-    """A line on its way: `waits` for its own text to be decided, or for those before it. `decided` ones are clean."""
+    """A delta with its text: it `waits` until that is decided."""
 
-    line: Line
-    text: str = ""
-    waits: bool = False
-    decided: bool = False
+    line: EventLine
+    text: str
+    waits: bool = True
 
 
 class Redactor:
@@ -73,9 +72,10 @@ class Redactor:
         self._values = Values(finder, paths, self._mark, lambda kind, place: self.ledger.note(kind, place, self._seq))
         cleaner = Cleaner(self._partial, self._mark, self.ledger.note)
         self._wires = Wires(self._partial, cleaner, paths.names) if rules is not None else Credentials(finder, cleaner)
-        self._queue: deque[Held] = deque()
+        self._queue: deque[Held | Line] = deque()
         self._blocks: dict[BlockKey, Block[Held]] = {}
         self._weight = 0
+        self._origin = Origin()  # the last that was looked at
 
     # -- lines come and go -------------------------------------------------------------------------------
 
@@ -84,21 +84,19 @@ class Redactor:
 
         `now` is in µs, as in the lines.
         """
+        if self._rules is None:
+            return self._passing(list(lines))
+        queue = self._queue
         for line in lines:
-            held = Held(line)
-            self._queue.append(held)
-            if self._rules is None:
-                held.decided = isinstance(line, EventLine) and type(line.event) in STREAMED
-                continue
             if isinstance(line, FrameLine):
+                queue.append(line)
                 self._weight += len(line.text or "")
-            elif line.event is not None and not line.link:
-                self._event(held, line.event)
-            if len(self._queue) > LINES_MAX or self._weight > WEIGHT_MAX:
+            else:
+                self._take(line)
+            if len(queue) > LINES_MAX or self._weight > WEIGHT_MAX:
                 self._expire(line.t)
             now = max(now, line.t)
-        if self._rules is not None:
-            self._expire(now - self._rules.window_micros)
+        self._expire(now - self._rules.window_micros)
         return self._leaving()
 
     def finish(self) -> list[Line]:
@@ -107,27 +105,68 @@ class Redactor:
         return self._leaving()
 
     @property
-    def since(self) -> int | None:
-        """The time of the oldest line that is held back, None if there is none."""
-        return self._queue[0].line.t if self._queue else None
+    def due(self) -> int | None:
+        """When the oldest line that is held back has to leave, None if there is none."""
+        first = next((item for item in self._queue if isinstance(item, Held)), None)
+        if self._rules is None or first is None:
+            return None
+        return first.line.t + self._rules.window_micros
 
     def _leaving(self) -> list[Line]:
+        queue = self._queue
         lines: list[Line] = []
-        frames: list[int] = []
-        while self._queue and not self._queue[0].waits:
-            held = self._queue.popleft()
-            line = held.line
+        frames: list[FrameLine] = []
+        places: list[int] = []
+        while queue:
+            item = queue[0]
+            if isinstance(item, Held):
+                if item.waits:
+                    break
+                lines.append(self._looked_at(item.line))
+            elif isinstance(item, FrameLine):
+                places.append(len(lines))
+                frames.append(item)
+                lines.append(item)
+            else:
+                lines.append(self._looked_at(self._redacted(item)))
+            queue.popleft()
+        while queue and places and places[-1] == len(lines) - 1 and frames[-1].dir == "receive":
+            places.pop()  # what came in this frame waits, and so does the frame
+            lines.pop()
+            queue.appendleft(frames.pop())
+        self._weight -= sum([len(frame.text or "") for frame in frames])
+        return self._with_clean(lines, frames, places)
+
+    def _passing(self, lines: list[Line]) -> list[Line]:
+        """Without rules nothing is held back, and streamed text stays as it is."""
+        frames: list[FrameLine] = []
+        places: list[int] = []
+        for place, line in enumerate(lines):
             if isinstance(line, FrameLine):
-                self._weight -= len(line.text or "")
-                frames.append(len(lines))
-            elif not held.decided:
-                line = self._redacted(line)
-            lines.append(line)
+                places.append(place)
+                frames.append(line)
+            else:
+                lines[place] = self._looked_at(line if type(line.event) in STREAMED else self._redacted(line))
+        return self._with_clean(lines, frames, places)
+
+    def _with_clean(self, lines: list[Line], frames: list[FrameLine], places: list[int]) -> list[Line]:
+        """These lines, of which the `frames` at those places are looked through together."""
         if frames:
-            clean = self._wires.redact([lines[at] for at in frames])  # type: ignore[misc]  # those are frames
-            for at, frame in zip(frames, clean, strict=True):
-                lines[at] = frame
+            for place, frame in zip(places, self._wires.redact(frames), strict=True):
+                lines[place] = frame
         return lines
+
+    def _looked_at(self, line: EventLine) -> EventLine:
+        return line if line.origin is self._origin else self._with_origin(line)
+
+    def _with_origin(self, line: EventLine) -> EventLine:
+        """A request id is a client's own words."""
+        self._seq = line.seq
+        origin = self._values.redact(line.origin)
+        if origin is line.origin:
+            self._origin = origin  # all events of a batch have this one
+            return line
+        return structs.replace(line, origin=origin, redacted=True)
 
     def _redacted(self, line: EventLine) -> EventLine:
         self._seq = line.seq
@@ -141,25 +180,28 @@ class Redactor:
 
     # -- streamed text -----------------------------------------------------------------------------------
 
-    def _event(self, held: Held, event: Event) -> None:
+    def _take(self, line: EventLine) -> None:
         """A delta goes to its block; what ends a block has it decided."""
-        streamed = STREAMED.get(type(event))
-        if streamed is not None:
-            key = streamed(event)
+        event: Any = line.event
+        kind = type(event)
+        if event is not None and not line.link:
+            streamed = STREAMED.get(kind)
+            key = streamed(event) if streamed is not None else None
             if key is not None:
-                self._add(key, held, event)
+                self._add(key, line, event)
                 return
-        ends = ENDS.get(type(event))
-        if ends is not None and self._blocks:
-            self._close(lambda key: ends(key, event))
+            ends = ENDS.get(kind)
+            if ends is not None and self._blocks:
+                self._close(lambda key: ends(key, event))
+        self._queue.append(line)
 
-    def _add(self, key: BlockKey, held: Held, event: Any) -> None:
+    def _add(self, key: BlockKey, line: EventLine, event: Any) -> None:
         block = self._blocks.get(key)
         if block is None:
             block = self._blocks[key] = self._block(key)
-        held.waits = True
-        held.text = getattr(event, _text_field(event))
-        block.add(Delta(held, held.text, held.line.t))
+        held = Held(line, event.json if key[0] == "arguments" else event.text)
+        self._queue.append(held)
+        block.add(Delta(held, held.text, line.t))
         if self._rules is not None and block.held > self._rules.window_bytes:
             self._decide(block.give(block.older(characters=self._rules.window_bytes // 2)))
 
@@ -181,20 +223,15 @@ class Redactor:
     def _decide(self, given: Sequence[tuple[Held, str, Sequence[Span]]]) -> None:
         """These deltas are done, with this text in them."""
         for held, text, spans in given:
-            held.waits, held.decided = False, True
+            held.waits = False
             line = held.line
-            if text is held.text or isinstance(line, FrameLine) or line.event is None:
+            if text is held.text:
                 continue
-            field = _text_field(line.event)
+            event: Any = line.event
+            name = "json" if type(event) is ToolCallArguments else "text"
             for span in spans:
-                self.ledger.note(span.kind, place_of(line.event, field), line.seq)
-            if text != getattr(line.event, field):
-                event: Any = structs.replace(line.event, **{field: text})
-                held.line = structs.replace(line, event=event, redacted=True)
-
-
-def _text_field(event: Any) -> str:
-    return "json" if type(event) is ToolCallArguments else "text"
+                self.ledger.note(span.kind, place_of(event, name), line.seq)
+            held.line = structs.replace(line, event=structs.replace(event, **{name: text}), redacted=True)
 
 
 STREAMED: dict[type, Callable[[Any], BlockKey | None]] = {

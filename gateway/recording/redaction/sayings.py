@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Struct, field
 
 from gateway.recording.redaction.escapes import unescaped
+from gateway.recording.redaction.rows import Text, gather
 
 __all__ = ["Said", "Saying", "Sayings"]
 
@@ -40,7 +41,6 @@ OFTEN = 16  # frames after which a shape is worth a pattern, which costs as much
 PATTERNS_MAX = 4  # a wire: two wires' worth of texts that stream at one time
 
 Wire = tuple[str, str]
-Text = tuple[str, str]  # its key, and itself
 
 
 class Saying(Struct, eq=False):
@@ -51,11 +51,15 @@ class Saying(Struct, eq=False):
 
 
 class Said(Struct):
-    """A frame that had to be looked at as a whole: its texts, and its value where it is JSON."""
+    """A frame that had to be looked at as a whole: its texts, and its value where it is JSON.
+
+    `texts` are all of them where some stand under one key.
+    """
 
     keys: Sequence[str]
     fixed: list[str]
     value: Any = None
+    texts: Sequence[Text] = ()
 
 
 class _Shape(Struct, eq=False):
@@ -134,9 +138,10 @@ class Sayings:
 
     def _hear_words(self, index: int, shape: _Shape, words: Iterable[str]) -> None:
         for saying, word in zip(shape.sayings, words, strict=True):
-            if not saying.parts:
+            parts = saying.parts
+            if not parts:
                 self.touched.append(saying)
-            saying.parts.append((index, unescaped(word) if "\\" in word else word))
+            parts.append((index, unescaped(word) if "\\" in word else word))
 
     def _split(self, index: int, wire: Wire, text: str, key: tuple[object, ...]) -> Said:
         """A frame without escapes: its strings are what stands between its quotes."""
@@ -155,9 +160,10 @@ class Sayings:
         numbers = [at for at in numbers if any(map(str.isdigit, tokens[at]))]
         for at in numbers:
             tokens[at] = ""
-        self._shapes[key] = _Shape(
-            skeleton=tokens, slots=list(sayings), sayings=list(sayings.values()), numbers=numbers
-        )
+        if not said.texts:
+            self._shapes[key] = _Shape(
+                skeleton=tokens, slots=list(sayings), sayings=list(sayings.values()), numbers=numbers
+            )
         return said
 
     def _decoded(self, index: int, wire: Wire, text: str) -> Said:
@@ -166,7 +172,10 @@ class Sayings:
             return Said(keys=(), fixed=[text])
         keys: dict[str, None] = {}
         texts: list[Text] = []
-        _gather(value, "", keys, texts)
+        try:
+            gather(value, "", keys, texts)
+        except RecursionError:
+            return Said(keys=(), fixed=[text])
         said = Said(keys=list(keys), fixed=[text[: text.find("{")]], value=value)
         self._take(index, wire, texts, said)
         return said
@@ -192,7 +201,14 @@ class Sayings:
                 self.touched.append(saying)
             saying.parts.append((index, text))
             sayings.append(saying)
+        if any(counts.values()) and not _mirrored(texts, counts):
+            said.texts = texts
         return sayings
+
+
+def _mirrored(texts: Sequence[Text], counts: dict[str, int]) -> bool:
+    """Whether what stands under one key twice or more is the same, as smooth says everything twice."""
+    return all(len({text for key, text in texts if key == name}) == 1 for name, last in counts.items() if last)
 
 
 def _read(tokens: list[str]) -> tuple[list[str], list[tuple[int, str]]]:
@@ -216,17 +232,3 @@ def _json(text: str) -> dict[str, Any] | None:
     except (msgspec.MsgspecError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
-
-
-def _gather(value: Any, key: str, keys: dict[str, None], texts: list[Text]) -> None:
-    """Every text in a JSON value, in its order."""
-    kind = type(value)
-    if kind is str:
-        texts.append((key, value))
-    elif kind is dict:
-        for name, item in value.items():
-            keys[name] = None
-            _gather(item, name, keys, texts)
-    elif kind is list:
-        for item in value:
-            _gather(item, key, keys, texts)

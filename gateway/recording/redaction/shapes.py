@@ -25,7 +25,7 @@ def _key(kind: str, words: str, rest: str, least: int, *, digit: bool = False) -
         anchors=anchors,
         pattern=re.compile(f"{begin}{some}[{rest}]{{{least},}}+)"),
         opens=re.compile(rf"{begin}[{rest}]*+)\Z"),
-        needs="run",
+        needs="word",
     )
 
 
@@ -50,7 +50,7 @@ JWT = Detector(
     anchors=("eyJ",),
     pattern=re.compile(rf"{ALONE}(?P<secret>eyJ{PART}{{8,}}+\.{PART}{{8,}}+\.{PART}*+(?:\.{PART}++){{0,2}}+)"),
     opens=re.compile(rf"{ALONE}(?P<secret>eyJ{PART}*+(?:\.{PART}*+){{0,4}}+)\Z"),
-    needs="run",
+    needs="word",
 )
 
 LOGIN = r"[^\s/@:\"'`\\<>{}\[\]]"
@@ -88,13 +88,14 @@ AUTHORIZATION = Detector(
     needs="sign",
 )
 
-PARAMETERS = ("token", "access_token", "auth_token", "api_key", "apikey", "password", "secret", "signature", "sig")
+ARGUMENT = r"[^\s&#\"'`\\<>(){}\[\]]"
+PARAMETERS = "token|access_token|auth_token|api_?key|password|secret|sig(?:nature)?"
 
 PARAMETER = Detector(
     kind="token",
-    anchors=tuple(f"{mark}{name}=" for name in PARAMETERS for mark in "?&"),
-    pattern=re.compile(r"[?&][A-Za-z_]{1,16}+=(?P<secret>[^\s&#\"'`\\<>(){}\[\]]{4,}+)"),
-    opens=re.compile(r"[?&][A-Za-z_]{1,16}+=(?P<secret>[^\s&#\"'`\\<>(){}\[\]]*+)\Z"),
+    anchors=("?", "&"),
+    pattern=re.compile(rf"[?&](?i:{PARAMETERS})=(?P<secret>{ARGUMENT}{{4,}}+)"),
+    opens=re.compile(rf"[?&](?i:{PARAMETERS})=(?P<secret>{ARGUMENT}*+)\Z"),
     folded=True,
     needs="sign",
 )

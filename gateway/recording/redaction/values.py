@@ -16,6 +16,7 @@ from gateway.recording.redaction.assignments import is_secret_name
 from gateway.recording.redaction.finder import Finder
 from gateway.recording.redaction.ledger import Note
 from gateway.recording.redaction.paths import Keys, Paths
+from gateway.recording.redaction.rows import Text, across, gather, put_back
 from gateway.recording.redaction.spans import Mark, Span, merged, replaced
 from mappings.canonical.commands import AnswerOtp, SetConfig
 from mappings.canonical.events import ToolCallArguments
@@ -108,8 +109,21 @@ class Values:
             return raw  # UNSET is no Raw, but an empty one may be
         if self._paths.lead_to(keys):
             return Raw(msgspec.json.encode(self._whole(text, "path", place)))
-        new = self.text(text, place, keys)
+        new = self._row(self.text(text, place, keys), place)
         return raw if new is text else Raw(new.encode())
+
+    def _row(self, text: str, place: str) -> str:
+        """JSON without the secrets that stand in it piece by piece."""
+        texts: list[Text] = []
+        try:
+            value = msgspec.json.decode(text)
+            gather(value, "", {}, texts)
+        except RecursionError:
+            return text  # nobody streams as deep as that
+        changed, kinds = across(self._finder, texts, self._mark)
+        for kind in kinds:
+            self._note(kind, place)
+        return msgspec.json.encode(put_back(value, [], changed)).decode() if changed else text
 
     def _replaced(self, text: str, spans: list[Span], place: str) -> str:
         if not spans:
@@ -117,9 +131,12 @@ class Values:
         for span in spans:
             self._note(span.kind, place)
         new = replaced(text, spans, self._mark)
-        if _is_json(text) and not _is_json(new):
+        if not _is_json(text) or _is_json(new):
+            return new
+        try:
             return msgspec.json.encode(self._leaves(msgspec.json.decode(text))).decode()
-        return new
+        except RecursionError:
+            return msgspec.json.encode(self._mark(spans[0].kind, text)).decode()
 
     def _leaves(self, value: Any) -> Any:
         if isinstance(value, str):

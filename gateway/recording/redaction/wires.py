@@ -16,9 +16,12 @@ from gateway.recording.redaction.assignments import is_secret_name
 from gateway.recording.redaction.blocks import BEHIND, BEHIND_MAX, HIDDEN
 from gateway.recording.redaction.credentials import Cleaner, has_credentials, texts_of
 from gateway.recording.redaction.finder import Finder
+from gateway.recording.redaction.rows import across
 from gateway.recording.redaction.sayings import Said, Saying, Sayings
 
 __all__ = ["Wires"]
+
+LARGE = 8192  # characters: more than any delta, and what a slow client is given at once
 
 TOKENS_OF_TEXT = ("stream_token", "llm.token")
 """Where `token` is a piece of text (smooth sheet, section 5; pando sheet, section 4)."""
@@ -37,7 +40,7 @@ class Wires:
         """These frames, with what was taken out of them."""
         fixed: dict[str, list[int]] = {}
         for index, frame in enumerate(frames):
-            for text in texts_of(frame):
+            for text in (frame.text,) if frame.text is not None else texts_of(frame):
                 said = self._sayings.hear(index, (frame.link, frame.dir), text)
                 if said is not None:
                     self._judge(index, text, said)
@@ -59,6 +62,9 @@ class Wires:
         secret = {key for key in said.keys if is_secret_name(key)}
         if secret - {"token"} or (secret and not any(word in text for word in TOKENS_OF_TEXT)):
             self._cleaner.suspect(index)
+        if said.texts:
+            for kind in across(self._finder, said.texts, lambda *_secret: "")[1]:
+                self._cleaner.empty(index, kind)
         if "value" in said.keys:
             self._cleaner.suspect(index)  # a setting: its name stands beside it
 
@@ -72,10 +78,23 @@ class Wires:
                     self._cleaner.take_out(index, span.kind, word[span.start : span.end])
 
     def _look_through(self, saying: Saying) -> None:
+        """What was said is put together; of a large text only its ends are: it is looked at as a whole, and once."""
         parts, saying.parts = saying.parts, []
+        some: list[tuple[int, str]] = []
+        for index, part in parts:
+            if len(part) < LARGE:
+                some.append((index, part))
+                continue
+            self._put_together(saying, [*some, (index, part[:LARGE])], goes_on=False)
+            self._take_out(index, part)
+            saying.behind = ""
+            some = [(index, part[-LARGE:])]
+        self._put_together(saying, some)
+
+    def _put_together(self, saying: Saying, parts: Sequence[tuple[int, str]], *, goes_on: bool = True) -> None:
         text = saying.behind + "".join([part for _, part in parts])
         spans = self._finder.find(text)
-        unfinished = self._finder.open(text)
+        unfinished = self._finder.open(text) if goes_on else None
         if unfinished is not None and unfinished.end - unfinished.start < HIDDEN:
             unfinished = None
         if spans or unfinished is not None:
@@ -89,10 +108,13 @@ class Wires:
                     self._cleaner.doubt(index)
         if "code " in text.lower():  # typed as all of an input
             for index, part in parts:
-                for span in self._finder.find(part):
-                    self._cleaner.take_out(index, span.kind, part[span.start : span.end])
+                self._take_out(index, part)
         begin = unfinished.start if unfinished is not None else len(text)
-        saying.behind = text[max(0, begin - BEHIND, len(text) - BEHIND_MAX) :]
+        saying.behind = text[max(0, begin - max(BEHIND, self._finder.reach), len(text) - BEHIND_MAX) :]
+
+    def _take_out(self, index: int, text: str) -> None:
+        for span in self._finder.find(text):
+            self._cleaner.take_out(index, span.kind, text[span.start : span.end])
 
 
 def _places(parts: Sequence[tuple[int, str]], at: int) -> Iterator[tuple[int, int, int]]:

@@ -241,7 +241,10 @@ def _goes_on(event: Event) -> bool:
     return type(event) in _GOES_ON or (isinstance(event, StatusChanged) and event.status != "running")
 
 
-_GOES_ON = frozenset({TextDelta, TextDone, ReasoningStarted, ReasoningDelta, ReasoningDone, Preamble, ToolCallFinished})
+_GOES_ON = frozenset({
+    ModelTurnStarted, TextDelta, TextDone, ReasoningStarted, ReasoningDelta, ReasoningDone, Preamble, ToolCallFinished,
+    TurnResult,
+})  # fmt: skip
 
 _CONTENT = (
     Preamble, ToolOutputDelta, StateSnapshot, UsageReported, ModelTurnStarted, ModelTurnEnded, ModelCallStarted,

@@ -54,6 +54,8 @@ def model_turn_started(_event: events.ModelTurnStarted, context: Context) -> Mes
 @FROM_EVENT.rule(events.TextDelta, produces=(lines.ResponseDelta, frames.ResponseDelta))
 def text_delta(event: events.TextDelta, context: Context) -> Messages:
     response = context.response_id
+    if not event.text and not context.alone:
+        return ()  # a delta has text (codewhale sheet, section 3)
     if not context.streams:
         return (*_begun(context), frames.ResponseDelta(response_id=response, delta=event.text))
     return (*_begun(context), lines.ResponseDelta(response_id=response, delta=event.text))

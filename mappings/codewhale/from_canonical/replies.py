@@ -40,13 +40,13 @@ def shown(session: str, ids: Ext | None = None) -> tuple[str, ...]:
 def row(summary: SessionSummary, generation: str) -> Thread:
     """A row of a list as a thread."""
     at = summary.updated_at // NS
-    known = given(summary.ext, "thread", Thread | None, None)  # type: ignore[arg-type]  # a thread or none
+    known = _known(summary.ext)
+    title = summary.title[:PREVIEW_MAX] if summary.messages else ""  # before anything was said it is no preview
     if known is not None:
-        title = summary.title[:PREVIEW_MAX]
         return replace(known, updated_at=at, preview=title if title and known.preview == NEW else known.preview)
     return Thread(
         id=shown(summary.session, summary.ext)[0],
-        preview=summary.title[:PREVIEW_MAX] or NEW,
+        preview=title or NEW,
         ephemeral=True,
         model_provider=PROVIDER,
         created_at=at,
@@ -59,9 +59,19 @@ def row(summary: SessionSummary, generation: str) -> Thread:
     )
 
 
+def _known(ids: Ext | None) -> Thread | None:
+    """What a backend of this dialect says that the thread is."""
+    return given(ids, "thread", Thread, None)
+
+
 def described(state: SessionState, generation: str) -> Thread:
     """A whole session as a thread."""
     said = [message.text for message in state.messages() if message.role == "user"]
+    known = _known(state.backend_ids)
+    if known is not None:
+        at = max(known.updated_at, state.updated_at // NS)
+        preview = said[-1][:PREVIEW_MAX] if said else known.preview
+        return replace(known, preview=preview, updated_at=at, name=state.title or known.name)
     return Thread(
         id=shown(state.id, state.backend_ids)[0],
         preview=said[-1][:PREVIEW_MAX] if said else NEW,

@@ -12,7 +12,6 @@ from typing import Any
 
 from msgspec import UNSET, Raw, Struct, UnsetType
 from msgspec import json as msgspec_json
-from msgspec.structs import replace
 
 from mappings.canonical import events
 from mappings.canonical.values import Ext, Failure
@@ -104,7 +103,6 @@ def answer(message: results.Answer) -> Events:
         inside = heard_in(result.events)
         if isinstance(result, results.ThreadResponse) and result.status == "accepted":
             return (*_once(inside), events.TurnEnded(end="completed", ext=keep(result=result)))
-        result = replace(result, events=())
     said = result if isinstance(result, Raw) else raw(result)
     if isinstance(result, results.ThreadResponse) and result.status == "accepted":
         return (events.TurnEnded(end="completed", ext=keep(result=said)),)

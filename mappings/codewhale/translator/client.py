@@ -7,7 +7,7 @@ what the hook mirror of old releases prints beside it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import count
 from typing import Any
 
@@ -78,12 +78,13 @@ class ClientTranslator:
         step.faults, step.losses = heard.faults, heard.losses
         for burst in heard.bursts:
             if burst.request:
-                self._answered(burst.request, burst.items, step)
+                for answer in _answers(burst.items):
+                    self._answered(burst.request, answer, step)
             else:
                 _add(step, [said for item in burst.items for said in self._streamed(item, step)])
         for fault in heard.faults:
             value = fault.value if isinstance(fault.value, dict) else {}
-            if "id" in value:  # an answer that cannot be read is one
+            if str(value.get("id")) in self._waiting:  # an answer that cannot be read is one
                 failure = Failure(cause="internal", text=f"the backend's answer cannot be read: {fault.text}"[:500])
                 reply = say.Reply(request=str(value["id"]), failure=failure)
                 self._answered(reply.request, [reply], step)
@@ -179,7 +180,8 @@ class ClientTranslator:
 
     def _streamed(self, item: Any, step: Step) -> list[Any]:
         """A bare line: of the turn in flight if that is the oldest request, else of nobody's."""
-        oldest = next(iter(self._waiting.values()), None)
+        asked = (c for c in self._waiting.values() if not isinstance(c, ask.GetCapabilities))  # some never answer it
+        oldest = next(asked, None)
         turn = self._turn
         if isinstance(item, say.LifecycleReport | Unmapped):
             return [item]
@@ -255,6 +257,17 @@ class ClientTranslator:
                 case ask.Ping():
                     answer = say.Pong(request=request, at=self._clock())
         return answer or replace(event, request=request)
+
+
+def _answers(items: Sequence[Any]) -> Iterator[Sequence[Any]]:
+    """What each answer under one id said: there should be one, and the first one counts."""
+    start = 0
+    for end, item in enumerate(items, start=1):
+        if isinstance(item, say.Reply | say.TurnEnded):
+            yield items[start:end]
+            start = end
+    if start < len(items):
+        yield items[start:]
 
 
 def _add(step: Step, items: list[Any]) -> None:

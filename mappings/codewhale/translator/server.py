@@ -113,9 +113,10 @@ class ServerTranslator:
             for burst in heard.bursts:
                 for item in burst.items:
                     self._hear(item, step)
+            self._advance(step)  # before the next line is looked at: it may be about the turn that begins here
         if len(self._order) > PENDING_MAX:
             step.faults.append(PeerError("flooding", "more requests than may wait for an answer", can_continue=False))
-        return self._advance(step)
+        return step
 
     def send(self, items: Sequence[Any]) -> Step:
         """Answers, each in the form of its request; a question in words is all of a run of its own."""

@@ -105,6 +105,18 @@ def test_diff_of_equal_conversations_exits_0(dragoman: Run) -> None:
     assert dragoman("diff", V1, f"{V1}.zst", "--json") == (0, "[]\n", "")
 
 
+def test_two_large_recordings_share_one_bar_of_progress(
+    dragoman: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.cli.progress.LONG", 0)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TTY_COMPATIBLE", "1")
+    code, out, err = dragoman("diff", V1, f"{V1}.zst")
+    assert code == 0
+    assert "the same conversation" in out
+    assert "v1.jsonl" in err
+
+
 def conversation(path: Path, text: str) -> str:
     events: tuple[Event, ...] = (TextDelta(text=text), TextDone(text=text), TurnEnded(end="completed"))
     lines: list[Line] = [

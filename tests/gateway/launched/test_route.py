@@ -44,7 +44,11 @@ def test_what_is_missing_is_said(config: str) -> None:
 @pytest.mark.parametrize(
     ("error", "code"), [(None, 0), (OSError("taken"), 1), (PeerError("not_utf8", "y"), 1), (ConfigError("z"), 2)]
 )
-def test_the_exit_code_says_how_it_went(error: Exception | None, code: int, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_exit_code_says_how_it_went(
+    error: Exception | None, code: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.logs.configure", lambda level: None)  # it would hold for every test after this one
+
     async def serve() -> None:
         if error is not None:
             raise ExceptionGroup("tasks", [error])

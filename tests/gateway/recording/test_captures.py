@@ -108,6 +108,17 @@ def test_turns_of_a_pando_are_those_of_the_session_that_is_told_most() -> None:
 
 
 @needs_shared
+def test_turns_of_a_codewhale_begin_though_it_answers_when_they_are_over() -> None:
+    first, second, third = told("codewhale/04")
+    assert [turn.blocks[0].text for turn in (first, second, third)] == [
+        "Write a long essay about retry storms", "think first", "Shorter: one sentence.",
+    ]  # fmt: skip
+    assert [turn.end for turn in (first, second, third)] == ["cancelled", "cancelled", "completed"]
+    ends = [(turn.blocks[0].text, turn.end) for turn in told("codewhale/05")]
+    assert ends[:4] == [("fail mid", "failed"), ("fail early", "failed"), ("fail quiet", "failed"), ("cut", "failed")]
+
+
+@needs_shared
 def test_what_a_second_client_asks_is_kept_and_what_it_is_told_is_not_told_twice() -> None:
     path = next(path for path in KNOWN if path.name.startswith("11-second"))
     header, lines = imported(path)

@@ -1,11 +1,12 @@
 from __future__ import annotations
 
+import ctypes
 import os
 from pathlib import Path
 
 import pytest
 
-from gateway.recording.keeping import Keep, compress, left, lock, sweep
+from gateway.recording.keeping import Keep, compress, left, lock, sweep, sync_file_system
 from gateway.recording.reader import open_recording
 from tests.gateway.recording.lines import numbered, written
 
@@ -101,6 +102,12 @@ def test_files_of_others_are_left_alone(tmp_path: Path) -> None:
 def test_without_bounds_everything_is_kept(tmp_path: Path) -> None:
     recorded(tmp_path, "a", 1e9)
     assert sweep(tmp_path, Keep()) == []
+
+
+def test_a_file_system_can_be_synced_where_the_system_knows_that(tmp_path: Path) -> None:
+    with (tmp_path / "a").open("wb") as file:
+        assert sync_file_system(file.fileno()) is hasattr(ctypes.CDLL(None), "syncfs")
+    assert not sync_file_system(-1)
 
 
 def test_a_folder_that_is_not_there_is_empty(tmp_path: Path) -> None:

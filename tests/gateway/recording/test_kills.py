@@ -119,6 +119,7 @@ def test_on_a_full_small_disk_a_recording_ends_with_a_whole_line(small_disk: Pat
     source = written(small_disk.parent / "source", numbered(6000)).read_bytes().splitlines(keepends=True)
     for start in range(0, len(source), 50):
         writer.put(file, b"".join(source[start : start + 50]), 50)
+    writer.go()
     failed, error = loop.failure()
     writer.close()
     assert failed is file

@@ -5,6 +5,7 @@ from typing import Any, cast
 
 import pytest
 
+from gateway import registry
 from gateway.ledger import Ledger
 from gateway.recording.format import EventLine, FrameLine, Header, decode_header, decode_line
 from gateway.recording.places import Folder
@@ -15,8 +16,10 @@ from mappings.canonical import Batch, SessionState
 from mappings.canonical.commands import PauseTurn, SubmitInput
 from mappings.canonical.events import Pong, Reply, TextDelta, TurnAccepted
 from mappings.canonical.values import Origin
-from mappings.dialect import Frame
+from mappings.dialect import Frame, Parts
 from tests.gateway.recording.lines import HEADER
+
+POD, PANDO = registry.dialect("pod"), registry.dialect("pando")
 
 
 class Shelf:
@@ -30,6 +33,9 @@ class Shelf:
     def put(self, file: File, data: bytes, _lines: int) -> bool:
         self.files[file] = self.files.get(file, b"") + data
         return True
+
+    def go(self) -> None:
+        pass
 
     def finish(self, file: File) -> None:
         pass
@@ -95,7 +101,7 @@ def happens(track: Track, *taps: Tap, text: str = "x", begins: str = "") -> None
 
 
 def test_what_a_client_says_stands_before_what_it_means_and_what_comes_of_it(stage: Stage) -> None:
-    up = stage.recorder.upstream("pod", "a")
+    up = stage.recorder.upstream(POD, "a")
     stage.says(
         stage.client, "go",
         lambda: stage.client.asks(SubmitInput(segments=())),
@@ -110,13 +116,13 @@ def test_what_a_client_says_stands_before_what_it_means_and_what_comes_of_it(sta
 
 
 def test_what_the_backend_says_is_its_session_s(stage: Stage) -> None:
-    up = stage.recorder.upstream("pod", "b")
+    up = stage.recorder.upstream(POD, "b")
     stage.says(up, "delta", lambda: happens(stage.b))
     assert stage.told() == {"b": ["up > delta", "log: TextDelta"]}
 
 
 def test_frames_that_come_together_on_a_link_of_one_session_are_taken_together(stage: Stage) -> None:
-    up = stage.recorder.upstream("pod", "a")
+    up = stage.recorder.upstream(POD, "a")
     taken: list[list[Frame]] = []
     up.receive([b"1", b"2"], lambda frames: taken.append(list(frames)))
     assert taken == [[b"1", b"2"]]
@@ -124,7 +130,7 @@ def test_frames_that_come_together_on_a_link_of_one_session_are_taken_together(s
 
 
 def test_on_a_link_of_many_sessions_each_frame_goes_to_the_session_that_it_reaches(stage: Stage) -> None:
-    up = stage.recorder.upstream("pando", "")
+    up = stage.recorder.upstream(PANDO, "")
     sessions = {b"1": stage.a, b"2": stage.b}
 
     def take(frames: Any) -> None:
@@ -139,6 +145,14 @@ def test_on_a_link_of_many_sessions_each_frame_goes_to_the_session_that_it_reach
         "b": ["up > 2", "log: TextDelta"],
         "": ["up > 3"],
     }
+
+
+def test_what_a_link_of_many_sessions_keeps_for_later_is_of_the_session_that_it_names(stage: Stage) -> None:
+    up = stage.recorder.upstream(PANDO, "")
+    stage.recorder.named = {"theirs": stage.b}.get
+    text = b'{"topic":"llm.token","payload":{"session_id":"theirs","token":"x"}}'
+    up.receive([Parts("sub", b"", (b"llm.token\x00" + text,))], lambda _frames: None)
+    assert stage.told() == {"b": ["up > None"]}
 
 
 def test_what_is_broadcast_is_of_the_session_that_does_it_whatever_the_link_did_before(stage: Stage) -> None:
@@ -192,7 +206,7 @@ def test_an_answer_stands_with_the_link_that_it_went_to(stage: Stage) -> None:
 
 
 def test_after_the_end_of_a_session_nothing_of_its_links_begins_another_recording(stage: Stage) -> None:
-    up = stage.recorder.upstream("pod", "a")
+    up = stage.recorder.upstream(POD, "a")
     stage.recorder.over("a")
     stage.says(up, "late")
     up.put([b"late"])

@@ -13,6 +13,7 @@ import pytest
 from gateway.recording.format import EventLine, FrameLine, Line
 from gateway.recording.redaction import Redactor, Rules
 from mappings.canonical.events import TextDelta, TextDone, ToolCallFinished
+from tests.gateway.recording.redaction.corpus import PRIVATE
 
 CAPTURES = Path(__file__).resolve().parents[2] / "data" / "captures"
 
@@ -35,7 +36,7 @@ HARMLESS = {
     "addresses": "ssh://git@example.com/x, http://localhost:8080/a@b, tcp://127.0.0.1:57846, mailto:a@b.c",
     "class names": "sk-fading-circle sk-learn task-sk-list eyJ AKIA xoxo ghp_ npm_config_registry hf_transfer",
     "exit codes": "exit code 12345, error code 4711, code 200",
-    "key without a body": "-" * 5 + "BEGIN PRIVATE KEY" + "-" * 5 + ". That is how it begins.",
+    "key without a body": "-" * 5 + f"BEGIN {PRIVATE}" + "-" * 5 + ". That is how it begins.",
     "regular expression": r"(?:sk-|AKIA)[A-Z0-9]{16,} and \\d+\\.\\w*",
 }
 

@@ -12,11 +12,12 @@ from gateway.ledger import Ledger
 from gateway.recording import track as module
 from gateway.recording.format import UP, EventLine, FrameLine, Header, Line, decode_header, decode_line
 from gateway.recording.places import Folder
-from gateway.recording.track import FLUSH, RETRY, Desk, Track
+from gateway.recording.redaction import Redactor, rules
+from gateway.recording.track import FLUSH, HELD, RETRY, Desk, Track
 from gateway.recording.writer import File, Writer
 from mappings.canonical import Batch, Event, SessionState
 from mappings.canonical.commands import PauseTurn
-from mappings.canonical.events import Reply, TextDelta, TurnAccepted, TurnEnded
+from mappings.canonical.events import Reply, TextDelta, TextDone, TurnAccepted, TurnEnded
 from mappings.canonical.values import Origin
 from tests.gateway.recording.lines import HEADER
 
@@ -40,6 +41,9 @@ class Disk:
         file.lines += lines
         return True
 
+    def go(self) -> None:
+        pass
+
     def finish(self, file: File) -> None:
         self.finished.append(file)
 
@@ -57,13 +61,17 @@ class Disk:
 class Scene:
     """A track, its disk, its clock and its one timer."""
 
-    def __init__(self, rotate_bytes: int = 0) -> None:
+    def __init__(self, rotate_bytes: int = 0, *, redacts: bool = False) -> None:
         self.disk = Disk()
         self.ledger = Ledger()
         self.now = 5 * SECOND
         self.timers: list[tuple[float, Callable[[], None]]] = []
         self.state = SessionState(id="s", seq=7, epoch=2)
-        self.desk = Desk(cast("Writer", self.disk), self.ledger, self._later, rotate_bytes=rotate_bytes)
+        compiled = rules({}, (), window_bytes=65_536, window_micros=2_000_000)
+        self.desk = Desk(
+            cast("Writer", self.disk), self.ledger, self._later, rotate_bytes=rotate_bytes,
+            redactor=(lambda: Redactor(compiled, b"salt")) if redacts else None,
+        )  # fmt: skip
         self.track = Track(self.desk, HEADER, self.state, clock=lambda: 1234, monotonic=lambda: self.now)
 
     def _later(self, delay: float, ring: Callable[[], None]) -> Any:
@@ -166,6 +174,32 @@ def test_what_comes_after_the_end_is_no_part_of_it(scene: Scene) -> None:
     scene.passes(FLUSH)
     assert seqs(scene.disk.lines()) == [1]
     assert len(scene.disk.finished) == 1
+
+
+def test_what_stands_behind_a_text_that_streams_is_given_away_less_often_until_it_ends() -> None:
+    scene = Scene(redacts=True)
+    scene.happens(TextDelta(text="a"))
+    scene.passes(FLUSH)  # the redactor holds it back from here on, until it is due
+    ((due, _),) = scene.timers
+    scene.happens(TextDelta(text="b"))
+    scene.track.frames(UP, "receive", "pod", [b"{}"])
+    assert sorted(delay for delay, _ in scene.timers) == [HELD, due]
+    assert not scene.disk.files
+    scene.happens(TextDone(text="ab"))
+    assert sorted(delay for delay, _ in scene.timers) == [FLUSH, HELD, due]
+    scene.passes(FLUSH)
+    assert seqs(scene.disk.lines()) == [1, 2, 3, 4]
+
+
+def test_a_text_that_streams_on_leaves_when_its_window_is_over() -> None:
+    scene = Scene(redacts=True)
+    scene.happens(TextDelta(text="a"))
+    for _ in range(3):
+        scene.passes(FLUSH)
+        scene.passes(HELD)
+    assert not scene.disk.files
+    scene.passes(2.0)
+    assert seqs(scene.disk.lines()) == [1]
 
 
 # -- whose frames are recorded ----------------------------------------------------------------------------

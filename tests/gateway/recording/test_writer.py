@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from gateway.recording import keeping
+from gateway.recording import writer as module
 from gateway.recording.keeping import Keep
 from gateway.recording.places import Folder, OneFile
 from gateway.recording.reader import open_recording
@@ -104,6 +106,7 @@ def test_everything_is_synced_before_the_writer_rests(
     file = a_file(place, loop)
     for size in (2, 4):
         writer.put(file, b"x\n", 1)
+        writer.go()
         while synced.get(timeout=10) != size:
             pass  # the folder, for its new name
     writer.close()
@@ -123,12 +126,34 @@ def test_past_the_bound_nothing_more_is_taken(tmp_path: Path, loop: Loop, monkey
     writer.start()
     file = a_file(place, loop)
     assert writer.put(file, b"12345\n", 1)
+    writer.go()
     assert not writer.put(file, b"12345\n", 1)
     assert writer.put(file, b"123\n", 1)
     gate.set()
     writer.close()
     assert file.path is not None
     assert file.path.read_bytes() == b"12345\n123\n"
+
+
+def test_many_files_are_synced_by_one_call(tmp_path: Path, loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[int] = []
+    real = keeping.sync_file_system
+
+    def sync(descriptor: int) -> bool:
+        calls.append(descriptor)
+        return real(descriptor)
+
+    monkeypatch.setattr(module, "sync_file_system", sync)
+    place = Folder(tmp_path)
+    writer = Writer(place, loop.calls.put)
+    files = [a_file(place, loop, f"s{number}") for number in range(50)]
+    for file in files:
+        writer.put(file, b"x\n", 1)
+    writer.go()
+    writer.start()
+    writer.close()
+    assert len(calls) == 1
+    assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"x\n"] * 50
 
 
 # -- disks that do not take it ------------------------------------------------------------------------------
@@ -141,6 +166,7 @@ def test_a_folder_that_cannot_be_made_fails_the_file_and_nothing_else(tmp_path: 
     writer.start()
     file = a_file(place, loop)
     writer.put(file, b"x\n", 1)
+    writer.go()
     failed, error = loop.failure()
     assert failed is file
     assert isinstance(error, NotADirectoryError | FileExistsError)
@@ -171,6 +197,7 @@ def test_a_full_disk_leaves_every_whole_line_and_no_part_of_another(
     line = b"x" * 999 + b"\n"
     for _ in range(100):
         writer.put(file, line, 1)
+    writer.go()
     failed, error = loop.failure()
     assert failed is file
     assert error.errno is not None
@@ -191,6 +218,7 @@ def test_a_file_in_which_nothing_could_be_written_is_removed(
     writer = Writer(place, loop.calls.put)
     writer.start()
     writer.put(a_file(place, loop), b"x\n", 1)
+    writer.go()
     assert loop.failure()[1].errno == 28
     writer.close()
     assert list(tmp_path.iterdir()) == []

@@ -46,7 +46,7 @@ def write(path: Path) -> None:
     while some := LINES[start : start + chance.randint(1, BATCH)]:
         start += len(some)
         while not writer.put(file, encode_lines(some), len(some)):
-            pass
+            writer.go()
     sys.exit("nobody killed it")
 
 

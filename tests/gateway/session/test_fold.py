@@ -95,7 +95,8 @@ class Live:
                 at=self._at,
             )  # fmt: skip
             self.state.seq += len(run.events)
-            self.state.updated_at = self._at if run.happens else self.state.updated_at
+            if run.happens:
+                self.state.updated_at = self._at
             self.log.append(batch)
 
     def folded(self) -> SessionState:
@@ -313,3 +314,20 @@ def test_a_named_session_keeps_its_title() -> None:
 )
 def test_usage_is_summed_where_it_is_known(total: Usage | None, more: Usage, sum_: Usage) -> None:
     assert add_usage(total, more) == sum_
+
+
+def test_a_description_is_nothing_that_happens_in_the_session() -> None:
+    state = SessionState(id="s", updated_at=1)
+    fold(
+        state,
+        Batch(session="s", epoch=1, first_seq=0, events=[HistorySnapshot(items=())], turn="", origin=Origin(), at=2),
+    )
+    assert state.updated_at == 1
+    fold(
+        state,
+        Batch(session="s", epoch=1, first_seq=1, events=[StatusChanged(status="idle")], turn="", origin=Origin(), at=3),
+    )
+    assert state.updated_at == 3
+    described = SessionUpdated(session=SessionSummary(session="s", updated_at=5))
+    fold(state, Batch(session="s", epoch=1, first_seq=3, events=[described], turn="", origin=Origin(), at=9))
+    assert state.updated_at == 5

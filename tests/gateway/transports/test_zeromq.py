@@ -20,6 +20,7 @@ from gateway.transports.zeromq import PROJECT, TCP
 from mappings.dialect import Parts
 from mappings.errors import ConfigError
 from tests.gateway.doorkeepers import doorkeeper
+from tests.pando_projects import free_project
 
 DEADLINE = 20
 
@@ -28,10 +29,10 @@ DEADLINE = 20
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Endpoint:
     """A project of its own, and a registry of its own."""
     (tmp_path / "instances").mkdir()
-    (tmp_path / "project").mkdir()
+    folder = free_project(tmp_path)
     register = pando_project.Project.register
     monkeypatch.setattr(pando_project.Project, "register", lambda self: register(self, tmp_path / "instances"))
-    return parse(f"pando+dir:{tmp_path}/project")
+    return parse(f"pando+dir:{folder}")
 
 
 @pytest.mark.parametrize("way", [TCP, PROJECT])
@@ -61,7 +62,7 @@ async def test_calls_and_publications_come_by_their_own_doors(way: object, proje
 async def test_a_project_has_the_ports_of_its_path_a_lock_and_an_entry_until_it_closes(
     project: Endpoint, tmp_path: Path
 ) -> None:
-    lock, registry = tmp_path / "project/.pando/ipc.lock", tmp_path / "instances"
+    lock, registry = Path(project.address, ".pando/ipc.lock"), tmp_path / "instances"
     published: list[Transport] = []
     assert PROJECT.listen is not None
     async with asyncio.timeout(DEADLINE):
@@ -87,7 +88,7 @@ async def test_a_second_primary_is_refused_and_told_whose_the_project_is(project
         await listener.close()
 
 
-async def test_a_port_in_use_gives_the_lock_back(project: Endpoint, tmp_path: Path) -> None:
+async def test_a_port_in_use_gives_the_lock_back(project: Endpoint) -> None:
     first, _ = ports(project.address)
     taken: list[Transport] = []
     assert TCP.listen is not None
@@ -98,7 +99,7 @@ async def test_a_port_in_use_gives_the_lock_back(project: Endpoint, tmp_path: Pa
             await PROJECT.listen(project, Limits(), doorkeeper())
         await taken[0].close()
         await other.close()
-    assert not (tmp_path / "project/.pando/ipc.lock").exists()
+    assert not Path(project.address, ".pando/ipc.lock").exists()
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from mappings.canonical import Unmapped
 from mappings.canonical import commands as ask
 from mappings.canonical import events as say
+from mappings.canonical.values import Failure
 from mappings.codewhale import DIALECT
+from mappings.codewhale.directions import Overheard
 from mappings.codewhale.extras import raw
 from mappings.dialect import Burst, Direction, Oversize, Parts, Step
 from tests.mappings.codewhale.data import LINES, back_and_forth, direction_of
@@ -362,3 +364,16 @@ def test_frames_go_into_the_result_behind_them_and_else_into_one_of_their_own() 
 def test_what_has_no_word_is_counted() -> None:
     rendered = DIALECT.events.write(Burst(items=[say.Preamble(text="x"), say.Preamble(text="y")]))
     assert (rendered.frames, [(loss.kind, loss.count) for loss in rendered.losses]) == ([], [("Preamble", 2)])
+
+
+def test_what_is_overheard_of_a_turn_ends_with_the_answer_behind_it() -> None:
+    overheard = Overheard()
+    start, text, over = say.ModelTurnStarted(), say.TextDelta(text="a"), say.TurnResult(end="completed")
+    failure = Failure(cause="internal", text="no")
+    reply = say.Reply(request="1", failure=failure)
+    assert overheard([start, text, over]) == [start, text]
+    assert overheard([reply]) == [say.TurnEnded(end="failed", failure=failure)]
+    assert overheard([reply]) == [reply], "no response was open"
+    done = say.TurnEnded(end="cancelled")
+    assert overheard([text, over, done]) == [text, done]
+    assert overheard([start, say.Reply(request="2")]) == [start, say.TurnEnded(end="completed")]

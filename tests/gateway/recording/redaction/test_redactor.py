@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 from msgspec import Raw
 
-from gateway.recording.format import EventLine, FrameLine, Line, encode_lines
+from gateway.recording.format import EventLine, FrameLine, Line, encode_lines, frame_line
 from gateway.recording.redaction import Redactor, Rules, rules
 from gateway.recording.redaction.blocks import BEHIND
 from gateway.recording.redaction.placeholders import Placeholders
@@ -27,8 +27,9 @@ from mappings.canonical.events import (
     ToolOutputDelta,
     TurnEnded,
 )
-from mappings.canonical.values import Text
-from tests.gateway.recording.redaction.corpus import SAID, SHAPES, escaped
+from mappings.canonical.values import Origin, Text
+from mappings.dialect import Oversize, Parts
+from tests.gateway.recording.redaction.corpus import PRIVATE, SAID, SHAPES, escaped
 
 SALT = b"salt"
 KEY = SHAPES["api_key"]
@@ -78,7 +79,7 @@ def remains(lines: Sequence[Line], secret: str) -> bool:
     """Whether any eight letters of a secret stand in the file, in frames or events, split or whole."""
     inside = encode_lines(lines).decode()
     together = said(lines) + said(lines, ToolCallArguments, "json") + "".join(framed(lines))
-    if "PRIVATE KEY" in secret:
+    if PRIVATE in secret:
         secret = "".join(secret.split("-----")[2:3])  # what stands around it is known to everybody
     pieces = {secret[at : at + 8] for at in range(len(secret) - 7)}
     return any(piece in inside or piece in together for piece in pieces)
@@ -88,7 +89,7 @@ def framed(lines: Sequence[Line]) -> Iterator[str]:
     """What the deltas in frames say, wire by wire."""
     for link in ("up", "c1"):
         for line in lines:
-            if isinstance(line, FrameLine) and line.link == link and line.text:
+            if isinstance(line, FrameLine) and line.link == link and line.text and '":[' not in line.text:
                 value = json.loads(line.text)
                 yield value.get("token") or value.get("data", {}).get("text") or value.get("data", {}).get("json") or ""
 
@@ -222,7 +223,7 @@ def test_nothing_waits_longer_than_the_window() -> None:
     assert redactor.feed([line]) == []
     assert redactor.feed([], now=1_999_999) == []
     assert redactor.feed([], now=2_000_000) == [line]
-    assert redactor.since is None
+    assert redactor.due is None
 
 
 @pytest.mark.parametrize("at", range(1, len(KEY)))
@@ -254,7 +255,7 @@ def test_a_long_text_leaves_before_its_end_and_no_secret_with_it() -> None:
 
 def test_a_secret_over_many_windows_is_one_placeholder_at_least_and_nothing_else() -> None:
     dashes = "-" * 5
-    key = f"{dashes}BEGIN PRIVATE KEY{dashes}\n" + "Ab1/" * 4000 + f"\n{dashes}END PRIVATE KEY{dashes}"
+    key = f"{dashes}BEGIN {PRIVATE}{dashes}\n" + "Ab1/" * 4000 + f"\n{dashes}END {PRIVATE}{dashes}"
     lines = Lines()
     for at in range(0, len(key), 10):
         lines.event(TextDelta(text=key[at : at + 10]))
@@ -264,6 +265,22 @@ def test_a_secret_over_many_windows_is_one_placeholder_at_least_and_nothing_else
     assert "Ab1/" not in text
     assert text.endswith("]\nthat was it")
     assert text.count("[redacted:private_key:") == 1
+
+
+@pytest.mark.parametrize("form", range(6))
+def test_a_long_secret_that_is_said_slowly_shows_nothing_of_its_body(form: int) -> None:
+    dashes = "-" * 5
+    body = "".join(f"{at:04d}/Ab1" for at in range(60))
+    key = f"{dashes}BEGIN {PRIVATE}{dashes}\n{body}\n{dashes}END {PRIVATE}{dashes}"
+    arguments = '{"key": "' + escaped(key)[form] + '"}'
+    lines = Lines()
+    for at in range(0, len(arguments), 50):
+        lines.event(ToolCallArguments(call="a", json=arguments[at : at + 50]), wait=1_900_000)
+    lines.event(TurnEnded(end="completed"))
+    text = said(lines.redacted(at_once=1), ToolCallArguments, "json")
+    shown = escaped(body)[form]
+    assert not any(shown[at : at + 24] in text for at in range(len(shown) - 23))
+    assert text.endswith('"}')
 
 
 def test_what_was_said_just_before_is_remembered_when_its_value_comes() -> None:
@@ -321,7 +338,54 @@ def test_with_redaction_off_everything_else_is_as_it_was() -> None:
     lines = stream(["my key is ", KEY, " and code 12345 is no code"])
     redactor = Redactor(None, SALT)
     assert redactor.feed(lines.lines) == lines.lines
-    assert redactor.since is None
+    assert redactor.due is None
+
+
+def test_a_large_text_is_put_together_with_what_stands_around_it() -> None:
+    large = "some prose, and more of it. " * 1000
+    for pieces in (
+        [KEY[:9], KEY[9:] + " " + large, "x"],
+        ["x", large + KEY[:9], KEY[9:] + " x"],
+        ["x", large + KEY + " " + large, "x"],
+    ):
+        out = stream(pieces).redacted()
+        assert said(out) == "".join(pieces).replace(KEY, MARK("api_key", KEY))
+        assert not remains(out, KEY)
+
+
+# -- strange things -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("depth", [100, 900, 980, 1500, 5000])
+def test_no_depth_of_a_document_is_too_much(depth: int) -> None:
+    deep = '{"a":[' * (depth // 2) + f'"\\n{KEY}"' + "]}" * (depth // 2)
+    lines = Lines()
+    lines.frame(None, text=deep)
+    lines.event(ToolCallFinished(call="a", output=deep))
+    lines.event(ToolCallArguments(call="a", json=deep, done=True))
+    assert not remains(lines.redacted(), KEY)
+
+
+def test_frames_that_are_no_text_are_looked_through_too() -> None:
+    data = b"\xff\xfe " + KEY.encode() + b"\xff"
+    lines: list[Line] = [
+        frame_line(1, 1, "up", "receive", "smooth", data),
+        frame_line(2, 1, "up", "receive", "pando", Parts("rpc", b"id", (b"\xff", KEY.encode()))),
+        frame_line(3, 1, "up", "receive", "pando", Parts("rpc", b"id", (b"\xff", b"nothing"))),
+        frame_line(4, 1, "up", "receive", "pod", Oversize(5, 4)),
+    ]
+    out = Redactor(Rules(), SALT).feed(lines)
+    assert [line.redacted for line in out] == [True, True, False, False]
+    assert out[2:] == lines[2:]
+    assert [getattr(line, "base64", None) or getattr(line, "parts", None) for line in out[:2]] == [None, None]
+
+
+def test_the_request_id_of_a_client_may_be_a_secret() -> None:
+    line = EventLine(seq=1, t=1, cursor="1:1", event=TextDelta(text="x"), origin=Origin(link="c", request=KEY))
+    redactor = Redactor(Rules(), SALT)
+    (out,) = redactor.feed([line]) + redactor.finish()
+    assert isinstance(out, EventLine)
+    assert out.origin == Origin(link="c", request=MARK("api_key", KEY))
 
 
 # -- the user's own ---------------------------------------------------------------------------------------
@@ -343,6 +407,23 @@ def test_own_patterns_and_paths_hold_for_streams_and_frames() -> None:
         *deltas, done = [line.event for line in out if isinstance(line, EventLine)]
         assert "".join(getattr(event, "json", "") for event in deltas) == getattr(done, "json", "")
         assert json.loads(getattr(done, "json", ""))["city"] == "Bonn"
+
+
+@pytest.mark.parametrize("at", range(1, 13))
+def test_own_patterns_hold_over_windows_in_events_and_frames(at: int) -> None:
+    own = rules({"customer": "CUST-[0-9]{8}"}, [], window_bytes=65536, window_micros=2_000_000)
+    secret = "CUST-12345678"
+    lines = Lines()
+    for piece in ("some words, ", secret[:at], secret[at:], " and more words"):
+        lines.frame({"event": "text_delta", "data": {"text": piece}})
+        lines.event(TextDelta(text=piece), wait=1_500_000)
+        data = {"requestId": "r", "token": piece}
+        lines.frame({"type": "stream_token", **data, "data": data, "timestamp": lines.t}, "c1", "smooth")
+    lines.event(TextDone(text=f"some words, {secret} and more words"))
+    out = lines.redacted(Redactor(own, SALT), at_once=1)
+    assert said(out) == f"some words, {MARK('customer', secret)} and more words"
+    assert not remains(out, secret)
+    assert [line.redacted for line in out if isinstance(line, FrameLine)] == [False] * 2 + [True] * 4 + [False] * 2
 
 
 # -- the ledger ------------------------------------------------------------------------------------------

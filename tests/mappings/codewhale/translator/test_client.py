@@ -417,3 +417,24 @@ def test_a_child_is_neither_shown_nor_asked_anything() -> None:
     child = Child()
     assert child.link.view == ""
     assert not child.link.can_be_asked(say.ApprovalRequested(tool="t", description="d"))
+
+
+def test_who_sets_a_goal_is_answered_with_the_frames_of_the_answer_and_everybody_hears_of_the_goal() -> None:
+    child = Child().open()
+    assert child.sent(ask.SetGoal(request="g", session=SESSION, objective="ship")) == []
+    frame = {"event": "thread_goal_cleared", "thread_id": THREAD}
+    cleared, reply = child.answers(
+        "thread/goal/set", {"thread_id": THREAD, "status": "ok", "events": [frame], "data": {}}
+    )
+    assert isinstance(cleared, say.GoalCleared)
+    assert json.loads(bytes(reply.result))["events"] == [frame]
+
+
+def test_of_two_answers_under_one_id_the_first_one_counts_also_in_one_piece() -> None:
+    child = Child().open()
+    child.message()
+    request = child.asked[-1]["id"]
+    error = {"jsonrpc": "2.0", "id": request, "error": {"code": -32603, "message": "no", "data": None}}
+    well = {"jsonrpc": "2.0", "id": request, "result": {"thread_id": THREAD, "status": "accepted", "data": {}}}
+    (ended,) = child.says(error, well)
+    assert (ended.end, child.losses) == ("failed", ["TurnEnded"])

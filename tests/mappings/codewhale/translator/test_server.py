@@ -487,3 +487,17 @@ def test_a_thread_that_is_known_is_resumed_by_either_of_its_names(name: str) -> 
     client = Client().asks("thread/resume", thread_id=name)
     (command,) = client.heard
     assert client.attach(command.request).line()["result"]["thread_id"] == THREAD
+
+
+@pytest.mark.parametrize("method", ["thread/interrupt", "shutdown"])
+def test_what_comes_in_one_piece_with_a_message_ends_its_turn(method: str) -> None:
+    client = Client()
+    client.attach()
+    lines = [
+        {"id": 1, "method": "thread/message", "params": {"thread_id": THREAD, "input": "hi"}},
+        {"id": 2, "method": "healthz"},
+        {"id": 3, "method": method, "params": {"thread_id": THREAD}},
+    ]
+    client.writes(*map(json.dumps, lines))
+    assert [type(command) for command in client.heard] == [ask.SubmitInput, ask.CancelTurn]
+    assert client.heard[1].session == SESSION

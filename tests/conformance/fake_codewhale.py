@@ -1,0 +1,134 @@
+"""A codewhale server at a Unix socket that does as its sheet says, until a test has it say something else.
+
+Each connection is a process of its own to the gateway: one thread, one request after the other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from mappings.codewhale.vocabulary import HEAD, methods
+
+__all__ = ["FakeCodewhale", "accepted", "bare"]
+
+DEADLINE = 20.0  # seconds for anything that a test waits for
+NAME = "thr_1:turn_1"
+
+
+def bare(kind: str, name: str = NAME, **more: Any) -> dict[str, Any]:
+    """A line of a response."""
+    return {"type": f"response_{kind}", "response_id": name, **more}
+
+
+def accepted(thread: str, **more: Any) -> dict[str, Any]:
+    """The result of a message."""
+    return {
+        "thread_id": thread, "status": "accepted", "thread": None, "threads": [], "model": None,
+        "model_provider": None, "cwd": None, "approval_policy": None, "sandbox": None, "events": [],
+        "data": {"turn_id": "turn_1"}, **more,
+    }  # fmt: skip
+
+
+class FakeCodewhale:
+    """A message `hold` stays open: `asked` is then its request, `thread` its thread. Every other one is answered.
+
+    `can` are its methods; None: it refuses to tell them, (): it never answers that.
+    """
+
+    def __init__(self) -> None:
+        self.connections = 0
+        self.can: list[str] | tuple[()] | None = methods(HEAD)
+        self.asked: Any = None
+        self.thread = ""
+        self.interrupts: list[Any] = []
+        self._writer: asyncio.StreamWriter
+        self._news = asyncio.Event()
+
+    @classmethod
+    @asynccontextmanager
+    async def serving(cls, path: Path) -> AsyncIterator[FakeCodewhale]:
+        fake = cls()
+        server = await asyncio.start_unix_server(fake._serve, path, limit=1 << 26)
+        try:
+            yield fake
+        finally:
+            server.close()
+
+    async def say(self, *said: dict[str, Any] | bytes) -> None:
+        """These lines, or bytes as they are, to who asked for `hold`."""
+        for one in said:
+            self._writer.write(one if isinstance(one, bytes) else json.dumps(one).encode() + b"\n")
+        await self._writer.drain()
+
+    async def answer(self, **more: Any) -> None:
+        """Answer the message that is held: `result` or `error`."""
+        await self.say({"jsonrpc": "2.0", "id": self.asked, **more})
+
+    async def holds(self) -> None:
+        """Wait until it was asked for a turn that stays open."""
+        async with asyncio.timeout(DEADLINE):
+            while self.asked is None:
+                self._news.clear()
+                await self._news.wait()
+
+    async def interrupted(self) -> None:
+        """Wait until it was asked to interrupt."""
+        async with asyncio.timeout(DEADLINE):
+            while not self.interrupts:
+                self._news.clear()
+                await self._news.wait()
+
+    def hang_up(self) -> None:
+        """End the connection."""
+        self._writer.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        while line := await reader.readline():
+            request = json.loads(line)
+            for said in self._said(request, writer):
+                writer.write(json.dumps(said).encode() + b"\n")
+            self._news.set()
+        writer.close()
+
+    def _said(self, request: dict[str, Any], writer: asyncio.StreamWriter) -> list[dict[str, Any]]:
+        method, params = request["method"], request.get("params") or {}
+        head = {"jsonrpc": "2.0", "id": request["id"]}
+        match method:
+            case "capabilities" if self.can == ():
+                return []
+            case "capabilities" if self.can is not None:
+                return [head | {"result": {"methods": self.can}}]
+            case "thread/start":
+                return [head | {"result": _opened(f"thread-{uuid4()}", "started")}]
+            case "thread/resume":
+                return [head | {"result": _opened(params["thread_id"], "resumed")}]
+            case "thread/message" if params["input"] == "hold":
+                self.asked, self.thread, self._writer = request["id"], params["thread_id"], writer
+                return []
+            case "thread/message":
+                turn = [bare("start"), bare("delta", delta="Well."), bare("end")]
+                return [*turn, head | {"result": accepted(params["thread_id"])}]
+            case "thread/interrupt":
+                self.interrupts.append(request["id"])
+                return []
+        return [head | {"error": {"code": -32601, "message": f"unsupported method: {method}", "data": None}}]
+
+
+def _opened(thread: str, status: str) -> dict[str, Any]:
+    row = {
+        "id": thread, "preview": "New conversation", "ephemeral": True, "model_provider": "deepseek",
+        "created_at": 1, "updated_at": 1, "status": "running", "cwd": "/w", "cli_version": "0.9.10",
+        "source": "interactive",
+    }  # fmt: skip
+    data: dict[str, Any] = {"history": [], "checkpoint": None, "goal": None}
+    return {
+        "thread_id": thread, "status": status, "thread": row, "threads": [], "model": "auto",
+        "model_provider": "deepseek", "cwd": "/w", "events": [], "data": data,
+    }  # fmt: skip

@@ -1,0 +1,493 @@
+"""Everything that a codewhale client can say wrong to us as its server (codewhale sheet, sections 1.1 to 1.4 and 2).
+
+The process is the one that clients spawn, on its real pipes; behind it a demo pod, at which a pod client watches that
+nothing of all this reaches it. One process is told every line that it survives, and answers each one in its turn: what
+the real server answered in the captures, else what the sheet says. Where ours differs on purpose it is said so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from mappings.codewhale.translator.server import PENDING_MAX
+from tests.mappings.codewhale.data import CAPTURES, captured
+from tests.pairs.codewhale_client import CodewhaleClient
+from tests.pairs.pod_client import PodClient
+from tests.peers.processes import running
+
+DEADLINE = 40.0  # seconds for a whole table
+HEALTH = {"status": "ok", "service": "deepseek-app-server", "transport": "stdio"}
+GHOST = "thread-ghost"
+KINDS = {
+    "ThreadRequest": "`create`, `start`, `resume`, `fork`, `list`, `read`, `set_name`, `goal_set`, `goal_get`, "
+    "`goal_clear`, `goal_record_progress`, `archive`, `unarchive`, `message`",
+    "AppRequest": "`capabilities`, `config_get`, `config_set`, `config_unset`, `config_list`, `config_reload`, "
+    "`models`, `thread_loaded_list`, `submit_user_input`",
+}
+MAX_MESSAGE = 16 * 1024 * 1024  # ours, by default
+
+
+class Row(Struct, frozen=True):
+    """A line and its answer, None where a server says nothing; `name` begins with the sheet's section."""
+
+    name: str
+    line: bytes
+    answer: dict[str, Any] | None
+
+
+def answered(result: Any, id: Any = 1) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": id, "result": result}
+
+
+def refused(code: int, message: Any, id: Any = 1, data: Any = None) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": message, "data": data}}
+
+
+def row(name: str, line: str | bytes, answer: dict[str, Any] | None) -> Row:
+    return Row(name, line.encode() if isinstance(line, str) else line, answer)
+
+
+def asked(method: str, params: Any = ...) -> str:
+    return json.dumps({"jsonrpc": "2.0", "id": 1, "method": method} | ({} if params is ... else {"params": params}))
+
+
+def params(method: str, said: Any, text: str) -> Row:
+    """Wrong params, and the text that says so."""
+    return row(f"1.2: {method} with {said!r}", asked(method, said), refused(-32602, text))
+
+
+def healthy(name: str, line: str, id: Any) -> Row:
+    return row(name, line, answered(HEALTH, id))
+
+
+def garbled(name: str, line: str | bytes, why: str = "") -> Row:
+    """What is no request; the sheet tells how the message begins."""
+    prefix = f"invalid json: {why}"
+    return row(name, line, refused(-32700, lambda text: text.startswith(prefix), None))
+
+
+def outdated(name: str, line: str, id: Any = 1) -> Row:
+    return row(name, line, refused(-32600, "jsonrpc version must be 2.0", id))
+
+
+def thread(status: str, data: dict[str, Any]) -> dict[str, Any]:
+    return {"thread_id": GHOST, "status": status, "threads": [], "events": [], "data": data}
+
+
+UNREADABLE = [
+    garbled("1: not JSON", "not json"),
+    garbled("1: half an object", '{"id":1,"method":"healthz"'),
+    garbled("1.1: two values on one line", '{"id":1,"method":"healthz"}{"id":2,"method":"healthz"}'),
+    garbled("1.1: bytes behind a request", '{"id":1,"method":"healthz"} x'),
+    garbled("1: a BOM", b'\xef\xbb\xbf{"id":1,"method":"healthz"}'),
+    garbled("1: an unpaired surrogate", '{"id":1,"method":"thread/read","params":{"thread_id":"\\ud800"}}'),
+    garbled("1: a control character in a string", b'{"id":"\x01","method":"healthz"}'),
+    garbled("1: NUL", b'\x00{"id":1,"method":"healthz"}'),
+    garbled("1: nested 200 deep", '{"id":1,"method":"healthz","params":' + "[" * 200 + "]" * 200 + "}"),
+    garbled("1: nested 100,000 deep", "[" * 100_000 + "]" * 100_000),
+    garbled("1.1: a number that is none", '{"id":01,"method":"healthz"}'),
+    garbled("1.1: a number that nothing holds", '{"id":1e400,"method":"healthz"}'),
+    garbled("1.1: NaN", '{"id":NaN,"method":"healthz"}'),
+    *[garbled(f"1.1: {text}", text, "invalid type: ") for text in ("null", "5", '"x"', "true", "1.5")],
+    garbled("1.1: no members", "{}", "missing field `method`"),
+    garbled("1.1: no method", '{"jsonrpc":"2.0","id":1,"params":{}}', "missing field `method`"),
+    garbled("1.1: a response", '{"jsonrpc":"2.0","id":1,"result":{}}', "missing field `method`"),
+    garbled("1.1: an error", '{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"m"}}', "missing field `method`"),
+    garbled("7: an Envelope", '{"request_id":"r","thread_id":"t","body":{}}', "missing field `method`"),
+    garbled("1.1: an old version without a method", '{"jsonrpc":"1.0","id":1}', "missing field `method`"),
+    *[garbled(f"1.1: the method {text}", f'{{"id":1,"method":{text}}}') for text in ("7", "null", "[]", "{}", "true")],
+    *[garbled(f"1.1: the version {v}", f'{{"jsonrpc":{v},"id":1,"method":"healthz"}}') for v in ("2.0", "2", "[]")],
+    *[
+        garbled(f"1.1: {name} twice", line, f"duplicate field `{name}`")
+        for name, line in {
+            "id": '{"id":1,"id":2,"method":"healthz"}',
+            "method": '{"method":"healthz","method":"shutdown"}',
+            "jsonrpc": '{"jsonrpc":"2.0","jsonrpc":"2.0","method":"healthz"}',
+            "params": '{"method":"healthz","params":{},"params":{}}',
+            "thread_id": asked("thread/read", {"thread_id": "a"}).replace('"a"', '"a","thread_id":"b"'),
+            "kind": asked("thread/request", {"kind": "list"}).replace('"list"', '"list","kind":"create"'),
+            # A codewhale minds known members only; design.md, section 4: commands are checked for duplicate keys.
+            "x": '{"id":1,"method":"healthz","x":1,"x":2}',
+        }.items()
+    ],
+    garbled("1.1: a batch", '[{"jsonrpc":"2.0","id":1,"method":"healthz"}]', "invalid type: map, expected a string"),
+    garbled("1.1: a batch of two", '[{"id":1,"method":"healthz"},{"id":2,"method":"healthz"}]', "invalid type: map"),
+    garbled("1.1: a batch of none", "[]", "invalid length 0"),
+    garbled("1.1: too long an array", '["2.0",1,"healthz",null,5]'),
+    garbled("1.1: an array with a version of a wrong type", '[2,1,"healthz",null]'),
+    # A codewhale has no limit; design.md, section 6: what is over ours costs the one message.
+    garbled("1: a line over max_message", "x" * (MAX_MESSAGE + 1)),
+]
+
+READABLE = [
+    row("1: a blank line", "", None),
+    row("1: a line of blanks", " \t ", None),
+    row("1: a lone CR", "\r", None),
+    healthy("1: CRLF", '{"id":1,"method":"healthz"}\r', 1),
+    healthy("1: blanks around", ' \t{ "id" : 1 , "method" : "healthz" } ', 1),
+    healthy("1.1: no version", '{"id":1,"method":"healthz"}', 1),
+    healthy("1.1: a version that is null", '{"jsonrpc":null,"id":1,"method":"healthz"}', 1),
+    healthy("1.1: no id", '{"method":"healthz"}', None),
+    healthy("1.1: an alias", '{"id":1,"method":"app/healthz"}', 1),
+    healthy("1.1: an unknown member", '{"id":1,"method":"healthz","extra":{"a":[1]}}', 1),
+    healthy("2: params that are ignored", '{"id":1,"method":"healthz","params":7}', 1),
+    healthy("1.1: members in any order", '{"params":null,"method":"healthz","id":1,"jsonrpc":"2.0"}', 1),
+    healthy("1.1: an array", '["2.0",1,"healthz",null]', 1),
+    healthy("1.1: an array without a version", '[null,1,"healthz",null]', 1),
+    healthy("1: a line of 1 MB", '{"id":1,"method":"healthz","x":"' + "x" * (1 << 20) + '"}', 1),
+    *[
+        healthy(f"1.1: the id {text}", f'{{"id":{text},"method":"healthz"}}', json.loads(text))
+        for text in (
+            "null", "true", "0", "-5", "1.0", "18446744073709551615", "-9223372036854775808", '""', '"1"', '"null"',
+            '"{}"', "[]", "{}", '{"b":[1,null],"a":{"c":"\\u00e9"}}', '"\\n\\u0000"', '"木"',
+        )
+    ],
+    healthy("1.1: above 64 bits", '{"id":12345678901234567890123,"method":"healthz"}', 1.2345678901234568e22),
+    *[
+        outdated(f"1.1: the version {v!r}", json.dumps({"jsonrpc": v, "id": 1, "method": "healthz"}))
+        for v in ("1.0", "2", "2.0 ", "", "two")
+    ],
+    outdated("1.2: an old version and no id", '{"jsonrpc":"1.0","method":"healthz"}', None),
+    outdated("1.2: an old version of an unknown method", '{"jsonrpc":"1.0","id":1,"method":"nope"}'),
+    outdated("1.2: an old version with wrong params", '{"jsonrpc":"1.0","id":1,"method":"thread/read","params":{}}'),
+    outdated("1.2: an old version in an array", '["1.0",1,"healthz",null]'),
+    *[
+        row(f"1.2: the method {name!r}", asked(name, {"a": 1}), refused(-32601, f"unsupported method: {name}"))
+        for name in (
+            "nope/x", "", "Healthz", "thread", "thread/goal", "thread/goal/progress", "app/user_input", "initialize",
+            "prompt", "tool/call", "thread/list ", "é",
+        )
+    ],
+    row("1.2: an unknown method without an id", '{"method":"nope"}', refused(-32601, "unsupported method: nope", None)),
+]  # fmt: skip
+
+STRUCTS = {
+    "thread/resume": ["thread_id"], "thread/fork": ["thread_id"], "thread/read": ["thread_id"],
+    "thread/archive": ["thread_id"], "thread/unarchive": ["thread_id"], "thread/interrupt": ["thread_id"],
+    "thread/message": ["thread_id", "input"], "thread/set_name": ["thread_id", "name"],
+    "thread/set-name": ["thread_id", "name"], "thread/goal/set": ["thread_id", "objective"],
+    "thread/goal_set": ["thread_id", "objective"], "thread/goal-set": ["thread_id", "objective"],
+    "thread/goal/get": ["thread_id"], "thread/goal-clear": ["thread_id"], "app/config/get": ["key"],
+    "app/config/set": ["key", "value"], "app/config/unset": ["key"],
+}  # fmt: skip
+"""Method -> the strings that its params must have."""
+
+WRONG: list[tuple[Any, str]] = [
+    (7, "integer `7`"), (1.5, "floating point `1.5`"), (True, "boolean `true`"), (None, "null"), ([], "sequence"),
+    ({}, "map"),
+]  # fmt: skip
+"""What is no string, and how an error names it."""
+
+PARAMS = [
+    *[params(name, {}, f"missing field `{fields[0]}`") for name, fields in STRUCTS.items()],
+    *[
+        row(f"1.1: {name} with params {how}", asked(name, *said), refused(-32602, f"missing field `{fields[0]}`"))
+        for name, fields in STRUCTS.items()
+        for how, said in (("absent", ()), ("null", (None,)))
+    ],
+    *[
+        params(name, dict.fromkeys(fields[:at], "t"), f"missing field `{field}`")
+        for name, fields in STRUCTS.items()
+        for at, field in enumerate(fields)
+        if at
+    ],
+    *[
+        params(name, dict.fromkeys(fields, "t") | {field: value}, f"invalid type: {words}, expected a string")
+        for name, fields in STRUCTS.items()
+        for field in fields
+        for value, words in WRONG
+    ],
+    *[
+        params("thread/start", {field: 7}, "invalid type: integer `7`, expected a string")
+        for field in ("model", "model_provider", "cwd")
+    ],
+    *[
+        params(name, {"thread_id": GHOST, field: value}, f"invalid type: {words}, expected a boolean")
+        for name in ("thread/start", "thread/resume", "thread/fork")
+        for field in ("persist_extended_history",)
+        for value, words in ((None, "null"), ("yes", 'string "yes"'), (1, "integer `1`"))
+    ],
+    params("thread/resume", {"thread_id": GHOST, "history": {}}, "invalid type: map, expected a sequence"),
+    params("thread/list", {"limit": -1}, "invalid value: integer `-1`, expected usize"),
+    params("thread/list", {"limit": 1.5}, "invalid type: floating point `1.5`, expected usize"),
+    params("thread/list", {"limit": "1"}, 'invalid type: string "1", expected usize'),
+    params("thread/list", {"include_archived": None}, "invalid type: null, expected a boolean"),
+    params("thread/list", [True, 5, 7], "invalid length 3, expected fewer elements in array"),
+    params("thread/read", ["a", "b"], "invalid length 2, expected fewer elements in array"),
+    params("thread/read", [7], "invalid type: integer `7`, expected a string"),
+    params(
+        "thread/goal/set",
+        {"thread_id": GHOST, "objective": "o", "token_budget": "5"},
+        'invalid type: string "5", expected i64',
+    ),
+    *[
+        row(f"1.1: {method} with {how}", asked(method, *said), refused(-32602, f"invalid type: null, expected {what}"))
+        for method, what in (
+            ("thread/request", "internally tagged enum ThreadRequest"),
+            ("app/request", "internally tagged enum AppRequest"),
+            ("prompt/request", "struct PromptRequest"),
+            ("prompt/run", "struct PromptRequest"),
+        )
+        for how, said in (("no params", ()), ("null", (None,)))
+    ],
+    params("prompt/run", {}, "missing field `prompt`"),
+    params("prompt/request", {"prompt": 7}, "invalid type: integer `7`, expected a string"),
+    *[params(name, {}, "missing field `kind`") for name in ("thread/request", "app/request")],
+    *[
+        params(name, {"kind": kind}, f"unknown variant `{kind}`, expected one of {known}")
+        for name, known in (("thread/request", KINDS["ThreadRequest"]), ("app/request", KINDS["AppRequest"]))
+        for kind in ("nope", "Create", "", "interrupt", "goal-set", "config/get")
+    ],
+    params("thread/request", {"kind": "read"}, "missing field `thread_id`"),
+    params("thread/request", {"kind": "message", "thread_id": GHOST}, "missing field `input`"),
+    params("thread/request", {"kind": "goal_record_progress"}, "missing field `thread_id`"),
+    params("app/request", {"kind": "config_set", "key": "k"}, "missing field `value`"),
+    params("app/request", {"kind": "submit_user_input", "request_id": "r"}, "missing field `answers`"),
+    params(
+        "app/request",
+        {"kind": "submit_user_input", "request_id": "r", "answers": {}},
+        "invalid type: map, expected a sequence",
+    ),
+]
+
+GONE = {"error": "thread_not_found", "thread_id": GHOST}
+MISSING = thread("missing", {"error": "thread not found"})
+
+UNKNOWN = [
+    *[
+        row(f"1.2: {m}", asked(m, {"thread_id": GHOST}), refused(-32004, f"thread not found: {GHOST}", data=GONE))
+        for m in ("thread/resume", "thread/fork")
+    ],
+    *[
+        row(f"10: {kind}", asked("thread/request", {"kind": kind, "thread_id": GHOST}), answered(MISSING))
+        for kind in ("resume", "fork")
+    ],
+    *[
+        row(f"2: {method} of an unknown thread", asked(method, {"thread_id": GHOST, **more}), answered(result))
+        for method, more, result in (
+            ("thread/read", {}, thread("ok", {"history": [], "checkpoint": None, "goal": None})),
+            ("thread/set_name", {"name": "x"}, thread("ok", {})),
+            ("thread/archive", {}, thread("archived", {})),
+            ("thread/unarchive", {}, thread("unarchived", {})),
+            ("thread/goal/set", {"objective": "x"}, MISSING),
+            ("thread/goal/get", {}, thread("ok", {"goal": None})),
+            ("thread/goal/clear", {}, thread("empty", {"cleared": False})),
+            ("thread/interrupt", {}, {"thread_id": GHOST, "interrupted": False}),
+        )
+    ],
+    row(
+        "2: progress of an unknown goal",
+        asked("thread/request", {"kind": "goal_record_progress", "thread_id": GHOST}),
+        answered(thread("missing", {"error": "thread or goal not found"})),
+    ),
+    row(
+        "3: a prompt in an unknown thread",
+        asked("prompt/run", {"prompt": "x", "thread_id": GHOST}),
+        refused(-32603, f"failed to query thread current leaf id for thread {GHOST}"),
+    ),
+    # A real server accepts a message in any thread (section 3); the gateway has no session of that name to say it in.
+    *[
+        row(
+            f"3: {method} in an unknown thread",
+            asked(method, {"kind": "message", "thread_id": GHOST, "input": "x"}),
+            refused(-32603, f"thread not found: {GHOST}"),
+        )
+        for method in ("thread/message", "thread/request")
+    ],
+    # translation.md 3.2: what this backend has no word for.
+    row(
+        "3.2: a prompt",
+        asked("prompt/run", {"prompt": "x"}),
+        refused(-32601, "unsupported method: prompt/run: a pod backend cannot be asked this"),
+    ),
+    *[
+        row(f"3.2: {m}", asked(m, said), answered({"ok": False, "data": {**said, "error": str}, "events": []}))
+        for m, said in (
+            ("app/models", {}),
+            ("app/config/list", {}),
+            ("app/config/reload", {}),
+            ("app/config/get", {"key": "k"}),
+            ("app/config/set", {"key": "k", "value": "v"}),
+            ("app/config/unset", {"key": "k"}),
+        )
+    ],
+]
+
+SEEN = "09-parse-errors"
+"""The capture of what a real server answered to what is wrong."""
+
+
+def _seen() -> list[Row]:
+    """Every request of the capture with the real answer; of the text of a parse error only how it begins."""
+    rows: list[Row] = []
+    for _, way, line in captured(next(path for path in CAPTURES if path.stem == SEEN)):
+        if way == "c2s":
+            rows.append(row(f"captured {len(rows)}: {line[:40]!r}", line, None))
+        else:
+            answer = json.loads(line)
+            if answer.get("error", {}).get("code") == -32700:
+                answer["error"]["message"] = lambda text: text.startswith("invalid json: ")
+            rows[-1] = Row(rows[-1].name, rows[-1].line, answer)
+    return rows
+
+
+ROWS = [*_seen(), *UNREADABLE, *READABLE, *PARAMS, *UNKNOWN]
+
+
+def spawn(upstream: str) -> list[str]:
+    return [sys.executable, "-m", "gateway", "bridge", "codewhale+stdio:", upstream]
+
+
+@asynccontextmanager
+async def watched(folder: Path) -> AsyncIterator[tuple[str, PodClient]]:
+    """A demo pod as a process, and a bystander at it."""
+    upstream = f"pod+unix:{folder}/sock"
+    async with running("demo-backend", upstream), PodClient.connected(f"{folder}/sock") as bystander:
+        yield upstream, bystander
+
+
+async def conversation(upstream: str, said: bytes) -> bytes:
+    """All that a process says to this and the end of its stdin; it must end well."""
+    process = await asyncio.create_subprocess_exec(
+        *spawn(upstream), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
+    async with asyncio.timeout(DEADLINE):
+        out, _ = await process.communicate(said)
+    assert process.returncode == 0
+    return out
+
+
+def told(out: bytes) -> list[Any]:
+    return [json.loads(line) for line in out.splitlines()]
+
+
+def test_no_two_rows_have_one_name() -> None:
+    names = [row.name for row in ROWS]
+    assert len(set(names)) == len(names), [name for name in names if names.count(name) > 1]
+
+
+async def test_every_wrong_line_is_answered_in_its_turn_as_the_sheet_says_and_nobody_else_hears_of_it(
+    tmp_path: Path,
+) -> None:
+    async with watched(tmp_path) as (upstream, bystander):
+        said = b"".join(row.line + b"\n" for row in ROWS)
+        out = await conversation(upstream, said)
+        assert bystander.names() == ["snapshot"]
+        await bystander.say("retry")
+        await bystander.until(lambda: "run_end" in bystander.names())
+    lines = out.split(b"\n")
+    assert lines.pop() == b""
+    due = [row for row in ROWS if row.answer is not None]
+    wrong = []
+    for answer, one in zip(map(json.loads, lines), due, strict=False):
+        if not same(answer, one.answer):
+            wrong.append(f"{one.name}\n  told     {answer}\n  expected {one.answer}")
+    assert not wrong, "\n".join(wrong)
+    assert len(lines) == len(due)
+    assert [line.decode() for line in lines] == [
+        json.dumps(json.loads(line), ensure_ascii=False, separators=(",", ":")) for line in lines
+    ], "a client may grep for compact substrings"
+
+
+def same(told: Any, expected: Any) -> bool:
+    """Whether this is exactly what was expected, in the same order: 1, 1.0 and true are three."""
+    if isinstance(expected, dict):
+        exact = isinstance(told, dict) and list(told) == list(expected)
+        return exact and all(same(told[key], value) for key, value in expected.items())
+    if isinstance(expected, list):
+        return isinstance(told, list) and len(told) == len(expected) and all(map(same, told, expected))
+    if expected is str:
+        return isinstance(told, str) and bool(told)
+    return bool(expected(told)) if callable(expected) else (type(told), told) == (type(expected), expected)
+
+
+# -- while a turn runs (section 1.4), and at the end (section 1) -------------------------------------
+
+
+async def test_what_is_asked_while_a_message_runs_waits_in_its_order_and_an_interrupt_acts_at_once(
+    tmp_path: Path,
+) -> None:
+    async with watched(tmp_path) as (upstream, bystander), CodewhaleClient.spawned(spawn(upstream)) as client:
+        first = await client.say("slow please")
+        await client.until(lambda: len(client.text()) > 4)
+        await client.send("healthz")
+        await client.garble(b'{"jsonrpc":"2.0","id":"bad')
+        await client.send("nope/x")
+        await client.send("thread/interrupt", thread_id=GHOST)
+        await client.send("thread/message", thread_id=client.thread, input="retry")
+        await client.answer(await client.send("thread/interrupt", thread_id=client.thread))
+        await client.answer(await client.send("thread/interrupt", thread_id=client.thread))
+        answers = [line for line in client.lines if "id" in line][1:]
+        assert same(answers[0], refused(-32603, "turn interrupted", first))
+        assert same(answers[1], answered(HEALTH, first + 1))
+        assert answers[2]["error"]["code"] == -32700
+        assert same(answers[3], refused(-32601, "unsupported method: nope/x", first + 2))
+        assert same(answers[4], answered({"thread_id": GHOST, "interrupted": False}, first + 3))
+        assert answers[5]["result"]["status"] == "accepted", "executed when its turn came, and not interrupted"
+        assert same(answers[6], answered({"thread_id": client.thread, "interrupted": True}, first + 5))
+        assert same(answers[7], answered({"thread_id": client.thread, "interrupted": False}, first + 6))
+        assert client.text().endswith("The second try worked.")
+        await bystander.until(lambda: "run_end" in bystander.names())
+
+
+async def test_a_message_by_thread_request_is_not_interrupted(tmp_path: Path) -> None:
+    """Section 1.4: stdin is not read while it runs."""
+    async with watched(tmp_path) as (upstream, _), CodewhaleClient.spawned(spawn(upstream)) as client:
+        said = await client.send("thread/request", kind="message", thread_id=client.thread, input="count 2000")
+        late = await client.send("thread/interrupt", thread_id=client.thread)
+        assert same((await client.answer(late))["result"], {"thread_id": client.thread, "interrupted": False})
+        assert (await client.answer(said))["result"]["status"] == "accepted"
+        assert client.text() == "".join(f"{n} " for n in range(2000))
+
+
+async def test_shutdown_interrupts_the_turn_is_answered_behind_it_and_nothing_is_read_any_more(tmp_path: Path) -> None:
+    async with watched(tmp_path) as (upstream, bystander), CodewhaleClient.spawned(spawn(upstream)) as client:
+        said = await client.say("wait")
+        asked = await client.send("healthz")
+        last = await client.send("shutdown")
+        await client.garble(b"never read")
+        assert same(await client.answer(last), answered({"ok": True, "status": "stopped"}, last))
+        assert [line["id"] for line in client.lines if "id" in line][1:] == [said, asked, last]
+        assert same(await client.answer(said), refused(-32603, "turn interrupted", said))
+        await bystander.until(lambda: ("status", {"status": "idle"}) in bystander.events)
+
+
+async def test_a_last_line_without_its_end_is_a_request_and_half_of_one_is_none(tmp_path: Path) -> None:
+    async with watched(tmp_path) as (upstream, _):
+        whole, half = await asyncio.gather(
+            conversation(upstream, b'{"id":1,"method":"healthz"}'),
+            conversation(upstream, b'{"id":1,"method":"healthz"}\n{"id":2,"meth'),
+        )
+        assert same(told(whole), [answered(HEALTH)])
+        assert same(told(half)[0], answered(HEALTH))
+        assert [line["error"]["code"] for line in told(half)[1:]] == [-32700]
+
+
+async def test_who_asks_without_end_while_a_turn_runs_is_answered_and_sent_away(tmp_path: Path) -> None:
+    """A codewhale keeps all; design.md, section 6: every queue of ours is bounded, and nothing is lost in silence."""
+    async with watched(tmp_path) as (upstream, bystander):
+        process = await asyncio.create_subprocess_exec(
+            *spawn(upstream), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        )
+        assert process.stdin is not None
+        assert process.stdout is not None
+        async with asyncio.timeout(DEADLINE):
+            process.stdin.write(asked("thread/start").encode() + b"\n")
+            opened = json.loads(await process.stdout.readline())["result"]["thread_id"]
+            message = asked("thread/message", {"thread_id": opened, "input": "wait"})
+            process.stdin.write("\n".join([message, *[asked("healthz")] * PENDING_MAX, ""]).encode())
+            errors = [line["error"] for line in told(await process.stdout.read())]
+            assert await process.wait() == 1
+        assert len(errors) == 1 + PENDING_MAX
+        assert {error["code"] for error in errors} == {-32603}
+        await bystander.until(lambda: "user_message" in bystander.names())
+        await bystander.send("cancel")  # or the pod would wait for it

@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from gateway.recording.redaction.blocks import Block, Delta
+from gateway.recording.redaction.finder import Finder
+from gateway.recording.redaction.placeholders import Placeholders
+from gateway.recording.redaction.rules import pattern
+from gateway.recording.redaction.shapes import BUILT_IN
+from gateway.recording.redaction.spans import replaced
+from tests.gateway.recording.redaction.corpus import SAID
+
+MARK = Placeholders(b"salt").mark
+
+
+def block(finder: Finder) -> Block[int]:
+    return Block(finder, finder.find, MARK)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_whatever_leaves_when_the_deltas_are_together_the_redacted_text(seed: int) -> None:
+    """As long as no secret is overdue: for that a text is held back."""
+    drawn = random.Random(seed)
+    finder = Finder([*BUILT_IN, pattern("customer", "CUST-[0-9]{4,8}")])
+    parts = [before + secret + behind for _, before, secret, behind in SAID] + [" CUST-123456 ", "prose, "] * 8
+    drawn.shuffle(parts)
+    text = "\n".join(parts)
+    streamed: Block[int] = block(finder)
+    given: list[tuple[int, str]] = []
+    at = count = 0
+    while at < len(text):
+        piece = text[at : at + drawn.randrange(1, 12)]
+        at += len(piece)
+        streamed.add(Delta(count, piece, count))
+        count += 1
+        if not drawn.randrange(20):
+            given += [(slot, new) for slot, new, _ in streamed.give(0)]
+    early = len(given)
+    given += [(slot, new) for slot, new, _ in streamed.finish()]
+    assert [slot for slot, _ in given] == list(range(count))
+    assert "".join(new for _, new in given) == replaced(text, finder.find(text), MARK)
+    assert early > count // 2
+
+
+def test_what_is_overdue_is_counted_by_time_and_by_size() -> None:
+    one = block(Finder(BUILT_IN))
+    for t in range(10):
+        one.add(Delta(t, "abc", t))
+    assert one.since == 0
+    assert one.held == 30
+    assert one.older(t=3) == 4
+    assert one.older(characters=10) == 6
+
+
+def test_empty_deltas_leave_with_the_others() -> None:
+    one = block(Finder(BUILT_IN))
+    for slot, text in enumerate(["", "a", "", "b", ""]):
+        one.add(Delta(slot, text, slot))
+    assert [(slot, text) for slot, text, _ in one.finish()] == [(0, ""), (1, "a"), (2, ""), (3, "b"), (4, "")]

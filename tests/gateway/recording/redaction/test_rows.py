@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+import json
+
+from msgspec import Raw
+
+from gateway.recording.format import EventLine, FrameLine, Line
+from gateway.recording.redaction import Redactor, Rules
+from gateway.recording.redaction.finder import Finder
+from gateway.recording.redaction.rows import Text, across, gather, put_back
+from gateway.recording.redaction.shapes import BUILT_IN
+from mappings.canonical.events import Reply
+from tests.gateway.recording.redaction.corpus import SHAPES
+
+KEY = SHAPES["slack_token"]
+FINDER = Finder(BUILT_IN)
+
+
+def result(pieces: list[str]) -> dict[str, object]:
+    """How codewhale's result repeats what was streamed (codewhale sheet, section 5)."""
+    return {"ok": True, "n": 1, "events": [{"type": "response_delta", "delta": piece} for piece in pieces]}
+
+
+def mark(kind: str, secret: str) -> str:
+    assert secret == KEY
+    return f"<{kind}>"
+
+
+def test_a_secret_in_a_row_is_taken_out_of_its_pieces() -> None:
+    for at in range(1, len(KEY)):
+        value = result(["it is ", KEY[:at], KEY[at:], " so"])
+        texts: list[Text] = []
+        gather(value, "", {}, texts)
+        changed, kinds = across(FINDER, texts, mark)
+        assert kinds == ["slack_token"]
+        assert put_back(value, [], changed) == result(["it is ", "<slack_token>", "", " so"])
+
+
+def test_what_is_said_twice_is_no_row() -> None:
+    texts = [("token", "x" + KEY[:20]), ("token", "x" + KEY[:20])]
+    assert across(FINDER, texts, mark) == ({}, [])
+
+
+def test_no_result_keeps_a_secret_that_it_repeats_piece_by_piece() -> None:
+    for at in range(1, len(KEY)):
+        value = result(["it is ", KEY[:at], KEY[at:], " so"])
+        lines: list[Line] = [
+            FrameLine(seq=1, t=1, link="up", dir="receive", dialect="codewhale", text=json.dumps(value)),
+            EventLine(seq=2, t=1, cursor="1:1", event=Reply(request="r", result=Raw(json.dumps(value).encode()))),
+        ]
+        redactor = Redactor(Rules(), b"salt")
+        frame, line = redactor.feed(lines)
+        assert isinstance(frame, FrameLine)
+        assert (frame.text, frame.redacted) == (None, True)
+        assert isinstance(line, EventLine)
+        assert isinstance(line.event, Reply)
+        told = json.loads(bytes(line.event.result))  # type: ignore[arg-type]  # it is set
+        assert KEY not in "".join(event["delta"] for event in told["events"])
+        assert line.redacted

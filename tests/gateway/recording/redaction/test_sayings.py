@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from gateway.recording.redaction.sayings import OFTEN, Sayings
+
+WIRE = ("up", "receive")
+
+
+def pod(text: str) -> str:
+    return json.dumps({"event": "text_delta", "data": {"text": text}}, separators=(",", ":"), ensure_ascii=False)
+
+
+def smooth(text: str, at: int) -> str:
+    data = {"requestId": "r", "token": text}
+    return json.dumps({"type": "stream_token", **data, "data": data, "timestamp": 1_700_000_000 + at})
+
+
+def pando(text: str, at: int) -> str:
+    payload = {"session_id": "s", "token": text}
+    event = {"topic": "llm.token", "timestamp": f"2026-11-21T00:54:22.{at:09}Z", "payload": payload}
+    return f"llm.token\0{json.dumps(event)}"
+
+
+def heard(frames: list[str]) -> set[str]:
+    """Everything that was said, each place put together."""
+    sayings = Sayings()
+    for index, frame in enumerate(frames):
+        sayings.hear(index, WIRE, frame)
+    return {"".join(part for _, part in saying.parts) for saying in sayings.touched}
+
+
+WORDS = [f"w{at} " for at in range(3 * OFTEN)]
+WORDS[5], WORDS[20], WORDS[-3] = "a\nb", 'said "so"', "ß😀\\"
+
+
+@pytest.mark.parametrize("make", [lambda w, _at: pod(w), smooth, pando], ids=["pod", "smooth", "pando"])
+def test_what_is_said_at_one_place_is_put_together_in_whatever_way_a_frame_is_read(make: object) -> None:
+    frames = [make(word, at) for at, word in enumerate(WORDS)]  # type: ignore[operator]  # one of three functions
+    assert "".join(WORDS) in heard(frames)
+
+
+def test_a_known_shape_has_nothing_new_but_its_words() -> None:
+    sayings = Sayings()
+    assert sayings.hear(0, WIRE, pod("one")) is not None
+    assert [sayings.hear(at, WIRE, pod(f"w{at}")) for at in range(1, 40)] == [None] * 39
+    assert sayings.hear(40, WIRE, pod("x").replace("data", "password")) is not None
+
+
+def test_a_fixed_word_that_changes_is_looked_at() -> None:
+    sayings = Sayings()
+    for at in range(2 * OFTEN):
+        sayings.hear(at, WIRE, smooth("x", at))
+    said = sayings.hear(99, WIRE, smooth("x", 99).replace('"r"', '"other"'))
+    assert said is not None
+    assert "other" in said.fixed
+
+
+def test_texts_of_two_calls_and_of_two_wires_are_kept_apart() -> None:
+    sayings = Sayings()
+    for at in range(3 * OFTEN):
+        for call in "ab":
+            frame = {"event": "tool_call_args_delta", "data": {"id": call, "json": call}}
+            sayings.hear(at, WIRE, json.dumps(frame))
+            sayings.hear(at, ("c1", "send"), json.dumps(frame))
+    texts = sorted("".join(part for _, part in saying.parts) for saying in sayings.touched)
+    assert texts == ["a" * 3 * OFTEN] * 2 + ["b" * 3 * OFTEN] * 2
+
+
+def test_what_is_remembered_is_bounded() -> None:
+    sayings = Sayings()
+    for at in range(5000):
+        sayings.hear(at, WIRE, json.dumps({f"key{at}": "x"}))
+    sayings.forget()
+    sayings.touched.clear()
+    sayings.hear(0, WIRE, json.dumps({"key1": "y"}))
+    assert [saying.parts for saying in sayings.touched] == [[(0, "y")]]
+
+
+@pytest.mark.parametrize(
+    "frame", ["", "null", "[]", '"', "{", "no JSON", '{"a":"b', "\\", '{"a":"\\ud83d"}', "[" * 2000 + "\\"]
+)
+def test_no_frame_is_too_strange(frame: str) -> None:
+    assert Sayings().hear(0, WIRE, frame) is not None

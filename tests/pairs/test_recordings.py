@@ -1,0 +1,56 @@
+"""Every pair recorded: the frames of both sides stand with the events that they mean, in the file of their session."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gateway.recording.compare import turns
+from gateway.recording.format import UP, EventLine, FrameLine, Line
+from gateway.recording.reader import open_recording
+from mappings.canonical.commands import SubmitInput
+from mappings.canonical.events import TextDelta
+from mappings.dialect import Parts
+from tests.pairs.recorded import record
+from tests.pairs.table import PAIRS
+
+SAID = ["Where is my order?", "Fail, please!", "Try again.", "Count slowly.", "Refund it."]
+
+
+def says(line: FrameLine, text: str) -> bool:
+    """Whether this text stands in a frame."""
+    frame = line.frame()
+    whole = b"".join(frame.parts) if isinstance(frame, Parts) else frame or b""
+    return text.encode() in whole
+
+
+def before(lines: list[Line], at: int, dir: str, *, up: bool) -> list[FrameLine]:
+    """The frames of one side and direction that stand before a line, newest first."""
+    frames = (line for line in reversed(lines[:at]) if isinstance(line, FrameLine))
+    return [frame for frame in frames if frame.upstream is up and frame.dir == dir]
+
+
+@pytest.mark.parametrize(("client", "backend"), PAIRS)
+async def test_a_recorded_pair_holds_what_was_said_on_both_sides(client: str, backend: str, tmp_path: Path) -> None:
+    recording = open_recording(await record(client, backend, tmp_path))
+    lines = list(recording.lines())
+    assert not recording.problems
+    assert [line.seq for line in lines] == list(range(1, len(lines) + 1))
+    positions = [line.position for line in lines if isinstance(line, EventLine) and line.logged]
+    assert positions == [(1, seq) for seq in range(len(positions))]  # each event once, none left out
+    said = [block.text for turn in turns(recording.events()) for block in turn.blocks if block.what == "input"]
+    assert said[: len(SAID)] == SAID
+    told = []
+    for at, line in enumerate(lines):
+        if not isinstance(line, EventLine):
+            continue
+        if isinstance(line.event, TextDelta) and line.event.text.isascii() and (words := line.event.text.split()):
+            told.append(any(says(frame, words[0]) for frame in before(lines, at, "receive", up=True)))
+        elif isinstance(line.command, SubmitInput) and line.link != UP:
+            text = line.command.segments[0].text  # type: ignore[union-attr]  # these clients type text
+            assert says(before(lines, at, "receive", up=False)[0], text)
+    assert len(told) > 5
+    assert all(told)  # the backend's own words, in frames that stand in this session's file
+    assert {frame.dialect for frame in before(lines, len(lines), "receive", up=True)} == {backend}
+    assert {frame.dialect for frame in before(lines, len(lines), "receive", up=False)} == {client}
