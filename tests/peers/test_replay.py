@@ -51,6 +51,24 @@ async def test_an_input_is_explained_and_what_is_not_recorded_refused(tmp_path: 
     assert "submit_input Grüße 🦀: matched with input 1 (same)" in told
 
 
+async def test_what_was_missing_is_recorded_and_played_the_next_time(tmp_path: Path) -> None:
+    recording = tmp_path / "session.jsonl"
+    recording.write_bytes((FROZEN / "v1.jsonl").read_bytes())
+    live = f"pod+unix:{tmp_path}/sock"
+    async with running("demo-backend", live):
+        options = ("--mode", "record-missing", "--upstream", live)
+        async with running("replay", str(recording), *LISTEN, *options) as process, connected(process.url) as client:
+            await client.say("count 5")
+            await client.say("Grüße 🦀")
+        assert process.log[-1] == f"added 1 turns to {recording}"
+    async with running("replay", str(recording), *LISTEN) as process, connected(process.url) as client:
+        for text, answer in (("Grüße 🦀", "Two lines."), ("count 5", "0 1 2 3 4 ")):
+            turn = client.say(text)
+            await turn
+            assert client.tokens(turn.request_id) == answer
+    assert not (tmp_path / "session.jsonl.missing").exists()
+
+
 @pytest.fixture
 def imported(tmp_path: Path) -> Callable[[str], str]:
     """Makes recordings of what was captured between the real client and the real server."""
