@@ -59,6 +59,7 @@ COMMANDS: tuple[tuple[Callable[..., None], tuple[str, ...]], ...] = (
             "dragoman replay session.jsonl --listen smooth+ws://127.0.0.1:8787/ws --speed instant",
             "dragoman replay session.jsonl --listen pod+unix:/tmp/replay.sock --auto --idle-cap 2",
             "dragoman replay session.jsonl --listen pod+unix:/tmp/replay.sock --until turn:2 --then pod+name:atlas",
+            "dragoman replay session.jsonl --listen pod+unix:/tmp/replay.sock --mode spy --upstream pod+name:atlas",
         ),
     ),
     (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -10,16 +11,21 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from gateway import logs
 from gateway.cli.progress import steps
 from gateway.cli.running import AsJson, LogJson, LogLevel, run, serve_until_signalled, set_up
 from gateway.endpoint import Endpoint, parse
 from gateway.recording.printable import printable
 from gateway.replay.driving import DEADLINE, Driven
+from gateway.replay.missing import check_appendable, keep_missing, missing_folder
 from gateway.replay.options import MODES
 from gateway.replay.standalone import drive as drive_play
 from gateway.replay.standalone import driven_play, replaying
 
 __all__ = ["drive", "replay"]
+
+RECORD_MISSING = "record-missing"
+"""As spy, and what was missing is added to the recording."""
 
 
 def replay(
@@ -28,8 +34,12 @@ def replay(
         list[str],
         typer.Option("--listen", metavar="ENDPOINT", help="Where clients connect; may be given several times."),
     ],
-    mode: Annotated[str, typer.Option(metavar="MODE", help=f"What is not recorded: {', '.join(MODES)}.")] = "strict",
-    upstream: Annotated[str, typer.Option(metavar="ENDPOINT", help="The live backend behind --mode spy.")] = "",
+    mode: Annotated[
+        str, typer.Option(metavar="MODE", help=f"What is not recorded: {', '.join((*MODES, RECORD_MISSING))}.")
+    ] = "strict",
+    upstream: Annotated[
+        str, typer.Option(metavar="ENDPOINT", help="The live backend behind --mode spy and record-missing.")
+    ] = "",
     until: Annotated[
         str, typer.Option(metavar="SEQ|turn:N", help="Play up to this line, or to the end of this turn ...")
     ] = "",
@@ -49,14 +59,28 @@ def replay(
 
     Prints `listening ENDPOINT` on stderr for each listener once it accepts. Whoever opens a conversation gets the
     recorded one from its beginning; an input is answered as the same input was then, and what the recording has not is
-    refused. No connection is made to any backend, but for `--mode spy` and `--then`.
+    refused. No connection is made to any backend, but for `--upstream` and `--then`.
     """
     set_up(log_level, log_json)
+    kept = missing_folder(file) if mode == RECORD_MISSING else None
+    if kept is not None:
+        check_appendable(file)
+        _keep_missing(file)
     app = replaying(
-        file, tuple(map(parse, listen)), mode=mode, upstream=upstream, until=until, then=then, speed=speed,
-        idle_cap=idle_cap, auto="yes" if auto else "", explain="yes" if explain else "",
+        file, tuple(map(parse, listen)), record=kept, mode="spy" if kept is not None else mode, upstream=upstream,
+        until=until, then=then, speed=speed, idle_cap=idle_cap, auto="yes" if auto else "",
+        explain="yes" if explain else "",
     )  # fmt: skip
-    run(serve_until_signalled(app))
+    try:
+        run(serve_until_signalled(app))
+    finally:
+        if kept is not None:
+            _keep_missing(file)
+
+
+def _keep_missing(file: Path) -> None:
+    if count := keep_missing(file):
+        logs.tell(f"added {count} turns to {file}", sys.stderr)
 
 
 def drive(

@@ -257,6 +257,8 @@ class ReplayBackend:
             self._timer = self._later(max(wait, 0.0), self._go_on)
 
     def _due(self, line: EventLine) -> bool:
+        if self._pace.instant:
+            return True
         if self._then is None and self._pace.wait(line.t) > 0:
             return False
         self._pace.reached(line.t)

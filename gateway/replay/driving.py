@@ -145,8 +145,8 @@ class Driver:
         if self._ended and isinstance(command, CancelTurn):
             return  # what is over cannot be cancelled
         over = self._ended
-        if isinstance(command, ResumeTurn):
-            self._ended = over = False
+        if isinstance(command, ResumeTurn) and any(line.turn for line, _ in self._play.events(passage)):
+            self._ended = over = False  # else there was nothing to resume
         request = self._say(command)
         await self._until(lambda: request in self._answers or (self._ended and not over))
         answer = self._answers.get(request)

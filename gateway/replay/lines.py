@@ -30,6 +30,7 @@ from mappings.canonical.events import (
     SessionClosed,
     SessionUpdated,
     StatusChanged,
+    TextDelta,
     TurnAccepted,
     TurnEnded,
     TurnResult,
@@ -84,6 +85,9 @@ class Lines:
 
     def say(self, line: EventLine, event: Event) -> list[Event]:
         """What is said for this line."""
+        if type(event) is TextDelta and not self._run_begins:
+            self.turn = line.turn or self.turn
+            return [event]  # most lines are this, and nothing is to be done for them
         events = self._say(line, event)
         return self._with_model_turns(events) if self._adds and events else events
 

@@ -37,6 +37,7 @@ class Pace:
         self._clock = clock
         self._speed = speed
         self._idle_cap = idle_cap
+        self.instant = not speed
         self._last = 0  # µs of the recording
         self._due = 0.0
 

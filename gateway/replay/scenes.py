@@ -44,6 +44,7 @@ from mappings.canonical.events import (
     ModelTurnStarted,
     Reply,
     SessionOpened,
+    TextDelta,
     TurnAccepted,
     TurnEnded,
 )
@@ -202,6 +203,8 @@ class _Reading:
         return next((asked for asked in recent if asked.key == key and not asked.settled), None)
 
     def _happened(self, line: EventLine, event: Event) -> None:
+        if type(event) is TextDelta and line.turn in self._turns:
+            return  # most lines are this
         if isinstance(event, TurnAccepted) and line.turn not in self._turns:
             key = (line.origin.link, line.origin.request)
             for asked in reversed(self._by_clients):

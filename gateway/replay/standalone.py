@@ -9,7 +9,7 @@ from pathlib import Path
 from gateway import registry
 from gateway.app import App
 from gateway.config.check import check_route
-from gateway.config.model import Config, Limits, Route
+from gateway.config.model import Config, Limits, Recording, Route
 from gateway.endpoint import Endpoint
 from gateway.recording.reader import open_recording
 from gateway.replay.driving import DEADLINE, Driven, Driver
@@ -18,14 +18,22 @@ from gateway.replay.scenes import Play, read
 
 __all__ = ["drive", "driven_play", "replaying"]
 
+LIMITS = Limits()
 
-def replaying(file: Path, listen: tuple[Endpoint, ...], *, limits: Limits = Limits(), **options: str) -> App:  # noqa: B008  # frozen
-    """An app that serves a recording; `options` are those of `replay+file:`. ConfigError for what is wrong."""
+
+def replaying(
+    file: Path, listen: tuple[Endpoint, ...], *, limits: Limits = LIMITS, record: Path | None = None, **options: str
+) -> App:
+    """An app that serves a recording; `options` are those of `replay+file:`. ConfigError for what is wrong.
+
+    With `record` its sessions are recorded into that folder.
+    """
     said = tuple((key, value) for key, value in options.items() if value)
     recording = Endpoint(dialect="replay", transport="file", address=str(file), options=said)
     route = Route(name="replay", listen=listen, upstream=recording)
     check_route(route)
-    return App(Config(routes=(route,), limits=limits))
+    kept = Recording(path=f"{record}/", compress=False) if record is not None else None
+    return App(Config(routes=(route,), limits=limits, recording=kept))
 
 
 def driven_play(file: Path) -> Play:

@@ -62,7 +62,7 @@ def listen_endpoint(text: str, folder: Path) -> Endpoint:
 @contextmanager
 def served(file: Path, listen: Endpoint, **options: str) -> Iterator[Served]:
     """Serve a recording until the block ends. ConfigError and OSError for what is in the way."""
-    app = replaying(file, (listen,), limits=LIMITS, **options)
+    app = replaying(file, (listen,), limits=LIMITS, record=None, **options)
     told: Queue[str | BaseException] = Queue()
     loops: list[asyncio.AbstractEventLoop] = []
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from tests.bench import bulk, codec, pairs, recording, report, stdio, steady, zeromq
+from tests.bench import bulk, codec, pairs, recording, replay, report, stdio, steady, zeromq
 from tests.bench.report import Report
 
 PARTS: dict[str, Callable[[int, bool], Report]] = {
@@ -26,6 +26,7 @@ PARTS: dict[str, Callable[[int, bool], Report]] = {
     "steady": lambda rounds, quick: report.steady_report(steady.measure(rounds, quick)),
     "zeromq": lambda rounds, _quick: report.zeromq_report(zeromq.measure(rounds)),
     "pairs": lambda rounds, quick: report.pairs_report(pairs.measure(rounds, quick)),
+    "replay": lambda rounds, quick: report.replay_report(replay.measure(rounds, quick)),
     "recording": lambda rounds, quick: report.recording_report(recording.measure(rounds, quick)),
 }
 """What is measured: so many rounds of it, short ones for a first look."""

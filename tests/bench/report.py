@@ -10,7 +10,7 @@ from statistics import median
 
 from msgspec import Struct
 
-from tests.bench import bulk, codec, pairs, recording, stdio, steady, zeromq
+from tests.bench import bulk, codec, pairs, recording, replay, stdio, steady, zeromq
 
 __all__ = [
     "Figure",
@@ -21,6 +21,7 @@ __all__ = [
     "pairs_report",
     "readme",
     "recording_report",
+    "replay_report",
     "stdio_report",
     "steady_report",
     "table",
@@ -264,6 +265,27 @@ def pairs_report(rounds: list[dict[tuple[str, str], pairs.Sample]]) -> Report:
             spread(ratios(pair)),
         ])  # fmt: skip
     return Report(figures=[Figure(id="", title=title, rounds=ratios(slowest))], rows=rows)
+
+
+# -- replay -----------------------------------------------------------------------------------------
+
+
+def replay_report(rounds: list[replay.Sample]) -> Report:
+    """How fast a recording is played, to reading it: reported only."""
+    figures = [
+        Figure(
+            id="", title="replay: CPU of playing an event to reading it", rounds=[s.played / s.read for s in rounds]
+        ),
+        Figure(id="", title="the same, into a session", rounds=[s.taken / s.read for s in rounds]),
+    ]
+    rows = [["", "us/event", "events/s"]]
+    for name, spent in (
+        ("read", [s.read for s in rounds]), ("played", [s.played for s in rounds]),
+        ("played into a session", [s.taken for s in rounds]),
+    ):  # fmt: skip
+        micros, rates = [seconds * 1e6 for seconds in spent], [1 / seconds for seconds in spent]
+        rows.append([name, spread(micros), spread(rates, "{:,.0f}")])
+    return Report(figures=figures, rows=rows)
 
 
 # -- recording --------------------------------------------------------------------------------------

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from smooth_operator.client import ProtocolError
 
+from gateway.recording.reader import open_recording
+from mappings.canonical.commands import SubmitInput
+from mappings.canonical.events import TurnEnded
+from mappings.canonical.values import flatten
 from tests.gateway.recording.lines import FROZEN
 from tests.pairs.recorded import record
 from tests.peers.client import connected
 from tests.peers.processes import running
+from tests.shared import SHARED, needs_shared
 
 pytestmark = pytest.mark.peers
 
@@ -41,3 +49,59 @@ async def test_an_input_is_explained_and_what_is_not_recorded_refused(tmp_path: 
     told = "\n".join(process.log)
     assert "submit_input Tell me a joke: refused, the recording has nothing like it" in told
     assert "submit_input Grüße 🦀: matched with input 1 (same)" in told
+
+
+async def test_what_was_missing_is_recorded_and_played_the_next_time(tmp_path: Path) -> None:
+    recording = tmp_path / "session.jsonl"
+    recording.write_bytes((FROZEN / "v1.jsonl").read_bytes())
+    live = f"pod+unix:{tmp_path}/sock"
+    async with running("demo-backend", live):
+        options = ("--mode", "record-missing", "--upstream", live)
+        async with running("replay", str(recording), *LISTEN, *options) as process, connected(process.url) as client:
+            await client.say("count 5")
+            await client.say("Grüße 🦀")
+        assert process.log[-1] == f"added 1 turns to {recording}"
+    async with running("replay", str(recording), *LISTEN) as process, connected(process.url) as client:
+        for text, answer in (("Grüße 🦀", "Two lines."), ("count 5", "0 1 2 3 4 ")):
+            turn = client.say(text)
+            await turn
+            assert client.tokens(turn.request_id) == answer
+    assert not (tmp_path / "session.jsonl.missing").exists()
+
+
+@pytest.fixture
+def imported(tmp_path: Path) -> Callable[[str], str]:
+    """Makes recordings of what was captured between the real client and the real server."""
+
+    def make(name: str) -> str:
+        assert SHARED is not None
+        recording, capture = tmp_path / f"{name}.jsonl", SHARED / "smooth-operator" / "captures" / f"{name}.jsonl"
+        program = (sys.executable, "-m", "gateway", "import", str(capture))
+        subprocess.run([*program, "--dialect", "smooth", "-o", str(recording)], check=True, timeout=50)
+        return str(recording)
+
+    return make
+
+
+@needs_shared
+async def test_a_captured_conversation_is_held_again(imported: Callable[[str], str]) -> None:
+    recording = imported("01-basic-turns-history")
+    texts = [flatten(c.segments) for _, c in open_recording(Path(recording)).commands() if isinstance(c, SubmitInput)]
+    ends = [e.text for _, e in open_recording(Path(recording)).events() if isinstance(e, TurnEnded)]
+    async with running("replay", recording, *LISTEN) as process, connected(process.url) as client:
+        for text, answer in zip(texts, ends, strict=True):
+            turn = client.say(text)
+            await turn
+            assert client.tokens(turn.request_id) == answer
+
+
+@needs_shared
+async def test_a_captured_confirmation_is_asked_for_again(imported: Callable[[str], str]) -> None:
+    recording = imported("03-confirm-approve")
+    (text,) = [flatten(c.segments) for _, c in open_recording(Path(recording)).commands() if isinstance(c, SubmitInput)]
+    async with running("replay", recording, *LISTEN) as process, connected(process.url) as client:
+        turn = client.say(text)
+        await client.until("write_confirmation_required")
+        client.smooth.confirm_tool_action(session_id=client.session, request_id=turn.request_id, approved=True)
+        final = await turn
+        assert "".join(final.data.data.response["responseParts"]) == client.tokens(turn.request_id) != ""

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.cli.progress import LONG, progress
+from gateway.cli.progress import LONG, progress, steps
 
 
 def test_without_a_terminal_there_is_no_progress(capfd: pytest.CaptureFixture[str]) -> None:
@@ -22,3 +22,17 @@ def test_on_a_terminal_long_work_shows_how_far_it_is(
     out, err = capfd.readouterr()
     assert out == ""
     assert ("a.jsonl" in err) is shown
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_steps_are_counted_on_a_terminal_alone(
+    terminal: bool, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    if terminal:
+        monkeypatch.setenv("FORCE_COLOR", "1")
+        monkeypatch.setenv("TTY_COMPATIBLE", "1")
+    with steps("a.jsonl", 3) as done:
+        done(2)
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert ("2/3" in err) is terminal

@@ -20,6 +20,7 @@ from mappings.canonical.commands import (
     AnswerOtp,
     CancelTurn,
     OpenSession,
+    ResumeTurn,
     SubmitInput,
 )
 from mappings.canonical.events import (
@@ -178,6 +179,21 @@ async def test_a_turn_that_is_over_is_not_cancelled(tmp_path: Path) -> None:
         await backend.accepts()
         await backend.says(TextDelta(text="1"), TurnEnded(end="completed"))
     assert {difference.what for difference in found[0].differences} == {"text", "end"}
+
+
+async def test_a_resume_that_resumed_nothing_ends_nothing(tmp_path: Path) -> None:
+    """A pod refuses it by an error for everybody: nothing stands in the recording that answers it."""
+    async with driving(Tape().turn("one").asks(ResumeTurn()).turn("two"), tmp_path) as (backend, found):
+        await backend.opens()
+        await backend.accepts()
+        await backend.says(TurnEnded(end="completed"))
+        resume = await backend.hears()
+        assert isinstance(resume, ResumeTurn)
+        failure = Failure(cause="not_running", text="nothing is paused")
+        await backend.answers(Reply(request=resume.request, failure=failure))
+        assert await backend.accepts("t2") == "two"
+        await backend.says(TurnEnded(end="completed"), turn="t2")
+    assert found[0].same
 
 
 async def test_what_was_asked_behind_a_turn_is_asked_there(tmp_path: Path) -> None:

@@ -30,11 +30,13 @@ def test_it_listens_while_the_block_lasts(tmp_path: Path) -> None:
 
 
 def test_what_is_in_the_way_is_raised_here(tmp_path: Path) -> None:
-    path = tmp_path / "sock"
-    place = parse(f"pod+unix:{path}")
-    with served(tape(tmp_path), place), pytest.raises(OSError, match="listens here"), served(tape(tmp_path), place):
-        raise AssertionError("two cannot listen there")
-    with pytest.raises(ConfigError), served(tmp_path / "none", parse(f"pod+unix:{path}")):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        place = parse(f"smooth+ws://127.0.0.1:{taken.getsockname()[1]}/ws")
+        with pytest.raises(OSError, match="in use"), served(tape(tmp_path), place):
+            raise AssertionError("somebody listens there")
+    with pytest.raises(ConfigError), served(tmp_path / "none", parse("smooth+ws://127.0.0.1:0/ws")):
         raise AssertionError("there is no such file")
 
 

@@ -99,3 +99,12 @@ def test_a_hook_line_or_a_goal_that_is_none_is_counted() -> None:
     for event in (say.LifecycleReport(report=raw(1)), say.GoalUpdated(goal=raw(1)), say.McpStartup(report=raw(1))):
         rendered = DIALECT.events.write(Burst(items=[event]))
         assert (rendered.frames, [loss.kind for loss in rendered.losses]) == ([], [type(event).__name__])
+
+
+def test_a_history_of_elsewhere_is_added_to_a_thread_as_it_is_resumed() -> None:
+    """codewhale sheet, 2.3: resume with `history` appends it."""
+    assert DIALECT.takes_history is not None
+    said: list[Item] = [Message(role="user", text="one"), Reasoning(text="hm"), Message(role="assistant", text="1")]
+    frame = asked(ask.ResumeSession(session=UUID, ext=DIALECT.takes_history(said)))
+    assert (frame["method"], frame["params"]["thread_id"]) == ("thread/resume", f"thread-{UUID}")
+    assert frame["params"]["history"] == [{"role": "user", "content": "one"}, {"role": "assistant", "content": "1"}]

@@ -1,0 +1,109 @@
+"""How fast a recording is played: read, said by the backend, and taken by a session.
+
+One recording of a long turn is written once. Each round reads its events, plays it instantly into nothing, and plays it
+into a session (normal form, log, state), in another order each time; all in this process, CPU time of each.
+
+    python -m tests.bench --only replay
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from gateway import registry
+from gateway.config.model import Limits, RouteOptions
+from gateway.endpoint import parse
+from gateway.ledger import Ledger
+from gateway.recording.reader import Recording, open_recording
+from gateway.replay.playing import Replay
+from gateway.session.session import Session
+from mappings.canonical import Command, SessionState
+from mappings.canonical.commands import SubmitInput
+from mappings.canonical.events import TextDelta
+from mappings.canonical.values import Cause, Text
+from mappings.dialect import Burst
+from tests.gateway.replay.tape import Tape
+from tests.gateway.stage import Time
+
+__all__ = ["EVENTS", "Sample", "measure"]
+
+EVENTS, QUICK_EVENTS = 50_000, 10_000
+INPUT = SubmitInput(request="r", segments=(Text(text="one"),))
+
+
+class Sample(Struct, frozen=True, kw_only=True):
+    """One round: seconds for one event to be read, to be played, and to be played into a session."""
+
+    read: float
+    played: float
+    taken: float
+
+
+class Nobody:
+    """Hears a replay and does nothing with it."""
+
+    def __init__(self) -> None:
+        self.heard = 0
+
+    def connected(self) -> SessionState:
+        return SessionState(id="s")
+
+    def receive(self, bursts: list[Burst]) -> None:
+        self.heard += sum(len(burst.items) for burst in bursts)
+
+    def lost(self, text: str, unsent: Sequence[Command], cause: Cause = "upstream_lost") -> None:
+        raise AssertionError(text)
+
+
+def measure(rounds: int, quick: bool) -> list[Sample]:
+    """So many rounds, each in another order."""
+    events = QUICK_EVENTS if quick else EVENTS
+    with tempfile.TemporaryDirectory() as folder:
+        deltas = [TextDelta(text=f"word {number} ") for number in range(events)]
+        path = Tape().turn("one", *deltas).write(Path(folder))
+        kinds: dict[str, Callable[[], Any]] = {
+            "read": lambda: _read(open_recording(path)),
+            "played": lambda: _played(path, Nobody()),
+            "taken": lambda: _played(path, _session()),
+        }
+        samples = []
+        for number in range(rounds + 1):
+            names = sorted(kinds, key=lambda name: (name > "q", name) if number % 2 else (name < "q", name))
+            spent = {name: _timed(kinds[name]) / events for name in names}
+            samples.append(Sample(**spent))
+    return samples[1:]  # the first one warms up
+
+
+def _timed(work: Callable[[], Any]) -> float:
+    before = time.process_time()
+    work()
+    return time.process_time() - before
+
+
+def _read(recording: Recording) -> int:
+    return sum(1 for _ in recording.events())
+
+
+def _played(path: Path, session: Any) -> None:
+    clock = Time()
+    replay = Replay(
+        parse(f"replay+file:{path}?speed=instant"), registry.dialect("pod"), later=clock.later,
+        clock=lambda: clock.seconds, ledger=Ledger(),
+    )  # fmt: skip
+    replay.backend(session).send([INPUT])
+    clock.passes(0)
+
+
+def _session() -> Session:
+    clock = Time()
+    ids = iter(range(1_000_000))
+    return Session(
+        SessionState(id="s"), route=RouteOptions(), upstream=registry.dialect("pod"), limits=Limits(), ledger=Ledger(),
+        clock=clock.clock, new_id=lambda: f"id {next(ids)}", later=clock.later,
+    )  # fmt: skip

@@ -1,0 +1,88 @@
+"""What a recording lacked is added to it, and is found there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gateway.recording.blocks import compressed
+from gateway.recording.format import EventLine, FrameLine
+from gateway.recording.reader import open_recording
+from gateway.replay.missing import append_missing, check_appendable, keep_missing, missing, missing_folder
+from gateway.replay.scenes import read
+from mappings.canonical.commands import SubmitInput
+from mappings.canonical.events import TextDelta
+from mappings.canonical.values import flatten
+from mappings.errors import ConfigError
+from tests.gateway.replay.tape import Tape, Watched, said
+
+
+def session(folder: Path) -> Path:
+    """The recording of a session: the first and the last turn were played, the one between was the live backend's."""
+    tape = Tape(asks_backend=False)
+    tape._turn = 10  # turns have ids of their own
+    tape.turn("one", TextDelta(text="1"))
+    tape._asks_backend = True
+    tape.turn("new", TextDelta(text="live")).frame()
+    tape._asks_backend = False
+    tape.turn("two", TextDelta(text="2"))
+    return tape.write(folder, "session.jsonl")
+
+
+def texts(path: Path) -> list[str]:
+    return [flatten(s.input.segments) for s in read(open_recording(path)).scenes if isinstance(s.input, SubmitInput)]
+
+
+def answer(path: Path, text: str) -> str:
+    watched = Watched(read(open_recording(path)))
+    return "".join(event.text for event in watched.asks(said(text)) if isinstance(event, TextDelta))
+
+
+def test_the_turns_of_the_live_backend_are_missing_and_no_others(tmp_path: Path) -> None:
+    (turn,) = missing(open_recording(session(tmp_path)).lines())
+    first = turn[0]
+    assert isinstance(first, EventLine)
+    assert isinstance(first.command, SubmitInput)
+    assert flatten(first.command.segments) == "new"
+    assert isinstance(turn[-1], FrameLine), "up to the next input"
+
+
+@pytest.mark.parametrize("asks_backend", [True, False])
+def test_what_is_added_is_played_as_what_was_there(asks_backend: bool, tmp_path: Path) -> None:
+    recording = Tape(asks_backend=asks_backend).turn("one", TextDelta(text="1")).turn("two", TextDelta(text="2"))
+    path = recording.write(tmp_path)
+    assert append_missing(path, [session(tmp_path)]) == 1
+    assert texts(path) == ["one", "two", "new"]
+    assert [answer(path, text) for text in ("one", "two", "new")] == ["1", "2", "live"]
+    lines = list(open_recording(path).lines())
+    assert [line.seq for line in lines] == list(range(1, len(lines) + 1))
+    assert sorted(line.t for line in lines) == [line.t for line in lines]
+
+
+def test_a_torn_line_stays_a_line_of_its_own(tmp_path: Path) -> None:
+    path = Tape().turn("one", TextDelta(text="1")).write(tmp_path)
+    with path.open("ab") as file:
+        file.write(b'{"kind":"event","seq":')
+    append_missing(path, [session(tmp_path)])
+    recording = open_recording(path)
+    assert texts(path) == ["one", "new"]
+    assert list(recording.lines())
+    assert recording.problems.damaged == 1
+
+
+def test_what_a_killed_replay_left_is_added_and_taken_away(tmp_path: Path) -> None:
+    path = Tape().turn("one").write(tmp_path)
+    folder = missing_folder(path)
+    folder.mkdir()
+    session(folder)
+    assert (keep_missing(path), keep_missing(path)) == (1, 0)
+    assert not folder.exists()
+
+
+def test_to_a_compressed_file_nothing_can_be_added(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl.zst"
+    path.write_bytes(b"".join(compressed(Tape().turn("one").write(tmp_path).read_bytes().splitlines(keepends=True))))
+    with pytest.raises(ConfigError, match="unpack it, `zstd -d"):
+        check_appendable(path)
+    check_appendable(Tape().turn("one").write(tmp_path))
