@@ -18,11 +18,13 @@ from typing import Any
 
 from msgspec import Struct
 
+from gateway.demo.app import demo_backend
+from gateway.endpoint import parse
 from mappings.codewhale.translator.server import PENDING_MAX
 from tests.mappings.codewhale.data import CAPTURES, captured
 from tests.pairs.codewhale_client import CodewhaleClient
+from tests.pairs.gateway import serving
 from tests.pairs.pod_client import PodClient
-from tests.peers.processes import running
 
 DEADLINE = 40.0  # seconds for a whole table
 HEALTH = {"status": "ok", "service": "deepseek-app-server", "transport": "stdio"}
@@ -349,9 +351,9 @@ def spawn(upstream: str) -> list[str]:
 
 @asynccontextmanager
 async def watched(folder: Path) -> AsyncIterator[tuple[str, PodClient]]:
-    """A demo pod as a process, and a bystander at it."""
+    """A demo pod, and a bystander at it."""
     upstream = f"pod+unix:{folder}/sock"
-    async with running("demo-backend", upstream), PodClient.connected(f"{folder}/sock") as bystander:
+    async with serving(demo_backend(parse(upstream))), PodClient.connected(f"{folder}/sock") as bystander:
         yield upstream, bystander
 
 
