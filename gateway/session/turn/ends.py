@@ -12,6 +12,7 @@ from mappings.canonical.events import (
     ErrorReported,
     Gap,
     ModelTurnEnded,
+    ModelTurnStarted,
     StatusChanged,
     TextDelta,
     TurnEnded,
@@ -75,6 +76,8 @@ def finish(
         return
     questions.over(form)
     _close_everything(form)
+    if end == "failed" and turn.model_turn is None and not turn.errors:  # it was refused: for a pod's parent it began
+        form.emit(ModelTurnStarted(index=form.next_model_turn()))
     if failure is not None and not any(e.cause == failure.cause and e.text == failure.text for e in turn.errors):
         form.emit(ErrorReported(cause=failure.cause, text=failure.text, ext=failure.ext))
     if not form.tells_model_turns and end == "completed":
