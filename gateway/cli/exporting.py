@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, BinaryIO, Literal
 
@@ -14,11 +15,13 @@ import typer
 from gateway import logs, registry
 from gateway.cli.progress import progress
 from gateway.cli.recordings import FILE, opened
+from gateway.cli.redacting import default_redactor
 from gateway.recording import blocks
 from gateway.recording.captures import Capture, read_capture
 from gateway.recording.cloudevents import cloud_events
 from gateway.recording.format import Header, Line, encode
 from gateway.recording.page import page
+from gateway.recording.rewriting import redacted
 from mappings.errors import ConfigError
 
 __all__ = ["export", "import_"]
@@ -66,6 +69,9 @@ def import_(
     session: Annotated[
         str, typer.Option("--session", metavar="ID", help="Which session, of several; by default the one told most.")
     ] = "",
+    redact: Annotated[
+        bool, typer.Option("--redact/--no-redact", help="Take secrets out, as a gateway does that records.")
+    ] = True,
 ) -> None:
     """Make a recording of a capture, the frames of a conversation that another tool wrote down.
 
@@ -80,7 +86,8 @@ def import_(
     target = output or f"{file.name.removesuffix('.jsonl')}.recording.jsonl"
     with progress(file.name, file.stat().st_size) as capture.progress, _written(target) as out:
         header, lines = read_capture(capture, registry.dialect(name), session=session)
-        for chunk in _recording(header, lines, packed=target.endswith(".zst")):
+        kept = chain.from_iterable(redacted(lines, default_redactor())) if redact else lines
+        for chunk in _recording(header, kept, packed=target.endswith(".zst")):
             out.write(chunk)
     for problem in lines.problems[:SHOWN]:
         logs.tell(problem, sys.stderr)

@@ -7,7 +7,7 @@ one takes the place of the old at once when it is whole; what of the old could n
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from gateway.recording.reader import Recording
 from gateway.recording.redaction import Entry, Redactor
 from mappings.errors import ConfigError
 
-__all__ = ["redact", "scan"]
+__all__ = ["redact", "redacted", "scan"]
 
 AT_ONCE = 1024  # lines
 MODE = 0o600
@@ -28,7 +28,7 @@ MODE = 0o600
 
 def scan(recording: Recording, redactor: Redactor) -> list[Entry]:
     """What secrets are in a recording; `redactor` tells each by itself. Nothing is written."""
-    for _ in _redacted(recording, redactor):
+    for _ in redacted(recording.lines(), redactor):
         pass
     return redactor.ledger.entries()
 
@@ -66,12 +66,13 @@ def redact(recording: Recording, redactor: Redactor, out: Path | None = None) ->
 def _written(recording: Recording, redactor: Redactor) -> Iterator[bytes]:
     """The lines of the new file, each with its newline."""
     yield encode(structs.replace(recording.header, version=VERSION)) + b"\n"
-    for lines in _redacted(recording, redactor):
+    for lines in redacted(recording.lines(), redactor):
         yield from encode_lines(lines).splitlines(keepends=True)
 
 
-def _redacted(recording: Recording, redactor: Redactor) -> Iterator[list[Line]]:
-    source = recording.lines()
+def redacted(lines: Iterable[Line], redactor: Redactor) -> Iterator[list[Line]]:
+    """Lines without their secrets, some at a time."""
+    source = iter(lines)
     while some := list(islice(source, AT_ONCE)):
         yield redactor.feed(some)
     yield redactor.finish()

@@ -83,3 +83,15 @@ def test_a_capture_that_does_not_say_its_dialect_wants_to_be_told(dragoman: Run,
     assert code == 2
     assert "add --dialect" in err
     assert dragoman("import", str(path), "--dialect", "smooth", "-o", str(tmp_path / "out.jsonl"))[0] == 0
+
+
+@pytest.mark.parametrize(("more", "stays"), [((), False), (("--no-redact",), True)])
+def test_secrets_of_a_capture_are_left_out_unless_they_are_wanted(
+    dragoman: Run, tmp_path: Path, more: tuple[str, ...], stays: bool
+) -> None:
+    key = "sk-" + "proj-" + "A1b2C3d4E5f6G7h8I9j0K1l2M3n4O5p6"
+    said = [{"kind": "text", "content": f"my key is {key}"}]
+    source = capture(tmp_path / "c.jsonl", line(4, "c2s", {"method": "run", "params": {"input": said}}))
+    code, _, _ = dragoman("import", source, "-o", str(tmp_path / "r.jsonl"), *more)
+    assert code == 0
+    assert (key in (tmp_path / "r.jsonl").read_text("utf-8")) is stays
