@@ -26,6 +26,7 @@ from mappings.canonical import SessionState
 from mappings.canonical.commands import AnswerApproval, AnswerInteraction, SubmitInput
 from mappings.canonical.events import (
     ApprovalResolved,
+    ErrorReported,
     InteractionResolved,
     MessageAppended,
     ModelTurnStarted,
@@ -38,7 +39,7 @@ from mappings.canonical.events import (
     TurnAccepted,
     TurnEnded,
 )
-from mappings.canonical.values import Message, Origin, flatten
+from mappings.canonical.values import Failure, Message, Origin, flatten
 from mappings.dialect import Burst, Dialect, Direction, Frame, Parts, Step
 
 __all__ = ["Capture", "Import", "Said", "read_capture"]
@@ -202,6 +203,14 @@ class Import:
             at = burst.at or self.started_at + self._t * 1000
             for item in burst.items:
                 yield from self._item(said.conn, item, at)
+                if isinstance(item, ErrorReported) and self._is_open(burst.request):
+                    failure = Failure(cause=item.cause, text=item.text, ext=item.ext)
+                    yield from self._runs(self._form.end("failed", failure, at), at)
+
+    def _is_open(self, request: str) -> bool:
+        """Whether the open turn was asked for under this request: an error under it ends it (translation.md 3.11)."""
+        turn = self._state.turn
+        return bool(request) and turn is not None and turn.origin.request == request
 
     def _item(self, conn: str, item: Any, at: int) -> Iterator[Line]:
         accepted = self._accepted(item)

@@ -92,6 +92,12 @@ def test_an_answer_that_was_given_is_told_as_it_was() -> None:
 
 
 @needs_shared
+def test_an_error_under_the_request_of_a_turn_is_its_end() -> None:
+    (turn,) = told("captures/12")
+    assert (words(turn), turn.end) == ([("input", "boom")], "failed")
+
+
+@needs_shared
 def test_turns_of_a_pod_are_told_though_its_clients_name_no_request() -> None:
     assert [turn.end for turn in told("pod/02")] == ["completed"] * 3
     assert [turn.end for turn in told("pod/05")] == ["completed", "rolled_back", "rolled_back", "completed"]
