@@ -42,7 +42,6 @@ from mappings.dialect import Dialect, Instance, Translator
 from mappings.errors import PeerError
 
 COLLECT = (50_000, 20, 50)  # what a gateway makes dies by itself or stays long: looking for cycles seldom finds one
-ARRIVING = 8  # rounds of the loop in which a connection that was accepted before its listener closed is there
 LOSSES_LOGGED = 100  # rows of the ledger that are told at the end, the largest first
 
 __all__ = ["App", "MakeBackend", "new_id"]
@@ -300,8 +299,6 @@ class App:
             keeper.cancel()
         for listener in self._listeners:
             await listener.close()
-        for _ in range(ARRIVING):
-            await asyncio.sleep(0)
         for router in self._routers:
             router.stop()
         for link in list(self._links.values()):

@@ -440,12 +440,16 @@ async def test_dialling_nobody_says_where_and_why(tmp_path: Path) -> None:
 async def test_a_socket_is_alive_while_somebody_listens_at_it(tmp_path: Path) -> None:
     path = str(tmp_path / "sock")
     assert not alive(path)
-    listener = await listen(path, Limits(), lambda _transport: None)
+    probes: list[Transport] = []
+    listener = await listen(path, Limits(), probes.append)
     (tmp_path / "link").symlink_to(path)
     assert alive(path)
     assert alive(str(tmp_path / "link"))
     await listener.close()
     assert not alive(path)
+    for probe in probes:
+        await probe.close()
+    assert len(probes) == 2, "who was accepted before the end is served"
 
 
 @pytest.mark.parametrize("kind", ["file", "stale", "long"])
