@@ -398,7 +398,7 @@ ROWS = [
         "1: the end of the connection in a run",
         HANGS_UP,
         smooth=[failed("INTERNAL_ERROR")],
-        pod=names("error", "status", "segment_rotated", "status"),
+        pod=names("turn_start", "error", "status", "segment_rotated", "status"),  # who waits for its begin gets it
         again=True,
     ),
     running(
@@ -406,7 +406,7 @@ ROWS = [
         b'{"event":"text_delta","data":{"te',
         HANGS_UP,
         smooth=[failed("INTERNAL_ERROR")],
-        pod=names("error", "status", "segment_rotated", "status"),
+        pod=names("turn_start", "error", "status", "segment_rotated", "status"),  # who waits for its begin gets it
         again=True,
         counted=1,
     ),

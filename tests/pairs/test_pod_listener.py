@@ -25,7 +25,9 @@ from tests.pairs.pod_parent import probe, read_output, said, send, spawn, stop
 
 
 @asynccontextmanager
-async def served(*listen: str, upstream: str = "", **options: Any) -> AsyncIterator[tuple[App, list[str]]]:
+async def served(
+    *listen: str, upstream: str = "", limits: Limits = LIMITS, **options: Any
+) -> AsyncIterator[tuple[App, list[str]]]:
     """A gateway with these listeners, and where they listen; before `upstream`, or before a smooth demo backend."""
     backend = demo_backend(parse("smooth+ws://127.0.0.1:0/ws"))
     told: asyncio.Queue[str] = asyncio.Queue()
@@ -33,7 +35,7 @@ async def served(*listen: str, upstream: str = "", **options: Any) -> AsyncItera
         group.create_task(backend.run(told.put_nowait), name="backend")
         upstream = upstream or await told.get()
         route = Route(name="test", listen=tuple(map(parse, listen)), upstream=parse(upstream), **options)
-        app = App(Config(routes=(route,), limits=LIMITS))
+        app = App(Config(routes=(route,), limits=limits))
         ready: asyncio.Queue[str] = asyncio.Queue()
         group.create_task(app.run(ready.put_nowait), name="gateway")
         try:

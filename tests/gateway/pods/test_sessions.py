@@ -14,6 +14,7 @@ import aiohttp
 import pytest
 
 from gateway.app import App
+from gateway.config.model import Limits
 from gateway.demo.app import demo_backend
 from gateway.endpoint import parse
 from gateway.routing.ids import session_id
@@ -23,6 +24,7 @@ from tests.pairs.pod_parent import read_output, said
 from tests.pairs.test_pod_listener import answered, served, until
 
 WS = "smooth+ws://127.0.0.1:0/ws"
+PATIENT = Limits(drain_deadline=0.5, snapshot_wait=1.5)  # a pod is asked to tell its history, on a busy machine too
 
 
 @asynccontextmanager
@@ -63,7 +65,7 @@ def titles(app: App) -> list[str]:
 async def test_all_pods_are_listed_also_those_that_nobody_opened(tmp_path: Path) -> None:
     async with (
         pods(tmp_path, "atlas", "fresh", "hermes"),
-        served(WS, upstream=f"pod+dir:{tmp_path}") as (app, (url,)),
+        served(WS, upstream=f"pod+dir:{tmp_path}", limits=PATIENT) as (app, (url,)),
         SmoothClient.connected(url) as client,
         PodClient.connected(f"{tmp_path}/hermes/sock") as other,
     ):
