@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from gateway.app import App
-from gateway.config.model import Config, Route
+from gateway.config.model import Config, Limits, Route
 from gateway.demo.app import demo_backend
 from gateway.endpoint import parse
 from gateway.session.session import Session
