@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from adapters.base import Listener
+from adapters.base import Listener, Transport
 from gateway import registry
 from gateway.config.model import Limits
 from gateway.endpoint import Endpoint
@@ -66,12 +66,20 @@ async def test_what_a_dead_pod_left_is_replaced_and_what_somebody_put_there_stay
 
 
 async def test_the_folder_of_a_live_pod_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+    probes: list[Transport] = []
+
+    async def listen_to_probes(path: str) -> Listener:
+        endpoint = Endpoint(dialect="pod", transport="unix", address=path)
+        return await registry.listen(endpoint, Limits(), doorkeeper(probes.append))
+
     live = PodFolder(tmp_path, "atlas")
-    await live.open(listen)
+    await live.open(listen_to_probes)
     with pytest.raises(OSError, match="another process listens here"):
         await PodFolder(tmp_path, "atlas").open(listen)
     assert names(live) == ["pid", "sock", "status.json"]
     await live.close()
+    for probe in probes:
+        await probe.close()
 
 
 async def test_a_status_that_cannot_be_written_costs_the_file_and_no_more(tmp_path: Path) -> None:
