@@ -130,6 +130,7 @@ class Link:
     def passed(self, batch: Batch) -> None:
         """A turn that this peer began was accepted or has ended for it."""
         self._apply(self._translator.passed(batch))
+        self._answered.set()  # by the projection, which has no frames of its own here
 
     @property
     def view(self) -> str:
