@@ -75,7 +75,7 @@ class PandoClient:
                 reader = group.create_task(client._read(), name="pando client")
                 client.session = await client.open() if session is None else session
                 if client.session:
-                    await client._heard()
+                    await client.heard()
                 yield client
                 client.hold()
                 reader.cancel()
@@ -104,13 +104,17 @@ class PandoClient:
             case "message.append":
                 self.shown.append((payload["role"], payload["content"]))
 
-    async def _heard(self) -> None:
-        """Wait until the subscription stands: nothing tells it but what is published."""
+    async def heard(self) -> None:
+        """Wait until what is published now arrives: it is asked for again, as one may be lost.
+
+        The first ones because it subscribes after connecting, later ones because a subscriber had no room.
+        """
+        shown = self.topics().count("session.activated")
         async with asyncio.timeout(DEADLINE):
-            while "session.activated" not in self.topics():
+            while self.topics().count("session.activated") == shown:
                 assert await self.call("session.activate", session_id=self.session) == {"ok": True}
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(0.05):  # it subscribes after connecting: the first ones it may miss
+                    async with asyncio.timeout(0.05):
                         await self.news()
 
     def stop_reading(self) -> None:
