@@ -21,10 +21,13 @@ from gateway.recording.captures import Capture, read_capture
 from gateway.recording.cloudevents import cloud_events
 from gateway.recording.format import Header, Line, encode
 from gateway.recording.page import page
+from gateway.recording.reader import Recording
 from gateway.recording.rewriting import redacted
 from mappings.errors import ConfigError
 
 __all__ = ["export", "import_"]
+
+Format = Literal["html", "cloudevents"]
 
 SHOWN = 20  # problems of a capture that are told one by one
 
@@ -34,9 +37,7 @@ def export(
     output: Annotated[
         str, typer.Option("--output", "-o", metavar="OUT", help="Where to; - is stdout. By default beside FILE.")
     ] = "",
-    format: Annotated[
-        Literal["html", "cloudevents"], typer.Option("--format", help="One self-contained page, or CloudEvents.")
-    ] = "html",
+    format: Annotated[Format, typer.Option("--format", help="One self-contained page, or CloudEvents.")] = "html",
     frames: Annotated[bool, typer.Option("--frames", help="CloudEvents: of the frames too.")] = False,
 ) -> None:
     """Make one HTML page of a recording, or CloudEvents as JSON lines.
@@ -45,17 +46,22 @@ def export(
     as a file. Whatever the recording holds is in it, so look at `dragoman scan` first.
     """
     suffix = ".html" if format == "html" else ".cloudevents.jsonl"
-    stem = file.name.removesuffix(".zst").removesuffix(".jsonl")
-    target = output or str(file.with_name(stem + suffix))
-    with opened(file) as recording, _written(target) as out:
+    with opened(file) as recording:
+        stem = recording.path.name.removesuffix(".zst").removesuffix(".jsonl")
+        target = output or str(recording.path.with_name(stem + suffix))
+        _export(recording, target, format, frames=frames)
+    if target != "-":
+        logs.tell(f"written {target}", sys.stderr)
+
+
+def _export(recording: Recording, target: str, format: Format, *, frames: bool) -> None:
+    with _written(target) as out:
         if format == "html":
-            for piece in page(recording.header, recording.lines):
+            for piece in page(recording):
                 out.write(piece.encode())
         else:
             for line in cloud_events(recording.header, recording.lines(), frames=frames):
                 out.write(line + b"\n")
-    if target != "-":
-        logs.tell(f"written {target}", sys.stderr)
 
 
 def import_(

@@ -31,7 +31,7 @@ from mappings.errors import ConfigError
 
 __all__ = ["FILE", "diff", "opened", "show", "tell_problems"]
 
-FILE = typer.Argument(metavar="FILE", help="A recording, plain or compressed.")
+FILE = typer.Argument(metavar="FILE", help="A recording: its file, any part of it, or its folder.")
 
 HIDDEN = frozenset({"detail", "asked"})
 STYLES = {
@@ -69,7 +69,9 @@ def show(
         if dialect is not None:
             _print_frames(dialect, recording, lines)
         else:
-            entries = (entry for entry in transcript(lines) if entry.kind in wanted and entry.t >= begin)
+            entries = (
+                entry for entry in transcript(lines, recording.missing) if entry.kind in wanted and entry.t >= begin
+            )
             if turn:
                 entries = (entry for entry in entries if entry.turn in turn)
             elif begin:
@@ -181,8 +183,6 @@ def _print_entries(recording: Recording, entries: Iterable[Entry]) -> None:
     began = datetime.fromtimestamp(header.started_at / 1e9, UTC)
     about = f"{whose}, route {header.route}, {header.upstream}, began {began:%Y-%m-%d %H:%M:%S} UTC"
     console.print(Text(printable(about), style="dim"))
-    if header.lost:
-        console.print(Text(f"{header.lost} lines before this part were not recorded", style=STYLES["loss"]))
     shown = 0
     for entry in entries:
         if entry.turn > shown:

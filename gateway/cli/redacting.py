@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 from secrets import token_bytes
 from typing import Annotated
@@ -13,11 +14,12 @@ from rich.console import Console
 from rich.table import Table
 
 from gateway import logs
-from gateway.cli.recordings import opened
+from gateway.cli.recordings import FILE, opened
 from gateway.cli.running import AsJson
 from gateway.config.check import load
 from gateway.config.model import Redact
 from gateway.recording import rewriting
+from gateway.recording.reader import Recording
 from gateway.recording.redaction import EVER, Entry, Found, Redactor, Rules, rules
 
 __all__ = ["default_redactor", "redact", "scan"]
@@ -31,7 +33,7 @@ ConfigFile = Annotated[
 
 
 def redact(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A recording, plain or compressed.")],
+    file: Annotated[Path, FILE],
     out: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="OUT", help="A new file, instead of replacing the old one.")
     ] = None,
@@ -55,7 +57,9 @@ def redact(
 
 
 def scan(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Recordings, plain or compressed.")],
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE...", help="Recordings: of one in several parts any of them.")
+    ],
     config_file: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
@@ -67,19 +71,23 @@ def scan(
     compiled, salt = _rules(config_file)
     rows: list[dict[str, object]] = []
     total = 0
+    known: set[Path] = set()  # of parts that were scanned with another one
+
+    def hear(recording: Recording, found: Found) -> None:
+        nonlocal total
+        total += 1
+        file = recording.parts[recording.part_of(found.seq)].path
+        if as_json:
+            rows.append({"file": str(file), "seq": found.seq, "kind": found.kind, "place": found.place})
+        else:
+            typer.echo(f"{file}: seq {found.seq}: {found.kind} in {found.place}")
 
     for file in files:
-
-        def hear(found: Found, file: Path = file) -> None:
-            nonlocal total
-            total += 1
-            if as_json:
-                rows.append({"file": str(file), "seq": found.seq, "kind": found.kind, "place": found.place})
-            else:
-                typer.echo(f"{file}: seq {found.seq}: {found.kind} in {found.place}")
-
+        if file.resolve() in known:
+            continue
         with opened(file) as recording:
-            rewriting.scan(recording, Redactor(compiled, salt, hear))
+            known.update(part.path.resolve() for part in recording.parts)
+            rewriting.scan(recording, Redactor(compiled, salt, partial(hear, recording)))
     if as_json:
         typer.echo(msgspec.json.encode(rows).decode())
     elif total:

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from gateway import logs
 from gateway.cli.progress import steps
+from gateway.cli.recordings import tell_problems
 from gateway.cli.running import AsJson, LogJson, LogLevel, run, serve_until_signalled, set_up
 from gateway.endpoint import Endpoint, parse
 from gateway.recording.printable import printable
@@ -29,7 +30,7 @@ RECORD_MISSING = "record-missing"
 
 
 def replay(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The recording, plain or compressed.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A recording: its file, any part of it, or its folder.")],
     listen: Annotated[
         list[str],
         typer.Option("--listen", metavar="ENDPOINT", help="Where clients connect; may be given several times."),
@@ -62,9 +63,10 @@ def replay(
     refused. No connection is made to any backend, but for `--upstream` and `--then`.
     """
     set_up(log_level, log_json)
-    kept = missing_folder(file) if mode == RECORD_MISSING else None
-    if kept is not None:
-        check_appendable(file)
+    kept = None
+    if mode == RECORD_MISSING:
+        file = check_appendable(file)
+        kept = missing_folder(file)
         _keep_missing(file)
     app = replaying(
         file, tuple(map(parse, listen)), record=kept, mode="spy" if kept is not None else mode, upstream=upstream,
@@ -84,7 +86,7 @@ def _keep_missing(file: Path) -> None:
 
 
 def drive(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The recording, plain or compressed.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A recording: its file, any part of it, or its folder.")],
     upstream: Annotated[str, typer.Argument(metavar="UPSTREAM", help="The live backend, in any dialect.")],
     deadline: Annotated[float, typer.Option(metavar="SECONDS", min=0.1, help="For each turn.")] = DEADLINE,
     as_json: AsJson = False,
@@ -99,6 +101,7 @@ def drive(
     """
     set_up(log_level, log_json)
     play, backend = driven_play(file), parse(upstream)
+    tell_problems(play.recording)
     with steps(file.name, len(play.scenes) - 1) as progress:
         driven = run(drive_play(play, backend, deadline=deadline, progress=progress))
     if as_json:

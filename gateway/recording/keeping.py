@@ -18,11 +18,10 @@ import structlog
 from msgspec import Struct
 
 from gateway.recording import blocks
-from gateway.recording.places import OURS
+from gateway.recording.places import OURS, ZST
 
-__all__ = ["ZST", "Keep", "compress", "left", "lock", "sweep", "sync_file_system", "sync_folder"]
+__all__ = ["Keep", "compress", "left", "lock", "sweep", "sync_file_system", "sync_folder"]
 
-ZST = ".zst"
 MODE = 0o600
 
 log = structlog.get_logger("dragoman.recording")

@@ -7,14 +7,15 @@ that a peer said is escaped, and the page's own policy forbids whatever a browse
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from html import escape
 
 import msgspec
 
-from gateway.recording.format import EventLine, FrameLine, Header, Line
+from gateway.recording.format import EventLine, FrameLine, Line
 from gateway.recording.printable import printable
+from gateway.recording.reader import Recording
 from gateway.recording.transcript import Entry, transcript
 
 __all__ = ["page"]
@@ -58,30 +59,31 @@ WIRE = """<h2 id="wire">The wire</h2>
 """
 
 
-def page(header: Header, lines: Callable[[], Iterable[Line]]) -> Iterator[str]:
-    """The page, piece by piece; `lines` gives the recording's lines, once for each of the page's two parts."""
+def page(recording: Recording) -> Iterator[str]:
+    """The page of a recording, piece by piece; it is read twice, once for each of the page's two parts."""
+    header = recording.header
     title = f"Session {header.session}" if header.session else f"Route {header.route}"
     yield HEAD.format(title=_text(title), style=STYLE)
-    yield _about(header)
+    yield _about(recording)
     yield '<p><a href="#wire">What stood on the wires</a></p>\n<h2>Transcript</h2>\n'
-    for entry in transcript(lines()):
+    for entry in transcript(recording.lines(), recording.missing):
         if entry.kind not in TOLD:
             yield _entry(entry)
     yield WIRE
-    for row in _rows(lines()):
+    for row in _rows(recording.lines()):
         yield _row(row)
     yield "</tbody></table>\n</body></html>\n"
 
 
-def _about(header: Header) -> str:
+def _about(recording: Recording) -> str:
+    header = recording.header
     began = datetime.fromtimestamp(header.started_at / 1e9, UTC)
     told = {
         "route": header.route,
         "backend": header.upstream,
         "dialects": ", ".join(f"{name}@{of}" if of else name for name, of in header.dialects.items()),
         "began": f"{began:%Y-%m-%d %H:%M:%S} UTC",
-        "part": str(header.part) if header.part else "",
-        "not recorded before": f"{header.lost} lines" if header.lost else "",
+        "not in it": ", ".join(gap.text for gap in recording.missing),
         "dragoman": header.gateway,
     }
     rows = "".join(f"<dt>{key}</dt><dd>{_text(value)}</dd>" for key, value in told.items() if value)

@@ -7,20 +7,22 @@ number before the suffix. No file is ever written to twice: a name that is taken
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
 
 from mappings.errors import ConfigError
 
-__all__ = ["OURS", "Folder", "OneFile", "Place", "place"]
+__all__ = ["OURS", "ZST", "Folder", "OneFile", "Place", "is_named_as_one", "part_names", "place", "siblings"]
 
 SUFFIX = ".jsonl"
+ZST = ".zst"  # behind it, of a compressed file
 OURS = re.compile(r"\d{8}T\d{6}Z-[A-Za-z0-9._~-]*\.jsonl(\.zst)?")
 """The names that a folder gives. Nothing else in it is ever compressed or deleted."""
 
 UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
+AGAIN = re.compile(r"~\d+$")
 NAME_MAX = 80  # characters of an id that go into a name; file systems take 255 in all
 
 
@@ -68,6 +70,32 @@ def place(text: str) -> Place:
     if path.exists():
         raise ConfigError(f"{text} exists already, and a recording overwrites nothing: name a new file, or a folder")
     return OneFile(path)
+
+
+def part_names(first: Path, numbers: Sequence[int]) -> Iterator[Path]:
+    """Names for parts with these numbers, of which the first gets the name `first`."""
+    packed = ZST if first.name.endswith(ZST) else ""
+    plain = first.with_name(first.name.removesuffix(ZST))
+    yield first
+    for number in numbers[1:]:
+        yield plain.with_name(f"{plain.stem}.{number}{plain.suffix}{packed}")
+
+
+def siblings(path: Path, part: int) -> list[Path]:
+    """The files beside `path`, which is this part of a recording, whose names may be those of its other parts."""
+    plain = Path(path.name.removesuffix(ZST))
+    stem = plain.stem.removesuffix(f".{part}") if part else plain.stem
+    stem = AGAIN.sub("", stem)
+    names = re.compile(rf"{re.escape(stem)}(~\d+)?(\.\d+)?{re.escape(plain.suffix)}({re.escape(ZST)})?")
+    try:
+        return sorted(other for other in path.parent.iterdir() if names.fullmatch(other.name))
+    except PermissionError:
+        return []  # the file may be read, and its folder not
+
+
+def is_named_as_one(path: Path) -> bool:
+    """Whether a file is named like a recording."""
+    return path.name.removesuffix(ZST).endswith(SUFFIX) and not path.name.startswith(".")
 
 
 def _numbered(folder: Path, stem: str, part: int, suffix: str) -> Iterator[Path]:

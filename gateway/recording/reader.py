@@ -1,87 +1,73 @@
-"""Reading a recording, plain or compressed, line by line in bounded memory.
+"""Reading a recording: one file, or all the parts of one that was rotated, in their order.
 
-A gateway that was killed leaves a last line that is torn, and a machine that crashed may leave garbage behind it. What
-cannot be read is passed over and counted, never fatal; only a first line that is no header is. Both kinds of file are
-entered anywhere: a compressed one by its index, a plain one by halving, for `seq` and `t` only grow.
+Any part stands for the whole, and so does a folder that holds one session. The parts are found by their names and told
+from others by their headers. One that is not there, and lines that could not be written before a part, are a *gap*:
+said where it is, for who reads on must know.
 """
 
 from __future__ import annotations
 
-import os
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import BinaryIO
 
-from gateway.recording import blocks
-from gateway.recording.format import (
-    UP,
-    EventLine,
-    FrameLine,
-    Header,
-    Line,
-    LineError,
-    RecordingError,
-    decode_header,
-    decode_line,
-)
+from msgspec import Struct
+
+from gateway.recording.format import UP, EventLine, FrameLine, Header, Line, RecordingError
+from gateway.recording.part_file import PartFile, Problems, open_part
+from gateway.recording.places import is_named_as_one, siblings
 from mappings.canonical import Batch, Command, Event
 from mappings.canonical.events import QuestionAnswered, QuestionAsked
 
-__all__ = ["Problems", "Recording", "batches", "open_recording"]
-
-CHUNK = 1 << 18  # bytes read at once
-LINE_MAX = 128 << 20  # the largest message as JSON in JSON, each byte escaped as six; past it a line is garbage
-NEAR = 1 << 16  # bytes: halving ends here, and the rest is read
+__all__ = ["Missing", "Recording", "batches", "open_recording"]
 
 
-class Problems:
-    """What of a recording could not be read. `torn` is its last line, `damaged` are others, `unknown` of a kind that
-    this program does not know.
-    """
+class Missing(Struct, frozen=True):
+    """What should stand before the line `seq` and does not, in words."""
 
-    def __init__(self) -> None:
-        self.torn = False
-        self.damaged = 0
-        self.unknown = 0
-
-    def __bool__(self) -> bool:
-        return self.torn or bool(self.damaged or self.unknown)
-
-    def __str__(self) -> str:
-        said = ["its last line is torn"] if self.torn else []
-        said += [f"{self.damaged} damaged lines"] if self.damaged else []
-        said += [f"{self.unknown} lines of unknown kinds"] if self.unknown else []
-        return ", ".join(said)
+    seq: int
+    text: str
 
 
 class Recording:
-    """A file that can be read any number of times; `problems` are those of the last time that it was read.
+    """What was recorded of a session, read any number of times; `problems` are those of the last time.
 
-    `progress` hears how many bytes of the file (see `size`) were read so far.
+    `header` and `path` are those of its first part. `missing` is what is known not to be in it. `progress` hears how
+    many bytes (of `size`) were read so far.
     """
 
-    def __init__(self, path: Path, header: Header, version: int, *, zstd: bool) -> None:
-        self.path = path
-        self.header = header
-        self.version = version
-        self.compressed = zstd
+    def __init__(self, parts: Sequence[PartFile]) -> None:
+        self.parts = tuple(parts)
+        self.path = parts[0].path
+        self.header = parts[0].header
+        self.missing = tuple(_missing(parts))
         self.problems = Problems()
         self.progress: Callable[[int], None] = lambda _bytes: None
 
     @property
     def size(self) -> int:
-        """Bytes of the file."""
-        return self.path.stat().st_size
+        """Bytes of all its files."""
+        return sum(part.size for part in self.parts)
+
+    @property
+    def compressed(self) -> bool:
+        """Whether its last file is, so that nothing can be added to it."""
+        return self.parts[-1].compressed
+
+    def part_of(self, seq: int) -> int:
+        """In which of the parts the line `seq` stands, or would."""
+        return max(bisect_right(self.parts, seq, key=lambda part: part.header.seq) - 1, 0)
 
     def lines(self, *, seq: int = 0, t: int = 0) -> Iterator[Line]:
         """Its lines in their order, from the first with at least this `seq` and this `t`."""
-        self.problems = Problems()
-        with self.path.open("rb") as file:
-            source = self._from(file, seq, t)
-            for raw in self._raw(source):
-                line = self._read(raw)
-                if line is not None and line.seq >= seq and line.t >= t:
-                    yield line
+        self.problems = Problems(gap.text for gap in self.missing)
+        first = self._entered(seq, t)
+        done = sum(part.size for part in self.parts[:first])
+        for number, part in enumerate(self.parts[first:]):
+            wanted = (seq, t) if number == 0 else (0, 0)  # all of the further ones is wanted
+            yield from self._part(part, *wanted, done)
+            done += part.size
 
     def events(self, *, seq: int = 0, t: int = 0) -> Iterator[tuple[EventLine, Event]]:
         """The events of the session's log, each once."""
@@ -105,113 +91,84 @@ class Recording:
         """What stood on the wires."""
         return (line for line in self.lines(seq=seq, t=t) if isinstance(line, FrameLine))
 
-    def _read(self, raw: bytes) -> Line | None:
-        try:
-            return decode_line(raw, self.version)
-        except LineError as error:
-            if error.unknown == "header" or not raw.strip():
-                return None  # files that were joined; a blank line
-            if error.unknown:
-                self.problems.unknown += 1
-            else:
-                self.problems.damaged += 1
-            return None
+    def _part(self, part: PartFile, seq: int, t: int, done: int) -> Iterator[Line]:
+        return part.lines(self.problems, seq=seq, t=t, progress=lambda read: self.progress(done + read))
 
-    def _raw(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
-        """Whole lines; the last one may be torn, which then shows where it is read."""
-        rest: list[bytes] = []
-        size = 0
-        for chunk in chunks:
-            first, *others = chunk.split(b"\n")
-            rest.append(first)
-            size += len(first)
-            if others:
-                if size <= LINE_MAX:
-                    yield b"".join(rest)
-                else:
-                    self.problems.damaged += 1
-                yield from others[:-1]
-                rest, size = [others[-1]], len(others[-1])
-            elif size > LINE_MAX:
-                rest = []  # garbage without an end: nothing of it is kept
-        if size:
-            self.problems.torn = self._is_torn(b"".join(rest), size)
-            if not self.problems.torn:
-                yield b"".join(rest)
+    def _entered(self, seq: int, t: int) -> int:
+        """The last part before whose first line nothing is wanted; of the others none is read through for it."""
 
-    def _is_torn(self, last: bytes, size: int) -> bool:
-        """Whether what stands behind the last newline is no whole line. A file that was edited may lack just that."""
-        if size > LINE_MAX:
-            return True
-        try:
-            decode_line(last, self.version)
-        except LineError as error:
-            return not error.unknown
-        return False
+        def begins_later(part: PartFile) -> bool:
+            if seq and part.header.seq <= seq:
+                return False
+            # Several lines have one time: some of them may stand at the end of the part before.
+            return not t or (first := next(part.lines(Problems()), None)) is None or first.t >= t
 
-    def _from(self, file: BinaryIO, seq: int, t: int) -> Iterator[bytes]:
-        if not self.compressed:
-            offset = self._halved(file, seq, t) if seq or t else 0
-            file.seek(offset)
-            return self._told(file, iter(lambda: file.read(CHUNK), b""))
-        index = blocks.index_of(file) if seq or t else None
-        offset = index[blocks.find_block(index, seq=seq, t=t)].offset if index else 0
-        return self._told(file, blocks.decompressed(file, offset))
+        return bisect_left(self.parts[1:], True, key=begins_later)
 
-    def _told(self, file: BinaryIO, chunks: Iterator[bytes]) -> Iterator[bytes]:
-        for chunk in chunks:
-            self.progress(file.tell())
-            yield chunk
 
-    def _halved(self, file: BinaryIO, seq: int, t: int) -> int:
-        """Where a line begins before which nothing is wanted, at most a little too early."""
-        low, high = 0, file.seek(0, os.SEEK_END)
-        while high - low > NEAR:
-            middle = (low + high) // 2
-            found = self._line_behind(file, middle, high)
-            if found is None or (found[1].seq >= seq and found[1].t >= t):
-                high = middle
-            else:
-                low = found[0]
-        return low
+def _missing(parts: Sequence[PartFile]) -> Iterator[Missing]:
+    expected = 0
+    for part in parts:
+        header = part.header
+        if header.part == expected + 1:
+            yield Missing(header.seq, f"part {expected} is missing")
+        elif header.part > expected:
+            yield Missing(header.seq, f"parts {expected} to {header.part - 1} are missing")
+        if header.lost:
+            yield Missing(header.seq, f"{header.lost} lines were not recorded")
+        expected = header.part + 1
 
-    def _line_behind(self, file: BinaryIO, offset: int, end: int) -> tuple[int, Line] | None:
-        """The first line that begins behind `offset` and can be read, with its own offset."""
-        file.seek(offset)
-        at = offset + len(file.readline(LINE_MAX))
-        while at < end:
-            raw = file.readline(LINE_MAX)
-            if not raw:
-                return None
-            try:
-                return at, decode_line(raw, self.version)
-            except LineError:
-                at += len(raw)
-        return None
+
+# -- the files of a recording ---------------------------------------------------------------------------------
 
 
 def open_recording(path: Path) -> Recording:
-    """A recording; RecordingError if the file is none, or is newer than this program. OSError if it cannot be read."""
-    name = str(path)
-    with path.open("rb") as file:
-        zstd = file.read(len(blocks.MAGIC)) == blocks.MAGIC
-        file.seek(0)
-        chunks = blocks.decompressed(file) if zstd else iter(lambda: file.read(CHUNK), b"")
-        first = _first_line(chunks)
-    if not first:
-        raise RecordingError(f"{name} is empty: nothing was recorded")
-    header, version = decode_header(first, name)
-    return Recording(path, header, version, zstd=zstd)
+    """The recording of which this file is a part, or of the one session in a folder.
+
+    RecordingError if there is none, more than one, or it is newer than this program. OSError if it cannot be read.
+    """
+    return Recording(_only_session(path) if path.is_dir() else _parts(path))
 
 
-def _first_line(chunks: Iterable[bytes]) -> bytes:
-    first = b""
-    for chunk in chunks:
-        line, newline, _ = chunk.partition(b"\n")
-        first += line
-        if newline or len(first) > CHUNK:
-            break
-    return first
+def _parts(path: Path) -> list[PartFile]:
+    """All parts of one recording, with the one that is named."""
+    named = open_part(path)
+    found = {named.header.part: named}
+    real = path.resolve()
+    for other in siblings(real, named.header.part):
+        if other == real:
+            continue
+        with suppress(RecordingError, OSError):  # what is none of it, or was not begun when a gateway was killed
+            part = open_part(other)
+            if _whose(part.header) == _whose(named.header):
+                found.setdefault(part.header.part, part)
+    return [found[number] for number in sorted(found)]
+
+
+def _whose(header: Header) -> tuple[str, str, int]:
+    return header.route, header.session, header.started_at
+
+
+def _only_session(folder: Path) -> list[PartFile]:
+    found: list[list[PartFile]] = []
+    known: set[Path] = set()
+    for path in sorted(folder.iterdir()):
+        if path.resolve() in known or not is_named_as_one(path):
+            continue
+        with suppress(RecordingError):
+            parts = _parts(path)
+            known.update(part.path.resolve() for part in parts)
+            if parts[0].header.session:
+                found.append(parts)
+        if len(found) > 1:
+            names = " or ".join(parts[0].path.name for parts in found)
+            raise RecordingError(f"{folder} holds several sessions: name a file in it, such as {names}")
+    if not found:
+        raise RecordingError(f"{folder} holds no recording of a session")
+    return found[0]
+
+
+# -- batches --------------------------------------------------------------------------------------------------
 
 
 def batches(session: str, lines: Iterable[EventLine]) -> Iterator[Batch]:

@@ -1,21 +1,24 @@
 """Recordings that exist already: what secrets are in them, and the same recordings without.
 
-A file is read and written line by line, in their order, through the redactor that live recordings go through. The new
-one takes the place of the old at once when it is whole; what of the old could not be read is not in it.
+A recording is read and written line by line, in their order, through the redactor that live recordings go through. The
+new files take the places of the old when all of them are whole; what of the old could not be read is not in them.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from itertools import islice
+from contextlib import ExitStack
+from itertools import groupby, islice
+from operator import itemgetter
 from pathlib import Path
 
 from msgspec import structs
 
 from gateway.recording import blocks
-from gateway.recording.format import VERSION, Line, encode, encode_lines
-from gateway.recording.keeping import ZST, lock, sync_folder
+from gateway.recording.format import VERSION, Header, Line, encode, encode_lines
+from gateway.recording.keeping import lock, sync_folder
+from gateway.recording.places import ZST, part_names
 from gateway.recording.reader import Recording
 from gateway.recording.redaction import Entry, Redactor
 from mappings.errors import ConfigError
@@ -36,38 +39,63 @@ def scan(recording: Recording, redactor: Redactor) -> list[Entry]:
 def redact(recording: Recording, redactor: Redactor, out: Path | None = None) -> list[Entry]:
     """Write a recording without its secrets, to a new file `out` or in its own place; what was taken out.
 
-    It is compressed as the old one is, `out` by its name. ConfigError if the old one is still being written, or `out`
-    exists; OSError if it cannot be written, and then the old one is as it was.
+    It is compressed as the old one is, `out` by its name; further parts of it stand beside `out`. ConfigError if the
+    old one is still being written, or `out` exists; OSError if it cannot be written, and then the old one is as it was.
     """
-    source = recording.path.resolve()  # what a link leads to is replaced, not the link
-    target = source if out is None else out
-    if out is not None and out.exists():
-        raise ConfigError(f"{out} exists already, and a recording overwrites nothing: name a new file")
-    packs = recording.compressed if out is None else out.suffix == ZST
-    draft = target.with_name(f".{target.name}.{os.getpid()}")
-    with source.open("rb") as held:
-        if not lock(held.fileno()):
+    sources = [part.path.resolve() for part in recording.parts]  # what a link leads to is replaced, not the link
+    targets = sources if out is None else list(part_names(out, [part.header.part for part in recording.parts]))
+    drafts = [target.with_name(f".{target.name}.{os.getpid()}") for target in targets]
+    for target in targets if out is not None else ():
+        if target.exists():
+            raise ConfigError(f"{target} exists already, and a recording overwrites nothing: name a new file")
+    with ExitStack() as stack:
+        held = [stack.enter_context(source.open("rb")) for source in sources]
+        if not all(lock(file.fileno()) for file in held):
             raise ConfigError(f"{recording.path} is still being recorded: redact it when its session is over")
-        before = os.fstat(held.fileno())
         try:
-            with open(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, MODE), "wb") as file:
-                lines = _written(recording, redactor)
-                file.writelines(blocks.compressed(lines) if packs else lines)
-                file.flush()
-                os.fsync(file.fileno())
-            os.utime(draft, ns=(before.st_atime_ns, before.st_mtime_ns))  # by which the oldest are swept
-            draft.rename(target)
-            sync_folder(target.parent)
+            for draft, packs, lines in zip(drafts, _packs(recording, out), _written(recording, redactor), strict=True):
+                with open(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, MODE), "wb") as file:
+                    file.writelines(blocks.compressed(lines) if packs else lines)
+                    file.flush()
+                    os.fsync(file.fileno())
+            for draft, target, old in zip(drafts, targets, held, strict=True):
+                before = os.fstat(old.fileno())
+                os.utime(draft, ns=(before.st_atime_ns, before.st_mtime_ns))  # by which the oldest are swept
+                draft.rename(target)
+            sync_folder(targets[0].parent)
         finally:
-            draft.unlink(missing_ok=True)
+            for draft in drafts:
+                draft.unlink(missing_ok=True)
     return redactor.ledger.entries()
 
 
-def _written(recording: Recording, redactor: Redactor) -> Iterator[bytes]:
-    """The lines of the new file, each with its newline."""
-    yield encode(structs.replace(recording.header, version=VERSION)) + b"\n"
-    for lines in redacted(recording.lines(), redactor):
+def _packs(recording: Recording, out: Path | None) -> list[bool]:
+    """Which of the new files are compressed."""
+    return [part.compressed if out is None else out.suffix == ZST for part in recording.parts]
+
+
+def _written(recording: Recording, redactor: Redactor) -> Iterator[Iterator[bytes]]:
+    """The lines of each new file, each with its newline: one redactor sees them all, and each stays in its part."""
+    pieces = groupby(_pieces(recording, redactor), key=itemgetter(0))
+    number, some = next(pieces, (-1, iter(())))
+    for index, part in enumerate(recording.parts):
+        mine = some if number == index else iter(())
+        yield _file(part.header, mine)
+        if number == index:
+            number, some = next(pieces, (-1, iter(())))
+
+
+def _file(header: Header, pieces: Iterable[tuple[int, list[Line]]]) -> Iterator[bytes]:
+    yield encode(structs.replace(header, version=VERSION)) + b"\n"
+    for _, lines in pieces:
         yield from encode_lines(lines).splitlines(keepends=True)
+
+
+def _pieces(recording: Recording, redactor: Redactor) -> Iterator[tuple[int, list[Line]]]:
+    """Some lines at a time, with the number of the part in which they stand."""
+    for lines in redacted(recording.lines(), redactor):
+        for number, some in groupby(lines, key=lambda line: recording.part_of(line.seq)):
+            yield number, list(some)
 
 
 def redacted(lines: Iterable[Line], redactor: Redactor) -> Iterator[list[Line]]:

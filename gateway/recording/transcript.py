@@ -6,12 +6,14 @@ arguments, its result as an entry of its own. One pass, and in memory stands wha
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Literal
 
 from msgspec import Struct
 
 from gateway.recording.format import UP, EventLine, FrameLine, Line
+from gateway.recording.reader import Missing
 from mappings.canonical import events as e
 from mappings.canonical.commands import SubmitInput
 from mappings.canonical.unmapped import Unmapped
@@ -51,10 +53,20 @@ class _Open(Struct):
     redacted: bool = False
 
 
-def transcript(lines: Iterable[Line]) -> Iterator[Entry]:
-    """The entries of these lines, in the order in which they are complete."""
+def transcript(lines: Iterable[Line], missing: Iterable[Missing] = ()) -> Iterator[Entry]:
+    """The entries of these lines, in the order in which they are complete.
+
+    What is `missing` from the recording is a loss where it should stand, behind the first of these lines.
+    """
     reader = _Reader()
+    gaps = deque(missing)
+    first: Line | None = None
     for line in lines:
+        first = first or line
+        while gaps and gaps[0].seq <= line.seq:
+            gap = gaps.popleft()
+            if gap.seq >= first.seq:
+                yield Entry(seq=line.seq, t=line.t, kind="loss", text=gap.text)
         yield from reader.read(line)
     yield from reader.rest()
 

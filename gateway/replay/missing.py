@@ -24,12 +24,16 @@ __all__ = ["append_missing", "check_appendable", "keep_missing", "missing", "mis
 PAUSE = 1_000_000  # µs between what was recorded and what is added
 
 
-def check_appendable(path: Path) -> None:
-    """Refuse a file to which nothing can be added: ConfigError says what to do."""
-    if open_recording(path).compressed:
-        raise ConfigError(f"{path} is compressed, and nothing can be added to it: unpack it, `zstd -d {path}`")
-    if not os.access(path, os.W_OK):
-        raise ConfigError(f"{path} cannot be written: nothing could be added to it")
+def check_appendable(path: Path) -> Path:
+    """The file of a recording at whose end something can be added; ConfigError says what to do where there is none."""
+    last = open_recording(path).parts[-1]
+    if last.compressed:
+        raise ConfigError(
+            f"{last.path} is compressed, and nothing can be added to it: unpack it, `zstd -d {last.path}`"
+        )
+    if not os.access(last.path, os.W_OK):
+        raise ConfigError(f"{last.path} cannot be written: nothing could be added to it")
+    return last.path
 
 
 def missing_folder(path: Path) -> Path:

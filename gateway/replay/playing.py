@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from pathlib import Path
+
+import structlog
 
 from gateway import logs
 from gateway.endpoint import Endpoint
@@ -25,6 +28,8 @@ from mappings.errors import ConfigError
 
 __all__ = ["MakeLive", "Replay"]
 
+log = structlog.get_logger("dragoman.replay")
+
 MakeLive = Callable[[Connected, Endpoint, bool], Live]
 """Makes the live backend at an endpoint for a session, which relies on its backends for model turns or does not."""
 
@@ -42,7 +47,7 @@ class Replay:
         live: MakeLive | None = None,
     ) -> None:  # fmt: skip
         self.options = read_options(endpoint)
-        self.play = _cut(read(open_recording(self.options.path)), self.options.until)
+        self.play = _cut(_read(self.options.path), self.options.until)
         self._live = live
         self.reporter = Reporter(ledger, tell=_explain if self.options.explain else None)
         self._tells_model_turns = dialect.events.says(ModelTurnStarted)
@@ -65,6 +70,14 @@ class Replay:
             return replay
         live = self._live(session, options.live, self._tells_model_turns)
         return Forked(replay, live, self.reporter, spy=options.mode == "spy")
+
+
+def _read(path: Path) -> Play:
+    """The play of a recording; what is not in it cannot be played, so that is told."""
+    play = read(open_recording(path))
+    if problems := play.recording.problems:
+        log.warning("the recording is not whole", file=str(path), why=str(problems))
+    return play
 
 
 def _cut(play: Play, until: Until | None) -> Play:

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from queue import Empty, Queue
 
+import structlog
+
 from gateway.app import App
 from gateway.config.model import Limits
 from gateway.endpoint import Endpoint, parse
@@ -18,6 +20,8 @@ from gateway.replay.standalone import drive, driven_play, replaying
 from mappings.errors import ConfigError, DragomanError
 
 __all__ = ["Served", "driven", "listen_endpoint", "served"]
+
+log = structlog.get_logger("dragoman.replay")
 
 START = 10.0  # seconds until it must listen
 END = 10.0  # seconds until it must have ended
@@ -93,7 +97,10 @@ def driven(file: Path, upstream: str, deadline: float = DEADLINE) -> Driven:
 
     def run() -> None:
         try:
-            found.append(asyncio.run(drive(driven_play(file), parse(upstream), deadline=deadline)))
+            play = driven_play(file)
+            if play.recording.problems:
+                log.warning("the recording is not whole", file=str(file), why=str(play.recording.problems))
+            found.append(asyncio.run(drive(play, parse(upstream), deadline=deadline)))
         except BaseException as error:  # noqa: BLE001  # it is raised where somebody waits for it
             errors.append(error)
 

@@ -15,6 +15,7 @@ from gateway.config.model import Config, Limits, Recording, Route
 from gateway.demo.app import demo_backend
 from gateway.demo.script import Line, read
 from gateway.endpoint import Endpoint, parse
+from gateway.recording.reader import Recording as Read
 from gateway.recording.reader import open_recording
 from mappings.canonical.commands import SubmitInput
 from tests.pairs.turns import Peer, Seen, join
@@ -51,10 +52,14 @@ async def conversation(peer: Peer) -> list[Seen]:
 
 
 @asynccontextmanager
-async def served(dialect: str, upstream: Endpoint, folder: Path, recording: Path | None = None) -> AsyncIterator[str]:
+async def served(
+    dialect: str, upstream: Endpoint, folder: Path, recording: Path | None = None, *, rotate_bytes: int = 0
+) -> AsyncIterator[str]:
     """A gateway with one listener of this dialect, which records into a folder; its listener's address."""
     folder.mkdir()
-    kept = Recording(path=f"{recording}/", compress=False) if recording is not None else None
+    kept = None
+    if recording is not None:
+        kept = Recording(path=f"{recording}/", compress=False, rotate_bytes=rotate_bytes)
     route = Route(name="test", listen=(parse(LISTEN[dialect].format(folder=folder)),), upstream=upstream)
     app = App(Config(routes=(route,), limits=LIMITS, recording=kept))
     ready: asyncio.Queue[str] = asyncio.Queue()
@@ -66,25 +71,30 @@ async def served(dialect: str, upstream: Endpoint, folder: Path, recording: Path
             app.stop.set()
 
 
-async def record(client: str, backend: str, folder: Path) -> Path:
+async def record(client: str, backend: str, folder: Path, *, rotate_bytes: int = 0) -> Path:
     """The recording of a conversation of this pair."""
+    kept = folder / "kept"
     (folder / "backend").mkdir()
     demo = demo_backend(parse(LISTEN[backend].format(folder=folder / "backend")), turns())
     ready: asyncio.Queue[str] = asyncio.Queue()
     async with asyncio.TaskGroup() as group:
         group.create_task(demo.run(ready.put_nowait), name="backend")
         upstream = parse(await ready.get())
-        async with served(client, upstream, folder / "gateway", folder / "kept") as url, join(client, url) as peer:
+        async with (
+            served(client, upstream, folder / "gateway", kept, rotate_bytes=rotate_bytes) as url,
+            join(client, url) as peer,
+        ):
             await conversation(peer)
         demo.stop.set()
-    return spoken(folder / "kept")
+    return spoken(kept)
 
 
 def spoken(folder: Path) -> Path:
     """The one recording in which somebody said something: a project has sessions that nobody used."""
-    (found,) = [path for path in folder.iterdir() if _has_input(path)]
+    recordings = [open_recording(path) for path in folder.iterdir()]
+    (found,) = {recording.path for recording in recordings if _has_input(recording)}
     return found
 
 
-def _has_input(path: Path) -> bool:
-    return any(isinstance(command, SubmitInput) for _, command in open_recording(path).commands())
+def _has_input(recording: Read) -> bool:
+    return any(isinstance(command, SubmitInput) for _, command in recording.commands())

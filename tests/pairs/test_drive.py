@@ -13,6 +13,7 @@ from msgspec import structs
 from gateway.demo.app import demo_backend
 from gateway.demo.script import Line
 from gateway.endpoint import Endpoint, parse
+from gateway.recording.reader import open_recording
 from gateway.replay.driving import Driven, DrivingError
 from gateway.replay.standalone import drive, driven_play
 from mappings.canonical.events import TextDelta, TurnEnded
@@ -55,6 +56,14 @@ async def test_a_recording_does_the_same_as_itself(backend: str, tmp_path: Path)
     recording = await record("pod", backend, tmp_path)
     replay = parse(f"replay+file:{recording}?speed=instant")
     assert str(await drive(driven_play(recording), replay, deadline=20)) == ""
+
+
+async def test_a_recording_in_parts_is_driven_as_one(tmp_path: Path) -> None:
+    recording = await record("smooth", "smooth", tmp_path, rotate_bytes=700)
+    last = open_recording(recording).parts[-1].path
+    assert last != recording
+    found = await driven(last, "smooth", tmp_path, turns())
+    assert (str(found), found.turns >= 6) == ("", True)
 
 
 async def test_the_frozen_recording_does_the_same_as_itself() -> None:

@@ -136,6 +136,19 @@ async def test_what_is_not_recorded_is_refused_in_the_dialect_s_own_words(viewer
         assert (await peer.turn("Grüße 🦀")).end == "completed", "a refused input is none"
 
 
+async def test_a_recording_in_parts_is_one_backend(tmp_path: Path) -> None:
+    recording = await record("pod", "pod", tmp_path, rotate_bytes=700)
+    parts = open_recording(recording).parts
+    assert len(parts) > 1
+    assert log(recording)[-1]["type"] == "turn_ended"
+    async with (
+        served("smooth", replayed(parts[-1].path), tmp_path / "replay", tmp_path / "again") as url,
+        join("smooth", url) as peer,
+    ):
+        check(await conversation(peer), "smooth", "pod")
+    assert log(spoken(tmp_path / "again")) == log(recording)
+
+
 # -- no upstream ---------------------------------------------------------------------------------------
 
 WATCHED = {"socket.connect", "socket.getaddrinfo", "subprocess.Popen", "os.exec", "os.fork", "os.posix_spawn"}

@@ -9,6 +9,7 @@ import pytest
 
 from gateway.recording.reader import open_recording
 from tests.gateway.cli.test_recordings import V1, Run, dragoman
+from tests.gateway.recording.lines import in_parts, numbered
 
 __all__ = ["dragoman"]
 
@@ -95,3 +96,12 @@ def test_secrets_of_a_capture_are_left_out_unless_they_are_wanted(
     code, _, _ = dragoman("import", source, "-o", str(tmp_path / "r.jsonl"), *more)
     assert code == 0
     assert (key in (tmp_path / "r.jsonl").read_text("utf-8")) is stays
+
+
+def test_any_part_exports_the_whole_beside_its_first_part(dragoman: Run, tmp_path: Path) -> None:
+    paths = in_parts(tmp_path / "a.jsonl", numbered(30), 10, 20)
+    for path in (paths[2], tmp_path):
+        assert dragoman("export", str(path), "--format", "cloudevents", "--frames")[0] == 0
+        out = tmp_path / "a.cloudevents.jsonl"
+        assert [json.loads(event)["id"] for event in out.read_text().splitlines()] == [str(n) for n in range(1, 31)]
+        out.unlink()

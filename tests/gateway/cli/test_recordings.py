@@ -10,9 +10,10 @@ import pytest
 
 from gateway.cli import main
 from gateway.recording.format import EventLine, Line
+from gateway.recording.reader import open_recording
 from mappings.canonical import Event
 from mappings.canonical.events import TextDelta, TextDone, TurnEnded
-from tests.gateway.recording.lines import FROZEN, numbered, written
+from tests.gateway.recording.lines import FROZEN, in_parts, numbered, written
 
 V1 = str(FROZEN / "v1.jsonl")
 Run = Callable[..., tuple[int, str, str]]
@@ -151,3 +152,19 @@ def test_bad_usage_is_one_line_that_says_what_to_do(dragoman: Run, arguments: tu
 def test_a_file_that_is_not_there_is_one_line(dragoman: Run) -> None:
     code, _, err = dragoman("show", "/nowhere.jsonl")
     assert (code, len(err.splitlines())) == (1, 1)
+
+
+def test_a_recording_in_parts_is_shown_and_compared_as_one(dragoman: Run, tmp_path: Path) -> None:
+    whole = conversation(tmp_path / "whole.jsonl", "this")
+    paths = in_parts(tmp_path / "a.jsonl", list(open_recording(Path(whole)).lines()), 1)
+    for path in (*paths, tmp_path / "whole.jsonl"):
+        assert dragoman("show", str(path), "--json") == dragoman("show", whole, "--json")
+    assert dragoman("diff", whole, str(paths[1]))[0] == 0
+
+
+def test_a_part_that_is_missing_is_shown_and_said(dragoman: Run, tmp_path: Path) -> None:
+    _, gone, last = in_parts(tmp_path / "a.jsonl", numbered(30), 10, 20)
+    gone.unlink()
+    code, out, err = dragoman("show", str(last), "--json", "--kind", "loss")
+    assert (code, [(row["seq"], row["text"]) for row in json.loads(out)]) == (0, [(21, "part 1 is missing")])
+    assert err == f"{tmp_path}/a.jsonl: part 1 is missing; the rest was read\n"

@@ -10,9 +10,10 @@ import pytest
 
 from gateway.cli import main
 from gateway.recording.format import EventLine, Line
+from gateway.recording.reader import open_recording
 from mappings.canonical import Event
 from mappings.canonical.events import TextDelta, TextDone, ToolCallArguments
-from tests.gateway.recording.lines import written
+from tests.gateway.recording.lines import in_parts, written
 from tests.gateway.recording.redaction.corpus import SHAPES
 
 KEY = SHAPES["npm_token"]
@@ -68,7 +69,9 @@ def test_scan_names_line_kind_and_place_and_exits_1(dragoman: Run, path: Path) -
 
 
 def test_scan_as_json_is_one_array(dragoman: Run, path: Path) -> None:
-    code, out, err = dragoman("scan", "--json", str(path), str(path))
+    other = path.with_name("other.jsonl")
+    other.write_bytes(path.read_bytes())
+    code, out, err = dragoman("scan", "--json", str(path), str(other))
     assert (code, err) == (1, "")
     row = {"file": str(path), "seq": 6, "kind": "npm_token", "place": "text_delta.text"}
     assert json.loads(out)[0] == row
@@ -117,3 +120,14 @@ def test_a_file_that_is_there_is_not_overwritten(dragoman: Run, path: Path) -> N
     code, _, err = dragoman("redact", str(path), "-o", str(path))
     assert code == 2
     assert "overwrites nothing" in err
+
+
+def test_a_recording_in_parts_is_scanned_once_whichever_of_them_are_named(dragoman: Run, path: Path) -> None:
+    paths = in_parts(path.with_name("parts.jsonl"), list(open_recording(path).lines()), 10, 45)
+    for named in (paths, paths[2:], paths[1:]):
+        code, out, _ = dragoman("scan", *map(str, named))
+        assert (code, out.splitlines()) == (
+            1, [f"{paths[0]}: seq 6: npm_token in text_delta.text", f"{paths[2]}: seq 46: npm_token in text_done.text"],
+        )  # fmt: skip
+    assert dragoman("redact", str(paths[1]))[0] == 0
+    assert dragoman("scan", str(paths[0]), str(path)) == (1, *dragoman("scan", str(path))[1:])

@@ -11,7 +11,7 @@ from gateway.recording.reader import open_recording
 from mappings.canonical.commands import SubmitInput
 from mappings.canonical.events import TextDelta, TextDone, ToolCallArguments, ToolCallFinished
 from mappings.canonical.values import Text
-from tests.gateway.recording.lines import FROZEN, HEADER, written
+from tests.gateway.recording.lines import FROZEN, HEADER, in_parts, numbered, written
 
 ATTACK = "</pre><script>alert(1)</script><img src=x onerror=alert(1)>'\"&<!--"
 VOID = {"meta", "col", "link", "br", "img"}
@@ -51,7 +51,7 @@ class Page(HTMLParser):
 
 def read(path: Path) -> Page:
     recording = open_recording(path)
-    return Page("".join(page(recording.header, recording.lines)))
+    return Page("".join(page(recording)))
 
 
 def test_the_page_holds_the_transcript_and_every_line() -> None:
@@ -95,7 +95,7 @@ def hostile(tmp_path: Path) -> str:
     ]
     header = type(HEADER)(route=ATTACK, session=ATTACK, upstream=ATTACK, dialects={ATTACK: ATTACK}, gateway=ATTACK)
     recording = open_recording(written(tmp_path / "a.jsonl", lines, header))
-    return "".join(page(recording.header, recording.lines))
+    return "".join(page(recording))
 
 
 def test_nothing_that_a_peer_said_is_markup(tmp_path: Path) -> None:
@@ -121,4 +121,12 @@ def test_the_page_needs_nothing_from_elsewhere_and_runs_nothing(tmp_path: Path) 
 def test_control_characters_are_shown_and_not_sent(tmp_path: Path, character: str) -> None:
     line = EventLine(seq=1, t=0, cursor="1:0", turn="t", event=TextDone(text=f"a{character}b"))
     recording = open_recording(written(tmp_path / "a.jsonl", [line]))
-    assert character not in "".join(page(recording.header, recording.lines))
+    assert character not in "".join(page(recording))
+
+
+def test_what_is_missing_is_said_above_and_where_it_should_stand(tmp_path: Path) -> None:
+    _, gone, _ = in_parts(tmp_path / "a.jsonl", numbered(30), 10, 20)
+    gone.unlink()
+    html = "".join(page(open_recording(tmp_path / "a.jsonl")))
+    assert "<dt>not in it</dt><dd>part 1 is missing</dd>" in html
+    assert '<div class="entry loss"><span class="time"><a href="#l21">' in html

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.recording.places import OURS, Folder, OneFile, place
+from gateway.recording.places import OURS, Folder, OneFile, is_named_as_one, part_names, place, siblings
 from mappings.errors import ConfigError
 
 START = 1_700_000_000_123_456_789
@@ -66,3 +66,34 @@ def test_a_file_that_exists_is_never_overwritten(tmp_path: Path) -> None:
         place(f"{tmp_path}/out.jsonl")
     with pytest.raises(ConfigError, match="there is a file"):
         place(f"{tmp_path}/out")
+
+
+def test_parts_of_a_recording_are_known_by_their_names(tmp_path: Path) -> None:
+    own = ["a.jsonl", "a.1.jsonl.zst", "a~2.1.jsonl", "a.12.jsonl"]
+    for name in (*own, "a-2.jsonl", "b.jsonl", "aa.jsonl", ".a.jsonl", "a.1.html", "a.x.jsonl", "a.jsonl.12"):
+        (tmp_path / name).touch()
+    for name, part in (("a.jsonl", 0), ("a.1.jsonl.zst", 1), ("a~2.1.jsonl", 1), ("a.12.jsonl", 12)):
+        assert sorted(path.name for path in siblings(tmp_path / name, part)) == sorted(own)
+    assert siblings(tmp_path / "a.12.jsonl", 1) == [tmp_path / "a.12.jsonl"]  # somebody called it so
+
+
+@pytest.mark.parametrize("name", ["out.jsonl", "out.rec", "out.v2.jsonl"])
+def test_the_parts_of_a_file_are_its_siblings(tmp_path: Path, name: str) -> None:
+    paths = [next(OneFile(tmp_path / name).names("s", START, part)) for part in range(3)]
+    for path in paths:
+        path.touch()
+    for part, path in enumerate(paths):
+        assert sorted(siblings(path, part)) == sorted(paths)
+
+
+def test_names_for_parts_are_those_that_a_file_gives(tmp_path: Path) -> None:
+    out = tmp_path / "out.jsonl"
+    assert list(part_names(out, [0, 1])) == [out, next(OneFile(out).names("s", START, 1))]
+    packed = part_names(tmp_path / "out.jsonl.zst", [2, 3, 7])
+    assert [path.name for path in packed] == ["out.jsonl.zst", "out.3.jsonl.zst", "out.7.jsonl.zst"]
+
+
+def test_what_is_named_like_a_recording() -> None:
+    assert [is_named_as_one(Path(name)) for name in ("a.jsonl", "a.jsonl.zst", ".a.jsonl.zst.12", "a.html")] == [
+        True, True, False, False,
+    ]  # fmt: skip

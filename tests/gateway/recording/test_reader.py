@@ -1,13 +1,14 @@
 from __future__ import annotations
 
-import random
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
-from gateway.recording import blocks, reader
-from gateway.recording.format import UP, EventLine, Line, RecordingError, encode, encode_lines
-from gateway.recording.reader import batches, open_recording
+from gateway.recording.format import UP, EventLine, Line, RecordingError
+from gateway.recording.part_file import PartFile, Problems
+from gateway.recording.reader import Missing, batches, open_recording
 from mappings.canonical.commands import PauseTurn, SubmitInput
 from mappings.canonical.events import (
     QuestionAsked,
@@ -19,14 +20,7 @@ from mappings.canonical.events import (
 )
 from mappings.canonical.values import Text, Usage
 from mappings.dialect import Parts
-from tests.gateway.recording.lines import FROZEN, HEADER, numbered, written
-
-
-def compressed(path: Path, lines: list[Line]) -> Path:
-    raw = [encode(HEADER) + b"\n", *(encode(line) + b"\n" for line in lines)]
-    path.write_bytes(b"".join(blocks.compressed(raw)))
-    return path
-
+from tests.gateway.recording.lines import FROZEN, HEADER, in_parts, numbered, written
 
 # -- the frozen recording of version 1 --------------------------------------------------------------
 
@@ -60,14 +54,6 @@ def test_the_frozen_recording_is_readable_for_ever(name: str) -> None:
 # -- what is read ---------------------------------------------------------------------------------------
 
 
-def test_a_plain_and_a_compressed_file_give_the_same_lines(tmp_path: Path) -> None:
-    lines = numbered(20_000)
-    plain = open_recording(written(tmp_path / "a.jsonl", lines))
-    packed = open_recording(compressed(tmp_path / "a.jsonl.zst", lines))
-    assert (plain.compressed, packed.compressed) == (False, True)
-    assert list(plain.lines()) == list(packed.lines()) == lines
-
-
 def test_commands_of_clients_and_those_to_the_backend_are_told_apart(tmp_path: Path) -> None:
     lines: list[Line] = [
         EventLine(seq=1, t=0, cursor="1:0", link="pod-1", command=PauseTurn(request="a")),
@@ -80,120 +66,117 @@ def test_commands_of_clients_and_those_to_the_backend_are_told_apart(tmp_path: P
     assert list(recording.events()) == []
 
 
-@pytest.mark.parametrize("packed", [False, True])
-@pytest.mark.parametrize("count", [0, 1, 30_000])
-def test_a_seek_gives_what_filtering_all_lines_would(tmp_path: Path, packed: bool, count: int) -> None:
-    lines = numbered(count, text="word " * 6)
-    recording = open_recording((compressed if packed else written)(tmp_path / "a", lines))
-    at = random.Random(4)
-    for seq in {0, 1, 2, count - 1, count, count + 1, *(at.randrange(count + 1) for _ in range(8))}:
+# -- in parts -----------------------------------------------------------------------------------------------
+
+
+def test_any_part_stands_for_the_whole(tmp_path: Path) -> None:
+    lines = numbered(90)
+    paths = in_parts(tmp_path / "a.jsonl", lines, 20, 50, packed=(1,))
+    assert [path.name for path in paths] == ["a.jsonl", "a.1.jsonl.zst", "a.2.jsonl"]
+    for path in paths:
+        recording = open_recording(path)
+        assert list(recording.lines()) == lines
+        assert (recording.path, recording.header.part) == (paths[0], 0)
+        assert recording.size == sum(part.stat().st_size for part in paths)
+        assert not recording.problems
+
+
+def test_parts_are_known_by_their_headers(tmp_path: Path) -> None:
+    """A name that was taken has ~2 in it; a part of another recording may have had the name."""
+    first, second = in_parts(tmp_path / "a.jsonl", numbered(9), 4)
+    second.rename(tmp_path / "a~2.1.jsonl")
+    written(second, numbered(3), structs.replace(HEADER, started_at=5, part=1, seq=1))
+    (tmp_path / "a.2.jsonl").touch()  # a gateway was killed as it began this one
+    (tmp_path / "a.3.jsonl").write_text("{}")
+    written(tmp_path / "a-2.jsonl", numbered(3))
+    for path in (first, tmp_path / "a~2.1.jsonl"):
+        assert [part.path.name for part in open_recording(path).parts] == ["a.jsonl", "a~2.1.jsonl"]
+    assert list(open_recording(second).lines()) == numbered(3)
+
+
+def test_a_part_that_is_there_twice_is_read_once(tmp_path: Path) -> None:
+    """A gateway was killed when it had compressed it."""
+    first, second = in_parts(tmp_path / "a.jsonl", numbered(9), 4)
+    in_parts(tmp_path / "a.jsonl", numbered(9), 4, packed=(0, 1))
+    assert list(open_recording(first).lines()) == numbered(9)
+    assert list(open_recording(second.with_name("a.1.jsonl.zst")).lines()) == numbered(9)
+
+
+@pytest.mark.parametrize("gone", [(0,), (1,), (1, 2), (0, 2)])
+def test_a_part_that_is_not_there_is_said_and_the_others_are_read(tmp_path: Path, gone: tuple[int, ...]) -> None:
+    paths = in_parts(tmp_path / "a.jsonl", numbered(40), 10, 20, 30)
+    for number in gone:
+        paths[number].unlink()
+    recording = open_recording(paths[3])
+    kept = [number for number in range(4) if number not in gone]
+    assert [line.seq for line in recording.lines()] == [10 * part + n for part in kept for n in range(1, 11)]
+    says = {
+        (0,): "part 0 is missing", (1,): "part 1 is missing", (1, 2): "parts 1 to 2 are missing",
+        (0, 2): "part 0 is missing, part 2 is missing",
+    }  # fmt: skip
+    assert str(recording.problems) == says[gone]
+    assert [gap.seq for gap in recording.missing] == [10 * (n + 1) + 1 for n in gone if n + 1 not in gone]
+
+
+def test_lines_that_were_lost_between_parts_are_said(tmp_path: Path) -> None:
+    lines = numbered(9)
+    written(tmp_path / "a.jsonl", lines[:3])
+    written(tmp_path / "a.1.jsonl", lines[7:], structs.replace(HEADER, part=1, seq=8, lost=4))
+    recording = open_recording(tmp_path / "a.jsonl")
+    assert [line.seq for line in recording.lines()] == [1, 2, 3, 8, 9]
+    assert recording.missing == (Missing(8, "4 lines were not recorded"),)
+    assert str(recording.problems) == "4 lines were not recorded"
+
+
+@pytest.mark.parametrize("packed", [(), (0, 1, 2, 3, 4)])
+def test_a_seek_in_parts_gives_what_filtering_all_lines_would(tmp_path: Path, packed: tuple[int, ...]) -> None:
+    lines = numbered(400)
+    recording = open_recording(in_parts(tmp_path / "a.jsonl", lines, 1, 100, 101, 300, packed=packed)[2])
+    assert [recording.part_of(seq) for seq in (0, 1, 2, 100, 101, 102, 300, 301, 999)] == [0, 0, 1, 1, 2, 3, 3, 4, 4]
+    for seq in range(0, 402, 3):
         assert next(recording.lines(seq=seq), None) == next((line for line in lines if line.seq >= seq), None)
         t = seq * 5
         assert next(recording.lines(t=t), None) == next((line for line in lines if line.t >= t), None)
 
 
-@pytest.mark.parametrize("packed", [False, True])
-def test_a_seek_does_not_read_what_comes_before(tmp_path: Path, packed: bool) -> None:
-    lines = numbered(60_000, text="word " * 12)
-    recording = open_recording((compressed if packed else written)(tmp_path / "a", lines))
-    seen: list[int] = []
-    recording.progress = seen.append
-    assert next(recording.lines(seq=50_000)).seq == 50_000
-    assert seen[0] > recording.size // 2
-    assert len(seen) <= 4
+def test_a_seek_opens_no_part_before_the_one_it_seeks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = in_parts(tmp_path / "a.jsonl", numbered(400), 100, 200, 300)
+    recording = open_recording(paths[0])
+    opened: list[Path] = []
+
+    def told(part: PartFile, problems: Problems, **where: object) -> Iterator[Line]:
+        opened.append(part.path)
+        return iter(())
+
+    monkeypatch.setattr(PartFile, "lines", told)
+    assert list(recording.lines(seq=250)) == []
+    assert opened == paths[2:]
 
 
-def test_a_last_line_without_a_newline_is_read_if_it_is_whole(tmp_path: Path) -> None:
-    path = written(tmp_path / "a.jsonl", numbered(4))
-    path.write_bytes(path.read_bytes()[:-1])
-    recording = open_recording(path)
-    assert list(recording.lines()) == numbered(4)
-    assert not recording.problems
+def test_progress_of_parts_is_that_of_the_whole(tmp_path: Path) -> None:
+    recording = open_recording(in_parts(tmp_path / "a.jsonl", numbered(300), 100, 200)[0])
+    told: list[int] = []
+    recording.progress = told.append
+    assert len(list(recording.lines())) == 300
+    assert told == sorted(told)
+    assert (len(told), told[-1]) == (3, recording.size)
 
 
-# -- what cannot be read ----------------------------------------------------------------------------------
+def test_a_folder_with_one_session_stands_for_it(tmp_path: Path) -> None:
+    lines = numbered(30)
+    in_parts(tmp_path / "a.jsonl", lines, 10, packed=(1,))
+    written(tmp_path / "route.jsonl", numbered(3), structs.replace(HEADER, session=""))
+    (tmp_path / "notes.jsonl").write_text('{"some":"json"}\n')
+    assert list(open_recording(tmp_path).lines()) == lines
 
 
-def test_a_recording_cut_anywhere_gives_every_whole_line(tmp_path: Path) -> None:
-    lines = numbered(6, text="Grüße 🦀")
-    whole = encode(HEADER) + b"\n" + encode_lines(lines)
-    begin = len(encode(HEADER)) + 1
-    path = tmp_path / "a.jsonl"
-    for cut in range(begin, len(whole)):
-        path.write_bytes(whole[:cut])
-        recording = open_recording(path)
-        got = list(recording.lines())
-        entire = whole[:cut].count(b"\n") - 1
-        assert got[:entire] == lines[:entire]
-        assert len(got) - entire == (whole[cut : cut + 1] == b"\n")
-        assert recording.problems.torn == (whole[cut - 1 : cut] != b"\n" and whole[cut : cut + 1] != b"\n")
-
-
-@pytest.mark.parametrize("garbage", [b"\x00" * 5000, b"\x00" * 500 + b"\n\x00", b"\xff\xfe{", b'{"kind":"frame","se'])
-def test_garbage_behind_the_lines_costs_nothing_of_them(tmp_path: Path, garbage: bytes) -> None:
-    path = written(tmp_path / "a.jsonl", numbered(50))
-    path.write_bytes(path.read_bytes() + garbage)
-    recording = open_recording(path)
-    assert list(recording.lines()) == numbered(50)
-    assert recording.problems.torn
-    assert "torn" in str(recording.problems)
-
-
-def test_a_damaged_line_in_the_middle_costs_itself_alone(tmp_path: Path) -> None:
-    path = written(tmp_path / "a.jsonl", numbered(9))
-    raw = path.read_bytes().split(b"\n")
-    raw[4] = b"\x00" * 40
-    raw[6] = b'{"kind":"note","text":"of the future"}'
-    path.write_bytes(b"\n".join(raw))
-    recording = open_recording(path)
-    assert [line.seq for line in recording.lines()] == [1, 2, 3, 5, 7, 8, 9]
-    assert (recording.problems.damaged, recording.problems.unknown, recording.problems.torn) == (1, 1, False)
-    assert str(recording.problems) == "1 damaged lines, 1 lines of unknown kinds"
-
-
-def test_a_seek_finds_its_line_among_garbage(tmp_path: Path) -> None:
-    lines = numbered(30_000)
-    raw = [encode(HEADER), *map(encode, lines)]
-    at = random.Random(1)
-    for _ in range(2000):
-        raw[at.randrange(2, len(raw))] = b"\x00 garbage"
-    path = tmp_path / "a.jsonl"
-    path.write_bytes(b"\n".join(raw) + b"\n")
-    recording = open_recording(path)
-    kept = [line.seq for line in recording.lines()]
-    for seq in (1, 7_000, 15_000, 29_000):
-        assert next(recording.lines(seq=seq)).seq == next(known for known in kept if known >= seq)
-
-
-def test_garbage_without_an_end_does_not_fill_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reader, "LINE_MAX", 10_000)
-    monkeypatch.setattr(reader, "CHUNK", 1_000)
-    path = written(tmp_path / "a.jsonl", numbered(3))
-    path.write_bytes(path.read_bytes() + b"x" * 50_000 + b"\n" + encode_lines(numbered(4)[3:]) + b"y" * 50_000)
-    recording = open_recording(path)
-    assert [line.seq for line in recording.lines()] == [1, 2, 3, 4]
-    assert recording.problems.damaged == 1
-    assert recording.problems.torn
-
-
-def test_an_empty_file_is_refused_as_such(tmp_path: Path) -> None:
-    (tmp_path / "a.jsonl").touch()
-    with pytest.raises(RecordingError, match="is empty: nothing was recorded"):
-        open_recording(tmp_path / "a.jsonl")
-
-
-def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "a.jsonl").write_bytes(b'{"some":"json"}\n' * 3)
-    with pytest.raises(RecordingError, match="is no recording"):
-        open_recording(tmp_path / "a.jsonl")
-
-
-def test_two_files_that_were_joined_are_read_as_one(tmp_path: Path) -> None:
-    path = written(tmp_path / "a.jsonl", numbered(2))
-    path.write_bytes(path.read_bytes() * 2)
-    recording = open_recording(path)
-    assert [line.seq for line in recording.lines()] == [1, 2, 1, 2]
-    assert not recording.problems
+def test_a_folder_with_no_or_several_sessions_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(RecordingError, match="holds no recording of a session"):
+        open_recording(tmp_path)
+    in_parts(tmp_path / "a.jsonl", numbered(9), 4)
+    written(tmp_path / "b.jsonl", numbered(3))
+    with pytest.raises(RecordingError, match=r"several sessions: name a file in it, such as a\.jsonl or b\.jsonl"):
+        open_recording(tmp_path)
 
 
 # -- batches ------------------------------------------------------------------------------------------------

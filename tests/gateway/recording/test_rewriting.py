@@ -8,12 +8,13 @@ import pytest
 
 from gateway.recording.blocks import compressed
 from gateway.recording.format import VERSION, EventLine, FrameLine, Line
+from gateway.recording.part_file import Problems
 from gateway.recording.reader import open_recording
 from gateway.recording.redaction import EVER, Entry, Found, Redactor, Rules
 from gateway.recording.rewriting import redact, scan
 from mappings.canonical.events import TextDelta, TextDone
 from mappings.errors import ConfigError
-from tests.gateway.recording.lines import FROZEN, numbered, written
+from tests.gateway.recording.lines import FROZEN, in_parts, numbered, written
 from tests.gateway.recording.redaction.corpus import SHAPES
 
 KEY = SHAPES["github_token"]
@@ -158,3 +159,58 @@ def test_a_frozen_recording_is_rewritten_in_this_version(tmp_path: Path) -> None
     assert entries == []
     assert open_recording(out).header.version == VERSION
     assert list(open_recording(out).lines()) == list(open_recording(frozen).lines())
+
+
+# -- recordings in parts ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def parts(tmp_path: Path) -> list[Path]:
+    """The key is said in the second part and the third, and the last part has no line that can be read."""
+    paths = in_parts(tmp_path / "rec.jsonl", lines(), 1000, 3010, len(lines()) - 1, packed=(1,))
+    head, *_ = paths[3].read_bytes().split(b"\n")
+    paths[3].write_bytes(head + b"\n")
+    return paths
+
+
+def test_a_secret_that_is_said_in_two_parts_is_taken_out_of_both(parts: list[Path]) -> None:
+    before = [[line.seq for line in part.lines(Problems())] for part in open_recording(parts[0]).parts]
+    entries = redact(open_recording(parts[2]), Redactor(RULES, b"salt"))
+    assert ("github_token", "text_delta.text", 1) in [(entry.kind, entry.place, entry.count) for entry in entries]
+    after = open_recording(parts[0])
+    assert KEY not in shown(parts[0])
+    assert [[line.seq for line in part.lines(Problems())] for part in after.parts] == before
+    assert [part.compressed for part in after.parts] == [False, True, False, False]
+    assert [part.header.part for part in after.parts] == [0, 1, 2, 3]
+    assert scan(after, Redactor(RULES, b"salt")) == []
+    assert sorted(path.name for path in parts[0].parent.iterdir()) == sorted(path.name for path in parts)
+
+
+def test_another_file_has_further_parts_beside_it(parts: list[Path], tmp_path: Path) -> None:
+    old = [path.read_bytes() for path in parts]
+    out = tmp_path / "out" / "clean.jsonl"
+    out.parent.mkdir()
+    redact(open_recording(parts[0]), Redactor(RULES, b"salt"), out)
+    assert [part.path for part in open_recording(out).parts] == [
+        out.with_name(name) for name in ("clean.jsonl", "clean.1.jsonl", "clean.2.jsonl", "clean.3.jsonl")
+    ]
+    assert KEY not in shown(out)
+    assert [path.read_bytes() for path in parts] == old
+
+
+@pytest.mark.parametrize("taken", ["clean.jsonl", "clean.2.jsonl"])
+def test_no_part_is_written_over_another_file(parts: list[Path], tmp_path: Path, taken: str) -> None:
+    (tmp_path / taken).write_text("mine")
+    with pytest.raises(ConfigError, match="overwrites nothing"):
+        redact(open_recording(parts[0]), Redactor(RULES, b"salt"), tmp_path / "clean.jsonl")
+    assert (tmp_path / taken).read_text() == "mine"
+    assert len(list(tmp_path.iterdir())) == len(parts) + 1
+
+
+def test_none_of_the_parts_is_touched_while_the_last_is_written(parts: list[Path]) -> None:
+    old = [path.read_bytes() for path in parts]
+    with parts[-1].open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with pytest.raises(ConfigError, match="still being recorded"):
+            redact(open_recording(parts[0]), Redactor(RULES, b"salt"))
+    assert [path.read_bytes() for path in parts] == old

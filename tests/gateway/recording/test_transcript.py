@@ -5,7 +5,7 @@ from typing import Any
 from msgspec import Raw
 
 from gateway.recording.format import UP, EventLine, FrameLine, Line
-from gateway.recording.reader import open_recording
+from gateway.recording.reader import Missing, open_recording
 from gateway.recording.transcript import Entry, transcript
 from mappings.canonical import events as e
 from mappings.canonical.commands import CancelTurn
@@ -111,3 +111,15 @@ def test_commands_of_clients_are_told_apart_from_what_the_backend_was_asked() ->
         ("command", "pod-1", "cancel_turn"),
         ("asked", "up", "cancel_turn"),
     ]
+
+
+def test_what_is_missing_is_a_loss_where_it_should_stand() -> None:
+    lines: list[Line] = [
+        EventLine(seq=seq, t=seq * 10, cursor=f"1:{seq}", turn="t", event=e.TextDone(text=str(seq)))
+        for seq in (4, 5, 9)
+    ]
+    gaps = [Missing(2, "of before"), Missing(4, "part 0 is missing"), Missing(8, "3 lines were not recorded")]
+    assert [(entry.kind, entry.text, entry.t) for entry in transcript(lines, gaps)] == [
+        ("loss", "part 0 is missing", 40), ("text", "4", 40), ("text", "5", 50),
+        ("loss", "3 lines were not recorded", 90), ("text", "9", 90),
+    ]  # fmt: skip

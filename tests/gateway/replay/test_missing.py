@@ -15,6 +15,7 @@ from mappings.canonical.commands import SubmitInput
 from mappings.canonical.events import TextDelta
 from mappings.canonical.values import flatten
 from mappings.errors import ConfigError
+from tests.gateway.recording.lines import in_parts
 from tests.gateway.replay.tape import Tape, Watched, said
 
 
@@ -86,3 +87,13 @@ def test_to_a_compressed_file_nothing_can_be_added(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="unpack it, `zstd -d"):
         check_appendable(path)
     check_appendable(Tape().turn("one").write(tmp_path))
+
+
+def test_what_is_added_to_a_recording_in_parts_goes_to_its_end(tmp_path: Path) -> None:
+    whole = Tape().turn("one", TextDelta(text="1")).turn("two", TextDelta(text="2")).write(tmp_path)
+    lines = list(open_recording(whole).lines())
+    first, last = in_parts(tmp_path / "parts.jsonl", lines, 3)
+    assert check_appendable(first) == last
+    assert append_missing(check_appendable(first), [session(tmp_path)]) == 1
+    assert texts(first) == ["one", "two", "new"]
+    assert first.read_bytes().count(b"\n") == 4

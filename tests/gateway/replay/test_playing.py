@@ -6,14 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from gateway import registry
+from gateway import logs, registry
 from gateway.endpoint import parse
 from gateway.ledger import Ledger
 from gateway.recording.format import RecordingError
+from gateway.recording.reader import open_recording
 from gateway.replay.playing import Replay
 from mappings.canonical import SessionState
 from mappings.canonical.events import ModelTurnStarted, TextDelta
 from mappings.dialect import Burst
+from tests.gateway.recording.lines import in_parts
 from tests.gateway.replay.tape import OF_A_POD, Tape, said, types
 from tests.gateway.stage import Time
 
@@ -67,3 +69,12 @@ def test_explanations_go_to_stderr(tmp_path: Path, capsys: pytest.CaptureFixture
     path = Tape().turn("one").write(tmp_path)
     replay(path, "speed=instant&explain=yes").backend(Session()).send([said("one")])
     assert capsys.readouterr().err == "submit_input one: matched with input 1 (exact)\n"
+
+
+def test_that_a_recording_is_not_whole_is_said(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    lines = list(open_recording(Tape().turn("one", TextDelta(text="1")).write(tmp_path)).lines())
+    first, last = in_parts(tmp_path / "parts.jsonl", lines, 1)
+    first.unlink()
+    logs.configure("info")
+    replay(last)
+    assert "part 0 is missing" in capfd.readouterr().err

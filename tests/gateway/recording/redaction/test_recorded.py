@@ -93,7 +93,7 @@ async def test_no_part_of_a_secret_is_in_the_file(tmp_path: Path, backend: str) 
     for path in files:
         recorded = open_recording(path)
         text = path.read_text()
-        html = "".join(page(recorded.header, recorded.lines))
+        html = "".join(page(recorded))
         events = b"".join(cloud_events(recorded.header, recorded.lines(), frames=True)).decode()
         for told in (text, html, events):
             assert not [KEY[at : at + 7] for at in range(8, len(KEY) - 6) if KEY[at : at + 7] in told]
