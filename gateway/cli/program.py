@@ -38,6 +38,7 @@ COMMANDS: tuple[tuple[Callable[..., None], tuple[str, ...]], ...] = (
             "dragoman bridge smooth+ws://127.0.0.1:8787/ws pod+unix:/run/user/1000/insomnia/atlas/sock",
             "dragoman bridge smooth+ws://127.0.0.1:0/ws pod+unix:/tmp/front.sock smooth+ws://127.0.0.1:8787/ws",
             "dragoman bridge smooth+ws://127.0.0.1:8787/ws pod+name:atlas --record atlas.jsonl",
+            "dragoman bridge smooth+ws://127.0.0.1:8787/ws pod+name:atlas --record atlas.jsonl --no-redact",
         ),
     ),
     (serving.serve, ("dragoman serve --config config.toml   (config.example.toml shows every key)",)),

@@ -47,6 +47,9 @@ def bridge(
     record: Annotated[
         str, typer.Option("--record", metavar="FILE|DIR", help="Record each session: into a new file, or a folder.")
     ] = "",
+    redact: Annotated[
+        bool, typer.Option("--redact/--no-redact", help="Take secrets out of what is recorded, before it is written.")
+    ] = True,
     log_level: LogLevel = "info",
     log_json: LogJson = False,
 ) -> None:
@@ -61,7 +64,10 @@ def bridge(
     listen, upstream = tuple(map(parse, endpoints[:-1])), parse(endpoints[-1])
     route = Route(name="bridge", listen=listen, upstream=upstream, overflow=overflow, approvals=approvals)
     check_route(route)
-    recording = config.Recording(path=record, compress=False) if record else None
+    if not (record or redact):
+        raise ConfigError("--no-redact is for what is recorded: it goes with --record")
+    redaction = config.Redact(enabled=redact)
+    recording = config.Recording(path=record, compress=False, redact=redaction) if record else None
     run(serve_until_signalled(App(Config(routes=(route,), recording=recording))))
 
 

@@ -48,6 +48,8 @@ class Recordings:
             self._writer, self._ledger, loop.call_later, rotate_bytes=wanted.rotate_bytes, redactor=self._redactor,
         )  # fmt: skip
         self._writer.start()
+        if not wanted.redact.enabled:
+            log.warning("SECRETS WILL STAND IN THE RECORDINGS: redaction is off", path=wanted.path)
 
     def of(self, route: Route) -> Recorder | None:
         """The recorder of a route, None if it is not recorded."""

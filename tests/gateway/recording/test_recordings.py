@@ -23,8 +23,10 @@ from gateway.recording.reader import open_recording
 from mappings.canonical.commands import OpenSession, SubmitInput
 from mappings.canonical.events import MessageAppended, TextDelta, TurnAccepted, TurnEnded
 from mappings.errors import ConfigError
+from tests.gateway.recording.redaction.corpus import SHAPES
 from tests.pairs.gateway import SmoothClient
 
+SECRET = SHAPES["github_token"]
 LIMITS = Limits(drain_deadline=0.5, backoff_first=0.05, backoff_max=0.2)
 
 
@@ -194,25 +196,46 @@ def test_a_recording_that_is_wrong_is_told_with_its_line(tmp_path: Path, path: s
     assert said.startswith(problem.format(tmp_path))
 
 
-def test_bridge_records_into_a_file_until_it_is_told_to_stop(tmp_path: Path) -> None:
+def bridged(tmp_path: Path, *options: str) -> tuple[Read, str]:
+    """What `bridge` records of a client that says a secret, and what it says meanwhile."""
     gateway = subprocess.Popen(
         [sys.executable, "-m", "gateway", "bridge", "smooth+ws://127.0.0.1:0/ws", f"pod+unix:{tmp_path}/none",
-         "--record", f"{tmp_path}/out.jsonl"],
+         "--record", f"{tmp_path}/out.jsonl", *options],
         stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"},
     )  # fmt: skip
     assert gateway.stderr is not None
-    url = ""
-    while not url:
-        line = gateway.stderr.readline()
-        url = line.removeprefix("listening smooth+").strip() if line.startswith("listening") else ""
-    asyncio.run(_one_client(url))
+    told = [""]
+    while not told[-1].startswith("listening"):
+        told.append(gateway.stderr.readline())
+    asyncio.run(_one_client(told[-1].removeprefix("listening smooth+").strip()))
     gateway.terminate()
     assert gateway.wait(20) == 0
     gateway.stderr.close()
-    commands = [command for _, command in open_recording(tmp_path / "out.jsonl").commands()]
+    return open_recording(tmp_path / "out.jsonl"), "".join(told)
+
+
+@pytest.mark.parametrize(("options", "redacts"), [((), True), (("--no-redact",), False)])
+def test_bridge_records_into_a_file_until_it_is_told_to_stop(
+    tmp_path: Path, options: tuple[str, ...], redacts: bool
+) -> None:
+    recording, told = bridged(tmp_path, *options)
+    commands = [command for _, command in recording.commands()]
     assert isinstance(commands[0], OpenSession)
+    assert isinstance(commands[1], SubmitInput)
+    assert (SECRET in recording.path.read_text()) is not redacts
+    assert ("SECRETS WILL STAND IN THE RECORDINGS" in told) is not redacts
 
 
 async def _one_client(url: str) -> None:
-    async with SmoothClient.connected(url):
-        pass
+    async with SmoothClient.connected(url) as client:
+        await client.say(f"the key is {SECRET}")
+        await client.until(lambda: bool(client.terminals()))
+
+
+def test_what_is_not_recorded_needs_no_switch_for_redaction() -> None:
+    endpoints = ("smooth+ws://127.0.0.1:0/ws", "pod+unix:/tmp/none")
+    done = subprocess.run(
+        [sys.executable, "-m", "gateway", "bridge", *endpoints, "--no-redact"],
+        capture_output=True, text=True, timeout=50, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (2, "error: --no-redact is for what is recorded: it goes with --record\n")
