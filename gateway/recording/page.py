@@ -13,7 +13,7 @@ from html import escape
 
 import msgspec
 
-from gateway.recording.format import EventLine, FrameLine, Line
+from gateway.recording.format import UP, EventLine, FrameLine, Line
 from gateway.recording.printable import printable
 from gateway.recording.reader import Recording
 from gateway.recording.transcript import Entry, transcript
@@ -26,21 +26,31 @@ TOLD = frozenset({"detail", "asked"})  # entries that the wire shows better
 STYLE = """
 :root { color-scheme: light dark; --line: #8884; --soft: #8882; }
 body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 110rem; padding: 0 1rem; }
-h1 { font-size: 1.4rem; } h2 { font-size: 1.1rem; margin-top: 2rem; }
-dl { display: grid; grid-template-columns: max-content 1fr; gap: 0 1rem; } dt { opacity: .7; } dd { margin: 0; }
+h1 { font-size: 1.4rem; overflow-wrap: anywhere; } h2 { font-size: 1.1rem; margin-top: 2rem; }
+dl { display: grid; grid-template-columns: max-content 1fr; gap: 0 1rem; }
+dt { opacity: .7; } dd { margin: 0; overflow-wrap: anywhere; }
 .entry { display: grid; grid-template-columns: 7rem 6rem 1fr; gap: 0 .8rem; padding: .25rem .4rem; }
-.entry:target, tr:target { outline: 2px solid #48f; }
+.entry { align-items: baseline; }
 .entry pre { margin: 0; white-space: pre-wrap; overflow-wrap: anywhere; font: inherit; }
+.entry pre { unicode-bidi: plaintext; text-align: start; }
 .entry.tool pre, .entry.result pre, .entry.output pre, .entry.error pre { font: 13px/1.45 ui-monospace, monospace; }
+.result pre, .output pre, td pre { max-height: 24rem; overflow: auto; } .result b, .output b { display: block; }
 .time, .kind { opacity: .65; font-variant-numeric: tabular-nums; } .time a { color: inherit; text-decoration: none; }
-.input { background: #48f2; } .reasoning { font-style: italic; opacity: .75; } .question, .answer { background: #fb03; }
-.error, .loss, .alert { background: #f443; } .end { border-bottom: 1px solid var(--line); margin-bottom: .8rem; }
+.input { background: #48f2; } .question, .answer { background: #fb03; } .error, .loss, .alert { background: #f443; }
+.reasoning pre { font-style: italic; opacity: .75; }
+.end { border-bottom: 1px solid var(--line); margin-bottom: .8rem; }
 table { border-collapse: collapse; width: 100%; table-layout: fixed; } col.t { width: 7rem; }
-th { text-align: left; position: sticky; top: 0; background: Canvas; } tr { content-visibility: auto; }
+th { text-align: left; position: sticky; top: 0; background: Canvas; padding: .2rem .4rem; }
 td { border-top: 1px solid var(--line); vertical-align: top; padding: .2rem .4rem; }
 td pre { margin: 0 0 .2rem; white-space: pre-wrap; overflow-wrap: anywhere; font: 12px/1.4 ui-monospace, monospace; }
-td b { font: 11px/1.6 system-ui, sans-serif; opacity: .65; display: block; } .gone { opacity: .6; font-style: italic; }
+td b { font: 11px/1.6 system-ui, sans-serif; opacity: .65; display: block; scroll-margin-top: 3rem; }
+b:target { opacity: 1; outline: 2px solid #48f; } .gone { opacity: .6; font-style: italic; }
 td.event { background: var(--soft); } mark { background: #fb05; color: inherit; border-radius: .2rem; }
+@media (max-width: 50rem) {
+  .entry { grid-template-columns: max-content 1fr; } .entry pre { grid-column: 1 / -1; }
+  thead { display: none; } table, tbody, tr, td { display: block; } td { border: 0; } td:empty { display: none; }
+  tr { border-top: 1px solid var(--line); }
+}
 """.strip()
 
 HEAD = """<!doctype html>
@@ -91,7 +101,7 @@ def _about(recording: Recording) -> str:
 
 
 def _entry(entry: Entry) -> str:
-    name = f"<b>{_text(' '.join(filter(None, (entry.link, entry.name))))}</b> " if entry.link or entry.name else ""
+    name = f"<b>{_text(' '.join(filter(None, (entry.link, entry.name))))} </b>" if entry.link or entry.name else ""
     mark = " <mark>redacted</mark>" if entry.redacted else ""
     shown = name if entry.kind in ("tool", "result", "output", "error", "command", "reply", "loss") else ""
     return (
@@ -155,10 +165,21 @@ def _line(line: Line) -> str:
     mark = " <mark>redacted</mark>" if line.redacted else ""
     if isinstance(line, FrameLine):
         way = "from" if line.dir == "receive" else "to"
-        return f'<b id="l{line.seq}">{way} {_text(line.link)}, {_text(line.dialect)}{mark}</b>{_frame(line)}'
+        return f'<b id="l{line.seq}">{way} {_named(line.link)}, {_text(line.dialect)}{mark}</b>{_frame(line)}'
     item = line.event if line.event is not None else line.command
-    who = f"{'asks' if line.event is None else 'told to'} {line.link}" if line.link else line.cursor
-    return f'<b id="l{line.seq}">{_text(who)}{mark}</b><pre>{_text(msgspec.json.encode(item).decode())}</pre>'
+    return f'<b id="l{line.seq}">{_who(line)}{mark}</b><pre>{_text(msgspec.json.encode(item).decode())}</pre>'
+
+
+def _who(line: EventLine) -> str:
+    if not line.link:
+        return _text(line.cursor)
+    if line.event is not None:
+        return f"told to {_named(line.link)}"
+    return f"asked of {_named(UP)}" if line.link == UP else f"{_named(line.link)} asks"
+
+
+def _named(link: str) -> str:
+    return "the backend" if link == UP else _text(link)
 
 
 def _frame(line: FrameLine) -> str:

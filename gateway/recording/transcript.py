@@ -236,7 +236,7 @@ _SAID: dict[type, Callable[[Any], tuple[Kind, str]]] = {
     e.CompactionFailed: lambda x: ("alert", x.text),
     e.Preamble: lambda x: ("words", x.text),
     e.QuestionAsked: lambda x: ("words", x.text),
-    e.QuestionAnswered: lambda x: ("words", flatten(x.segments)),
+    e.QuestionAnswered: lambda x: ("words" if x.segments else "detail", flatten(x.segments)),
     e.ApprovalRequested: lambda x: ("question", f"{x.tool}: {x.description}"),
     e.ApprovalResolved: lambda x: ("answer", "approved" if x.approved else "denied"),
     e.InteractionRequired: lambda x: ("question", f"{x.kind} {bytes(x.spec).decode()}: {x.reason}"),

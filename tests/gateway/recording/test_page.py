@@ -8,8 +8,8 @@ import pytest
 from gateway.recording.format import EventLine, FrameLine, Line, Part
 from gateway.recording.page import page
 from gateway.recording.reader import open_recording
-from mappings.canonical.commands import SubmitInput
-from mappings.canonical.events import TextDelta, TextDone, ToolCallArguments, ToolCallFinished
+from mappings.canonical.commands import PauseTurn, SubmitInput
+from mappings.canonical.events import Reply, TextDelta, TextDone, ToolCallArguments, ToolCallFinished
 from mappings.canonical.values import Text
 from tests.gateway.recording.lines import FROZEN, HEADER, in_parts, numbered, written
 
@@ -130,3 +130,20 @@ def test_what_is_missing_is_said_above_and_where_it_should_stand(tmp_path: Path)
     html = "".join(page(open_recording(tmp_path / "a.jsonl")))
     assert "<dt>not in it</dt><dd>part 1 is missing</dd>" in html
     assert '<div class="entry loss"><span class="time"><a href="#l21">' in html
+
+
+def test_who_said_what_to_whom_stands_above_each_line_of_the_wire(tmp_path: Path) -> None:
+    lines: list[Line] = [
+        FrameLine(seq=1, t=0, link="smooth-1", dir="receive", dialect="smooth", text="a"),
+        EventLine(seq=2, t=0, cursor="1:0", link="smooth-1", command=PauseTurn(request="r")),
+        EventLine(seq=3, t=0, cursor="1:0", link="up", command=PauseTurn(request="s")),
+        FrameLine(seq=4, t=0, link="up", dir="send", dialect="pod", text="b"),
+        EventLine(seq=5, t=0, cursor="1:0", link="smooth-1", event=Reply(request="r")),
+        EventLine(seq=6, t=0, cursor="1:7", turn="t", event=TextDelta(text="c")),
+    ]
+    html = "".join(page(open_recording(written(tmp_path / "a.jsonl", lines))))
+    above = [html.partition(f'<b id="l{seq}">')[2].partition("</b>")[0] for seq in range(1, 7)]
+    assert above == [
+        "from smooth-1, smooth", "smooth-1 asks", "asked of the backend", "to the backend, pod", "told to smooth-1",
+        "1:7",
+    ]  # fmt: skip

@@ -123,3 +123,8 @@ def test_what_is_missing_is_a_loss_where_it_should_stand() -> None:
         ("loss", "part 0 is missing", 40), ("text", "4", 40), ("text", "5", 50),
         ("loss", "3 lines were not recorded", 90), ("text", "9", 90),
     ]  # fmt: skip
+
+
+def test_only_an_answer_that_was_given_in_words_has_words() -> None:
+    segments = (Text(text="approve"),)
+    assert told(e.QuestionAnswered(segments=segments), e.QuestionAnswered()) == [("words", "", "approve")]
