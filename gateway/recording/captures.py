@@ -1,9 +1,10 @@
 """Captures of other tools as recordings: the frames of one conversation, told through the normal form of a turn.
 
 A capture is JSON Lines: `t` (seconds), `dir` (`c2s`, `s2c`, `pub`), `frame` or, for ZeroMQ, `frames`, and `conn` where
-there are several connections; a first line without `dir` is a header and may name the `dialect`. Lines without a frame
-(a connection closed) say nothing here. The gateway's place is that of the tool that captured: what a client said went
-to the backend as it stood. Of several clients that were told the same the one counts that was told most.
+there are several connections; a first line without `dir` is a header and may name the `dialect`. A line with `event`
+"close" says that the connection is; others without a frame say nothing here. The gateway's place is that of the tool
+that captured: what a client said went to the backend as it stood, and its connection was the session's own. Of several
+clients that were told the same the one counts that was told most.
 """
 
 from __future__ import annotations
@@ -60,17 +61,21 @@ class _Raw(Struct):
     conn: str | None = None
     frame: str | None = None
     frames: list[str] | None = None
+    event: str = ""
     dialect: str = ""
 
 
 class Said(Struct, frozen=True):
-    """One frame of a capture: in which line it stands, when (µs), on which connection, which way."""
+    """One frame of a capture: in which line it stands, when (µs), on which connection, which way.
+
+    Without a frame it says that the connection was closed.
+    """
 
     number: int
     t: int
     conn: str
     dir: str
-    frame: Frame
+    frame: Frame | None
 
 
 class Capture:
@@ -82,15 +87,15 @@ class Capture:
         self.dialect_name = next((raw.dialect for _, raw in self._raw()), "")
 
     def frames(self) -> Iterator[Said]:
-        """Its frames, in their order."""
+        """Its frames, in their order, and where connections were closed."""
         for number, raw in self._raw():
-            frame: Frame
+            frame: Frame | None = None
             if raw.frames is not None:
                 channel = "sub" if raw.dir == "pub" else "rpc"
                 frame = Parts(channel, b"", tuple(part.encode() for part in raw.frames))
             elif raw.frame is not None:
                 frame = raw.frame.encode()
-            else:
+            elif raw.event != "close":
                 continue
             if raw.dir not in ("c2s", "s2c", "pub"):
                 raise RecordingError(f"{self.path}:{number}: `dir` is c2s, s2c or pub, not {raw.dir!r}")
@@ -139,6 +144,7 @@ class Import:
         self._waiting: dict[str, tuple[str, SubmitInput]] = {}
         self._begun: set[str] = set()  # inputs whose turns began though nothing said that they were accepted
         self._given: Given | None = None
+        self._given_by = ""  # the request of that answer
 
     def look(self, session: str) -> None:
         """Which session, when it began, and who was told of it most."""
@@ -146,6 +152,8 @@ class Import:
         named: Counter[str] = Counter()  # by what the backend says of it, else by what it is asked
         asked: Counter[str] = Counter()
         for said in self._capture.frames():
+            if said.frame is None:
+                continue
             if said.dir == "c2s":
                 items = (item for burst in self._bursts(said, self._dialect.commands) for item in burst.items)
                 asked.update(item.session for item in items if item.session)
@@ -167,40 +175,57 @@ class Import:
         self._form.given = lambda: self._given
         for said in self._capture.frames():
             self._t = max(self._t, said.t)
-            if said.dir == "c2s":
-                yield from self._client_says(said)
+            if said.frame is None:
+                yield from self._closed(said)
+            elif said.dir == "c2s":
+                yield from self._client_says(said, said.frame)
             else:
-                yield from self._backend_says(said)
+                yield from self._backend_says(said, said.frame)
 
     # -- the client's side -----------------------------------------------------------------------------
 
-    def _client_says(self, said: Said) -> Iterator[Line]:
+    def _client_says(self, said: Said, frame: Frame) -> Iterator[Line]:
         commands = [item for burst in self._bursts(said, self._dialect.commands) for item in burst.items]
         for command in commands:
             if isinstance(command, SubmitInput):
                 self._waiting[command.request] = said.conn, command
             elif isinstance(command, AnswerApproval):
                 self._given = Given(resolved=ApprovalResolved(approved=command.approved))
+                self._given_by = command.request
             elif isinstance(command, AnswerInteraction):
                 self._given = Given(resolved=InteractionResolved(question=command.question, declined=command.declined))
+                self._given_by = command.request
             yield self._line(command=command, link=said.conn)
         for command in commands:
             yield self._line(command=command, link=UP)
-        yield self._frame(said, "send")
+        yield self._frame(frame, "send")
+
+    def _closed(self, said: Said) -> Iterator[Line]:
+        """A connection was closed: with one that is a session's own its turn is lost (design.md, section 5)."""
+        turn = self._state.turn
+        if self._dialect.one_session or self._dialect.named is not None or turn is None:
+            return
+        if turn.origin.link == said.conn:
+            self._given = None
+            at = self.started_at + self._t * 1000
+            failure = Failure(cause="upstream_lost", text="the connection was closed")
+            yield from self._runs(self._form.end("failed", failure, at), at)
 
     # -- the backend's side ----------------------------------------------------------------------------
 
-    def _backend_says(self, said: Said) -> Iterator[Line]:
+    def _backend_says(self, said: Said, frame: Frame) -> Iterator[Line]:
         broadcast = said.dir == "pub" or self._dialect.one_session
         if broadcast and said.conn != self._told:
             self.others += 1
             return
-        yield self._frame(said, "receive")
+        yield self._frame(frame, "receive")
         for burst in self._bursts(said, self._dialect.events):
             if burst.session and burst.session != self.session:
                 self.others += 1
                 continue
             at = burst.at or self.started_at + self._t * 1000
+            if burst.request == self._given_by and any(isinstance(item, ErrorReported) for item in burst.items):
+                self._given = None  # that answer was refused
             for item in burst.items:
                 yield from self._item(said.conn, item, at)
                 if isinstance(item, ErrorReported) and self._is_open(burst.request):
@@ -252,7 +277,7 @@ class Import:
 
     def _bursts(self, said: Said, direction: Direction) -> list[Burst]:
         step = Step()
-        direction.receive([said.frame], step)
+        direction.receive([said.frame] if said.frame is not None else [], step)
         self.problems += [f"{self._capture.path}:{said.number}: {fault.text}" for fault in step.faults]
         return step.bursts
 
@@ -266,9 +291,9 @@ class Import:
         self._seq += 1
         return EventLine(seq=self._seq, t=self._t, cursor=f"{self._state.epoch}:{self._state.seq}", **fields)
 
-    def _frame(self, said: Said, way: Any) -> Line:
+    def _frame(self, frame: Frame, way: Any) -> Line:
         self._seq += 1
-        return frame_line(self._seq, self._t, UP, way, self._dialect.name, said.frame)
+        return frame_line(self._seq, self._t, UP, way, self._dialect.name, frame)
 
     def _new_id(self) -> str:
         self._numbers += 1

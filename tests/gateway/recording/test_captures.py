@@ -98,6 +98,16 @@ def test_an_error_under_the_request_of_a_turn_is_its_end() -> None:
 
 
 @needs_shared
+def test_a_turn_that_waits_for_an_answer_is_lost_with_its_connection() -> None:
+    """The answer that came over another one was refused, and the input behind it is a turn of its own."""
+    first, second = told("captures/21")
+    assert [(block.what, block.text) for block in first.blocks if block.what != "tool"] == [
+        ("input", "delete 42"), ("question", "Approve calling tool 'delete_record'?"), ("answer", "denied"),
+    ]  # fmt: skip
+    assert (first.end, words(second), second.end) == ("failed", [("input", "hello"), ("text", "after")], "completed")
+
+
+@needs_shared
 def test_turns_of_a_pod_are_told_though_its_clients_name_no_request() -> None:
     assert [turn.end for turn in told("pod/02")] == ["completed"] * 3
     assert [turn.end for turn in told("pod/05")] == ["completed", "rolled_back", "rolled_back", "completed"]
@@ -163,3 +173,58 @@ def test_a_frame_that_cannot_be_read_is_kept_and_told(tmp_path: Path) -> None:
     assert line.text == "hello"
     (problem,) = lines.problems
     assert problem.startswith(f"{path}:1: not JSON")
+
+
+# -- connections ----------------------------------------------------------------------------------------------
+
+
+def says(conn: str, dir: str, **message: Any) -> dict[str, Any]:
+    return {"conn": conn, "dir": dir, "frame": json.dumps(message)}
+
+
+ASKED = (
+    says("a", "c2s", action="send_message", requestId="m", sessionId="s", message="delete"),
+    says("a", "s2c", type="immediate_response", status=202, message="", data={}, requestId="m", timestamp=1),
+    says("a", "s2c", type="write_confirmation_required", requestId="m", timestamp=1,
+         data={"requestId": "m", "data": {"toolId": "rm", "actionDescription": "May I?"}}),
+)  # fmt: skip
+ANSWER = says("b", "c2s", action="confirm_tool_action", requestId="k", sessionId="s", approved=True)
+REFUSED = says(
+    "b", "s2c", type="error", requestId="k", error={"code": "X", "message": "no"}, data={"requestId": "k"}, timestamp=1
+)
+
+
+def closes(conn: str) -> dict[str, Any]:
+    return {"conn": conn, "dir": "c2s", "frame": None, "event": "close"}
+
+
+@pytest.mark.parametrize(
+    ("more", "answer", "end"),
+    [
+        ((closes("a"),), ["denied"], "failed"),
+        ((closes("b"),), [], None),
+        ((ANSWER, REFUSED, closes("a")), ["denied"], "failed"),
+        ((ANSWER, closes("a")), ["denied"], "failed"),
+    ],
+)
+def test_only_the_connection_of_a_turn_takes_it_along(
+    tmp_path: Path, more: tuple[dict[str, Any], ...], answer: list[str], end: str | None
+) -> None:
+    (turn,) = conversation(imported(written(tmp_path / "a.jsonl", *ASKED, *more), "smooth")[1])
+    assert ([block.text for block in turn.blocks if block.what == "answer"], turn.end) == (answer, end)
+
+
+def test_an_answer_that_was_refused_is_not_the_one_that_let_the_turn_go_on(tmp_path: Path) -> None:
+    token = says("a", "s2c", type="stream_token", requestId="m", token="well", data={"requestId": "m", "token": "well"},
+                 timestamp=1)  # fmt: skip
+    for more, answer in (((ANSWER, token), "approved"), ((ANSWER, REFUSED, token), "denied")):
+        (turn,) = conversation(imported(written(tmp_path / "a.jsonl", *ASKED, *more), "smooth")[1])
+        assert [block.text for block in turn.blocks if block.what == "answer"] == [answer]
+
+
+def test_a_pod_goes_on_when_a_client_leaves(tmp_path: Path) -> None:
+    status = {"event": "status", "data": {"status": "running"}}
+    delta = {"event": "text_delta", "data": {"text": "so"}}
+    lines = [says("a", "s2c", **status), says("a", "s2c", **delta), closes("a"), says("a", "s2c", **delta)]
+    (turn,) = conversation(imported(written(tmp_path / "a.jsonl", *lines), "pod")[1])
+    assert (words(turn), turn.end) == ([("text", "soso")], None)
