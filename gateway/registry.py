@@ -190,8 +190,17 @@ def _check_live(endpoint: Endpoint) -> None:
     live = read_options(endpoint).live
     if live is None:
         return
-    if played(live) or dialect(live.dialect).named is not None or live.transport == "dir":
-        raise ConfigError(f"{live.masked}: behind a recording stands a backend of one conversation, not this")
+    if played(live):
+        raise ConfigError(f"{live.masked}: behind a recording stands a live backend, not another recording")
+    if dialect(live.dialect).named is not None:
+        raise ConfigError(
+            f"{live.masked}: one connection carries all conversations of this backend, and behind a recording each has "
+            f"its own: run `dragoman bridge 'pod+unix:PATH?session=new' {live.masked}`, and name pod+unix:PATH here"
+        )
+    if live.transport == "dir":
+        raise ConfigError(
+            f"{live.masked}: behind a recording stands one pod: name it, pod+unix:{live.address}/NAME/sock"
+        )
     check_upstream(live)
 
 

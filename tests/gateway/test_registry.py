@@ -17,6 +17,7 @@ from mappings.dialect import Dialect
 from mappings.errors import ConfigError
 from mappings.rules import Emulated, Nothing
 from tests.gateway.doorkeepers import doorkeeper
+from tests.gateway.recording.lines import FROZEN
 from tests.samples import full
 
 DIALECTS = registry.dialects()
@@ -191,3 +192,21 @@ def test_a_socket_needs_its_directory_and_a_path_that_fits(tmp_path: Path) -> No
         registry.check_place(parse(f"pod+unix:{tmp_path}/{'x' * 200}"))
     with pytest.raises(ConfigError, match="a socket's path has at most"):
         registry.check_upstream(parse(f"pod+unix:{tmp_path}/{'x' * 200}"))
+
+
+# -- behind a recording --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("live", "words"),
+    [
+        (f"replay%2Bfile:{FROZEN}/v1.jsonl", "a live backend, not another recording"),
+        ("pando%2Btcp://127.0.0.1:48254", r"run `dragoman bridge 'pod\+unix:PATH\?session=new' pando\+tcp:"),
+        ("pod%2Bdir:/run/pods", r"name it, pod\+unix:/run/pods/NAME/sock"),
+        ("pod%2Bunix:/a?colour=1", "unknown option 'colour'"),
+    ],
+)
+def test_what_cannot_stand_behind_a_recording_is_refused_with_what_can(live: str, words: str) -> None:
+    for options in ("mode=spy&upstream=", "until=1&then="):
+        with pytest.raises(ConfigError, match=words):
+            registry.check_upstream(parse(f"replay+file:{FROZEN}/v1.jsonl?{options}{live.replace('?', '%3F')}"))

@@ -12,6 +12,7 @@ import pytest
 
 from gateway.demo.app import demo_backend
 from gateway.endpoint import parse
+from tests.pairs.gateway import bridged
 from tests.pairs.recorded import LISTEN, record, served
 from tests.pairs.table import DIALECTS
 from tests.pairs.turns import Peer, join
@@ -54,6 +55,22 @@ async def test_what_is_not_recorded_goes_to_the_live_backend_and_the_rest_is_pla
         assert (await peer.turn(FIRST)).text.startswith("Let me look that up.")
         assert (await peer.turn("slow", cancel_after=1)).end == "cancelled"
         assert (await peer.turn("Try again.")).text == "The second try worked."
+
+
+async def test_a_pando_stands_behind_a_recording_with_a_gateway_before_it(tmp_path: Path) -> None:
+    """As the error says that refuses one without."""
+    demo = demo_backend(parse(LISTEN["pando"]))
+    ready: asyncio.Queue[str] = asyncio.Queue()
+    recording = await record("pod", "pod", tmp_path)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(demo.run(ready.put_nowait), name="live")
+        pod = f"pod+unix:{tmp_path}/live.sock"
+        async with bridged(await ready.get(), listen=f"{pod}?session=new"):
+            replay = parse(f"replay+file:{recording}?speed=instant&mode=spy&upstream={quote(pod, safe='')}")
+            async with served("smooth", replay, tmp_path / "replay") as url, join("smooth", url) as peer:
+                assert (await peer.turn("count 5")).text == "0 1 2 3 4 "
+                assert (await peer.turn(FIRST)).text.startswith("Let me look that up.")
+        demo.stop.set()
 
 
 async def test_a_pod_client_is_told_what_the_live_backend_does_not_know(tmp_path: Path) -> None:
