@@ -1,20 +1,20 @@
 """A recording as a client: its inputs and answers, said to a live backend, and what came of them beside the recording.
 
 Each recorded input is said when the turn before it has ended. A question is answered as the recorded one was, in its
-order; one that the recording has not is denied. A cancel or a pause is said once as much visible text was streamed as
-had been then. Every wait has the deadline.
+order, and typed where it is put in words (heard.py); one that the recording has not is denied. A cancel or a pause is
+said once as much visible text was streamed as had been then. Every wait has the deadline.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from itertools import count
-from typing import Any
+from itertools import count, pairwise
 
 from msgspec import Struct, structs
 
 from gateway.recording.compare import Difference, compare, turns, turns_of
+from gateway.replay.heard import Heard, Question, resolved, typed
 from gateway.replay.inside import Inside, Told
 from gateway.replay.matching import ANSWERS
 from gateway.replay.scenes import Passage, Play, Scene
@@ -38,13 +38,12 @@ from mappings.canonical.events import (
     TurnAccepted,
     TurnEnded,
 )
+from mappings.canonical.values import Text
 from mappings.errors import DragomanError
 
 __all__ = ["DEADLINE", "Driven", "Driver", "DrivingError"]
 
 DEADLINE = 60.0  # seconds for one turn: a model thinks long
-
-Question = ApprovalRequested | InteractionRequired
 
 
 class DrivingError(DragomanError):
@@ -78,7 +77,7 @@ class Driver:
         self._deadline = deadline
         self._progress = progress
         self._requests = count(1)
-        self._log: list[tuple[str, Any]] = []  # what was delivered, with its turn
+        self._heard = Heard()
         self._answers: dict[str, Event] = {}
         self._news = asyncio.Event()
         self._attached = False
@@ -100,7 +99,7 @@ class Driver:
         self._progress(len(said))
         self.transport.leave()
         recorded = list(turns(self._play.recording.events()))
-        differences = compare(recorded, turns_of(self._log))
+        differences = compare(recorded, turns_of(self._heard.events))
         return Driven(turns=len(recorded), differences=tuple(differences), refusals=tuple(self._refusals))
 
     # -- what is said --------------------------------------------------------------------------------------
@@ -118,21 +117,30 @@ class Driver:
         first, *rest = scene.passages
         if not isinstance(first.command, SubmitInput):
             return True
-        self._accepted = self._ended = False
+        self._heard.begin()
         self._question, self._text = None, 0
-        request = self._say(first.command)
-        if not await self._until(lambda: self._accepted or request in self._answers):
+        accepted = await self._input(first.command)
+        if accepted is None:
             return self._given_up("did not accept an input")
-        if not self._accepted:
-            self._refused(self._answers[request])
+        if not accepted:
             return True
         streamed = self._streamed(first)
-        for passage in rest:
-            await self._passage(passage, streamed)
+        for before, passage in pairwise((first, *rest)):
+            await self._passage(before, passage, streamed)
             streamed += self._streamed(passage)
         return await self._end()
 
-    async def _passage(self, passage: Passage, streamed: int) -> None:
+    async def _input(self, command: SubmitInput) -> bool | None:
+        """Say an input; whether it was accepted, None if nobody says so in time."""
+        self._accepted = self._ended = False
+        request = self._say(command)
+        if not await self._until(lambda: self._accepted or request in self._answers):
+            return None
+        if not self._accepted:
+            self._refused(self._answers[request])
+        return self._accepted
+
+    async def _passage(self, before: Passage, passage: Passage, streamed: int) -> None:
         """Say a recorded command of a turn, when it is time for it."""
         command = passage.command
         if command is None:
@@ -140,6 +148,8 @@ class Driver:
         if isinstance(command, ANSWERS):
             if await self._until(lambda: self._question is not None or self._ended) and self._question is not None:
                 self._answer(command)
+            elif self._ended:
+                await self._type(command, self._question_in(before))
             return
         await self._until(lambda: self._ended or self._text >= streamed)
         if self._ended and isinstance(command, CancelTurn):
@@ -163,6 +173,24 @@ class Driver:
         elif isinstance(asked, InteractionRequired):
             given = command if isinstance(command, AnswerInteraction) else AnswerInteraction(question="", declined=True)
             self._say(structs.replace(given, question=asked.question, kind=asked.kind))
+
+    async def _type(self, answer: Command, asked: Question | None) -> None:
+        """Answer in words the question that was recorded, if the run ended in just its words."""
+        for number, (words, text) in enumerate(typed(asked, answer) if asked is not None else ()):
+            if not await self._until(lambda: self._ended) or not self._heard.take_back(words):
+                return
+            self._text -= len(words)
+            if asked is not None and number == 0:
+                self._heard.take_more(asked)
+                self._heard.take_more(resolved(asked, answer))
+            if not await self._input(SubmitInput(segments=(Text(text=text),))):
+                self._ended = True
+                return
+
+    def _question_in(self, passage: Passage) -> Question | None:
+        """The last question of a recorded passage."""
+        asked = [event for _, event in self._play.events(passage) if isinstance(event, Question)]
+        return asked[-1] if asked else None
 
     async def _end(self) -> bool:
         """Wait until the turn is over; what it asks besides is denied."""
@@ -196,7 +224,7 @@ class Driver:
         if told.attached:
             self._attached = True
         elif told.turn:
-            self._log.append((told.turn, event))
+            self._heard.take(told.turn, event)
         elif event is not None and (request := getattr(event, "request", "")):
             self._answers[request] = event
         match event:

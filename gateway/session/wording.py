@@ -87,11 +87,15 @@ def code(said: str) -> str:
 
 
 class Field(Struct, frozen=True, kw_only=True):
-    """One field: what is asked, and `read`, which gives its value or raises ValueError with what to type."""
+    """One field: what is asked, and `read`, which gives its value or raises ValueError with what to type.
+
+    `typed` is what would be typed to give that value.
+    """
 
     key: str
     question: str
     read: Callable[[str], Any]
+    typed: Callable[[Any], str]
 
 
 class Form:
@@ -130,6 +134,13 @@ class Form:
             return str(error)
         self._at += 1
         return ""
+
+    def typed(self, values: Raw) -> list[str]:
+        """What would be typed to fill it in with these values, field by field."""
+        given = msgspec.json.decode(values)
+        if self._event.kind == "choices":
+            given = {answer["header"]: answer for answer in given["answers"]}
+        return [field.typed(given.get(field.key)) for field in self._fields]
 
     def again(self, errors: tuple[FieldError, ...]) -> None:
         """The backend refused these fields: the first of them is asked again, and what comes after it."""
@@ -188,6 +199,7 @@ def _identity(spec: Raw) -> list[Field]:
             key=field.key,
             question=f"Your {field.label or field.key}?" + ("" if field.required else " (none leaves it out)"),
             read=_required if field.required else _optional,
+            typed=lambda value: NONE[0] if value is None else str(value),
         )
         for field in form.fields
     ] or _unknown(spec)
@@ -218,7 +230,9 @@ def _choice(question: Question) -> Field:
     ]
     how = "one or more, separated by commas" if question.multi_select else "one"
     lines = [question.question, *options, f"Answer {how}, by number or label, or in your own words."]
-    return Field(key=question.header, question="\n".join(lines), read=lambda said: _chosen(question, said))
+    return Field(
+        key=question.header, question="\n".join(lines), read=lambda said: _chosen(question, said), typed=_choosing
+    )
 
 
 def _chosen(question: Question, said: str) -> dict[str, Any]:
@@ -233,9 +247,21 @@ def _chosen(question: Question, said: str) -> dict[str, Any]:
     return {"header": question.header, **({"options": chosen} if chosen else {}), **({"other": other} if other else {})}
 
 
+def _choosing(answer: Any) -> str:
+    given = answer or {}
+    return ", ".join([*given.get("options", ()), *([given["other"]] if given.get("other") else [])])
+
+
 def _unknown(spec: Raw) -> list[Field]:
     shown = bytes(spec).decode(errors="replace")[:SPEC_SHOWN]
-    return [Field(key="", question=f"The agent shows a form that cannot be filled in with words: {shown}", read=_never)]
+    return [
+        Field(
+            key="",
+            question=f"The agent shows a form that cannot be filled in with words: {shown}",
+            read=_never,
+            typed=str,
+        )
+    ]
 
 
 def _never(_said: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from importlib.resources import files
 from pathlib import Path
@@ -71,11 +71,14 @@ async def served(
             app.stop.set()
 
 
-async def record(client: str, backend: str, folder: Path, *, rotate_bytes: int = 0) -> Path:
+async def record(
+    client: str, backend: str, folder: Path, *, rotate_bytes: int = 0, script: list[list[Line]] | None = None,
+    talk: Callable[[Peer], Awaitable[object]] = conversation,
+) -> Path:  # fmt: skip
     """The recording of a conversation of this pair."""
     kept = folder / "kept"
     (folder / "backend").mkdir()
-    demo = demo_backend(parse(LISTEN[backend].format(folder=folder / "backend")), turns())
+    demo = demo_backend(parse(LISTEN[backend].format(folder=folder / "backend")), script or turns())
     ready: asyncio.Queue[str] = asyncio.Queue()
     async with asyncio.TaskGroup() as group:
         group.create_task(demo.run(ready.put_nowait), name="backend")
@@ -84,7 +87,7 @@ async def record(client: str, backend: str, folder: Path, *, rotate_bytes: int =
             served(client, upstream, folder / "gateway", kept, rotate_bytes=rotate_bytes) as url,
             join(client, url) as peer,
         ):
-            await conversation(peer)
+            await talk(peer)
         demo.stop.set()
     return spoken(kept)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 from msgspec import structs
 
 from gateway.demo.app import demo_backend
-from gateway.demo.script import Line
+from gateway.demo.script import Line, read
 from gateway.endpoint import Endpoint, parse
 from gateway.recording.reader import open_recording
 from gateway.replay.driving import Driven, DrivingError
@@ -20,6 +21,7 @@ from mappings.canonical.events import TextDelta, TurnEnded
 from tests.gateway.recording.lines import FROZEN
 from tests.pairs.recorded import LISTEN, record, turns
 from tests.pairs.table import DIALECTS
+from tests.pairs.turns import Peer, SmoothPeer
 
 
 @asynccontextmanager
@@ -70,6 +72,70 @@ async def test_the_frozen_recording_does_the_same_as_itself() -> None:
     recording = FROZEN / "v1.jsonl"
     found = await drive(driven_play(recording), parse(f"replay+file:{recording}?speed=instant"), deadline=20)
     assert (str(found), found.turns) == ("", 1)
+
+
+CHOICE = {
+    "questions": [
+        {"question": "Which size?", "header": "Size", "options": [{"label": "Small"}, {"label": "Large"}]},
+        {"question": "What on it?", "header": "On it", "options": [{"label": "Ham"}, {"label": "Olives"}],
+         "multiSelect": True},
+    ]
+}  # fmt: skip
+ON_IT = {"header": "On it", "options": ["Ham"], "other": "rice"}
+CHOSEN = {"answers": [{"header": "Size", "options": ["Large"]}, ON_IT]}
+
+
+def asks(kind: str, spec: object) -> list[list[Line]]:
+    """A turn in which a form is shown."""
+    lines: list[dict[str, object]] = [
+        {"type": "text_delta", "text": "One moment. "},
+        {"type": "interaction_required", "question": "q", "kind": kind, "spec": spec, "reason": "For the order."},
+        {"type": "text_delta", "text": "Thank you.", "when": "submitted"},
+        {"type": "text_delta", "text": "As you like.", "when": "declined"},
+        {"type": "turn_ended", "end": "completed"},
+    ]
+    return read("\n".join(map(json.dumps, lines)), "form")
+
+
+IDENTITY = {"fields": [{"key": "name", "label": "name"}, {"key": "email", "required": False}, {"key": "phone"}]}
+
+
+@pytest.mark.parametrize("backend", DIALECTS)
+@pytest.mark.parametrize(
+    ("kind", "spec", "answer"),
+    [
+        ("identity_intake", IDENTITY, {"values": {"name": "Ada", "phone": "5551234567"}}),
+        ("choices", CHOICE, {"values": CHOSEN}),
+        ("choices", CHOICE, {"declined": True}),
+    ],
+)
+async def test_what_was_filled_in_is_typed_where_a_form_is_put_in_words(
+    backend: str, kind: str, spec: object, answer: dict[str, object], tmp_path: Path
+) -> None:
+    """The recorded turn is one, and so is that of a backend that ends its run with each field (translation.md 3.3)."""
+
+    async def talk(peer: Peer) -> None:
+        assert isinstance(peer, SmoothPeer)
+        client = peer.client
+        await client.say("A pizza.")
+        await client.until(lambda: client.frames[-1]["type"] == "interaction_required")
+        form = client.frames[-1]["data"]["data"]
+        submit = {"action": "submit_interaction", "sessionId": client.session, "kind": kind, "declined": False}
+        await client.send({**submit, "interactionId": form["interactionId"], **answer})
+        await client.until(lambda: bool(client.terminals()))
+        assert (await peer.turn("Another.", cancel_after=1)).end == "cancelled"
+
+    script = [*asks(kind, spec), turns()[3]]
+    recording = await record("smooth", "smooth", tmp_path, script=script, talk=talk)
+    found = await driven(recording, backend, tmp_path, script, deadline=5)
+    assert (str(found), found.turns) == ("", 2)
+
+
+@pytest.mark.parametrize("backend", DIALECTS)
+async def test_an_approval_is_typed_where_it_is_put_in_words(backend: str, tmp_path: Path) -> None:
+    recording = await record("smooth", "smooth", tmp_path)
+    found = await driven(recording, backend, tmp_path, turns())
+    assert {difference.what for difference in found.differences} <= {"end"}  # a pando tells no failure
 
 
 def said_otherwise(script: list[list[Line]]) -> list[list[Line]]:

@@ -14,6 +14,7 @@ from msgspec import Raw, structs
 
 from gateway.replay.driving import Driven, Driver, DrivingError
 from gateway.replay.inside import COMMAND, Told
+from gateway.session.wording import in_words
 from mappings.canonical.commands import (
     AnswerApproval,
     AnswerInteraction,
@@ -144,6 +145,43 @@ async def test_a_form_that_is_refused_is_filled_in_again_as_it_was(tmp_path: Pat
         assert [bytes(answer.values) for answer in (first, second)] == [b'{"n":1}', b'{"n":2}']
         await backend.says(InteractionResolved(question="f then"), TurnEnded(end="completed"))
     assert str(found[0]) == ""
+
+
+async def test_a_question_in_words_is_answered_in_words_and_is_no_turn_of_its_own(tmp_path: Path) -> None:
+    tape = Tape().turn("one", ASKED, end=None).asks(AnswerApproval(approved=True, question="then"))
+    tape.says(ApprovalResolved(approved=True, question="then"), TextDelta(text="Done.")).ends().turn("two")
+    async with driving(tape, tmp_path) as (backend, found):
+        await backend.opens()
+        await backend.accepts()
+        await backend.says(TextDelta(text=in_words(ASKED)), TurnEnded(end="paused"))
+        assert await backend.accepts("t2") == "approve"
+        await backend.says(TextDelta(text="Done."), TurnEnded(end="completed"), turn="t2")
+        assert await backend.accepts("t3") == "two"
+        await backend.says(TurnEnded(end="completed"), turn="t3")
+    assert (str(found[0]), found[0].turns) == ("", 2)
+
+
+async def test_to_other_words_nothing_is_typed(tmp_path: Path) -> None:
+    tape = Tape().turn("one", ASKED, end=None).asks(AnswerApproval(approved=True, question="then"))
+    tape.says(ApprovalResolved(approved=True, question="then")).ends().turn("two")
+    async with driving(tape, tmp_path) as (backend, found):
+        await backend.opens()
+        await backend.accepts()
+        await backend.says(TextDelta(text="I did it."), TurnEnded(end="completed"))
+        assert await backend.accepts("t2") == "two"
+        await backend.says(TurnEnded(end="completed"), turn="t2")
+    assert {difference.what for difference in found[0].differences} == {"text", "question refund", "answer"}
+
+
+async def test_an_answer_in_words_that_is_refused_is_told(tmp_path: Path) -> None:
+    tape = Tape().turn("one", ASKED, end=None).asks(AnswerApproval(approved=True, question="then"))
+    async with driving(tape.says(ApprovalResolved(approved=True)).ends(), tmp_path) as (backend, found):
+        await backend.opens()
+        await backend.accepts()
+        await backend.says(TextDelta(text=in_words(ASKED)), TurnEnded(end="paused"))
+        failure = Failure(cause="busy", text="somebody else answered")
+        await backend.answers(Reply(request=(await backend.hears()).request, failure=failure))
+    assert found[0].refusals == ("the backend refused: somebody else answered",)
 
 
 async def test_a_question_that_was_not_recorded_is_denied(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -209,3 +210,23 @@ def test_a_form_of_unknown_shape_can_only_be_declined(spec: Any, kind: str) -> N
 def test_no_description_of_a_form_breaks_its_prompt(kind: str, spec: bytes) -> None:
     form = Form(InteractionRequired(question="i", kind=kind, spec=Raw(spec), reason=""))
     assert form.prompt()
+
+
+# -- what would be typed -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("form", "said"),
+    [
+        (lambda: Form(asked(IDENTITY)), ("Al", "a@b.cd", "none")),
+        (lambda: Form(asked(IDENTITY)), ("Al", "a@b.cd", "555")),
+        (lambda: choices(SIZE, EXTRAS), ("Large", "Oil")),
+        (lambda: choices(SIZE, EXTRAS), ("as large as it gets", "Salt, pepper")),
+        (lambda: choices(EXTRAS), ("Oil, some tea",)),
+    ],
+)
+def test_what_would_be_typed_fills_a_form_in_as_it_was(form: Callable[[], Form], said: tuple[str, ...]) -> None:
+    first, second = form(), form()
+    for text in said:
+        assert first.take(text) == ""
+    assert second.typed(first.values) == list(said)
