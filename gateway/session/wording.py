@@ -197,12 +197,16 @@ def _identity(spec: Raw) -> list[Field]:
     return [
         Field(
             key=field.key,
-            question=f"Your {field.label or field.key}?" + ("" if field.required else " (none leaves it out)"),
+            question=_yours(field.label or field.key) + ("" if field.required else " (none leaves it out)"),
             read=_required if field.required else _optional,
             typed=lambda value: NONE[0] if value is None else str(value),
         )
         for field in form.fields
     ] or _unknown(spec)
+
+
+def _yours(name: str) -> str:
+    return f"{name}?" if name.lower().startswith("your ") else f"Your {name}?"
 
 
 def _required(said: str) -> str:

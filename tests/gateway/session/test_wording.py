@@ -113,6 +113,11 @@ def test_an_identity_is_asked_field_by_field_by_its_labels() -> None:
     assert values(form) == {"name": "Al", "email": "a@b.cd"}
 
 
+def test_a_label_that_speaks_to_the_user_is_the_question() -> None:
+    spec = {"fields": [{"key": "name", "label": "Your name", "required": True}]}
+    assert Form(asked(spec)).prompt() == "Your name?\nskip declines."
+
+
 def test_a_form_is_done_with_its_last_field() -> None:
     form = Form(asked(IDENTITY))
     so_far = []
