@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 import tomli
 
+from gateway.recording.reader import open_recording
 from mappings.canonical.events import TextDelta
+from tests.gateway.recording.lines import in_parts
 from tests.gateway.replay.tape import Tape
 
 pytest_plugins = ["pytester"]
@@ -69,6 +71,24 @@ def test_a_client_is_tested_against_a_recording(user: pytest.Pytester) -> None:
             assert [report.outcome for report in backend.reports] == ["exact"]
         """,
     ).assert_outcomes(passed=1)
+
+
+def test_a_recording_in_parts_is_one_for_both_fixtures(user: pytest.Pytester) -> None:
+    whole = user.path / "recordings" / "order.jsonl"
+    in_parts(whole.with_name("parts.jsonl"), list(open_recording(whole).lines()), 4)
+    outcome(
+        user,
+        """
+        from client import ask
+
+        def test_the_client(dragoman_replay):
+            backend = dragoman_replay("recordings/parts.1.jsonl", "smooth")
+            assert ask(backend.url, "Where is my order?") == ("On its way.", "eventual_response")
+
+        def test_the_agent(dragoman_drive):
+            dragoman_drive("recordings/parts.1.jsonl", "replay+file:recordings/parts.jsonl?speed=instant")
+        """,
+    ).assert_outcomes(passed=2)
 
 
 def test_what_a_client_says_otherwise_fails_the_test_with_what_came_near(user: pytest.Pytester) -> None:
