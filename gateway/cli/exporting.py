@@ -19,7 +19,7 @@ from gateway.cli.redacting import default_redactor
 from gateway.recording import blocks
 from gateway.recording.captures import Capture, read_capture
 from gateway.recording.cloudevents import cloud_events
-from gateway.recording.format import Header, Line, encode
+from gateway.recording.format import Header, Stored, encode
 from gateway.recording.page import page
 from gateway.recording.reader import Recording
 from gateway.recording.rewriting import redacted
@@ -105,7 +105,7 @@ def import_(
     raise typer.Exit(1 if lines.problems else 0)
 
 
-def _recording(header: Header, lines: Iterable[Line], *, packed: bool) -> Iterator[bytes]:
+def _recording(header: Header, lines: Iterable[Stored], *, packed: bool) -> Iterator[bytes]:
     def encoded() -> Iterator[bytes]:
         yield encode(header) + b"\n"
         for line in lines:

@@ -1,19 +1,20 @@
-"""The lines of a recording, version 1 (docs/recording.md).
+"""The lines of a recording, version 2 (docs/recording.md).
 
 JSON Lines. The first line is a Header; each further one is a FrameLine (what stood on a wire) or an EventLine (what it
 meant: a canonical event or command). Both kinds share one count, `seq`, and one clock, `t`: microseconds since the
-header's `started_at`, which never go back. Keys that nobody knows are skipped, older versions are brought up to date by
-CONVERTERS, and a version that is newer than this program is refused.
+header's `started_at`, which never go back. Several of a kind that came at one time are stored as one, a FrameRun or an
+EventRun: who reads a recording need not know, `lines_of` takes them apart. Keys that nobody knows are skipped, older
+versions are brought up to date by CONVERTERS, and a version that is newer than this program is refused.
 """
 
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from collections.abc import Callable, Iterable, Sequence
+from typing import Annotated, Any, Literal
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from mappings.canonical import Command, Event
 from mappings.canonical.values import Origin
@@ -26,27 +27,34 @@ __all__ = [
     "UP",
     "VERSION",
     "EventLine",
+    "EventRun",
     "FrameLine",
+    "FrameRun",
     "Header",
     "Line",
     "LineError",
     "Part",
     "RecordingError",
+    "Stored",
+    "count",
     "decode_header",
     "decode_line",
     "encode",
     "encode_lines",
     "frame_line",
+    "lines_of",
 ]
 
 FORMAT = "dragoman-recording"
-VERSION = 1
+VERSION = 2
 UP = "up"
 """The link of a session to its backend, in every recording; the others have the ids of the gateway's links."""
 
 Convert = Callable[[dict[str, Any]], dict[str, Any]]
 
-CONVERTERS: dict[int, Convert] = {}
+CONVERTERS: dict[int, Convert] = {
+    1: lambda line: {**line, "version": 2} if "version" in line else line,  # version 2 added the runs
+}
 """Version -> what makes a line of it, header or not, one of the next version. Nothing is ever taken out of here."""
 
 
@@ -154,10 +162,64 @@ class EventLine(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False,
         return int(epoch), int(seq)
 
 
+class FrameRun(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag_field="kind", tag="frames"):
+    """Frames that came or went at one time, the first is line `seq`: for each word the frame `word.join(around)`.
+
+    Words stand here as they stood on the wire, with their escapes.
+    """
+
+    seq: int
+    t: int
+    link: str
+    dir: Literal["receive", "send"]
+    dialect: str
+    around: Annotated[list[str], Meta(min_length=2)]
+    words: Annotated[list[str], Meta(min_length=1)]
+
+    @property
+    def texts(self) -> list[str]:
+        """The frames."""
+        around = self.around
+        return [word.join(around) for word in self.words]
+
+    def lines(self) -> list[FrameLine]:
+        """Each as a line of its own."""
+        return [
+            FrameLine(seq=seq, t=self.t, link=self.link, dir=self.dir, dialect=self.dialect, text=text)
+            for seq, text in enumerate(self.texts, self.seq)
+        ]
+
+
+class EventRun(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag_field="kind", tag="events"):
+    """Events of one batch: the first is line `seq` and stands in the session's log at `cursor`."""
+
+    seq: int
+    t: int
+    cursor: Annotated[str, Meta(pattern=r"^[0-9]{1,18}:[0-9]{1,18}$")]
+    events: Annotated[list[Event], Meta(min_length=1)]
+    turn: str = ""
+    origin: Origin = Origin()
+    at: int = 0
+
+    def lines(self) -> list[EventLine]:
+        """Each as a line of its own."""
+        epoch, _, position = self.cursor.partition(":")
+        return [
+            EventLine(
+                seq=self.seq + n, t=self.t, cursor=f"{epoch}:{int(position) + n}", event=event, turn=self.turn,
+                origin=self.origin, at=self.at,
+            )
+            for n, event in enumerate(self.events)
+        ]  # fmt: skip
+
+
 Line = FrameLine | EventLine
+Run = FrameRun | EventRun
+Stored = Line | Run
+"""A line of the file."""
 
 _ENCODER = msgspec.json.Encoder()
-_LINE: msgspec.json.Decoder[Line] = msgspec.json.Decoder(FrameLine | EventLine)
+_LINE: msgspec.json.Decoder[Stored] = msgspec.json.Decoder(Stored)
 _HEADER = msgspec.json.Decoder(Header)
 
 
@@ -189,12 +251,28 @@ def frame_line(seq: int, t: int, link: str, dir: Literal["receive", "send"], dia
     return FrameLine(seq=seq, t=t, link=link, dir=dir, dialect=dialect, missing=_why(frame))
 
 
-def encode(line: Header | Line) -> bytes:
+def lines_of(stored: Iterable[Stored]) -> Iterable[Line]:
+    """The lines, those of runs each by itself."""
+    for line in stored:
+        if isinstance(line, Line):
+            yield line
+        else:
+            yield from line.lines()
+
+
+def count(line: Stored) -> int:
+    """How many lines it stands for."""
+    if isinstance(line, FrameLine) or isinstance(line, EventLine):  # noqa: SIM101  # each line, and twice as fast
+        return 1
+    return len(line.words) if isinstance(line, FrameRun) else len(line.events)
+
+
+def encode(line: Header | Stored) -> bytes:
     """A line as bytes, without its newline."""
     return _ENCODER.encode(line)
 
 
-def encode_lines(lines: Sequence[Header | Line]) -> bytes:
+def encode_lines(lines: Sequence[Header | Stored]) -> bytes:
     """Lines as bytes, each with its newline."""
     return _ENCODER.encode_lines(lines)
 
@@ -221,7 +299,7 @@ def decode_header(line: bytes, name: str = "this file") -> tuple[Header, int]:
     return header, stamp.version
 
 
-def decode_line(line: bytes, version: int = VERSION) -> Line:
+def decode_line(line: bytes, version: int = VERSION) -> Stored:
     """A further line of a recording of that version; LineError if it cannot be read."""
     try:
         return _LINE.decode(upgrade(line, version))
@@ -246,7 +324,7 @@ def _unknown_kind(line: bytes) -> str:
         kind = _KIND.decode(line).kind
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return ""
-    return "" if kind in ("frame", "event") else kind
+    return "" if kind in ("frame", "event", "frames", "events") else kind
 
 
 def _why(frame: Oversize | Missed) -> str:

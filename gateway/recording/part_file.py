@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from gateway.recording import blocks
-from gateway.recording.format import Header, Line, LineError, RecordingError, decode_header, decode_line
+from gateway.recording.format import Header, LineError, RecordingError, Stored, count, decode_header, decode_line
 
 __all__ = ["PartFile", "Problems", "open_part"]
 
@@ -57,20 +57,20 @@ class PartFile:
         """Bytes of the file."""
         return self.path.stat().st_size
 
-    def lines(
+    def stored(
         self, problems: Problems, *, seq: int = 0, t: int = 0, progress: Callable[[int], None] = lambda _bytes: None
-    ) -> Iterator[Line]:
-        """Its lines in their order, from the first with at least this `seq` and this `t`.
+    ) -> Iterator[Stored]:
+        """Its lines as they stand in it, from the first in which there is one with at least this `seq` and this `t`.
 
         What cannot be read is counted in `problems`; `progress` hears how many bytes of the file were read so far.
         """
         with self.path.open("rb") as file:
             for raw in self._raw(self._told(file, self._from(file, seq, t), progress), problems):
                 line = self._read(raw, problems)
-                if line is not None and line.seq >= seq and line.t >= t:
+                if line is not None and line.seq + count(line) > seq and line.t >= t:
                     yield line
 
-    def _read(self, raw: bytes, problems: Problems) -> Line | None:
+    def _read(self, raw: bytes, problems: Problems) -> Stored | None:
         try:
             return decode_line(raw, self.version)
         except LineError as error:
@@ -143,7 +143,7 @@ class PartFile:
                 low = found[0]
         return low
 
-    def _line_behind(self, file: BinaryIO, offset: int, end: int) -> tuple[int, Line] | None:
+    def _line_behind(self, file: BinaryIO, offset: int, end: int) -> tuple[int, Stored] | None:
         """The first line that begins behind `offset` and can be read, with its own offset."""
         file.seek(offset)
         at = offset + len(file.readline(LINE_MAX))

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from gateway.recording.format import UP, EventLine, FrameLine, Header, Line, RecordingError
+from gateway.recording.format import UP, EventLine, FrameLine, Header, Line, RecordingError, Stored
 from gateway.recording.part_file import PartFile, Problems, open_part
 from gateway.recording.places import is_named_as_one, siblings
 from mappings.canonical import Batch, Command, Event
@@ -61,6 +61,14 @@ class Recording:
 
     def lines(self, *, seq: int = 0, t: int = 0) -> Iterator[Line]:
         """Its lines in their order, from the first with at least this `seq` and this `t`."""
+        for stored in self.stored(seq=seq, t=t):
+            if isinstance(stored, FrameLine | EventLine):
+                yield stored
+            else:
+                yield from (line for line in stored.lines() if line.seq >= seq)
+
+    def stored(self, *, seq: int = 0, t: int = 0) -> Iterator[Stored]:
+        """Its lines as they stand in the files, from that one on in which the first wanted line stands."""
         self.problems = Problems(gap.text for gap in self.missing)
         first = self._entered(seq, t)
         done = sum(part.size for part in self.parts[:first])
@@ -91,8 +99,8 @@ class Recording:
         """What stood on the wires."""
         return (line for line in self.lines(seq=seq, t=t) if isinstance(line, FrameLine))
 
-    def _part(self, part: PartFile, seq: int, t: int, done: int) -> Iterator[Line]:
-        return part.lines(self.problems, seq=seq, t=t, progress=lambda read: self.progress(done + read))
+    def _part(self, part: PartFile, seq: int, t: int, done: int) -> Iterator[Stored]:
+        return part.stored(self.problems, seq=seq, t=t, progress=lambda read: self.progress(done + read))
 
     def _entered(self, seq: int, t: int) -> int:
         """The last part before whose first line nothing is wanted; of the others none is read through for it."""
@@ -101,7 +109,7 @@ class Recording:
             if seq and part.header.seq <= seq:
                 return False
             # Several lines have one time: some of them may stand at the end of the part before.
-            return not t or (first := next(part.lines(Problems()), None)) is None or first.t >= t
+            return not t or (first := next(part.stored(Problems()), None)) is None or first.t >= t
 
         return bisect_left(self.parts[1:], True, key=begins_later)
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from msgspec import structs
 
 from gateway.recording import blocks
-from gateway.recording.format import VERSION, Header, Line, encode, encode_lines
+from gateway.recording.format import VERSION, Header, Stored, encode, encode_lines
 from gateway.recording.keeping import lock, sync_folder
 from gateway.recording.places import ZST, part_names
 from gateway.recording.reader import Recording
@@ -31,7 +31,7 @@ MODE = 0o600
 
 def scan(recording: Recording, redactor: Redactor) -> list[Entry]:
     """What secrets are in a recording; `redactor` tells each by itself. Nothing is written."""
-    for _ in redacted(recording.lines(), redactor):
+    for _ in redacted(recording.stored(), redactor):
         pass
     return redactor.ledger.entries()
 
@@ -85,20 +85,20 @@ def _written(recording: Recording, redactor: Redactor) -> Iterator[Iterator[byte
             number, some = next(pieces, (-1, iter(())))
 
 
-def _file(header: Header, pieces: Iterable[tuple[int, list[Line]]]) -> Iterator[bytes]:
+def _file(header: Header, pieces: Iterable[tuple[int, list[Stored]]]) -> Iterator[bytes]:
     yield encode(structs.replace(header, version=VERSION)) + b"\n"
     for _, lines in pieces:
         yield from encode_lines(lines).splitlines(keepends=True)
 
 
-def _pieces(recording: Recording, redactor: Redactor) -> Iterator[tuple[int, list[Line]]]:
+def _pieces(recording: Recording, redactor: Redactor) -> Iterator[tuple[int, list[Stored]]]:
     """Some lines at a time, with the number of the part in which they stand."""
-    for lines in redacted(recording.lines(), redactor):
+    for lines in redacted(recording.stored(), redactor):
         for number, some in groupby(lines, key=lambda line: recording.part_of(line.seq)):
             yield number, list(some)
 
 
-def redacted(lines: Iterable[Line], redactor: Redactor) -> Iterator[list[Line]]:
+def redacted(lines: Iterable[Stored], redactor: Redactor) -> Iterator[list[Stored]]:
     """Lines without their secrets, some at a time."""
     source = iter(lines)
     while some := list(islice(source, AT_ONCE)):

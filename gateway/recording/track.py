@@ -1,8 +1,9 @@
 """A track: one session's lines on their way into its file.
 
-It numbers and times them, gathers them for at most FLUSH and gives them to the writer in one piece. When the writer
-cannot take or keep them, the session is *not recorded*: that is said once as an error, counted line by line, and tried
-again after RETRY with a further part of the recording, whose header tells how much is missing.
+What happens is noted with its time, for at most FLUSH, or HELD while a text streams that is held back anyway; then all
+of it is redacted, encoded and given to the writer in one piece. When the writer cannot take or keep it, the session is
+*not recorded*: that is said once as an error, counted line by line, and tried again after RETRY with a further part of
+the recording, whose header tells how much is missing.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ import structlog
 from msgspec import structs
 
 from gateway.ledger import Ledger
-from gateway.recording.format import UP, EventLine, Header, Line, encode, encode_lines, frame_line
+from gateway.recording.format import UP, EventLine, Header, Stored, count, encode, encode_lines
+from gateway.recording.notes import Notes
 from gateway.recording.redaction import Ledger as Redacted
 from gateway.recording.redaction import Redactor
 from gateway.recording.writer import File, Writer
@@ -29,8 +31,8 @@ from mappings.dialect import Frame
 __all__ = ["FLUSH", "RETRY", "Desk", "Speaking", "Track"]
 
 FLUSH = 0.02  # seconds: with the writer's round, what happened is on the disk within 50 ms
-HELD = 0.25  # seconds: what stands behind a text that streams waits for it anyway, and many lines at once cost less
-LINES_MAX = 512  # lines that are gathered: in a burst that is half a millisecond of encoding
+HELD = 1.0  # seconds: what stands behind a text that streams waits for it anyway, and many lines at once cost less
+LINES_MAX = 512  # lines that are noted
 RETRY = 30.0  # seconds until a disk that was full is asked again
 
 STREAMED = frozenset({TextDelta, ReasoningDelta, ToolOutputDelta})
@@ -97,10 +99,11 @@ class Track:
         self._state = state
         self._monotonic = monotonic
         self._start = monotonic()
-        self._seq = 0
         self._turn_open = False
         self._turn_ended = False
-        self._lines: list[Line] = []
+        self._notes = Notes()
+        self._waits: float | None = None  # how long what was noted may wait at most
+        self._due: int | None = None  # when what the redactor holds back has to leave, in µs
         self._redactor = desk.redactor() if desk.redactor is not None else None
         self._look: Timer | None = None
         self._part = 0
@@ -130,32 +133,18 @@ class Track:
         """These events were added to the session's log."""
         if self._turn_ended:
             self._turn_open = self._turn_ended = False
-        t, epoch, at = self._now(), batch.epoch, batch.at
-        turn, origin, position, seq = batch.turn, batch.origin, batch.first_seq, self._seq
-        lines = self._lines
-        had = bool(lines)
-        for event in batch.events:
-            seq += 1
-            lines.append(
-                EventLine(seq=seq, t=t, cursor=f"{epoch}:{position}", event=event, turn=turn, origin=origin, at=at)
-            )
-            position += 1
-        self._seq = seq
-        if type(batch.events[0]) is TurnAccepted:
-            self._turn_open, self.actor = True, origin.link
-        if type(batch.events[-1]) is TurnEnded:
+        events = batch.events
+        if type(events[0]) is TurnAccepted:
+            self._turn_open, self.actor = True, batch.origin.link
+        if type(events[-1]) is TurnEnded:
             self._turn_ended = True  # its last frames are still to be sent
-        self._gathered(had, soon=not STREAMED.issuperset(map(type, batch.events)))
+        self._notes.batch(self._now(), batch)
+        self._noted(soon=not STREAMED.issuperset([type(event) for event in events]))
 
     def frames(self, link: str, dir: Literal["receive", "send"], dialect: str, frames: Sequence[Frame]) -> None:
         """These frames were received from `link`, or sent to it."""
-        t, seq = self._now(), self._seq
-        had = bool(self._lines)
-        for frame in frames:
-            seq += 1
-            self._lines.append(frame_line(seq, t, link, dir, dialect, frame))
-        self._seq = seq
-        self._gathered(had)
+        self._notes.frames(self._now(), link, dir, dialect, frames)
+        self._noted()
 
     def command(self, link: str, command: Command) -> None:
         """A client asked this; from UP: the backend was asked this."""
@@ -164,23 +153,30 @@ class Track:
                 self._turn_open = self._turn_ended = False
             if not self._turn_open:
                 self.actor = link
-        self._one(EventLine(seq=self._seq + 1, t=self._now(), cursor=self._cursor(), command=command, link=link))
+        self._notes.line(EventLine(seq=0, t=self._now(), cursor=self._cursor(), command=command, link=link))
+        self._noted()
 
     def answer(self, link: str, event: Event) -> None:
         """This event went to one link alone."""
-        self._one(EventLine(seq=self._seq + 1, t=self._now(), cursor=self._cursor(), event=event, link=link))
+        self._notes.line(EventLine(seq=0, t=self._now(), cursor=self._cursor(), event=event, link=link))
+        self._noted()
 
     # -- on its way --------------------------------------------------------------------------------------
 
     def flush(self) -> None:
-        """Give the writer what was gathered."""
-        lines, self._lines = self._lines, []
-        if self._redactor is not None:
-            lines = self._redacted(lines, partial(self._redactor.feed, lines, self._now()))
-            self._look_again(self._redactor.due)
-        self._write(lines)
+        """Give the writer what was noted."""
+        self._waits = None
+        redactor = self._redactor
+        if redactor is None:
+            self._write(self._notes.take())
+            return
+        now = self._now()
+        self._write(self._redacted(self._notes.count, lambda: redactor.feed(self._notes.take(), now)))
+        self._due = self._redactor.due if self._redactor is not None else None
+        self._look_again()
 
-    def _redacted(self, lines: list[Line], redact: Callable[[], list[Line]]) -> list[Line]:
+    def _redacted(self, number: int, redact: Callable[[], list[Stored]]) -> list[Stored]:
+        """What leaves of so many lines."""
         try:
             return redact()
         except Exception:  # it must neither stop traffic nor let a secret through
@@ -188,26 +184,27 @@ class Track:
             self._redactor = self._desk.redactor() if self._desk.redactor is not None else None
             if self._file is not None:
                 self._desk.writer.finish(self._file)
-            self._stop("redaction failed", len(lines))
+            self._stop("redaction failed", number)
             return []
 
-    def _look_again(self, due: int | None) -> None:
+    def _look_again(self) -> None:
         """What is held back leaves in time, whatever else happens."""
-        if due is None or self._look is not None or self._closed:
+        if self._due is None or self._look is not None or self._closed:
             return
-        self._look = self._desk.later(max((due - self._now()) / 1e6, FLUSH), self._looks)
+        self._look = self._desk.later(max((self._due - self._now()) / 1e6, FLUSH), self._looks)
 
     def _looks(self) -> None:
         self._look = None
         self.flush()
 
-    def _write(self, lines: list[Line]) -> None:
+    def _write(self, lines: list[Stored]) -> None:
         if not lines or self._closed:
             return
+        number = lines[-1].seq + count(lines[-1]) - lines[0].seq
         if self._file is None and not self._begin(lines[0].seq):
-            self._lose(len(lines))
+            self._lose(number)
             return
-        self._give(encode_lines(lines), len(lines))
+        self._give(encode_lines(lines), number)
 
     def close(self) -> None:
         """The session is over."""
@@ -215,7 +212,7 @@ class Track:
         if self._redactor is not None:
             if self._look is not None:
                 self._look.cancel()
-            self._write(self._redacted([], self._redactor.finish))
+            self._write(self._redacted(0, self._redactor.finish))
             self._tell_redacted(self._redactor.ledger)
         if self._file is not None:
             self._desk.writer.finish(self._file)
@@ -233,21 +230,15 @@ class Track:
     def _cursor(self) -> str:
         return f"{self._state.epoch}:{self._state.seq}" if self._state is not None else "0:0"
 
-    def _one(self, line: EventLine) -> None:
-        had = bool(self._lines)
-        self._seq = line.seq
-        self._lines.append(line)
-        self._gathered(had)
-
-    def _gathered(self, had: bool, *, soon: bool = False) -> None:
-        """Lines were added to none, or to some that wait for the timer already; `soon` if a text may end with them."""
-        if len(self._lines) >= LINES_MAX:
+    def _noted(self, *, soon: bool = False) -> None:
+        """Something was noted; `soon` if a text may end with it."""
+        if self._notes.count >= LINES_MAX:
             self.flush()  # the timer finds nothing, or what comes meanwhile
-        if soon or self._redactor is None or self._redactor.due is None:
-            if soon or not had:
-                self._desk.wants_flush(self, FLUSH)
-        elif not had:
-            self._desk.wants_flush(self, HELD)
+            return
+        delay = HELD if self._due is not None and not soon else FLUSH
+        if self._waits is None or delay < self._waits:
+            self._waits = delay
+            self._desk.wants_flush(self, delay)
 
     def _begin(self, seq: int) -> bool:
         """A file for the next part; False while it would be too early."""
@@ -277,7 +268,7 @@ class Track:
             return
         self._given += len(data)
         self._given_lines += count
-        if 0 < self._desk.rotate_bytes <= self._given:
+        if self._given_lines and 0 < self._desk.rotate_bytes <= self._given:
             self._desk.writer.finish(file)
             self._file, self._lost, self._told = None, 0, 0
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Sequence
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Generic, TypeVar
 
 from msgspec import Struct
@@ -32,12 +32,21 @@ BEHIND_MAX = 64 * 1024  # of one secret that goes on and on
 HIDDEN = 4  # characters: fewer of what may become a secret tell nothing
 
 
-class Delta(Struct, Generic[Slot], gc=False):
-    """A piece of the text that came at `t`, and whose it is."""
+class Delta(Struct, Generic[Slot], eq=False):
+    """A piece of the text that came at `t`, and whose it is; it `waits` until what stands in it is known.
+
+    Some that came at one time are one, with the text of each in `pieces`.
+    """
 
     slot: Slot
     text: str
     t: int
+    pieces: Sequence[str] = ()
+    waits: bool = True
+
+
+Given = list[tuple[Delta[Slot], Sequence[tuple[str, Sequence[Span]]] | None]]
+"""Deltas that leave: with nothing, if they are as they were; else each piece as it is now, and what began in it."""
 
 
 class Block(Generic[Slot]):
@@ -78,13 +87,13 @@ class Block(Generic[Slot]):
         self._deltas.append(delta)
         self.held += len(delta.text)
 
-    def finish(self) -> list[tuple[Slot, str, Sequence[Span]]]:
+    def finish(self) -> Given[Slot]:
         """The text is complete: all that is held, with the secrets that begin in it."""
         text = self._text()
         spans = self._finder.find(text) if self._begun else self._whole(text)
         return self._give(text, spans, len(self._deltas))
 
-    def give(self, overdue: int) -> list[tuple[Slot, str, Sequence[Span]]]:
+    def give(self, overdue: int) -> Given[Slot]:
         """What can leave, and the first `overdue` deltas in any case."""
         text = self._text()
         spans = self._finder.find(text)
@@ -103,21 +112,21 @@ class Block(Generic[Slot]):
     def _text(self) -> str:
         return self._behind + "".join(delta.text for delta in self._deltas)
 
-    def _give(
-        self, text: str, spans: list[Span], count: int, unfinished: Span | None = None
-    ) -> list[tuple[Slot, str, Sequence[Span]]]:
+    def _give(self, text: str, spans: list[Span], count: int, unfinished: Span | None = None) -> Given[Slot]:
         """The first deltas leave, without these secrets."""
         at = len(self._behind)
-        given: list[tuple[Slot, str, Sequence[Span]]] = []
+        given: Given[Slot] = []
         waiting = deque(span for span in spans if span.end > at)
         for _ in range(count):
             delta = self._deltas.popleft()
+            delta.waits = False
             self.held -= len(delta.text)
             end = at + len(delta.text)
             if waiting and waiting[0].start < end:
-                given.append((delta.slot, *self._without(text, at, end, waiting)))
+                ends = list(accumulate(map(len, delta.pieces or (delta.text,)), initial=at))
+                given.append((delta, [self._without(text, start, stop, waiting) for start, stop in pairwise(ends)]))
             else:
-                given.append((delta.slot, delta.text, ()))
+                given.append((delta, None))
             at = end
         self._begun = self._begun or bool(given)
         begins = [span.start for span in (*([unfinished] if unfinished is not None else []), *waiting)]

@@ -6,18 +6,23 @@ And how frames get rid of anything: in place where all of it can be seen in them
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain, product
 from typing import Any
 
 import msgspec
 from msgspec import Struct, field, structs
 
-from gateway.recording.format import FrameLine
+from gateway.recording.format import FrameLine, FrameRun, count
 from gateway.recording.redaction.escapes import layers
 from gateway.recording.redaction.finder import Finder
 from gateway.recording.redaction.ledger import NoteLine
 from gateway.recording.redaction.spans import Mark, replaced
 
 __all__ = ["Cleaner", "Credentials", "has_credentials", "texts_of"]
+
+
+CODES = tuple(map("".join, product(*zip("code ", "CODE ", strict=True))))[::2]
+"""`code ` in whatever case: looked for one by one they are found several times as fast as by a pattern."""
 
 
 class _Case(Struct):
@@ -53,12 +58,25 @@ class Cleaner:
         """What stands in this frame may become one, and would be a part of it then."""
         self._case(index).doubtful = True
 
-    def clean(self, frames: Sequence[FrameLine]) -> list[FrameLine]:
-        """The frames without all that; this one forgets it."""
-        clean = list(frames)
-        for index, case in self._cases.items():
-            clean[index] = self._clean(frames[index], case)
-        self._cases = {}
+    def clean(self, frames: Sequence[FrameLine | FrameRun]) -> dict[int, list[FrameLine]]:
+        """Those of these that have to change, by their place, as they are then; this one forgets all about them.
+
+        What it was told counts every frame of a run.
+        """
+        if not self._cases:
+            return {}
+        cases, self._cases = self._cases, {}
+        clean: dict[int, list[FrameLine]] = {}
+        first = 0
+        for place, stored in enumerate(frames):
+            numbers = range(first, first := first + count(stored))
+            if cases.keys().isdisjoint(numbers):
+                continue
+            lines = [stored] if isinstance(stored, FrameLine) else stored.lines()
+            clean[place] = [
+                self._clean(line, cases[number]) if number in cases else line
+                for number, line in zip(numbers, lines, strict=True)
+            ]
         return clean
 
     def _case(self, index: int) -> _Case:
@@ -87,12 +105,13 @@ class Credentials:
         self._finder = finder
         self._cleaner = cleaner
 
-    def redact(self, frames: Sequence[FrameLine]) -> list[FrameLine]:
-        """These frames, with what was taken out of them."""
-        texts = [frame.text for frame in frames if frame.text is not None]
-        if len(texts) == len(frames) and not _may_hold_any(texts):
-            return list(frames)
-        for index, frame in enumerate(frames):
+    def redact(self, frames: Sequence[FrameLine | FrameRun]) -> dict[int, list[FrameLine]]:
+        """Those of these frames in which something was, by their place, without it."""
+        texts = [text for frame in frames for text in _quick_texts(frame)]
+        if "" not in texts and not _may_hold_any(texts):
+            return {}
+        lines = chain.from_iterable((frame,) if isinstance(frame, FrameLine) else frame.lines() for frame in frames)
+        for index, frame in enumerate(lines):
             for text in texts_of(frame):
                 if "action" in text and has_credentials(_json(text)):
                     self._cleaner.empty(index, "token")
@@ -101,14 +120,18 @@ class Credentials:
         return self._cleaner.clean(frames)
 
 
-def _may_hold_any(texts: list[str]) -> bool:
-    """What the common frame is asked, together with all that come with it.
+def _quick_texts(frame: FrameLine | FrameRun) -> Sequence[str]:
+    """Enough of a frame, or of all frames of a run, to see whether anything can be in them; "" if that cannot be seen.
 
-    Those of ASCII alone, for among others they would take several times as long.
+    What is said in the words and around them is seen in each of them: no anchor goes over a quote.
     """
-    joined = "\n".join(text for text in texts if text.isascii())
-    others = (text for text in texts if not text.isascii())
-    return any("action" in text or "=" in text or "code " in text.lower() for text in (joined, *others))
+    return (frame.text or "",) if isinstance(frame, FrameLine) else ("\n".join(frame.words), *frame.around)
+
+
+def _may_hold_any(texts: list[str]) -> bool:
+    """What the common frame is asked, together with all that come with it."""
+    text = "\n".join(texts)
+    return "action" in text or "=" in text or any(map(text.__contains__, CODES))
 
 
 def has_credentials(value: Any) -> bool:

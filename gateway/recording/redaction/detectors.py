@@ -51,17 +51,20 @@ class Detector(Struct, frozen=True, kw_only=True):
             if self.judge is None or self.judge(found):
                 yield found
 
-    def open(self, text: str, folded: str) -> re.Match[str] | None:
-        """What the end of `text` may have cut off."""
-        return next(self._candidates(self.opens, text, folded), None) if self.opens is not None else None
+    def open(self, text: str, folded: str, last_word: int) -> re.Match[str] | None:
+        """What the end of `text` may have cut off. No space stands in it behind `last_word`."""
+        start = last_word if self.needs == "word" else 0
+        return next(self._candidates(self.opens, text, folded, start), None) if self.opens is not None else None
 
-    def _candidates(self, pattern: re.Pattern[str], text: str, folded: str) -> Iterator[re.Match[str]]:
+    def _candidates(
+        self, pattern: re.Pattern[str], text: str, folded: str, start: int = 0
+    ) -> Iterator[re.Match[str]]:  # fmt: skip
         if not self.anchors:
             yield from pattern.finditer(text)
             return
         where = folded if self.folded else text
         for anchor in self.anchors:
-            at = where.find(anchor)
+            at = where.find(anchor, start)
             while at >= 0:
                 found = pattern.match(text, at)
                 if found is not None:

@@ -26,7 +26,7 @@ SHORT = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 
 def unescaped(text: str) -> str:
     """One layer less."""
-    return ESCAPE.sub(_meant, text)
+    return ESCAPE.sub(_meant, text) if "\\" in text else text
 
 
 def undecided(text: str) -> int:

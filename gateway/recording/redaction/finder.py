@@ -33,6 +33,7 @@ class Finder:
         self._found: dict[str, list[Span]] = {}
         self._opened: dict[str, Span | None] = {}
         self._large: tuple[str, list[Span]] = ("", [])  # the last of those
+        self._folded = ("", "")  # the last text, as it is and in lower case: the same one is looked at twice
         self._sets = {
             (run, sign): [
                 (rank, detector)
@@ -89,11 +90,14 @@ class Finder:
     def _find(self, layer: Layer) -> Iterable[tuple[int, Span]]:
         """What is found in one layer, each with the rank of its detector."""
         text = layer.text
-        words = "\n".join([word for word in text.split() if len(word) >= RUN])
+        all_words = text.split()
+        words = ""
+        if max(map(len, all_words), default=0) >= RUN:  # which most texts have none of
+            words = "\n".join([word for word in all_words if len(word) >= RUN])
         detectors = self._sets[bool(words), "=" in text or ":" in text]
         if not detectors:
             return
-        folded = _folded(text)
+        folded = self._in_lower_case(text)
         for rank, detector in detectors:
             if not detector.may_stand_in(words):
                 continue
@@ -105,11 +109,17 @@ class Finder:
         text = layer.text[: undecided(layer.text)]
         if BEGINS.search(text) is None:
             return
-        folded = _folded(text)
+        folded = self._in_lower_case(text)
+        last_word = len(text) - len(text.rsplit(None, 1)[-1]) if text[-1:].strip() else len(text)
         for detector in self._detectors:
-            found = detector.open(text, folded)
+            found = detector.open(text, folded, last_word)
             if found is not None:
                 yield Span(layer.place(value_of(found)[0]), layer.place(len(layer.text)), detector.kind)
+
+    def _in_lower_case(self, text: str) -> str:
+        if self._folded[0] is not text:
+            self._folded = (text, _folded(text))
+        return self._folded[1]
 
 
 @lru_cache(64)

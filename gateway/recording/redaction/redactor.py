@@ -12,11 +12,11 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from msgspec import Struct, structs
+from msgspec import structs
 
-from gateway.recording.format import EventLine, FrameLine, Line
+from gateway.recording.format import EventLine, EventRun, FrameLine, FrameRun, Stored
 from gateway.recording.redaction.assignments import named
-from gateway.recording.redaction.blocks import Block, Delta
+from gateway.recording.redaction.blocks import Block, Delta, Given
 from gateway.recording.redaction.credentials import Cleaner, Credentials
 from gateway.recording.redaction.finder import finder as finder_of
 from gateway.recording.redaction.ledger import Found, Ledger
@@ -45,16 +45,13 @@ __all__ = ["Redactor"]
 
 BlockKey = tuple[str, str, str]
 
+FRAMES = (FrameLine, FrameRun)
 LINES_MAX = 65_536  # held behind an open text: one for every byte of the window
 WEIGHT_MAX = 16 * 1024 * 1024  # bytes of frames among them: of one message as large as can be
 
 
-class Held(Struct, gc=False):
-    """A delta with its text: it `waits` until that is decided."""
-
-    line: EventLine
-    text: str
-    waits: bool = True
+Slot = tuple[EventLine | EventRun, ...]
+"""The line of a delta, or those that were made of a run."""
 
 
 class Redactor:
@@ -72,14 +69,14 @@ class Redactor:
         self._values = Values(finder, paths, self._mark, lambda kind, place: self.ledger.note(kind, place, self._seq))
         cleaner = Cleaner(self._partial, self._mark, self.ledger.note)
         self._wires = Wires(self._partial, cleaner, paths.names) if rules is not None else Credentials(finder, cleaner)
-        self._queue: deque[Held | Line] = deque()
-        self._blocks: dict[BlockKey, Block[Held]] = {}
+        self._queue: deque[Delta[Slot] | FrameLine | FrameRun | EventLine] = deque()
+        self._blocks: dict[BlockKey, Block[Slot]] = {}
         self._weight = 0
         self._origin = Origin()  # the last that was looked at
 
     # -- lines come and go -------------------------------------------------------------------------------
 
-    def feed(self, lines: Iterable[Line], now: int = 0) -> list[Line]:
+    def feed(self, lines: Iterable[Stored], now: int = 0) -> list[Stored]:
         """More lines, if there are any; those that leave now. Many at once cost less than one by one.
 
         `now` is in µs, as in the lines.
@@ -88,18 +85,23 @@ class Redactor:
             return self._passing(list(lines))
         queue = self._queue
         for line in lines:
-            if isinstance(line, FrameLine):
+            if type(line) is FrameLine:
                 queue.append(line)
                 self._weight += len(line.text or "")
-            else:
+            elif type(line) is EventLine:
                 self._take(line)
+            elif type(line) is EventRun:
+                self._take_run(line)
+            elif type(line) is FrameRun:
+                queue.append(line)
+                self._weight += _weight(line)
             if len(queue) > LINES_MAX or self._weight > WEIGHT_MAX:
                 self._expire(line.t)
             now = max(now, line.t)
         self._expire(now - self._rules.window_micros)
         return self._leaving()
 
-    def finish(self) -> list[Line]:
+    def finish(self) -> list[Stored]:
         """There will be no more lines: all that are left."""
         self._close(lambda _key: True)
         return self._leaving()
@@ -107,66 +109,77 @@ class Redactor:
     @property
     def due(self) -> int | None:
         """When the oldest line that is held back has to leave, None if there is none."""
-        first = next((item for item in self._queue if isinstance(item, Held)), None)
+        first = next((item for item in self._queue if isinstance(item, Delta)), None)
         if self._rules is None or first is None:
             return None
-        return first.line.t + self._rules.window_micros
+        return first.t + self._rules.window_micros
 
-    def _leaving(self) -> list[Line]:
+    def _leaving(self) -> list[Stored]:
         queue = self._queue
-        lines: list[Line] = []
-        frames: list[FrameLine] = []
+        lines: list[Stored] = []
+        frames: list[FrameLine | FrameRun] = []
         places: list[int] = []
         while queue:
             item = queue[0]
-            if isinstance(item, Held):
+            if isinstance(item, Delta):
                 if item.waits:
                     break
-                lines.append(self._looked_at(item.line))
-            elif isinstance(item, FrameLine):
+                for line in item.slot:
+                    if line.origin is self._origin:
+                        lines.append(line)
+                    else:
+                        lines += self._looked_at(line)
+            elif isinstance(item, EventLine):
+                lines += self._looked_at(self._redacted(item))
+            else:
                 places.append(len(lines))
                 frames.append(item)
                 lines.append(item)
-            else:
-                lines.append(self._looked_at(self._redacted(item)))
             queue.popleft()
         while queue and places and places[-1] == len(lines) - 1 and frames[-1].dir == "receive":
             places.pop()  # what came in this frame waits, and so does the frame
             lines.pop()
             queue.appendleft(frames.pop())
-        self._weight -= sum([len(frame.text or "") for frame in frames])
+        self._weight -= sum([len(f.text or "") if isinstance(f, FrameLine) else _weight(f) for f in frames])
         return self._with_clean(lines, frames, places)
 
-    def _passing(self, lines: list[Line]) -> list[Line]:
+    def _passing(self, stored: Iterable[Stored]) -> list[Stored]:
         """Without rules nothing is held back, and streamed text stays as it is."""
-        frames: list[FrameLine] = []
+        lines: list[Stored] = []
+        frames: list[FrameLine | FrameRun] = []
         places: list[int] = []
-        for place, line in enumerate(lines):
-            if isinstance(line, FrameLine):
-                places.append(place)
+        for line in stored:
+            if isinstance(line, FRAMES):
+                places.append(len(lines))
                 frames.append(line)
+                lines.append(line)
+            elif isinstance(line, EventLine):
+                lines += self._looked_at(line if type(line.event) in STREAMED else self._redacted(line))
+            elif _key_of(line):
+                lines += self._looked_at(line)
             else:
-                lines[place] = self._looked_at(line if type(line.event) in STREAMED else self._redacted(line))
+                lines += self._passing(line.lines())
         return self._with_clean(lines, frames, places)
 
-    def _with_clean(self, lines: list[Line], frames: list[FrameLine], places: list[int]) -> list[Line]:
+    def _with_clean(
+        self, lines: list[Stored], frames: list[FrameLine | FrameRun], places: list[int]
+    ) -> list[Stored]:  # fmt: skip
         """These lines, of which the `frames` at those places are looked through together."""
-        if frames:
-            for place, frame in zip(places, self._wires.redact(frames), strict=True):
-                lines[place] = frame
+        changed = self._wires.redact(frames) if frames else {}
+        for nth in sorted(changed, reverse=True):
+            lines[places[nth] : places[nth] + 1] = changed[nth]
         return lines
 
-    def _looked_at(self, line: EventLine) -> EventLine:
-        return line if line.origin is self._origin else self._with_origin(line)
-
-    def _with_origin(self, line: EventLine) -> EventLine:
+    def _looked_at(self, line: EventLine | EventRun) -> Sequence[EventLine | EventRun]:
         """A request id is a client's own words."""
+        if line.origin is self._origin:
+            return (line,)
         self._seq = line.seq
         origin = self._values.redact(line.origin)
         if origin is line.origin:
             self._origin = origin  # all events of a batch have this one
-            return line
-        return structs.replace(line, origin=origin, redacted=True)
+            return (line,)
+        return [structs.replace(one, origin=origin, redacted=True) for one in _apart(line)]
 
     def _redacted(self, line: EventLine) -> EventLine:
         self._seq = line.seq
@@ -188,24 +201,33 @@ class Redactor:
             streamed = STREAMED.get(kind)
             key = streamed(event) if streamed is not None else None
             if key is not None:
-                self._add(key, line, event)
+                self._add(key, Delta((line,), event.json if key[0] == "arguments" else event.text, line.t))
                 return
             ends = ENDS.get(kind)
             if ends is not None and self._blocks:
                 self._close(lambda key: ends(key, event))
         self._queue.append(line)
 
-    def _add(self, key: BlockKey, line: EventLine, event: Any) -> None:
+    def _take_run(self, run: EventRun) -> None:
+        """Deltas of one text are one; what else a run holds is taken one by one."""
+        key = _key_of(run)
+        if key is None:
+            for line in run.lines():
+                self._take(line)
+            return
+        pieces = [event.text for event in run.events]  # type: ignore[union-attr]  # all of them are deltas
+        self._add(key, Delta((run,), "".join(pieces), run.t, pieces))
+
+    def _add(self, key: BlockKey, delta: Delta[Slot]) -> None:
         block = self._blocks.get(key)
         if block is None:
             block = self._blocks[key] = self._block(key)
-        held = Held(line, event.json if key[0] == "arguments" else event.text)
-        self._queue.append(held)
-        block.add(Delta(held, held.text, line.t))
+        self._queue.append(delta)
+        block.add(delta)
         if self._rules is not None and block.held > self._rules.window_bytes:
             self._decide(block.give(block.older(characters=self._rules.window_bytes // 2)))
 
-    def _block(self, key: BlockKey) -> Block[Held]:
+    def _block(self, key: BlockKey) -> Block[Slot]:
         if key[0] == "arguments":
             return Block(self._partial, lambda text: self._values.spans(text, ("arguments",)), self._mark)
         return Block(self._finder, self._values.spans, self._mark)
@@ -220,23 +242,31 @@ class Redactor:
         for key in [key for key in self._blocks if which(key)]:
             self._decide(self._blocks.pop(key).finish())
 
-    def _decide(self, given: Sequence[tuple[Held, str, Sequence[Span]]]) -> None:
-        """These deltas are done, with this text in them."""
-        for held, text, spans in given:
-            held.waits = False
-            line = held.line
-            if text is held.text:
-                continue
-            event: Any = line.event
-            name = "json" if type(event) is ToolCallArguments else "text"
-            for span in spans:
-                self.ledger.note(span.kind, place_of(event, name), line.seq)
-            held.line = structs.replace(line, event=structs.replace(event, **{name: text}), redacted=True)
+    def _decide(self, given: Given[Slot]) -> None:
+        """These deltas are done; some of them with other texts than they had."""
+        for delta, texts in given:
+            if texts is not None:
+                (line,) = delta.slot
+                delta.slot = tuple(
+                    self._with_text(one, *piece) for one, piece in zip(_apart(line), texts, strict=True)
+                )  # fmt: skip
 
+    def _with_text(self, line: EventLine, text: str, begun: Sequence[Span]) -> EventLine:
+        event: Any = line.event
+        name = "json" if type(event) is ToolCallArguments else "text"
+        for span in begun:
+            self.ledger.note(span.kind, place_of(event, name), line.seq)
+        if text == getattr(event, name):
+            return line
+        return structs.replace(line, event=structs.replace(event, **{name: text}), redacted=True)
+
+
+RUNS: dict[type, BlockKey] = {TextDelta: ("text", "", ""), ReasoningDelta: ("reasoning", "", "")}
+"""Deltas of which there is one text at a time."""
 
 STREAMED: dict[type, Callable[[Any], BlockKey | None]] = {
-    TextDelta: lambda _event: ("text", "", ""),
-    ReasoningDelta: lambda _event: ("reasoning", "", ""),
+    TextDelta: lambda _event: RUNS[TextDelta],
+    ReasoningDelta: lambda _event: RUNS[ReasoningDelta],
     ToolCallArguments: lambda event: None if event.done else ("arguments", event.call, event.name),
     ToolOutputDelta: lambda event: ("output", event.call, ""),
 }
@@ -252,3 +282,17 @@ ENDS: dict[type, Callable[[BlockKey, Any], bool]] = {
     TurnEnded: lambda _key, _event: True,
 }
 """Which texts end with such an event."""
+
+
+def _key_of(run: EventRun) -> BlockKey | None:
+    """The text of which all of a run's events are deltas; None if they are not, or if texts of calls are among them."""
+    kinds = set(map(type, run.events))
+    return next((RUNS[kind] for kind in kinds), None) if len(kinds) == 1 and kinds <= RUNS.keys() else None
+
+
+def _apart(line: EventLine | EventRun) -> Sequence[EventLine]:
+    return (line,) if isinstance(line, EventLine) else line.lines()
+
+
+def _weight(run: FrameRun) -> int:
+    return len("".join(run.words))

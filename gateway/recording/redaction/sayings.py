@@ -2,14 +2,15 @@
 
 Two frames say something at the same place if they are of one wire and kind, and the texts stand under the same key,
 the nth of that name in its frame. Streams are long rows of frames that differ in a word, so the shape of a frame is
-kept: of the next one of that shape only the words are taken, without looking at anything else. A shape that comes again
-and again becomes a pattern, which takes the words at once.
+kept: of the next one of that shape only the words are taken, without looking at anything else. Of a shape that comes
+again and again the words of many frames are taken at once.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -18,7 +19,7 @@ from msgspec import Struct, field
 from gateway.recording.redaction.escapes import unescaped
 from gateway.recording.redaction.rows import Text, gather
 
-__all__ = ["Said", "Saying", "Sayings"]
+__all__ = ["Said", "Saying", "Sayings", "Wire"]
 
 PLACES_MAX = 4096  # of all wires of a recording; past it everything is forgotten
 SHAPES_MAX = 1024  # likewise
@@ -36,33 +37,36 @@ KINDS = frozenset(("type", "event", "topic"))
 
 NUMBERS = "0123456789:,{}[]. -+TZ"
 DIGITS = r"[0-9:,{}\[\]. +TZ-]*+"
-WORD = r"([^\"\\]*+(?:\\.[^\"\\]*+)*+)"
+WORD = r"([^\"\\\n]*+(?:\\.[^\"\\\n]*+)*+)"
 OFTEN = 16  # frames after which a shape is worth a pattern, which costs as much as taking a hundred frames apart
-PATTERNS_MAX = 4  # a wire: two wires' worth of texts that stream at one time
+OFTEN_MAX = 4  # shapes of a wire that are tried first
+
+WHATEVER = "\ufdd0"  # stands for no character, and so for the word of a run
 
 Wire = tuple[str, str]
 
 
 class Saying(Struct, eq=False):
-    """What was said at one place: frame by frame since the last time, and what was said `behind` that."""
+    """What was said at one place since the last time, with the numbers of the frames, and `behind` that."""
 
     behind: str = ""
-    parts: list[tuple[int, str]] = field(default_factory=list)
+    parts: list[tuple[Sequence[int], Sequence[str]]] = field(default_factory=list)
 
 
 class Said(Struct):
     """A frame that had to be looked at as a whole: its texts, and its value where it is JSON.
 
-    `texts` are all of them where some stand under one key.
+    `texts` are all of them where some stand under one key, `shape` is as what its shape is remembered.
     """
 
     keys: Sequence[str]
     fixed: list[str]
     value: Any = None
     texts: Sequence[Text] = ()
+    shape: tuple[object, ...] = ()
 
 
-class _Shape(Struct, eq=False):
+class _Shape(Struct, eq=False, dict=True):
     """A frame as what stands between its quotes, without what may differ in the next one.
 
     `slots` are where words stand, `numbers` where numbers do. `seen` counts the frames that fitted.
@@ -74,14 +78,25 @@ class _Shape(Struct, eq=False):
     numbers: list[int]
     seen: int = 0
 
+    def words(self, text: str, frames: int) -> Sequence[Sequence[str]] | None:
+        """What so many frames, the lines of `text`, say in each slot; None if they are not all of this shape."""
+        if self.pattern.match(text) is None:
+            return None
+        found = self.pattern.findall(text)
+        if len(found) != frames:
+            return None
+        slots = list(zip(*found, strict=True)) if len(self.slots) > 1 else [found][: len(self.slots)]
+        return [[unescaped(word) if "\\" in word else word for word in slot] for slot in slots]
+
+    @cached_property
     def pattern(self) -> re.Pattern[str]:
-        """Matches frames of this shape; its groups are the words."""
+        """Matches frames of this shape, each a line; its groups are the words."""
         parts = list(map(re.escape, self.skeleton))
         for at in self.slots:
             parts[at] = WORD
         for at in self.numbers:
             parts[at] = DIGITS
-        return re.compile('"'.join(parts))
+        return re.compile("^" + '"'.join(parts) + "$", re.MULTILINE)
 
 
 class Sayings:
@@ -91,39 +106,86 @@ class Sayings:
         self.touched: list[Saying] = []
         self._places: dict[tuple[object, ...], Saying] = {}
         self._shapes: dict[tuple[object, ...], _Shape] = {}
-        self._patterns: dict[Wire, list[tuple[re.Pattern[str], _Shape]]] = {}
+        self._often: dict[Wire, list[_Shape]] = {}
+        self._last: tuple[Sequence[str], Sequence[str] | None] = ((), ())
 
-    def hear(self, index: int, wire: Wire, text: str) -> Said | None:
+    def hear_all(self, numbers: Sequence[int], wire: Wire, text: str) -> bool:
+        """Take what the frames of these numbers say, the lines of `text`, if they are all of one known shape."""
+        if text.count("\n") != len(numbers) - 1:
+            return False
+        for shape in self._often.get(wire, ()):
+            slots = shape.words(text, len(numbers))
+            if slots is not None:
+                for saying, words in zip(shape.sayings, slots, strict=True):
+                    self._heard(saying, numbers, words)
+                return True
+        return False
+
+    def hear_run(self, numbers: Sequence[int], wire: Wire, around: Sequence[str], words: Sequence[str]) -> bool:
+        """Take what the frames of a run say, if they are of a known shape and differ in what stands in its slots."""
+        sample = WHATEVER.join(around)
+        for shape in self._often.get(wire, ()):
+            found = shape.pattern.fullmatch(sample)
+            if found is None or found.groups().count(WHATEVER) != len(around) - 1:
+                continue
+            texts = self._texts(words)
+            if texts is None:
+                return False
+            for saying, word in zip(shape.sayings, found.groups(), strict=True):
+                if word == WHATEVER:
+                    self._heard(saying, numbers, texts)
+                else:
+                    self._heard(saying, numbers[:1], (unescaped(word),))
+            return True
+        return False
+
+    def _texts(self, words: Sequence[str]) -> Sequence[str] | None:
+        """The words without their escapes; the same ones come on the other side of the gateway. None for no words."""
+        if words != self._last[0]:
+            self._last = (words, _without_escapes(words))
+        return self._last[1]
+
+    def hear(self, number: int, wire: Wire, text: str) -> Said | None:
         """Take what a frame says; None if its shape is known, so that nothing else of it is new."""
-        for pattern, shape in self._patterns.get(wire, ()):
-            found = pattern.fullmatch(text)
+        for shape in self._often.get(wire, ()):
+            found = shape.pattern.fullmatch(text)
             if found is not None:
-                self._hear_words(index, shape, found.groups())
+                for saying, word in zip(shape.sayings, found.groups(), strict=True):
+                    self._heard(saying, (number,), (unescaped(word),))
                 return None
         if "\\" in text:
-            return self._decoded(index, wire, text)
+            return self._decoded(number, wire, text)
         tokens = text.split('"')
         key = (*wire, len(tokens), tokens[3] if len(tokens) > 3 else "")
         known = self._shapes.get(key)
-        if known is not None and self._fits(index, known, tokens):
+        if known is not None and self._fits(number, known, tokens):
             known.seen += 1
             if known.seen == OFTEN:
-                patterns = self._patterns.setdefault(wire, [])
-                patterns.insert(0, (known.pattern(), known))
-                del patterns[PATTERNS_MAX:]
+                often = self._often.setdefault(wire, [])
+                often.insert(0, known)
+                del often[OFTEN_MAX:]
             return None
-        return self._split(index, wire, text, key)
+        return self._split(number, wire, text, key)
+
+    def distrust(self, said: Said) -> None:
+        """Every frame of this one's shape has to be looked at as a whole."""
+        self._shapes.pop(said.shape, None)
+
+    def _heard(self, saying: Saying, numbers: Sequence[int], words: Sequence[str]) -> None:
+        if not saying.parts:
+            self.touched.append(saying)
+        saying.parts.append((numbers, words))
 
     def forget(self) -> None:
         """Keep what is remembered within its bounds."""
         if len(self._places) > PLACES_MAX:
             self._places.clear()
             self._shapes.clear()
-            self._patterns.clear()
+            self._often.clear()
         if len(self._shapes) > SHAPES_MAX:
             self._shapes.clear()
 
-    def _fits(self, index: int, shape: _Shape, tokens: list[str]) -> bool:
+    def _fits(self, number: int, shape: _Shape, tokens: list[str]) -> bool:
         words = [tokens[at] for at in shape.slots]
         for at in shape.slots:
             tokens[at] = ""
@@ -133,17 +195,11 @@ class Sayings:
             tokens[at] = ""
         if tokens != shape.skeleton:
             return False
-        self._hear_words(index, shape, words)
+        for saying, word in zip(shape.sayings, words, strict=True):
+            self._heard(saying, (number,), (word,))
         return True
 
-    def _hear_words(self, index: int, shape: _Shape, words: Iterable[str]) -> None:
-        for saying, word in zip(shape.sayings, words, strict=True):
-            parts = saying.parts
-            if not parts:
-                self.touched.append(saying)
-            parts.append((index, unescaped(word) if "\\" in word else word))
-
-    def _split(self, index: int, wire: Wire, text: str, key: tuple[object, ...]) -> Said:
+    def _split(self, number: int, wire: Wire, text: str, key: tuple[object, ...]) -> Said:
         """A frame without escapes: its strings are what stands between its quotes."""
         tokens = text.split('"')
         keys, values = _read(tokens)
@@ -151,7 +207,7 @@ class Sayings:
         if "action" in keys:
             said.value = _json(text)
         texts = [(name, tokens[at]) for at, name in values]
-        taken = self._take(index, wire, texts, said)
+        taken = self._take(number, wire, texts, said)
         sayings = {at: saying for (at, _), saying in zip(values, taken, strict=True) if saying is not None}
         for at in sayings:
             tokens[at] = ""
@@ -161,12 +217,13 @@ class Sayings:
         for at in numbers:
             tokens[at] = ""
         if not said.texts:
+            said.shape = key
             self._shapes[key] = _Shape(
                 skeleton=tokens, slots=list(sayings), sayings=list(sayings.values()), numbers=numbers
             )
         return said
 
-    def _decoded(self, index: int, wire: Wire, text: str) -> Said:
+    def _decoded(self, number: int, wire: Wire, text: str) -> Said:
         value = _json(text)
         if value is None:
             return Said(keys=(), fixed=[text])
@@ -177,10 +234,10 @@ class Sayings:
         except RecursionError:
             return Said(keys=(), fixed=[text])
         said = Said(keys=list(keys), fixed=[text[: text.find("{")]], value=value)
-        self._take(index, wire, texts, said)
+        self._take(number, wire, texts, said)
         return said
 
-    def _take(self, index: int, wire: Wire, texts: Sequence[Text], said: Said) -> list[Saying | None]:
+    def _take(self, number: int, wire: Wire, texts: Sequence[Text], said: Said) -> list[Saying | None]:
         """Each text is heard at its place; None where it is a fixed word."""
         kind = next((text for key, text in texts if key in KINDS), "")
         call = "|".join([text for key, text in texts if key in CALLS])
@@ -197,9 +254,7 @@ class Sayings:
             saying = self._places.get(place)
             if saying is None:
                 saying = self._places[place] = Saying()
-            if not saying.parts:
-                self.touched.append(saying)
-            saying.parts.append((index, text))
+            self._heard(saying, (number,), (text,))
             sayings.append(saying)
         if any(counts.values()) and not _mirrored(texts, counts):
             said.texts = texts
@@ -232,3 +287,18 @@ def _json(text: str) -> dict[str, Any] | None:
     except (msgspec.MsgspecError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
+
+
+def _without_escapes(words: Sequence[str]) -> Sequence[str] | None:
+    """What stood in quotes without its escapes; None if it did not, because there are quotes in it."""
+    joined = "\n".join(words)
+    if "\\" not in joined:
+        return None if '"' in joined else words
+    array = '["' + '","'.join(words) + '"]'
+    quotes = joined.count('\\"')
+    if "\\\\" in joined or not joined.count('"') == quotes == array.count('\\"'):
+        return None
+    try:
+        return msgspec.json.decode(array, type=list[str])
+    except msgspec.MsgspecError:  # what no decoder takes is looked through too
+        return [unescaped(word) for word in words]

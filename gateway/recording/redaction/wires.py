@@ -10,25 +10,36 @@ said is remembered as far as a secret reaches back.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 
-from gateway.recording.format import FrameLine
+from gateway.recording.format import FrameLine, FrameRun
 from gateway.recording.redaction.assignments import is_secret_name
 from gateway.recording.redaction.blocks import BEHIND, BEHIND_MAX, HIDDEN
 from gateway.recording.redaction.credentials import Cleaner, has_credentials, texts_of
 from gateway.recording.redaction.finder import Finder
 from gateway.recording.redaction.rows import across
-from gateway.recording.redaction.sayings import Said, Saying, Sayings
+from gateway.recording.redaction.sayings import Said, Saying, Sayings, Wire
 
 __all__ = ["Wires"]
 
 LARGE = 8192  # characters: more than any delta, and what a slow client is given at once
 
+FEW = 8  # frames that are heard one by one
+HALVINGS = 5  # until an odd frame among many has been found, or it is seen that many are odd
+
 TOKENS_OF_TEXT = ("stream_token", "llm.token")
 """Where `token` is a piece of text (smooth sheet, section 5; pando sheet, section 4)."""
 
 
+Fixed = dict[str, list[int]]
+"""Words that stand for themselves, with the numbers of the frames in which they do."""
+
+
 class Wires:
-    """The frames of one recording, in their order. `names` are keys under which nothing is kept."""
+    """The frames of one recording, in their order. `names` are keys under which nothing is kept.
+
+    Frames have numbers from 0 in what is looked at together, each of a run its own.
+    """
 
     def __init__(self, finder: Finder, cleaner: Cleaner, names: Sequence[str] = ()) -> None:
         self._finder = finder
@@ -36,16 +47,31 @@ class Wires:
         self._names = frozenset(names)
         self._sayings = Sayings()
 
-    def redact(self, frames: Sequence[FrameLine]) -> list[FrameLine]:
-        """These frames, with what was taken out of them."""
-        fixed: dict[str, list[int]] = {}
-        for index, frame in enumerate(frames):
-            for text in (frame.text,) if frame.text is not None else texts_of(frame):
-                said = self._sayings.hear(index, (frame.link, frame.dir), text)
-                if said is not None:
-                    self._judge(index, text, said)
-                    for word in said.fixed:
-                        fixed.setdefault(word, []).append(index)
+    def redact(self, frames: Sequence[FrameLine | FrameRun]) -> dict[int, list[FrameLine]]:
+        """Those of these frames that had to change, by their place, with what was taken out of them."""
+        fixed: Fixed = {}
+        singles: dict[Wire, tuple[list[int], list[str]]] = {}
+        number = 0
+        for frame in frames:
+            wire: Wire = (frame.link, frame.dir)
+            if isinstance(frame, FrameLine):
+                some = singles.get(wire)
+                if some is None:
+                    some = singles[wire] = ([], [])
+                for text in (frame.text,) if frame.text is not None else texts_of(frame):
+                    some[0].append(number)
+                    some[1].append(text)
+                number += 1
+            else:
+                before = singles.pop(wire, None)
+                if before is not None:
+                    self._hear(wire, *before, fixed)
+                run = range(number, number + len(frame.words))
+                if not self._sayings.hear_run(run, wire, frame.around, frame.words):
+                    self._hear(wire, run, frame.texts, fixed)
+                number += len(run)
+        for wire, (numbers, texts) in singles.items():
+            self._hear(wire, numbers, texts, fixed)
         self._look_at(fixed)
         touched, self._sayings.touched = self._sayings.touched, []
         for saying in touched:
@@ -53,22 +79,45 @@ class Wires:
         self._sayings.forget()
         return self._cleaner.clean(frames)
 
+    def _hear(
+        self, wire: Wire, numbers: Sequence[int], texts: Sequence[str], fixed: Fixed, halvings: int = HALVINGS
+    ) -> None:
+        """Frames are heard all at once if they are of one shape; else each half of them, and at last one by one."""
+        if len(texts) > 1 and self._sayings.hear_all(numbers, wire, "\n".join(texts)):
+            return
+        if halvings and len(texts) > FEW:
+            middle = len(texts) // 2
+            self._hear(wire, numbers[:middle], texts[:middle], fixed, halvings - 1)
+            self._hear(wire, numbers[middle:], texts[middle:], fixed, halvings - 1)
+            return
+        for number, text in zip(numbers, texts, strict=True):
+            said = self._sayings.hear(number, wire, text)
+            if said is not None:
+                self._judge(number, text, said)
+                for word in said.fixed:
+                    fixed.setdefault(word, []).append(number)
+
     def _judge(self, index: int, text: str, said: Said) -> None:
-        """What a frame is by its keys."""
-        if said.value is not None and has_credentials(said.value):
+        """What a frame is by its keys; one that may hold a secret by them is looked at each time that it comes."""
+        credentials = said.value is not None and has_credentials(said.value)
+        if credentials:
             self._cleaner.empty(index, "token")
-        if not self._names.isdisjoint(said.keys):
+        named = not self._names.isdisjoint(said.keys)
+        if named:
             self._cleaner.empty(index, "path")
         secret = {key for key in said.keys if is_secret_name(key)}
-        if secret - {"token"} or (secret and not any(word in text for word in TOKENS_OF_TEXT)):
+        if secret == {"token"} and any(word in text for word in TOKENS_OF_TEXT):
+            secret = set()
+        setting = "value" in said.keys  # its name stands beside it
+        if secret or setting:
             self._cleaner.suspect(index)
+        if credentials or named or secret or setting:
+            self._sayings.distrust(said)
         if said.texts:
             for kind in across(self._finder, said.texts, lambda *_secret: "")[1]:
                 self._cleaner.empty(index, kind)
-        if "value" in said.keys:
-            self._cleaner.suspect(index)  # a setting: its name stands beside it
 
-    def _look_at(self, fixed: dict[str, list[int]]) -> None:
+    def _look_at(self, fixed: Fixed) -> None:
         """Words that stand for themselves."""
         if not fixed or not self._finder.find("\n".join(fixed)):
             return
@@ -79,26 +128,31 @@ class Wires:
 
     def _look_through(self, saying: Saying) -> None:
         """What was said is put together; of a large text only its ends are: it is looked at as a whole, and once."""
-        parts, saying.parts = saying.parts, []
-        some: list[tuple[int, str]] = []
-        for index, part in parts:
-            if len(part) < LARGE:
-                some.append((index, part))
-                continue
-            self._put_together(saying, [*some, (index, part[:LARGE])], goes_on=False)
-            self._take_out(index, part)
-            saying.behind = ""
-            some = [(index, part[-LARGE:])]
-        self._put_together(saying, some)
+        heard, saying.parts = saying.parts, []
+        numbers = list(chain.from_iterable([numbers for numbers, _ in heard]))
+        words = list(chain.from_iterable([words for _, words in heard]))
+        if not any(len(some) == 1 and len(some[0]) >= LARGE for _, some in heard):
+            self._put_together(saying, numbers, words)
+            return
+        first = 0
+        for at, (number, word) in enumerate(zip(numbers, words, strict=True)):
+            if len(word) >= LARGE:
+                self._put_together(saying, numbers[first : at + 1], [*words[first:at], word[:LARGE]], goes_on=False)
+                self._take_out(number, word)
+                saying.behind = ""
+                words[at], first = word[-LARGE:], at
+        self._put_together(saying, numbers[first:], words[first:])
 
-    def _put_together(self, saying: Saying, parts: Sequence[tuple[int, str]], *, goes_on: bool = True) -> None:
-        text = saying.behind + "".join([part for _, part in parts])
+    def _put_together(
+        self, saying: Saying, numbers: Sequence[int], words: Sequence[str], *, goes_on: bool = True
+    ) -> None:  # fmt: skip
+        text = saying.behind + "".join(words)
         spans = self._finder.find(text)
         unfinished = self._finder.open(text) if goes_on else None
         if unfinished is not None and unfinished.end - unfinished.start < HIDDEN:
             unfinished = None
         if spans or unfinished is not None:
-            for index, start, end in _places(parts, len(saying.behind)):
+            for index, start, end in _places(numbers, words, len(saying.behind)):
                 for span in spans:
                     if start <= span.start and span.end <= end:
                         self._cleaner.take_out(index, span.kind, text[span.start : span.end])
@@ -107,7 +161,7 @@ class Wires:
                 if unfinished is not None and unfinished.start < end and unfinished.end > start:
                     self._cleaner.doubt(index)
         if "code " in text.lower():  # typed as all of an input
-            for index, part in parts:
+            for index, part in zip(numbers, words, strict=True):
                 self._take_out(index, part)
         begin = unfinished.start if unfinished is not None else len(text)
         saying.behind = text[max(0, begin - max(BEHIND, self._finder.reach), len(text) - BEHIND_MAX) :]
@@ -117,7 +171,7 @@ class Wires:
             self._cleaner.take_out(index, span.kind, text[span.start : span.end])
 
 
-def _places(parts: Sequence[tuple[int, str]], at: int) -> Iterator[tuple[int, int, int]]:
-    for index, part in parts:
-        yield index, at, at + len(part)
-        at += len(part)
+def _places(numbers: Sequence[int], words: Sequence[str], at: int) -> Iterator[tuple[int, int, int]]:
+    for number, word in zip(numbers, words, strict=True):
+        yield number, at, at + len(word)
+        at += len(word)

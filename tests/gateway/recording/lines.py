@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from collections.abc import Iterator, Sequence
+from itertools import groupby, pairwise
 from pathlib import Path
+from typing import Literal
 
 from msgspec import structs
 
 from gateway.recording import blocks
-from gateway.recording.format import EventLine, FrameLine, Header, Line, encode, encode_lines
+from gateway.recording.format import (
+    EventLine,
+    EventRun,
+    FrameLine,
+    Header,
+    Line,
+    Stored,
+    count,
+    decode_line,
+    encode,
+    encode_lines,
+    lines_of,
+)
+from gateway.recording.runs import frame_lines
 from mappings.canonical.events import TextDelta
 
-__all__ = ["FROZEN", "HEADER", "compressed", "in_parts", "numbered", "written"]
+__all__ = ["FROZEN", "HEADER", "compressed", "decoded", "in_parts", "in_runs", "numbered", "written"]
 
 FROZEN = Path(__file__).resolve().parents[2] / "data" / "recordings"
 HEADER = Header(gateway="0.1.0", started_at=1_700_000_000_000_000_000, route="test", session="s")
@@ -53,3 +68,44 @@ def compressed(path: Path, lines: list[Line], header: Header = HEADER) -> Path:
     raw = [encode(header) + b"\n", *(encode(line) + b"\n" for line in lines)]
     path.write_bytes(b"".join(blocks.compressed(raw)))
     return path
+
+
+def decoded(raw: Sequence[bytes]) -> list[Line]:
+    """The lines of a file behind its header, each by itself."""
+    return list(lines_of(map(decode_line, raw)))
+
+
+def in_runs(lines: Sequence[Line]) -> list[Stored]:
+    """These lines as if all had come at one time: what was received, what it meant, what was sent; numbered anew."""
+    frames = [line for line in lines if isinstance(line, FrameLine)]
+    stored: list[Stored] = []
+    seq, t = lines[0].seq, lines[-1].t
+    directions: tuple[Literal["receive", "send"], ...] = ("receive", "send")
+    for direction in directions:
+        mine = [frame for frame in frames if frame.dir == direction]
+        for (*wire, redacted), some in groupby(mine, lambda f: (f.link, f.dir, f.dialect, f.redacted)):
+            if redacted:
+                stored += [structs.replace(frame, seq=at, t=t) for at, frame in enumerate(some, seq)]
+            else:
+                link, _, dialect = wire
+                texts = [frame.text.encode() for frame in some if frame.text is not None]
+                stored += frame_lines(seq, t, link, direction, dialect, texts)
+            seq = stored[-1].seq + count(stored[-1])
+        if direction == "receive":
+            for line in _events([line for line in lines if isinstance(line, EventLine)], seq, t):
+                stored.append(line)
+                seq += count(line)
+    return stored
+
+
+def _events(lines: Sequence[EventLine], seq: int, t: int) -> Iterator[EventLine | EventRun]:
+    for (kind, link, redacted), some in groupby(lines, lambda line: (type(line.event), line.link, line.redacted)):
+        first, *others = some
+        if others and kind is not type(None) and not link and not redacted:
+            events = [line.event for line in (first, *others) if line.event is not None]
+            yield EventRun(seq=seq, t=t, cursor=first.cursor, events=events, turn=first.turn)
+            seq += len(events)
+            continue
+        for line in (first, *others):
+            yield structs.replace(line, seq=seq, t=t)
+            seq += 1

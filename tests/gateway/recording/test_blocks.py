@@ -5,7 +5,7 @@ import io
 import zstandard
 
 from gateway.recording import blocks
-from gateway.recording.format import EventLine, FrameLine, decode_line, encode
+from gateway.recording.format import Stored, decode_line, encode
 from tests.gateway.recording.lines import HEADER, numbered
 
 LINES = [encode(line) + b"\n" for line in (HEADER, *numbered(20_000))]
@@ -51,7 +51,7 @@ def test_the_first_line_of_a_seq_or_a_time_stands_in_the_block_that_is_found() -
         _holds(index, decoded, 0, wanted * 5)
 
 
-def _holds(index: list[blocks.Block], decoded: list[FrameLine | EventLine], seq: int, t: int) -> None:
+def _holds(index: list[blocks.Block], decoded: list[Stored], seq: int, t: int) -> None:
     found = blocks.find_block(index, seq=seq, t=t)
     first = next(line for line in decoded if line.seq >= seq and line.t >= t)
     assert index[found].seq <= first.seq

@@ -9,14 +9,18 @@ from gateway.recording import format as recording
 from gateway.recording.format import (
     UP,
     EventLine,
+    EventRun,
     FrameLine,
+    FrameRun,
     Header,
     LineError,
     RecordingError,
+    count,
     decode_header,
     decode_line,
     encode,
     frame_line,
+    lines_of,
 )
 from mappings.canonical.commands import SubmitInput
 from mappings.canonical.events import Reply, TextDelta
@@ -31,12 +35,12 @@ def test_a_header_comes_back() -> None:
     header = Header(
         gateway="1.2", started_at=5, route="r", session="s", dialects={"pod": "seed"}, part=2, seq=7, lost=3
     )
-    assert decode_header(encode(header)) == (header, 1)
+    assert decode_header(encode(header)) == (header, 2)
 
 
 def test_a_header_names_the_format_and_its_version() -> None:
     said = json.loads(encode(Header()))
-    assert (said["kind"], said["format"], said["version"]) == ("header", "dragoman-recording", 1)
+    assert (said["kind"], said["format"], said["version"]) == ("header", "dragoman-recording", 2)
 
 
 @pytest.mark.parametrize("frame", [b'{"a":1}', "Grüße 🦀\u2028".encode(), b"\xff\xfe", b""])
@@ -96,6 +100,43 @@ def test_an_unknown_message_comes_back_as_command_and_as_event() -> None:
         assert decode_line(encode(line)) == line
 
 
+FRAMES = FrameRun(
+    seq=4, t=9, link=UP, dir="receive", dialect="pod", around=['{"a":"', '","b":"', '"}'], words=["", "x", r"\"\u0041"]
+)
+EVENTS = EventRun(
+    seq=7, t=9, cursor="2:31", events=[TextDelta(text="x"), Unmapped(dialect="pod", tag="x", raw="{}")], turn="t",
+    origin=Origin(link="a", request="r"), at=8,
+)  # fmt: skip
+
+
+def test_a_run_comes_back_and_each_of_its_lines_stands_for_itself() -> None:
+    for run, number in ((FRAMES, 3), (EVENTS, 2)):
+        assert decode_line(encode(run)) == run
+        assert count(run) == number
+        assert [count(line) for line in run.lines()] == [1] * number
+    assert [(line.seq, line.t, line.link, line.dir, line.dialect, line.text) for line in FRAMES.lines()] == [
+        (4, 9, UP, "receive", "pod", '{"a":"","b":""}'),
+        (5, 9, UP, "receive", "pod", '{"a":"x","b":"x"}'),
+        (6, 9, UP, "receive", "pod", r'{"a":"\"\u0041","b":"\"\u0041"}'),
+    ]
+    assert EVENTS.lines() == [
+        EventLine(seq=7 + at, t=9, cursor=f"2:{31 + at}", event=event, turn="t", origin=EVENTS.origin, at=8)
+        for at, event in enumerate(EVENTS.events)
+    ]
+    assert list(lines_of([FRAMES, EVENTS])) == [*FRAMES.lines(), *EVENTS.lines()]
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"around": []}, {"around": ["x"]}, {"words": []}, {"cursor": "x"}, {"cursor": "1:-1"}, {"events": []}],
+)
+def test_a_run_of_nothing_or_from_nowhere_is_no_line(changed: dict[str, Any]) -> None:
+    run = FRAMES if changed.keys() & {"around", "words"} else EVENTS
+    with pytest.raises(LineError) as caught:
+        decode_line(json.dumps({**json.loads(encode(run)), **changed}).encode())
+    assert caught.value.unknown == ""
+
+
 def test_a_line_is_one_line_whatever_stands_in_it() -> None:
     line = EventLine(seq=1, t=0, cursor="1:0", event=TextDelta(text="a\nb\r\nc\u2028d"))
     assert b"\n" not in encode(line)
@@ -127,9 +168,9 @@ def test_a_file_that_is_no_recording_is_refused_by_name(line: bytes) -> None:
 
 def test_a_newer_version_is_refused_with_what_to_do() -> None:
     with pytest.raises(
-        RecordingError, match="version 2, and this dragoman reads up to 1: read it with a newer dragoman"
+        RecordingError, match="version 3, and this dragoman reads up to 2: read it with a newer dragoman"
     ):
-        decode_header(b'{"format":"dragoman-recording","version":2,"kind":"something else"}')
+        decode_header(b'{"format":"dragoman-recording","version":3,"kind":"something else"}')
 
 
 def test_a_version_that_never_was_is_refused() -> None:

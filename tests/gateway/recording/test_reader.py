@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from gateway.recording.format import UP, EventLine, Line, RecordingError
+from gateway.recording.format import UP, EventLine, Line, RecordingError, Stored
 from gateway.recording.part_file import PartFile, Problems
 from gateway.recording.reader import Missing, batches, open_recording
 from mappings.canonical.commands import PauseTurn, SubmitInput
@@ -18,7 +18,7 @@ from mappings.canonical.events import (
     TurnAccepted,
     TurnEnded,
 )
-from mappings.canonical.values import Text, Usage
+from mappings.canonical.values import Origin, Text, Usage
 from mappings.dialect import Parts
 from tests.gateway.recording.lines import FROZEN, HEADER, in_parts, numbered, written
 
@@ -49,6 +49,32 @@ def test_the_frozen_recording_is_readable_for_ever(name: str) -> None:
     assert frames[19] == Parts("sub", b"", (b"llm.token", b"\xff\xfe\xfd"))
     assert frames[20] == b"\xff"
     assert frames[21] is None
+
+
+@pytest.mark.parametrize("name", ["v2.jsonl", "v2.jsonl.zst"])
+def test_the_frozen_recording_with_runs_is_readable_for_ever(name: str) -> None:
+    recording = open_recording(FROZEN / name)
+    lines = list(recording.lines())
+    assert [line.seq for line in lines] == list(range(1, 13))
+    assert not recording.problems
+    said = ["Grüße, ", 'said "Dragon"', "\n"]
+    deltas = [(line.position, line.t, event.text) for line, event in recording.events() if isinstance(event, TextDelta)]
+    assert deltas == [((1, at), 901, text) for at, text in enumerate(said, 1)]
+    origin = Origin(link="smooth-1", request="r1")
+    assert {(line.turn[-2:], line.origin) for line, _ in recording.events()} == {("aa", origin)}
+    frames = [line.frame() for line in recording.frames()]
+    assert frames[1] == rb'{"event":"text_delta","data":{"text":"said \"Dragon\""}}'
+    data = '"requestId":"r1","token":"Grüße, "'
+    assert frames[3] == f'{{"type":"stream_token",{data},"data":{{{data}}}}}'.encode()
+    assert [(line.seq, line.link, line.dir) for line in recording.frames()] == [
+        *((seq, UP, "receive") for seq in (2, 3, 4)), *((seq, "smooth-1", "send") for seq in (8, 9, 10)),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("seq", range(1, 13))
+def test_a_recording_with_runs_is_entered_at_any_line_of_one(seq: int) -> None:
+    for name in ("v2.jsonl", "v2.jsonl.zst"):
+        assert [line.seq for line in open_recording(FROZEN / name).lines(seq=seq)] == list(range(seq, 13))
 
 
 # -- what is read ---------------------------------------------------------------------------------------
@@ -144,11 +170,11 @@ def test_a_seek_opens_no_part_before_the_one_it_seeks(tmp_path: Path, monkeypatc
     recording = open_recording(paths[0])
     opened: list[Path] = []
 
-    def told(part: PartFile, problems: Problems, **where: object) -> Iterator[Line]:
+    def told(part: PartFile, problems: Problems, **where: object) -> Iterator[Stored]:
         opened.append(part.path)
         return iter(())
 
-    monkeypatch.setattr(PartFile, "lines", told)
+    monkeypatch.setattr(PartFile, "stored", told)
     assert list(recording.lines(seq=250)) == []
     assert opened == paths[2:]
 

@@ -7,7 +7,7 @@ import pytest
 
 from gateway import registry
 from gateway.ledger import Ledger
-from gateway.recording.format import EventLine, FrameLine, Header, decode_header, decode_line
+from gateway.recording.format import EventLine, FrameLine, Header, decode_header
 from gateway.recording.places import Folder
 from gateway.recording.recorder import Recorder, Tap
 from gateway.recording.track import Desk, Track
@@ -17,7 +17,7 @@ from mappings.canonical.commands import PauseTurn, SubmitInput
 from mappings.canonical.events import Pong, Reply, TextDelta, TurnAccepted
 from mappings.canonical.values import Origin
 from mappings.dialect import Frame, Parts
-from tests.gateway.recording.lines import HEADER
+from tests.gateway.recording.lines import HEADER, decoded
 
 POD, PANDO = registry.dialect("pod"), registry.dialect("pando")
 
@@ -44,7 +44,7 @@ class Shelf:
         told = {}
         for data in self.files.values():
             first, *rest = data.splitlines()
-            told[decode_header(first)[0].session] = [_word(decode_line(line)) for line in rest]
+            told[decode_header(first)[0].session] = [_word(line) for line in decoded(rest)]
         return told
 
 

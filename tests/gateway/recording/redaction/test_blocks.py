@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from gateway.recording.redaction.blocks import Block, Delta
+from gateway.recording.redaction.blocks import Block, Delta, Given
 from gateway.recording.redaction.finder import Finder
 from gateway.recording.redaction.placeholders import Placeholders
 from gateway.recording.redaction.rules import pattern
@@ -19,6 +19,15 @@ def block(finder: Finder) -> Block[int]:
     return Block(finder, finder.find, MARK)
 
 
+def left(given: Given[int]) -> list[tuple[int, str]]:
+    """What left, with whose it was; of pieces that came at one time each."""
+    out = []
+    for delta, changed in given:
+        texts = delta.pieces or [delta.text] if changed is None else [text for text, _ in changed]
+        out += [(delta.slot + at, text) for at, text in enumerate(texts)]
+    return out
+
+
 @pytest.mark.parametrize("seed", range(30))
 def test_whatever_leaves_when_the_deltas_are_together_the_redacted_text(seed: int) -> None:
     """As long as no secret is overdue: for that a text is held back."""
@@ -31,17 +40,19 @@ def test_whatever_leaves_when_the_deltas_are_together_the_redacted_text(seed: in
     given: list[tuple[int, str]] = []
     at = count = 0
     while at < len(text):
-        piece = text[at : at + drawn.randrange(1, 12)]
-        at += len(piece)
-        streamed.add(Delta(count, piece, count))
-        count += 1
-        if not drawn.randrange(20):
-            given += [(slot, new) for slot, new, _ in streamed.give(0)]
+        pieces: list[str] = []
+        for _ in range(drawn.choice((1, 1, 5))):
+            pieces.append(text[at : at + drawn.randrange(1, 12)])
+            at += len(pieces[-1])
+        streamed.add(Delta(count, "".join(pieces), count, pieces if len(pieces) > 1 else ()))
+        count += len(pieces)
+        if not drawn.randrange(5):
+            given += left(streamed.give(0))
     early = len(given)
-    given += [(slot, new) for slot, new, _ in streamed.finish()]
+    given += left(streamed.finish())
     assert [slot for slot, _ in given] == list(range(count))
     assert "".join(new for _, new in given) == replaced(text, finder.find(text), MARK)
-    assert early > count // 2
+    assert early > count // 4
 
 
 def test_what_is_overdue_is_counted_by_time_and_by_size() -> None:
@@ -58,4 +69,4 @@ def test_empty_deltas_leave_with_the_others() -> None:
     one = block(Finder(BUILT_IN))
     for slot, text in enumerate(["", "a", "", "b", ""]):
         one.add(Delta(slot, text, slot))
-    assert [(slot, text) for slot, text, _ in one.finish()] == [(0, ""), (1, "a"), (2, ""), (3, "b"), (4, "")]
+    assert left(one.finish()) == [(0, ""), (1, "a"), (2, ""), (3, "b"), (4, "")]

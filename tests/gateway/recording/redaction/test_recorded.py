@@ -23,7 +23,7 @@ from gateway.endpoint import parse
 from gateway.ledger import Ledger
 from gateway.recording.blocks import compressed, index_of
 from gateway.recording.cloudevents import cloud_events
-from gateway.recording.format import EventLine, Line, decode_line
+from gateway.recording.format import EventLine, Line
 from gateway.recording.page import page
 from gateway.recording.places import Folder
 from gateway.recording.reader import open_recording
@@ -39,7 +39,7 @@ from mappings.canonical.events import (
     ToolCallStarted,
     TurnEnded,
 )
-from tests.gateway.recording.lines import HEADER
+from tests.gateway.recording.lines import HEADER, decoded
 from tests.gateway.recording.redaction.corpus import SHAPES, escaped
 from tests.pairs.gateway import SmoothClient
 
@@ -132,7 +132,7 @@ class Disk:
     def go(self) -> None: ...
 
     def lines(self) -> list[Line]:
-        return [decode_line(line) for line in self.data.splitlines()[1:]]
+        return decoded(self.data.splitlines()[1:])
 
 
 class Scene:

@@ -4,11 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from itertools import chain
 
 import pytest
 from msgspec import Raw
 
-from gateway.recording.format import EventLine, FrameLine, Line, encode_lines, frame_line
+from gateway.recording.format import (
+    EventLine,
+    EventRun,
+    FrameLine,
+    FrameRun,
+    Line,
+    Stored,
+    encode_lines,
+    frame_line,
+    lines_of,
+)
 from gateway.recording.redaction import Redactor, Rules, rules
 from gateway.recording.redaction.blocks import BEHIND
 from gateway.recording.redaction.placeholders import Placeholders
@@ -29,15 +40,24 @@ from mappings.canonical.events import (
 )
 from mappings.canonical.values import Origin, Text
 from mappings.dialect import Oversize, Parts
+from tests.gateway.recording.lines import in_runs
 from tests.gateway.recording.redaction.corpus import PRIVATE, SAID, SHAPES, escaped
 
 SALT = b"salt"
+RUN = 64  # lines that come at one time
 KEY = SHAPES["api_key"]
 MARK = Placeholders(SALT).mark
 
 
+@pytest.fixture(autouse=True, params=[False, True], ids=["one by one", "in runs"])
+def together(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Lines, "together", request.param)
+
+
 class Lines:
-    """Lines as a recorder makes them."""
+    """Lines as a recorder makes them; `together`, if they come many at a time."""
+
+    together = False
 
     def __init__(self) -> None:
         self.lines: list[Line] = []
@@ -61,12 +81,17 @@ class Lines:
 
     def redacted(self, redactor: Redactor | None = None, *, at_once: int = 7) -> list[Line]:
         redactor = redactor or Redactor(Rules(), SALT)
-        out: list[Line] = []
-        for at in range(0, len(self.lines), at_once):
-            out += redactor.feed(self.lines[at : at + at_once])
+        out: list[Stored] = []
+        many = RUN if self.together else at_once
+        fed = [self.lines[at : at + many] for at in range(0, len(self.lines), many)]
+        stored: list[list[Stored]] = [in_runs(some) if self.together else [*some] for some in fed]
+        self.lines = list(lines_of(chain.from_iterable(stored)))
+        for some in stored:
+            out += redactor.feed(some)
         out += redactor.finish()
-        assert [line.seq for line in out] == [line.seq for line in self.lines]
-        return out
+        whole = list(lines_of(out))
+        assert [line.seq for line in whole] == [line.seq for line in self.lines]
+        return whole
 
 
 def said(lines: Sequence[Line], kind: type = TextDelta, field: str = "text") -> str:
@@ -101,7 +126,7 @@ def stream(pieces: Sequence[str]) -> Lines:
         lines.frame({"event": "text_delta", "data": {"text": piece}})
         lines.event(TextDelta(text=piece))
         data = {"requestId": "r", "token": piece}
-        lines.frame({"type": "stream_token", **data, "data": data, "timestamp": lines.t}, "c1", "smooth")
+        lines.frame({"type": "stream_token", **data, "data": data, "timestamp": lines.t // 100_000}, "c1", "smooth")
     text = "".join(pieces)
     lines.frame({"event": "text_done", "data": {"text": text}})
     lines.event(TextDone(text=text))
@@ -136,11 +161,10 @@ def test_lines_leave_in_their_order_and_only_those_with_secrets_are_changed() ->
     out = lines.redacted()
     changed = [new.redacted for new in out]
     assert changed == [new != old for new, old in zip(out, lines.lines, strict=True)]
-    assert [getattr(line, "text", None) is None for line in out if isinstance(line, FrameLine)] == [
-        *(False, False, False, False),
-        *(True, True, True, True),
-        *(False, False, False),
-    ]
+    emptied = {
+        link: [f.text is None for f in out if isinstance(f, FrameLine) and f.link == link] for link in ("up", "c1")
+    }
+    assert emptied == {"up": [False, False, True, True, False, False], "c1": [False, False, True, True, False]}
 
 
 def test_a_secret_in_one_frame_is_replaced_where_it_stands() -> None:
@@ -247,9 +271,9 @@ def test_a_long_text_leaves_before_its_end_and_no_secret_with_it() -> None:
         words[at:at] = [*KEY, " "]
     for word in words:
         lines.event(TextDelta(text=word))
-    out = redactor.feed(lines.lines)
+    out = list(lines_of(redactor.feed(lines.lines)))
     assert len(lines.lines) * 4 // 5 < len(out) < len(lines.lines)
-    out += redactor.finish()
+    out += lines_of(redactor.finish())
     assert said(out) == "".join(words).replace(KEY, MARK("api_key", KEY))
 
 
@@ -374,7 +398,7 @@ def test_frames_that_are_no_text_are_looked_through_too() -> None:
         frame_line(3, 1, "up", "receive", "pando", Parts("rpc", b"id", (b"\xff", b"nothing"))),
         frame_line(4, 1, "up", "receive", "pod", Oversize(5, 4)),
     ]
-    out = Redactor(Rules(), SALT).feed(lines)
+    out = list(lines_of(Redactor(Rules(), SALT).feed(lines)))
     assert [line.redacted for line in out] == [True, True, False, False]
     assert out[2:] == lines[2:]
     assert [getattr(line, "base64", None) or getattr(line, "parts", None) for line in out[:2]] == [None, None]
@@ -418,12 +442,14 @@ def test_own_patterns_hold_over_windows_in_events_and_frames(at: int) -> None:
         lines.frame({"event": "text_delta", "data": {"text": piece}})
         lines.event(TextDelta(text=piece), wait=1_500_000)
         data = {"requestId": "r", "token": piece}
-        lines.frame({"type": "stream_token", **data, "data": data, "timestamp": lines.t}, "c1", "smooth")
+        lines.frame({"type": "stream_token", **data, "data": data, "timestamp": lines.t // 100_000}, "c1", "smooth")
     lines.event(TextDone(text=f"some words, {secret} and more words"))
     out = lines.redacted(Redactor(own, SALT), at_once=1)
     assert said(out) == f"some words, {MARK('customer', secret)} and more words"
     assert not remains(out, secret)
-    assert [line.redacted for line in out if isinstance(line, FrameLine)] == [False] * 2 + [True] * 4 + [False] * 2
+    for link in ("up", "c1"):
+        changed = [line.redacted for line in out if isinstance(line, FrameLine) and line.link == link]
+        assert changed == [False, True, True, False]
 
 
 # -- the ledger ------------------------------------------------------------------------------------------
@@ -467,3 +493,98 @@ def test_a_number_under_a_name_like_that_of_a_secret_is_none() -> None:
     assert out.event.ext is not None
     assert bytes(out.event.ext["pod.context_tokens"]) == b"812"
     assert b"abcdefgh" not in bytes(out.event.ext["pod.token"])
+
+
+# -- runs that no gateway wrote --------------------------------------------------------------------------
+
+
+RUN_AROUND = ['{"event":"text_delta","data":{"text":"', '"}}']
+
+
+def known(redactor: Redactor) -> Redactor:
+    """It has seen so many of these frames that it knows their shape."""
+    redactor.feed([FrameRun(seq=0, t=0, link="up", dir="receive", dialect="pod", around=RUN_AROUND, words=["x"] * 40)])
+    return redactor
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["a ", KEY, " b"],
+        ["a ", KEY[:9], KEY[9:], " b"],
+        ["a ", f'","password":"{KEY}', " b"],  # a word with a quote in it is no word
+        ["a\\", f"{KEY}\\", " b"],  # nor is one whose quote does not end it
+        ["a ", f'\\"{KEY}\\"', " b"],
+        ["a ", f"\\u0041 {KEY[:4]}\\u{ord(KEY[4]):04x}{KEY[5:]}", " b"],
+        ["a ", f"\\\\ {KEY}", " b"],
+        ["a ", f"\\ud83d {KEY}", " b"],
+        ["a ", f"\x00{KEY}", " b"],
+    ],
+)
+def test_no_secret_remains_in_a_run_whatever_its_words_are(words: list[str]) -> None:
+    for redactor in (Redactor(Rules(), SALT), known(Redactor(Rules(), SALT))):
+        run = FrameRun(seq=1, t=1, link="up", dir="receive", dialect="pod", around=RUN_AROUND, words=words * 5)
+        out = list(lines_of([*redactor.feed([run]), *redactor.finish()]))
+        assert [line.seq for line in out] == list(range(1, 1 + len(run.words)))
+        texts = "".join(line.text or "" for line in out if isinstance(line, FrameLine))
+        assert KEY[5:] not in texts
+        assert not any(KEY[at : at + 12] in texts for at in range(len(KEY) - 11))
+
+
+def test_a_run_of_credentials_is_looked_at_frame_by_frame() -> None:
+    token = '{"action":"ping","token":"'
+    run = FrameRun(
+        seq=1,
+        t=1,
+        link="c1",
+        dir="receive",
+        dialect="smooth",
+        around=[token, '"}'],
+        words=["hunter22", "swordfish"] * 9,
+    )
+    for rules_or_none in (Rules(), None):
+        out = list(lines_of(Redactor(rules_or_none, SALT).feed([run])))
+        assert [line.redacted for line in out if isinstance(line, FrameLine)] == [True] * 18
+        assert not any(line.text for line in out if isinstance(line, FrameLine))
+
+
+def test_a_run_of_events_of_several_kinds_is_taken_apart() -> None:
+    events: list[Event] = [
+        TextDelta(text=KEY[:9]),
+        TextDelta(text=KEY[9:]),
+        TextDone(text=KEY),
+        StatusChanged(status="idle"),
+    ]
+    run = EventRun(seq=1, t=1, cursor="1:5", events=events)
+    for redactor in (Redactor(Rules(), SALT), Redactor(None, SALT)):
+        out = list(lines_of([*redactor.feed([run]), *redactor.finish()]))
+        assert [line.seq for line in out] == [1, 2, 3, 4]
+        assert [line.position for line in out if isinstance(line, EventLine)] == [(1, 5), (1, 6), (1, 7), (1, 8)]
+    first = list(lines_of(Redactor(Rules(), SALT).feed([run])))
+    assert not remains(first, KEY)
+    assert said(first) == MARK("api_key", KEY)
+
+
+def test_a_request_id_is_a_clients_own_words_also_in_a_run() -> None:
+    run = EventRun(
+        seq=1,
+        t=1,
+        cursor="1:5",
+        events=[TextDelta(text="a"), TextDelta(text="b")],
+        origin=Origin(link="l", request=KEY),
+    )
+    for redactor in (Redactor(Rules(), SALT), Redactor(None, SALT)):
+        out = list(lines_of([*redactor.feed([run]), *redactor.finish()]))
+        if redactor._rules is not None:
+            assert not remains(out, KEY)
+            assert [line.redacted for line in out] == [True, True]
+
+
+def test_a_frame_whose_keys_are_names_of_secrets_is_looked_at_however_often_it_comes() -> None:
+    lines = Lines()
+    for at in range(40):
+        lines.frame({"event": "x", "data": {"password": f"swordfish{at}"}})
+        lines.frame({"action": "ping", "token": f"tuna{at}"}, "c1", "smooth")
+        lines.frame({"method": "set_config", "params": {"key": "api_key", "value": f"salmon{at}"}}, "c2", "codewhale")
+    inside = encode_lines(lines.redacted()).decode()
+    assert not any(fish in inside for fish in ("swordfish", "tuna", "salmon"))

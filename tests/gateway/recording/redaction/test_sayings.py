@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from gateway.recording.redaction.sayings import OFTEN, Sayings
+from gateway.recording.redaction.sayings import OFTEN, Saying, Sayings
 
 WIRE = ("up", "receive")
 
@@ -24,12 +24,16 @@ def pando(text: str, at: int) -> str:
     return f"llm.token\0{json.dumps(event)}"
 
 
+def together(saying: Saying) -> str:
+    return "".join(word for _, words in saying.parts for word in words)
+
+
 def heard(frames: list[str]) -> set[str]:
     """Everything that was said, each place put together."""
     sayings = Sayings()
     for index, frame in enumerate(frames):
         sayings.hear(index, WIRE, frame)
-    return {"".join(part for _, part in saying.parts) for saying in sayings.touched}
+    return {together(saying) for saying in sayings.touched}
 
 
 WORDS = [f"w{at} " for at in range(3 * OFTEN)]
@@ -65,7 +69,7 @@ def test_texts_of_two_calls_and_of_two_wires_are_kept_apart() -> None:
             frame = {"event": "tool_call_args_delta", "data": {"id": call, "json": call}}
             sayings.hear(at, WIRE, json.dumps(frame))
             sayings.hear(at, ("c1", "send"), json.dumps(frame))
-    texts = sorted("".join(part for _, part in saying.parts) for saying in sayings.touched)
+    texts = sorted(map(together, sayings.touched))
     assert texts == ["a" * 3 * OFTEN] * 2 + ["b" * 3 * OFTEN] * 2
 
 
@@ -76,7 +80,7 @@ def test_what_is_remembered_is_bounded() -> None:
     sayings.forget()
     sayings.touched.clear()
     sayings.hear(0, WIRE, json.dumps({"key1": "y"}))
-    assert [saying.parts for saying in sayings.touched] == [[(0, "y")]]
+    assert [saying.parts for saying in sayings.touched] == [[((0,), ("y",))]]
 
 
 @pytest.mark.parametrize(
