@@ -219,7 +219,9 @@ class App:
 
     async def _open(self, endpoint: Endpoint, router: Router, door: Door) -> Listener:
         path = endpoint.address if endpoint.transport == "dir" else ""
-        us = Instance(id=new_id(), started_at=time.time_ns(), path=path)
+        us = Instance(
+            id=new_id(), started_at=time.time_ns(), path=path, sessions=lambda: router.published
+        )  # fmt: skip
         dialect = registry.dialect(endpoint.dialect)
         spoken = dialect.served(us) if dialect.served is not None else dialect
         publication = spoken.publication

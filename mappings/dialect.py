@@ -333,11 +333,15 @@ def _flush(
 
 
 class Instance(Struct, frozen=True, kw_only=True):
-    """Who we are on one listener, in dialects whose servers have an identity: since when (ns), for which folder."""
+    """Who we are on one listener, in dialects whose servers have an identity: since when (ns), for which folder.
+
+    `sessions` says how many sessions there are to show right now.
+    """
 
     id: str
     started_at: int
     path: str = ""
+    sessions: Callable[[], int] = int
 
 
 class Dialect(Struct, frozen=True, kw_only=True):

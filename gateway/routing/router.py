@@ -99,6 +99,11 @@ class Router:
         """All sessions of the route."""
         return list(self._all.roster)
 
+    @property
+    def published(self) -> int:
+        """How many sessions whoever subscribes to everything is told of."""
+        return self._all.published
+
     def stop(self) -> None:
         """The gateway ends: every session does."""
         self._all.stop()

@@ -230,12 +230,20 @@ class Sessions:
 
     def _publish(self, link: Link, session: Session) -> None:
         """Everybody who subscribes is told of sessions that are everybody's, once the backend has opened them."""
-        opened = session.state.backend_ids is not None or not self.opens
-        shown = opened and self.policy.publishes(session.state)
+        shown = self._publishes(session)
         if shown and link.id not in session.delivery.attachments:
             session.attach(link)
         elif not shown:
             session.detach(link)
+
+    def _publishes(self, session: Session) -> bool:
+        opened = session.state.backend_ids is not None or not self.opens
+        return opened and self.policy.publishes(session.state)
+
+    @property
+    def published(self) -> int:
+        """How many sessions everybody who subscribes is told of."""
+        return sum(map(self._publishes, self.roster))
 
     def tell(self, session: Session) -> None:
         if session.attendance.resting and self.pods is not None:
