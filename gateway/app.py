@@ -38,7 +38,9 @@ from gateway.routing.door import Door
 from gateway.routing.router import Router
 from gateway.transports.way import Children, Doorkeeper
 from gateway.upstream import Backend, Connected, Upstream
-from mappings.dialect import Dialect, Instance, Translator
+from mappings.canonical.events import Reply
+from mappings.canonical.values import Failure
+from mappings.dialect import Dialect, Instance, Loss, Translator
 from mappings.errors import PeerError
 
 COLLECT = (50_000, 20, 50)  # what a gateway makes dies by itself or stays long: looking for cycles seldom finds one
@@ -252,16 +254,30 @@ class App:
             ledger=self.ledger, door=door, later=asyncio.get_running_loop().call_later, attaches=attaches,
             publishes=publishes, tap=recorder.tap(name, dialect.name) if recorder is not None else None,
         )  # fmt: skip
-        self._links[link.id] = link
-        serving = self._serve(link, router)
+        # Who only calls is bounded by its listener, which knows who has gone; and there is one publication.
+        full = attaches and not publishes and len(self._links) >= limits.links
+        serving = self._refuse(link) if full else self._serve(link, router)
         try:
             self.spawn(serving, link.id)
         except RuntimeError:  # the app has ended meanwhile, and its loop does next: that closes the connection
             serving.close()
-            del self._links[link.id]
             return
+        if not full:
+            self._links[link.id] = link
         if self._closing:  # it was on its way in when the listener closed
             link.end(CloseReason.GOING_AWAY, "the gateway stops")
+
+    async def _refuse(self, link: Link) -> None:
+        """Say why in the peer's dialect, as far as that says anything unasked, and send it away."""
+        text = f"the gateway has as many clients as its limit `links` allows: {self.config.limits.links}"
+        link.log.warning("client refused", cause=text)
+        self.ledger.record([Loss(kind="link", why="more clients than `links` allows")], target=link.dialect.name)
+
+        def refuse(link: Link) -> None:
+            link.send([Reply(request="", failure=Failure(cause="busy", text=text))])
+            link.end(CloseReason.FULL, text)
+
+        await link.run(refuse)
 
     async def _serve(self, link: Link, router: Router) -> None:
         link.log.info("client connected")
