@@ -139,7 +139,7 @@ def fork_session(command: commands.ForkSession, context: Context) -> Messages:
 def list_sessions(command: commands.ListSessions, context: Context) -> Messages:
     if given(command.ext, "kind", str, "") == "loaded":
         return _call(requests.LoadedList, command, context, _ignored(command.ext))
-    usual = wire.ListParams(limit=command.limit) if command.limit else UNSET
+    usual = wire.ListParams.asking(command.limit, command.archived)
     return _call(requests.List, command, context, _params(command.ext, wire.ListParams, usual))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from msgspec import UNSET, Raw
@@ -24,6 +24,8 @@ HISTORY_MAX = 500  # items that a server tells (codewhale sheet, section 2.2)
 PREVIEW_MAX = 120  # characters
 NEW = "New conversation"
 PROVIDER = "deepseek"
+ARCHIVED: Final = "archived"  # what a thread is that was put away
+UNARCHIVED: Final = "idle"  # and one that was fetched back
 LIST = "list"
 """The thread id of the result of a list."""
 
@@ -43,7 +45,8 @@ def row(summary: SessionSummary, generation: str) -> Thread:
     known = _known(summary.ext)
     title = summary.title[:PREVIEW_MAX] if summary.messages else ""  # before anything was said it is no preview
     if known is not None:
-        return replace(known, updated_at=at, preview=title if title and known.preview == NEW else known.preview)
+        preview = title if title and known.preview == NEW else known.preview
+        return replace(_put_away(known, summary.archived), updated_at=at, preview=preview)
     return Thread(
         id=shown(summary.session, summary.ext)[0],
         preview=title or NEW,
@@ -51,12 +54,17 @@ def row(summary: SessionSummary, generation: str) -> Thread:
         model_provider=PROVIDER,
         created_at=at,
         updated_at=at,
-        status=summary.status,
+        status=ARCHIVED if summary.archived else summary.status,
         cwd="",
         cli_version=generation,
         source="interactive",
         name=summary.title or UNSET,
     )
+
+
+def _put_away(known: Thread, archived: bool) -> Thread:
+    """A thread that was archived, or fetched back, since its backend described it."""
+    return replace(known, status=ARCHIVED if archived else UNARCHIVED if known.status == ARCHIVED else known.status)
 
 
 def _known(ids: Ext | None) -> Thread | None:
@@ -71,7 +79,8 @@ def described(state: SessionState, generation: str) -> Thread:
     if known is not None:
         at = max(known.updated_at, state.updated_at // NS)
         preview = said[-1][:PREVIEW_MAX] if said else known.preview
-        return replace(known, preview=preview, updated_at=at, name=state.title or known.name)
+        name = state.title or known.name
+        return replace(_put_away(known, state.archived), preview=preview, updated_at=at, name=name)
     return Thread(
         id=shown(state.id, state.backend_ids)[0],
         preview=said[-1][:PREVIEW_MAX] if said else NEW,
@@ -79,7 +88,7 @@ def described(state: SessionState, generation: str) -> Thread:
         model_provider=state.backend.provider or PROVIDER,
         created_at=state.opened_at // NS,
         updated_at=(state.updated_at or state.opened_at) // NS,
-        status=state.status,
+        status=ARCHIVED if state.archived else state.status,
         cwd=state.backend.cwd,
         cli_version=generation,
         source="interactive",

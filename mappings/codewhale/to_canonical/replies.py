@@ -72,6 +72,7 @@ def _summary(thread: Thread) -> SessionSummary:
         title=thread.name or "",
         updated_at=thread.updated_at * NS,
         status=status,
+        archived=thread.status == "archived",
         ext=keep(thread_id=thread.id, thread=thread),
     )
 
