@@ -155,6 +155,7 @@ class App:
             limits=self.config.limits, ledger=self.ledger, clock=time.time_ns, new_id=new_id, later=loop.call_later,
             pods=None if self._make_backend is not None else registry.pods(route.upstream),
             upstream=registry.upstream(route.upstream), recorder=recorder,
+            keeps=self._make_backend is None and not registry.played(route.upstream),
         )  # fmt: skip
         if self._ends_with_client:
             router.on_shutdown = lambda _link: self._end_now()

@@ -103,13 +103,13 @@ class Recall:
         others = [structs.replace(burst, items=[i for i in burst.items if not self._takes(i)]) for burst in bursts]
         opened = self._opened_for_client(others)
         others = [burst for burst in others if burst.items]
+        if opened and self._answer is None and not self.connected().transcript:
+            self._page("")  # before the session hears that it is open: what its client asks then waits for the history
         if others:
             self._session.receive(others)
         if self._answer is not None:
             answer, self._answer = self._answer, None
             self._go_on(answer)
-        elif opened and not self.connected().transcript:
-            self._page("")
 
     def lost(self, text: str, unsent: Sequence[Command], cause: Cause = "upstream_lost") -> None:
         asked, held = self._asked, self._held

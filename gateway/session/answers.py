@@ -100,8 +100,13 @@ class Answers:
         """The backend opened, or found, what this client asked for."""
         session, link = self._session, pending.link
         session.state.agent = event.agent or session.state.agent
-        if link is not None and link.alive:
+        if link is None or not link.alive:
+            return
+        if pending.then is None:
             session.attach(link, pending.command.request)
+        else:
+            session.attach(link)
+            session.command(link, pending.then)
 
     def give(self, request: str, failure: Failure | None, event: Reply | None = None) -> None:
         """Tell who asked that it is done, or why not."""

@@ -133,11 +133,14 @@ class Session:
         never_used = self.state.backend_ids is None and not self.in_flight and not self.state.transcript
         return never_used and self.attendance.deserted and self.state.turn is None
 
-    def open(self, link: Link, command: OpenSession | ResumeSession | GetSession) -> None:
-        """Have the backend open or find the conversation of a new session; `link` is attached once it stands."""
+    def open(self, link: Link, command: OpenSession | ResumeSession | GetSession, then: Command | None = None) -> None:
+        """Have the backend open or find the conversation of a new session; `link` is attached once it stands.
+
+        With `then` that is what the link asked of it, by the same request.
+        """
         if isinstance(command, OpenSession):
             self.state.opening = command
-        self.forward(link, command)
+        self.forward(link, command, then=then)
 
     # -- what clients ask ------------------------------------------------------------------------------
 
@@ -200,16 +203,19 @@ class Session:
         else:
             self.refuse(link, command.request, "unsupported", "this backend cannot pause; cancel instead")
 
-    def forward(self, link: Link | None, command: Command, segments: tuple[Segment, ...] = ()) -> str:
+    def forward(
+        self, link: Link | None, command: Command, segments: tuple[Segment, ...] = (), then: Command | None = None
+    ) -> str:
         """Write a command to the backend under a request id of our own; that id, or "" if it was refused.
 
-        `link` asked for it, None is the gateway itself; `segments` is what it typed to say it in words.
+        `link` asked for it, None is the gateway itself; `segments` is what it typed to say it in words. `then` waits
+        for the session that `command` opens.
         """
         if self.in_flight.full and link is not None:
             self.refuse(link, command.request, "busy", "too many commands wait for the backend")
             return ""
         request = self._new_id()
-        self.in_flight.add(request, command, link, segments)
+        self.in_flight.add(request, command, link, segments, then)
         self.backend.send([structs.replace(command, request=request)])
         waits = self.in_flight.get(request) is not None
         return request if waits else ""

@@ -14,6 +14,7 @@ from mappings.canonical.events import HistorySnapshot, SessionOpened, SessionsLi
 from mappings.canonical.values import Ext, Item, Message, SessionSummary
 from mappings.codewhale.extras import given, raw
 from mappings.codewhale.ids import session_id, thread_id
+from mappings.codewhale.vocabulary import NEW
 from mappings.codewhale.wire import results
 from mappings.codewhale.wire.values import Checkpoint, HistoryItem, Thread
 from mappings.rfc3339 import NS
@@ -22,7 +23,6 @@ __all__ = ["described", "history", "listed", "missing", "opened", "row", "showin
 
 HISTORY_MAX = 500  # items that a server tells (codewhale sheet, section 2.2)
 PREVIEW_MAX = 120  # characters
-NEW = "New conversation"
 PROVIDER = "deepseek"
 ARCHIVED: Final = "archived"  # what a thread is that was put away
 UNARCHIVED: Final = "idle"  # and one that was fetched back

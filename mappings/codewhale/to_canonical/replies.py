@@ -14,6 +14,7 @@ from mappings.canonical.events import SessionOpened, SessionsListed
 from mappings.canonical.values import Message, Role, SessionSummary, Status
 from mappings.codewhale.extras import keep
 from mappings.codewhale.ids import session_id
+from mappings.codewhale.vocabulary import NEW
 from mappings.codewhale.wire.answers import typed
 from mappings.codewhale.wire.results import AppResponse, Capabilities, ThreadResponse
 from mappings.codewhale.wire.values import HistoryItem, Thread
@@ -67,10 +68,12 @@ class Loaded(Struct, frozen=True, gc=False):
 
 def _summary(thread: Thread) -> SessionSummary:
     status: Status = "paused" if thread.status == "paused" else "idle"  # a thread that rests says `running`
+    said = thread.preview not in ("", NEW)  # how often nobody tells
     return SessionSummary(
         session=session_id(thread.id),
-        title=thread.name or "",
+        title=thread.name or (thread.preview if said else ""),
         updated_at=thread.updated_at * NS,
+        messages=int(said),
         status=status,
         archived=thread.status == "archived",
         ext=keep(thread_id=thread.id, thread=thread),
