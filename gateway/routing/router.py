@@ -58,7 +58,7 @@ from mappings.canonical.events import (
 )
 from mappings.canonical.unmapped import Unmapped
 from mappings.canonical.values import Failure
-from mappings.dialect import Burst, Clock, Dialect, NewId
+from mappings.dialect import Burst, Clock, Dialect, Loss, NewId
 from mappings.errors import PeerError
 
 __all__ = ["Router"]
@@ -84,6 +84,7 @@ class Router:
         self.recorder = recorder
         self._route = route
         self._limits = limits
+        self._ledger = ledger
         self._clock = clock
         self._new_id = new_id
         self._later = later
@@ -199,6 +200,11 @@ class Router:
 
     def _resume(self, link: Link, command: ResumeSession) -> None:
         session = self._find(link, command.session)
+        brought, takes = link.dialect.brings_history(command), self._upstream.takes_history is not None
+        if brought and (session is not None or not takes):
+            why = "what is open here gets no other history" if takes else "the backend takes none"
+            loss = Loss(kind="ResumeSession", field="history", why=why, count=brought)
+            self._ledger.record([loss], session=command.session, source=link.dialect.name, target=self._upstream.name)
         if session is not None:
             self._show(link, session, command.request, command.agent)
             session.describe(SessionActivated)

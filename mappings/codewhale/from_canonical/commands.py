@@ -23,7 +23,7 @@ from mappings.codewhale.wire import requests
 from mappings.codewhale.wire.values import Answer
 from mappings.rules import Emulated, Lossy, Nothing, Rules
 
-__all__ = ["FROM_COMMAND", "taken_along"]
+__all__ = ["FROM_COMMAND", "brought_along", "taken_along"]
 
 FROM_COMMAND = Rules("canonical commands -> codewhale")
 
@@ -121,6 +121,12 @@ def taken_along(items: Sequence[Item]) -> Ext | None:
     """The ext of a ResumeSession that adds what was said elsewhere to a thread (codewhale sheet, 2.3)."""
     said = [raw({"role": item.role, "content": item.text}) for item in items if isinstance(item, Message)]
     return keep(params=wire.ResumeParams(thread_id="", history=said, persist_extended_history=False))
+
+
+def brought_along(command: commands.ResumeSession) -> int:
+    """How many items of a history a client's resume adds to a thread."""
+    params = given(command.ext, "params", wire.ResumeParams, None)
+    return len(params.history or ()) if params is not None else 0
 
 
 @FROM_COMMAND.rule(commands.ForkSession, produces=(requests.Fork,))

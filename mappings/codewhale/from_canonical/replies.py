@@ -16,10 +16,10 @@ from mappings.codewhale.extras import given, raw
 from mappings.codewhale.ids import session_id, thread_id
 from mappings.codewhale.vocabulary import NEW
 from mappings.codewhale.wire import results
-from mappings.codewhale.wire.values import Checkpoint, HistoryItem, Thread
+from mappings.codewhale.wire.values import Checkpoint, HistoryItem, Thread, ThreadGoal
 from mappings.rfc3339 import NS
 
-__all__ = ["described", "history", "listed", "missing", "opened", "row", "showing", "shown", "told"]
+__all__ = ["described", "goal_of", "history", "listed", "missing", "opened", "row", "showing", "shown", "told"]
 
 HISTORY_MAX = 500  # items that a server tells (codewhale sheet, section 2.2)
 PREVIEW_MAX = 120  # characters
@@ -101,7 +101,7 @@ class Told(msgspec.Struct, frozen=True, gc=False):
 
     history: list[HistoryItem] = []
     checkpoint: Checkpoint | None = None
-    goal: Raw = Raw(b"null")
+    goal: ThreadGoal | None = None
 
 
 def history(items: Iterable[Item]) -> list[HistoryItem]:
@@ -120,18 +120,30 @@ def history(items: Iterable[Item]) -> list[HistoryItem]:
     ][-HISTORY_MAX:]
 
 
+def goal_of(goal: Raw | None) -> ThreadGoal | None:
+    """A session's goal, if it is one of this dialect."""
+    try:
+        return None if goal is None else msgspec.json.decode(goal, type=ThreadGoal)
+    except msgspec.DecodeError:
+        return None
+
+
 def showing(state: SessionState, asked: object, generation: str) -> results.ThreadResponse:
     """The result that shows a session to the request that asked for it."""
-    return _thread_response(described(state, generation), history(state.messages()), asked, state.backend.model)
+    thread, said = described(state, generation), history(state.messages())
+    return _thread_response(thread, said, asked, state.backend.model, goal_of(state.goal))
 
 
 STATUS: dict[type, str] = {commands.ResumeSession: "resumed", commands.OpenSession: "started"}
 
 
-def _thread_response(thread: Thread, said: list[HistoryItem], asked: object, model: str = "") -> results.ThreadResponse:
-    data = raw(Told(history=said))
+def _thread_response(
+    thread: Thread, said: list[HistoryItem], asked: object, model: str = "", goal: ThreadGoal | None = None
+) -> results.ThreadResponse:
+    data = raw(Told(history=said, goal=goal))
     if not isinstance(asked, commands.OpenSession | commands.ResumeSession):
-        return results.ThreadResponse(thread_id=thread.id, status="ok", thread=thread, data=data)
+        known = UNSET if goal is None else goal
+        return results.ThreadResponse(thread_id=thread.id, status="ok", thread=thread, goal=known, data=data)
     created = given(asked.ext, "kind", str, "") == "create"
     return results.ThreadResponse(
         thread_id=thread.id,

@@ -35,6 +35,49 @@ async def test_a_message_to_a_thread_that_only_the_store_has_goes_on_with_it() -
         assert [m.text for m in session.state.messages()] == ["Hi", "Hello", "And now?", "Now this."]
 
 
+async def test_a_thread_of_the_store_is_resumed_and_read_with_its_history_and_its_goal() -> None:
+    goal = {
+        "thread_id": KEPT, "goal_id": "goal-1", "objective": "Ship it", "status": "active", "tokens_used": 1,
+        "time_used_seconds": 2, "continuation_count": 0, "created_at": 1, "updated_at": 1,
+    }  # fmt: skip
+    async with stage(upstream="codewhale") as made:
+        client = made.join("editor", dialect="codewhale")
+        client.says(line(1, "thread/resume", thread_id=KEPT))
+        resumed = shown(KEPT)
+        resumed["data"]["goal"] = goal
+        await answers(made, "thread/resume", **resumed)
+        await answers(made, "thread/read", **shown(KEPT, "ok", SAID))
+        client.says(line(2, "thread/read", thread_id=KEPT))
+        await settle()
+        resume, read = client.news()
+        for answer in (resume, read):
+            assert [item["content"] for item in answer["result"]["data"]["history"]] == ["Hi", "Hello"]
+            assert answer["result"]["data"]["goal"] == goal
+        assert (resume["result"].get("goal"), read["result"]["goal"]) == (None, goal)
+
+
+async def test_a_history_that_a_client_brings_to_a_thread_that_is_open_is_counted() -> None:
+    async with stage(upstream="codewhale") as made:
+        client = made.join("editor", dialect="codewhale")
+        history = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}]
+        client.says(line(1, "thread/resume", thread_id=KEPT, history=history))
+        await answers(made, "thread/resume", **shown(KEPT))
+        await answers(made, "thread/read", **shown(KEPT, "ok", SAID))
+        assert asked(made, "thread/resume")[0]["params"]["history"] == history
+        assert made.losses("ResumeSession") == 0
+        client.says(line(2, "thread/resume", thread_id=KEPT, history=history))
+        await settle()
+        assert made.losses("ResumeSession") == 2
+
+
+async def test_a_history_that_no_backend_of_this_dialect_takes_is_counted() -> None:
+    async with stage() as made:
+        client = made.join("editor", dialect="codewhale")
+        client.says(line(1, "thread/resume", thread_id=KEPT, history=["Hi"]))
+        await settle()
+        assert made.losses("ResumeSession") == 1
+
+
 async def test_a_message_to_a_thread_that_nobody_has_is_refused_and_leaves_nothing() -> None:
     async with stage(upstream="codewhale") as made:
         client = made.join("editor", dialect="codewhale")
