@@ -327,4 +327,6 @@ class App:
         """The ledger and the counters, as the last thing that is logged."""
         for entry in self.ledger.entries()[:LOSSES_LOGGED]:
             log.info("not delivered", **structs.asdict(entry))
+        for entry in self.ledger.partial()[:LOSSES_LOGGED]:
+            log.info("delivered in part", **structs.asdict(entry))
         log.info("stopped", **self.ledger.counters)

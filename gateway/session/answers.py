@@ -95,6 +95,7 @@ class Answers:
         elif pending.link is not None:
             session.settle(event.request)
             pending.link.send([structs.replace(event, request=pending.command.request)])
+            session.delivery.count([event], pending.link.dialect)
 
     def _opened(self, pending: Pending, event: SessionOpened) -> None:
         """The backend opened, or found, what this client asked for."""

@@ -82,7 +82,7 @@ class Session:
         self.form = NormalForm(state, new_id, tells_model_turns=upstream.events.says(ModelTurnStarted))
         self.delivery = Delivery(
             state, ledger, log_max=limits.log_max, log_bytes=limits.log_bytes, catch_up=limits.catch_up,
-            coalesce=route.overflow == "coalesce",
+            coalesce=route.overflow == "coalesce", source=upstream.name,
         )  # fmt: skip
         self.questions = Questions(self)
         self.form.puts_in_words, self.form.given = self.questions.puts_in_words, self.questions.given
@@ -214,6 +214,9 @@ class Session:
         if self.in_flight.full and link is not None:
             self.refuse(link, command.request, "busy", "too many commands wait for the backend")
             return ""
+        fields = self._upstream.commands.from_canonical.lossy.get(type(command))
+        if fields is not None and link is not None and link.dialect.name != self._upstream.name:
+            self.ledger.in_part(link.dialect.name, self._upstream.name, type(command), fields)
         request = self._new_id()
         self.in_flight.add(request, command, link, segments, then)
         self.backend.send([structs.replace(command, request=request)])
@@ -281,7 +284,7 @@ class Session:
         for run in runs:
             opened = bool(run.turn) and type(run.events[0]) is TurnAccepted
             batch = self.batch(run, at)
-            self._turn_weight += self.delivery.deliver(batch, opened=opened, ended=run.ended)
+            self._turn_weight += self.delivery.deliver(batch, opened=opened, ended=run.ended, plain=run.plain)
             if run.ended:
                 self._turn_weight = 0
                 self.cancelling.over()

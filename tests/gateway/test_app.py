@@ -396,3 +396,4 @@ async def test_what_was_lost_is_told_at_the_end() -> None:
             backend.says(TurnAccepted(request="nobody's"))
     assert logs[-1]["event"] == "stopped"
     assert [entry["kind"] for entry in logs if entry["event"] == "not delivered"] == ["HistorySnapshot", "TurnAccepted"]
+    assert [entry["kind"] for entry in logs if entry["event"] == "delivered in part"] == ["SubmitInput"]
