@@ -95,7 +95,7 @@ class Following:
     def hear(self, event: say.Event, now: int) -> list[Any]:
         """What an event of this session says."""
         before: list[Any] = []
-        if self._ending is None and not isinstance(event, say.TurnEnded):
+        if self._cause is not None and self._ending is None and not isinstance(event, say.TurnEnded):
             before = self._no_cause()
         if isinstance(event, OPENS):
             before += self._finish(None) if self._ending is not None else []
