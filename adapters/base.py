@@ -19,6 +19,7 @@ from mappings.dialect import Frame
 __all__ = [
     "BACKLOG",
     "CLOSE_DEADLINE",
+    "HANDSHAKE_DEADLINE",
     "HEARTBEAT",
     "MAX_MESSAGE",
     "RECEIVE_HIGH",
@@ -34,6 +35,7 @@ MAX_MESSAGE = 16 * 1024 * 1024  # the largest tool results seen are below 4 MiB
 SEND_HIGH = 256 * 1024  # one full socket buffer ahead of the kernel's own: more only hides a peer that does not read
 RECEIVE_HIGH = 1024 * 1024  # four whole reads of asyncio: a busy gateway does not stop and start its peer
 CLOSE_DEADLINE = 2.0  # a peer that reads answers a close at once; below a supervisor's usual 10 s for the whole process
+HANDSHAKE_DEADLINE = 10.0  # the slowest of real clients gives up on its own side then (websockets' open_timeout)
 HEARTBEAT = 20.0  # smooth sheet, section 1: its own servers ping every 20 s
 BACKLOG = 1024  # clients that connect at once after a restart; 5,000 sessions arrive at about 2,000 a second
 
@@ -46,6 +48,7 @@ class CloseReason(IntEnum):
     PROTOCOL = 1002
     INTERNAL = 1011
     TOO_SLOW = 1013
+    FULL = 1013  # "try again later" says both
 
 
 class Limits(Struct, frozen=True, kw_only=True, gc=False):
@@ -53,7 +56,8 @@ class Limits(Struct, frozen=True, kw_only=True, gc=False):
 
     `max_message`: one message; what is longer arrives as Oversize. `send_high`: written and not yet taken by the
     kernel, past which `send` waits. `receive_high`: received and not yet asked for, past which reading pauses.
-    `heartbeat`: the silence before a ping, for transports that have pings; 0 is none.
+    `heartbeat`: the silence before a ping, for transports that have pings; 0 is none. `handshake_deadline`: a whole
+    handshake from the peer, where there is one.
     """
 
     max_message: int = MAX_MESSAGE
@@ -61,6 +65,7 @@ class Limits(Struct, frozen=True, kw_only=True, gc=False):
     receive_high: int = RECEIVE_HIGH
     close_deadline: float = CLOSE_DEADLINE
     heartbeat: float = HEARTBEAT
+    handshake_deadline: float = HANDSHAKE_DEADLINE
 
 
 class Transport(Protocol):

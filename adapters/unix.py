@@ -20,6 +20,7 @@ import sys
 from collections.abc import Sequence
 from typing import cast
 
+from adapters.arriving import close_server
 from adapters.base import BACKLOG, Accept, CloseReason, Limits
 from adapters.lines import LineSplitter, join
 from mappings.dialect import Frame
@@ -27,7 +28,6 @@ from mappings.errors import ConfigError
 
 __all__ = ["UnixListener", "UnixTransport", "alive", "check_bindable", "check_path", "connect", "listen"]
 
-ARRIVING = 4  # rounds of the loop from the kernel's queue to `accept`: it takes three
 SUN_PATH = 107 if sys.platform == "linux" else 103  # bytes of a path that fit into sockaddr_un, without its NUL
 FRAME_OVERHEAD = 64  # what an object costs beside its bytes: a flood of tiny lines counts as the memory it takes
 READ_SIZE = 256 * 1024  # asyncio's own
@@ -174,11 +174,7 @@ class UnixListener:
         if self._file is not None and self._file == _file(self._path):
             os.unlink(self._path)
         self._file = None
-        # Who is in the kernel's queue, or between it and its transport: asyncio would lose the socket (its server
-        # asserts that it is open when a transport attaches), and nobody else can come any more.
-        for _ in range(ARRIVING):
-            await asyncio.sleep(0)
-        self._server.close()
+        await close_server(self._server)
 
 
 async def connect(path: str, limits: Limits) -> UnixTransport:

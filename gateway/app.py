@@ -38,7 +38,9 @@ from gateway.routing.door import Door
 from gateway.routing.router import Router
 from gateway.transports.way import Children, Doorkeeper
 from gateway.upstream import Backend, Connected, Upstream
-from mappings.dialect import Dialect, Instance, Translator
+from mappings.canonical.events import Reply
+from mappings.canonical.values import Failure
+from mappings.dialect import Dialect, Instance, Loss, Translator
 from mappings.errors import PeerError
 
 COLLECT = (50_000, 20, 50)  # what a gateway makes dies by itself or stays long: looking for cycles seldom finds one
@@ -153,6 +155,7 @@ class App:
             limits=self.config.limits, ledger=self.ledger, clock=time.time_ns, new_id=new_id, later=loop.call_later,
             pods=None if self._make_backend is not None else registry.pods(route.upstream),
             upstream=registry.upstream(route.upstream), recorder=recorder,
+            keeps=self._make_backend is None and not registry.played(route.upstream),
         )  # fmt: skip
         if self._ends_with_client:
             router.on_shutdown = lambda _link: self._end_now()
@@ -219,7 +222,9 @@ class App:
 
     async def _open(self, endpoint: Endpoint, router: Router, door: Door) -> Listener:
         path = endpoint.address if endpoint.transport == "dir" else ""
-        us = Instance(id=new_id(), started_at=time.time_ns(), path=path)
+        us = Instance(
+            id=new_id(), started_at=time.time_ns(), path=path, sessions=lambda: router.published
+        )  # fmt: skip
         dialect = registry.dialect(endpoint.dialect)
         spoken = dialect.served(us) if dialect.served is not None else dialect
         publication = spoken.publication
@@ -250,16 +255,30 @@ class App:
             ledger=self.ledger, door=door, later=asyncio.get_running_loop().call_later, attaches=attaches,
             publishes=publishes, tap=recorder.tap(name, dialect.name) if recorder is not None else None,
         )  # fmt: skip
-        self._links[link.id] = link
-        serving = self._serve(link, router)
+        # Who only calls is bounded by its listener, which knows who has gone; and there is one publication.
+        full = attaches and not publishes and len(self._links) >= limits.links
+        serving = self._refuse(link) if full else self._serve(link, router)
         try:
             self.spawn(serving, link.id)
         except RuntimeError:  # the app has ended meanwhile, and its loop does next: that closes the connection
             serving.close()
-            del self._links[link.id]
             return
+        if not full:
+            self._links[link.id] = link
         if self._closing:  # it was on its way in when the listener closed
             link.end(CloseReason.GOING_AWAY, "the gateway stops")
+
+    async def _refuse(self, link: Link) -> None:
+        """Say why in the peer's dialect, as far as that says anything unasked, and send it away."""
+        text = f"the gateway has as many clients as its limit `links` allows: {self.config.limits.links}"
+        link.log.warning("client refused", cause=text)
+        self.ledger.record([Loss(kind="link", why="more clients than `links` allows")], target=link.dialect.name)
+
+        def refuse(link: Link) -> None:
+            link.send([Reply(request="", failure=Failure(cause="busy", text=text))])
+            link.end(CloseReason.FULL, text)
+
+        await link.run(refuse)
 
     async def _serve(self, link: Link, router: Router) -> None:
         link.log.info("client connected")
@@ -308,4 +327,6 @@ class App:
         """The ledger and the counters, as the last thing that is logged."""
         for entry in self.ledger.entries()[:LOSSES_LOGGED]:
             log.info("not delivered", **structs.asdict(entry))
+        for entry in self.ledger.partial()[:LOSSES_LOGGED]:
+            log.info("delivered in part", **structs.asdict(entry))
         log.info("stopped", **self.ledger.counters)

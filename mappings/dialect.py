@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from msgspec import Struct, field
 
 from mappings.canonical import Batch, Event, SessionState, Unmapped
+from mappings.canonical.commands import ResumeSession
 from mappings.canonical.values import Ext, Item
 from mappings.codec import MALFORMED, Format
 from mappings.errors import PeerError
@@ -333,11 +334,19 @@ def _flush(
 
 
 class Instance(Struct, frozen=True, kw_only=True):
-    """Who we are on one listener, in dialects whose servers have an identity: since when (ns), for which folder."""
+    """Who we are on one listener, in dialects whose servers have an identity: since when (ns), for which folder.
+
+    `sessions` says how many sessions there are to show right now.
+    """
 
     id: str
     started_at: int
     path: str = ""
+    sessions: Callable[[], int] = int
+
+
+def _nothing(_command: ResumeSession) -> int:
+    return 0
 
 
 class Dialect(Struct, frozen=True, kw_only=True):
@@ -352,7 +361,8 @@ class Dialect(Struct, frozen=True, kw_only=True):
     this record as the listener with that identity speaks it. `lists_silent` says that its servers list a session from
     its start, not only once something was said in it. `overheard` makes the reader of one stream of events by who does
     not know what was asked, where that decides what an answer means. `takes_history` is the ext of a ResumeSession that
-    brings what was said elsewhere into a conversation, None where a backend has no way to take it.
+    brings what was said elsewhere into a conversation, None where a backend has no way to take it; `brings_history`
+    counts what a client's does.
     """
 
     name: str
@@ -371,3 +381,4 @@ class Dialect(Struct, frozen=True, kw_only=True):
     served: Callable[[Instance], Dialect] | None = None
     overheard: Callable[[], Callable[[Sequence[Any]], list[Any]]] | None = None
     takes_history: Callable[[Sequence[Item]], Ext | None] | None = None
+    brings_history: Callable[[ResumeSession], int] = _nothing

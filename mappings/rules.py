@@ -83,6 +83,7 @@ class Rules:
         self.entries: dict[type, Rule] = {}
         self.functions: dict[type, Callable[..., Any]] = {}
         self.speaking: dict[type, Callable[..., Any]] = {}  # without those that write nothing: for the hot path
+        self.lossy: dict[type, str] = {}  # the fields without which a type arrives
 
     def rule(
         self,
@@ -114,5 +115,7 @@ class Rules:
         if entry.source in self.entries:
             raise TypeError(f"{self.name}: two rules for {entry.source.__name__}")
         self.entries[entry.source] = entry
+        if isinstance(entry.fidelity, Lossy):
+            self.lossy[entry.source] = ", ".join(entry.fidelity.fields)
         self.functions[entry.source] = entry.function
         self.speaking[entry.source] = entry.function

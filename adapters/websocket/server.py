@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 from aiohttp import web
 
+from adapters.arriving import close_server
 from adapters.base import BACKLOG, Accept, Limits
 from adapters.websocket.frames import PING, text_frames
 from adapters.websocket.transport import HARD_LIMIT, Corked, Framewise, ServerSocket, WebSocketTransport, address
@@ -36,7 +37,10 @@ class WebSocketListener:
         self._accept = accept
         self._origins = tuple(origin.rstrip("/").lower() for origin in origins)
         self._upgraded: set[object] = set()
-        self._http = web.Server(self._answer, handler_cancellation=True, access_log=None)
+        self._http = web.Server(
+            self._answer, handler_cancellation=True, access_log=None,
+            keepalive_timeout=limits.handshake_deadline,
+        )  # fmt: skip
         self._server: asyncio.Server | None = None
 
     async def start(self, host: str, port: int) -> None:
@@ -46,9 +50,9 @@ class WebSocketListener:
 
     async def close(self) -> None:
         if self._server is not None:
-            self._server.close()
+            await close_server(self._server)
         for connection in self._http.connections:
-            if connection not in self._upgraded:  # an idle HTTP client would keep its task for a minute
+            if connection not in self._upgraded:  # an idle HTTP client would keep its task until the deadline
                 connection.force_close()
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:

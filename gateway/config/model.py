@@ -31,6 +31,8 @@ class Limits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rena
     transcript_max: Bytes = 16 * 1024 * 1024  # text a session keeps for history; what is older is dropped and counted
     catch_up: Count = 4_096  # events rendered at once for a link that fell behind
     connect_deadline: Seconds = 5.0  # below a pando call's 10 s and a smooth request's 30 s
+    handshake_deadline: Seconds = 10.0  # a WebSocket client's whole request: real ones give up then themselves
+    links: Count = 10_000  # clients at once: twice as many as sessions were measured with (performance.md, section 3)
     accept_deadline: Seconds = 30.0  # a pod that compacts lets a run wait; a smooth client gives up after 30 s
     cancel_deadline: Seconds = 10.0  # translation.md 3.4
     answer_deadline: Seconds = 240.0  # a question is denied then: below the backends' own 300 s

@@ -16,13 +16,13 @@ class Policy:
     """The rules of one route; `holds_one` says that a backend of its upstream is one session."""
 
     def __init__(self, route: RouteOptions, *, holds_one: bool) -> None:
-        self._shared = route.share == "all"
+        self.shared = route.share == "all"
         self._publishes_all = route.publish == "all"
         self._open_to_all = holds_one and route.open == "attach"
 
     def sees(self, principal: str, state: SessionState) -> bool:
         """Whether it is told of the session, and may attach to it by name."""
-        return self._shared or self.opens(principal, state)
+        return self.shared or self.opens(principal, state)
 
     def publishes(self, state: SessionState) -> bool:
         """Whether whoever subscribes to everything is told of it: nobody knows who that is."""

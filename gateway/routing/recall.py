@@ -6,7 +6,7 @@ after the history; what it asks the backend under ids of its own is answered to 
 
     an endpoint's `session=latest`   ListSessions, then as with an id; a fresh conversation where there is none
     an endpoint's `session=ID`       ResumeSession, then the pages, then SessionOpened and one HistorySnapshot
-    a client resumed it              the client has its answer at once, the pages follow
+    a client resumed it              the pages; then the client has its answer, which may tell the history
 """
 
 from __future__ import annotations
@@ -61,6 +61,7 @@ class Recall:
         self._timer: Timer | None = None
         self._held: list[Command] = []
         self._openings: set[str] = set()  # requests of clients that resume
+        self._late_answers: list[Burst] = []  # to them, once the history is here
         self._opened: SessionOpened | None = None
         self._items: list[Item] = []  # newest first
         self._pages = 0
@@ -103,13 +104,14 @@ class Recall:
         others = [structs.replace(burst, items=[i for i in burst.items if not self._takes(i)]) for burst in bursts]
         opened = self._opened_for_client(others)
         others = [burst for burst in others if burst.items]
-        if others:
+        if opened and self._asked is None and not self.connected().transcript:
+            self._late_answers = others
+            self._page("")
+        elif others:
             self._session.receive(others)
         if self._answer is not None:
             answer, self._answer = self._answer, None
             self._go_on(answer)
-        elif opened and not self.connected().transcript:
-            self._page("")
 
     def lost(self, text: str, unsent: Sequence[Command], cause: Cause = "upstream_lost") -> None:
         asked, held = self._asked, self._held
@@ -206,8 +208,10 @@ class Recall:
         if opened is not None and wanted not in (opened.session, LATEST):
             text = f"the backend does not know the conversation {wanted} and began another"
             events.append(Alert(level="warn", source="gateway", text=text))  # kept for who comes later, as no Gap is
-        if events:
-            self._session.receive([Burst(items=events)])
+        answers, self._late_answers = self._late_answers, []
+        bursts = [Burst(items=events)] if events else []
+        if bursts or answers:
+            self._session.receive([*bursts, *answers])
 
     def _fail(self, text: str) -> None:
         held = self._held

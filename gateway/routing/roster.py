@@ -50,10 +50,16 @@ class Roster:
 def listing(rows: Iterable[SessionSummary], command: ListSessions, *, silent: bool = False) -> SessionsListed:
     """One page of a list, newest first: what somebody spoke in, or what has a name; with `silent` all others too.
 
-    PeerError for a cursor of none.
+    What is archived is left out, unless it is asked for. PeerError for a cursor of none.
     """
     query = command.query.lower()
-    found = [row for row in rows if (silent or row.messages or row.title) and query in row.title.lower()]
+    found = [
+        row
+        for row in rows
+        if (silent or row.messages or row.title)
+        and query in row.title.lower()
+        and (command.archived or not row.archived)
+    ]
     found.sort(key=lambda row: -row.updated_at)
     start = next((i + 1 for i, row in enumerate(found) if row.session == command.cursor), 0)
     if command.cursor and not start:  # the first page once more would be paged through for ever

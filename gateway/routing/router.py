@@ -10,15 +10,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+from msgspec import structs
+
 from adapters.base import CloseReason
 from gateway.config.model import Limits, Route
 from gateway.ledger import Ledger
 from gateway.link import Link
 from gateway.pods.live import Pods
 from gateway.recording.recorder import Recorder
-from gateway.routing.ids import canonical_id
+from gateway.routing.opening import Openings
 from gateway.routing.roster import listing
 from gateway.routing.sessions import MakeBackend, Sessions
+from gateway.routing.stored import Rows, joined
 from gateway.session.history import summary
 from gateway.session.session import Session
 from gateway.timers import Later
@@ -55,7 +58,7 @@ from mappings.canonical.events import (
 )
 from mappings.canonical.unmapped import Unmapped
 from mappings.canonical.values import Failure
-from mappings.dialect import Burst, Clock, Dialect, NewId
+from mappings.dialect import Burst, Clock, Dialect, Loss, NewId
 from mappings.errors import PeerError
 
 __all__ = ["Router"]
@@ -69,26 +72,29 @@ OF_THE_BACKEND = (
 class Router:
     """Brings commands to the sessions of one route. `on_shutdown` hears of each client that said `shutdown`.
 
-    `upstream` is how the backend behaves, where that is not what its endpoint names.
+    `upstream` is how the backend behaves, where that is not what its endpoint names; `keeps` says that it is a real
+    one, which may have conversations that are not open here.
     """
 
     def __init__(
         self, route: Route, make_backend: MakeBackend, dialects: Callable[[], dict[str, Dialect]], *,
         limits: Limits, ledger: Ledger, clock: Clock, new_id: NewId, later: Later, pods: Pods | None = None,
-        upstream: Dialect | None = None, recorder: Recorder | None = None,
+        upstream: Dialect | None = None, recorder: Recorder | None = None, keeps: bool = True,
     ) -> None:  # fmt: skip
         self.recorder = recorder
         self._route = route
         self._limits = limits
+        self._ledger = ledger
         self._clock = clock
         self._new_id = new_id
         self._later = later
         self._upstream = upstream or dialects()[route.upstream.dialect]
         self._all = Sessions(
             route, make_backend, dialects, limits=limits, ledger=ledger, clock=clock, new_id=new_id, later=later,
-            pods=pods, upstream=self._upstream, recorder=recorder,
+            pods=pods, upstream=self._upstream, recorder=recorder, keeps=keeps,
         )  # fmt: skip
         self._all.enter = self._enter
+        self._openings = Openings(route.name, self._all, new_id)
         self._policy = self._all.policy
         self.watchers = self._all.watchers
         self.behind = self._all.known
@@ -98,6 +104,11 @@ class Router:
     def sessions(self) -> list[Session]:
         """All sessions of the route."""
         return list(self._all.roster)
+
+    @property
+    def published(self) -> int:
+        """How many sessions whoever subscribes to everything is told of."""
+        return self._all.published
 
     def stop(self) -> None:
         """The gateway ends: every session does."""
@@ -168,17 +179,14 @@ class Router:
                 self._describe(link, command)
             case ListSessions() if self._all.pods is not None:
                 self._ask_pods(self._all.pods.all(), lambda: link.send([self._list(link, command)]))
+            case ListSessions() if (stored := self._all.stored) is not None:
+                stored.ask(command.archived, lambda rows: link.send([self._list(link, command, rows)]))
             case ListSessions():
                 link.send([self._list(link, command)])
             case OpenSession():
                 self._open(link, command)
             case ResumeSession():
-                session = self._find(link, command.session)
-                if session is not None:
-                    self._show(link, session, command.request, command.agent)
-                    session.describe(SessionActivated)
-                else:
-                    self._open(link, command)
+                self._resume(link, command)
             case GetSession():
                 self._get(link, command)
             case ShutdownBackend():
@@ -190,6 +198,22 @@ class Router:
             case _:
                 self._act(link, command)
 
+    def _resume(self, link: Link, command: ResumeSession) -> None:
+        session = self._find(link, command.session)
+        brought, takes = link.dialect.brings_history(command), self._upstream.takes_history is not None
+        if brought and (session is not None or not takes):
+            why = "what is open here gets no other history" if takes else "the backend takes none"
+            loss = Loss(kind="ResumeSession", field="history", why=why, count=brought)
+            self._ledger.record([loss], session=command.session, source=link.dialect.name, target=self._upstream.name)
+        if session is not None:
+            self._show(link, session, command.request, command.agent)
+            session.describe(SessionActivated)
+        elif self._all.opens and self._all.roster.named(command.session) is not None:
+            # A foreign one: the backend is asked by a name that nobody has, so its answer is that of an unknown one.
+            self._open(link, structs.replace(command, session=self._new_id(), ext=None))
+        else:
+            self._open(link, command)
+
     def _act(self, link: Link, command: Command) -> None:
         if isinstance(command, OF_THE_BACKEND) and not command.session:
             self._ask_of_backend(link, command)
@@ -199,6 +223,9 @@ class Router:
             return
         session = self._find(link, command.session)
         answers = isinstance(command, AnswerApproval | AnswerOtp | AnswerInteraction)
+        if session is None and self._openings.may_be_kept(command):
+            self._openings.find(link, command)
+            return
         if session is None or (answers and not self._policy.answers(link.principal, session.state)):
             self._not_found(link, command)
             return
@@ -252,10 +279,11 @@ class Router:
         else:
             self._not_found(link, command)
 
-    def _list(self, link: Link, command: ListSessions) -> SessionsListed | Reply:
-        seen = (summary(s.state) for s in self._all.roster if self._policy.sees(link.principal, s.state))
+    def _list(self, link: Link, command: ListSessions, rows: Rows = ()) -> SessionsListed | Reply:
+        own = [session for session in self._all.roster if self._policy.sees(link.principal, session.state)]
+        seen = joined(own, rows, lambda row: self._all.roster.named(row.session))
         if self._all.many is not None:  # all have a title there: it lists those in which anything was said
-            seen = (row for row in seen if row.messages)
+            seen = [row for row in seen if row.messages]
         try:
             return listing(seen, command, silent=link.dialect.lists_silent)
         except PeerError as fault:
@@ -281,7 +309,7 @@ class Router:
     def _open(self, link: Link, command: OpenSession | ResumeSession) -> None:
         """A backend that holds one session gives that one to its owner and is busy for everybody else."""
         if self._all.opens:
-            self._ask_backend(link, command)
+            self._openings.ask(link, command)
             return
         pods = self._all.pods
         session = self._all.only or (pods.opened(command, link.principal) if pods is not None else None)
@@ -293,18 +321,6 @@ class Router:
             session.state.agent = command.agent
         self._show(link, session, command.request, command.agent)
 
-    def _ask_backend(self, link: Link, command: OpenSession | ResumeSession | GetSession) -> None:
-        """A backend that opens conversations is asked for this one, under a session of its own.
-
-        One that carries many calls it as the client does; elsewhere a name may be a client's own, of a conversation
-        that the backend is to go on with under another.
-        """
-        named = command.session and (isinstance(command, OpenSession) or self._all.many is not None)
-        session = self._all.make(canonical_id(self._route.name, command.session) if named else self._new_id())
-        self._all.claim(link, session)
-        session.delivery.enter()
-        session.open(link, self._all.complete(command) if isinstance(command, OpenSession) else command)
-
     def _get(self, link: Link, command: GetSession) -> None:
         session = self._find(link, command.session)
         if session is not None:
@@ -314,7 +330,7 @@ class Router:
         ):  # a foreign one is as unknown as any
             self._not_found(link, command)
         else:
-            self._ask_backend(link, command)
+            self._openings.ask(link, command)
 
     def _show(self, link: Link, session: Session, request: str, agent: str) -> None:
         state = session.state

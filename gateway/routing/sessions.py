@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import PurePath
+from typing import TypeVar
 
 from msgspec import structs
 
@@ -22,13 +23,14 @@ from gateway.routing.policy import Policy
 from gateway.routing.recall import Recall
 from gateway.routing.roster import Roster
 from gateway.routing.shared_sessions import SharedSessions
+from gateway.routing.stored import Stored
 from gateway.session.session import Session
 from gateway.timers import Later
 from gateway.upstream import Backend, Connected, Upstream
 from mappings.canonical import Event, SessionState
-from mappings.canonical.commands import DeleteSession, OpenSession
+from mappings.canonical.commands import DeleteSession, ListSessions, OpenSession, ResumeSession
 from mappings.canonical.values import Backend as About
-from mappings.canonical.values import Ext
+from mappings.canonical.values import Ext, SessionSummary
 from mappings.dialect import Clock, Dialect, NewId
 from mappings.errors import ConfigError
 
@@ -37,21 +39,25 @@ __all__ = ["MakeBackend", "Sessions"]
 MakeBackend = Callable[[Connected, Endpoint], Backend]
 """Makes the way to the backend at an endpoint, for the session that will hear of it."""
 
+Opening = TypeVar("Opening", bound=OpenSession | ResumeSession)
+
 
 class Sessions:
     """Those that live now.
 
     `pods` finds those of an upstream that is a directory of pods, `many` those of one connection that carries many,
-    `only` is that of a backend which holds no other. `opens` says that the backend opens them.
+    `only` is that of a backend which holds no other. `opens` says that the backend opens them, `keeps` that it may have
+    conversations that are not open here: one that is played has none.
     """
 
     def __init__(
         self, route: Route, make_backend: MakeBackend, dialects: Callable[[], dict[str, Dialect]], *,
         limits: Limits, ledger: Ledger, clock: Clock, new_id: NewId, later: Later, pods: Pods | None = None,
-        upstream: Dialect | None = None, recorder: Recorder | None = None,
+        upstream: Dialect | None = None, recorder: Recorder | None = None, keeps: bool = True,
     ) -> None:  # fmt: skip
         self._recorder = recorder
         self._route = route
+        self._dialects = dialects
         self._clock = clock
         self.roster = Roster(dialects)
         self._doors: dict[str, Session] = {}
@@ -68,6 +74,8 @@ class Sessions:
         self._publications: list[Link] = []
         self.only: Session | None = None  # the one session of a backend that holds no other
         self._control: Session | None = None
+        self._stored: Stored | None = None
+        self.keeps = keeps and self.opens and self._upstream.named is None and pods is None
         self.watchers: list[Callable[[Session], None]] = []  # told of each session that is new, changed or over
         self.enter: Callable[[Link], None] = lambda _link: None  # shows a link the session behind its door
         if recorder is not None:
@@ -125,13 +133,15 @@ class Sessions:
             new_id=self._new_id, later=self._later,
         )  # fmt: skip
 
-    def complete(self, command: OpenSession) -> OpenSession:
+    def complete(self, command: Opening) -> Opening:
         """With what a client could not say: the route says who answers and who asks (design.md, section 5)."""
         agent = command.agent or self._route.upstream.option("agent") or agent_id(self._route.name)
         user = command.user_name or self._route.upstream.option("user")
-        model = command.model or self._route.upstream.option("model")
-        cwd = command.cwd or self._route.upstream.option("cwd")
-        return structs.replace(command, agent=agent, user_name=user, model=model, cwd=cwd)
+        if isinstance(command, OpenSession):
+            model = command.model or self._route.upstream.option("model")
+            cwd = command.cwd or self._route.upstream.option("cwd")
+            command = structs.replace(command, model=model, cwd=cwd)
+        return structs.replace(command, agent=agent, user_name=user)
 
     def _connect(self, session: Session, resume: str) -> None:
         recall = Recall(
@@ -163,9 +173,26 @@ class Sessions:
         Made when it is first needed.
         """
         if self._control is None:
-            self._control = self._session(self._new_id())
-            self._control.backend = self._make_backend(self._control, self._route.upstream)
+            self._control = control = self._session(self._new_id())
+            self._stored = stored = Stored(
+                self._route.name, control, self._dialects, ledger=self._ledger, new_id=self._new_id, later=self._later,
+                wait=self._limits.connect_deadline,
+            )  # fmt: skip
+            stored.backend = self._make_backend(stored, self._route.upstream)
+            control.backend = stored
         return self._control
+
+    @property
+    def stored(self) -> Stored | None:
+        """The backend's store; None where it has none that could be listed, or what it has may be somebody's."""
+        if not self.keeps or not self.policy.shared or not self._upstream.commands.can_say(ListSessions):
+            return None
+        _ = self.control
+        return self._stored
+
+    def listed(self, name: str) -> SessionSummary | None:
+        """The conversation of the backend's store that a client knows by this name, if a list told of it."""
+        return self._stored.named(name) if self._stored is not None else None
 
     def stop(self) -> None:
         """The gateway ends."""
@@ -230,12 +257,20 @@ class Sessions:
 
     def _publish(self, link: Link, session: Session) -> None:
         """Everybody who subscribes is told of sessions that are everybody's, once the backend has opened them."""
-        opened = session.state.backend_ids is not None or not self.opens
-        shown = opened and self.policy.publishes(session.state)
+        shown = self._publishes(session)
         if shown and link.id not in session.delivery.attachments:
             session.attach(link)
         elif not shown:
             session.detach(link)
+
+    def _publishes(self, session: Session) -> bool:
+        opened = session.state.backend_ids is not None or not self.opens
+        return opened and self.policy.publishes(session.state)
+
+    @property
+    def published(self) -> int:
+        """How many sessions everybody who subscribes is told of."""
+        return sum(map(self._publishes, self.roster))
 
     def tell(self, session: Session) -> None:
         if session.attendance.resting and self.pods is not None:

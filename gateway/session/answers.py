@@ -1,9 +1,23 @@
-"""Which events answer one command: they go to the link that asked, not into the log (translation.md 3.18)."""
+"""The backend's answers: each goes to the link that asked, not into the log, and once (translation.md 3.18)."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from msgspec import UNSET, structs
+
+from gateway.session.inflight import Pending
+from mappings.canonical import Command
+from mappings.canonical.commands import (
+    ArchiveSession,
+    CancelTurn,
+    GetSession,
+    OpenSession,
+    RenameSession,
+    ResumeSession,
+    SubmitInput,
+    UnarchiveSession,
+)
 from mappings.canonical.events import (
     CompletionsListed,
     HistorySnapshot,
@@ -18,8 +32,13 @@ from mappings.canonical.events import (
     SessionsListed,
     TurnAccepted,
 )
+from mappings.canonical.values import Failure
+from mappings.dialect import Loss
 
-__all__ = ["ADDRESSED", "answers_one"]
+if TYPE_CHECKING:
+    from gateway.session.session import Session
+
+__all__ = ["ADDRESSED", "Answers", "answers_one"]
 
 ANSWERS = frozenset(
     {TurnAccepted, Reply, CompletionsListed, SessionsListed, SessionOpened, PodInspected, PodAttached, Pong}
@@ -34,3 +53,95 @@ ADDRESSED = ANSWERS | ASKED_FOR
 def answers_one(event: Any) -> bool:
     """Whether an event answers one command."""
     return type(event) in ANSWERS or (type(event) in ASKED_FOR and bool(event.request))
+
+
+OPENING = (OpenSession, ResumeSession, GetSession)
+"""Commands that ask a backend which opens conversations for one."""
+
+
+class Answers:
+    """The answers to the commands of one session."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def take(self, event: Any, at: int) -> None:
+        """The backend answers one command, or somebody else's."""
+        session = self._session
+        if isinstance(event, SessionOpened):
+            session.state.backend_ids, session.state.title = event.ext, event.title or session.state.title
+            session.changed(session)
+            if not event.request:
+                return  # opened for what waited, or resumed: nobody asked
+        if isinstance(event, TurnAccepted):
+            event = session.inputs.said_again(event)
+        pending = session.in_flight.get(event.request)
+        if pending is None:
+            if not session.inputs.taken_late(event, at):
+                loss = Loss(kind=type(event).__name__, why="answers no command of ours")
+                session.ledger.record([loss], session=session.state.id)
+            return
+        if isinstance(event, TurnAccepted):
+            session.settle(event.request)
+            session.inputs.accepted(pending, at)
+        elif isinstance(event, SessionOpened):
+            session.settle(event.request)
+            self._opened(pending, event)
+        elif isinstance(event, Reply):
+            self.give(event.request, event.failure, event)
+        elif isinstance(event, OtpVerified | OtpInvalid | InteractionInvalid):
+            session.settle(event.request)
+            session.questions.judged(pending, event)
+        elif pending.link is not None:
+            session.settle(event.request)
+            pending.link.send([structs.replace(event, request=pending.command.request)])
+            session.delivery.count([event], pending.link.dialect)
+
+    def _opened(self, pending: Pending, event: SessionOpened) -> None:
+        """The backend opened, or found, what this client asked for."""
+        session, link = self._session, pending.link
+        session.state.agent = event.agent or session.state.agent
+        if link is None or not link.alive:
+            return
+        if pending.then is None:
+            session.attach(link, pending.command.request)
+        else:
+            session.attach(link)
+            session.command(link, pending.then)
+
+    def give(self, request: str, failure: Failure | None, event: Reply | None = None) -> None:
+        """Tell who asked that it is done, or why not."""
+        session = self._session
+        pending = session.settle(request)
+        if pending is None:
+            return
+        if failure is not None and isinstance(pending.command, CancelTurn | SubmitInput):
+            session.cancelling.over()
+        if isinstance(pending.command, OPENING) and session.state.backend_ids is None:
+            session.changed(session)  # it was not opened: nothing of it remains
+        if isinstance(pending.command, CancelTurn) and failure is not None and failure.cause == "unsupported":
+            # Its generation has no cancel: the turn ends for its clients (translation.md 3.4).
+            session.cancelling.force()
+            failure = None
+        if failure is None:
+            self._done(pending.command)
+        if session.questions.replied(pending, failure) or pending.link is None:
+            return
+        result = event.result if event is not None else UNSET
+        pending.link.send([Reply(request=pending.command.request, failure=failure, result=result)])
+
+    def _done(self, command: Command) -> None:
+        """What a backend did that tells nobody of it but who asked."""
+        session = self._session
+        if isinstance(command, RenameSession) and session.state.title != command.title:
+            session.entitle(command.title)
+        elif isinstance(command, ArchiveSession | UnarchiveSession):
+            session.state.archived = isinstance(command, ArchiveSession)
+
+    def miss(self, request: str) -> None:
+        """The backend did not answer in time."""
+        session = self._session
+        pending = session.in_flight.get(request)
+        if pending is not None:
+            session.inputs.give_up(pending, request)
+        self.give(request, Failure(cause="timeout", text="the backend did not answer in time"))

@@ -9,7 +9,7 @@ deltas merged and nothing else touched, until it has caught up and joins its gro
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from msgspec import Struct, structs
 
@@ -29,7 +29,7 @@ from mappings.canonical.events import (
     TurnEnded,
 )
 from mappings.canonical.values import Origin
-from mappings.dialect import Projection
+from mappings.dialect import Dialect, Projection
 from mappings.errors import PeerError
 
 __all__ = ["Attachment", "Delivery", "up_to_questions"]
@@ -68,9 +68,11 @@ class Delivery:
     """Log, groups and attachments of one session."""
 
     def __init__(
-        self, state: SessionState, ledger: Ledger, *, log_max: int, log_bytes: int, catch_up: int, coalesce: bool
-    ) -> None:
+        self, state: SessionState, ledger: Ledger, *, log_max: int, log_bytes: int, catch_up: int, coalesce: bool,
+        source: str,
+    ) -> None:  # fmt: skip
         self._state = state
+        self._source = source  # the backend's dialect
         self._ledger = ledger
         self._log_max = log_max
         self._log_bytes = log_bytes
@@ -159,10 +161,10 @@ class Delivery:
 
     # -- what happens ----------------------------------------------------------------------------------
 
-    def deliver(self, batch: Batch, *, opened: bool, ended: bool) -> int:
+    def deliver(self, batch: Batch, *, opened: bool, ended: bool, plain: bool = False) -> int:
         """Log a batch and give it to everybody; `opened` and `ended` say that it begins or ends its turn.
 
-        Returns its weight.
+        `plain` says that it is nothing but text. Returns its weight.
         """
         before = None
         if self.track is not None:
@@ -177,7 +179,7 @@ class Delivery:
                     self._set_behind(group, batch)
                     break
             if group.members:
-                self._broadcast(group, batch)
+                self._broadcast(group, batch, plain)
         if opened or ended or type(batch.events[-1]) is QuestionAsked:
             for attachment in list(self.attachments.values()):
                 if attachment.behind is None:
@@ -188,7 +190,7 @@ class Delivery:
             self.track.leave(before)
         return weight
 
-    def _broadcast(self, group: Group, batch: Batch) -> None:
+    def _broadcast(self, group: Group, batch: Batch, plain: bool) -> None:
         """Rendered once, put for each."""
         try:
             rendered = group.projection.render(batch)
@@ -201,11 +203,26 @@ class Delivery:
         if rendered.losses:
             target = group.members[0].link.dialect.name
             self._ledger.record(rendered.losses, session=self._state.id, target=target)
+        if rendered.frames and not plain:
+            self.count(batch.events, group.members[0].link.dialect)
         count = len(batch.events)
         for attachment in group.members:
             attachment.offered += count
             attachment.rendered += count
             attachment.link.put(rendered.frames)
+
+    def count(self, events: Sequence[Event], target: Dialect) -> None:
+        """Of these events, which reached clients of this dialect, those that did without some of their fields.
+
+        What came in a dialect goes out in it whole: it had no more.
+        """
+        lossy = target.events.from_canonical.lossy
+        if target.name == self._source or lossy.keys().isdisjoint(map(type, events)):
+            return
+        for event in events:
+            fields = lossy.get(type(event))
+            if fields is not None:
+                self._ledger.in_part(self._source, target.name, type(event), fields)
 
     def _append(self, batch: Batch) -> int:
         weight = of_events(batch.events)
@@ -313,6 +330,8 @@ class Delivery:
         if rendered.losses:
             target = attachment.link.dialect.name
             self._ledger.record(rendered.losses, session=self._state.id, target=target)
+        if rendered.frames:
+            self.count(merged, attachment.link.dialect)
         attachment.offered += len(batch.events)
         attachment.rendered += len(merged)
         attachment.merged += len(batch.events) - len(merged)

@@ -17,6 +17,8 @@ from mappings.canonical.events import (
     ApprovalResolved,
     ErrorReported,
     Event,
+    GoalCleared,
+    GoalUpdated,
     HistorySnapshot,
     InteractionRequired,
     InteractionResolved,
@@ -292,6 +294,14 @@ def _tool_result(event: ToolCallFinished, at: int, turn: str) -> ToolResult:
     )  # fmt: skip
 
 
+def _goal(state: SessionState, event: GoalUpdated) -> None:
+    state.goal = event.goal
+
+
+def _no_goal(state: SessionState, _event: GoalCleared) -> None:
+    state.goal = None
+
+
 FOLD: dict[type, Fold] = {
     HistorySnapshot: _history,
     MessageAppended: _message,
@@ -318,5 +328,7 @@ FOLD: dict[type, Fold] = {
     Alert: _alert,
     ErrorReported: _error,
     SessionUpdated: _title,
+    GoalUpdated: _goal,
+    GoalCleared: _no_goal,
     TurnEnded: _ended,
 }

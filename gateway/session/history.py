@@ -98,11 +98,12 @@ def page(state: SessionState, request: str, limit: int, cursor: str) -> HistoryS
 def summary(state: SessionState) -> SessionSummary:
     """A session as a row of a list."""
     messages = state.messages()
-    title = state.title or next((m.text for m in messages if m.role == "user"), "") or state.backend.name
+    known = state.listed.title if state.listed is not None else ""
+    title = state.title or next((m.text for m in messages if m.role == "user"), "") or known or state.backend.name
     count = max(len(messages), state.listed.messages if state.listed is not None else 0)  # it may count more than text
     return SessionSummary(
         session=state.id, title=title, updated_at=state.updated_at or state.opened_at, messages=count,
-        status=state.status, ext=state.backend_ids,
+        status=state.status, archived=state.archived, ext=state.backend_ids,
     )  # fmt: skip
 
 

@@ -17,12 +17,16 @@ PENDING_MAX = 256  # commands of all links that wait for the backend's answer
 
 
 class Pending(Struct, frozen=True, kw_only=True):
-    """One command. `link` asked for it, None is the gateway itself; `segments` is what it typed to say it in words."""
+    """One command. `link` asked for it, None is the gateway itself; `segments` is what it typed to say it in words.
+
+    `then` is what it asked of a session that `command` has to open first.
+    """
 
     command: Command
     timer: Timer
     link: Link | None = None
     segments: tuple[Segment, ...] = ()
+    then: Command | None = None
 
 
 class InFlight:
@@ -46,10 +50,13 @@ class InFlight:
         """Whether one more would be too many."""
         return len(self._pending) >= PENDING_MAX
 
-    def add(self, request: str, command: Command, link: Link | None, segments: tuple[Segment, ...]) -> None:
+    def add(
+        self, request: str, command: Command, link: Link | None, segments: tuple[Segment, ...],
+        then: Command | None = None,
+    ) -> None:  # fmt: skip
         """`command` is about to be written under `request`."""
         timer = self._later(self._deadline, lambda: self._unanswered(request))
-        self._pending[request] = Pending(command=command, timer=timer, link=link, segments=segments)
+        self._pending[request] = Pending(command=command, timer=timer, link=link, segments=segments, then=then)
 
     def get(self, request: str) -> Pending | None:
         """The command that waits under `request`."""

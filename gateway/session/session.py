@@ -10,15 +10,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from itertools import groupby
-from typing import Any
 
 import structlog
-from msgspec import UNSET, structs
+from msgspec import structs
 
 from gateway.config.model import Limits, RouteOptions
 from gateway.ledger import Ledger
 from gateway.link import Link
-from gateway.session.answers import ADDRESSED, answers_one
+from gateway.session.answers import ADDRESSED, Answers, answers_one
 from gateway.session.attendance import Attendance
 from gateway.session.cancelling import Cancelling
 from gateway.session.delivery import Delivery
@@ -47,14 +46,10 @@ from mappings.canonical.commands import (
     SubmitInput,
 )
 from mappings.canonical.events import (
-    InteractionInvalid,
     ModelTurnStarted,
-    OtpInvalid,
-    OtpVerified,
     Reply,
     SessionActivated,
     SessionClosed,
-    SessionOpened,
     SessionUpdated,
     TurnAccepted,
 )
@@ -65,9 +60,6 @@ from mappings.dialect import Burst, Clock, Dialect, Loss, NewId
 __all__ = ["Session"]
 
 log = structlog.get_logger("dragoman.session")
-
-OPENING = (OpenSession, ResumeSession, GetSession)
-"""Commands that ask a backend which opens conversations for one."""
 
 
 class Session:
@@ -85,19 +77,20 @@ class Session:
         self.limits = limits
         self.clock = clock
         self.later = later
-        self._upstream, self._ledger = upstream, ledger
+        self._upstream, self.ledger = upstream, ledger
         self._new_id = new_id
         self.form = NormalForm(state, new_id, tells_model_turns=upstream.events.says(ModelTurnStarted))
         self.delivery = Delivery(
             state, ledger, log_max=limits.log_max, log_bytes=limits.log_bytes, catch_up=limits.catch_up,
-            coalesce=route.overflow == "coalesce",
+            coalesce=route.overflow == "coalesce", source=upstream.name,
         )  # fmt: skip
         self.questions = Questions(self)
         self.form.puts_in_words, self.form.given = self.questions.puts_in_words, self.questions.given
-        self.in_flight = InFlight(later, limits.accept_deadline, self._unanswered)
+        self.answers = Answers(self)
+        self.in_flight = InFlight(later, limits.accept_deadline, self.answers.miss)
         self.inputs = Inputs(self)
         self._turn_weight = 0
-        self._cancelling = Cancelling(self)
+        self.cancelling = Cancelling(self)
         self.attendance = Attendance(self)
         self.changed: Callable[[Session], None] = lambda _session: None  # its backend named it, or refused it
         self.watch: Callable[[Session], None] = lambda _session: None  # its status changed, or it rests
@@ -120,7 +113,7 @@ class Session:
     def deserted(self) -> None:
         """Nobody is here any more."""
         if self.route.on_last_detach == "cancel" and self.busy:
-            self._cancelling.ask(None, CancelTurn())
+            self.cancelling.ask(None, CancelTurn())
 
     def stop(self) -> None:
         """The gateway ends: tell the clients of an open turn, call off every deadline, close the way to the backend."""
@@ -129,7 +122,7 @@ class Session:
         self.deliver(self.form.end("failed", failure, now), now)
         self.in_flight.close()
         self.questions.close()
-        self._cancelling.over()
+        self.cancelling.over()
         self.attendance.close()
         self.lobby.close()
         self.backend.stop()
@@ -140,11 +133,14 @@ class Session:
         never_used = self.state.backend_ids is None and not self.in_flight and not self.state.transcript
         return never_used and self.attendance.deserted and self.state.turn is None
 
-    def open(self, link: Link, command: OpenSession | ResumeSession | GetSession) -> None:
-        """Have the backend open or find the conversation of a new session; `link` is attached once it stands."""
+    def open(self, link: Link, command: OpenSession | ResumeSession | GetSession, then: Command | None = None) -> None:
+        """Have the backend open or find the conversation of a new session; `link` is attached once it stands.
+
+        With `then` that is what the link asked of it, by the same request.
+        """
         if isinstance(command, OpenSession):
             self.state.opening = command
-        self.forward(link, command)
+        self.forward(link, command, then=then)
 
     # -- what clients ask ------------------------------------------------------------------------------
 
@@ -157,7 +153,7 @@ class Session:
                 self.inputs.submit(link, command)
                 self._note_quiet()
             case CancelTurn():
-                self._cancelling.ask(link, command)
+                self.cancelling.ask(link, command)
             case PauseTurn():
                 self._pause(link, command)
             case ResumeTurn() if self.questions.show_again(link):
@@ -184,13 +180,14 @@ class Session:
 
     def _rename(self, link: Link, command: RenameSession) -> None:
         """Where the backend keeps no titles the gateway does."""
-        self._entitle(command.title)
+        self.entitle(command.title)
         if link.attaches:
             link.send([Reply(request=command.request)])
         else:
             link.attach(self.state, command.request)
 
-    def _entitle(self, title: str) -> None:
+    def entitle(self, title: str) -> None:
+        """It has this title from now on."""
         row = summary(self.state)
         self.say(SessionUpdated(session=structs.replace(row, title=title, updated_at=self.clock())))
 
@@ -200,22 +197,28 @@ class Session:
         elif self._upstream.commands.can_say(PauseTurn):
             self.forward(link, command)
         elif self.route.pause == "cancel":
-            self._cancelling.ask(link, CancelTurn(request=command.request, session=command.session))
+            self.cancelling.ask(link, CancelTurn(request=command.request, session=command.session))
         elif self.state.turn is None:
             self.refuse(link, command.request, "not_running", "no turn is in progress")
         else:
             self.refuse(link, command.request, "unsupported", "this backend cannot pause; cancel instead")
 
-    def forward(self, link: Link | None, command: Command, segments: tuple[Segment, ...] = ()) -> str:
+    def forward(
+        self, link: Link | None, command: Command, segments: tuple[Segment, ...] = (), then: Command | None = None
+    ) -> str:
         """Write a command to the backend under a request id of our own; that id, or "" if it was refused.
 
-        `link` asked for it, None is the gateway itself; `segments` is what it typed to say it in words.
+        `link` asked for it, None is the gateway itself; `segments` is what it typed to say it in words. `then` waits
+        for the session that `command` opens.
         """
         if self.in_flight.full and link is not None:
             self.refuse(link, command.request, "busy", "too many commands wait for the backend")
             return ""
+        fields = self._upstream.commands.from_canonical.lossy.get(type(command))
+        if fields is not None and link is not None and link.dialect.name != self._upstream.name:
+            self.ledger.in_part(link.dialect.name, self._upstream.name, type(command), fields)
         request = self._new_id()
-        self.in_flight.add(request, command, link, segments)
+        self.in_flight.add(request, command, link, segments, then)
         self.backend.send([structs.replace(command, request=request)])
         waits = self.in_flight.get(request) is not None
         return request if waits else ""
@@ -228,13 +231,7 @@ class Session:
     def answer_all(self, kind: type) -> None:
         """Tell everybody who waits for a command of this kind that it is done."""
         for request in self.in_flight.of(kind):
-            self._answer(request, None)
-
-    def _unanswered(self, request: str) -> None:
-        pending = self.in_flight.get(request)
-        if pending is not None:
-            self.inputs.give_up(pending, request)
-        self._answer(request, Failure(cause="timeout", text="the backend did not answer in time"))
+            self.answers.give(request, None)
 
     # -- what the backend says ---------------------------------------------------------------------------
 
@@ -245,71 +242,18 @@ class Session:
             items, at = burst.items, burst.at or now
             if self._names_only:
                 items, losses = tool_names_only(items)
-                self._ledger.record(losses, session=self.state.id)
+                self.ledger.record(losses, session=self.state.id)
             if ADDRESSED.isdisjoint(map(type, items)):
                 self.deliver(self.form.feed(items, at), at)
                 continue
             for answers, some in groupby(items, answers_one):
                 if answers:
                     for item in some:
-                        self._take_answer(item, at)
+                        self.answers.take(item, at)
                 else:
                     self.deliver(self.form.feed(list(some), at), at)
             self._trim()
             self.lobby.open()  # a whole history stands among them, or an answer: the backend has told what there was
-
-    def _take_answer(self, event: Any, at: int) -> None:
-        if isinstance(event, SessionOpened):
-            self.state.backend_ids, self.state.title = event.ext, event.title or self.state.title
-            self.changed(self)
-            if not event.request:
-                return  # opened for what waited, or resumed: nobody asked
-        if isinstance(event, TurnAccepted):
-            event = self.inputs.said_again(event)
-        pending = self.in_flight.get(event.request)
-        if pending is None:
-            if not self.inputs.taken_late(event, at):
-                loss = Loss(kind=type(event).__name__, why="answers no command of ours")
-                self._ledger.record([loss], session=self.state.id)
-            return
-        if isinstance(event, TurnAccepted):
-            self.settle(event.request)
-            self.inputs.accepted(pending, at)
-        elif isinstance(event, SessionOpened):
-            self.settle(event.request)
-            self._opened(pending, event)
-        elif isinstance(event, Reply):
-            self._answer(event.request, event.failure, event)
-        elif isinstance(event, OtpVerified | OtpInvalid | InteractionInvalid):
-            self.settle(event.request)
-            self.questions.judged(pending, event)
-        elif pending.link is not None:
-            self.settle(event.request)
-            pending.link.send([structs.replace(event, request=pending.command.request)])
-
-    def _opened(self, pending: Pending, event: SessionOpened) -> None:
-        """The backend opened, or found, what this client asked for."""
-        self.state.agent = event.agent or self.state.agent
-        if pending.link is not None and pending.link.alive:
-            self.attach(pending.link, pending.command.request)
-
-    def _answer(self, request: str, failure: Failure | None, event: Reply | None = None) -> None:
-        pending = self.settle(request)
-        if pending is None:
-            return
-        if failure is not None and isinstance(pending.command, CancelTurn | SubmitInput):
-            self._cancelling.over()
-        if isinstance(pending.command, OPENING) and self.state.backend_ids is None:
-            self.changed(self)  # it was not opened: nothing of it remains
-        if isinstance(pending.command, CancelTurn) and failure is not None and failure.cause == "unsupported":
-            self._cancelling.force()  # its generation has no cancel: the turn ends for its clients (translation.md 3.4)
-            failure = None
-        if failure is None and isinstance(pending.command, RenameSession) and self.state.title != pending.command.title:
-            self._entitle(pending.command.title)  # a backend that tells nobody of it but who asked
-        if self.questions.replied(pending, failure) or pending.link is None:
-            return
-        result = event.result if event is not None else UNSET
-        pending.link.send([Reply(request=pending.command.request, failure=failure, result=result)])
 
     def settle(self, request: str) -> Pending | None:
         """This command waits no more; what it was."""
@@ -326,9 +270,9 @@ class Session:
         """The backend cannot be reached: what waits for it fails, and so does the open turn (design.md, section 6)."""
         failure = Failure(cause=cause, text=text)
         for request in [command.request for command in unsent] or self.in_flight:
-            self._answer(request, failure)
+            self.answers.give(request, failure)
         now = self.clock()
-        self._cancelling.over()
+        self.cancelling.over()
         self.form.discarding = False
         self.deliver(self.form.end("failed", failure, now), now)
         self.lobby.open()
@@ -340,10 +284,10 @@ class Session:
         for run in runs:
             opened = bool(run.turn) and type(run.events[0]) is TurnAccepted
             batch = self.batch(run, at)
-            self._turn_weight += self.delivery.deliver(batch, opened=opened, ended=run.ended)
+            self._turn_weight += self.delivery.deliver(batch, opened=opened, ended=run.ended, plain=run.plain)
             if run.ended:
                 self._turn_weight = 0
-                self._cancelling.over()
+                self.cancelling.over()
                 self._trim()
                 self.describe()
         if self._turn_weight > self.limits.transcript_max and self.state.turn is not None:
@@ -355,7 +299,7 @@ class Session:
         while self.form.unwanted:
             self.questions.deny(self.form.unwanted.pop())
         if self.form.losses:
-            self._ledger.record(self.form.losses, session=self.state.id)
+            self.ledger.record(self.form.losses, session=self.state.id)
             self.form.losses.clear()
 
     def _end_endless(self, at: int) -> None:
@@ -395,4 +339,4 @@ class Session:
     def _trim(self) -> None:
         if dropped := trim(self.state, self.limits.transcript_max):
             loss = Loss(kind="transcript", why="older than transcript_max", count=dropped)
-            self._ledger.record([loss], session=self.state.id)
+            self.ledger.record([loss], session=self.state.id)

@@ -68,4 +68,6 @@ class Way(Struct, frozen=True, kw_only=True):
 
 def adapter_limits(limits: Limits) -> AdapterLimits:
     """The bounds of one transport."""
-    return AdapterLimits(max_message=limits.max_message, heartbeat=limits.heartbeat)
+    return AdapterLimits(
+        max_message=limits.max_message, heartbeat=limits.heartbeat, handshake_deadline=limits.handshake_deadline
+    )

@@ -88,11 +88,12 @@ class ResumeSession(CommandBase, frozen=True, kw_only=True):
 
 
 class ListSessions(CommandBase, frozen=True, kw_only=True):
-    """List conversations, newest first; `limit` 0 means the dialect's default."""
+    """List conversations, newest first; `limit` 0 means the dialect's default, `archived` also what was put away."""
 
     limit: int = 0
     cursor: str = ""
     query: str = ""
+    archived: bool = False
 
 
 class GetSession(CommandBase, frozen=True, kw_only=True):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 
-from msgspec import Struct, field, structs
+from msgspec import Raw, Struct, field, structs
 
 from mappings.canonical.commands import OpenSession
 from mappings.canonical.events import (
@@ -140,7 +140,8 @@ class SessionState(Struct, kw_only=True):
     ended turns that have no result yet (call -> tool). `otp` is the one-time code that is
     waited for. `opening` is what a backend that opens conversations is asked
     for this one, `backend_ids` the ids that it then gave: its own clients are shown those. `listed` is how
-    the backend described it in a list, where it does.
+    the backend described it in a list, where it does; `archived` that it is put away. `goal` is the backend's
+    JSON of what it is to reach.
     """
 
     id: str
@@ -162,6 +163,8 @@ class SessionState(Struct, kw_only=True):
     opening: OpenSession | None = None
     backend_ids: Ext | None = None
     listed: SessionSummary | None = None
+    archived: bool = False
+    goal: Raw | None = None
     epoch: int = 1
     seq: int = 0
 

@@ -249,13 +249,17 @@ class Origin(Value, frozen=True, kw_only=True):
 
 
 class SessionSummary(Value, frozen=True, kw_only=True):
-    """One row of a list of sessions; `updated_at` in ns, `messages` counts user and assistant messages."""
+    """One row of a list of sessions; `updated_at` in ns, `messages` counts user and assistant messages.
+
+    `archived` says that it was put away, and is shown only where that is asked for.
+    """
 
     session: str
     title: str = ""
     updated_at: int = 0
     messages: int = 0
     status: Status = "idle"
+    archived: bool = False
     ext: Ext | None = None
 
 

@@ -6,7 +6,7 @@ from_canonical  canonical -> codewhale     projection   one client's turn as it 
 """
 
 from mappings.codewhale.directions import FROM_CLIENT, FROM_SERVER, Overheard
-from mappings.codewhale.from_canonical import shown, taken_along
+from mappings.codewhale.from_canonical import brought_along, shown, taken_along
 from mappings.codewhale.projection import Projection
 from mappings.codewhale.translator import ClientTranslator, ServerTranslator
 from mappings.codewhale.vocabulary import GENERATIONS
@@ -28,4 +28,5 @@ DIALECT = Dialect(
     lists_silent=True,
     overheard=Overheard,
     takes_history=taken_along,
+    brings_history=brought_along,
 )

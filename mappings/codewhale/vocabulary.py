@@ -13,6 +13,7 @@ __all__ = [
     "INTERRUPTED",
     "INVALID_PARAMS",
     "INVALID_REQUEST",
+    "NEW",
     "NOT_FOUND",
     "NO_METHOD",
     "PARSE_ERROR",
@@ -36,6 +37,9 @@ INVALID_PARAMS = -32602
 FAILED = -32603
 NOT_FOUND = -32004
 """Of `thread/resume` and `thread/fork`, since 0.9.4."""
+
+NEW = "New conversation"
+"""The preview of a thread before anything is said in it."""
 
 UNKNOWN_THREAD = "thread not found"
 INTERRUPTED = "turn interrupted"

@@ -149,7 +149,7 @@ class Stage:
 
     def __init__(
         self, group: asyncio.TaskGroup, limits: Limits, overflow: Overflow, upstream: Endpoint = UPSTREAMS["pod"],
-        **options: Any,
+        *, keeps: bool = True, **options: Any,
     ) -> None:  # fmt: skip
         self.group = group
         self.limits = limits
@@ -166,7 +166,7 @@ class Stage:
         route = Route(name="test", listen=LISTEN, upstream=upstream, overflow=overflow, **options)
         self.router = Router(
             route, self._upstream, registry.dialects, limits=limits, ledger=self.ledger, clock=self.time.clock,
-            new_id=self.new_id, later=self.time.later,
+            new_id=self.new_id, later=self.time.later, keeps=keeps,
         )  # fmt: skip
 
     @cached_property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import socket
@@ -290,17 +291,53 @@ class Door:
 
 
 @asynccontextmanager
-async def entered(monkeypatch: pytest.MonkeyPatch, backends: Backends) -> AsyncIterator[tuple[App, Door]]:
+async def entered(
+    monkeypatch: pytest.MonkeyPatch, backends: Backends, limits: Limits = Limits(),  # noqa: B008  # frozen
+) -> AsyncIterator[tuple[App, Door]]:  # fmt: skip
     """An app whose listener is a Door."""
     door = Door()
     monkeypatch.setattr(registry, "listen", door.listen)
     route = Route(name="test", listen=(parse("pod+unix:/memory"),), upstream=parse("pod+unix:/played"))
-    app = App(Config(routes=(route,)), make_backend=backends)
+    app = App(Config(routes=(route,), limits=limits), make_backend=backends)
     async with asyncio.timeout(DEADLINE), asyncio.TaskGroup() as group:
         group.create_task(app.run(), name="app")
         await settle()
         yield app, door
         app.stop.set()
+
+
+async def test_a_client_too_many_is_told_so_and_counted_until_another_one_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    backends = Backends()
+    async with entered(monkeypatch, backends, Limits(links=1)) as (app, door):
+        backends.one.session.lobby.open()
+        inside = door.enter()
+        refused = door.enter()
+        await settle()
+        assert inside.is_open()
+        assert refused.closed is CloseReason.FULL
+        (error,) = [json.loads(frame) for frame in refused.got]
+        assert (error["event"], error["data"]["code"]) == ("error", "already_running")
+        assert "`links`" in error["data"]["message"]
+        (row,) = [entry for entry in app.ledger.entries() if entry.kind == "link"]
+        assert (row.target, row.count) == ("pod", 1)
+        inside.hang_up()
+        await settle()
+        later = door.enter()
+        await settle()
+        assert later.is_open()
+        assert b'"snapshot"' in later.got[0]
+
+
+async def test_a_smooth_client_too_many_is_asked_to_come_again_later() -> None:
+    async with (
+        bridged("pod+unix:/nowhere/sock", limits=Limits(links=1)) as (_, url),
+        Watched.connected(url),
+        aiohttp.ClientSession() as http,
+        http.ws_connect(url) as late,
+    ):
+        assert (await late.receive_json())["type"] == "error"
+        await late.receive()
+        assert late.close_code == 1013
 
 
 async def test_a_failure_while_a_client_is_shown_its_session_costs_that_client_alone(
@@ -359,3 +396,4 @@ async def test_what_was_lost_is_told_at_the_end() -> None:
             backend.says(TurnAccepted(request="nobody's"))
     assert logs[-1]["event"] == "stopped"
     assert [entry["kind"] for entry in logs if entry["event"] == "not delivered"] == ["HistorySnapshot", "TurnAccepted"]
+    assert [entry["kind"] for entry in logs if entry["event"] == "delivered in part"] == ["SubmitInput"]

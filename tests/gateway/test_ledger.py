@@ -49,3 +49,13 @@ def test_counters_begin_at_nothing() -> None:
     ledger = Ledger()
     ledger.counters["frames"] += 2
     assert (ledger.counters["frames"], ledger.counters["faults"]) == (2, 0)
+
+
+def test_what_arrives_in_part_is_counted_by_its_rule_and_takes_no_room_of_what_does_not_arrive() -> None:
+    ledger = Ledger()
+    for _ in range(2):
+        ledger.in_part("pod", "smooth", Loss, "kind, field")
+    ledger.in_part("pod", "pando", Loss, "kind")
+    assert ledger.entries() == []
+    rows = [(row.source, row.target, row.kind, row.field, row.count) for row in ledger.partial()]
+    assert rows == [("pod", "smooth", "Loss", "kind, field", 2), ("pod", "pando", "Loss", "kind", 1)]

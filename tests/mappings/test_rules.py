@@ -38,6 +38,7 @@ def test_the_decorated_function_stays_callable() -> None:
 
     assert number(-7) == (7,)
     assert rules.entries[int].fidelity == Lossy(("sign",))
+    assert rules.lossy == {int: "sign"}
 
 
 def test_what_is_carried_writes_nothing_and_loses_nothing() -> None:

@@ -70,6 +70,9 @@ CODE = """
             return opened("thread-" + str(uuid.uuid4()), "started", params)
         if method == "thread/resume" and os.path.exists(os.path.join(store, params["thread_id"])):
             return opened(params["thread_id"], "resumed", params)
+        if method == "thread/list":
+            rows = [thread(id, os.getcwd()) for id in sorted(os.listdir(store))]
+            return {"thread_id": "list", "status": "ok", "threads": rows, "events": [], "data": {}}
         if method == "thread/message":
             return message(params)
         if method == "app/models":

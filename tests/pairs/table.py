@@ -30,12 +30,12 @@ client    backend   text  reasoning calls results answer    failure   cancel    
 
 smooth    smooth    whole whole     whole whole   completed failed    cancelled failed used    form     asked
 smooth    pod       whole whole     whole whole   completed failed    cancelled failed used    words    cancelled
-smooth    pando     whole -         whole whole   completed completed cancelled failed refused words    completed
+smooth    pando     whole -         whole whole   completed failed    cancelled failed refused words    completed
 smooth    codewhale whole whole     whole whole   completed failed    cancelled failed used    words    completed
 
 pod       smooth    whole whole     whole whole   completed failed    cancelled failed used    words    paused
 pod       pod       whole whole     whole whole   completed failed    cancelled failed used    words    paused
-pod       pando     whole -         whole whole   completed completed cancelled failed used    words    completed
+pod       pando     whole -         whole whole   completed failed    cancelled failed used    words    completed
 pod       codewhale whole whole     whole whole   completed failed    cancelled failed used    words    completed
 
 pando     smooth    whole -         whole whole   completed failed    completed failed used    words    completed
@@ -45,7 +45,7 @@ pando     codewhale whole -         whole whole   completed failed    completed 
 
 codewhale smooth    whole whole     whole whole   completed failed    cancelled failed used    words    completed
 codewhale pod       whole whole     whole whole   completed failed    cancelled failed used    words    cancelled
-codewhale pando     whole -         whole whole   completed completed cancelled failed refused words    completed
+codewhale pando     whole -         whole whole   completed failed    cancelled failed refused words    completed
 codewhale codewhale whole whole     whole whole   completed failed    cancelled failed used    words    completed
 """
 

@@ -86,21 +86,22 @@ def test_the_captures_show_turns_of_each_end() -> None:
 
 # -- line by line ------------------------------------------------------------------------------------
 
-NAMES = "a row of the gateway's list has the name that a thread had when it was opened"
+ORDER = "the child that is asked for lists plays those that were recorded in their order, to their end"
+TIMES = "the gateway's list is ordered by when something was said, in parts of a second"
 HISTORY = "what a child's store knows from before is not taken over: the history is what was said here"
 
 OWN: dict[str, dict[int, str]] = {
-    "01": {5: "which configuration file a child reads is its own affair", 14: NAMES, 16: NAMES},
+    "01": {5: "which configuration file a child reads is its own affair", 7: ORDER, 14: ORDER, 16: ORDER},
     "06": {
         4: "a session that is open is shown: nothing is added to its history",
         5: HISTORY,
         7: HISTORY,
-        10: "the gateway lists the sessions that are open in it, in its own order, put away or not",
-        11: "the gateway lists the sessions that are open in it, in its own order, put away or not",
+        10: TIMES,
+        11: TIMES,
         13: HISTORY,
-        14: "the gateway lists the sessions that are open in it, in its own order, put away or not",
+        14: ORDER,
     },
-    "07": {7: "a goal is kept by the child, and told by thread/goal/get"},
+    "07": {},
 }
 """Capture -> id of a request -> why the gateway answers it otherwise than that server alone did."""
 

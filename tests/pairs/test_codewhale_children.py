@@ -90,6 +90,22 @@ def spawned(upstream: str) -> Iterator[Spawned]:
             process.kill()
 
 
+def test_a_gateway_lists_the_threads_of_one_before_it_and_goes_on_with_them(mark: str, tmp_path: Path) -> None:
+    with spawned(child(mark, tmp_path)) as gateway:
+        thread = gateway.begin()
+        gateway.process.send_signal(signal.SIGTERM)
+        assert gateway.process.wait(DEADLINE) == 0
+    with spawned(child(mark, tmp_path)) as gateway:
+        gateway.send("thread/list")
+        assert [row["id"] for row in gateway.answer()["result"]["threads"]] == [thread]
+        gateway.send("thread/message", thread_id=thread, input="hello again")
+        assert gateway.answer()["result"]["status"] == "accepted"
+        gateway.send("thread/list")
+        assert [row["id"] for row in gateway.answer()["result"]["threads"]] == [thread], "it is listed once"
+        gateway.process.send_signal(signal.SIGTERM)
+        assert gateway.process.wait(DEADLINE) == 0
+
+
 @pytest.mark.parametrize(("number", "manners"), [(signal.SIGTERM, "deaf"), (signal.SIGINT, "orderly")])
 def test_nobody_outlives_a_gateway_that_is_asked_to_end(
     mark: str, tmp_path: Path, number: signal.Signals, manners: str

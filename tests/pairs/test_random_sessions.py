@@ -44,7 +44,9 @@ def quiet() -> Iterator[None]:
 async def played(client: str, backend: str, steps: list[Step], log_max: int) -> None:
     """One session: a client of the pair's own dialect, then the steps."""
     async with asyncio.timeout(30), asyncio.TaskGroup() as group:
-        stage = Stage(group, limits(log_max), "coalesce", Theatre.upstream(backend))
+        stage = Stage(
+            group, limits(log_max), "coalesce", Theatre.upstream(backend), keeps=False
+        )  # one connection at a time
         theatre = Theatre(stage, Theatre.played(backend))
         try:
             theatre.enter(client)

@@ -23,7 +23,7 @@ from mappings.codewhale.wire import requests
 from mappings.codewhale.wire.values import Answer
 from mappings.rules import Emulated, Lossy, Nothing, Rules
 
-__all__ = ["FROM_COMMAND", "taken_along"]
+__all__ = ["FROM_COMMAND", "brought_along", "taken_along"]
 
 FROM_COMMAND = Rules("canonical commands -> codewhale")
 
@@ -123,6 +123,12 @@ def taken_along(items: Sequence[Item]) -> Ext | None:
     return keep(params=wire.ResumeParams(thread_id="", history=said, persist_extended_history=False))
 
 
+def brought_along(command: commands.ResumeSession) -> int:
+    """How many items of a history a client's resume adds to a thread."""
+    params = given(command.ext, "params", wire.ResumeParams, None)
+    return len(params.history or ()) if params is not None else 0
+
+
 @FROM_COMMAND.rule(commands.ForkSession, produces=(requests.Fork,))
 def fork_session(command: commands.ForkSession, context: Context) -> Messages:
     thread = _thread(command)
@@ -139,7 +145,7 @@ def fork_session(command: commands.ForkSession, context: Context) -> Messages:
 def list_sessions(command: commands.ListSessions, context: Context) -> Messages:
     if given(command.ext, "kind", str, "") == "loaded":
         return _call(requests.LoadedList, command, context, _ignored(command.ext))
-    usual = wire.ListParams(limit=command.limit) if command.limit else UNSET
+    usual = wire.ListParams.asking(command.limit, command.archived)
     return _call(requests.List, command, context, _params(command.ext, wire.ListParams, usual))
 
 

@@ -139,7 +139,7 @@ def run_started(event: events.RunStarted, context: Context) -> Messages:
 
 @FROM_EVENT.rule(events.GoalUpdated, produces=(frames.GoalUpdated,))
 def goal_updated(event: events.GoalUpdated, context: Context) -> Messages:
-    goal = _read(event.goal, values.ThreadGoal)
+    goal = replies.goal_of(event.goal)
     if goal is None:
         context.lose(event, why="a goal that codewhale does not know")
         return ()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from msgspec import UNSET, Raw
@@ -14,16 +14,18 @@ from mappings.canonical.events import HistorySnapshot, SessionOpened, SessionsLi
 from mappings.canonical.values import Ext, Item, Message, SessionSummary
 from mappings.codewhale.extras import given, raw
 from mappings.codewhale.ids import session_id, thread_id
+from mappings.codewhale.vocabulary import NEW
 from mappings.codewhale.wire import results
-from mappings.codewhale.wire.values import Checkpoint, HistoryItem, Thread
+from mappings.codewhale.wire.values import Checkpoint, HistoryItem, Thread, ThreadGoal
 from mappings.rfc3339 import NS
 
-__all__ = ["described", "history", "listed", "missing", "opened", "row", "showing", "shown", "told"]
+__all__ = ["described", "goal_of", "history", "listed", "missing", "opened", "row", "showing", "shown", "told"]
 
 HISTORY_MAX = 500  # items that a server tells (codewhale sheet, section 2.2)
 PREVIEW_MAX = 120  # characters
-NEW = "New conversation"
 PROVIDER = "deepseek"
+ARCHIVED: Final = "archived"  # what a thread is that was put away
+UNARCHIVED: Final = "idle"  # and one that was fetched back
 LIST = "list"
 """The thread id of the result of a list."""
 
@@ -43,7 +45,8 @@ def row(summary: SessionSummary, generation: str) -> Thread:
     known = _known(summary.ext)
     title = summary.title[:PREVIEW_MAX] if summary.messages else ""  # before anything was said it is no preview
     if known is not None:
-        return replace(known, updated_at=at, preview=title if title and known.preview == NEW else known.preview)
+        preview = title if title and known.preview == NEW else known.preview
+        return replace(_put_away(known, summary.archived), updated_at=at, preview=preview)
     return Thread(
         id=shown(summary.session, summary.ext)[0],
         preview=title or NEW,
@@ -51,12 +54,17 @@ def row(summary: SessionSummary, generation: str) -> Thread:
         model_provider=PROVIDER,
         created_at=at,
         updated_at=at,
-        status=summary.status,
+        status=ARCHIVED if summary.archived else summary.status,
         cwd="",
         cli_version=generation,
         source="interactive",
         name=summary.title or UNSET,
     )
+
+
+def _put_away(known: Thread, archived: bool) -> Thread:
+    """A thread that was archived, or fetched back, since its backend described it."""
+    return replace(known, status=ARCHIVED if archived else UNARCHIVED if known.status == ARCHIVED else known.status)
 
 
 def _known(ids: Ext | None) -> Thread | None:
@@ -71,7 +79,8 @@ def described(state: SessionState, generation: str) -> Thread:
     if known is not None:
         at = max(known.updated_at, state.updated_at // NS)
         preview = said[-1][:PREVIEW_MAX] if said else known.preview
-        return replace(known, preview=preview, updated_at=at, name=state.title or known.name)
+        name = state.title or known.name
+        return replace(_put_away(known, state.archived), preview=preview, updated_at=at, name=name)
     return Thread(
         id=shown(state.id, state.backend_ids)[0],
         preview=said[-1][:PREVIEW_MAX] if said else NEW,
@@ -79,7 +88,7 @@ def described(state: SessionState, generation: str) -> Thread:
         model_provider=state.backend.provider or PROVIDER,
         created_at=state.opened_at // NS,
         updated_at=(state.updated_at or state.opened_at) // NS,
-        status=state.status,
+        status=ARCHIVED if state.archived else state.status,
         cwd=state.backend.cwd,
         cli_version=generation,
         source="interactive",
@@ -92,7 +101,7 @@ class Told(msgspec.Struct, frozen=True, gc=False):
 
     history: list[HistoryItem] = []
     checkpoint: Checkpoint | None = None
-    goal: Raw = Raw(b"null")
+    goal: ThreadGoal | None = None
 
 
 def history(items: Iterable[Item]) -> list[HistoryItem]:
@@ -111,18 +120,30 @@ def history(items: Iterable[Item]) -> list[HistoryItem]:
     ][-HISTORY_MAX:]
 
 
+def goal_of(goal: Raw | None) -> ThreadGoal | None:
+    """A session's goal, if it is one of this dialect."""
+    try:
+        return None if goal is None else msgspec.json.decode(goal, type=ThreadGoal)
+    except msgspec.DecodeError:
+        return None
+
+
 def showing(state: SessionState, asked: object, generation: str) -> results.ThreadResponse:
     """The result that shows a session to the request that asked for it."""
-    return _thread_response(described(state, generation), history(state.messages()), asked, state.backend.model)
+    thread, said = described(state, generation), history(state.messages())
+    return _thread_response(thread, said, asked, state.backend.model, goal_of(state.goal))
 
 
 STATUS: dict[type, str] = {commands.ResumeSession: "resumed", commands.OpenSession: "started"}
 
 
-def _thread_response(thread: Thread, said: list[HistoryItem], asked: object, model: str = "") -> results.ThreadResponse:
-    data = raw(Told(history=said))
+def _thread_response(
+    thread: Thread, said: list[HistoryItem], asked: object, model: str = "", goal: ThreadGoal | None = None
+) -> results.ThreadResponse:
+    data = raw(Told(history=said, goal=goal))
     if not isinstance(asked, commands.OpenSession | commands.ResumeSession):
-        return results.ThreadResponse(thread_id=thread.id, status="ok", thread=thread, data=data)
+        known = UNSET if goal is None else goal
+        return results.ThreadResponse(thread_id=thread.id, status="ok", thread=thread, goal=known, data=data)
     created = given(asked.ext, "kind", str, "") == "create"
     return results.ThreadResponse(
         thread_id=thread.id,

@@ -90,9 +90,10 @@ def fork(message: requests.Fork) -> Commands:
 def list_threads(message: requests.List) -> Commands:
     said = message.params
     limit = (said.limit or 0) if isinstance(said, wire.ListParams) else 0
-    usual = said == wire.ListParams(limit=limit) if limit else said is UNSET
+    archived = isinstance(said, wire.ListParams) and said.include_archived is True
+    usual = said == wire.ListParams.asking(limit, archived)
     ext = _form(message, UNSET if usual else said)
-    return (commands.ListSessions(request=heard(message.id), limit=limit, ext=ext),)
+    return (commands.ListSessions(request=heard(message.id), limit=limit, archived=archived, ext=ext),)
 
 
 @TO_COMMAND.rule(requests.Read, produces=(commands.GetSession,))

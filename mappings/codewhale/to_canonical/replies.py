@@ -10,16 +10,17 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from mappings.canonical.events import SessionOpened, SessionsListed
+from mappings.canonical.events import GoalUpdated, SessionOpened, SessionsListed
 from mappings.canonical.values import Message, Role, SessionSummary, Status
-from mappings.codewhale.extras import keep
+from mappings.codewhale.extras import keep, raw
 from mappings.codewhale.ids import session_id
+from mappings.codewhale.vocabulary import NEW
 from mappings.codewhale.wire.answers import typed
 from mappings.codewhale.wire.results import AppResponse, Capabilities, ThreadResponse
-from mappings.codewhale.wire.values import HistoryItem, Thread
+from mappings.codewhale.wire.values import HistoryItem, Thread, ThreadGoal
 from mappings.rfc3339 import NS
 
-__all__ = ["history", "methods_of", "session_opened", "sessions_listed"]
+__all__ = ["goal", "history", "methods_of", "session_opened", "sessions_listed"]
 
 ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant"}
 
@@ -67,11 +68,14 @@ class Loaded(Struct, frozen=True, gc=False):
 
 def _summary(thread: Thread) -> SessionSummary:
     status: Status = "paused" if thread.status == "paused" else "idle"  # a thread that rests says `running`
+    said = thread.preview not in ("", NEW)  # how often nobody tells
     return SessionSummary(
         session=session_id(thread.id),
-        title=thread.name or "",
+        title=thread.name or (thread.preview if said else ""),
         updated_at=thread.updated_at * NS,
+        messages=int(said),
         status=status,
+        archived=thread.status == "archived",
         ext=keep(thread_id=thread.id, thread=thread),
     )
 
@@ -80,6 +84,7 @@ class Told(Struct, frozen=True, gc=False):
     """The data of a thread that is told whole."""
 
     history: tuple[HistoryItem, ...] = ()
+    goal: Raw = Raw(b"null")
 
 
 class Spoken(Struct, frozen=True, gc=False):
@@ -91,14 +96,28 @@ class Spoken(Struct, frozen=True, gc=False):
 
 def history(result: Raw | UnsetType) -> tuple[Message, ...] | None:
     """The messages of a thread, oldest first; what is neither user's nor assistant's is the system's."""
+    told = _told(result)
+    return None if told is None else tuple(map(_message, told.history))
+
+
+def goal(result: Raw | UnsetType) -> tuple[GoalUpdated, ...]:
+    """The goal of a thread, where it has one."""
+    told = _told(result)
+    try:
+        known = None if told is None else msgspec.json.decode(told.goal, type=ThreadGoal | None)
+    except msgspec.DecodeError:
+        return ()
+    return () if known is None else (GoalUpdated(goal=raw(known)),)
+
+
+def _told(result: Raw | UnsetType) -> Told | None:
     said = _known(result)
     if not isinstance(said, ThreadResponse):
         return None
     try:
-        told = msgspec.json.decode(said.data, type=Told)
+        return msgspec.json.decode(said.data, type=Told)
     except msgspec.DecodeError:
         return None
-    return tuple(map(_message, told.history))
 
 
 def _message(item: HistoryItem) -> Message:

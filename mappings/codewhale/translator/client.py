@@ -22,7 +22,7 @@ from mappings.canonical.values import Failure, FileAttachment, ImageAttachment, 
 from mappings.codewhale.directions import FROM_SERVER
 from mappings.codewhale.from_canonical import FROM_COMMAND, Context
 from mappings.codewhale.to_canonical.frames import plain
-from mappings.codewhale.to_canonical.replies import history, methods_of, session_opened, sessions_listed
+from mappings.codewhale.to_canonical.replies import goal, history, methods_of, session_opened, sessions_listed
 from mappings.codewhale.translator.opening import Opening
 from mappings.codewhale.wire import REQUESTS
 from mappings.dialect import Burst, Clock, Frame, Loss, NewId, Step
@@ -212,6 +212,8 @@ class ClientTranslator:
         if isinstance(command, ask.CancelTurn):
             _add(step, told)  # it was answered when it was written
             return
+        if isinstance(command, ask.ResumeSession):
+            told += goal(event.result)
         if isinstance(command, ask.GetCapabilities):
             known = methods_of(event.result)
             self._interrupts = self._interrupts if known is None else "thread/interrupt" in known

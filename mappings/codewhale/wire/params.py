@@ -91,6 +91,11 @@ class ListParams(Params, frozen=True, kw_only=True):
     include_archived: bool | UnsetType = UNSET
     limit: Annotated[int, Meta(ge=0)] | None = None
 
+    @classmethod
+    def asking(cls, limit: int, archived: bool) -> ListParams | UnsetType:
+        """As they are usually said: what is usual is left out."""
+        return cls(include_archived=archived or UNSET, limit=limit or None) if limit or archived else UNSET
+
 
 class OfThread(Params, frozen=True, kw_only=True):
     """One thread."""

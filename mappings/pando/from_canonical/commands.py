@@ -49,7 +49,7 @@ def get_capabilities(command: commands.GetCapabilities, context: Context) -> Mes
 @FROM_COMMAND.rule(
     commands.ListSessions,
     produces=(wire.SessionList, wire.StateSync),
-    fidelity=Lossy(("limit", "cursor", "query")),
+    fidelity=Lossy(("limit", "cursor", "query", "archived")),
 )
 def list_sessions(command: commands.ListSessions, context: Context) -> Messages:
     if not given(command.ext, "sync", bool, False):

@@ -35,7 +35,7 @@ def _answer(context: Context, request: str, result: Any) -> Messages:
 @FROM_EVENT.rule(
     events.SessionsListed,
     produces=(wire.SessionList, Reply),
-    fidelity=Lossy(("next_cursor", "sessions.status")),
+    fidelity=Lossy(("next_cursor", "sessions.status", "sessions.archived")),
 )
 def sessions_listed(event: events.SessionsListed, context: Context) -> Messages:
     if event.request or context.request:
@@ -44,17 +44,23 @@ def sessions_listed(event: events.SessionsListed, context: Context) -> Messages:
     return (wire.SessionList(payload=wire.Sessions(sessions=rows), **context.envelope),)
 
 
-@FROM_EVENT.rule(events.SessionUpdated, produces=(wire.SessionUpdate,), fidelity=Lossy(("session.status",)))
+@FROM_EVENT.rule(
+    events.SessionUpdated, produces=(wire.SessionUpdate,), fidelity=Lossy(("session.status", "session.archived"))
+)
 def session_updated(event: events.SessionUpdated, context: Context) -> Messages:
     return (wire.SessionUpdate(payload=replies.session(event.session), **context.envelope),)
 
 
-@FROM_EVENT.rule(events.SessionActivated, produces=(wire.SessionActivated,), fidelity=Lossy(("session.status",)))
+@FROM_EVENT.rule(
+    events.SessionActivated, produces=(wire.SessionActivated,), fidelity=Lossy(("session.status", "session.archived"))
+)
 def session_activated(event: events.SessionActivated, context: Context) -> Messages:
     return (wire.SessionActivated(payload=replies.session(event.session), **context.envelope),)
 
 
-@FROM_EVENT.rule(events.SessionClosed, produces=(wire.SessionDeleted,), fidelity=Lossy(("session.status",)))
+@FROM_EVENT.rule(
+    events.SessionClosed, produces=(wire.SessionDeleted,), fidelity=Lossy(("session.status", "session.archived"))
+)
 def session_closed(event: events.SessionClosed, context: Context) -> Messages:
     return (wire.SessionDeleted(payload=replies.session(event.session), **context.envelope),)
 

@@ -4,6 +4,9 @@ A pando publishes `llm.end` for a run that went well and nothing for any other, 
 A shipped one never publishes `llm.start`: it is said here, because pod clients and pando's own views wait for it.
 So `message.list` is asked at the end for the whole text, and in a silence for the end: two equal answers, a silence
 apart, end the turn.
+
+A primary that tells failures at all says the cause in a system message right before `llm.end` (translation.md 3.6). Any
+other system message there has an id of its own, and an answer stands in the list.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ __all__ = ["ANSWER_DEADLINE", "TEXT_MAX", "TOOL_MAX", "TURN_QUIET", "Following",
 
 TURN_QUIET = 15.0  # seconds: translation.md 3.6
 TOOL_MAX = 30 * 60.0  # seconds that an open tool call stops that clock
+CAUSE_WAIT = 1.0  # seconds after which a system message is no cause: what says one says the end in the same breath
 ANSWER_DEADLINE = 5.0  # seconds that the end of a turn waits for its whole text: half of what a call may take
 TEXT_MAX = 4 * 1024 * 1024  # characters of one turn that are kept to be compared; beyond it nothing is repaired
 ECHOES_MAX = 64  # inputs of ours whose echo may still come; a shipped primary sends none
@@ -61,6 +65,7 @@ class Following:
         self._heard = 0
         self._last: tuple[tuple[Message, ...], int] | None = None  # an answer since which nothing was said
         self._ending: say.TurnEnded | None = None
+        self._cause: say.MessageAppended | None = None  # what the system said last, and nobody else anything since
         self._echoes: list[str] = []
 
     # -- what we do --------------------------------------------------------------------------------------
@@ -90,8 +95,10 @@ class Following:
     def hear(self, event: say.Event, now: int) -> list[Any]:
         """What an event of this session says."""
         before: list[Any] = []
+        if self._cause is not None and self._ending is None and not isinstance(event, say.TurnEnded):
+            before = self._no_cause()
         if isinstance(event, OPENS):
-            before = self._finish(None) if self._ending is not None else []
+            before += self._finish(None) if self._ending is not None else []
             self.begin(now)
             self._last = None
             if isinstance(event, say.ModelTurnStarted):
@@ -110,7 +117,10 @@ class Following:
                 return self._end(event, now)
             case say.MessageAppended(message=message) if message.role == "user" and message.text in self._echoes:
                 self._echoes.remove(message.text)
-                return []
+                return before
+            case say.MessageAppended(message=message) if message.role == "system" and self.open:
+                self._cause, self._heard = event, now
+                return before
             case say.SessionUpdated() if self.open:
                 self._heard = now
                 self.wants = self.wants or (not self._calls and self._ending is None)
@@ -172,8 +182,24 @@ class Following:
         usage = ending.usage if ending is not None else None
         rest = self._rest(listed) if listed is not None else []
         counted = [say.UsageReported(usage=usage)] if usage is not None else []
+        if self._cause is not None and self._failed(self._cause.message, listed) and not self.interrupted:
+            why = say.ErrorReported(cause="internal", text=self._cause.message.text)
+            self._cause = None
+            return [*rest, *counted, why, *self._over("failed", listed)]
         end = "cancelled" if self.interrupted else "completed"  # llm.end says no more than that a run is over
         return [*rest, *counted, *self._over(end, listed)]
+
+    def _failed(self, cause: Message, listed: tuple[Message, ...] | None) -> bool:
+        """Whether a system message before the end is why there is none better: there is no answer, or it is that."""
+        if listed is None:
+            return not self._length
+        answers = [message for message in self._answers(listed) if message.text]
+        return not answers or answers[-1].id == cause.id
+
+    def _no_cause(self) -> list[Any]:
+        """What the system said last is just that."""
+        said, self._cause = self._cause, None
+        return [] if said is None else [said]
 
     def _inferred(self, listed: tuple[Message, ...]) -> list[Any]:
         answer = self._answers(listed)
@@ -190,8 +216,8 @@ class Following:
         self.wants = False
         if listed is not None:
             self._known = frozenset(message.id for message in listed)
-        said: list[Any] = [say.StatusChanged(status="idle")]
-        return said if end == "failed" else [say.TurnResult(end=end), *said]
+        result = [] if end == "failed" else [say.TurnResult(end=end)]
+        return [*self._no_cause(), *result, say.StatusChanged(status="idle")]
 
     def _answers(self, listed: tuple[Message, ...]) -> list[Message]:
         """What the assistant said in this turn: after the last input, and not known from before."""
@@ -220,7 +246,7 @@ class Following:
         if self.open and self._ending is None and silence >= patience * NS:
             self._calls.clear()
             self.wants = True
-        return []
+        return self._no_cause() if self._ending is None and silence >= CAUSE_WAIT * NS else []
 
     def lost(self) -> list[Any]:
         """The primary is gone: so is the turn."""

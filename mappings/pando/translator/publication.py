@@ -33,7 +33,6 @@ class PublicationTranslator:
     def __init__(self, clock: Clock, new_id: NewId, instance: Instance = NOBODY) -> None:
         self._clock = clock
         self._instance = instance
-        self._sessions: set[str] = set()
 
     @property
     def owes(self) -> bool:
@@ -62,7 +61,6 @@ class PublicationTranslator:
 
     def attach(self, state: SessionState, request: str = "") -> Step:
         """A session is announced: there is no replay, its messages are asked for."""
-        self._sessions.add(state.id)
         return Step(frames=[EVENTS.encode(wire.SessionUpdate(payload=described(state), **self._context().envelope))])
 
     def passed(self, batch: Batch) -> Step:
@@ -82,7 +80,7 @@ class PublicationTranslator:
         now, started = self._clock(), self._instance.started_at
         pulse = wire.Pulse(
             instance_id=self._instance.id,
-            session_count=len(self._sessions),
+            session_count=self._instance.sessions(),
             uptime=duration(now - started),
             started_at=rfc3339(started),
         )

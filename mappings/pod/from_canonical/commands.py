@@ -77,7 +77,7 @@ def list_completions(command: commands.ListCompletions, losses: Losses) -> Metho
 
 
 @FROM_COMMAND.rule(
-    commands.ListSessions, produces=(wire.ListVisiblePods,), fidelity=Lossy(("limit", "cursor", "query"))
+    commands.ListSessions, produces=(wire.ListVisiblePods,), fidelity=Lossy(("limit", "cursor", "query", "archived"))
 )
 def list_sessions(_command: commands.ListSessions, _losses: Losses) -> Methods:
     return (wire.ListVisiblePods(),)

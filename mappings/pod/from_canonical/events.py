@@ -254,7 +254,7 @@ def completions_listed(event: events.CompletionsListed, projection: Projection) 
 @FROM_EVENT.rule(
     events.SessionsListed,
     produces=(wire.VisiblePods,),
-    fidelity=Lossy(("next_cursor", "sessions.title", "sessions.updated_at", "sessions.messages")),
+    fidelity=Lossy(("next_cursor", "sessions.title", "sessions.updated_at", "sessions.messages", "sessions.archived")),
 )
 def sessions_listed(event: events.SessionsListed, _projection: Projection) -> Events:
     return (wire.VisiblePods(data=contents.Pods(pods=[_pod(session) for session in event.sessions])),)

@@ -96,7 +96,7 @@ def get_history(command: commands.GetHistory, context: Context) -> Messages:
     )
 
 
-@FROM_COMMAND.rule(commands.ListSessions, produces=(wire.ListConversations,))
+@FROM_COMMAND.rule(commands.ListSessions, produces=(wire.ListConversations,), fidelity=Lossy(("archived",)))
 def list_sessions(command: commands.ListSessions, context: Context) -> Messages:
     """The user's conversations."""
     return (

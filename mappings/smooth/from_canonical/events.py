@@ -48,7 +48,9 @@ def session_opened(event: events.SessionOpened, context: Context) -> Messages:
     return _done(context, replies.session(event, context.asked))
 
 
-@FROM_EVENT.rule(events.SessionsListed, produces=(wire.ImmediateResponse,), fidelity=Lossy(("sessions.status",)))
+@FROM_EVENT.rule(
+    events.SessionsListed, produces=(wire.ImmediateResponse,), fidelity=Lossy(("sessions.status", "sessions.archived"))
+)
 def sessions_listed(event: events.SessionsListed, context: Context) -> Messages:
     """The reply of list_conversations."""
     return _done(context, replies.conversations(event))

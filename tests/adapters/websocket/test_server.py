@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import os
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
@@ -459,6 +460,54 @@ async def test_a_port_that_is_taken_is_refused() -> None:
     async with serving() as server:
         with pytest.raises(OSError, match=str(server.port)):
             await listen("127.0.0.1", server.port, "/ws", LIMITS, server.accept)
+
+
+def upgrade(server: Server, request: bytes) -> socket.socket:
+    """A client that has connected and said this, before the loop could see it."""
+    client = socket.create_connection(("127.0.0.1", server.port), timeout=1)
+    client.sendall(request)
+    client.setblocking(False)
+    return client
+
+
+async def test_a_client_that_asked_before_the_listener_closed_is_served() -> None:
+    loop = asyncio.get_running_loop()
+    key = base64.b64encode(os.urandom(16)).decode()
+    words = ("Host: x", "Upgrade: websocket", "Connection: Upgrade", "Sec-WebSocket-Version: 13")
+    request = "\r\n".join(("GET /ws HTTP/1.1", *words, f"Sec-WebSocket-Key: {key}", "", "")).encode()
+    async with serving() as server:
+        with upgrade(server, request) as client:
+            await server.listener.close()
+            assert (await loop.sock_recv(client, 1 << 16)).startswith(b"HTTP/1.1 101 ")
+            ours = await server.next()
+            await ours.send([b"hello"])
+            assert await loop.sock_recv(client, 1 << 16) == b"\x81\x05hello"
+
+
+async def test_a_client_that_only_connected_before_the_listener_closed_sees_the_end() -> None:
+    async with serving() as server:
+        with upgrade(server, b"") as client:
+            await server.listener.close()
+            assert await asyncio.get_running_loop().sock_recv(client, 1) == b""
+
+
+@pytest.mark.parametrize("said", [b"", b"GET /ws HTTP/1.1\r\nHost: x\r\n"], ids=["nothing", "a part"])
+async def test_a_client_that_does_not_finish_its_handshake_is_sent_away(said: bytes) -> None:
+    async with serving(Limits(close_deadline=1.0, handshake_deadline=0.05)) as server:
+        with upgrade(server, said) as client:
+            assert await asyncio.get_running_loop().sock_recv(client, 1) == b""
+        assert server.transports == []
+
+
+async def test_the_deadline_of_the_handshake_is_none_of_the_connection() -> None:
+    async with (
+        serving(Limits(close_deadline=1.0, handshake_deadline=0.05)) as server,
+        dialled(server) as (client, ours),
+    ):
+        with upgrade(server, b"") as later:
+            await asyncio.get_running_loop().sock_recv(later, 1)  # its deadline came after that of the first client
+        await client.send("still here")
+        assert await ours.receive() == [b"still here"]
 
 
 async def test_closing_a_listener_keeps_its_peers_and_sends_idle_http_clients_away() -> None:

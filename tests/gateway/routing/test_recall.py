@@ -279,14 +279,24 @@ def test_once_stopped_nothing_is_waited_for() -> None:
 # -- what a client resumes ---------------------------------------------------------------------------
 
 
-def test_a_client_that_resumes_is_answered_before_the_history_is_loaded() -> None:
+def test_a_client_that_resumes_is_answered_once_the_history_is_loaded() -> None:
+    """A codewhale's answer tells the history (translation.md, section 1)."""
     stage = Stage()
     stage.recall.send([ResumeSession(request="open", session="c1")])
     stage.opened()
-    assert stage.told == [SessionOpened(request="open", session="c1")]
+    assert stage.told == []
     stage.pages(["2"], ["1"])
     assert stage.history() == ["1", "2"]
-    assert len(stage.told) == 2
+    assert stage.told[1:] == [SessionOpened(request="open", session="c1")]
+
+
+def test_a_client_that_resumes_is_answered_also_when_its_history_does_not_come() -> None:
+    for lost in (True, False):
+        stage = Stage()
+        stage.recall.send([ResumeSession(request="open", session="c1")])
+        stage.opened()
+        stage.recall.lost("away", []) if lost else stage.time.passes(PATIENCE)
+        assert stage.told == [SessionOpened(request="open", session="c1")]
 
 
 def test_a_client_that_resumes_what_has_no_history_is_told_nothing_more() -> None:

@@ -51,6 +51,19 @@ async def test_a_publication_is_told_no_more_of_a_session_once_it_is_somebodys()
         assert [f["payload"]["session_id"] for f in frames(told) if f["topic"] == "llm.token"] == [OTHER]
 
 
+async def test_a_session_that_is_over_or_somebodys_is_not_counted_any_more() -> None:
+    async with pando_stage(structs.replace(ROUTE, share="owner")) as made:
+        client = made.join("smooth")
+        client.say(json.dumps(ask("list_conversations", "r1")).encode())
+        await made.begins(row(ONE), row(OTHER))
+        assert made.router.published == 2
+        await made.publishes("session.deleted", **row(ONE))
+        assert made.router.published == 1
+        client.say(json.dumps(ask("get_session", "r2", sessionId=OTHER)).encode())
+        await settle()
+        assert made.router.published == 0
+
+
 async def test_a_publication_that_ended_is_told_of_nothing() -> None:
     async with pando_stage() as made:
         told = await listening(made)

@@ -1,12 +1,17 @@
-"""Which events go to the link that asked."""
+"""Which events go to the link that asked, and what an answer leaves behind."""
 
 from __future__ import annotations
 
 from typing import get_args
 
+from gateway.routing.roster import listing
 from gateway.session.answers import ADDRESSED, answers_one
+from gateway.session.history import summary
 from mappings.canonical import Event
+from mappings.canonical.commands import ListSessions
 from mappings.canonical.events import Heartbeat, HistorySnapshot, TextDelta
+from tests.gateway.stage import stage
+from tests.gateway.whale_words import answers, line, shown
 
 
 def test_a_history_that_was_asked_for_answers_and_one_that_is_told_does_not() -> None:
@@ -18,3 +23,25 @@ def test_a_history_that_was_asked_for_answers_and_one_that_is_told_does_not() ->
 def test_every_event_with_a_request_is_addressed() -> None:
     named = {kind for kind in get_args(Event) if "request" in kind.__struct_fields__ and kind is not Heartbeat}
     assert {kind.__name__ for kind in named} - {"Unmapped"} == {kind.__name__ for kind in ADDRESSED}
+
+
+THREAD = "thread-0198c3a1-0000-4000-8000-0000000000d1"
+
+
+async def test_a_thread_that_is_archived_leaves_the_list_until_it_is_fetched_back() -> None:
+    """codewhale sheet, section 2.3, and captures/codewhale/06: an archived thread says so where it is asked for."""
+    async with stage(upstream="codewhale") as made:
+        client = made.join("editor", dialect="codewhale")
+        client.says(line(1, "thread/start"))
+        await answers(made, "thread/start", **shown(THREAD, "started"))
+        session = made.router.sessions[0]
+        assert not session.state.archived
+        client.says(line(2, "thread/archive", thread_id=THREAD))
+        await answers(made, "thread/archive", thread_id=THREAD, status="archived")
+        assert listing([summary(session.state)], ListSessions(), silent=True).sessions == ()
+        (row,) = listing([summary(session.state)], ListSessions(archived=True), silent=True).sessions
+        assert row.archived
+        client.says(line(3, "thread/unarchive", thread_id=THREAD))
+        await answers(made, "thread/unarchive", thread_id=THREAD, status="unarchived")
+        assert len(listing([summary(session.state)], ListSessions(), silent=True).sessions) == 1
+        assert [frame["result"]["status"] for frame in client.news()] == ["started", "archived", "unarchived"]

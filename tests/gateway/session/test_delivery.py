@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import pytest
+
 from adapters.base import CloseReason
 from gateway import registry
 from gateway.ledger import Ledger
@@ -36,13 +38,15 @@ TURN = "5f0c4b1e-0000-4000-8000-00000000000a"
 class Stage:
     """A session's delivery with links in memory; turns are played by hand in normal form."""
 
-    def __init__(self, group: asyncio.TaskGroup, *, soft: int, log_max: int, coalesce: bool) -> None:
+    def __init__(
+        self, group: asyncio.TaskGroup, *, soft: int, log_max: int, coalesce: bool, source: str = "pod"
+    ) -> None:
         self.group = group
         self.soft = soft
         self.state = SessionState(id=SESSION)
         self.ledger = Ledger()
         self.delivery = Delivery(
-            self.state, self.ledger, log_max=log_max, log_bytes=1 << 25, catch_up=64, coalesce=coalesce
+            self.state, self.ledger, log_max=log_max, log_bytes=1 << 25, catch_up=64, coalesce=coalesce, source=source
         )
         self.origin = Origin()
         self.links: list[Link] = []
@@ -90,9 +94,11 @@ class Stage:
 
 
 @asynccontextmanager
-async def stage(*, soft: int = 1 << 20, log_max: int = 65_536, coalesce: bool = True) -> AsyncIterator[Stage]:
+async def stage(
+    *, soft: int = 1 << 20, log_max: int = 65_536, coalesce: bool = True, source: str = "pod"
+) -> AsyncIterator[Stage]:
     async with asyncio.timeout(20), asyncio.TaskGroup() as group:
-        made = Stage(group, soft=soft, log_max=log_max, coalesce=coalesce)
+        made = Stage(group, soft=soft, log_max=log_max, coalesce=coalesce, source=source)
         yield made
         for link in made.links:
             link.end(CloseReason.DONE)
@@ -281,3 +287,36 @@ async def test_a_lagging_client_whose_input_is_accepted_in_mid_turn_gets_its_202
             "immediate_response", "stream_token", "eventual_response",
         ]  # fmt: skip
         assert text(stalled, TURN).endswith("before")
+
+
+@pytest.mark.parametrize(("source", "counted"), [("pod", {"TurnEnded": 2}), ("smooth", {})])
+async def test_what_arrives_without_some_fields_is_counted_once_a_rendering(
+    source: str, counted: dict[str, int]
+) -> None:
+    """design.md, section 6: every lossy translation; what came in a dialect goes out in it whole."""
+    async with stage(source=source) as made:
+        for name in ("one", "other"):  # who see the same, and so share a rendering
+            made.join(name)
+        for turn in ("t1", "t2"):
+            made.begin(turn=turn)
+            made.play(TextDelta(text="a"), turn=turn)
+            made.end("a", turn=turn)
+        await settle()
+        assert {entry.kind: entry.count for entry in made.ledger.partial()} == counted
+        assert {(entry.source, entry.target) for entry in made.ledger.partial()} <= {("pod", "smooth")}
+
+
+async def test_what_a_client_that_fell_behind_gets_in_part_is_counted_when_it_gets_it() -> None:
+    async with stage(soft=1) as made:
+        slow, stalled = made.join("slow")
+        stalled.reading.clear()
+        made.begin()
+        made.play(TextDelta(text="a" * 1000))
+        await settle()
+        made.play(TextDelta(text="b" * 1000))
+        made.end("a")
+        assert made.ledger.partial() == []
+        stalled.reading.set()
+        while slow.outbox.full or made.delivery.attachments["slow"].behind is not None:
+            await settle()
+        assert [(entry.kind, entry.count) for entry in made.ledger.partial()] == [("TurnEnded", 1)]

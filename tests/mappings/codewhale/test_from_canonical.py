@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from msgspec.structs import replace
 
 from mappings.canonical import SessionState
@@ -15,6 +16,7 @@ from mappings.codewhale import DIALECT
 from mappings.codewhale.extras import keep, raw
 from mappings.codewhale.from_canonical import replies, shown
 from mappings.codewhale.vocabulary import HEAD, SEED
+from mappings.codewhale.wire.values import ThreadStatus
 from mappings.dialect import Burst
 from mappings.rfc3339 import NS
 
@@ -108,3 +110,13 @@ def test_a_history_of_elsewhere_is_added_to_a_thread_as_it_is_resumed() -> None:
     frame = asked(ask.ResumeSession(session=UUID, ext=DIALECT.takes_history(said)))
     assert (frame["method"], frame["params"]["thread_id"]) == ("thread/resume", f"thread-{UUID}")
     assert frame["params"]["history"] == [{"role": "user", "content": "one"}, {"role": "assistant", "content": "1"}]
+
+
+@pytest.mark.parametrize(("known", "archived", "status"), [("running", True, "archived"), ("archived", False, "idle")])
+def test_a_thread_that_was_archived_or_fetched_back_says_so(known: ThreadStatus, archived: bool, status: str) -> None:
+    """codewhale sheet, section 2.3: one that was fetched back is idle."""
+    row = replies.row(SessionSummary(session=UUID), HEAD)
+    for ids in (keep(thread=replace(row, status=known)), None):
+        state = SessionState(id=UUID, archived=archived, backend_ids=ids)
+        assert replies.described(state, HEAD).status == status
+        assert replies.row(SessionSummary(session=UUID, archived=archived, ext=ids), HEAD).status == status

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from mappings.canonical import events as say
 from mappings.canonical.values import Message
 from mappings.pando.translator.following import ECHOES_MAX, TEXT_MAX, Following, Patience
+from mappings.rfc3339 import NS
 
 END = say.TurnEnded(end="completed")
 DONE = [say.TurnResult(end="completed"), say.StatusChanged(status="idle")]
@@ -27,6 +30,68 @@ def test_a_text_that_is_too_long_to_be_kept_is_not_repaired() -> None:
     session.hear(say.TextDelta(text="x" * (TEXT_MAX + 1)), 0)
     session.hear(END, 0)
     assert session.told([Message(role="assistant", text="y", id="m")], 0) == DONE
+
+
+def system(id: str, text: str = "no model") -> say.MessageAppended:
+    return say.MessageAppended(message=Message(role="system", text=text, id=id))
+
+
+def answer(id: str, text: str) -> Message:
+    return Message(role="assistant", text=text, id=id)
+
+
+WHY = [say.ErrorReported(cause="internal", text="no model"), say.StatusChanged(status="idle")]
+
+
+@pytest.mark.parametrize(
+    ("streamed", "listed"),
+    [("", []), ("", None), ("Hel", [answer("m", "Hel")]), ("", [answer("m", "")])],
+    ids=["no answer", "no list", "the answer that it broke off", "an answer without text"],
+)
+def test_a_system_message_right_before_the_end_is_why_the_turn_failed(streamed: str, listed: list[Message]) -> None:
+    """translation.md 3.6: a failed turn is its cause as a system message, under the id of its answer, and `llm.end`."""
+    session = Following(Patience())
+    session.begin(0)
+    said = session.hear(say.TextDelta(text=streamed), 0) if streamed else []
+    assert session.hear(system("m"), 0) == []
+    assert session.hear(END, 0) == []
+    assert session.told(listed, 0)[-2:] == WHY
+    assert not session.open
+    assert system("m") not in said
+
+
+def test_a_system_message_before_the_end_of_a_turn_with_an_answer_is_no_cause() -> None:
+    session = Following(Patience())
+    session.hear(say.TextDelta(text="Hello"), 0)
+    session.hear(system("of its own"), 0)
+    session.hear(END, 0)
+    assert session.told([answer("m", "Hello")], 0) == [system("of its own"), *DONE]
+
+
+@pytest.mark.parametrize("then", [say.TextDelta(text="Hello"), system("next"), None], ids=["text", "system", "silence"])
+def test_a_system_message_in_the_middle_of_a_turn_is_told_with_what_follows(then: say.Event | None) -> None:
+    session = Following(Patience())
+    session.hear(say.TextDelta(text="He"), 0)
+    assert session.hear(system("m"), 0) == []
+    told = session.hear(then, 0) if then is not None else session.late(NS)
+    assert told == [system("m"), *([then] if isinstance(then, say.TextDelta) else [])]
+
+
+def test_a_turn_that_was_interrupted_is_cancelled_whatever_the_system_says_of_it() -> None:
+    session = Following(Patience())
+    session.begin(0)
+    session.interrupted = True
+    session.hear(system("m"), 0)
+    session.hear(END, 0)
+    assert session.told([], 0) == [system("m"), say.TurnResult(end="cancelled"), DONE[1]]
+
+
+def test_a_failure_counts_also_when_the_next_turn_begins_before_the_list_is_told() -> None:
+    session = Following(Patience())
+    session.begin(0)
+    session.hear(system("m"), 0)
+    session.hear(END, 0)
+    assert session.hear(say.TextDelta(text="Next"), 0)[:2] == WHY
 
 
 def test_patience_is_a_choice() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from msgspec import Raw
+from msgspec import Raw, structs
 
 from mappings.canonical import SessionState
 from mappings.canonical import events as say
@@ -49,7 +49,7 @@ def test_the_first_heartbeat_comes_after_5_seconds_and_then_each_asks_for_the_ne
         assert (pulse["instance_id"], pulse["uptime"], pulse["started_at"]) == ("us", uptime, "2026-05-09T21:28:20Z")
 
 
-def test_a_session_is_announced_once_it_is_attached_and_counted() -> None:
+def test_a_session_is_announced_once_it_is_attached() -> None:
     clock = Clock()
     publication = link(clock)
     state = SessionState(id="s", title="T", opened_at=START, transcript=[Message(role="user", text="hi")])
@@ -60,9 +60,18 @@ def test_a_session_is_announced_once_it_is_attached_and_counted() -> None:
         "updated_at": "2026-05-09T21:28:20Z",
         "message_count": 1,
     }
-    alarm = publication.opened().alarm
-    assert alarm is not None
-    assert payload(alarm.ring().frames[0], "instance.heartbeat")["session_count"] == 1
+
+
+def test_a_heartbeat_counts_the_sessions_that_there_are_now() -> None:
+    sessions = ["one", "other"]
+    publication = PublicationTranslator(
+        Clock(), lambda: "id", structs.replace(INSTANCE, sessions=lambda: len(sessions))
+    )
+    for count in (2, 1):
+        alarm = publication.opened().alarm
+        assert alarm is not None
+        assert payload(alarm.ring().frames[0], "instance.heartbeat")["session_count"] == count
+        sessions.pop()
 
 
 def test_the_end_is_said() -> None:

@@ -1,0 +1,169 @@
+"""What a backend's store has beside the sessions that live here: asked for with each list, and known by its names then.
+
+It is the way of the control session to its backend, as nobody's session has the list (design.md, section 6). A backend
+that has no list, or does not tell it in time, adds nothing: what is listed then are the sessions that live here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from msgspec import structs
+
+from gateway.ledger import Ledger
+from gateway.routing.ids import canonical_id
+from gateway.session.history import summary
+from gateway.session.session import Session
+from gateway.timers import Later, Timer
+from gateway.upstream import Backend, Connected
+from mappings.canonical import Command, SessionState
+from mappings.canonical.commands import ListSessions
+from mappings.canonical.events import SessionsListed
+from mappings.canonical.values import Cause, SessionSummary
+from mappings.dialect import Burst, Dialect, Loss, NewId
+
+__all__ = ["Rows", "Stored", "joined"]
+
+STORED_MAX = 200  # rows that are asked for: the largest page of servers (smooth sheet, section 3: list_conversations)
+WAITING_MAX = 1024  # lists that wait for one answer; a further one is of the sessions that live here
+NAMES_MAX = 10_000  # names that are remembered, the oldest forgotten first: of some 1,000 conversations
+
+Rows = Sequence[SessionSummary]
+Told = Callable[[Rows], None]
+
+
+class Stored:
+    """The store of one route's backend; `backend` is set before anything is asked."""
+
+    backend: Backend
+
+    def __init__(
+        self, route: str, control: Connected, dialects: Callable[[], dict[str, Dialect]], *, ledger: Ledger,
+        new_id: NewId, later: Later, wait: float,
+    ) -> None:  # fmt: skip
+        self._route = route
+        self._control = control
+        self._dialects = dialects
+        self._ledger = ledger
+        self._new_id = new_id
+        self._later = later
+        self._wait = wait
+        self._waiting: dict[str, list[Told]] = {}  # by our request: who lists at the same time gets the same answer
+        self._requests: dict[bool, str] = {}  # by whether it asks for what is archived too
+        self._timers: dict[str, Timer] = {}
+        self._names: dict[str, SessionSummary] = {}
+
+    def ask(self, archived: bool, told: Told) -> None:
+        """Tell `told` the backend's conversations, of which those that are open here are some."""
+        request = self._requests.get(archived)
+        if request is not None and len(self._waiting[request]) < WAITING_MAX:
+            self._waiting[request].append(told)
+        elif request is not None:
+            told(())
+        else:
+            request = self._requests[archived] = self._new_id()
+            self._waiting[request] = [told]
+            self._timers[request] = self._later(self._wait, lambda: self._late(request))
+            self.backend.send([ListSessions(request=request, limit=STORED_MAX, archived=archived)])
+
+    def named(self, name: str) -> SessionSummary | None:
+        """The conversation that a client knows by this name from a list, as the backend calls it."""
+        return self._names.get(name)
+
+    # -- the way of the control session ------------------------------------------------------------------
+
+    def start(self) -> None:
+        self.backend.start()
+
+    def send(self, commands: Sequence[Command]) -> None:
+        self.backend.send(commands)
+
+    def rest(self) -> None:
+        self.backend.rest()
+
+    def stop(self) -> None:
+        for request in list(self._waiting):
+            self._settle(request)
+        self.backend.stop()
+
+    def connected(self) -> SessionState:
+        return self._control.connected()
+
+    def receive(self, bursts: list[Burst]) -> None:
+        for burst in bursts:
+            others = [item for item in burst.items if not self._takes(item)]
+            if others:
+                self._control.receive([structs.replace(burst, items=others)])
+
+    def lost(self, text: str, unsent: Sequence[Command], cause: Cause = "upstream_lost") -> None:
+        for request in list(self._waiting):  # what was written has no answer now, and the rest was not written
+            self._tell(request, ())
+        others = [command for command in unsent if not isinstance(command, ListSessions)]
+        if others or not unsent:
+            self._control.lost(text, others, cause)
+
+    # ----------------------------------------------------------------------------------------------------
+
+    def _takes(self, item: Any) -> bool:
+        request = getattr(item, "request", "")
+        if request not in self._waiting:
+            return False
+        rows: Rows = ()
+        if isinstance(item, SessionsListed):
+            rows = tuple(map(self._remembered, item.sessions))
+            if item.next_cursor is not None:
+                self._lose(f"older than the {STORED_MAX} that a store is asked for")
+        self._tell(request, rows)
+        return True
+
+    def _remembered(self, row: SessionSummary) -> SessionSummary:
+        """A row under its canonical id; every name that a client can get of it stands for what the backend calls it."""
+        known = structs.replace(row, session=canonical_id(self._route, row.session))
+        for dialect in self._dialects().values():
+            self._names |= dict.fromkeys(dialect.shown(known.session, known.ext), row)
+        self._names[known.session] = row
+        while len(self._names) > NAMES_MAX:
+            del self._names[next(iter(self._names))]
+        return known
+
+    def _late(self, request: str) -> None:
+        self._lose("the backend did not tell its list in time")
+        self._tell(request, ())
+
+    def _tell(self, request: str, rows: Rows) -> None:
+        for told in self._settle(request):
+            told(rows)
+
+    def _settle(self, request: str) -> list[Told]:
+        self._timers.pop(request).cancel()
+        self._requests = {archived: asked for archived, asked in self._requests.items() if asked != request}
+        return self._waiting.pop(request)
+
+    def _lose(self, why: str) -> None:
+        self._ledger.record([Loss(kind="SessionsListed", field="sessions", why=why)])
+
+
+def joined(
+    sessions: Sequence[Session], rows: Rows, open_as: Callable[[SessionSummary], Session | None]
+) -> list[SessionSummary]:
+    """The rows of these sessions, each with what the backend says of it, and the rows of what is not open here.
+
+    `open_as` is the session of a row, whoever may see it.
+    """
+    own = {session.state.id: summary(session.state) for session in sessions}
+    others = []
+    for row in rows:
+        session = open_as(row)
+        if session is None:
+            others.append(row)
+        elif session.state.id in own:
+            own[session.state.id] = _completed(own[session.state.id], session.state.title, row)
+    return [*own.values(), *others]
+
+
+def _completed(own: SessionSummary, title: str, row: SessionSummary) -> SessionSummary:
+    return structs.replace(
+        own, title=title or row.title or own.title, updated_at=max(own.updated_at, row.updated_at),
+        messages=max(own.messages, row.messages), archived=row.archived, ext={**(own.ext or {}), **(row.ext or {})},
+    )  # fmt: skip

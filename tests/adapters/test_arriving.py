@@ -1,0 +1,34 @@
+"""Who connected before a server was closed has a protocol: none is lost on the way, and none is cut off."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import cast
+
+from adapters.arriving import close_server
+
+
+class Arrival(asyncio.Protocol):
+    """A connection that was accepted."""
+
+    def __init__(self, arrivals: list[asyncio.Transport]) -> None:
+        self.arrivals = arrivals
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.arrivals.append(cast(asyncio.Transport, transport))  # uvloop's is one without inheriting from it
+
+
+async def test_who_is_on_the_way_in_when_a_server_closes_arrives_and_nobody_after_it() -> None:
+    arrivals: list[asyncio.Transport] = []
+    server = await asyncio.get_running_loop().create_server(lambda: Arrival(arrivals), "127.0.0.1", 0)
+    where = server.sockets[0].getsockname()
+    peers = [socket.create_connection(where) for _ in range(3)]
+    await close_server(server)
+    assert len(arrivals) == len(peers)
+    with socket.socket() as late:
+        assert late.connect_ex(where) != 0
+    for arrival, peer in zip(arrivals, peers, strict=True):
+        arrival.close()
+        peer.close()
+    await asyncio.sleep(0)

@@ -1,0 +1,149 @@
+"""A command about a thread that is not open here: its backend may have it in its store."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.gateway.server_words import Frame
+from tests.gateway.smooth_words import ask
+from tests.gateway.stage import settle, stage
+from tests.gateway.whale_words import answers, asked, line, refuses, shown
+
+KEPT = "thread-0198c3a1-0000-4000-8000-0000000000d1"
+SAID = (("user", "Hi"), ("assistant", "Hello"))
+
+
+async def test_a_message_to_a_thread_that_only_the_store_has_goes_on_with_it() -> None:
+    """codewhale sheet, section 3: a server asks nobody to resume a thread before a message."""
+    async with stage(upstream="codewhale") as made:
+        client = made.join("editor", dialect="codewhale")
+        client.says(line(1, "thread/message", thread_id=KEPT, input="And now?"))
+        await answers(made, "thread/resume", **shown(KEPT))
+        assert asked(made, "thread/message") == [], "its history comes first"
+        await answers(made, "thread/read", **shown(KEPT, "ok", SAID))
+        (message,) = asked(made, "thread/message")
+        assert message["params"] == {"thread_id": KEPT, "input": "And now?"}
+        await settle()
+        made.pod.says({"type": "response_start", "response_id": "r"})
+        made.pod.says({"type": "response_delta", "response_id": "r", "delta": "Now this."})
+        made.pod.says({"type": "response_end", "response_id": "r"})
+        await answers(made, "thread/message", thread_id=KEPT, status="accepted", data={"turn_id": "t"})
+        assert [frame.get("type") or frame["result"]["status"] for frame in client.news()] == [
+            "response_start", "response_delta", "response_end", "accepted",
+        ]  # fmt: skip
+        (session,) = made.router.sessions
+        assert [m.text for m in session.state.messages()] == ["Hi", "Hello", "And now?", "Now this."]
+
+
+async def test_a_thread_of_the_store_is_resumed_and_read_with_its_history_and_its_goal() -> None:
+    goal = {
+        "thread_id": KEPT, "goal_id": "goal-1", "objective": "Ship it", "status": "active", "tokens_used": 1,
+        "time_used_seconds": 2, "continuation_count": 0, "created_at": 1, "updated_at": 1,
+    }  # fmt: skip
+    async with stage(upstream="codewhale") as made:
+        client = made.join("editor", dialect="codewhale")
+        client.says(line(1, "thread/resume", thread_id=KEPT))
+        resumed = shown(KEPT)
+        resumed["data"]["goal"] = goal
+        await answers(made, "thread/resume", **resumed)
+        await answers(made, "thread/read", **shown(KEPT, "ok", SAID))
+        client.says(line(2, "thread/read", thread_id=KEPT))
+        await settle()
+        resume, read = client.news()
+        for answer in (resume, read):
+            assert [item["content"] for item in answer["result"]["data"]["history"]] == ["Hi", "Hello"]
+            assert answer["result"]["data"]["goal"] == goal
+        assert (resume["result"].get("goal"), read["result"]["goal"]) == (None, goal)
+
+
+async def test_a_history_that_a_client_brings_to_a_thread_that_is_open_is_counted() -> None:
+    async with stage(upstream="codewhale") as made:
+        client = made.join("editor", dialect="codewhale")
+        history = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}]
+        client.says(line(1, "thread/resume", thread_id=KEPT, history=history))
+        await answers(made, "thread/resume", **shown(KEPT))
+        await answers(made, "thread/read", **shown(KEPT, "ok", SAID))
+        assert asked(made, "thread/resume")[0]["params"]["history"] == history
+        assert made.losses("ResumeSession") == 0
+        client.says(line(2, "thread/resume", thread_id=KEPT, history=history))
+        await settle()
+        assert made.losses("ResumeSession") == 2
+
+
+async def test_a_history_that_no_backend_of_this_dialect_takes_is_counted() -> None:
+    async with stage() as made:
+        client = made.join("editor", dialect="codewhale")
+        client.says(line(1, "thread/resume", thread_id=KEPT, history=["Hi"]))
+        await settle()
+        assert made.losses("ResumeSession") == 1
+
+
+async def test_a_message_to_a_thread_that_nobody_has_is_refused_and_leaves_nothing() -> None:
+    async with stage(upstream="codewhale") as made:
+        client = made.join("editor", dialect="codewhale")
+        client.says(line(1, "thread/message", thread_id=KEPT, input="Hi"))
+        await refuses(made, "thread/resume", -32004, f"thread not found: {KEPT}")
+        (answer,) = client.news()
+        assert answer["error"] == {"code": -32603, "message": f"thread not found: {KEPT}", "data": None}
+        assert made.router.sessions == []
+
+
+@pytest.mark.parametrize("method", ["thread/archive", "thread/set_name", "thread/goal/get", "thread/fork"])
+async def test_what_is_done_with_a_thread_of_the_store_is_done_there(method: str) -> None:
+    async with stage(upstream="codewhale") as made:
+        client = made.join("editor", dialect="codewhale")
+        client.says(line(1, method, thread_id=KEPT, **({"name": "N"} if method.endswith("name") else {})))
+        await answers(made, "thread/resume", **shown(KEPT))
+        await answers(made, "thread/read", **shown(KEPT, "ok", SAID))
+        assert client.news() == []
+        (said,) = asked(made, method)
+        assert said["params"]["thread_id"] == KEPT
+
+
+async def test_an_interrupt_of_a_thread_that_is_not_open_here_asks_nobody() -> None:
+    async with stage(upstream="codewhale") as made:
+        client = made.join("editor", dialect="codewhale")
+        client.says(line(1, "thread/interrupt", thread_id=KEPT))
+        await settle()
+        assert client.news()[0]["result"] == {"thread_id": KEPT, "interrupted": False}
+        assert made.dialled == 0
+
+
+async def test_a_message_to_a_session_that_only_the_server_knows_is_sent_there() -> None:
+    """smooth sheet, section 6: the old sessionId on a new socket, as long as the server knows it."""
+    async with stage(upstream="smooth") as made:
+        client, session = made.join("widget"), "0198c3a1-0000-4000-8000-0000000000d2"
+        client.says(ask("send_message", "r1", sessionId=session, message="Hi"))
+        await settle()
+        (query,) = made.pod.news()
+        assert (query["action"], query["sessionId"]) == ("get_session", session)
+        ids = {"sessionId": session, "conversationId": KEPT.removeprefix("thread-"), "agentName": "smooth-agent"}
+        made.pod.says(_done(query, ids))
+        await settle()
+        made.pod.says(_done(made.pod.news()[0], {"messages": [], "nextCursor": None, "hasMore": False}))
+        await settle()
+        (message,) = made.pod.news()
+        assert (message["action"], message["sessionId"], message["message"]) == ("send_message", session, "Hi")
+
+
+@pytest.mark.parametrize("known", [True, False])
+async def test_a_foreign_thread_is_as_unknown_as_any(known: bool) -> None:
+    """design.md, section 5: and its backend is not asked for it."""
+    async with stage(upstream="codewhale", share="owner") as made:
+        if known:
+            owner = made.join("owner", principal="ann", dialect="codewhale")
+            owner.says(line(1, "thread/resume", thread_id=KEPT))
+            await answers(made, "thread/resume", **shown(KEPT))
+            await answers(made, "thread/read", **shown(KEPT, "ok", SAID))
+            owner.news()
+        eve = made.join("eve", principal="eve", dialect="codewhale")
+        eve.says(line(2, "thread/resume", thread_id=KEPT))
+        await refuses(made, "thread/resume", -32004, "thread not found")
+        (answer,) = eve.news()
+        assert answer["error"]["data"] == {"error": "thread_not_found", "thread_id": KEPT}
+        assert (asked(made, "thread/resume")[-1]["params"]["thread_id"] == KEPT) is not known
+
+
+def _done(frame: Frame, data: Frame) -> Frame:
+    request = {"requestId": frame["requestId"], "timestamp": 1}
+    return {"type": "immediate_response", "status": 200, "message": "OK", "data": data} | request

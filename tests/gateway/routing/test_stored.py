@@ -1,0 +1,180 @@
+"""What a backend's store has is listed beside what is open here, and can be opened by the name that a list gave it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gateway.config.model import Limits
+from gateway.routing.stored import WAITING_MAX
+from tests.gateway.server_words import Frame
+from tests.gateway.smooth_words import ask
+from tests.gateway.stage import Stage, settle, stage
+from tests.gateway.whale_words import answers, asked, line, refuses, shown, thread
+
+OWN, KEPT, OTHER = (f"0198c3a1-0000-4000-8000-0000000000d{n}" for n in range(3))
+LIST = line(9, "thread/list")
+
+
+def rows(frame: Frame) -> list[str]:
+    """The threads of a list."""
+    return [row["id"].removeprefix("thread-") for row in frame["result"]["threads"]]
+
+
+async def editor(made: Stage, name: str = "editor") -> Any:
+    """A codewhale client whose thread is open."""
+    client = made.join(name, dialect="codewhale")
+    client.says(line(1, "thread/start"))
+    await answers(made, "thread/start", **shown(f"thread-{OWN}", "started"))
+    client.news()
+    return client
+
+
+async def test_a_list_is_of_what_is_open_here_and_of_what_the_store_has_each_once() -> None:
+    async with stage(upstream="codewhale") as made:
+        client = await editor(made)
+        client.says(LIST)
+        threads = [
+            thread(f"thread-{KEPT}", updated_at=5),
+            thread(f"thread-{OWN}", name="Atlas"),
+            thread("thread-ghost"),
+        ]
+        await answers(made, "thread/list", threads=threads)
+        (listed,) = client.news()
+        assert rows(listed) == [OWN, KEPT, "ghost"], "newest first: what is open here was opened just now"
+        assert listed["result"]["threads"][0]["name"] == "Atlas", "as the backend says now"
+
+
+async def test_who_lists_what_is_archived_is_told_it_by_the_store_too() -> None:
+    async with stage(upstream="codewhale") as made:
+        client = await editor(made)
+        client.says(line(9, "thread/list", include_archived=True))
+        await settle()
+        assert asked(made, "thread/list")[-1]["params"]["include_archived"] is True
+        await answers(made, "thread/list", threads=[thread(f"thread-{KEPT}", status="archived")])
+        (listed,) = client.news()
+        assert [row["status"] for row in listed["result"]["threads"] if row["id"].endswith(KEPT)] == ["archived"]
+        client.says(LIST)
+        await answers(made, "thread/list", threads=[thread(f"thread-{OWN}", status="archived")])
+        assert rows(client.news()[0]) == [], "it was put away by somebody who is no client of ours"
+
+
+async def test_who_lists_at_the_same_time_gets_one_answer_of_the_store() -> None:
+    async with stage(upstream="codewhale") as made:
+        clients = [made.join(f"editor {n}", dialect="codewhale") for n in range(2)]
+        for client in clients:
+            client.says(LIST)
+        await answers(made, "thread/list", threads=[thread(f"thread-{KEPT}")])
+        assert [rows(client.news()[0]) for client in clients] == [[KEPT], [KEPT]]
+        assert len(asked(made, "thread/list")) == 1
+
+
+async def test_a_store_that_does_not_tell_its_list_in_time_adds_nothing_and_that_is_counted() -> None:
+    async with stage(upstream="codewhale") as made:
+        client = await editor(made)
+        client.says(LIST)
+        await settle()
+        assert client.news() == []
+        made.time.passes(Limits().connect_deadline)
+        assert rows(client.news()[0]) == [OWN]
+        assert made.losses("SessionsListed") == 1
+
+
+async def test_a_store_that_has_no_list_adds_nothing() -> None:
+    async with stage(upstream="codewhale") as made:
+        client = await editor(made)
+        client.says(LIST)
+        await refuses(made, "thread/list", -32601, "unsupported method: thread/list")
+        assert rows(client.news()[0]) == [OWN]
+
+
+async def test_a_backend_that_cannot_be_reached_adds_nothing() -> None:
+    async with stage(upstream="codewhale") as made:
+        client = await editor(made)
+        made.away = True
+        client.says(LIST)
+        await settle()
+        assert rows(client.news()[0]) == [OWN]
+
+
+async def test_a_backend_that_is_lost_before_it_told_its_list_adds_nothing() -> None:
+    async with stage(upstream="codewhale") as made:
+        client = await editor(made)
+        client.says(LIST)
+        await settle()
+        made.pod.transport.hang_up()
+        await settle()
+        assert rows(client.news()[0]) == [OWN]
+
+
+async def test_lists_that_wait_are_bounded() -> None:
+    async with stage(upstream="codewhale") as made:
+        told: list[int] = []
+        assert made.router._all.stored is not None
+        for _ in range(WAITING_MAX + 1):
+            made.router._all.stored.ask(False, lambda found: told.append(len(found)))
+        assert told == [0]
+        await answers(made, "thread/list", threads=[thread(f"thread-{KEPT}")])
+        assert told == [0] + [1] * WAITING_MAX
+
+
+async def test_a_store_is_not_listed_where_what_it_has_may_be_somebodys() -> None:
+    async with stage(upstream="codewhale", share="owner") as made:
+        client = await editor(made)
+        client.says(LIST)
+        await settle()
+        assert rows(client.news()[0]) == [OWN]
+        assert asked(made, "thread/list") == []
+
+
+async def test_a_conversation_of_a_list_opens_under_the_id_that_the_list_gave_it() -> None:
+    """translation.md 3.1: the same for every client, also for one of another dialect than the backend's."""
+    async with stage(upstream="codewhale") as made:
+        client = made.join("widget")
+        client.says(ask("list_conversations", "l"))
+        await answers(made, "thread/list", threads=[thread(f"thread-{KEPT}", preview="Hi", updated_at=5)])
+        (row,) = client.news()[0]["data"]["conversations"]
+        assert (row["conversationId"], row["title"]) == (KEPT, "Hi")
+        client.says(ask("create_conversation_session", "c", conversationId=KEPT, agentId=OTHER))
+        await answers(made, "thread/resume", **shown(f"thread-{KEPT}"))
+        await answers(made, "thread/read", **shown(f"thread-{KEPT}", "ok", (("user", "Hi"), ("assistant", "Hello"))))
+        (opened,) = client.news()
+        assert opened["data"]["conversationId"] == KEPT
+        client.says(ask("get_conversation_messages", "h", sessionId=opened["data"]["sessionId"]))
+        await answers(made, "thread/read", **shown(f"thread-{KEPT}", "ok", (("user", "Hi"), ("assistant", "Hello"))))
+        assert len(client.news()[0]["data"]["messages"]) == 2
+
+
+async def test_a_smooth_server_lists_its_conversations_and_a_codewhale_client_reads_one() -> None:
+    async with stage(upstream="smooth") as made:
+        client = made.join("editor", dialect="codewhale")
+        client.says(LIST)
+        await settle()
+        (query,) = made.pod.news()
+        assert (query["action"], query["limit"]) == ("list_conversations", 200)
+        listed = [{"conversationId": KEPT, "title": "Atlas", "updatedAt": "2026-05-09T21:28:20Z", "messageCount": 2}]
+        made.pod.says(_done(query, {"conversations": listed, "nextCursor": "more", "hasMore": True}))
+        await settle()
+        assert rows(client.news()[0]) == [KEPT]
+        assert made.losses("SessionsListed") == 1, "older ones are not asked for"
+        client.says(line(10, "thread/read", thread_id=f"thread-{KEPT}"))
+        await settle()
+        (create,) = made.pod.news()
+        assert (create["action"], create["conversationId"]) == ("create_conversation_session", KEPT)
+        assert create["agentId"], "a server wants one"
+        ids = {"sessionId": OWN, "conversationId": KEPT, "agentId": OTHER, "agentName": "smooth-agent"}
+        made.pod.says(_done(create, ids))
+        await settle()
+        made.pod.says(_done(made.pod.news()[0], {"messages": [], "nextCursor": None, "hasMore": False}))
+        await settle()
+        (read,) = client.news()
+        assert read["result"]["thread_id"] == f"thread-{KEPT}"
+        client.says(LIST)
+        await settle()
+        assert made.pods[0].news()[0]["action"] == "list_conversations"
+        made.time.passes(Limits().connect_deadline)
+        assert client.news()[0]["result"]["threads"][0]["name"] == "Atlas"
+
+
+def _done(frame: Frame, data: Frame) -> Frame:
+    request = {"requestId": frame["requestId"], "timestamp": 1}
+    return {"type": "immediate_response", "status": 200, "message": "OK", "data": data} | request
