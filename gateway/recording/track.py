@@ -139,7 +139,7 @@ class Track:
         if type(events[-1]) is TurnEnded:
             self._turn_ended = True  # its last frames are still to be sent
         self._notes.batch(self._now(), batch)
-        self._noted(soon=not STREAMED.issuperset([type(event) for event in events]))
+        self._noted(soon=type(events[-1]) not in STREAMED or not STREAMED.issuperset([type(event) for event in events]))
 
     def frames(self, link: str, dir: Literal["receive", "send"], dialect: str, frames: Sequence[Frame]) -> None:
         """These frames were received from `link`, or sent to it."""
@@ -197,7 +197,7 @@ class Track:
         self._look = None
         self.flush()
 
-    def _write(self, lines: list[Stored]) -> None:
+    def _write(self, lines: Sequence[Stored]) -> None:
         if not lines or self._closed:
             return
         number = lines[-1].seq + count(lines[-1]) - lines[0].seq
@@ -234,11 +234,11 @@ class Track:
         """Something was noted; `soon` if a text may end with it."""
         if self._notes.count >= LINES_MAX:
             self.flush()  # the timer finds nothing, or what comes meanwhile
-            return
-        delay = HELD if self._due is not None and not soon else FLUSH
-        if self._waits is None or delay < self._waits:
-            self._waits = delay
-            self._desk.wants_flush(self, delay)
+        elif soon or self._waits is None:
+            delay = HELD if self._due is not None and not soon else FLUSH
+            if self._waits != delay:
+                self._waits = delay
+                self._desk.wants_flush(self, delay)
 
     def _begin(self, seq: int) -> bool:
         """A file for the next part; False while it would be too early."""

@@ -76,13 +76,13 @@ class Redactor:
 
     # -- lines come and go -------------------------------------------------------------------------------
 
-    def feed(self, lines: Iterable[Stored], now: int = 0) -> list[Stored]:
+    def feed(self, lines: Sequence[Stored], now: int = 0) -> list[Stored]:
         """More lines, if there are any; those that leave now. Many at once cost less than one by one.
 
         `now` is in µs, as in the lines.
         """
         if self._rules is None:
-            return self._passing(list(lines))
+            return self._passing(lines)
         queue = self._queue
         for line in lines:
             if type(line) is FrameLine:
@@ -95,9 +95,10 @@ class Redactor:
             elif type(line) is FrameRun:
                 queue.append(line)
                 self._weight += _weight(line)
-            if len(queue) > LINES_MAX or self._weight > WEIGHT_MAX:
-                self._expire(line.t)
-            now = max(now, line.t)
+        if lines:
+            now = max(now, lines[-1].t)
+        if len(queue) > LINES_MAX or self._weight > WEIGHT_MAX:
+            self._expire(now)
         self._expire(now - self._rules.window_micros)
         return self._leaving()
 
@@ -119,9 +120,13 @@ class Redactor:
         lines: list[Stored] = []
         frames: list[FrameLine | FrameRun] = []
         places: list[int] = []
-        while queue:
-            item = queue[0]
-            if isinstance(item, Delta):
+        left = 0
+        for item in queue:
+            if type(item) is FrameLine or type(item) is FrameRun:
+                places.append(len(lines))
+                frames.append(item)
+                lines.append(item)
+            elif type(item) is Delta:
                 if item.waits:
                     break
                 for line in item.slot:
@@ -129,12 +134,10 @@ class Redactor:
                         lines.append(line)
                     else:
                         lines += self._looked_at(line)
-            elif isinstance(item, EventLine):
+            elif type(item) is EventLine:
                 lines += self._looked_at(self._redacted(item))
-            else:
-                places.append(len(lines))
-                frames.append(item)
-                lines.append(item)
+            left += 1
+        for _ in range(left):
             queue.popleft()
         while queue and places and places[-1] == len(lines) - 1 and frames[-1].dir == "receive":
             places.pop()  # what came in this frame waits, and so does the frame
@@ -199,9 +202,9 @@ class Redactor:
         kind = type(event)
         if event is not None and not line.link:
             streamed = STREAMED.get(kind)
-            key = streamed(event) if streamed is not None else None
+            key = RUNS.get(kind) or (streamed(event) if streamed is not None else None)
             if key is not None:
-                self._add(key, Delta((line,), event.json if key[0] == "arguments" else event.text, line.t))
+                self._add(key, Delta((line,), event.json if kind is ToolCallArguments else event.text, line.t))
                 return
             ends = ENDS.get(kind)
             if ends is not None and self._blocks:

@@ -58,9 +58,13 @@ class Wires:
                 some = singles.get(wire)
                 if some is None:
                     some = singles[wire] = ([], [])
-                for text in (frame.text,) if frame.text is not None else texts_of(frame):
+                if frame.text is not None:
                     some[0].append(number)
-                    some[1].append(text)
+                    some[1].append(frame.text)
+                else:
+                    for text in texts_of(frame):
+                        some[0].append(number)
+                        some[1].append(text)
                 number += 1
             else:
                 before = singles.pop(wire, None)
