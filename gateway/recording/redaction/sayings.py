@@ -79,14 +79,13 @@ class _Shape(Struct, eq=False, dict=True):
     seen: int = 0
 
     def words(self, text: str, frames: int) -> Sequence[Sequence[str]] | None:
-        """What so many frames, the lines of `text`, say in each slot; None if they are not all of this shape."""
+        """What so many frames, the lines of `text`, say in each slot, with escapes; None if not all are so shaped."""
         if self.pattern.match(text) is None:
             return None
         found = self.pattern.findall(text)
         if len(found) != frames:
             return None
-        slots = list(zip(*found, strict=True)) if len(self.slots) > 1 else [found][: len(self.slots)]
-        return [[unescaped(word) if "\\" in word else word for word in slot] for slot in slots]
+        return list(zip(*found, strict=True)) if len(self.slots) > 1 else [found][: len(self.slots)]
 
     @cached_property
     def pattern(self) -> re.Pattern[str]:
@@ -107,7 +106,7 @@ class Sayings:
         self._places: dict[tuple[object, ...], Saying] = {}
         self._shapes: dict[tuple[object, ...], _Shape] = {}
         self._often: dict[Wire, list[_Shape]] = {}
-        self._last: tuple[Sequence[str], Sequence[str] | None] = ((), ())
+        self._last: tuple[Sequence[str], Sequence[str]] = ((), ())
 
     def hear_all(self, numbers: Sequence[int], wire: Wire, text: str) -> bool:
         """Take what the frames of these numbers say, the lines of `text`, if they are all of one known shape."""
@@ -117,7 +116,7 @@ class Sayings:
             slots = shape.words(text, len(numbers))
             if slots is not None:
                 for saying, words in zip(shape.sayings, slots, strict=True):
-                    self._heard(saying, numbers, words)
+                    self._heard(saying, numbers, self._texts(list(words)))
                 return True
         return False
 
@@ -128,9 +127,9 @@ class Sayings:
             found = shape.pattern.fullmatch(sample)
             if found is None or found.groups().count(WHATEVER) != len(around) - 1:
                 continue
-            texts = self._texts(words)
-            if texts is None:
+            if not _are_words(words):
                 return False
+            texts = self._texts(words)
             for saying, word in zip(shape.sayings, found.groups(), strict=True):
                 if word == WHATEVER:
                     self._heard(saying, numbers, texts)
@@ -139,8 +138,8 @@ class Sayings:
             return True
         return False
 
-    def _texts(self, words: Sequence[str]) -> Sequence[str] | None:
-        """The words without their escapes; the same ones come on the other side of the gateway. None for no words."""
+    def _texts(self, words: Sequence[str]) -> Sequence[str]:
+        """The words without their escapes; the same ones are said twice, and on the other side of the gateway."""
         if words != self._last[0]:
             self._last = (words, _without_escapes(words))
         return self._last[1]
@@ -289,15 +288,20 @@ def _json(text: str) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def _without_escapes(words: Sequence[str]) -> Sequence[str] | None:
-    """What stood in quotes without its escapes; None if it did not, because there are quotes in it."""
+def _are_words(words: Sequence[str]) -> bool:
+    """Whether all of it can stand in quotes, with no quote in it but escaped ones."""
     joined = "\n".join(words)
     if "\\" not in joined:
-        return None if '"' in joined else words
-    array = '["' + '","'.join(words) + '"]'
+        return '"' not in joined
     quotes = joined.count('\\"')
-    if "\\\\" in joined or not joined.count('"') == quotes == array.count('\\"'):
-        return None
+    return "\\\\" not in joined and joined.count('"') == quotes == '"\n'.join((*words, "")).count('\\"')
+
+
+def _without_escapes(words: Sequence[str]) -> Sequence[str]:
+    """The words as they are meant."""
+    array = '["' + '","'.join(words) + '"]'
+    if "\\" not in array:
+        return words
     try:
         return msgspec.json.decode(array, type=list[str])
     except msgspec.MsgspecError:  # what no decoder takes is looked through too
