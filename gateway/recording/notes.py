@@ -1,7 +1,6 @@
-"""What happened in a session since its lines were last written: noted at once, and dealt with many at a time.
+"""What happened in a session since its lines were last written: noted at once, and made into lines many at a time.
 
-A note costs the traffic next to nothing. What came together becomes one line of the file (a run), as far as it can;
-that is found out when the lines are taken.
+A note costs the traffic next to nothing. What came together becomes one line of the file (a run), as far as it can.
 """
 
 from __future__ import annotations
@@ -12,18 +11,15 @@ from typing import Literal
 
 from msgspec import Struct, structs
 
-from gateway.recording.format import EventLine, EventRun, FrameLine, Stored, frame_line
+from gateway.recording.format import EventLine, EventRun, Stored, frame_line
 from gateway.recording.runs import frame_lines
 from mappings.canonical import Batch
-from mappings.dialect import Frame
+from mappings.dialect import Frame, Parts
 
 __all__ = ["Notes"]
 
 
 class _Frames(Struct, gc=False):
-    """Several that came or went together."""
-
-    seq: int
     t: int
     link: str
     dir: Literal["receive", "send"]
@@ -32,70 +28,70 @@ class _Frames(Struct, gc=False):
 
 
 class _Happened(Struct, gc=False):
-    """A batch of several events."""
-
-    seq: int
     t: int
     batch: Batch
 
 
 class Notes:
-    """Of one recording, in their order. `count` is how many lines they stand for."""
+    """Of one recording, in their order. `count` is how many lines they stand for, `size` the bytes of their frames."""
 
     def __init__(self) -> None:
         self.count = 0
-        self._seq = 0  # of the last line
-        self._notes: list[FrameLine | EventLine | _Frames | _Happened] = []
-        self._several = False  # some of them are several lines
+        self.size = 0
+        self._seq = 0  # of the last line that was made
+        self._notes: list[_Frames | _Happened | EventLine] = []
 
     def frames(
         self, t: int, link: str, dir: Literal["receive", "send"], dialect: str, frames: Sequence[Frame]
     ) -> None:  # fmt: skip
         """These frames were received from `link`, or sent to it."""
-        number = len(frames)
-        if number == 1:
-            self._notes.append(frame_line(self._seq + 1, t, link, dir, dialect, frames[0]))
-        else:
-            self._notes.append(_Frames(self._seq + 1, t, link, dir, dialect, frames))
-            self._several = True
-        self._seq += number
-        self.count += number
+        self._notes.append(_Frames(t, link, dir, dialect, frames))
+        self.count += len(frames)
+        self.size += _size(frames)
 
     def batch(self, t: int, batch: Batch) -> None:
         """These events were added to the session's log."""
-        number = len(batch.events)
-        if number == 1:
-            cursor, event = f"{batch.epoch}:{batch.first_seq}", batch.events[0]
-            turn, origin, at = batch.turn, batch.origin, batch.at
-            line = EventLine(seq=self._seq + 1, t=t, cursor=cursor, event=event, turn=turn, origin=origin, at=at)
-            self._notes.append(line)
-        else:
-            self._notes.append(_Happened(self._seq + 1, t, batch))
-            self._several = True
-        self._seq += number
-        self.count += number
+        self._notes.append(_Happened(t, batch))
+        self.count += len(batch.events)
 
     def line(self, line: EventLine) -> None:
-        """This happened too; it gets its number here."""
-        self._seq += 1
+        """This happened too; its number comes later."""
+        self._notes.append(line)
         self.count += 1
-        self._notes.append(structs.replace(line, seq=self._seq))
 
-    def take(self) -> Sequence[Stored]:
+    def take(self) -> list[Stored]:
         """The lines of all notes since the last time."""
-        notes, several = self._notes, self._several
-        self._notes, self._several, self.count = [], False, 0
-        return list(_lines(notes)) if several else notes  # type: ignore[return-value]  # then each is a line
+        notes, self._notes = self._notes, []
+        self.count = self.size = 0
+        lines: list[Stored] = []
+        seq = self._seq + 1
+        for note in notes:
+            if isinstance(note, _Frames):
+                frames = note.frames
+                if len(frames) == 1:
+                    lines.append(frame_line(seq, note.t, note.link, note.dir, note.dialect, frames[0]))
+                else:
+                    lines += frame_lines(seq, note.t, note.link, note.dir, note.dialect, frames)
+                seq += len(frames)
+            elif isinstance(note, _Happened):
+                batch = note.batch
+                if len(batch.events) == 1:
+                    lines.append(_event(seq, note.t, batch))
+                else:
+                    lines += _events(seq, note.t, batch)
+                seq += len(batch.events)
+            else:
+                lines.append(structs.replace(note, seq=seq))
+                seq += 1
+        self._seq = seq - 1
+        return lines
 
 
-def _lines(notes: Sequence[FrameLine | EventLine | _Frames | _Happened]) -> Iterator[Stored]:
-    for note in notes:
-        if isinstance(note, _Frames):
-            yield from frame_lines(note.seq, note.t, note.link, note.dir, note.dialect, note.frames)
-        elif isinstance(note, _Happened):
-            yield from _events(note.seq, note.t, note.batch)
-        else:
-            yield note
+def _event(seq: int, t: int, batch: Batch) -> EventLine:
+    return EventLine(
+        seq=seq, t=t, cursor=f"{batch.epoch}:{batch.first_seq}", event=batch.events[0], turn=batch.turn,
+        origin=batch.origin, at=batch.at,
+    )  # fmt: skip
 
 
 def _events(seq: int, t: int, batch: Batch) -> Iterator[EventLine | EventRun]:
@@ -110,3 +106,10 @@ def _events(seq: int, t: int, batch: Batch) -> Iterator[EventLine | EventRun]:
             yield EventRun(seq=seq, t=t, cursor=cursor, events=events, turn=turn, origin=origin, at=at)
         seq += len(events)
         position += len(events)
+
+
+def _size(frames: Sequence[Frame]) -> int:
+    try:
+        return sum(map(len, frames))  # type: ignore[arg-type]  # most are bytes
+    except TypeError:
+        return sum(len(part) for frame in frames if isinstance(frame, Parts) for part in frame.parts)

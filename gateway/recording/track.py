@@ -1,9 +1,9 @@
 """A track: one session's lines on their way into its file.
 
-What happens is noted with its time, for at most FLUSH, or HELD while a text streams that is held back anyway; then all
-of it is redacted, encoded and given to the writer in one piece. When the writer cannot take or keep it, the session is
-*not recorded*: that is said once as an error, counted line by line, and tried again after RETRY with a further part of
-the recording, whose header tells how much is missing.
+What happens is noted with its time, for at most FLUSH, or while a text streams as long as its begin is held back; then
+all of it is redacted, encoded and given to the writer in one piece. When the writer cannot take or keep it, the session
+is *not recorded*: that is said once as an error, counted line by line, and tried again after RETRY with a further part
+of the recording, whose header tells how much is missing.
 """
 
 from __future__ import annotations
@@ -31,8 +31,7 @@ from mappings.dialect import Frame
 __all__ = ["FLUSH", "RETRY", "Desk", "Speaking", "Track"]
 
 FLUSH = 0.02  # seconds: with the writer's round, what happened is on the disk within 50 ms
-HELD = 1.0  # seconds: what stands behind a text that streams waits for it anyway, and many lines at once cost less
-LINES_MAX = 512  # lines that are noted
+LINES_MAX, SIZE_MAX = 512, 1 << 20  # lines, and bytes of frames, that are noted
 RETRY = 30.0  # seconds until a disk that was full is asked again
 
 STREAMED = frozenset({TextDelta, ReasoningDelta, ToolOutputDelta})
@@ -60,23 +59,23 @@ class Desk:
         self.ledger = ledger
         self.rotate_bytes = rotate_bytes
         self.later = later
-        self._timers: dict[float, Timer] = {}
-        self._waiting: dict[float, dict[Track, None]] = {FLUSH: {}, HELD: {}}
+        self._timer: Timer | None = None
+        self._waiting: dict[Track, None] = {}
         self.current: Track | None = None
         """The session that acts: what goes out meanwhile is its own."""
         self.speaking: Speaking | None = None
         """The link whose frames are being acted on."""
 
-    def wants_flush(self, track: Track, delay: float) -> None:
-        """`track` has lines; they are to go within `delay`: FLUSH or HELD."""
-        self._waiting[delay][track] = None
-        if delay not in self._timers:
-            self._timers[delay] = self.later(delay, partial(self._flush, delay))
+    def wants_flush(self, track: Track) -> None:
+        """`track` has lines; they are to go within FLUSH."""
+        self._waiting[track] = None
+        if self._timer is None:
+            self._timer = self.later(FLUSH, self._flush)
 
-    def _flush(self, delay: float) -> None:
+    def _flush(self) -> None:
         """Give the writer what they have."""
-        del self._timers[delay]
-        waiting, self._waiting[delay] = self._waiting[delay], {}
+        self._timer = None
+        waiting, self._waiting = self._waiting, {}
         for track in waiting:
             track.flush()
         self.writer.go()
@@ -102,7 +101,7 @@ class Track:
         self._turn_open = False
         self._turn_ended = False
         self._notes = Notes()
-        self._waits: float | None = None  # how long what was noted may wait at most
+        self._waits = False  # for the desk's timer
         self._due: int | None = None  # when what the redactor holds back has to leave, in µs
         self._redactor = desk.redactor() if desk.redactor is not None else None
         self._look: Timer | None = None
@@ -165,7 +164,7 @@ class Track:
 
     def flush(self) -> None:
         """Give the writer what was noted."""
-        self._waits = None
+        self._waits = False
         redactor = self._redactor
         if redactor is None:
             self._write(self._notes.take())
@@ -195,7 +194,7 @@ class Track:
 
     def _looks(self) -> None:
         self._look = None
-        self.flush()
+        self._wants_flush()
 
     def _write(self, lines: Sequence[Stored]) -> None:
         if not lines or self._closed:
@@ -231,14 +230,16 @@ class Track:
         return f"{self._state.epoch}:{self._state.seq}" if self._state is not None else "0:0"
 
     def _noted(self, *, soon: bool = False) -> None:
-        """Something was noted; `soon` if a text may end with it."""
-        if self._notes.count >= LINES_MAX:
+        """Something was noted; `soon` if a text may end with it. Else it waits as long as what streams before it."""
+        if self._notes.count >= LINES_MAX or self._notes.size >= SIZE_MAX:
             self.flush()  # the timer finds nothing, or what comes meanwhile
-        elif soon or self._waits is None:
-            delay = HELD if self._due is not None and not soon else FLUSH
-            if self._waits != delay:
-                self._waits = delay
-                self._desk.wants_flush(self, delay)
+        elif soon or self._due is None:
+            self._wants_flush()
+
+    def _wants_flush(self) -> None:
+        if not self._waits:
+            self._waits = True
+            self._desk.wants_flush(self)
 
     def _begin(self, seq: int) -> bool:
         """A file for the next part; False while it would be too early."""

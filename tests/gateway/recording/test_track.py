@@ -13,12 +13,13 @@ from gateway.recording import track as module
 from gateway.recording.format import UP, EventLine, FrameLine, Header, Line, decode_header
 from gateway.recording.places import Folder
 from gateway.recording.redaction import Redactor, rules
-from gateway.recording.track import FLUSH, HELD, RETRY, Desk, Track
+from gateway.recording.track import FLUSH, RETRY, Desk, Track
 from gateway.recording.writer import File, Writer
 from mappings.canonical import Batch, Event, SessionState
 from mappings.canonical.commands import PauseTurn
 from mappings.canonical.events import Reply, TextDelta, TextDone, TurnAccepted, TurnEnded
 from mappings.canonical.values import Origin
+from mappings.dialect import Parts
 from tests.gateway.recording.lines import HEADER, decoded
 
 SECOND = 1_000_000_000
@@ -176,17 +177,18 @@ def test_what_comes_after_the_end_is_no_part_of_it(scene: Scene) -> None:
     assert len(scene.disk.finished) == 1
 
 
-def test_what_stands_behind_a_text_that_streams_is_given_away_less_often_until_it_ends() -> None:
+def test_what_stands_behind_a_text_that_streams_waits_as_long_as_its_begin_or_until_it_ends() -> None:
     scene = Scene(redacts=True)
     scene.happens(TextDelta(text="a"))
     scene.passes(FLUSH)  # the redactor holds it back from here on, until it is due
     ((due, _),) = scene.timers
+    assert 2.0 - 2 * FLUSH <= due <= 2.0
     scene.happens(TextDelta(text="b"))
     scene.track.frames(UP, "receive", "pod", [b"{}"])
-    assert sorted(delay for delay, _ in scene.timers) == [HELD, due]
+    assert [delay for delay, _ in scene.timers] == [due]
     assert not scene.disk.files
     scene.happens(TextDone(text="ab"))
-    assert sorted(delay for delay, _ in scene.timers) == [FLUSH, HELD, due]
+    assert [delay for delay, _ in scene.timers] == [due, FLUSH]
     scene.passes(FLUSH)
     assert seqs(scene.disk.lines()) == [1, 2, 3, 4]
 
@@ -195,10 +197,17 @@ def test_a_text_that_streams_on_leaves_when_its_window_is_over() -> None:
     scene = Scene(redacts=True)
     scene.happens(TextDelta(text="a"))
     scene.passes(FLUSH)
-    scene.passes(HELD)
+    scene.happens(TextDelta(text="b"))
     assert not scene.disk.files
-    scene.passes(2.0 - HELD)
-    assert seqs(scene.disk.lines()) == [1]
+    scene.passes(2.0 - FLUSH)
+    scene.passes(FLUSH)
+    assert seqs(scene.disk.lines()) == [1, 2]
+
+
+def test_what_is_noted_is_bounded_by_its_size_too(scene: Scene) -> None:
+    for frames in ([b"x" * 700_000], [b"x" * 200_000] * 2, [Parts("rpc", b"", (b"", b"x" * 1_100_000))]):
+        scene.track.frames(UP, "receive", "pod", frames)
+    assert seqs(scene.disk.lines()) == [1, 2, 3, 4]
 
 
 # -- whose frames are recorded ----------------------------------------------------------------------------
