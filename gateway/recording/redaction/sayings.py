@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import msgspec
@@ -38,7 +38,7 @@ KINDS = frozenset(("type", "event", "topic"))
 NUMBERS = "0123456789:,{}[]. -+TZ"
 DIGITS = r"[0-9:,{}\[\]. +TZ-]*+"
 WORD = r"([^\"\\\n]*+(?:\\.[^\"\\\n]*+)*+)"
-OFTEN = 16  # frames after which a shape is worth a pattern, which costs as much as taking a hundred frames apart
+OFTEN = 8  # frames after which those of a shape are taken many at once
 OFTEN_MAX = 4  # shapes of a wire that are tried first
 
 WHATEVER = "\ufdd0"  # stands for no character, and so for the word of a run
@@ -69,13 +69,15 @@ class Said(Struct):
 class _Shape(Struct, eq=False, dict=True):
     """A frame as what stands between its quotes, without what may differ in the next one.
 
-    `slots` are where words stand, `numbers` where numbers do. `seen` counts the frames that fitted.
+    `slots` are where words stand, `numbers` where numbers do; `fixed` is where the other strings stand that are no
+    keys: ids and names, in every stream its own. `seen` counts the frames that fitted.
     """
 
     skeleton: list[str]
     slots: list[int]
     sayings: list[Saying]
     numbers: list[int]
+    fixed: list[int]
     seen: int = 0
 
     def words(self, text: str, frames: int) -> Sequence[Sequence[str]] | None:
@@ -85,17 +87,38 @@ class _Shape(Struct, eq=False, dict=True):
         found = self.pattern.findall(text)
         if len(found) != frames:
             return None
-        return list(zip(*found, strict=True)) if len(self.slots) > 1 else [found][: len(self.slots)]
+        columns = list(zip(*found, strict=True)) if len(self._strings) > 1 else [found]
+        named = dict(zip(self._strings, columns, strict=False))
+        if any(named[at].count(self.skeleton[at]) != frames for at in self.fixed):
+            return None
+        return [named[at] for at in self.slots]
+
+    def words_of_one(self, text: str) -> Sequence[str] | None:
+        """What one frame says in each slot, with escapes; None if it is of another shape."""
+        found = self.pattern.fullmatch(text)
+        if found is None:
+            return None
+        named = dict(zip(self._strings, found.groups(), strict=True))
+        return [named[at] for at in self.slots] if all(named[at] == self.skeleton[at] for at in self.fixed) else None
+
+    @cached_property
+    def _strings(self) -> list[int]:
+        return sorted((*self.slots, *self.fixed))
 
     @cached_property
     def pattern(self) -> re.Pattern[str]:
-        """Matches frames of this shape, each a line; its groups are the words."""
+        """Matches frames with these keys, each a line; its groups are the strings. All streams of a kind share it."""
         parts = list(map(re.escape, self.skeleton))
-        for at in self.slots:
+        for at in self._strings:
             parts[at] = WORD
         for at in self.numbers:
             parts[at] = DIGITS
-        return re.compile("^" + '"'.join(parts) + "$", re.MULTILINE)
+        return _compiled("^" + '"'.join(parts) + "$")
+
+
+@lru_cache(256)  # peers choose the keys
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern, re.MULTILINE)
 
 
 class Sayings:
@@ -107,6 +130,10 @@ class Sayings:
         self._shapes: dict[tuple[object, ...], _Shape] = {}
         self._often: dict[Wire, list[_Shape]] = {}
         self._last: tuple[Sequence[str], Sequence[str]] = ((), ())
+
+    def knows(self, wire: Wire) -> bool:
+        """Whether it has learnt what frames of this wire look like."""
+        return wire in self._often
 
     def hear_all(self, numbers: Sequence[int], wire: Wire, text: str) -> bool:
         """Take what the frames of these numbers say, the lines of `text`, if they are all of one known shape."""
@@ -124,13 +151,13 @@ class Sayings:
         """Take what the frames of a run say, if they are of a known shape and differ in what stands in its slots."""
         sample = WHATEVER.join(around)
         for shape in self._often.get(wire, ()):
-            found = shape.pattern.fullmatch(sample)
-            if found is None or found.groups().count(WHATEVER) != len(around) - 1:
+            found = shape.words_of_one(sample)
+            if found is None or found.count(WHATEVER) != len(around) - 1:
                 continue
             if not _are_words(words):
                 return False
             texts = self._texts(words)
-            for saying, word in zip(shape.sayings, found.groups(), strict=True):
+            for saying, word in zip(shape.sayings, found, strict=True):
                 if word == WHATEVER:
                     self._heard(saying, numbers, texts)
                 else:
@@ -147,9 +174,9 @@ class Sayings:
     def hear(self, number: int, wire: Wire, text: str) -> Said | None:
         """Take what a frame says; None if its shape is known, so that nothing else of it is new."""
         for shape in self._often.get(wire, ()):
-            found = shape.pattern.fullmatch(text)
+            found = shape.words_of_one(text)
             if found is not None:
-                for saying, word in zip(shape.sayings, found.groups(), strict=True):
+                for saying, word in zip(shape.sayings, found, strict=True):
                     self._heard(saying, (number,), (unescaped(word),))
                 return None
         if "\\" in text:
@@ -217,8 +244,9 @@ class Sayings:
             tokens[at] = ""
         if not said.texts:
             said.shape = key
+            fixed = [at for at, _ in values if at not in sayings and at not in numbers]
             self._shapes[key] = _Shape(
-                skeleton=tokens, slots=list(sayings), sayings=list(sayings.values()), numbers=numbers
+                skeleton=tokens, slots=list(sayings), sayings=list(sayings.values()), numbers=numbers, fixed=fixed
             )
         return said
 

@@ -24,7 +24,7 @@ __all__ = ["Wires"]
 
 LARGE = 8192  # characters: more than any delta, and what a slow client is given at once
 
-FEW = 8  # frames that are heard one by one
+FEW = 12  # frames that are heard one by one: enough to know more of their shape
 HALVINGS = 5  # until an odd frame among many has been found, or it is seen that many are odd
 
 TOKENS_OF_TEXT = ("stream_token", "llm.token")
@@ -90,7 +90,7 @@ class Wires:
         if len(texts) > 1 and self._sayings.hear_all(numbers, wire, "\n".join(texts)):
             return
         if halvings and len(texts) > FEW:
-            middle = len(texts) // 2
+            middle = len(texts) // 2 if self._sayings.knows(wire) else FEW  # of the first ones the others are learnt
             self._hear(wire, numbers[:middle], texts[:middle], fixed, halvings - 1)
             self._hear(wire, numbers[middle:], texts[middle:], fixed, halvings - 1)
             return
