@@ -57,6 +57,7 @@ class SmoothClient:
         self.socket = socket
         self.oracle = SmoothOracle()
         self.frames: list[dict[str, Any]] = []
+        self._ends: list[dict[str, Any]] = []
         self.session = ""
         self._news = asyncio.Event()
         self._reading = asyncio.Event()
@@ -88,6 +89,8 @@ class SmoothClient:
             check(frame)
             self.oracle.got(frame)
             self.frames.append(frame)
+            if frame["type"] in TERMINALS and "requestId" in frame:
+                self._ends.append(frame)
             self._news.set()
             await self._reading.wait()
 
@@ -130,7 +133,7 @@ class SmoothClient:
 
     def terminals(self) -> list[dict[str, Any]]:
         """The ends of turns, in order: an `error` without request id ends none."""
-        return [f for f in self.frames if f["type"] in TERMINALS and "requestId" in f]
+        return self._ends.copy()
 
     def of(self, request: str) -> list[dict[str, Any]]:
         """Every frame of one request."""

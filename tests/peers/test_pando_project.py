@@ -8,6 +8,7 @@ import json
 import shutil
 import socket
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,8 +22,9 @@ DEADLINE = 20.0  # seconds until a process that cannot serve must have said so
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Path:
-    return free_project(tmp_path)
+def project(tmp_path: Path) -> Iterator[Path]:
+    with free_project(tmp_path) as folder:
+        yield folder
 
 
 def lock_of(project: Path) -> Lock:
