@@ -19,6 +19,7 @@ from msgspec import json as msgspec_json
 
 from gateway import registry
 from mappings.canonical import Command, Event
+from tests.forked import dragoman
 from tests.pando_projects import free_project
 from tests.ports import kept
 from tests.samples import samples
@@ -42,11 +43,6 @@ COMMANDS = (
     "dialects",
 )
 WS = "smooth+ws://127.0.0.1:0/ws"
-
-
-def dragoman(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "gateway", *arguments]
-    return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=40, check=False)
 
 
 def refused(*arguments: str, code: int = 2) -> str:
