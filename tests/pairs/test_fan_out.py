@@ -114,7 +114,16 @@ async def test_a_turn_of_one_is_seen_by_all(tmp_path: Path) -> None:
         assert pando.shown[-1] == ("assistant", codewhale.text())
 
 
-async def test_the_first_answer_counts_whoever_gives_it_and_in_whatever_dialect(tmp_path: Path) -> None:
+async def test_the_first_answer_counts_whoever_gives_it_and_in_whatever_dialect(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    goes_on = asyncio.Event()
+
+    async def pause(_backend: DemoBackend, _delay: float) -> None:
+        await goes_on.wait()
+
+    monkeypatch.setattr(DemoBackend, "_pause", pause)
+    goes_on.set()
     async with (
         court(tmp_path) as made,
         SmoothClient.connected(made.smooth) as smooth,
@@ -126,11 +135,13 @@ async def test_the_first_answer_counts_whoever_gives_it_and_in_whatever_dialect(
         await smooth.until(lambda: any(f["type"] == "write_confirmation_required" for f in smooth.frames))
         await pod.until(lambda: ("status", {"status": "paused"}) in pod.events)
         await pando.until(lambda: "llm.end" in pando.topics())
+        goes_on.clear()  # the turn is not over before the others have answered, too
         await pando.say("deny")
         with pytest.raises(RefusalError):
             await pando.say("approve")
         late = await codewhale.answer(await codewhale.say("approve"))
         assert late["error"]["code"] == -32603
+        goes_on.set()
         await smooth.until(lambda: any(f["type"] == "eventual_response" for f in smooth.of(request)))
         text = "".join(f["token"] for f in smooth.of(request) if f["type"] == "stream_token")
         assert text.endswith(" Then I leave the order as it is.")
