@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from pathlib import Path
 
@@ -29,6 +30,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if PEERS in item.path.parents:
             item.add_marker(pytest.mark.peers)
+
+
+def pytest_collection_finish() -> None:
+    """Thousands of tests are looked at no more when garbage is collected, which some of them do themselves."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
