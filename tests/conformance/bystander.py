@@ -365,7 +365,7 @@ async def play(row: Row, at: Room, asker: Peer) -> None:
 
 
 @asynccontextmanager
-async def listening(folder: Path, upstream: Endpoint) -> AsyncIterator[tuple[App, str, str]]:
+async def listening(folder: Path, upstream: Endpoint, limits: Limits = LIMITS) -> AsyncIterator[tuple[App, str, str]]:
     """A gateway with both listeners: itself, its WebSocket, its socket. `demo` is played in process."""
     path = folder / "atlas" / "sock"
     path.parent.mkdir()
@@ -376,7 +376,7 @@ async def listening(folder: Path, upstream: Endpoint) -> AsyncIterator[tuple[App
         return DemoBackend(session, app.spawn, Scripts(()))
 
     played = upstream.transport == "demo"
-    app = App(Config(routes=(route,), limits=LIMITS), make_backend=demo if played else None)
+    app = App(Config(routes=(route,), limits=limits), make_backend=demo if played else None)
     ready: asyncio.Queue[str] = asyncio.Queue()
     async with asyncio.TaskGroup() as group:
         group.create_task(app.run(ready.put_nowait), name="gateway")
