@@ -56,7 +56,7 @@ demo: setup ## watch clients of all four dialects talk to one bundled backend th
 	@$(BIN)/dragoman demo
 
 test: lint ## every gate: lint, then the tests; ARGS="..." goes to pytest
-	$(BIN)/pytest $(ARGS)
+	$(BIN)/pytest --numprocesses=2 --dist=worksteal $(ARGS)
 
 lint: setup ## ruff, mypy --strict and the import rules
 	$(BIN)/ruff check

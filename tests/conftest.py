@@ -1,18 +1,28 @@
-"""What holds for every test: hypothesis without a stopwatch, the `peers` mark by folder, skips made visible."""
+"""What holds for every test: hypothesis without stopwatch and dice, the `peers` mark by folder, skips made visible."""
 
 from __future__ import annotations
 
+import gc
+import os
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from tests.shared import NOT_FOUND
 
 PEERS = Path(__file__).parent / "peers"
 
 # An example that is slow once is a busy machine: tests/bench measures what must be fast, `timeout` stops what hangs.
-settings.register_profile("dragoman", deadline=None, print_blob=True)
+# The examples are the same each time, so that a change is judged by what it changes; who looks for more asks for more.
+settings.register_profile(
+    "dragoman",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    print_blob=True,
+    database=None,
+    derandomize="DRAGOMAN_EXAMPLES" not in os.environ,
+)
 settings.load_profile("dragoman")
 
 
@@ -20,6 +30,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if PEERS in item.path.parents:
             item.add_marker(pytest.mark.peers)
+
+
+def pytest_collection_finish() -> None:
+    """Thousands of tests are looked at no more when garbage is collected, which some of them do themselves."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

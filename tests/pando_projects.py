@@ -1,4 +1,4 @@
-"""Directories for projects of pando whose ports are free now.
+"""Directories for projects of pando whose ports are free, and stay so.
 
 The ports follow from the path, and lie where the system takes ports for outgoing connections (pando sheet, section
 1.1): on a machine that does other things, one in a few dozen is in use.
@@ -6,27 +6,31 @@ The ports follow from the path, and lie where the system takes ports for outgoin
 
 from __future__ import annotations
 
-import socket
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from itertools import count
 from pathlib import Path
 
 from gateway.transports.pando_project import ports
+from tests.ports import keep
 
 __all__ = ["free_project"]
 
 
-def free_project(base: Path) -> Path:
+@contextmanager
+def free_project(base: Path) -> Iterator[Path]:
     """A new directory in `base`."""
-    folder = next(folder for folder in (base / f"project-{number}" for number in count()) if _is_free(folder))
-    folder.mkdir()
-    return folder
+    with ExitStack() as stack:
+        folders = (base / f"project-{number}" for number in count())
+        folder = next(folder for folder in folders if _is_free(folder, stack))
+        folder.mkdir()
+        yield folder
 
 
-def _is_free(folder: Path) -> bool:
+def _is_free(folder: Path, stack: ExitStack) -> bool:
     try:
         for port in ports(str(folder)):
-            with socket.create_server(("127.0.0.1", port)):
-                pass
+            stack.enter_context(keep(port))
     except OSError:
         return False
     return True

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from gateway import registry
 from gateway.app import App
-from gateway.config.model import Config, Route
+from gateway.config.model import Config, Limits, Route
 from gateway.demo.backend import DemoBackend
 from gateway.demo.script import Line, Scripts
 from gateway.endpoint import Endpoint
@@ -14,7 +14,10 @@ from gateway.endpoint import Endpoint
 __all__ = ["demo_backend"]
 
 
-def demo_backend(endpoint: Endpoint, turns: Sequence[list[Line]] = ()) -> App:
+DEFAULTS = Limits()
+
+
+def demo_backend(endpoint: Endpoint, turns: Sequence[list[Line]] = (), limits: Limits = DEFAULTS) -> App:
     """An app that serves the scripted backend on `endpoint`; `turns` of the user's own instead of the bundled ones.
 
     It holds as many sessions as backends of that dialect do: a pod is one conversation, whoever asks.
@@ -24,5 +27,8 @@ def demo_backend(endpoint: Endpoint, turns: Sequence[list[Line]] = ()) -> App:
     registry.check_listen(endpoint)
     registry.check_place(endpoint)
     route = Route(name="demo-backend", listen=(endpoint,), upstream=nowhere)
-    app = App(Config(routes=(route,)), make_backend=lambda session: DemoBackend(session, app.spawn, Scripts(turns)))
+    app = App(
+        Config(routes=(route,), limits=limits),
+        make_backend=lambda session: DemoBackend(session, app.spawn, Scripts(turns)),
+    )
     return app

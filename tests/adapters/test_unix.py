@@ -19,7 +19,7 @@ from adapters.unix import SUN_PATH, UnixTransport, alive, connect, listen
 from mappings.dialect import Frame, Oversize
 from mappings.errors import ConfigError
 
-DEADLINE = 10.0  # what should happen at once happens far below
+DEADLINE = 20.0  # what should happen at once happens far below
 LIMITS = Limits(close_deadline=1.0)
 
 

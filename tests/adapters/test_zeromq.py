@@ -32,7 +32,8 @@ async def test_events_go_one_way_and_calls_and_answers_both() -> None:
 
 
 async def test_a_burst_of_50_000_arrives_whole_at_a_link_that_reads() -> None:
-    async with primary(bounds=structs.replace(BOUNDS, publish_wait=10.0)) as ours, dialled(ours) as client:
+    limits, bounds = structs.replace(LIMITS, close_deadline=DEADLINE), structs.replace(BOUNDS, publish_wait=DEADLINE)
+    async with primary(limits, bounds) as ours, dialled(ours) as client:
         async with asyncio.TaskGroup() as group:
             reading = group.create_task(everything(client))
             await ours.publication.send(numbered(50_000))

@@ -53,7 +53,7 @@ __all__ = [
 DEADLINE = 20.0  # seconds for anything that a party waits for
 MAX_MESSAGE = 4 * 1024 * 1024  # above the 3 MB line that a pod takes (pod sheet, section 1)
 TERMINALS = ("eventual_response", "error", "cancelled")
-LIMITS = Limits(max_message=MAX_MESSAGE, drain_deadline=0.5)
+LIMITS = Limits(max_message=MAX_MESSAGE, drain_deadline=0.5, snapshot_wait=10.0)
 DEMO = Endpoint(dialect="pod", transport="demo", address="conversation")
 GOOD = "count 2"  # the demo backend answers it at once
 
@@ -365,7 +365,7 @@ async def play(row: Row, at: Room, asker: Peer) -> None:
 
 
 @asynccontextmanager
-async def listening(folder: Path, upstream: Endpoint) -> AsyncIterator[tuple[App, str, str]]:
+async def listening(folder: Path, upstream: Endpoint, limits: Limits = LIMITS) -> AsyncIterator[tuple[App, str, str]]:
     """A gateway with both listeners: itself, its WebSocket, its socket. `demo` is played in process."""
     path = folder / "atlas" / "sock"
     path.parent.mkdir()
@@ -376,7 +376,7 @@ async def listening(folder: Path, upstream: Endpoint) -> AsyncIterator[tuple[App
         return DemoBackend(session, app.spawn, Scripts(()))
 
     played = upstream.transport == "demo"
-    app = App(Config(routes=(route,), limits=LIMITS), make_backend=demo if played else None)
+    app = App(Config(routes=(route,), limits=limits), make_backend=demo if played else None)
     ready: asyncio.Queue[str] = asyncio.Queue()
     async with asyncio.TaskGroup() as group:
         group.create_task(app.run(ready.put_nowait), name="gateway")

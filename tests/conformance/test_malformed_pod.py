@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from gateway.config.model import Limits
 from gateway.endpoint import parse
 from tests.conformance.bystander import EOF, MAX_MESSAGE, PodPeer, Row, Said, State, fits, listening, play, room
 from tests.shared import SHARED, needs_shared
@@ -448,7 +449,7 @@ async def test_who_speaks_before_its_snapshot_could_be_sent_is_shown_it_first(
     server = await asyncio.start_unix_server(silent, tmp_path / "silent")
     async with (
         server,
-        listening(tmp_path, parse(f"pod+unix:{tmp_path / 'silent'}")) as (_, _, path),
+        listening(tmp_path, parse(f"pod+unix:{tmp_path / 'silent'}"), Limits(snapshot_wait=0.4)) as (_, _, path),
         PodPeer.connected(path, opens=False) as asker,
     ):
         await asker.send(said)

@@ -229,7 +229,7 @@ async def test_a_doctored_scenario_fails(what: str) -> None:
     scenario = doctored(change)
     async with server_of(scenario) as server, PlainWire.connected(server.ws_url()) as wire:
         with pytest.raises(Diverged, match=told):
-            await play(scenario, wire, deadline=1.0)
+            await play(scenario, wire, deadline=2.0 if what == "more than comes" else DEADLINE)
 
 
 async def test_the_undoctored_one_passes() -> None:

@@ -125,7 +125,7 @@ async def takes_clients(url: str) -> bool:
         try:
             async with http.ws_connect(url):
                 return True
-        except aiohttp.ClientConnectorError:
+        except aiohttp.ClientError:  # also one whom the listener, as it closed, let wait in vain
             return False
 
 

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,9 @@ from msgspec import json as msgspec_json
 
 from gateway import registry
 from mappings.canonical import Command, Event
+from tests.forked import dragoman
 from tests.pando_projects import free_project
+from tests.ports import kept
 from tests.samples import samples
 
 ROOT = Path(__file__).parents[2]
@@ -40,11 +43,6 @@ COMMANDS = (
     "dialects",
 )
 WS = "smooth+ws://127.0.0.1:0/ws"
-
-
-def dragoman(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "gateway", *arguments]
-    return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=40, check=False)
 
 
 def refused(*arguments: str, code: int = 2) -> str:
@@ -273,8 +271,23 @@ def test_a_gateway_is_served_from_its_config(tmp_path: Path) -> None:
     assert ws.startswith("smooth+ws://127.0.0.1:")
 
 
-def test_a_pando_is_served_checked_probed_and_known_to_the_schema_like_any_other(tmp_path: Path) -> None:
-    path, project = tmp_path / "c.toml", free_project(tmp_path)
+@pytest.fixture
+def project(tmp_path: Path) -> Iterator[Path]:
+    with free_project(tmp_path) as folder:
+        yield folder
+
+
+@pytest.fixture
+def nobody() -> Iterator[int]:
+    """A port at which nobody listens."""
+    with kept() as port:
+        yield port
+
+
+def test_a_pando_is_served_checked_probed_and_known_to_the_schema_like_any_other(
+    tmp_path: Path, project: Path, nobody: int
+) -> None:
+    path = tmp_path / "c.toml"
     text = """
 [[route]]
 name = "watched"
@@ -286,9 +299,7 @@ name = "gone"
 listen = ["pando+tcp://127.0.0.1:0"]
 upstream = "pando+tcp://127.0.0.1:{port}?rpc=1"
 """
-    with socket.create_server(("127.0.0.1", 0)) as nobody:
-        port = nobody.getsockname()[1]
-    path.write_text(text.format(ws=WS, project=project, port=port))
+    path.write_text(text.format(ws=WS, project=project, port=nobody))
     jsonschema.Draft202012Validator(schema("config")).validate(tomli.loads(path.read_text("utf-8")))
     assert dragoman("check", str(path)).stdout == f"{path}: ok, it can be served: watched, gone\n"
     command = [sys.executable, "-m", "gateway", "demo-backend", f"pando+dir:{project}"]
@@ -298,7 +309,7 @@ upstream = "pando+tcp://127.0.0.1:{port}?rpc=1"
         done = dragoman("check", str(path), "--probe")
         backend.send_signal(signal.SIGTERM)
         backend.communicate(timeout=30)
-    problem = f"{path}:10: route[1].upstream: pando+tcp://127.0.0.1:{port}?rpc=1 cannot be reached: "
+    problem = f"{path}:10: route[1].upstream: pando+tcp://127.0.0.1:{nobody}?rpc=1 cannot be reached: "
     reached, unreached = done.stdout.splitlines()
     assert (done.returncode, reached) == (1, f"watched: ok, pando+dir:{project}")
     assert unreached.startswith(problem)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -15,16 +13,12 @@ from gateway import registry
 from gateway.matrix import markdown, pairs, show
 from mappings.fidelity import BY_GATEWAY, Cell, matrix
 from tests.docs import FIDELITY, README, with_pairs
+from tests.forked import dragoman
 from tests.gateway.smooth_words import AGENT, CONVERSATION, CREATE, ask, history
 from tests.gateway.stage import settle, stage
 
 CELLS = list(matrix(list(registry.dialects().values())))
 PAIR = [cell for cell in CELLS if (cell.source, cell.target) == ("smooth", "pod")]
-
-
-def dragoman(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "gateway", "matrix", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=40, check=False)
 
 
 def shown(cells: list[Cell], **console: Any) -> list[str]:
@@ -95,16 +89,16 @@ def test_a_terminal_of_80_columns_gets_the_whole_table_in_parts() -> None:
 
 
 def test_json_is_one_array_of_all_cells() -> None:
-    done = dragoman("--json")
+    done = dragoman("matrix", "--json")
     cells = json.loads(done.stdout)
     assert (done.returncode, done.stderr, len(cells)) == (0, "", len(CELLS))
     assert set(cells[0]) == {"direction", "canonical", "source", "target", "kind", "detail"}
 
 
 def test_from_and_to_choose_the_dialects() -> None:
-    cells = json.loads(dragoman("--from", "pod", "--to", "smooth", "--json").stdout)
+    cells = json.loads(dragoman("matrix", "--from", "pod", "--to", "smooth", "--json").stdout)
     assert {(cell["source"], cell["target"]) for cell in cells} == {("pod", "smooth")}
-    assert "pod->smooth" in dragoman("--from", "pod", "--to", "smooth").stdout
+    assert "pod->smooth" in dragoman("matrix", "--from", "pod", "--to", "smooth").stdout
 
 
 @pytest.mark.parametrize(
@@ -116,13 +110,13 @@ def test_from_and_to_choose_the_dialects() -> None:
     ],
 )
 def test_bad_usage_is_one_line_and_exits_2(arguments: tuple[str, ...], words: str) -> None:
-    done = dragoman(*arguments)
+    done = dragoman("matrix", *arguments)
     assert (done.returncode, done.stdout) == (2, "")
     assert words in done.stderr
 
 
 def test_the_help_shows_an_example() -> None:
-    done = dragoman("--help")
+    done = dragoman("matrix", "--help")
     assert done.returncode == 0
     assert "Example: dragoman matrix --from smooth --to pod" in done.stdout
 
@@ -153,7 +147,7 @@ def test_a_pair_shows_what_arrives_between_its_client_and_its_backend() -> None:
 
 
 def test_markdown_is_what_the_docs_are_made_of() -> None:
-    done = dragoman("--markdown")
+    done = dragoman("matrix", "--markdown")
     assert (done.returncode, done.stdout) == (0, markdown(CELLS))
 
 

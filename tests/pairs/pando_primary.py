@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from typing import Any
 
 import zmq
 import zmq.asyncio
+
+from tests.ports import kept
 
 __all__ = ["PlayedPrimary", "message", "row"]
 
@@ -44,20 +46,23 @@ class PlayedPrimary:
         self._context = zmq.asyncio.Context()
         self._publisher, self._router = self._context.socket(zmq.XPUB), self._context.socket(zmq.ROUTER)
         self._publisher.setsockopt(zmq.XPUB_VERBOSE, 1)
-        self.ports = _bind(self._publisher, ports[0]), _bind(self._router, ports[1])
+        self.ports = ports
+        self._publisher.bind(f"tcp://127.0.0.1:{ports[0]}")
+        self._router.bind(f"tcp://127.0.0.1:{ports[1]}")
 
     @classmethod
     @asynccontextmanager
-    async def listening(cls, instance: str, ports: tuple[int, int] = (0, 0)) -> AsyncIterator[PlayedPrimary]:
-        """At two ports, 0 is one that is free."""
-        made = cls(instance, ports)
-        try:
-            async with asyncio.TaskGroup() as group:
-                made._tasks = [group.create_task(work, name="primary") for work in (made._answer(), made._listen())]
-                yield made
-                made.close()
-        finally:
-            made._context.destroy(linger=0)
+    async def listening(cls, instance: str, ports: tuple[int, int] | None = None) -> AsyncIterator[PlayedPrimary]:
+        """At two ports of its own, which another one may have after it; or at these."""
+        with nullcontext(ports) if ports else kept_pair() as at:
+            made = cls(instance, at)
+            try:
+                async with asyncio.TaskGroup() as group:
+                    made._tasks = [group.create_task(work, name="primary") for work in (made._answer(), made._listen())]
+                    yield made
+                    made.close()
+            finally:
+                made._context.destroy(linger=0)
 
     def close(self) -> None:
         """It is gone, and its ports are free."""
@@ -132,6 +137,7 @@ class PlayedPrimary:
                 return {"error": NO_METHOD}
 
 
-def _bind(socket: zmq.asyncio.Socket, port: int) -> int:
-    socket.bind(f"tcp://127.0.0.1:{port or '*'}")
-    return int(bytes(socket.getsockopt(zmq.LAST_ENDPOINT)).rstrip(b"\0").rpartition(b":")[2])
+@contextmanager
+def kept_pair() -> Iterator[tuple[int, int]]:
+    with kept() as one, kept() as other:
+        yield one, other

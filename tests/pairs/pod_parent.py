@@ -10,7 +10,7 @@ from typing import Any
 
 __all__ = ["probe", "read_output", "said", "send", "spawn", "stop"]
 
-PATIENCE = 5.0  # seconds that a parent waits for each line
+PATIENCE = 20.0  # seconds for each line: a parent waits five, on a machine that does nothing else
 
 Pair = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 

@@ -28,7 +28,7 @@ LISTEN = {
     "pando": "pando+tcp://127.0.0.1:0",
     "codewhale": "codewhale+unix:{folder}/sock",
 }
-LIMITS = Limits(drain_deadline=0.5, backoff_first=0.05, backoff_max=0.2)
+LIMITS = Limits(drain_deadline=0.5, snapshot_wait=10.0, backoff_first=0.05, backoff_max=0.2)
 
 
 SCRIPTS = ("conversation", "fail", "retry", "slow", "approve", "retry")

@@ -24,7 +24,7 @@ from tests.pairs.gateway import bridged
 from tests.pairs.table import DIALECTS, must_see
 from tests.pairs.turns import Peer, join
 
-LIMITS = Limits(drain_deadline=0.5, backoff_first=0.05, backoff_max=0.2)
+LIMITS = Limits(drain_deadline=0.5, snapshot_wait=10.0, backoff_first=0.05, backoff_max=0.2)
 LISTEN = {
     "smooth": "smooth+ws://127.0.0.1:0/ws",
     "pod": "pod+unix:{folder}/atlas/sock",

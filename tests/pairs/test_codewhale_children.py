@@ -30,7 +30,7 @@ from tests.pairs.pod_client import PodClient
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="/proc tells who runs")
 
-LIMITS = Limits(drain_deadline=0.5, backoff_first=0.05, backoff_max=0.2)
+LIMITS = Limits(drain_deadline=0.5, snapshot_wait=10.0, backoff_first=0.05, backoff_max=0.2)
 INVALID = -32603
 
 

@@ -21,6 +21,7 @@ from tests.pairs.gateway import bridged
 from tests.pairs.table import DIALECTS, PAIRS, must_see
 from tests.pairs.turns import Peer, join
 from tests.peers.processes import running
+from tests.ports import kept
 
 QUESTION = "Where is my order?"
 ANSWER = (
@@ -33,7 +34,7 @@ LISTEN = {
     "pando": "pando+tcp://127.0.0.1:0",
     "codewhale": "codewhale+unix:{folder}/{name}/sock",
 }
-LIMITS = Limits(drain_deadline=0.5, backoff_first=0.05, backoff_max=0.2)
+LIMITS = Limits(drain_deadline=0.5, snapshot_wait=10.0, backoff_first=0.05, backoff_max=0.2)
 BUSY = {"smooth": "TURN_IN_PROGRESS", "pod": "already_running", "pando": "-32000", "codewhale": "-32603"}
 UNKNOWN = {"smooth": "SESSION_NOT_FOUND", "pod": "invalid_request", "pando": "-32000", "codewhale": "-32603"}
 
@@ -148,9 +149,9 @@ async def test_a_backend_that_dies_in_mid_turn_fails_it_and_one_that_comes_back_
 ) -> None:
     for name in ("backend", "atlas"):
         (tmp_path / name).mkdir()
-    async with running("demo-backend", LISTEN[backend].format(folder=tmp_path, name="backend")) as first:
-        endpoint = first.endpoints[0]
-        async with gateway(client, endpoint, tmp_path) as (peer, _):
+    with kept(neighbours=1) as port:
+        endpoint = LISTEN[backend].format(folder=tmp_path, name="backend").replace(":0", f":{port}")
+        async with running("demo-backend", endpoint) as first, gateway(client, endpoint, tmp_path) as (peer, _):
             await peer.begin("slow please", tokens=2)
             await first.kill()
             seen = await peer.finish()

@@ -20,7 +20,7 @@ from tests.pairs.pando_primary import PlayedPrimary, message, row
 from tests.pairs.pod_client import PodClient
 
 ONE, OTHER = "0b0e9b0e-0000-4000-8000-000000000001", "0b0e9b0e-0000-4000-8000-000000000002"
-LIMITS = Limits(drain_deadline=0.5, backoff_first=0.05, backoff_max=0.2)
+LIMITS = Limits(drain_deadline=0.5, snapshot_wait=10.0, backoff_first=0.05, backoff_max=0.2)
 BEFORE = (message("m-1", "user", "Where?"), message("m-2", "assistant", "Here."))
 SINCE = (message("m-3", "user", "When?"), message("m-4", "assistant", "Now."))
 

@@ -29,7 +29,7 @@ async def served(
     *listen: str, upstream: str = "", limits: Limits = LIMITS, **options: Any
 ) -> AsyncIterator[tuple[App, list[str]]]:
     """A gateway with these listeners, and where they listen; before `upstream`, or before a smooth demo backend."""
-    backend = demo_backend(parse("smooth+ws://127.0.0.1:0/ws"))
+    backend = demo_backend(parse("smooth+ws://127.0.0.1:0/ws"), limits=LIMITS)
     told: asyncio.Queue[str] = asyncio.Queue()
     async with asyncio.timeout(DEADLINE), asyncio.TaskGroup() as group:
         group.create_task(backend.run(told.put_nowait), name="backend")

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.pairs.gateway import DEADLINE
 from tests.pairs.tui import Tui
 
 GREETING = {
@@ -51,7 +52,7 @@ class Pod:
 
     async def hears(self) -> Any:
         """The next method."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(DEADLINE):
             return json.loads(await self._reader.readline())
 
     def close(self) -> None:

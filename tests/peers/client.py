@@ -13,6 +13,7 @@ from smooth_operator import SmoothAgentClient
 from smooth_operator.transport import WebSocketTransport
 
 from tests.oracle import SmoothOracle
+from tests.pairs.gateway import DEADLINE
 from tests.smooth_frames import check
 
 __all__ = ["Client", "connected"]
@@ -35,7 +36,7 @@ class Client:
         transport = Overheard(url)
         self.oracle = transport.oracle = SmoothOracle()
         transport.on_message(self._tap)
-        self.smooth = SmoothAgentClient(url, transport=transport, request_timeout=10, turn_timeout=60)
+        self.smooth = SmoothAgentClient(url, transport=transport, request_timeout=DEADLINE, turn_timeout=60)
         self.frames: list[dict[str, Any]] = []
         self.session = ""
         self.wrong: list[str] = []
@@ -58,7 +59,7 @@ class Client:
 
     async def until(self, kind: str, count: int = 1) -> None:
         """Wait until `count` frames of this type came."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(DEADLINE):
             while self.kinds().count(kind) < count:
                 await self.news()
 

@@ -62,8 +62,11 @@ async def _stop(server: Any) -> None:
     """Stop it, if it runs. Its admin API looks twice a second whether it is to stop: a connection wakes it."""
     if server.state.cancel.is_set():
         return
+    admin = server._admin_httpd
     async with asyncio.TaskGroup() as group:
-        group.create_task(asyncio.to_thread(server._admin_httpd.shutdown), name="admin API")
+        group.create_task(asyncio.to_thread(admin.shutdown), name="admin API")
+        while not admin._BaseServer__shutdown_request:  # noqa: ASYNC110  # a thread sets it, and wakes nobody
+            await asyncio.sleep(0)
         _, writer = await asyncio.open_connection(server.host, server.admin_port)
         writer.close()
     await server.shutdown()

@@ -25,7 +25,8 @@ ANSWER = "Well, that is it."
 THOUGHT = {"R": "Let me see.", "T": "", "seed": ""}
 LISTEN = {"smooth": "smooth+ws://127.0.0.1:0/ws", "pod": "pod+unix:{folder}/atlas/sock"}
 
-AT_ONCE = 3.0  # seconds: well below the 10 s of cancel_deadline, which is for servers that know the word
+AT_ONCE = 20.0  # seconds: well below the cancel_deadline here, which is for servers that know the word
+PATIENT = structs.replace(LIMITS, cancel_deadline=60.0)
 
 every = pytest.mark.parametrize("flavour", FLAVOURS.values(), ids=list(FLAVOURS))
 both = pytest.mark.parametrize("dialect", LISTEN)
@@ -37,7 +38,7 @@ async def before(flavour: Flavour, dialect: str, folder: Path) -> AsyncIterator[
     (folder / "atlas").mkdir()
     async with (
         FakeServer(flavour).serving() as server,
-        bridged(server.endpoint, listen=LISTEN[dialect].format(folder=folder)) as (_, url),
+        bridged(server.endpoint, limits=PATIENT, listen=LISTEN[dialect].format(folder=folder)) as (_, url),
         join(dialect, url) as peer,
     ):
         yield server, peer

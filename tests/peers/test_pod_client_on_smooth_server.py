@@ -24,9 +24,7 @@ from tests.pairs.tui import Tui
 from tests.peers.smooth_server import RealServer, serving, verified_only
 
 AGENT = str(uuid4())
-PATIENCE = (
-    5.0  # seconds for a whole conversation: the server is scripted, and a question that never comes costs them all
-)
+PATIENCE = 20.0  # seconds for a whole conversation: the server is scripted
 
 
 @asynccontextmanager

@@ -10,9 +10,10 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from msgspec import structs
 from smooth_operator.client import ProtocolError
 
-from tests.pairs.gateway import SmoothClient, bridged
+from tests.pairs.gateway import LIMITS, SmoothClient, bridged
 from tests.peers.client import Client, connected
 from tests.peers.smooth_server import RealServer, serving, verified_only
 
@@ -133,7 +134,8 @@ async def test_a_server_that_is_not_there_is_said_at_create() -> None:
 # -- answers that are events ------------------------------------------------------------------------
 
 IDENTITY = '{"fields": [{"key": "email", "required": true}], "reason": "to send you the quote"}'
-AT_ONCE = 3.0  # seconds for an answer that a scripted server has ready
+AT_ONCE = 20.0  # seconds for an answer that a scripted server has ready: well below each deadline here
+PATIENT = structs.replace(LIMITS, cancel_deadline=60.0, accept_deadline=60.0)
 
 with_and_without = pytest.mark.parametrize("way", ["server", "gateway"])
 
@@ -144,7 +146,7 @@ async def plain(way: str, agent: str, **parts: Any) -> AsyncIterator[tuple[RealS
     async with (
         asyncio.timeout(AT_ONCE),
         serving(**parts) as server,
-        bridged(server.endpoint) as (_, url),
+        bridged(server.endpoint, limits=PATIENT) as (_, url),
         SmoothClient.connected(url if way == "gateway" else server.url) as client,
     ):
         said = {"agentId": agent, "userEmail": "ann@example.com", "supports": ["identity_form"]}

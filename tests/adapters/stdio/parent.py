@@ -25,7 +25,7 @@ LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
     "uvloop": uvloop.new_event_loop,
 }
 LIMITS = Limits(close_deadline=0.2)
-BOUNDS = Bounds(eof_wait=0.2, term_wait=0.1, kill_wait=0.5)
+BOUNDS = Bounds(eof_wait=0.2, term_wait=0.1, kill_wait=5.0)
 CHILDREN = 2
 
 

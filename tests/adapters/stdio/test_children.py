@@ -108,13 +108,21 @@ async def test_a_place_is_free_again_when_a_child_and_its_group_have_ended(mark:
 # -- the end of all ------------------------------------------------------------------------------------
 
 
-async def test_leaving_the_block_ends_all_of_them_at_once(mark: str) -> None:
+async def test_leaving_the_block_ends_all_of_them_at_once(mark: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    order: list[str] = []
+    close = ChildTransport.close
+
+    async def noted(self: ChildTransport) -> None:
+        order.append("begins")
+        await close(self)
+        order.append("is over")
+
+    monkeypatch.setattr(ChildTransport, "close", noted)
     async with asyncio.timeout(DEADLINE):
-        async with Children(5, Bounds(eof_wait=0.3, term_wait=0.3)) as children:
+        async with Children(5, SHORT) as children:
             for _ in range(5):
                 await children.spawn(family(mark, "deaf"), LIMITS, env=ENV)
-            before = asyncio.get_running_loop().time()
-        assert asyncio.get_running_loop().time() - before < 5 * 0.6, "not one after the other"
+        assert order == ["begins"] * 5 + ["is over"] * 5, "not one after the other"
         assert running(mark) == []
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from adapters.stdio.ends import ReadEnd, WriteEnd
 
-DEADLINE = 10.0
+DEADLINE = 20.0
 MUCH = b"0123456789abcdef" * 64 * 1024  # a megabyte: far more than a pipe or a socket holds
 
 

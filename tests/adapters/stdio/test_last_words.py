@@ -78,7 +78,7 @@ async def test_it_is_read_without_being_asked() -> None:
     with saying() as (words, writes):
         os.set_blocking(writes, False)
         written = 0
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(20):
             while written < 1_000_000:
                 try:
                     written += os.write(writes, b"x" * 99 + b"\n")

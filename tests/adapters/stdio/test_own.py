@@ -22,7 +22,7 @@ from mappings.dialect import Frame
 from mappings.errors import ConfigError
 from tests.adapters.stdio.programs import open_files
 
-DEADLINE = 10.0
+DEADLINE = 20.0
 LIMITS = Limits(close_deadline=0.2)
 
 OPEN: list[OwnTransport] = []  # a test that fails must not keep the descriptors of all others

@@ -13,7 +13,7 @@ from adapters.base import Limits
 from adapters.stdio.stream import LineStream
 from mappings.dialect import Frame, Oversize
 
-DEADLINE = 10.0
+DEADLINE = 20.0
 
 
 class Peer:

@@ -14,6 +14,7 @@ from mappings.dialect import Frame
 
 DEADLINE = 20.0  # what should happen at once happens far below
 LIMITS = Limits(close_deadline=1.0)
+FLOOD = 32 * 1024  # times 4 KiB: several times what the kernel holds for a connection
 SMALL = Limits(max_message=1000, close_deadline=1.0)
 
 
@@ -119,8 +120,8 @@ async def send_all(transport: Transport, frames: Sequence[bytes]) -> None:
 
 
 async def flood(transport: Transport) -> None:
-    """More than the kernel holds, at most 4 KiB at a time."""
-    for _ in range(64 * 1024):
+    """More than the kernel holds, 4 KiB at a time."""
+    for _ in range(FLOOD):
         await transport.send([b"x" * 1024] * 4)
 
 

@@ -24,6 +24,7 @@ from adapters.websocket import DialledTransport, connect
 from mappings.dialect import Oversize
 from tests.adapters.websocket.peers import (
     DEADLINE,
+    FLOOD,
     LIMITS,
     SMALL,
     RawPeer,
@@ -369,7 +370,7 @@ async def test_send_waits_for_a_server_that_does_not_read(write_path: str) -> No
             await asyncio.sleep(0)
         assert not sending.done()
         assert ours._tcp.get_write_buffer_size() < limits.send_high + slack + 2 * 4 * MASKED
-        for _ in range(64 * 1024):
+        for _ in range(FLOOD):
             await peer.reader.readexactly(4 * MASKED)
 
 

@@ -19,6 +19,7 @@ from adapters.websocket import WebSocketTransport, listen
 from adapters.websocket.transport import Corked
 from mappings.dialect import Oversize
 from tests.adapters.websocket.peers import (
+    FLOOD,
     LIMITS,
     SMALL,
     RawPeer,
@@ -316,7 +317,7 @@ async def test_send_waits_for_a_client_that_does_not_read(write_path: str) -> No
             await asyncio.sleep(0)
         assert not sending.done()
         assert ours._tcp.get_write_buffer_size() < limits.send_high + 2 * 4 * 1028, "the mark and what went past it"
-        for _ in range(64 * 1024):
+        for _ in range(FLOOD):
             await client.reader.readexactly(4 * 1028)
 
 
@@ -344,7 +345,7 @@ async def test_a_send_outlives_the_cancellation_of_whoever_else_waits_for_the_sa
         await asyncio.sleep(0)
         assert not first.done()
         assert ours._writer._protocol._drain_waiter not in (None, shared), "it waits anew and does not spin"
-        for _ in range(64 * 1024):
+        for _ in range(FLOOD):
             await client.reader.readexactly(4 * 1028)
         await first
 

@@ -53,7 +53,7 @@ async def test_a_burst_arrives_whole_and_in_order(side: str, write_path: str) ->
 
 
 async def test_an_offer_is_written_at_once_and_in_its_place(side: str) -> None:
-    async with ends(side) as (ours, other):
+    async with ends(side, BRIEF) as (ours, other):
         assert ours.offer([b"a", b"b"])
         await ours.send([b"c"])
         assert await some(other, 3) == [b"a", b"b", b"c"]

@@ -106,19 +106,26 @@ async def test_a_caller_stays_the_same_over_its_calls() -> None:
         assert len(ours.callers) == 1
 
 
-async def test_a_thousand_callers_that_come_and_go_leave_nothing_behind() -> None:
-    async with primary(bounds=structs.replace(BOUNDS, idle=0.2, callers=100)) as ours:
+async def test_callers_that_come_and_go_leave_nothing_behind() -> None:
+    async with primary(bounds=structs.replace(BOUNDS, callers=100)) as ours:
         async with asyncio.TaskGroup() as group:
             serving = group.create_task(serve(ours, group))
             for _ in range(50):
                 with peer(zmq.DEALER, ours.calls) as dealer:
                     dealer.send_multipart([b"", b"ping"])
                     assert await reply(dealer) == [b"", b"ping"]
-            callers = ours.listener._callers
-            await until(lambda: len(callers) == 0)
+            silent_for_long(ours, *ours.callers)
+            assert len(ours.listener._callers) == 0
             serving.cancel()
         assert len(ours.callers) == 50
         assert ours.losses == []
+
+
+def silent_for_long(ours: Primary, *callers: Caller) -> None:
+    """As if these had said nothing for `idle` seconds."""
+    for caller in callers:
+        caller.heard -= BOUNDS.idle
+    ours.listener._callers._expire()
 
 
 async def serve(ours: Primary, group: asyncio.TaskGroup) -> None:
@@ -135,6 +142,7 @@ async def test_one_that_is_silent_is_forgotten_and_is_a_new_one_when_it_speaks_a
             with pytest.raises(ConnectionError):
                 await first.send([b"too late"])
             await first.close()
+            ours.listener._callers._idle = BOUNDS.idle  # a busy machine may be slow to answer
             dealer.send_multipart([b"", b"again"])
             second, (frame,) = await heard(ours)
             assert call(frame) == b"again"
@@ -144,26 +152,19 @@ async def test_one_that_is_silent_is_forgotten_and_is_a_new_one_when_it_speaks_a
 
 
 async def test_one_that_speaks_is_not_forgotten() -> None:
-    async with primary(bounds=structs.replace(BOUNDS, idle=0.3)) as ours:
+    async with primary() as ours:
         with peer(zmq.DEALER, ours.calls) as busy, peer(zmq.DEALER, ours.calls) as silent:
             busy.send_multipart([b"", b"busy"])
             caller, _ = await heard(ours)
             silent.send_multipart([b"", b"silent"])
             other, _ = await heard(ours)
-            ended = asyncio.Event()
-            async with asyncio.TaskGroup() as group:
-                group.create_task(tell_end(other, ended))
-                while not ended.is_set():
-                    await caller.send([b"answer"])
-                    await reply(busy)
-                    busy.send_multipart([b"", b"busy"])
-                    (frame,) = await caller.receive()
-                    assert call(frame) == b"busy"
-
-
-async def tell_end(caller: Caller, ended: asyncio.Event) -> None:
-    assert await caller.receive() == []
-    ended.set()
+            caller.heard = other.heard = other.heard - BOUNDS.idle
+            busy.send_multipart([b"", b"busy"])
+            await caller.receive()
+            ours.listener._callers._expire()
+            assert await other.receive() == []
+            await caller.send([b"answer"])
+            assert (await reply(busy))[-1] == b"answer"
 
 
 async def test_the_one_that_was_silent_longest_makes_room_for_a_new_one() -> None:

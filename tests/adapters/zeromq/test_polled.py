@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import pytest
 import zmq
 
-from adapters.zeromq.polled import BATCH, RETRY, Message, Polled
+from adapters.zeromq.polled import BATCH, Message, Polled
 from tests.adapters.zeromq.peers import DEADLINE, bound, peer, until
 
 Socket = zmq.Socket[bytes]
@@ -85,7 +85,9 @@ async def test_a_message_is_noticed_whose_signal_a_failed_send_has_taken() -> No
                         other.send(b"%d" % number)
                         end = time.monotonic() + 0.05
                         while time.monotonic() < end:  # surely takes the signal
-                            assert not polled.send((full, b"x"))
+                            polled.send((full, b"x"))
+                        while polled.send((full, b"x")):  # what the kernel took meanwhile made room again
+                            pass
                         await until(lambda expected=number + 1: len(received) == expected)  # type: ignore[misc]  # binds
 
 
@@ -121,8 +123,8 @@ async def test_who_waits_for_room_does_not_wait_longer_than_asked(dealer_and_rou
     with polling(dealer) as (polled, _):
         await until(lambda: polled._again is None)
         began = time.monotonic()
-        await polled.stirred(10.0)
-        assert time.monotonic() - began < 5 * RETRY
+        await polled.stirred(DEADLINE)
+        assert time.monotonic() - began < DEADLINE / 2
         assert polled._waiters == []
 
 

@@ -5,16 +5,22 @@ from __future__ import annotations
 import asyncio
 import socket
 import sys
+from functools import partial
 from pathlib import Path
 
+import pytest
+
+from adapters.stdio import Bounds, Children
 from gateway.config.model import Config, Limits, Route
 from gateway.config.probe import probe
 from gateway.endpoint import parse
+from tests.pairs.gateway import DEADLINE
+from tests.ports import kept
 
 LISTEN = (parse("smooth+ws://127.0.0.1:0/ws"),)
 
 
-def config(*upstreams: str, deadline: float = 5.0) -> Config:
+def config(*upstreams: str, deadline: float = DEADLINE) -> Config:
     routes = (Route(name=str(n), listen=LISTEN, upstream=parse(text)) for n, text in enumerate(upstreams))
     return Config(routes=tuple(routes), limits=Limits(connect_deadline=deadline))
 
@@ -29,14 +35,12 @@ async def test_a_backend_that_accepts_is_reached_and_left_again(tmp_path: Path) 
 
     async with await asyncio.start_unix_server(served, tmp_path / "sock"):
         assert await probe(config(f"pod+unix:{tmp_path}/sock")) == [""]
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(DEADLINE):
             await left.wait()
 
 
 async def test_each_route_is_told_for_itself(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as gone:
-        port = gone.getsockname()[1]
-    with socket.socket(socket.AF_UNIX) as there:
+    with kept() as port, socket.socket(socket.AF_UNIX) as there:
         there.bind(str(tmp_path / "sock"))
         there.listen()
         answers = await probe(
@@ -50,8 +54,13 @@ async def test_each_route_is_told_for_itself(tmp_path: Path) -> None:
     assert "t0p" not in answers[2]
 
 
-async def test_a_child_that_can_be_started_is_reached_and_ended_and_no_argument_of_it_is_told() -> None:
-    waits, ends = (f'codewhale+stdio:{sys.executable} -c "{code}"' for code in ("input()", "exit(3)"))
+async def test_a_child_that_can_be_started_is_reached_and_ended_and_no_argument_of_it_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    patient = partial(Children, bounds=Bounds(start_watch=DEADLINE))  # a program may start slowly here
+    monkeypatch.setattr("gateway.config.probe.Children", patient)
+    code = ("print(1, flush=True); input()", "exit(3)")
+    waits, ends = (f'codewhale+stdio:{sys.executable} -c "{text}"' for text in code)
     reached, ended, missing = await probe(config(waits, ends, "codewhale+stdio:no-such-program --key s3cret"))
     assert reached == ""
     assert "cannot be reached: it ended at once" in ended

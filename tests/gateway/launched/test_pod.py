@@ -17,6 +17,7 @@ from gateway.demo.app import demo_backend
 from gateway.endpoint import parse
 from gateway.launched.pod import launch
 from mappings.errors import ConfigError
+from tests.pairs.gateway import LIMITS
 from tests.pairs.pod_client import PodClient
 from tests.pairs.pod_parent import spawn, stop
 
@@ -24,6 +25,9 @@ START = 20.0  # seconds that a TUI waits for the ready line (pod sheet, section 
 PROGRAM = (sys.executable, "-c", "from gateway.launched.pod import main; main()")
 
 CONFIG = """
+[limits]
+drain_deadline = 60
+
 [[route]]
 name = "assistant"
 listen = ["smooth+ws://127.0.0.1:1/ws"]
@@ -114,7 +118,7 @@ def test_without_a_configuration_it_exits_2_with_one_line() -> None:
 async def pod(environment: dict[str, str], *arguments: str) -> AsyncIterator[asyncio.subprocess.Process]:
     """The program beside a backend for it; it is killed if it still runs when the block is left."""
     folder = Path(environment["DRAGOMAN_CONFIG"]).parent
-    backend = demo_backend(parse(f"pod+unix:{folder}/backend"))
+    backend = demo_backend(parse(f"pod+unix:{folder}/backend"), limits=LIMITS)
     async with asyncio.timeout(3 * START), asyncio.TaskGroup() as group:
         told = asyncio.Queue[str]()
         group.create_task(backend.run(told.put_nowait), name="backend")
@@ -160,7 +164,7 @@ async def test_it_ends_at_once_when_a_client_says_shutdown_also_in_the_middle_of
         async with PodClient.connected(path) as watcher:
             await stop(path)
             await watcher.until(lambda: "shutdown" in watcher.names())
-        async with asyncio.timeout(5):  # below the ten seconds for which a turn may hold up an end
+        async with asyncio.timeout(START):  # below the minute for which a turn may hold up an end
             assert await process.wait() == 0
         assert not Path(path).parent.exists()
 

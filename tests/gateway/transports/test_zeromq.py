@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -26,13 +27,13 @@ DEADLINE = 20
 
 
 @pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Endpoint:
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoint]:
     """A project of its own, and a registry of its own."""
     (tmp_path / "instances").mkdir()
-    folder = free_project(tmp_path)
     register = pando_project.Project.register
     monkeypatch.setattr(pando_project.Project, "register", lambda self: register(self, tmp_path / "instances"))
-    return parse(f"pando+dir:{folder}")
+    with free_project(tmp_path) as folder:
+        yield parse(f"pando+dir:{folder}")
 
 
 @pytest.mark.parametrize("way", [TCP, PROJECT])

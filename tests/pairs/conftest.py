@@ -1,0 +1,34 @@
+"""The demo backend tells its stories here ten times as fast; `slow` and `wait` it tells as ever, to be interrupted.
+
+A publication waits for its subscribers as long as a test does: those who read may get the processor late.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+from msgspec import structs
+
+from adapters import zeromq
+from gateway.demo import script
+from tests.pairs.gateway import DEADLINE
+
+UNHURRIED = ("slow", "wait")
+QUICK = {
+    name: turns
+    if name in UNHURRIED
+    else [[structs.replace(line, delay=line.delay / 10) for line in turn] for turn in turns]
+    for name, turns in script._bundled().items()
+}
+
+
+@pytest.fixture(autouse=True)
+def _stories_are_told_fast(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(script, "_bundled", lambda: QUICK)
+
+
+@pytest.fixture(autouse=True)
+def _subscribers_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    patient = zeromq.Bounds(publish_wait=DEADLINE)
+    monkeypatch.setattr(zeromq, "listen", partial(zeromq.listen, bounds=patient))
