@@ -98,6 +98,10 @@ def _events(seq: int, t: int, batch: Batch) -> Iterator[EventLine | EventRun]:
     """Events of one kind in a row are a run."""
     turn, origin, at = batch.turn, batch.origin, batch.at
     position = batch.first_seq
+    if len(set(map(type, batch.events))) == 1:
+        cursor = f"{batch.epoch}:{position}"
+        yield EventRun(seq=seq, t=t, cursor=cursor, events=batch.events, turn=turn, origin=origin, at=at)
+        return
     for _, some in groupby(batch.events, type):
         events, cursor = list(some), f"{batch.epoch}:{position}"
         if len(events) == 1:

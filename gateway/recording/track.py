@@ -138,7 +138,7 @@ class Track:
         if type(events[-1]) is TurnEnded:
             self._turn_ended = True  # its last frames are still to be sent
         self._notes.batch(self._now(), batch)
-        self._noted(soon=type(events[-1]) not in STREAMED or not STREAMED.issuperset([type(event) for event in events]))
+        self._noted(soon=not STREAMED.issuperset(set(map(type, events)) if len(events) > 1 else (type(events[0]),)))
 
     def frames(self, link: str, dir: Literal["receive", "send"], dialect: str, frames: Sequence[Frame]) -> None:
         """These frames were received from `link`, or sent to it."""

@@ -19,7 +19,7 @@ from msgspec import Struct, field
 from gateway.recording.redaction.escapes import unescaped
 from gateway.recording.redaction.rows import Text, gather
 
-__all__ = ["Said", "Saying", "Sayings", "Wire"]
+__all__ = ["Part", "Said", "Saying", "Sayings", "Wire"]
 
 PLACES_MAX = 4096  # of all wires of a recording; past it everything is forgotten
 SHAPES_MAX = 1024  # likewise
@@ -45,12 +45,15 @@ WHATEVER = "\ufdd0"  # stands for no character, and so for the word of a run
 
 Wire = tuple[str, str]
 
+Part = tuple[Sequence[int], Sequence[str]]
+"""Numbers of frames, and the word of each."""
+
 
 class Saying(Struct, eq=False):
     """What was said at one place since the last time, with the numbers of the frames, and `behind` that."""
 
     behind: str = ""
-    parts: list[tuple[Sequence[int], Sequence[str]]] = field(default_factory=list)
+    parts: list[Part] = field(default_factory=list)
 
 
 class Said(Struct):
@@ -154,8 +157,8 @@ class Sayings:
             found = shape.words_of_one(sample)
             if found is None or found.count(WHATEVER) != len(around) - 1:
                 continue
-            if not _are_words(words):
-                return False
+            if words != self._last[0] and not _are_words(words):
+                return False  # else they are the last ones, which were words
             texts = self._texts(words)
             for saying, word in zip(shape.sayings, found, strict=True):
                 if word == WHATEVER:

@@ -10,7 +10,6 @@ said is remembered as far as a secret reaches back.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import chain
 
 from gateway.recording.format import FrameLine, FrameRun
 from gateway.recording.redaction.assignments import is_secret_name
@@ -18,7 +17,7 @@ from gateway.recording.redaction.blocks import BEHIND, BEHIND_MAX, HIDDEN
 from gateway.recording.redaction.credentials import Cleaner, has_credentials, texts_of
 from gateway.recording.redaction.finder import Finder
 from gateway.recording.redaction.rows import across
-from gateway.recording.redaction.sayings import Said, Saying, Sayings, Wire
+from gateway.recording.redaction.sayings import Part, Said, Saying, Sayings, Wire
 
 __all__ = ["Wires"]
 
@@ -46,6 +45,7 @@ class Wires:
         self._cleaner = cleaner
         self._names = frozenset(names)
         self._sayings = Sayings()
+        self._last = ("", False)
 
     def redact(self, frames: Sequence[FrameLine | FrameRun]) -> dict[int, list[FrameLine]]:
         """Those of these frames that had to change, by their place, with what was taken out of them."""
@@ -133,30 +133,28 @@ class Wires:
     def _look_through(self, saying: Saying) -> None:
         """What was said is put together; of a large text only its ends are: it is looked at as a whole, and once."""
         heard, saying.parts = saying.parts, []
-        numbers = list(chain.from_iterable([numbers for numbers, _ in heard]))
-        words = list(chain.from_iterable([words for _, words in heard]))
         if not any(len(some) == 1 and len(some[0]) >= LARGE for _, some in heard):
-            self._put_together(saying, numbers, words)
+            self._put_together(saying, heard)
             return
-        first = 0
-        for at, (number, word) in enumerate(zip(numbers, words, strict=True)):
-            if len(word) >= LARGE:
-                self._put_together(saying, numbers[first : at + 1], [*words[first:at], word[:LARGE]], goes_on=False)
-                self._take_out(number, word)
-                saying.behind = ""
-                words[at], first = word[-LARGE:], at
-        self._put_together(saying, numbers[first:], words[first:])
+        before: list[Part] = []
+        for numbers, words in heard:
+            if len(words) > 1 or len(words[0]) < LARGE:
+                before.append((numbers, words))
+                continue
+            self._put_together(saying, [*before, (numbers, (words[0][:LARGE],))], goes_on=False)
+            self._take_out(numbers[0], words[0])
+            saying.behind = ""
+            before = [(numbers, (words[0][-LARGE:],))]
+        self._put_together(saying, before)
 
-    def _put_together(
-        self, saying: Saying, numbers: Sequence[int], words: Sequence[str], *, goes_on: bool = True
-    ) -> None:  # fmt: skip
-        text = saying.behind + "".join(words)
+    def _put_together(self, saying: Saying, parts: Sequence[Part], *, goes_on: bool = True) -> None:
+        text = saying.behind + "".join(["".join(words) for _, words in parts])
         spans = self._finder.find(text)
         unfinished = self._finder.open(text) if goes_on else None
         if unfinished is not None and unfinished.end - unfinished.start < HIDDEN:
             unfinished = None
         if spans or unfinished is not None:
-            for index, start, end in _places(numbers, words, len(saying.behind)):
+            for index, start, end in _places(parts, len(saying.behind)):
                 for span in spans:
                     if start <= span.start and span.end <= end:
                         self._cleaner.take_out(index, span.kind, text[span.start : span.end])
@@ -164,18 +162,26 @@ class Wires:
                         self._cleaner.empty(index, span.kind)
                 if unfinished is not None and unfinished.start < end and unfinished.end > start:
                     self._cleaner.doubt(index)
-        if "code " in text.lower():  # typed as all of an input
-            for index, part in zip(numbers, words, strict=True):
-                self._take_out(index, part)
+        if self._has_code(text):  # typed as all of an input
+            for numbers, words in parts:
+                for index, word in zip(numbers, words, strict=True):
+                    self._take_out(index, word)
         begin = unfinished.start if unfinished is not None else len(text)
         saying.behind = text[max(0, begin - max(BEHIND, self._finder.reach), len(text) - BEHIND_MAX) :]
+
+    def _has_code(self, text: str) -> bool:
+        """Whether `code ` is said in it; what is said on one side of the gateway is said on the other."""
+        if self._last[0] != text:
+            self._last = (text, "code " in text.lower())
+        return self._last[1]
 
     def _take_out(self, index: int, text: str) -> None:
         for span in self._finder.find(text):
             self._cleaner.take_out(index, span.kind, text[span.start : span.end])
 
 
-def _places(numbers: Sequence[int], words: Sequence[str], at: int) -> Iterator[tuple[int, int, int]]:
-    for number, word in zip(numbers, words, strict=True):
-        yield number, at, at + len(word)
-        at += len(word)
+def _places(parts: Sequence[Part], at: int) -> Iterator[tuple[int, int, int]]:
+    for numbers, words in parts:
+        for number, word in zip(numbers, words, strict=True):
+            yield number, at, at + len(word)
+            at += len(word)
