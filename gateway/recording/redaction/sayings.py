@@ -189,10 +189,11 @@ class Sayings:
         known = self._shapes.get(key)
         if known is not None and self._fits(number, known, tokens):
             known.seen += 1
-            if known.seen == OFTEN:
+            if known.seen % OFTEN == 0:
                 often = self._often.setdefault(wire, [])
-                often.insert(0, known)
-                del often[OFTEN_MAX:]
+                if known not in often:  # it is new there, or was pushed out by others
+                    often.insert(0, known)
+                    del often[OFTEN_MAX:]
             return None
         return self._split(number, wire, text, key)
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from gateway.recording.redaction.sayings import OFTEN, Saying, Sayings
+from gateway.recording.redaction.sayings import OFTEN, OFTEN_MAX, Saying, Sayings
 
 WIRE = ("up", "receive")
 
@@ -88,3 +88,17 @@ def test_what_is_remembered_is_bounded() -> None:
 )
 def test_no_frame_is_too_strange(frame: str) -> None:
     assert Sayings().hear(0, WIRE, frame) is not None
+
+
+def test_a_shape_that_others_pushed_out_is_known_again_when_it_comes_often() -> None:
+    sayings = Sayings()
+    for at in range(2 * OFTEN):
+        sayings.hear(at, WIRE, pod(f"w{at}"))
+    assert sayings.hear_all(range(3), WIRE, "\n".join(map(pod, "abc")))
+    for other in range(2 * OFTEN_MAX):
+        for at in range(2 * OFTEN):
+            sayings.hear(at, WIRE, json.dumps({"event": f"e{other}", "data": {"text": f"w{at}"}}))
+    assert not sayings.hear_all(range(3), WIRE, "\n".join(map(pod, "abc")))
+    for at in range(2 * OFTEN):
+        sayings.hear(at, WIRE, pod(f"w{at}"))
+    assert sayings.hear_all(range(3), WIRE, "\n".join(map(pod, "abc")))
