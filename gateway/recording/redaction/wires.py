@@ -70,10 +70,8 @@ class Wires:
                 before = singles.pop(wire, None)
                 if before is not None:
                     self._hear(wire, *before, fixed)
-                run = range(number, number + len(frame.words))
-                if not self._sayings.hear_run(run, wire, frame.around, frame.words):
-                    self._hear(wire, run, frame.texts, fixed)
-                number += len(run)
+                self._hear_run(wire, number, frame, fixed)
+                number += len(frame.words)
         for wire, (numbers, texts) in singles.items():
             self._hear(wire, numbers, texts, fixed)
         self._look_at(fixed)
@@ -82,6 +80,16 @@ class Wires:
             self._look_through(saying)
         self._sayings.forget()
         return self._cleaner.clean(frames)
+
+    def _hear_run(self, wire: Wire, number: int, run: FrameRun, fixed: Fixed) -> None:
+        """A run is heard at once; of one whose shape is new the first frames tell it."""
+        numbers = range(number, number + len(run.words))
+        if self._sayings.hear_run(numbers, wire, run.around, run.words):
+            return
+        texts = run.texts
+        self._hear(wire, numbers[:FEW], texts[:FEW], fixed, 0)
+        if not self._sayings.hear_run(numbers[FEW:], wire, run.around, run.words[FEW:]):
+            self._hear(wire, numbers[FEW:], texts[FEW:], fixed)
 
     def _hear(
         self, wire: Wire, numbers: Sequence[int], texts: Sequence[str], fixed: Fixed, halvings: int = HALVINGS
