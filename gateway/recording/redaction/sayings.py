@@ -164,7 +164,7 @@ class Sayings:
                 if word == WHATEVER:
                     self._heard(saying, numbers, texts)
                 else:
-                    self._heard(saying, numbers[:1], (unescaped(word),))
+                    self._heard(saying, numbers, [unescaped(word)] * len(numbers))
             return True
         return False
 

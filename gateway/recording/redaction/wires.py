@@ -123,7 +123,7 @@ class Wires:
         setting = "value" in said.keys  # its name stands beside it
         if secret or setting:
             self._cleaner.suspect(index)
-        if credentials or named or secret or setting:
+        if credentials or named or secret or setting or self._finder.find("\n".join(said.fixed)):
             self._sayings.distrust(said)
         if said.texts:
             for kind in across(self._finder, said.texts, lambda *_secret: "")[1]:

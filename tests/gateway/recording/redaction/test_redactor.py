@@ -588,3 +588,25 @@ def test_a_frame_whose_keys_are_names_of_secrets_is_looked_at_however_often_it_c
         lines.frame({"method": "set_config", "params": {"key": "api_key", "value": f"salmon{at}"}}, "c2", "codewhale")
     inside = encode_lines(lines.redacted()).decode()
     assert not any(fish in inside for fish in ("swordfish", "tuna", "salmon"))
+
+
+def test_what_stands_in_every_frame_of_a_stream_is_taken_out_of_every_one() -> None:
+    lines = Lines()
+    for at in range(60):
+        data = {"requestId": KEY, "token": f"w{at}"}
+        lines.frame({"type": "stream_token", **data, "data": data}, "c1", "smooth")
+        lines.frame({"event": "text_delta", "data": {"text": f"w{at}", "note": f"it is {KEY}"}})
+    assert not remains(lines.redacted(), KEY)
+
+
+def test_a_secret_around_the_words_of_a_run_is_taken_out_of_each_frame() -> None:
+    redactor = Redactor(Rules(), SALT)
+    seen = ['{"event":"x","data":{"note":"none","text":"', '"}}']
+    around = [f'{{"event":"x","data":{{"note":"it is {KEY}","text":"', '"}}']
+    words = [f"w{at}" for at in range(30)]
+    out = []
+    for seq, some in ((1, seen), (31, seen), (61, around)):
+        run = FrameRun(seq=seq, t=seq, link="up", dir="receive", dialect="pod", around=some, words=words)
+        out = list(lines_of([*redactor.feed([run])]))
+    assert [line.seq for line in out] == list(range(61, 91))
+    assert KEY not in encode_lines(out).decode()
