@@ -254,7 +254,7 @@ def frame_line(seq: int, t: int, link: str, dir: Literal["receive", "send"], dia
 def lines_of(stored: Iterable[Stored]) -> Iterable[Line]:
     """The lines, those of runs each by itself."""
     for line in stored:
-        if isinstance(line, Line):
+        if isinstance(line, FrameLine | EventLine):
             yield line
         else:
             yield from line.lines()
@@ -262,9 +262,9 @@ def lines_of(stored: Iterable[Stored]) -> Iterable[Line]:
 
 def count(line: Stored) -> int:
     """How many lines it stands for."""
-    if isinstance(line, FrameLine) or isinstance(line, EventLine):  # noqa: SIM101  # each line, and twice as fast
-        return 1
-    return len(line.words) if isinstance(line, FrameRun) else len(line.events)
+    if isinstance(line, FrameRun):
+        return len(line.words)
+    return len(line.events) if isinstance(line, EventRun) else 1
 
 
 def encode(line: Header | Stored) -> bytes:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from gateway.recording.format import UP, EventLine, FrameLine, Header, Line, RecordingError, Stored
+from gateway.recording.format import UP, EventLine, FrameLine, Header, Line, RecordingError, Stored, lines_of
 from gateway.recording.part_file import PartFile, Problems, open_part
 from gateway.recording.places import is_named_as_one, siblings
 from mappings.canonical import Batch, Command, Event
@@ -61,11 +61,7 @@ class Recording:
 
     def lines(self, *, seq: int = 0, t: int = 0) -> Iterator[Line]:
         """Its lines in their order, from the first with at least this `seq` and this `t`."""
-        for stored in self.stored(seq=seq, t=t):
-            if isinstance(stored, FrameLine | EventLine):
-                yield stored
-            else:
-                yield from (line for line in stored.lines() if line.seq >= seq)
+        return (line for line in lines_of(self.stored(seq=seq, t=t)) if line.seq >= seq)
 
     def stored(self, *, seq: int = 0, t: int = 0) -> Iterator[Stored]:
         """Its lines as they stand in the files, from that one on in which the first wanted line stands."""

@@ -45,7 +45,6 @@ __all__ = ["Redactor"]
 
 BlockKey = tuple[str, str, str]
 
-FRAMES = (FrameLine, FrameRun)
 LINES_MAX = 65_536  # held behind an open text: one for every byte of the window
 WEIGHT_MAX = 16 * 1024 * 1024  # bytes of frames among them: of one message as large as can be
 
@@ -152,7 +151,7 @@ class Redactor:
         frames: list[FrameLine | FrameRun] = []
         places: list[int] = []
         for line in stored:
-            if isinstance(line, FRAMES):
+            if isinstance(line, FrameLine | FrameRun):
                 places.append(len(lines))
                 frames.append(line)
                 lines.append(line)
