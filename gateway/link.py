@@ -154,10 +154,15 @@ class Link:
         try:
             while frames := await self._transport.receive():
                 self.heard = True
-                if self.tap is None:
+                tap = self.tap
+                if tap is None:
                     self._apply(self._translator.receive(frames))
+                elif tap.session:
+                    tap.heard(frames)
+                    self._apply(self._translator.receive(frames))
+                    tap.acted()
                 else:
-                    self.tap.receive(frames, self._take)
+                    tap.receive(frames, self._take)
             await self._answer_the_rest()
         finally:
             self._over.set()  # what waits for the peer is still written: it may only have closed its own direction

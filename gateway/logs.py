@@ -22,7 +22,7 @@ def configure(level: str = "info", *, as_json: bool = False) -> None:
         shared.append(structlog.processors.format_exc_info)
         renderer = structlog.processors.JSONRenderer()
     elif sys.stderr.isatty():
-        renderer = structlog.dev.ConsoleRenderer(colors=True)
+        renderer = structlog.dev.ConsoleRenderer(colors=True, exception_formatter=structlog.dev.plain_traceback)
     else:
         shared.append(structlog.processors.format_exc_info)
         renderer = structlog.processors.LogfmtRenderer(key_order=["timestamp", "level", "event"])

@@ -19,10 +19,11 @@ from gateway.cli.redacting import default_redactor
 from gateway.recording import blocks
 from gateway.recording.captures import Capture, read_capture
 from gateway.recording.cloudevents import cloud_events
-from gateway.recording.format import Header, Stored, encode
+from gateway.recording.format import Header, encode
 from gateway.recording.page import page
 from gateway.recording.reader import Recording
 from gateway.recording.rewriting import redacted
+from gateway.recording.runs import Stored
 from mappings.errors import ConfigError
 
 __all__ = ["export", "import_"]

@@ -21,7 +21,7 @@ from gateway.cli.progress import progress
 from gateway.cli.running import AsJson
 from gateway.ledger import Ledger
 from gateway.recording.compare import Difference, compared, turns
-from gateway.recording.format import Line
+from gateway.recording.lines import Line
 from gateway.recording.printable import printable
 from gateway.recording.projected import projected
 from gateway.recording.reader import Recording, open_recording

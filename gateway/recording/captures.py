@@ -18,7 +18,8 @@ from uuid import NAMESPACE_URL, uuid5
 import msgspec
 from msgspec import Struct
 
-from gateway.recording.format import UP, EventLine, Header, Line, RecordingError, frame_line
+from gateway.recording.format import Header, RecordingError
+from gateway.recording.lines import UP, EventLine, Line, frame_line
 from gateway.session.answers import answers_one
 from gateway.session.runs import Run
 from gateway.session.turn import NormalForm

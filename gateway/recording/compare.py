@@ -16,7 +16,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from gateway.recording.format import EventLine
+from gateway.recording.lines import EventLine
 from mappings.canonical import events as e
 from mappings.canonical.values import End
 

@@ -1,59 +1,44 @@
-"""The lines of a recording, version 2 (docs/recording.md).
+"""The format of a recording, version 3 (docs/recording.md).
 
 JSON Lines. The first line is a Header; each further one is a FrameLine (what stood on a wire) or an EventLine (what it
 meant: a canonical event or command). Both kinds share one count, `seq`, and one clock, `t`: microseconds since the
-header's `started_at`, which never go back. Several of a kind that came at one time are stored as one, a FrameRun or an
-EventRun: who reads a recording need not know, `lines_of` takes them apart. Keys that nobody knows are skipped, older
-versions are brought up to date by CONVERTERS, and a version that is newer than this program is refused.
+header's `started_at`, which never go back. What is alike is stored as one: a Stream of deltas with the frames that they
+came and went in, a FrameRun of other frames. Keys that nobody knows are skipped, older versions are brought up to date
+by CONVERTERS, and a version that is newer than this program is refused.
 """
 
 from __future__ import annotations
 
-from base64 import b64decode, b64encode
-from collections.abc import Callable, Iterable, Sequence
-from typing import Annotated, Any, Literal
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Struct
 
-from mappings.canonical import Command, Event
-from mappings.canonical.values import Origin
-from mappings.dialect import Frame, Missed, Oversize, Parts
+from gateway.recording.runs import Stored
 from mappings.errors import ConfigError
 
 __all__ = [
     "CONVERTERS",
     "FORMAT",
-    "UP",
     "VERSION",
-    "EventLine",
-    "EventRun",
-    "FrameLine",
-    "FrameRun",
     "Header",
-    "Line",
     "LineError",
-    "Part",
     "RecordingError",
-    "Stored",
-    "count",
     "decode_header",
     "decode_line",
     "encode",
     "encode_lines",
-    "frame_line",
-    "lines_of",
 ]
 
 FORMAT = "dragoman-recording"
-VERSION = 2
-UP = "up"
-"""The link of a session to its backend, in every recording; the others have the ids of the gateway's links."""
+VERSION = 3
 
 Convert = Callable[[dict[str, Any]], dict[str, Any]]
 
 CONVERTERS: dict[int, Convert] = {
     1: lambda line: {**line, "version": 2} if "version" in line else line,  # version 2 added the runs
+    2: lambda line: {**line, "version": 3} if "version" in line else line,  # version 3 added the streams
 }
 """Version -> what makes a line of it, header or not, one of the next version. Nothing is ever taken out of here."""
 
@@ -92,132 +77,6 @@ class Header(Struct, frozen=True, kw_only=True, tag_field="kind", tag="header"):
     lost: int = 0
 
 
-class Part(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """One part of a ZeroMQ message: as text, else as base64."""
-
-    text: str | None = None
-    base64: str | None = None
-
-
-class FrameLine(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag_field="kind", tag="frame"):
-    """What stood on a wire, seen from the gateway: received or sent.
-
-    It stands in `text`; in `base64` if it is not UTF-8; in `parts` if it is a ZeroMQ message, of that `channel`. With
-    none of them `missing` says why: it was too large, or dropped. `redacted`: it was changed or taken out, so that the
-    events are the truth.
-    """
-
-    seq: int
-    t: int
-    link: str
-    dir: Literal["receive", "send"]
-    dialect: str
-    text: str | None = None
-    base64: str | None = None
-    channel: str = ""
-    parts: tuple[Part, ...] | None = None
-    missing: str = ""
-    redacted: bool = False
-
-    @property
-    def upstream(self) -> bool:
-        """Whether it stood between the gateway and the backend."""
-        return self.link == UP
-
-    def frame(self) -> bytes | Parts | None:
-        """The frame itself, None if it is not there. The identity of a ZeroMQ peer is not recorded."""
-        if self.parts is not None:
-            return Parts(self.channel, b"", tuple(_bytes(part.text, part.base64) or b"" for part in self.parts))
-        return _bytes(self.text, self.base64)
-
-
-class EventLine(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag_field="kind", tag="event"):
-    """A canonical `event` or `command`: one of the two.
-
-    An event of the session's log stands there at `cursor` ("epoch:seq"), and has the `turn`, `origin` and time `at`
-    (ns) of its batch. One with a `link` answered that link alone; its cursor, like that of a command, is that of the
-    next event of the log. A command has the `link` that said it; with the link UP it is what the backend was asked.
-    """
-
-    seq: int
-    t: int
-    cursor: str
-    event: Event | None = None
-    command: Command | None = None
-    link: str = ""
-    turn: str = ""
-    origin: Origin = Origin()
-    at: int = 0
-    redacted: bool = False
-
-    @property
-    def logged(self) -> bool:
-        """Whether it is an event of the session's log: what all of its clients were shown."""
-        return self.event is not None and not self.link
-
-    @property
-    def position(self) -> tuple[int, int]:
-        """Epoch and seq of the cursor."""
-        epoch, _, seq = self.cursor.partition(":")
-        return int(epoch), int(seq)
-
-
-class FrameRun(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag_field="kind", tag="frames"):
-    """Frames that came or went at one time, the first is line `seq`: for each word the frame `word.join(around)`.
-
-    Words stand here as they stood on the wire, with their escapes.
-    """
-
-    seq: int
-    t: int
-    link: str
-    dir: Literal["receive", "send"]
-    dialect: str
-    around: Annotated[list[str], Meta(min_length=2)]
-    words: Annotated[list[str], Meta(min_length=1)]
-
-    @property
-    def texts(self) -> list[str]:
-        """The frames."""
-        around = self.around
-        return [word.join(around) for word in self.words]
-
-    def lines(self) -> list[FrameLine]:
-        """Each as a line of its own."""
-        return [
-            FrameLine(seq=seq, t=self.t, link=self.link, dir=self.dir, dialect=self.dialect, text=text)
-            for seq, text in enumerate(self.texts, self.seq)
-        ]
-
-
-class EventRun(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag_field="kind", tag="events"):
-    """Events of one batch: the first is line `seq` and stands in the session's log at `cursor`."""
-
-    seq: int
-    t: int
-    cursor: Annotated[str, Meta(pattern=r"^[0-9]{1,18}:[0-9]{1,18}$")]
-    events: Annotated[list[Event], Meta(min_length=1)]
-    turn: str = ""
-    origin: Origin = Origin()
-    at: int = 0
-
-    def lines(self) -> list[EventLine]:
-        """Each as a line of its own."""
-        epoch, _, position = self.cursor.partition(":")
-        return [
-            EventLine(
-                seq=self.seq + n, t=self.t, cursor=f"{epoch}:{int(position) + n}", event=event, turn=self.turn,
-                origin=self.origin, at=self.at,
-            )
-            for n, event in enumerate(self.events)
-        ]  # fmt: skip
-
-
-Line = FrameLine | EventLine
-Run = FrameRun | EventRun
-Stored = Line | Run
-"""A line of the file."""
-
 _ENCODER = msgspec.json.Encoder()
 _LINE: msgspec.json.Decoder[Stored] = msgspec.json.Decoder(Stored)
 _HEADER = msgspec.json.Decoder(Header)
@@ -236,35 +95,6 @@ class _Kind(Struct):
 
 _STAMP = msgspec.json.Decoder(_Stamp)
 _KIND = msgspec.json.Decoder(_Kind)
-
-
-def frame_line(seq: int, t: int, link: str, dir: Literal["receive", "send"], dialect: str, frame: Frame) -> FrameLine:
-    """The line of a frame, as an adapter gave or takes it."""
-    if isinstance(frame, bytes):
-        try:
-            return FrameLine(seq=seq, t=t, link=link, dir=dir, dialect=dialect, text=frame.decode())
-        except UnicodeDecodeError:
-            return FrameLine(seq=seq, t=t, link=link, dir=dir, dialect=dialect, base64=_base64(frame))
-    if isinstance(frame, Parts):
-        parts = tuple(map(_part, frame.parts))
-        return FrameLine(seq=seq, t=t, link=link, dir=dir, dialect=dialect, channel=frame.channel, parts=parts)
-    return FrameLine(seq=seq, t=t, link=link, dir=dir, dialect=dialect, missing=_why(frame))
-
-
-def lines_of(stored: Iterable[Stored]) -> Iterable[Line]:
-    """The lines, those of runs each by itself."""
-    for line in stored:
-        if isinstance(line, FrameLine | EventLine):
-            yield line
-        else:
-            yield from line.lines()
-
-
-def count(line: Stored) -> int:
-    """How many lines it stands for."""
-    if isinstance(line, FrameRun):
-        return len(line.words)
-    return len(line.events) if isinstance(line, EventRun) else 1
 
 
 def encode(line: Header | Stored) -> bytes:
@@ -324,27 +154,4 @@ def _unknown_kind(line: bytes) -> str:
         kind = _KIND.decode(line).kind
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return ""
-    return "" if kind in ("frame", "event", "frames", "events") else kind
-
-
-def _why(frame: Oversize | Missed) -> str:
-    if isinstance(frame, Oversize):
-        return f"too large: {frame.size} bytes, over the limit of {frame.limit}"
-    return f"{frame.count} messages of {frame.channel} were not read in time"
-
-
-def _part(part: bytes) -> Part:
-    try:
-        return Part(text=part.decode())
-    except UnicodeDecodeError:
-        return Part(base64=_base64(part))
-
-
-def _base64(data: bytes) -> str:
-    return b64encode(data).decode("ascii")
-
-
-def _bytes(text: str | None, base64: str | None) -> bytes | None:
-    if text is not None:
-        return text.encode()
-    return b64decode(base64) if base64 is not None else None
+    return "" if kind in ("frame", "event", "frames", "events", "stream") else kind

@@ -13,7 +13,7 @@ from html import escape
 
 import msgspec
 
-from gateway.recording.format import UP, EventLine, FrameLine, Line
+from gateway.recording.lines import UP, EventLine, FrameLine, Line
 from gateway.recording.printable import printable
 from gateway.recording.reader import Recording
 from gateway.recording.transcript import Entry, transcript

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from gateway.recording import blocks
-from gateway.recording.format import Header, LineError, RecordingError, Stored, count, decode_header, decode_line
+from gateway.recording.format import Header, LineError, RecordingError, decode_header, decode_line
+from gateway.recording.runs import Stored, count, last_t
 
 __all__ = ["PartFile", "Problems", "open_part"]
 
@@ -67,7 +68,7 @@ class PartFile:
         with self.path.open("rb") as file:
             for raw in self._raw(self._told(file, self._from(file, seq, t), progress), problems):
                 line = self._read(raw, problems)
-                if line is not None and line.seq + count(line) > seq and line.t >= t:
+                if line is not None and line.seq + count(line) > seq and last_t(line) >= t:
                     yield line
 
     def _read(self, raw: bytes, problems: Problems) -> Stored | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from gateway.recording.format import EventLine, Line
+from gateway.recording.lines import EventLine, Line
 from gateway.recording.reader import batches
 from mappings.canonical.events import TurnAccepted, TurnEnded
 from mappings.dialect import Dialect, Rendered

@@ -14,9 +14,11 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from gateway.recording.format import UP, EventLine, FrameLine, Header, Line, RecordingError, Stored, lines_of
+from gateway.recording.format import Header, RecordingError
+from gateway.recording.lines import UP, EventLine, FrameLine, Line
 from gateway.recording.part_file import PartFile, Problems, open_part
 from gateway.recording.places import is_named_as_one, siblings
+from gateway.recording.runs import Stored, lines_of
 from mappings.canonical import Batch, Command, Event
 from mappings.canonical.events import QuestionAnswered, QuestionAsked
 
@@ -61,7 +63,7 @@ class Recording:
 
     def lines(self, *, seq: int = 0, t: int = 0) -> Iterator[Line]:
         """Its lines in their order, from the first with at least this `seq` and this `t`."""
-        return (line for line in lines_of(self.stored(seq=seq, t=t)) if line.seq >= seq)
+        return (line for line in lines_of(self.stored(seq=seq, t=t)) if line.seq >= seq and line.t >= t)
 
     def stored(self, *, seq: int = 0, t: int = 0) -> Iterator[Stored]:
         """Its lines as they stand in the files, from that one on in which the first wanted line stands."""

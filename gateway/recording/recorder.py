@@ -14,7 +14,9 @@ from typing import Any
 
 from msgspec import structs
 
-from gateway.recording.format import UP, Header
+from gateway.recording.format import Header
+from gateway.recording.lines import UP
+from gateway.recording.note import FramesNote, Tapped
 from gateway.recording.track import Desk, Track
 from mappings.canonical import Command, SessionState
 from mappings.dialect import Dialect, Frame, Step
@@ -35,6 +37,8 @@ class Recorder:
         self.desk = desk
         self._header = header
         self._tracks: dict[str, Track] = {}
+        self.of: Callable[[str], Track | None] = self._tracks.get
+        """The track of a session."""
         self._own: Track | None = None
         self.named: Callable[[str], Track | None] = lambda _name: None
         """The track of the session that the backend calls so."""
@@ -66,10 +70,6 @@ class Recorder:
         if self._own is not None:
             self._own.close()
 
-    def of(self, session: str) -> Track | None:
-        """The track of a session."""
-        return self._tracks.get(session)
-
     @property
     def own(self) -> Track:
         """The track of what belongs to no session."""
@@ -87,24 +87,30 @@ class Tap:
         self.link = link
         self._recorder = recorder
         self._desk = recorder.desk
-        self._dialect = dialect
+        self._received = Tapped(link, "receive", dialect)
+        self._sent = Tapped(link, "send", dialect)
         self._upstream = upstream
-        self._session = session
+        self.session = session
         self._home: Track | None = None
         self._frames: Sequence[Frame] = ()
         self._command: Command | None = None
 
     # -- what the link does ----------------------------------------------------------------------------
 
+    def heard(self, frames: Sequence[Frame]) -> None:
+        """These frames came for the one session that this link has, and are acted on now."""
+        track = self._desk.current = self._recorder.of(self.session)
+        if track is not None:  # else its session is over
+            track.step.append(FramesNote(self._received, frames))
+
+    def acted(self) -> None:
+        """They were."""
+        track, self._desk.current = self._desk.current, None
+        if track is not None:
+            track.acted()
+
     def receive(self, frames: Sequence[Frame], take: Take) -> None:
-        """These frames came; `take` acts on them. Where they may be of several sessions they are taken one by one."""
-        if self._session:
-            track = self._desk.current = self._recorder.of(self._session)
-            if track is not None:  # else its session is over
-                track.frames(UP, "receive", self._dialect, frames)
-            take(frames)
-            self._desk.current = None
-            return
+        """These frames came, each perhaps of another session; `take` acts on them one by one."""
         for frame in frames:
             self._desk.current, self._desk.speaking = None, self
             self._frames = (frame,)
@@ -124,7 +130,7 @@ class Tap:
         frames, self._frames = self._frames, ()
         command, self._command = self._command, None
         if frames and (command is not None or self._records(track)):
-            track.frames(self.link, "receive", self._dialect, frames)
+            track.frames(self._received, frames)
         if command is not None:
             track.command(self.link, command)
 
@@ -142,16 +148,20 @@ class Tap:
 
     def put(self, frames: Sequence[bytes]) -> None:
         """These frames are sent."""
+        track = self._desk.current
+        if track is not None and track.actor == self.link:  # as nearly always
+            track.step.append(FramesNote(self._sent, frames))
+            return
         track = self._track()
         if track is not None and self._records(track):
-            track.frames(self.link, "send", self._dialect, frames)
+            track.frames(self._sent, frames)
 
     # -- whose it is -----------------------------------------------------------------------------------
 
     def _track(self) -> Track | None:
         """The track of what goes out now; None if that is nobody's, and what is nobody's is not recorded."""
-        if self._session:
-            return self._recorder.of(self._session)
+        if self.session:
+            return self._recorder.of(self.session)
         track = self._desk.current or self._home
         if track is None and (self._upstream is not None or self._recorder.everything):
             self._is_nobodys()
@@ -164,14 +174,17 @@ class Tap:
     def _settle(self) -> None:
         """The step is over."""
         self._is_nobodys()
+        track = self._desk.current
         self._desk.current = self._desk.speaking = None
+        if track is not None:
+            track.acted()
 
     def _is_nobodys(self) -> None:
         """What reached no session is the route's, unless it names one."""
         frames, self._frames = self._frames, ()
         command, self._command = self._command, None
         if frames and (self._upstream is not None or self._recorder.everything):
-            (self._meant(frames) or self._recorder.own).frames(self.link, "receive", self._dialect, frames)
+            (self._meant(frames) or self._recorder.own).frames(self._received, frames)
         if command is not None and self._recorder.everything:
             self._recorder.own.command(self.link, command)
 

@@ -1,105 +1,191 @@
-"""Frames that came or went together, and differ in one word: stored as that word of each, and once what stands around.
-
-A stream is long rows of such frames. What of them has to be looked through, encoded and written is then a tenth.
-"""
+"""What stands for many lines that are alike (docs/recording.md). Each can be taken apart into these lines again."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Literal
+from collections.abc import Iterable, Iterator
+from functools import partial
+from itertools import islice
+from typing import Annotated, Any, Literal
 
-from msgspec import Struct
+import msgspec
+from msgspec import Meta, Struct
 
-from gateway.recording.format import FrameLine, FrameRun, frame_line
-from mappings.dialect import Frame
+from gateway.recording.lines import EventLine, FrameLine, Line
+from mappings.canonical import Event
+from mappings.canonical.events import ReasoningDelta, TextDelta, ToolOutputDelta
+from mappings.canonical.values import Origin
 
-__all__ = ["frame_lines"]
+__all__ = ["EventRun", "FrameRun", "Round", "Stored", "Stream", "Wire", "count", "last_t", "lines_of"]
 
-FEW = 8  # frames of which no run is looked for among others
-HALVINGS = 5  # until an odd frame among many has been found, or it is seen that many are odd
-
-Direction = Literal["receive", "send"]
-
-
-class _Alike(Struct, gc=False):
-    """Each frame is its word, joined by what stands around it."""
-
-    around: list[str]
-    words: list[str]
+_ENCODER = msgspec.json.Encoder()
 
 
-def frame_lines(
-    seq: int, t: int, link: str, dir: Direction, dialect: str, frames: Sequence[Frame]
-) -> Iterator[FrameLine | FrameRun]:  # fmt: skip
-    """The lines of frames that came or went together, as an adapter gave or takes them; the first has this seq."""
-    for some in _stretches(frames, HALVINGS):
-        if isinstance(some, _Alike):
-            yield FrameRun(seq=seq, t=t, link=link, dir=dir, dialect=dialect, around=some.around, words=some.words)
-            seq += len(some.words)
-            continue
-        for frame in some:
-            yield frame_line(seq, t, link, dir, dialect, frame)
-            seq += 1
+class FrameRun(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag_field="kind", tag="frames"):
+    """Frames that came or went at one time, the first is line `seq`: for each word the frame `word.join(around)`.
+
+    Words stand here as they stood on the wire, with their escapes.
+    """
+
+    seq: int
+    t: int
+    link: str
+    dir: Literal["receive", "send"]
+    dialect: str
+    around: Annotated[list[str], Meta(min_length=2)]
+    words: Annotated[list[str], Meta(min_length=1)]
+
+    @property
+    def texts(self) -> list[str]:
+        """The frames."""
+        around = self.around
+        return [word.join(around) for word in self.words]
+
+    def lines(self) -> list[FrameLine]:
+        """Each as a line of its own."""
+        return [
+            FrameLine(seq=seq, t=self.t, link=self.link, dir=self.dir, dialect=self.dialect, text=text)
+            for seq, text in enumerate(self.texts, self.seq)
+        ]
 
 
-def _stretches(frames: Sequence[Frame], halvings: int) -> Iterator[_Alike | Sequence[Frame]]:
-    """These frames, as many at once as are alike."""
-    alike = _alike(frames) if len(frames) > FEW else None
-    if alike is not None:
-        yield alike
-    elif halvings and len(frames) > FEW:
-        middle = len(frames) // 2
-        yield from _stretches(frames[:middle], halvings - 1)
-        yield from _stretches(frames[middle:], halvings - 1)
-    else:
-        yield frames
+class Wire(Struct, frozen=True, kw_only=True, gc=False):
+    """Where frames of a Stream stood, and what stood in each `around` its text: two parts, or more if it is said again.
+
+    A part is in pieces where the time of the batch stands in it, in ms since the Unix epoch.
+    """
+
+    link: str
+    dir: Literal["receive", "send"]
+    dialect: str
+    around: Annotated[list[Annotated[list[str], Meta(min_length=1)]], Meta(min_length=2)]
+
+    def around_at(self, at: int) -> list[str]:
+        """What stands around the texts of a batch of that time (ns)."""
+        time = str(at // 1_000_000)
+        return [time.join(pieces) for pieces in self.around]
 
 
-def _alike(frames: Sequence[Frame]) -> _Alike | None:
-    first = frames[0]
-    other = frames[1] if frames[1] != first else frames[-1]
-    if not isinstance(first, bytes) or not isinstance(other, bytes):
-        return None
-    around = _around(first.split(b'"'), other.split(b'"'))
-    if around is None:
-        return None
-    try:
-        words = _words(frames, around)  # type: ignore[arg-type]  # what is no bytes is seen there
-        return _Alike(_texts(around), _texts(words)) if words is not None else None
-    except (TypeError, ValueError):
-        return None
+class Round(Struct, frozen=True, array_like=True, gc=False):
+    """Deltas of a Stream that came together: how many, when (`t`, µs), and the time `at` (ns) of their batch."""
+
+    count: Annotated[int, Meta(ge=1)]
+    t: int
+    at: int
 
 
-def _words(frames: Sequence[bytes], around: Sequence[bytes]) -> Sequence[bytes] | None:
-    """The word of each frame, if that is all in which they differ; TypeError if one is no bytes."""
-    start, times, fixed = len(around[0]), len(around) - 1, sum(map(len, around))
-    if times > 1:
-        words = [frame[start : start + (len(frame) - fixed) // times] for frame in frames]
-        return words if [word.join(around) for word in words] == list(frames) else None
-    before, after = around  # which are found faster in all of the frames at once
-    text = b"\n".join(frames)
-    if not (text.startswith(before) and text.endswith(after)):
-        return None
-    words = text[start : len(text) - len(after)].split(after + b"\n" + before)
-    return words if len(words) == len(frames) == text.count(b"\n") + 1 else None
+class Stream(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag_field="kind", tag="stream"):
+    """Deltas of one text, with the frames that they came and went in. The first line is `seq`, then come round by round
+    the frames received, the events, and the frames sent, wire by wire.
+
+    Each event is `event` with the next of the `texts`; the first stands in the session's log at `cursor`.
+    """
+
+    seq: int
+    cursor: Annotated[str, Meta(pattern=r"^[0-9]{1,18}:[0-9]{1,18}$")]
+    event: TextDelta | ReasoningDelta | ToolOutputDelta
+    texts: Annotated[list[str], Meta(min_length=1)]
+    rounds: Annotated[list[Round], Meta(min_length=1)]
+    wires: list[Wire] = []
+    turn: str = ""
+    origin: Origin = Origin()
+
+    def __post_init__(self) -> None:
+        """ValueError, which a decoder reports, if they do not fit."""
+        if sum(some.count for some in self.rounds) != len(self.texts):
+            raise ValueError("rounds of another number of texts")
+
+    @property
+    def t(self) -> int:
+        """Of its first line."""
+        return self.rounds[0].t
+
+    def frames(self, wire: Wire) -> Iterator[str]:
+        """Those of one of its wires."""
+        quoted = iter(_ENCODER.encode_lines(self.texts).decode().split("\n"))  # JSON has no newline in a text
+        for some in self.rounds:
+            around = wire.around_at(some.at)
+            for text in islice(quoted, some.count):
+                yield text.join(around)
+
+    def lines(self) -> Iterator[Line]:
+        """Each as a line of its own."""
+        wires = [(wire, list(self.frames(wire))) for wire in self.wires]
+        received = [(wire, frames) for wire, frames in wires if wire.dir == "receive"]
+        sent = [(wire, frames) for wire, frames in wires if wire.dir == "send"]
+        epoch, _, position = self.cursor.partition(":")
+        event: Any = self.event
+        made = type(event) if type(event) is not ToolOutputDelta else partial(ToolOutputDelta, call=event.call)
+        seq, first = self.seq, 0
+        for some in self.rounds:
+            end, cursor = first + some.count, int(position) + first
+            for wire, frames in received:
+                yield from _frame_lines(seq, some.t, wire, frames[first:end])
+                seq += some.count
+            for n, text in enumerate(self.texts[first:end]):
+                yield EventLine(
+                    seq=seq + n, t=some.t, cursor=f"{epoch}:{cursor + n}", event=made(text=text), turn=self.turn,
+                    origin=self.origin, at=some.at,
+                )  # fmt: skip
+            seq += some.count
+            for wire, frames in sent:
+                yield from _frame_lines(seq, some.t, wire, frames[first:end])
+                seq += some.count
+            first = end
 
 
-def _around(one: list[bytes], other: list[bytes]) -> list[bytes] | None:
-    """What two frames, split at their quotes, have in common around the one word that differs, said once or more."""
-    if len(one) != len(other):
-        return None
-    slots = [at for at, (left, right) in enumerate(zip(one, other, strict=True)) if left != right]
-    if not slots or len({one[at] for at in slots}) > 1:
-        return None
-    starts, ends = [0, *(at + 1 for at in slots)], [*slots, len(one)]
-    parts = [b'"'.join(one[start:end]) for start, end in zip(starts, ends, strict=True)]
-    last = len(parts) - 1
-    return [(b'"' if at else b"") + part + (b'"' if at < last else b"") for at, part in enumerate(parts)]
+def _frame_lines(seq: int, t: int, wire: Wire, texts: Iterable[str]) -> Iterator[FrameLine]:
+    for number, text in enumerate(texts, seq):
+        yield FrameLine(seq=number, t=t, link=wire.link, dir=wire.dir, dialect=wire.dialect, text=text)
 
 
-def _texts(parts: Sequence[bytes]) -> list[str]:
-    """Each as text; ValueError if one has a newline in it, or is no UTF-8."""
-    texts = b"\n".join(parts).decode().split("\n")
-    if len(texts) != len(parts):
-        raise ValueError("a newline")
-    return texts
+class EventRun(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag_field="kind", tag="events"):
+    """Events of one batch: the first is line `seq` and stands in the session's log at `cursor`.
+
+    Recordings of version 2 have them. Nothing writes them any more.
+    """
+
+    seq: int
+    t: int
+    cursor: Annotated[str, Meta(pattern=r"^[0-9]{1,18}:[0-9]{1,18}$")]
+    events: Annotated[list[Event], Meta(min_length=1)]
+    turn: str = ""
+    origin: Origin = Origin()
+    at: int = 0
+
+    def lines(self) -> list[EventLine]:
+        """Each as a line of its own."""
+        epoch, _, position = self.cursor.partition(":")
+        return [
+            EventLine(
+                seq=self.seq + n, t=self.t, cursor=f"{epoch}:{int(position) + n}", event=event, turn=self.turn,
+                origin=self.origin, at=self.at,
+            )
+            for n, event in enumerate(self.events)
+        ]  # fmt: skip
+
+
+Stored = Line | FrameRun | EventRun | Stream
+"""A line of the file."""
+
+
+def lines_of(stored: Iterable[Stored]) -> Iterable[Line]:
+    """The lines, those of runs each by itself."""
+    for line in stored:
+        if isinstance(line, FrameLine | EventLine):
+            yield line
+        else:
+            yield from line.lines()
+
+
+def count(line: Stored) -> int:
+    """How many lines it stands for."""
+    if isinstance(line, FrameRun):
+        return len(line.words)
+    if isinstance(line, Stream):
+        return len(line.texts) * (len(line.wires) + 1)
+    return len(line.events) if isinstance(line, EventRun) else 1
+
+
+def last_t(line: Stored) -> int:
+    """When the last of its lines happened."""
+    return line.rounds[-1].t if isinstance(line, Stream) else line.t

@@ -12,16 +12,19 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Protocol
 
 import structlog
 from msgspec import structs
 
 from gateway.ledger import Ledger
-from gateway.recording.format import UP, EventLine, Header, Stored, count, encode, encode_lines
+from gateway.recording.format import Header, encode, encode_lines
+from gateway.recording.lines import UP, EventLine
+from gateway.recording.note import FramesNote, Note, Tapped
 from gateway.recording.notes import Notes
 from gateway.recording.redaction import Ledger as Redacted
 from gateway.recording.redaction import Redactor
+from gateway.recording.runs import Stored, count
 from gateway.recording.writer import File, Writer
 from gateway.timers import Later, Timer
 from mappings.canonical import Batch, Command, Event, SessionState
@@ -31,7 +34,7 @@ from mappings.dialect import Frame
 __all__ = ["FLUSH", "RETRY", "Desk", "Speaking", "Track"]
 
 FLUSH = 0.02  # seconds: with the writer's round, what happened is on the disk within 50 ms
-LINES_MAX, SIZE_MAX = 512, 1 << 20  # lines, and bytes of frames, that are noted
+MARGIN = int(2 * FLUSH * 1e6)  # µs until a timer has rung and what it wants has been flushed
 RETRY = 30.0  # seconds until a disk that was full is asked again
 
 STREAMED = frozenset({TextDelta, ReasoningDelta, ToolOutputDelta})
@@ -101,8 +104,10 @@ class Track:
         self._turn_open = False
         self._turn_ended = False
         self._notes = Notes()
+        self.step: list[Note] = []  # what was noted since the last one was over
+        self._ends = False  # a text that streams may have ended: what it held back can leave
         self._waits = False  # for the desk's timer
-        self._due: int | None = None  # when what the redactor holds back has to leave, in µs
+        self._due: int | None = None  # when the redactor wants more, in µs, while it holds a text back
         self._redactor = desk.redactor() if desk.redactor is not None else None
         self._look: Timer | None = None
         self._part = 0
@@ -127,23 +132,45 @@ class Track:
     def leave(self, before: Track | None) -> None:
         """It has acted."""
         self._desk.current = before
+        if before is not self:
+            self.acted()
 
-    def batch(self, batch: Batch) -> None:
-        """These events were added to the session's log."""
+    def acted(self) -> None:
+        """A step is over: what was noted in it came together. It leaves at once if it is much."""
+        step = self.step
+        if not step:
+            return
+        self.step = []
+        much = self._notes.add((self._monotonic() - self._start) // 1000, step)
+        if not self._waits and (self._due is None or self._ends):
+            self._wants_flush()
+        if much:
+            self.flush()  # the timer finds nothing, or what comes meanwhile
+
+    def batch(self, batch: Batch) -> Track | None:
+        """These events were added to the session's log, which acts from here on; who acted before."""
+        desk = self._desk
+        before, desk.current = desk.current, self
+        if desk.speaking is not None:
+            desk.speaking.reaches(self)
         if self._turn_ended:
             self._turn_open = self._turn_ended = False
         events = batch.events
-        if type(events[0]) is TurnAccepted:
+        first, last = type(events[0]), type(events[-1])
+        if first is TurnAccepted:
             self._turn_open, self.actor = True, batch.origin.link
-        if type(events[-1]) is TurnEnded:
+        if last is TurnEnded:
             self._turn_ended = True  # its last frames are still to be sent
-        self._notes.batch(self._now(), batch)
-        self._noted(soon=not STREAMED.issuperset(set(map(type, events)) if len(events) > 1 else (type(events[0]),)))
+        if first not in STREAMED or (len(events) > 1 and not STREAMED.issuperset(map(type, events))):
+            self._ends = True
+        self.step.append(batch)
+        return before
 
-    def frames(self, link: str, dir: Literal["receive", "send"], dialect: str, frames: Sequence[Frame]) -> None:
-        """These frames were received from `link`, or sent to it."""
-        self._notes.frames(self._now(), link, dir, dialect, frames)
-        self._noted()
+    def frames(self, tapped: Tapped, frames: Sequence[Frame]) -> None:
+        """These frames were received from a link, or sent to it."""
+        self.step.append(FramesNote(tapped, frames))
+        if self._desk.current is not self:
+            self.acted()
 
     def command(self, link: str, command: Command) -> None:
         """A client asked this; from UP: the backend was asked this."""
@@ -152,26 +179,31 @@ class Track:
                 self._turn_open = self._turn_ended = False
             if not self._turn_open:
                 self.actor = link
-        self._notes.line(EventLine(seq=0, t=self._now(), cursor=self._cursor(), command=command, link=link))
-        self._noted()
+        self._line(EventLine(seq=0, t=0, cursor=self._cursor(), command=command, link=link))
 
     def answer(self, link: str, event: Event) -> None:
         """This event went to one link alone."""
-        self._notes.line(EventLine(seq=0, t=self._now(), cursor=self._cursor(), event=event, link=link))
-        self._noted()
+        self._line(EventLine(seq=0, t=0, cursor=self._cursor(), event=event, link=link))
+
+    def _line(self, line: EventLine) -> None:
+        self.step.append(line)
+        if self._desk.current is not self:
+            self.acted()
 
     # -- on its way --------------------------------------------------------------------------------------
 
     def flush(self) -> None:
         """Give the writer what was noted."""
-        self._waits = False
+        self._waits = self._ends = False
         redactor = self._redactor
         if redactor is None:
             self._write(self._notes.take())
             return
-        now = self._now()
-        self._write(self._redacted(self._notes.count, lambda: redactor.feed(self._notes.take(), now)))
-        self._due = self._redactor.due if self._redactor is not None else None
+        # What a text says is noted for half of the window, and held for the other half at least.
+        now, window = self._now(), redactor.window
+        self._write(self._redacted(self._notes.count, lambda: redactor.feed(self._notes.take(), now + window // 4)))
+        holds = self._redactor is not None and self._redactor.holds
+        self._due = now + window // 2 - MARGIN if holds else None
         self._look_again()
 
     def _redacted(self, number: int, redact: Callable[[], list[Stored]]) -> list[Stored]:
@@ -194,7 +226,10 @@ class Track:
 
     def _looks(self) -> None:
         self._look = None
-        self._wants_flush()
+        if self._due is not None and self._now() < self._due:
+            self._look_again()  # it left meanwhile, and more came
+        else:
+            self._wants_flush()
 
     def _write(self, lines: Sequence[Stored]) -> None:
         if not lines or self._closed:
@@ -207,6 +242,7 @@ class Track:
 
     def close(self) -> None:
         """The session is over."""
+        self.acted()
         self.flush()
         if self._redactor is not None:
             if self._look is not None:
@@ -228,13 +264,6 @@ class Track:
 
     def _cursor(self) -> str:
         return f"{self._state.epoch}:{self._state.seq}" if self._state is not None else "0:0"
-
-    def _noted(self, *, soon: bool = False) -> None:
-        """Something was noted; `soon` if a text may end with it. Else it waits as long as what streams before it."""
-        if self._notes.count >= LINES_MAX or self._notes.size >= SIZE_MAX:
-            self.flush()  # the timer finds nothing, or what comes meanwhile
-        elif soon or self._due is None:
-            self._wants_flush()
 
     def _wants_flush(self) -> None:
         if not self._waits:

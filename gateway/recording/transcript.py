@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from gateway.recording.format import UP, EventLine, FrameLine, Line
+from gateway.recording.lines import UP, EventLine, FrameLine, Line
 from gateway.recording.reader import Missing
 from mappings.canonical import events as e
 from mappings.canonical.commands import SubmitInput

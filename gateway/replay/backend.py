@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from msgspec import UNSET, structs
 
-from gateway.recording.format import EventLine
+from gateway.recording.lines import EventLine
 from gateway.replay.casting import Casting
 from gateway.replay.lines import Lines
 from gateway.replay.matching import ANSWERS, means

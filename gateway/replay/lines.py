@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from msgspec import structs
 
-from gateway.recording.format import EventLine
+from gateway.recording.lines import EventLine
 from gateway.replay.matching import ANSWERS
 from mappings.canonical import Command, Event, SessionState
 from mappings.canonical.commands import SubmitInput

@@ -14,7 +14,8 @@ from pathlib import Path
 
 from msgspec import structs
 
-from gateway.recording.format import UP, EventLine, Line, encode_lines
+from gateway.recording.format import encode_lines
+from gateway.recording.lines import UP, EventLine, Line
 from gateway.recording.reader import open_recording
 from mappings.canonical.commands import SubmitInput
 from mappings.errors import ConfigError

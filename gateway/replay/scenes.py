@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct, structs
 
-from gateway.recording.format import UP, EventLine
+from gateway.recording.lines import UP, EventLine
 from gateway.recording.reader import Recording
 from gateway.replay.matching import ANSWERS, compare
 from mappings.canonical import Command, Event

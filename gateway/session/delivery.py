@@ -111,7 +111,7 @@ class Delivery:
             for part in up_to_questions(events):
                 self._render(attachment, attachment.behind, self._now(part))
         self._join(attachment)
-        if self.track is not None:
+        if self.track is not None and before is not self.track:
             self.track.leave(before)
 
     def show(self, link: Link, events: list[Event]) -> None:
@@ -168,8 +168,7 @@ class Delivery:
         """
         before = None
         if self.track is not None:
-            before = self.track.enter()
-            self.track.batch(batch)
+            before = self.track.batch(batch)
         weight = self._append(batch)
         if opened:
             self._begin_turn(batch)
@@ -186,7 +185,7 @@ class Delivery:
                     self._tell_own(attachment, batch)
         if ended:
             self._end_turn()
-        if self.track is not None:
+        if self.track is not None and before is not self.track:
             self.track.leave(before)
         return weight
 
@@ -281,7 +280,7 @@ class Delivery:
                 link.cut(GONE)
                 break
             self._catch_up_a_slice(attachment, attachment.behind)
-        if self.track is not None:
+        if self.track is not None and before is not self.track:
             self.track.leave(before)
 
     def _catch_up_a_slice(self, attachment: Attachment, projection: Projection) -> None:

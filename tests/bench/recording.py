@@ -16,7 +16,8 @@ from random import Random
 from msgspec import Struct
 
 from gateway.recording import blocks
-from gateway.recording.format import EventLine, FrameLine, Header, Line, encode
+from gateway.recording.format import Header, encode
+from gateway.recording.lines import EventLine, FrameLine, Line
 from gateway.recording.reader import Recording, open_recording
 from mappings.canonical.events import TextDelta
 from tests.bench import bulk, steady

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gateway.recording.compare import turns
-from gateway.recording.format import UP, EventLine, FrameLine, Line
+from gateway.recording.lines import UP, EventLine, FrameLine, Line
 from gateway.recording.reader import open_recording
 from mappings.canonical.commands import SubmitInput
 from mappings.canonical.events import TextDelta

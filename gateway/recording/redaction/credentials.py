@@ -5,18 +5,19 @@ And how frames get rid of anything: in place where all of it can be seen in them
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, product
 from typing import Any
 
 import msgspec
 from msgspec import Struct, field, structs
 
-from gateway.recording.format import FrameLine, FrameRun, count
+from gateway.recording.lines import FrameLine, Line
 from gateway.recording.redaction.escapes import layers
 from gateway.recording.redaction.finder import Finder
 from gateway.recording.redaction.ledger import NoteLine
 from gateway.recording.redaction.spans import Mark, replaced
+from gateway.recording.runs import FrameRun, Stream
 
 __all__ = ["Cleaner", "Credentials", "has_credentials", "texts_of"]
 
@@ -58,24 +59,23 @@ class Cleaner:
         """What stands in this frame may become one, and would be a part of it then."""
         self._case(index).doubtful = True
 
-    def clean(self, frames: Sequence[FrameLine | FrameRun]) -> dict[int, list[FrameLine]]:
+    def clean(self, frames: Sequence[FrameLine | FrameRun | Stream]) -> dict[int, list[Line]]:
         """Those of these that have to change, by their place, as they are then; this one forgets all about them.
 
-        What it was told counts every frame of a run.
+        What it was told counts every frame of a run, and those of a stream wire by wire.
         """
         if not self._cases:
             return {}
         cases, self._cases = self._cases, {}
-        clean: dict[int, list[FrameLine]] = {}
+        clean: dict[int, list[Line]] = {}
         first = 0
         for place, stored in enumerate(frames):
-            numbers = range(first, first := first + count(stored))
+            numbers = range(first, first := first + _frames_of(stored))
             if cases.keys().isdisjoint(numbers):
                 continue
-            lines = [stored] if isinstance(stored, FrameLine) else stored.lines()
             clean[place] = [
-                self._clean(line, cases[number]) if number in cases else line
-                for number, line in zip(numbers, lines, strict=True)
+                self._clean(line, cases[number]) if isinstance(line, FrameLine) and number in cases else line
+                for number, line in _numbered(stored, numbers)
             ]
         return clean
 
@@ -105,14 +105,13 @@ class Credentials:
         self._finder = finder
         self._cleaner = cleaner
 
-    def redact(self, frames: Sequence[FrameLine | FrameRun]) -> dict[int, list[FrameLine]]:
-        """Those of these frames in which something was, by their place, without it."""
+    def redact(self, frames: Sequence[FrameLine | FrameRun | Stream]) -> dict[int, list[Line]]:
+        """Those of these in whose frames something was, by their place, without it."""
         texts = [text for frame in frames for text in _quick_texts(frame)]
         if "" not in texts and not _may_hold_any(texts):
             return {}
-        lines = chain.from_iterable((frame,) if isinstance(frame, FrameLine) else frame.lines() for frame in frames)
-        for index, frame in enumerate(lines):
-            for text in texts_of(frame):
+        for index, said in enumerate(chain.from_iterable(map(_texts_of_each, frames))):
+            for text in said:
                 if "action" in text and has_credentials(_json(text)):
                     self._cleaner.empty(index, "token")
                 elif ("=" in text or "code " in text.lower()) and self._finder.find(text):
@@ -120,12 +119,45 @@ class Credentials:
         return self._cleaner.clean(frames)
 
 
-def _quick_texts(frame: FrameLine | FrameRun) -> Sequence[str]:
+def _frames_of(stored: FrameLine | FrameRun | Stream) -> int:
+    if isinstance(stored, Stream):
+        return len(stored.texts) * len(stored.wires)
+    return len(stored.words) if isinstance(stored, FrameRun) else 1
+
+
+def _numbered(stored: FrameLine | FrameRun | Stream, numbers: range) -> Iterator[tuple[int, Line]]:
+    """The lines, frames with their numbers."""
+    if isinstance(stored, FrameLine):
+        yield numbers[0], stored
+    elif isinstance(stored, FrameRun):
+        yield from zip(numbers, stored.lines(), strict=True)
+    else:
+        size = len(stored.texts)
+        own = {(wire.link, wire.dir): iter(numbers[n * size :]) for n, wire in enumerate(stored.wires)}
+        for line in stored.lines():
+            yield (next(own[line.link, line.dir]) if isinstance(line, FrameLine) else -1), line
+
+
+def _texts_of_each(stored: FrameLine | FrameRun | Stream) -> Iterator[Iterable[str]]:
+    """All that stands in each frame, as text."""
+    if isinstance(stored, FrameLine):
+        yield texts_of(stored)
+    elif isinstance(stored, FrameRun):
+        yield from ((text,) for text in stored.texts)
+    else:
+        yield from ((text,) for wire in stored.wires for text in stored.frames(wire))
+
+
+def _quick_texts(frame: FrameLine | FrameRun | Stream) -> Sequence[str]:
     """Enough of a frame, or of all frames of a run, to see whether anything can be in them; "" if that cannot be seen.
 
     What is said in the words and around them is seen in each of them: no anchor goes over a quote.
     """
-    return (frame.text or "",) if isinstance(frame, FrameLine) else ("\n".join(frame.words), *frame.around)
+    if isinstance(frame, FrameLine):
+        return (frame.text or "",)
+    if isinstance(frame, FrameRun):
+        return ("\n".join(frame.words), *frame.around)
+    return ("\n".join(frame.texts), *(part for wire in frame.wires for part in wire.around_at(frame.rounds[0].at)))
 
 
 def _may_hold_any(texts: list[str]) -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 
 from msgspec import structs
 
-from gateway.recording.format import EventLine, EventRun, FrameLine, FrameRun, Stored
+from gateway.recording.lines import EventLine, FrameLine, Line
 from gateway.recording.redaction.assignments import named
 from gateway.recording.redaction.blocks import Block, Delta, Given
 from gateway.recording.redaction.credentials import Cleaner, Credentials
@@ -27,6 +27,7 @@ from gateway.recording.redaction.shapes import ALWAYS
 from gateway.recording.redaction.spans import Span
 from gateway.recording.redaction.values import Values, place_of
 from gateway.recording.redaction.wires import Wires
+from gateway.recording.runs import EventRun, FrameRun, Stored, Stream
 from mappings.canonical.events import (
     ReasoningDelta,
     ReasoningDone,
@@ -49,8 +50,10 @@ LINES_MAX = 65_536  # held behind an open text: one for every byte of the window
 WEIGHT_MAX = 16 * 1024 * 1024  # bytes of frames among them: of one message as large as can be
 
 
-Slot = tuple[EventLine | EventRun, ...]
-"""The line of a delta, or those that were made of a run."""
+Slot = tuple[Line | Stream, ...]
+"""The line of a delta; or a stream, or the lines that were made of it."""
+
+WithFrames = FrameLine | FrameRun | Stream
 
 
 class Redactor:
@@ -68,7 +71,7 @@ class Redactor:
         self._values = Values(finder, paths, self._mark, lambda kind, place: self.ledger.note(kind, place, self._seq))
         cleaner = Cleaner(self._partial, self._mark, self.ledger.note)
         self._wires = Wires(self._partial, cleaner, paths.names) if rules is not None else Credentials(finder, cleaner)
-        self._queue: deque[Delta[Slot] | FrameLine | FrameRun | EventLine] = deque()
+        self._queue: deque[Delta[Slot] | Line | FrameRun] = deque()
         self._blocks: dict[BlockKey, Block[Slot]] = {}
         self._weight = 0
         self._origin = Origin()  # the last that was looked at
@@ -89,11 +92,14 @@ class Redactor:
                 self._weight += len(line.text or "")
             elif type(line) is EventLine:
                 self._take(line)
-            elif type(line) is EventRun:
-                self._take_run(line)
+            elif type(line) is Stream:
+                self._add(_key_of(line), Delta((line,), "".join(line.texts), line.t, line.texts))
             elif type(line) is FrameRun:
                 queue.append(line)
                 self._weight += _weight(line)
+            elif type(line) is EventRun:
+                for event in line.lines():
+                    self._take(event)
         if lines:
             now = max(now, lines[-1].t)
         if len(queue) > LINES_MAX or self._weight > WEIGHT_MAX:
@@ -107,81 +113,64 @@ class Redactor:
         return self._leaving()
 
     @property
-    def due(self) -> int | None:
-        """When the oldest line that is held back has to leave, None if there is none."""
-        first = next((item for item in self._queue if isinstance(item, Delta)), None)
-        if self._rules is None or first is None:
-            return None
-        return first.t + self._rules.window_micros
+    def window(self) -> int:
+        """How long it holds a text back, in µs."""
+        return self._rules.window_micros if self._rules is not None else 0
+
+    @property
+    def holds(self) -> bool:
+        """Whether lines wait in it."""
+        return bool(self._queue)
 
     def _leaving(self) -> list[Stored]:
         queue = self._queue
-        lines: list[Stored] = []
-        frames: list[FrameLine | FrameRun] = []
-        places: list[int] = []
+        leaving = _Leaving()
         left = 0
         for item in queue:
-            if type(item) is FrameLine or type(item) is FrameRun:
-                places.append(len(lines))
-                frames.append(item)
-                lines.append(item)
-            elif type(item) is Delta:
+            if isinstance(item, Delta):
                 if item.waits:
                     break
                 for line in item.slot:
-                    if line.origin is self._origin:
-                        lines.append(line)
-                    else:
-                        lines += self._looked_at(line)
-            elif type(item) is EventLine:
-                lines += self._looked_at(self._redacted(item))
+                    leaving.add(self._looked_at(line))
+            else:
+                leaving.add(self._looked_at(self._redacted(item)) if isinstance(item, EventLine) else (item,))
             left += 1
         for _ in range(left):
             queue.popleft()
-        while queue and places and places[-1] == len(lines) - 1 and frames[-1].dir == "receive":
-            places.pop()  # what came in this frame waits, and so does the frame
-            lines.pop()
-            queue.appendleft(frames.pop())
-        self._weight -= sum([len(f.text or "") if isinstance(f, FrameLine) else _weight(f) for f in frames])
-        return self._with_clean(lines, frames, places)
+        while queue and (frame := leaving.last_received()) is not None:
+            queue.appendleft(frame)  # what came in this frame waits, and so does the frame
+        self._weight -= sum([_weight(frame) for frame in leaving.frames if not isinstance(frame, Stream)])
+        return leaving.clean(self._wires)
 
     def _passing(self, stored: Iterable[Stored]) -> list[Stored]:
         """Without rules nothing is held back, and streamed text stays as it is."""
-        lines: list[Stored] = []
-        frames: list[FrameLine | FrameRun] = []
-        places: list[int] = []
+        leaving = _Leaving()
         for line in stored:
-            if isinstance(line, FrameLine | FrameRun):
-                places.append(len(lines))
-                frames.append(line)
-                lines.append(line)
-            elif isinstance(line, EventLine):
-                lines += self._looked_at(line if type(line.event) in STREAMED else self._redacted(line))
-            elif _key_of(line):
-                lines += self._looked_at(line)
+            if isinstance(line, EventRun):
+                for event in line.lines():
+                    leaving.add(self._passed(event))
             else:
-                lines += self._passing(line.lines())
-        return self._with_clean(lines, frames, places)
+                leaving.add(self._passed(line))
+        return leaving.clean(self._wires)
 
-    def _with_clean(
-        self, lines: list[Stored], frames: list[FrameLine | FrameRun], places: list[int]
-    ) -> list[Stored]:  # fmt: skip
-        """These lines, of which the `frames` at those places are looked through together."""
-        changed = self._wires.redact(frames) if frames else {}
-        for nth in sorted(changed, reverse=True):
-            lines[places[nth] : places[nth] + 1] = changed[nth]
-        return lines
+    def _passed(self, line: Stored) -> Sequence[Stored]:
+        if isinstance(line, EventLine) and type(line.event) not in STREAMED:
+            line = self._redacted(line)
+        return self._looked_at(line) if isinstance(line, EventLine | Stream) else (line,)
 
-    def _looked_at(self, line: EventLine | EventRun) -> Sequence[EventLine | EventRun]:
+    def _looked_at(self, line: Line | Stream) -> Sequence[Line | Stream]:
         """A request id is a client's own words."""
-        if line.origin is self._origin:
+        if isinstance(line, FrameLine) or line.origin is self._origin:
             return (line,)
         self._seq = line.seq
         origin = self._values.redact(line.origin)
         if origin is line.origin:
             self._origin = origin  # all events of a batch have this one
             return (line,)
-        return [structs.replace(one, origin=origin, redacted=True) for one in _apart(line)]
+        return [
+            structs.replace(one, origin=origin, redacted=True) if isinstance(one, EventLine) else one
+            for one in _apart(line)
+        ]
 
     def _redacted(self, line: EventLine) -> EventLine:
         self._seq = line.seq
@@ -209,16 +198,6 @@ class Redactor:
             if ends is not None and self._blocks:
                 self._close(lambda key: ends(key, event))
         self._queue.append(line)
-
-    def _take_run(self, run: EventRun) -> None:
-        """Deltas of one text are one; what else a run holds is taken one by one."""
-        key = _key_of(run)
-        if key is None:
-            for line in run.lines():
-                self._take(line)
-            return
-        pieces = [event.text for event in run.events]  # type: ignore[union-attr]  # all of them are deltas
-        self._add(key, Delta((run,), "".join(pieces), run.t, pieces))
 
     def _add(self, key: BlockKey, delta: Delta[Slot]) -> None:
         block = self._blocks.get(key)
@@ -249,8 +228,9 @@ class Redactor:
         for delta, texts in given:
             if texts is not None:
                 (line,) = delta.slot
+                pieces = iter(texts)
                 delta.slot = tuple(
-                    self._with_text(one, *piece) for one, piece in zip(_apart(line), texts, strict=True)
+                    self._with_text(one, *next(pieces)) if isinstance(one, EventLine) else one for one in _apart(line)
                 )  # fmt: skip
 
     def _with_text(self, line: EventLine, text: str, begun: Sequence[Span]) -> EventLine:
@@ -286,15 +266,51 @@ ENDS: dict[type, Callable[[BlockKey, Any], bool]] = {
 """Which texts end with such an event."""
 
 
-def _key_of(run: EventRun) -> BlockKey | None:
-    """The text of which all of a run's events are deltas; None if they are not, or if texts of calls are among them."""
-    kinds = set(map(type, run.events))
-    return next((RUNS[kind] for kind in kinds), None) if len(kinds) == 1 and kinds <= RUNS.keys() else None
+class _Leaving:
+    """Lines that leave, and where those stand among them that have frames: these are looked through together."""
+
+    def __init__(self) -> None:
+        self.frames: list[WithFrames] = []
+        self._lines: list[Stored] = []
+        self._places: list[int] = []
+
+    def add(self, lines: Sequence[Stored]) -> None:
+        """These leave."""
+        for one in lines:
+            if type(one) is not EventLine:
+                self._places.append(len(self._lines))
+                self.frames.append(one)  # type: ignore[arg-type]  # an EventRun was taken apart
+            self._lines.append(one)
+
+    def last_received(self) -> FrameLine | FrameRun | None:
+        """Take back the last line if it is a frame that was received."""
+        if not self._places or self._places[-1] != len(self._lines) - 1:
+            return None
+        frame = self.frames[-1]
+        if isinstance(frame, Stream) or frame.dir != "receive":
+            return None
+        self._places.pop()
+        self._lines.pop()
+        self.frames.pop()
+        return frame
+
+    def clean(self, wires: Wires | Credentials) -> list[Stored]:
+        """All of them, the frames without what those find in them."""
+        changed = wires.redact(self.frames) if self.frames else {}
+        for nth in sorted(changed, reverse=True):
+            self._lines[self._places[nth] : self._places[nth] + 1] = changed[nth]
+        return self._lines
 
 
-def _apart(line: EventLine | EventRun) -> Sequence[EventLine]:
-    return (line,) if isinstance(line, EventLine) else line.lines()
+def _key_of(stream: Stream) -> BlockKey:
+    """The text of which a stream's events are deltas."""
+    event = stream.event
+    return ("output", event.call, "") if isinstance(event, ToolOutputDelta) else RUNS[type(event)]
 
 
-def _weight(run: FrameRun) -> int:
-    return len("".join(run.words))
+def _apart(line: Line | Stream) -> Iterable[Line]:
+    return line.lines() if isinstance(line, Stream) else (line,)
+
+
+def _weight(frame: FrameLine | FrameRun) -> int:
+    return len("".join(frame.words)) if isinstance(frame, FrameRun) else len(frame.text or "")

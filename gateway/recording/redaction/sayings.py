@@ -150,16 +150,13 @@ class Sayings:
                 return True
         return False
 
-    def hear_run(self, numbers: Sequence[int], wire: Wire, around: Sequence[str], words: Sequence[str]) -> bool:
-        """Take what the frames of a run say, if they are of a known shape and differ in what stands in its slots."""
+    def hear_run(self, numbers: Sequence[int], wire: Wire, around: Sequence[str], texts: Sequence[str]) -> bool:
+        """Take what alike frames say, if they are of a known shape: each of `texts`, between what is `around` it."""
         sample = WHATEVER.join(around)
         for shape in self._often.get(wire, ()):
             found = shape.words_of_one(sample)
             if found is None or found.count(WHATEVER) != len(around) - 1:
                 continue
-            if words != self._last[0] and not _are_words(words):
-                return False  # else they are the last ones, which were words
-            texts = self._texts(words)
             for saying, word in zip(shape.sayings, found, strict=True):
                 if word == WHATEVER:
                     self._heard(saying, numbers, texts)
@@ -167,6 +164,12 @@ class Sayings:
                     self._heard(saying, numbers, [unescaped(word)] * len(numbers))
             return True
         return False
+
+    def meant(self, words: Sequence[str]) -> Sequence[str] | None:
+        """What the words of a run say, without their escapes; None if they cannot all stand in quotes."""
+        if words != self._last[0] and not _are_words(words):
+            return None  # else they are the last ones, which were words
+        return self._texts(words)
 
     def _texts(self, words: Sequence[str]) -> Sequence[str]:
         """The words without their escapes; the same ones are said twice, and on the other side of the gateway."""

@@ -9,15 +9,18 @@ said is remembered as far as a secret reaches back.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 
-from gateway.recording.format import FrameLine, FrameRun
+from gateway.recording.lines import FrameLine, Line
 from gateway.recording.redaction.assignments import is_secret_name
 from gateway.recording.redaction.blocks import BEHIND, BEHIND_MAX, HIDDEN
 from gateway.recording.redaction.credentials import Cleaner, has_credentials, texts_of
 from gateway.recording.redaction.finder import Finder
 from gateway.recording.redaction.rows import across
 from gateway.recording.redaction.sayings import Part, Said, Saying, Sayings, Wire
+from gateway.recording.runs import FrameRun, Stream
+from gateway.recording.runs import Wire as WireOfStream
 
 __all__ = ["Wires"]
 
@@ -47,12 +50,18 @@ class Wires:
         self._sayings = Sayings()
         self._last = ("", False)
 
-    def redact(self, frames: Sequence[FrameLine | FrameRun]) -> dict[int, list[FrameLine]]:
-        """Those of these frames that had to change, by their place, with what was taken out of them."""
+    def redact(self, frames: Sequence[FrameLine | FrameRun | Stream]) -> dict[int, list[Line]]:
+        """Those of these that had to change, by their place, with what was taken out of their frames."""
         fixed: Fixed = {}
         singles: dict[Wire, tuple[list[int], list[str]]] = {}
         number = 0
         for frame in frames:
+            if isinstance(frame, Stream):
+                for one in frame.wires:
+                    self._before(singles, (one.link, one.dir), fixed)
+                    self._hear_stream(number, frame, one, fixed)
+                    number += len(frame.texts)
+                continue
             wire: Wire = (frame.link, frame.dir)
             if isinstance(frame, FrameLine):
                 some = singles.get(wire)
@@ -67,10 +76,8 @@ class Wires:
                         some[1].append(text)
                 number += 1
             else:
-                before = singles.pop(wire, None)
-                if before is not None:
-                    self._hear(wire, *before, fixed)
-                self._hear_run(wire, number, frame, fixed)
+                self._before(singles, wire, fixed)
+                self._hear_run(number, frame, fixed)
                 number += len(frame.words)
         for wire, (numbers, texts) in singles.items():
             self._hear(wire, numbers, texts, fixed)
@@ -81,15 +88,34 @@ class Wires:
         self._sayings.forget()
         return self._cleaner.clean(frames)
 
-    def _hear_run(self, wire: Wire, number: int, run: FrameRun, fixed: Fixed) -> None:
-        """A run is heard at once; of one whose shape is new the first frames tell it."""
-        numbers = range(number, number + len(run.words))
-        if self._sayings.hear_run(numbers, wire, run.around, run.words):
+    def _before(self, singles: dict[Wire, tuple[list[int], list[str]]], wire: Wire, fixed: Fixed) -> None:
+        """Hear the single frames of a wire first."""
+        before = singles.pop(wire, None)
+        if before is not None:
+            self._hear(wire, *before, fixed)
+
+    def _hear_run(self, number: int, run: FrameRun, fixed: Fixed) -> None:
+        texts = self._sayings.meant(run.words)
+        self._hear_alike((run.link, run.dir), number, run.around, texts, lambda: run.texts, fixed)
+
+    def _hear_stream(self, number: int, stream: Stream, wire: WireOfStream, fixed: Fixed) -> None:
+        first, *between, last = wire.around_at(stream.rounds[0].at)
+        around = [f'{first}"', *(f'"{part}"' for part in between), f'"{last}']
+        frames = partial(stream.frames, wire)
+        self._hear_alike((wire.link, wire.dir), number, around, stream.texts, frames, fixed)
+
+    def _hear_alike(
+        self, wire: Wire, number: int, around: Sequence[str], texts: Sequence[str] | None,
+        frames: Callable[[], Iterable[str]], fixed: Fixed,
+    ) -> None:  # fmt: skip
+        """Frames with a word between what is `around` are heard at once, if it is one; first ones tell a new shape."""
+        if texts is not None and self._sayings.hear_run(range(number, number + len(texts)), wire, around, texts):
             return
-        texts = run.texts
-        self._hear(wire, numbers[:FEW], texts[:FEW], fixed, 0)
-        if not self._sayings.hear_run(numbers[FEW:], wire, run.around, run.words[FEW:]):
-            self._hear(wire, numbers[FEW:], texts[FEW:], fixed)
+        whole = list(frames())
+        numbers = range(number, number + len(whole))
+        self._hear(wire, numbers[:FEW], whole[:FEW], fixed, 0)
+        if texts is None or not self._sayings.hear_run(numbers[FEW:], wire, around, texts[FEW:]):
+            self._hear(wire, numbers[FEW:], whole[FEW:], fixed)
 
     def _hear(
         self, wire: Wire, numbers: Sequence[int], texts: Sequence[str], fixed: Fixed, halvings: int = HALVINGS

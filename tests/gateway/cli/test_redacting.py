@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gateway.cli import main
-from gateway.recording.format import EventLine, Line
+from gateway.recording.lines import EventLine, Line
 from gateway.recording.reader import open_recording
 from mappings.canonical import Event
 from mappings.canonical.events import TextDelta, TextDone, ToolCallArguments

@@ -3,30 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import groupby, pairwise
+from itertools import groupby, pairwise, zip_longest
 from pathlib import Path
 from typing import Literal
 
 from msgspec import structs
 
 from gateway.recording import blocks
-from gateway.recording.format import (
-    EventLine,
-    EventRun,
-    FrameLine,
-    Header,
-    Line,
-    Stored,
-    count,
-    decode_line,
-    encode,
-    encode_lines,
-    lines_of,
-)
-from gateway.recording.runs import frame_lines
+from gateway.recording.alike import frame_lines
+from gateway.recording.format import Header, decode_line, encode, encode_lines
+from gateway.recording.lines import EventLine, FrameLine, Line
+from gateway.recording.note import FramesNote, Note, Tapped
+from gateway.recording.notes import Notes
+from gateway.recording.runs import EventRun, Stored, count, lines_of
+from mappings.canonical import Batch
 from mappings.canonical.events import TextDelta
 
-__all__ = ["FROZEN", "HEADER", "compressed", "decoded", "in_parts", "in_runs", "numbered", "written"]
+__all__ = ["FROZEN", "HEADER", "compressed", "decoded", "in_parts", "in_runs", "in_streams", "numbered", "written"]
 
 FROZEN = Path(__file__).resolve().parents[2] / "data" / "recordings"
 HEADER = Header(gateway="0.1.0", started_at=1_700_000_000_000_000_000, route="test", session="s")
@@ -109,3 +102,41 @@ def _events(lines: Sequence[EventLine], seq: int, t: int) -> Iterator[EventLine 
         for line in (first, *others):
             yield structs.replace(line, seq=seq, t=t)
             seq += 1
+
+
+def in_streams(lines: Sequence[Line], seq: int, position: int) -> list[Stored]:
+    """These lines as a recorder stores them: what stands behind a frame that was received came with it. Numbered anew
+    from `seq`, and in the log from `position`.
+    """
+    stored: list[Stored] = []
+    notes, step = Notes(), list[Note]()
+
+    def take() -> None:
+        nonlocal seq
+        for line in notes.take():
+            stored.append(structs.replace(line, seq=seq))
+            seq += count(line)
+
+    for line, following in zip_longest(lines, lines[1:]):
+        if line.redacted or (isinstance(line, FrameLine) and line.text is None):
+            take()
+            stored.append(structs.replace(line, seq=seq))
+            seq += 1
+            continue
+        if isinstance(line, FrameLine):
+            tapped = TAPPED.setdefault((line.link, line.dir), Tapped(line.link, line.dir, line.dialect))
+            step.append(FramesNote(tapped, [(line.text or "").encode()]))
+        elif line.logged and line.event is not None:
+            step.append(Batch(session="s", epoch=1, first_seq=position, events=[line.event], origin=line.origin))
+            position += 1
+        else:
+            step.append(line)
+        together = isinstance(following, FrameLine) and following.dir == "send"
+        if not together and (not isinstance(line, FrameLine) or line.dir == "send" or following is None):
+            notes.add(line.t, step)
+            step = []
+    take()
+    return stored
+
+
+TAPPED: dict[tuple[str, str], Tapped] = {}

@@ -5,7 +5,8 @@ import io
 import zstandard
 
 from gateway.recording import blocks
-from gateway.recording.format import Stored, decode_line, encode
+from gateway.recording.format import decode_line, encode
+from gateway.recording.runs import Stored
 from tests.gateway.recording.lines import HEADER, numbered
 
 LINES = [encode(line) + b"\n" for line in (HEADER, *numbered(20_000))]

@@ -9,7 +9,8 @@ import pytest
 from gateway import registry
 from gateway.recording.captures import Capture, Import, read_capture
 from gateway.recording.compare import Turn, turns
-from gateway.recording.format import EventLine, FrameLine, Header, RecordingError
+from gateway.recording.format import Header, RecordingError
+from gateway.recording.lines import EventLine, FrameLine
 from mappings.canonical.commands import SubmitInput
 from tests.shared import SHARED, needs_shared
 

@@ -1,13 +1,17 @@
 from __future__ import annotations
 
-from gateway.recording.format import UP, EventLine, EventRun, FrameLine, FrameRun, lines_of
-from gateway.recording.notes import Notes
+from gateway.recording.lines import UP, EventLine, FrameLine
+from gateway.recording.note import FramesNote, Tapped
+from gateway.recording.notes import LINES_MAX, SIZE_MAX, Notes
+from gateway.recording.runs import FrameRun, Stream, lines_of
 from mappings.canonical import Batch, Event
 from mappings.canonical.commands import PauseTurn
 from mappings.canonical.events import TextDelta, TextDone
 from mappings.canonical.values import Origin
+from mappings.dialect import Parts
 
 ORIGIN = Origin(link="a", request="r")
+RECEIVED, SENT = Tapped(UP, "receive", "pod"), Tapped(UP, "send", "pod")
 
 
 def batch(*events: Event) -> Batch:
@@ -16,24 +20,24 @@ def batch(*events: Event) -> Batch:
 
 def test_what_happened_has_lines_in_its_order_and_one_count() -> None:
     notes = Notes()
-    notes.frames(1, UP, "receive", "pod", [b"a", b"b"])
-    notes.batch(2, batch(TextDelta(text="x")))
-    notes.line(EventLine(seq=0, t=3, cursor="2:8", command=PauseTurn(), link="a"))
-    assert notes.count == 4
+    command = EventLine(seq=0, t=0, cursor="2:8", command=PauseTurn(), link="a")
+    notes.add(3, [FramesNote(RECEIVED, [b"a", b"b"]), batch(TextDelta(text="x"), TextDone(text="x")), command])
+    assert notes.count == 5
     assert [(line.seq, line.t, type(line)) for line in notes.take()] == [
-        (1, 1, FrameLine), (2, 1, FrameLine), (3, 2, EventLine), (4, 3, EventLine),
+        (1, 3, FrameLine), (2, 3, FrameLine), (3, 3, EventLine), (4, 3, EventLine), (5, 3, EventLine),
     ]  # fmt: skip
     assert (notes.count, notes.take()) == (0, [])
-    notes.frames(4, UP, "send", "pod", [b"c"])
-    assert [line.seq for line in notes.take()] == [5]
+    notes.add(4, [FramesNote(SENT, [b"c"])])
+    assert [(line.seq, line.t) for line in notes.take()] == [(6, 4)]
 
 
-def test_events_of_one_kind_in_a_row_are_a_run() -> None:
+def test_deltas_among_other_events_are_a_stream_of_their_own() -> None:
     notes = Notes()
-    events: list[Event] = [TextDelta(text="a"), TextDelta(text="b"), TextDone(text="ab"), TextDelta(text="c")]
-    notes.batch(2, batch(*events))
+    deltas = [TextDelta(text=text) for text in "abcd"]
+    events: list[Event] = [*deltas, TextDone(text="abcd"), TextDelta(text="e")]
+    notes.add(2, [batch(*events)])
     lines = notes.take()
-    assert [type(line) for line in lines] == [EventRun, EventLine, EventLine]
+    assert [type(line) for line in lines] == [Stream, EventLine, EventLine]
     assert list(lines_of(lines)) == [
         EventLine(seq=1 + at, t=2, cursor=f"2:{7 + at}", event=event, turn="t", origin=ORIGIN, at=99)
         for at, event in enumerate(events)
@@ -42,8 +46,17 @@ def test_events_of_one_kind_in_a_row_are_a_run() -> None:
 
 def test_frames_that_are_alike_are_a_run() -> None:
     notes = Notes()
-    notes.frames(1, UP, "receive", "pod", [b'{"text":"%d"}' % at for at in range(20)])
-    notes.frames(1, UP, "send", "pod", [b"x"])
+    notes.add(1, [FramesNote(RECEIVED, [b'{"text":"%d"}' % at for at in range(20)]), FramesNote(SENT, [b"x"])])
     first, last = notes.take()
     assert isinstance(first, FrameRun)
     assert (first.seq, last.seq) == (1, 21)
+
+
+def test_much_is_many_lines_or_large_frames() -> None:
+    notes = Notes()
+    assert [notes.add(1, [FramesNote(SENT, [b"x"])]) for _ in range(LINES_MAX)] == [*[False] * (LINES_MAX - 1), True]
+    notes.take()
+    assert not notes.add(1, [FramesNote(SENT, [b"x" * (SIZE_MAX - 1)])])
+    assert notes.add(1, [FramesNote(RECEIVED, [Parts("rpc", b"", (b"", b"x"))])])
+    notes.take()
+    assert not notes.add(1, [FramesNote(SENT, [b"x"])])

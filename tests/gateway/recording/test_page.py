@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.recording.format import EventLine, FrameLine, Line, Part
+from gateway.recording.lines import EventLine, FrameLine, Line, Part
 from gateway.recording.page import page
 from gateway.recording.reader import open_recording
 from mappings.canonical.commands import PauseTurn, SubmitInput

@@ -6,9 +6,11 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from gateway.recording.format import UP, EventLine, Line, RecordingError, Stored
+from gateway.recording.format import RecordingError, encode
+from gateway.recording.lines import UP, EventLine, Line
 from gateway.recording.part_file import PartFile, Problems
 from gateway.recording.reader import Missing, batches, open_recording
+from gateway.recording.runs import Stored
 from mappings.canonical.commands import PauseTurn, SubmitInput
 from mappings.canonical.events import (
     QuestionAsked,
@@ -75,6 +77,44 @@ def test_the_frozen_recording_with_runs_is_readable_for_ever(name: str) -> None:
 def test_a_recording_with_runs_is_entered_at_any_line_of_one(seq: int) -> None:
     for name in ("v2.jsonl", "v2.jsonl.zst"):
         assert [line.seq for line in open_recording(FROZEN / name).lines(seq=seq)] == list(range(seq, 13))
+
+
+@pytest.mark.parametrize("name", ["v3.jsonl", "v3.jsonl.zst"])
+def test_the_frozen_recording_with_streams_is_readable_for_ever(name: str) -> None:
+    recording = open_recording(FROZEN / name)
+    lines = list(recording.lines())
+    assert [line.seq for line in lines] == list(range(1, 16))
+    assert not recording.problems
+    said = ["Grüße, ", 'said "Dragon"', "\n"]
+    deltas = [(line, event.text) for line, event in recording.events() if isinstance(event, TextDelta)]
+    assert [(line.seq, line.position, line.t, line.at, text) for line, text in deltas] == [
+        (4, (1, 1), 901, 1_700_000_000_000_901_000, said[0]), (5, (1, 2), 901, 1_700_000_000_000_901_000, said[1]),
+        (9, (1, 3), 2300, 1_700_000_000_002_300_000, said[2]),
+    ]  # fmt: skip
+    origin = Origin(link="smooth-1", request="r1")
+    assert {(line.turn[-2:], line.origin) for line, _ in recording.events()} == {("aa", origin)}
+    frames = {line.seq: line for line in recording.frames()}
+    assert frames[3].frame() == rb'{"event":"text_delta","data":{"text":"said \"Dragon\""}}'
+    data = '"token":"Grüße, ","data":{"requestId":"r1","token":"Grüße, "}'
+    assert frames[6].frame() == f'{{"type":"stream_token","requestId":"r1","timestamp":1700000000000,{data}}}'.encode()
+    assert frames[10].frame() == (
+        rb'{"type":"stream_token","requestId":"r1","timestamp":1700000000002,"token":"\n",'
+        rb'"data":{"requestId":"r1","token":"\n"}}'
+    )
+    assert [(seq, line.link, line.dir, line.t) for seq, line in frames.items()] == [
+        (2, UP, "receive", 901), (3, UP, "receive", 901), (6, "smooth-1", "send", 901), (7, "smooth-1", "send", 901),
+        (8, UP, "receive", 2300), (10, "smooth-1", "send", 2300), *((seq, UP, "receive", 2400) for seq in (11, 12, 13)),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["v3.jsonl", "v3.jsonl.zst"])
+def test_a_recording_with_streams_is_entered_at_any_line_and_time_of_one(name: str) -> None:
+    recording = open_recording(FROZEN / name)
+    lines = list(recording.lines())
+    for seq in range(1, 16):
+        assert [line.seq for line in recording.lines(seq=seq)] == list(range(seq, 16))
+    for t in (0, 900, 901, 902, 2300, 2301, 2400, 5000, 5001):
+        assert list(map(encode, recording.lines(t=t))) == [encode(line) for line in lines if line.t >= t]
 
 
 # -- what is read ---------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.recording.format import EventLine, FrameLine, Line
+from gateway.recording.lines import EventLine, FrameLine, Line
 from gateway.recording.redaction import Redactor, Rules
 from mappings.canonical.events import TextDelta, TextDone, ToolCallFinished
 from tests.gateway.recording.redaction.corpus import PRIVATE

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from gateway.recording.blocks import compressed
-from gateway.recording.format import VERSION, EventLine, FrameLine, Line
+from gateway.recording.format import VERSION
+from gateway.recording.lines import EventLine, FrameLine, Line
 from gateway.recording.part_file import Problems
 from gateway.recording.reader import open_recording
 from gateway.recording.redaction import EVER, Entry, Found, Redactor, Rules

@@ -1,94 +1,98 @@
-"""Frames that are alike are stored as what differs in them, and come back byte for byte."""
-
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from gateway.recording.format import UP, FrameLine, FrameRun, count, decode_line, encode, frame_line, lines_of
-from gateway.recording.runs import FEW, frame_lines
-from mappings.dialect import Frame, Oversize, Parts
+from gateway.recording.format import LineError, decode_line, encode
+from gateway.recording.lines import UP, EventLine, FrameLine
+from gateway.recording.runs import EventRun, FrameRun, Round, Stream, Wire, count, lines_of
+from mappings.canonical.events import TextDelta, ToolOutputDelta
+from mappings.canonical.unmapped import Unmapped
+from mappings.canonical.values import Origin
 
-WORDS = ["The", " quick", "", ' "Dragon"', "\n", "木", " 🦀", "\\", " over", " the", " lazy", "dog"]
-
-
-def pod(word: str) -> bytes:
-    data = {"event": "text_delta", "data": {"text": word}}
-    return json.dumps(data, separators=(",", ":"), ensure_ascii=False).encode()
+FRAMES = FrameRun(
+    seq=4, t=9, link=UP, dir="receive", dialect="pod", around=['{"a":"', '","b":"', '"}'], words=["", "x", r"\"\u0041"]
+)
 
 
-def smooth(word: str, at: int = 5) -> bytes:
-    said = {"requestId": "r", "timestamp": at, "token": word}
-    return json.dumps({"type": "stream_token", **said, "data": said}, ensure_ascii=False).encode()
+EVENTS = EventRun(
+    seq=7, t=9, cursor="2:31", events=[TextDelta(text="x"), Unmapped(dialect="pod", tag="x", raw="{}")], turn="t",
+    origin=Origin(link="a", request="r"), at=8,
+)  # fmt: skip
 
 
-def stored(frames: Sequence[Frame]) -> list[FrameLine | FrameRun]:
-    return list(frame_lines(1, 2, UP, "receive", "pod", frames))
+STREAM = Stream(
+    seq=9, cursor="2:31", event=ToolOutputDelta(text="", call="c"), texts=["x", '"\n', "é"],
+    rounds=[Round(1, 9, 1_700_000_000_001_000_000), Round(2, 12, 1_700_000_000_002_500_000)],
+    wires=[
+        Wire(link=UP, dir="receive", dialect="pod", around=[['{"a":'], ["}"]]),
+        Wire(link="c1", dir="send", dialect="smooth", around=[['{"t":', ',"a":'], [',"b":'], ["}"]]),
+    ],
+    turn="t", origin=Origin(link="a", request="r"),
+)  # fmt: skip
 
 
-def as_they_were(frames: Sequence[Frame]) -> list[FrameLine | FrameRun]:
-    """The lines as they are stored; they stand for these frames, one by one, also when they were read back."""
-    lines = stored(frames)
-    again = [decode_line(encode(line)) for line in lines]
-    expected = [frame_line(seq, 2, UP, "receive", "pod", frame) for seq, frame in enumerate(frames, 1)]
-    assert list(lines_of(lines)) == list(lines_of(again)) == expected
-    assert [line.seq for line in lines] == [1 + sum(map(count, lines[:at])) for at in range(len(lines))]
-    return lines
-
-
-@pytest.mark.parametrize("frames", [[*map(pod, WORDS)], [*map(smooth, WORDS)], tuple(map(pod, WORDS))])
-def test_frames_that_differ_in_one_word_are_one_line(frames: Sequence[bytes]) -> None:
-    (run,) = as_they_were(frames)
-    assert isinstance(run, FrameRun)
-    assert run.words[1:4] == [" quick", "", r" \"Dragon\""]
-    assert len(encode(run)) < len(b"".join(frames))
-
-
-def test_few_frames_are_lines_of_their_own() -> None:
-    assert len(as_they_were([pod(word) for word in WORDS[:FEW]])) == FEW
-    assert as_they_were([]) == []
-
-
-@pytest.mark.parametrize("at", [0, 1, 17, 98, 99])
-def test_an_odd_frame_among_many_costs_few_lines(at: int) -> None:
-    frames: list[Frame] = [pod(f"w{n}") for n in range(100)]
-    frames[at] = b'{"event":"text_done"}'
-    assert len(as_they_were(frames)) < 30
-
-
-def test_frames_that_are_the_same_or_of_two_kinds_stay_as_they_are() -> None:
-    assert len(as_they_were([pod("x")] * 20)) == 20
-    assert len(as_they_were([pod("x"), smooth("x")] * 20)) == 40
-    assert len(as_they_were([smooth(f"w{at}", at) for at in range(20)])) == 20, "their clocks differ too"
+def test_a_stream_comes_back_and_each_of_its_lines_stands_for_itself() -> None:
+    assert decode_line(encode(STREAM)) == STREAM
+    lines = list(STREAM.lines())
+    assert count(STREAM) == len(lines) == 9
+    assert [line.seq for line in lines] == list(range(9, 18))
+    assert [line.t for line in lines] == [9] * 3 + [12] * 6
+    assert [line.text for line in lines if isinstance(line, FrameLine)] == [
+        '{"a":"x"}', '{"t":1700000000001,"a":"x","b":"x"}', r'{"a":"\"\n"}', '{"a":"é"}',
+        r'{"t":1700000000002,"a":"\"\n","b":"\"\n"}', '{"t":1700000000002,"a":"é","b":"é"}',
+    ]  # fmt: skip
+    assert [line for line in lines if isinstance(line, EventLine)] == [
+        EventLine(
+            seq=seq, t=t, cursor=f"2:{31 + at}", event=ToolOutputDelta(text=STREAM.texts[at], call="c"), turn="t",
+            origin=STREAM.origin, at=time,
+        )
+        for at, (seq, t, time) in enumerate(
+            [(10, 9, STREAM.rounds[0].at), (14, 12, STREAM.rounds[1].at), (15, 12, STREAM.rounds[1].at)]
+        )
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    "odd",
-    [b"\xff", b"", b'{"event":"text_delta","data":{"text":"\xff"}}', pod("x") + b"\n", b"\n", b'"', Oversize(9, 8),
-     Parts("sub", b"", (b"a", b"b"))],
+    "changed",
+    [
+        {"texts": []}, {"texts": ["x"]}, {"rounds": []}, {"rounds": [[3, 9]]}, {"rounds": [[0, 9, 1], [3, 9, 1]]},
+        {"cursor": "x"}, {"event": {"type": "text_done", "text": "x"}},
+        {"wires": [{"link": "up", "dir": "receive", "dialect": "pod", "around": [["x"]]}]},
+        {"wires": [{"link": "up", "dir": "receive", "dialect": "pod", "around": [[], ["x"]]}]},
+    ],
 )  # fmt: skip
-@pytest.mark.parametrize("at", [0, 1, 5, -1])
-def test_no_frame_is_too_strange(odd: Frame, at: int) -> None:
-    frames: list[Frame] = [pod(f"w{n}") for n in range(12)]
-    frames[at] = odd
-    as_they_were(frames)
-    as_they_were([odd] * 12)
+def test_a_stream_whose_columns_do_not_fit_is_no_line(changed: dict[str, Any]) -> None:
+    with pytest.raises(LineError) as caught:
+        decode_line(json.dumps({**json.loads(encode(STREAM)), **changed}).encode())
+    assert caught.value.unknown == ""
 
 
-@given(
-    st.lists(
-        st.sampled_from([b'{"a":"x"}', b'{"a":"y"}', b'"', b'"x"', b"x", b'{"a":"x","b":"x"}', b'\\"', b"\n"]),
-        max_size=40,
-    )
+def test_a_run_comes_back_and_each_of_its_lines_stands_for_itself() -> None:
+    for run, number in ((FRAMES, 3), (EVENTS, 2)):
+        assert decode_line(encode(run)) == run
+        assert count(run) == number
+        assert [count(line) for line in run.lines()] == [1] * number
+    assert [(line.seq, line.t, line.link, line.dir, line.dialect, line.text) for line in FRAMES.lines()] == [
+        (4, 9, UP, "receive", "pod", '{"a":"","b":""}'),
+        (5, 9, UP, "receive", "pod", '{"a":"x","b":"x"}'),
+        (6, 9, UP, "receive", "pod", r'{"a":"\"\u0041","b":"\"\u0041"}'),
+    ]
+    assert EVENTS.lines() == [
+        EventLine(seq=7 + at, t=9, cursor=f"2:{31 + at}", event=event, turn="t", origin=EVENTS.origin, at=8)
+        for at, event in enumerate(EVENTS.events)
+    ]
+    assert list(lines_of([FRAMES, EVENTS])) == [*FRAMES.lines(), *EVENTS.lines()]
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"around": []}, {"around": ["x"]}, {"words": []}, {"cursor": "x"}, {"cursor": "1:-1"}, {"events": []}],
 )
-def test_whatever_came_comes_back(frames: list[bytes]) -> None:
-    as_they_were(frames)
-
-
-@given(st.lists(st.binary(max_size=6), max_size=30), st.binary(max_size=6), st.binary(max_size=6))
-def test_whatever_stands_around_words_comes_back(words: list[bytes], before: bytes, behind: bytes) -> None:
-    as_they_were([before + b'"' + word + b'"' + behind for word in words])
+def test_a_run_of_nothing_or_from_nowhere_is_no_line(changed: dict[str, Any]) -> None:
+    run = FRAMES if changed.keys() & {"around", "words"} else EVENTS
+    with pytest.raises(LineError) as caught:
+        decode_line(json.dumps({**json.loads(encode(run)), **changed}).encode())
+    assert caught.value.unknown == ""

@@ -9,8 +9,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from gateway.ledger import Ledger
-from gateway.recording import track as module
-from gateway.recording.format import UP, EventLine, FrameLine, Header, Line, decode_header
+from gateway.recording.format import Header, decode_header
+from gateway.recording.lines import UP, EventLine, FrameLine, Line
+from gateway.recording.note import Tapped
+from gateway.recording.notes import LINES_MAX
 from gateway.recording.places import Folder
 from gateway.recording.redaction import Redactor, rules
 from gateway.recording.track import FLUSH, RETRY, Desk, Track
@@ -92,9 +94,9 @@ class Scene:
             ring()
 
     def happens(self, *events: Event, origin: Origin = Origin(), turn: str = "t") -> None:  # noqa: B008  # frozen
-        self.track.batch(
-            Batch(session="s", epoch=2, first_seq=self.state.seq, events=list(events), turn=turn, origin=origin, at=99)
-        )
+        seq = self.state.seq
+        batch = Batch(session="s", epoch=2, first_seq=seq, events=list(events), turn=turn, origin=origin, at=99)
+        self.track.leave(self.track.batch(batch))
         self.state.seq += len(events)
 
 
@@ -123,7 +125,7 @@ def test_each_event_of_a_batch_is_a_line_with_its_own_cursor_and_the_batch_s_tim
 
 
 def test_frames_commands_and_answers_share_one_count(scene: Scene) -> None:
-    scene.track.frames("smooth-1", "receive", "smooth", [b"a", b"b"])
+    scene.track.frames(Tapped("smooth-1", "receive", "smooth"), [b"a", b"b"])
     scene.track.command("smooth-1", PauseTurn(request="r"))
     scene.track.answer("smooth-1", Reply(request="r"))
     scene.track.close()
@@ -164,8 +166,8 @@ def test_what_happens_is_given_away_after_one_short_while(scene: Scene) -> None:
 
 
 def test_a_burst_is_given_away_before_the_while_is_over(scene: Scene) -> None:
-    scene.happens(*[TextDelta(text="a")] * module.LINES_MAX)
-    assert len(scene.disk.lines()) == module.LINES_MAX
+    scene.happens(*[TextDelta(text="a")] * LINES_MAX)
+    assert len(scene.disk.lines()) == LINES_MAX
 
 
 def test_what_comes_after_the_end_is_no_part_of_it(scene: Scene) -> None:
@@ -182,9 +184,9 @@ def test_what_stands_behind_a_text_that_streams_waits_as_long_as_its_begin_or_un
     scene.happens(TextDelta(text="a"))
     scene.passes(FLUSH)  # the redactor holds it back from here on, until it is due
     ((due, _),) = scene.timers
-    assert 2.0 - 2 * FLUSH <= due <= 2.0
+    assert 1.0 - 3 * FLUSH <= due <= 1.0  # for half of the window what streams is noted and no more
     scene.happens(TextDelta(text="b"))
-    scene.track.frames(UP, "receive", "pod", [b"{}"])
+    scene.track.frames(Tapped(UP, "receive", "pod"), [b"{}"])
     assert [delay for delay, _ in scene.timers] == [due]
     assert not scene.disk.files
     scene.happens(TextDone(text="ab"))
@@ -206,7 +208,7 @@ def test_a_text_that_streams_on_leaves_when_its_window_is_over() -> None:
 
 def test_what_is_noted_is_bounded_by_its_size_too(scene: Scene) -> None:
     for frames in ([b"x" * 700_000], [b"x" * 200_000] * 2, [Parts("rpc", b"", (b"", b"x" * 1_100_000))]):
-        scene.track.frames(UP, "receive", "pod", frames)
+        scene.track.frames(Tapped(UP, "receive", "pod"), frames)
     assert seqs(scene.disk.lines()) == [1, 2, 3, 4]
 
 

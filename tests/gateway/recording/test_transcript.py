@@ -4,7 +4,7 @@ from typing import Any
 
 from msgspec import Raw
 
-from gateway.recording.format import UP, EventLine, FrameLine, Line
+from gateway.recording.lines import UP, EventLine, FrameLine, Line
 from gateway.recording.reader import Missing, open_recording
 from gateway.recording.transcript import Entry, transcript
 from mappings.canonical import events as e

@@ -8,7 +8,8 @@ from typing import Any
 from msgspec import structs
 
 from gateway.ledger import Ledger
-from gateway.recording.format import UP, EventLine, FrameLine, Header, Line
+from gateway.recording.format import Header
+from gateway.recording.lines import UP, EventLine, FrameLine, Line
 from gateway.recording.reader import open_recording
 from gateway.replay.backend import ReplayBackend
 from gateway.replay.lines import Lines

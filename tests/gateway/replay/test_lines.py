@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gateway.recording.format import EventLine
+from gateway.recording.lines import EventLine
 from gateway.replay.lines import Lines
 from mappings.canonical import Event, SessionState
 from mappings.canonical.commands import AnswerApproval

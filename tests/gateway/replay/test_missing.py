@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gateway.recording.blocks import compressed
-from gateway.recording.format import EventLine, FrameLine
+from gateway.recording.lines import EventLine, FrameLine
 from gateway.recording.reader import open_recording
 from gateway.replay.missing import append_missing, check_appendable, keep_missing, missing, missing_folder
 from gateway.replay.scenes import read

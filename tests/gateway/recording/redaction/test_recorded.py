@@ -23,7 +23,7 @@ from gateway.endpoint import parse
 from gateway.ledger import Ledger
 from gateway.recording.blocks import compressed, index_of
 from gateway.recording.cloudevents import cloud_events
-from gateway.recording.format import EventLine, Line
+from gateway.recording.lines import EventLine, Line
 from gateway.recording.page import page
 from gateway.recording.places import Folder
 from gateway.recording.reader import open_recording
@@ -139,7 +139,7 @@ class Scene:
     """A track that redacts, with a clock and its one timer."""
 
     def __init__(self) -> None:
-        self.disk, self.ledger, self.now = Disk(), Ledger(), 0
+        self.disk, self.ledger, self.now, self.seq = Disk(), Ledger(), 0, 0
         self.timers: list[Callable[[], None]] = []
         desk = Desk(
             cast("Writer", self.disk),
@@ -168,15 +168,18 @@ class Scene:
                 ring()
 
     def happens(self, *events: Event) -> None:
-        self.track.batch(Batch(session="s", epoch=1, first_seq=0, events=list(events), turn="t"))
+        batch = Batch(session="s", epoch=1, first_seq=self.seq, events=list(events), turn="t")
+        self.seq += len(events)
+        self.track.leave(self.track.batch(batch))
 
 
 def test_a_text_that_streams_is_on_the_disk_when_it_ends_or_after_the_window() -> None:
     scene = Scene()
     scene.happens(TextDelta(text="one "))
-    scene.passes(1.9)
+    scene.passes(FLUSH)
+    scene.passes(1.1)
     assert scene.disk.data == b""
-    scene.passes(0.2)
+    scene.passes(0.9 - FLUSH)
     assert len(scene.disk.lines()) == 1
     scene.happens(TextDelta(text="two"), TextDone(text="one two"))
     scene.passes(FLUSH)

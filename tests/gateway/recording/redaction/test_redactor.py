@@ -9,20 +9,12 @@ from itertools import chain
 import pytest
 from msgspec import Raw
 
-from gateway.recording.format import (
-    EventLine,
-    EventRun,
-    FrameLine,
-    FrameRun,
-    Line,
-    Stored,
-    encode_lines,
-    frame_line,
-    lines_of,
-)
+from gateway.recording.format import encode_lines
+from gateway.recording.lines import EventLine, FrameLine, Line, frame_line
 from gateway.recording.redaction import Redactor, Rules, rules
 from gateway.recording.redaction.blocks import BEHIND
 from gateway.recording.redaction.placeholders import Placeholders
+from gateway.recording.runs import EventRun, FrameRun, Stored, count, lines_of
 from mappings.canonical import Event
 from mappings.canonical.commands import AnswerOtp, Command, SubmitInput
 from mappings.canonical.events import (
@@ -40,7 +32,7 @@ from mappings.canonical.events import (
 )
 from mappings.canonical.values import Origin, Text
 from mappings.dialect import Oversize, Parts
-from tests.gateway.recording.lines import in_runs
+from tests.gateway.recording.lines import in_runs, in_streams
 from tests.gateway.recording.redaction.corpus import PRIVATE, SAID, SHAPES, escaped
 
 SALT = b"salt"
@@ -49,15 +41,15 @@ KEY = SHAPES["api_key"]
 MARK = Placeholders(SALT).mark
 
 
-@pytest.fixture(autouse=True, params=[False, True], ids=["one by one", "in runs"])
+@pytest.fixture(autouse=True, params=["", "runs", "streams"], ids=["one by one", "in runs", "in streams"])
 def together(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Lines, "together", request.param)
 
 
 class Lines:
-    """Lines as a recorder makes them; `together`, if they come many at a time."""
+    """Lines as a recorder makes them; if they come many at a time, `together` in what."""
 
-    together = False
+    together = ""
 
     def __init__(self) -> None:
         self.lines: list[Line] = []
@@ -83,11 +75,19 @@ class Lines:
         redactor = redactor or Redactor(Rules(), SALT)
         out: list[Stored] = []
         many = RUN if self.together else at_once
-        fed = [self.lines[at : at + many] for at in range(0, len(self.lines), many)]
-        stored: list[list[Stored]] = [in_runs(some) if self.together else [*some] for some in fed]
+        fed: list[list[Line]] = [self.lines[at : at + many] for at in range(0, len(self.lines), many)]
+        stored: list[Sequence[Stored]] = [*fed]
+        if self.together == "runs":
+            stored = [in_runs(some) for some in fed]
+        if self.together == "streams":
+            stored, seq, position = [], self.lines[0].seq, 0
+            for some in fed:
+                stored.append(in_streams(some, seq, position))
+                seq = stored[-1][-1].seq + count(stored[-1][-1])
+                position += len(some)
         self.lines = list(lines_of(chain.from_iterable(stored)))
-        for some in stored:
-            out += redactor.feed(some)
+        for piece in stored:
+            out += redactor.feed(piece)
         out += redactor.finish()
         whole = list(lines_of(out))
         assert [line.seq for line in whole] == [line.seq for line in self.lines]
@@ -247,7 +247,7 @@ def test_nothing_waits_longer_than_the_window() -> None:
     assert redactor.feed([line]) == []
     assert redactor.feed([], now=1_999_999) == []
     assert redactor.feed([], now=2_000_000) == [line]
-    assert redactor.due is None
+    assert not redactor.holds
 
 
 @pytest.mark.parametrize("at", range(1, len(KEY)))
@@ -362,7 +362,7 @@ def test_with_redaction_off_everything_else_is_as_it_was() -> None:
     lines = stream(["my key is ", KEY, " and code 12345 is no code"])
     redactor = Redactor(None, SALT)
     assert redactor.feed(lines.lines) == lines.lines
-    assert redactor.due is None
+    assert not redactor.holds
 
 
 def test_a_large_text_is_put_together_with_what_stands_around_it() -> None:

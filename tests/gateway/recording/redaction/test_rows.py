@@ -4,7 +4,7 @@ import json
 
 from msgspec import Raw
 
-from gateway.recording.format import EventLine, FrameLine, Line
+from gateway.recording.lines import EventLine, FrameLine, Line
 from gateway.recording.redaction import Redactor, Rules
 from gateway.recording.redaction.finder import Finder
 from gateway.recording.redaction.rows import Text, across, gather, put_back

@@ -1,0 +1,96 @@
+"""Frames that are alike are stored as what differs in them, and come back byte for byte."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.recording.alike import FEW, frame_lines
+from gateway.recording.format import decode_line, encode
+from gateway.recording.lines import UP, FrameLine, frame_line
+from gateway.recording.runs import FrameRun, count, lines_of
+from mappings.dialect import Frame, Oversize, Parts
+
+WORDS = ["The", " quick", "", ' "Dragon"', "\n", "木", " 🦀", "\\", " over", " the", " lazy", "dog"]
+
+
+def pod(word: str) -> bytes:
+    data = {"event": "text_delta", "data": {"text": word}}
+    return json.dumps(data, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def smooth(word: str, at: int = 5) -> bytes:
+    said = {"requestId": "r", "timestamp": at, "token": word}
+    return json.dumps({"type": "stream_token", **said, "data": said}, ensure_ascii=False).encode()
+
+
+def stored(frames: Sequence[Frame]) -> list[FrameLine | FrameRun]:
+    return list(frame_lines(1, 2, UP, "receive", "pod", frames))
+
+
+def as_they_were(frames: Sequence[Frame]) -> list[FrameLine | FrameRun]:
+    """The lines as they are stored; they stand for these frames, one by one, also when they were read back."""
+    lines = stored(frames)
+    again = [decode_line(encode(line)) for line in lines]
+    expected = [frame_line(seq, 2, UP, "receive", "pod", frame) for seq, frame in enumerate(frames, 1)]
+    assert list(lines_of(lines)) == list(lines_of(again)) == expected
+    assert [line.seq for line in lines] == [1 + sum(map(count, lines[:at])) for at in range(len(lines))]
+    return lines
+
+
+@pytest.mark.parametrize("frames", [[*map(pod, WORDS)], [*map(smooth, WORDS)], tuple(map(pod, WORDS))])
+def test_frames_that_differ_in_one_word_are_one_line(frames: Sequence[bytes]) -> None:
+    (run,) = as_they_were(frames)
+    assert isinstance(run, FrameRun)
+    assert run.words[1:4] == [" quick", "", r" \"Dragon\""]
+    assert len(encode(run)) < len(b"".join(frames))
+
+
+def test_few_frames_are_lines_of_their_own() -> None:
+    assert len(as_they_were([pod(word) for word in WORDS[:FEW]])) == FEW
+    assert as_they_were([]) == []
+
+
+@pytest.mark.parametrize("at", [0, 1, 17, 98, 99])
+def test_an_odd_frame_among_many_costs_few_lines(at: int) -> None:
+    frames: list[Frame] = [pod(f"w{n}") for n in range(100)]
+    frames[at] = b'{"event":"text_done"}'
+    assert len(as_they_were(frames)) < 30
+
+
+def test_frames_that_are_the_same_or_of_two_kinds_stay_as_they_are() -> None:
+    assert len(as_they_were([pod("x")] * 20)) == 20
+    assert len(as_they_were([pod("x"), smooth("x")] * 20)) == 40
+    assert len(as_they_were([smooth(f"w{at}", at) for at in range(20)])) == 20, "their clocks differ too"
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [b"\xff", b"", b'{"event":"text_delta","data":{"text":"\xff"}}', pod("x") + b"\n", b"\n", b'"', Oversize(9, 8),
+     Parts("sub", b"", (b"a", b"b"))],
+)  # fmt: skip
+@pytest.mark.parametrize("at", [0, 1, 5, -1])
+def test_no_frame_is_too_strange(odd: Frame, at: int) -> None:
+    frames: list[Frame] = [pod(f"w{n}") for n in range(12)]
+    frames[at] = odd
+    as_they_were(frames)
+    as_they_were([odd] * 12)
+
+
+@given(
+    st.lists(
+        st.sampled_from([b'{"a":"x"}', b'{"a":"y"}', b'"', b'"x"', b"x", b'{"a":"x","b":"x"}', b'\\"', b"\n"]),
+        max_size=40,
+    )
+)
+def test_whatever_came_comes_back(frames: list[bytes]) -> None:
+    as_they_were(frames)
+
+
+@given(st.lists(st.binary(max_size=6), max_size=30), st.binary(max_size=6), st.binary(max_size=6))
+def test_whatever_stands_around_words_comes_back(words: list[bytes], before: bytes, behind: bytes) -> None:
+    as_they_were([before + b'"' + word + b'"' + behind for word in words])

@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import pytest
+
+from gateway.recording.format import decode_line, encode
+from gateway.recording.lines import UP, EventLine, FrameLine, frame_line
+from mappings.canonical.commands import SubmitInput
+from mappings.canonical.events import Reply, TextDelta
+from mappings.canonical.unmapped import Unmapped
+from mappings.canonical.values import Origin, Text
+from mappings.dialect import Missed, Oversize, Parts
+
+
+@pytest.mark.parametrize("frame", [b'{"a":1}', "Grüße 🦀\u2028".encode(), b"\xff\xfe", b""])
+def test_a_frame_comes_back_byte_for_byte(frame: bytes) -> None:
+    line = frame_line(1, 2, "smooth-1", "send", "smooth", frame)
+    again = decode_line(encode(line))
+    assert isinstance(again, FrameLine)
+    assert again == line
+    assert again.frame() == frame
+
+
+def test_a_zeromq_message_comes_back_with_its_parts_and_without_whose_it_was() -> None:
+    line = frame_line(1, 2, UP, "receive", "pando", Parts("sub", b"who", (b"topic", b"", b"\xff")))
+    again = decode_line(encode(line))
+    assert isinstance(again, FrameLine)
+    assert again.frame() == Parts("sub", b"", (b"topic", b"", b"\xff"))
+
+
+@pytest.mark.parametrize(
+    ("frame", "why"), [(Oversize(20, 10), "too large: 20 bytes"), (Missed("sub", 3), "3 messages")]
+)
+def test_a_frame_that_never_came_says_why(frame: Oversize | Missed, why: str) -> None:
+    line = frame_line(1, 2, UP, "receive", "pod", frame)
+    assert line.missing.startswith(why)
+    assert line.frame() is None
+
+
+def test_an_event_comes_back_with_its_place() -> None:
+    line = EventLine(
+        seq=4, t=9, cursor="2:31", turn="t", origin=Origin(link="a", request="r"), at=8, event=TextDelta(text="x")
+    )
+    again = decode_line(encode(line))
+    assert again == line
+    assert isinstance(again, EventLine)
+    assert again.position == (2, 31)
+    assert again.logged
+
+
+def test_a_command_comes_back_and_stands_in_no_log() -> None:
+    command = SubmitInput(request="r", segments=(Text(text="hello"),))
+    again = decode_line(encode(EventLine(seq=1, t=0, cursor="1:0", link="pod-1", command=command)))
+    assert isinstance(again, EventLine)
+    assert again.command == command
+    assert not again.logged
+
+
+def test_an_answer_stands_in_no_log() -> None:
+    assert not EventLine(seq=1, t=0, cursor="1:0", link="pod-1", event=Reply(request="r")).logged
+
+
+def test_an_unknown_message_comes_back_as_command_and_as_event() -> None:
+    unknown = Unmapped(dialect="pod", tag="x", raw="{}")
+    for line in (
+        EventLine(seq=1, t=0, cursor="1:0", command=unknown),
+        EventLine(seq=1, t=0, cursor="1:0", event=unknown),
+    ):
+        assert decode_line(encode(line)) == line

@@ -1,0 +1,226 @@
+"""Deltas are stored with the frames that they came and went in as their texts, and come back byte for byte."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from itertools import count as count_from
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import Raw
+
+from gateway.recording.format import decode_line, encode
+from gateway.recording.lines import UP, EventLine, FrameLine, Line, frame_line
+from gateway.recording.note import FramesNote, Note, Tapped
+from gateway.recording.notes import Notes
+from gateway.recording.runs import FrameRun, Stored, Stream, count, lines_of
+from mappings.canonical import Batch, Event
+from mappings.canonical.events import ReasoningDelta, TextDelta, TextDone, ToolOutputDelta
+from mappings.canonical.values import Origin
+from mappings.dialect import Frame, Missed, Parts
+
+UP_POD = Tapped(UP, "receive", "pod")
+TO_SMOOTH, TO_OTHER = Tapped("smooth-1", "send", "smooth"), Tapped("smooth-2", "send", "smooth")
+ORIGIN = Origin(link="smooth-1", request="req-1")
+WORDS = ["The", " quick", "", ' "Dragon"', "\n", "木", " 🦀", "\\", " text", "token", "1700000000000", "\u2028", '",']
+
+
+def dumps(value: object) -> bytes:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def pod(word: str, at: int = 0) -> bytes:  # a pod tells no time
+    return dumps({"event": "text_delta", "data": {"text": word}})
+
+
+def smooth(word: str, at: int = 0) -> bytes:
+    said = {"requestId": "req-1", "token": word}
+    return dumps({"type": "stream_token", "timestamp": at // 1_000_000, **said, "data": said})
+
+
+class Talk:
+    """Rounds of one turn: a pod's frames, the deltas, and smooth frames for a client or two."""
+
+    def __init__(self, kind: Callable[..., Event] = TextDelta, sent: Sequence[Tapped] = (TO_SMOOTH,)) -> None:
+        self.kind = kind
+        self.sent = sent
+        self.seq = 31
+        self.at = 1_700_000_000_000_000_000
+        self.steps: list[tuple[int, list[Note]]] = []
+
+    def round(self, *words: str, frame: Callable[[str, int], Frame] = smooth, origin: Origin = ORIGIN) -> Talk:
+        """One read: so many words."""
+        self.at += 7_300_000
+        events = [self.kind(text=word) for word in words]
+        batch = Batch(session="s", epoch=2, first_seq=self.seq, events=events, turn="t", origin=origin, at=self.at)
+        self.seq += len(words)
+        notes: list[Note] = [FramesNote(UP_POD, [pod(word) for word in words]), batch]
+        notes += [FramesNote(tapped, [frame(word, self.at) for word in words]) for tapped in self.sent]
+        return self.step(*notes)
+
+    def step(self, *notes: Note) -> Talk:
+        self.steps.append((len(self.steps) * 1000, list(notes)))
+        return self
+
+    def lines(self) -> Iterator[Line]:
+        """One by one, as no recorder makes them."""
+        seq = count_from(1)
+        for t, step in self.steps:
+            for note in step:
+                if isinstance(note, FramesNote):
+                    yield from (frame_line(next(seq), t, *note.tapped, frame) for frame in note.frames)
+                elif isinstance(note, Batch):
+                    for place, event in enumerate(note.events, note.first_seq):
+                        yield EventLine(
+                            seq=next(seq), t=t, cursor=f"{note.epoch}:{place}", event=event, turn=note.turn,
+                            origin=note.origin, at=note.at,
+                        )  # fmt: skip
+
+    def stored(self, *, every: int = 1000) -> list[Stored]:
+        """As they are stored, taken after so many steps each; they stand for the same lines, also when read back."""
+        notes, stored = Notes(), list[Stored]()
+        for number, (t, step) in enumerate(self.steps, 1):
+            notes.add(t, step)
+            if number % every == 0:
+                stored += notes.take()
+        stored += notes.take()
+        assert list(lines_of(stored)) == list(self.lines())
+        read = lines_of(decode_line(encode(line)) for line in stored)
+        assert list(map(encode, read)) == list(map(encode, self.lines()))
+        assert [line.seq for line in stored] == [1 + sum(map(count, stored[:at])) for at in range(len(stored))]
+        assert all(encode(line).count(b"\n") == 0 for line in stored)
+        return stored
+
+
+def streams(stored: Sequence[Stored]) -> list[Stream]:
+    return [line for line in stored if isinstance(line, Stream)]
+
+
+@pytest.mark.parametrize("kind", [TextDelta, ReasoningDelta, lambda text: ToolOutputDelta(text=text, call="c1")])
+@pytest.mark.parametrize("sent", [(), (TO_SMOOTH,), (TO_SMOOTH, TO_OTHER)])
+def test_tokens_that_come_one_by_one_are_one_line(kind: Callable[..., Event], sent: Sequence[Tapped]) -> None:
+    talk = Talk(kind, sent)
+    for word in WORDS:
+        talk.round(word)
+    (stream,) = talk.stored()
+    assert isinstance(stream, Stream)
+    assert stream.texts == WORDS
+    assert len(stream.rounds) == len(WORDS)
+    assert [(wire.link, wire.dir) for wire in stream.wires] == [(UP, "receive"), *((t.link, "send") for t in sent)]
+    assert stream.t == 0
+
+
+def test_tokens_that_come_many_at_a_time_are_one_line_and_many_times_smaller() -> None:
+    talk = Talk().round(*WORDS * 100).round(*WORDS * 50)
+    (stream,) = talk.stored()
+    assert isinstance(stream, Stream)
+    assert [some.count for some in stream.rounds] == [100 * len(WORDS), 50 * len(WORDS)]
+    assert stream.wires[1].around == [
+        ['{"type":"stream_token","timestamp":', ',"requestId":"req-1","token":'],
+        [',"data":{"requestId":"req-1","token":'], ["}}"],
+    ]  # fmt: skip
+    assert len(encode(stream)) * 15 < sum(len(encode(line)) for line in talk.lines())
+
+
+@pytest.mark.parametrize("every", [1, 2, 3])
+def test_a_stream_goes_on_after_some_of_it_was_taken(every: int) -> None:
+    talk = Talk()
+    for word in WORDS:
+        talk.round(word, word)
+    stored = talk.stored(every=every)
+    assert len(streams(stored)) == len(stored) == -(-len(WORDS) // every)
+
+
+def test_what_else_happens_stands_between_two_streams() -> None:
+    talk = Talk().round("a").round("b")
+    talk.step(FramesNote(UP_POD, [b'{"event":"usage"}'])).round("c").round("d", origin=Origin(link="smooth-2"))
+    kinds = [type(line) for line in talk.stored()]
+    assert kinds == [Stream, FrameLine, Stream, Stream]
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        lambda word, at: smooth(word, at + 1_000_000),
+        lambda word, at: smooth(word, at).replace(b'"token"', b'"toke\\u006e"', 1),
+        lambda word, at: smooth(word, at) + b" ",
+        lambda word, at: b"\xff" + smooth(word, at),
+        lambda word, at: smooth(word, at).replace(b",", b",\n", 1),
+        lambda word, at: json.dumps(json.loads(smooth(word + "é", at))).encode(),
+        lambda _word, _at: b"",
+        lambda word, at: Parts("pub", b"", (smooth(word, at),)),
+        lambda _word, _at: Missed("pub", 3),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("at", [0, 1, 5, 12])
+def test_frames_that_are_not_alike_are_lines_of_their_own(odd: Callable[[str, int], Frame], at: int) -> None:
+    one_by_one, together = Talk(), Talk()
+    for number, word in enumerate(WORDS):
+        one_by_one.round(word, frame=odd if number == at else smooth)
+    together.round(*WORDS, frame=lambda word, time: odd(word, time) if word == WORDS[at] else smooth(word, time))
+    one_by_one.stored()
+    (stream,) = streams(together.stored())
+    assert stream.wires == [], "the deltas are a stream all the same"
+
+
+def test_frames_without_the_text_or_of_another_number_are_no_part_of_a_stream() -> None:
+    talk = Talk(sent=()).round(*WORDS)
+    t, step = talk.steps[0]
+    talk.steps[0] = t, [*step, FramesNote(TO_SMOOTH, [smooth("".join(WORDS))])]
+    assert [type(line) for line in talk.stored()] == [FrameRun, Stream, FrameLine]
+    talk = Talk().round(*WORDS, frame=lambda _word, _at: b'{"type":"keepalive"}')
+    assert {type(line) for line in talk.stored()} == {FrameRun, Stream, FrameLine}
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [TextDelta(text="a"), TextDone(text="a")],
+        [TextDelta(text="a", ext={"x": Raw(b"1")})] * 9,
+        [TextDelta(text="a"), ReasoningDelta(text="b")] * 9,
+        [ToolOutputDelta(text="a", call="1"), ToolOutputDelta(text="b", call="2")] * 9,
+        [TextDone(text="a")] * 9,
+    ],
+)
+def test_events_that_differ_in_more_than_their_text_are_lines_of_their_own(events: list[Event]) -> None:
+    talk = Talk()
+    talk.step(Batch(session="s", epoch=2, first_seq=31, events=events, turn="t", origin=ORIGIN, at=5))
+    assert {type(line) for line in talk.stored()} == {EventLine}
+
+
+def test_what_two_calls_print_is_two_streams() -> None:
+    talk = Talk()
+    for call in ("", "", "1", "1", "2"):
+        talk.kind = lambda text, call=call: ToolOutputDelta(text=text, call=call)
+        talk.round("x")
+    assert [len(stream.texts) for stream in streams(talk.stored())] == [2, 2, 1]
+
+
+def test_a_word_that_is_a_key_too_cuts_the_frame_in_too_many_parts_and_is_not_taken() -> None:
+    talk = Talk().round("text").round("token").round(" x")
+    for word in ("text", "token", "a", "b"):
+        talk.round(word)
+    (stream,) = talk.stored()
+    assert isinstance(stream, Stream)
+    for word in ("text", "token", "requestId"):  # where nothing else is there to tell, it is stored as it is
+        Talk().round(word).stored()
+
+
+texts = st.lists(st.sampled_from(WORDS) | st.text(st.characters(exclude_categories=["Cs"]), max_size=6), max_size=5)
+
+
+@given(
+    st.lists(texts.filter(bool), max_size=8), st.integers(1, 4), st.integers(0, 2),
+    st.lists(st.integers(0, 7), max_size=2), st.lists(st.integers(0, 7), max_size=2),
+)  # fmt: skip
+def test_whatever_streams_comes_back(
+    rounds: list[list[str]], every: int, clients: int, odd: list[int], between: list[int]
+) -> None:  # fmt: skip
+    talk = Talk(sent=(TO_SMOOTH, TO_OTHER)[:clients])
+    for number, words in enumerate(rounds):
+        if number in between:
+            talk.step(FramesNote(UP_POD, [b'{"event":"usage"}']))
+        talk.round(*words, frame=(lambda word, at: smooth(word, at) + b" ") if number in odd else smooth)
+    talk.stored(every=every)
