@@ -15,7 +15,7 @@ from gateway.recording.alike import frame_lines
 from gateway.recording.lines import EventLine, frame_line
 from gateway.recording.note import FramesNote, Note, Step
 from gateway.recording.runs import Stored, Stream, count
-from gateway.recording.streams import StreamNote, begun
+from gateway.recording.streams import Row, rounds_of, row_of, step_of, stream_of, texts_in
 from mappings.canonical import Batch
 from mappings.dialect import Frame, Parts
 
@@ -28,52 +28,55 @@ FEW = 4  # deltas without frames that are no stream
 class Notes:
     """Of one recording, in their order. `count` is how many lines they stand for."""
 
+    __slots__ = ("_notes", "_rows", "_seq", "_size", "count")
+
     def __init__(self) -> None:
         self.count = 0
         self._size = 0  # bytes of their frames, as long as they are few
+        self._rows: list[Row] | None = None  # the last of the notes, if it is rounds
+        self._notes: list[Step | list[Row]] = []
         self._seq = 1  # of the next line that is made
-        self._notes: list[Step | StreamNote] = []
-        self._stream: StreamNote | None = None  # the last of them, or what could go on after those that were taken
 
     def add(self, t: int, step: Sequence[Note]) -> bool:
         """All that happened in a step, at `t` (µs). Whether there is much now, so that it is time to take it."""
-        stream = self._stream
-        lines = stream.takes(t, step) if stream is not None else 0
-        if not lines:
-            stream = begun(step)
-            lines = stream.takes(t, step) if stream is not None else 0
-            stream = self._stream = stream if lines else None
-        self.count += lines or sum(map(_lines_of, step))
-        if stream is None:
+        row = row_of(t, step)
+        if row is None:
+            self._rows = None
             self._notes.append(Step(t, step))
+            self.count += sum(map(_lines_of, step))
             if self.count < LINES_MAX:
                 self._size += sum([_size(note.frames) for note in step if isinstance(note, FramesNote)])
-        elif not self._notes or self._notes[-1] is not stream:
-            self._notes.append(stream)
+        else:
+            if self._rows is None:
+                self._rows = []
+                self._notes.append(self._rows)
+            self._rows.append(row)
+            self.count += len(step) * texts_in(row)
         return self.count >= LINES_MAX or self._size >= SIZE_MAX
 
     def take(self) -> list[Stored]:
         """The lines of all notes since the last time."""
-        notes, self._notes = self._notes, []
+        notes, self._notes, self._rows = self._notes, [], None
         self.count = self._size = 0
         lines: list[Stored] = []
         for note in notes:
-            for line in _streamed(note, self._seq) if isinstance(note, StreamNote) else _lines(note, self._seq):
+            for line in _lines(note, self._seq) if isinstance(note, Step) else _streams(note, self._seq):
                 lines.append(line)
                 self._seq = line.seq + count(line)
         return lines
 
 
-def _streamed(note: StreamNote, seq: int) -> Iterator[Stored]:
-    """What is stored of a stream; where its frames are not alike after all it is as any other steps."""
-    stream = note.stream(seq)
-    if stream is not None:
-        yield stream
-    else:
-        for step in note.steps():
+def _streams(rows: Sequence[Row], seq: int) -> Iterator[Stored]:
+    """What is stored of rounds; where their frames are not alike they are as any other steps."""
+    for rounds in rounds_of(rows):
+        stream = stream_of(rounds, seq)
+        if stream is not None:
+            yield stream
+            seq += count(stream)
+            continue
+        for step in map(step_of, rounds):
             yield from _lines(step, seq)
             seq += sum(map(_lines_of, step.notes))
-    note.clear()
 
 
 def _lines_of(note: Note) -> int:
@@ -107,9 +110,9 @@ def _events(seq: int, t: int, batch: Batch) -> Iterator[EventLine | Stream]:
     for _, some in groupby(batch.events, type):
         events = list(some)
         part = structs.replace(batch, events=events, first_seq=position)
-        stream = begun((part,)) if len(events) >= FEW else None
-        if stream is not None and stream.takes(t, (part,)) and (line := stream.stream(seq)) is not None:
-            yield line
+        row = row_of(t, (part,)) if len(events) >= FEW else None
+        if row is not None and (stream := stream_of([row], seq)) is not None:
+            yield stream
         else:
             for n, event in enumerate(events):
                 cursor = f"{batch.epoch}:{position + n}"

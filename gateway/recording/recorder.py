@@ -81,6 +81,19 @@ class Recorder:
 class Tap:
     """What one link says and hears. `session` is the one that an upstream link belongs to alone."""
 
+    __slots__ = (
+        "_command",
+        "_desk",
+        "_frames",
+        "_home",
+        "_received",
+        "_recorder",
+        "_sent",
+        "_upstream",
+        "link",
+        "session",
+    )  # fmt: skip  # looked at for each token: as few lines of the cache as can be
+
     def __init__(
         self, recorder: Recorder, link: str, dialect: str, *, upstream: Dialect | None = None, session: str = ""
     ) -> None:
@@ -99,7 +112,10 @@ class Tap:
 
     def heard(self, frames: Sequence[Frame]) -> None:
         """These frames came for the one session that this link has, and are acted on now."""
-        track = self._desk.current = self._recorder.of(self.session)
+        track = self._home
+        if track is None or track.closed:
+            track = self._home = self._recorder.of(self.session)
+        self._desk.current = track
         if track is not None:  # else its session is over
             track.step.append(FramesNote(self._received, frames))
 

@@ -1,218 +1,197 @@
-"""A stream that is being noted: rounds of frames that came, deltas that they meant, and frames that they went out in.
+"""Streams among what was noted: rounds of frames that came, deltas that they meant, and frames that they went out in.
 
 A round is what one read of a connection brought about. Rounds in a row are a stream if each of their frames is the text
 of its delta, as JSON, with the same around it; that is not believed but compared, byte by byte, for many at once when
 the notes are taken. Most of what a recording holds is such a stream, and it would be fifteen times as large.
 
-For a round that is but one token everything here counts that is called: it is noted by columns, and with few calls.
+A round is often but one token, of one of hundreds of sessions: nothing that belongs to a session is in the processor's
+cache then, and to look at it costs more than anything that is done with it. So a round is noted as a row by itself,
+and whether it goes on with the one before is seen later.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import accumulate, chain, groupby
 from typing import Any
 
 import msgspec
-from msgspec import structs
 
-from gateway.recording.note import FramesNote, Note, Step, Tapped
+from gateway.recording.note import FramesNote, Note, Step
 from gateway.recording.runs import Round, Stream, Wire
 from mappings.canonical import Batch
 from mappings.canonical.events import ReasoningDelta, TextDelta, ToolOutputDelta
-from mappings.dialect import Frame
 
-__all__ = ["StreamNote", "begun"]
+__all__ = ["Row", "rounds_of", "row_of", "step_of", "stream_of", "texts_in"]
 
 SLICE = 256  # frames that are compared at once: they fit the processor's cache
 SAMPLE, LONGEST = 16, 3  # texts of which the longest are looked for in their frames
 
 DELTAS = frozenset({TextDelta, ReasoningDelta, ToolOutputDelta})
 
-Around = list[list[bytes]]
-"""What stands around the texts of a frame; where its time stands in that, what stands around the time."""
+Row = tuple[Any, ...]
+"""A round: its t; where it stands in the log, its time and its text; what it has in common with the next one: epoch,
+turn, origin, kind and call of the delta, and the place of that in the step; then for each wire where it was tapped, and
+the frame. With more than one delta texts and frames are lists.
+"""
 
 _encode_lines = msgspec.json.Encoder().encode_lines
 
 
-class StreamNote:
-    """Rounds of one text, all of them noted in one order: frames that were received, if any; deltas; frames sent."""
+# -- rows ---------------------------------------------------------------------------------------------------
 
-    __slots__ = (
-        "_ats", "_batch", "_call", "_columns", "_counts", "_kind", "_origin", "_place", "_position", "_texts",
-        "_times", "_turn", "_width",
+
+def row_of(t: int, step: Sequence[Note]) -> Row | None:
+    """What was noted in a step at `t` (µs) as a row, if it may be a round of a stream. Nothing else is looked at."""
+    place = 0 if type(step[0]) is Batch else 1
+    batch = step[place] if place < len(step) else None
+    if type(batch) is not Batch:
+        return None
+    deltas: Sequence[Any] = batch.events
+    count, kind = len(deltas), type(deltas[0])
+    if kind not in DELTAS:
+        return None
+    call = deltas[0].call if kind is ToolOutputDelta else None
+    text: Any
+    if count == 1:
+        text = deltas[0].text
+        if deltas[0].ext is not None:
+            return None
+    else:
+        text = _texts(deltas, kind, call)
+        if text is None:
+            return None
+    row = [t, batch.first_seq, batch.at, text, batch.epoch, batch.turn, batch.origin, kind, call, place]
+    for note in step:
+        if type(note) is FramesNote and len(note.frames) == count:
+            row += (note.tapped, note.frames[0] if count == 1 else note.frames)
+        elif note is not batch:
+            return None
+    return tuple(row)
+
+
+def texts_in(row: Row) -> int:
+    """How many deltas a row is of."""
+    return 1 if type(row[3]) is str else len(row[3])
+
+
+def rounds_of(rows: Sequence[Row]) -> Iterator[list[Row]]:
+    """Rows in a row that may be rounds of one stream."""
+    columns = list(zip(*rows, strict=False))
+    if len(columns) == max(map(len, rows)) and all(map(_is_one, chain(columns[4:10], columns[10::2]))):
+        yield list(rows)  # as nearly always
+    else:
+        for _, some in groupby(rows, lambda row: (row[4:10], row[10::2])):
+            yield list(some)
+
+
+def _is_one(column: Sequence[object]) -> bool:
+    return column.count(column[0]) == len(column)
+
+
+def stream_of(rows: Sequence[Row], seq: int) -> Stream | None:
+    """These rounds as a stream, its first line `seq`; None if their frames are not alike."""
+    times, positions, ats, said, epochs, turns, origins, kinds, calls, places, *wired = zip(*rows, strict=True)
+    counts = list(map(texts_in, rows))
+    if list(positions) != list(accumulate(counts[:-1], initial=positions[0])):
+        return None
+    texts: list[str] = _flat(said, str)
+    try:
+        quoted = _encode_lines(texts)[:-1].split(b"\n")  # JSON has no newline in a text
+        stamps = _stamps(ats, counts)
+        wires: list[Wire] = []
+        for (tapped, *_), frames in zip(wired[0::2], wired[1::2], strict=True):
+            around = _around(_flat(frames, bytes), quoted, stamps)
+            if around is None or (tapped.dir == "send") is (len(wires) < places[0]):
+                return None
+            wires.append(Wire(link=tapped.link, dir=tapped.dir, dialect=tapped.dialect, around=around))
+    except UnicodeDecodeError:  # of what stands around
+        return None
+    event = kinds[0](text="") if calls[0] is None else ToolOutputDelta(text="", call=calls[0])
+    return Stream(
+        seq=seq, cursor=f"{epochs[0]}:{positions[0]}", event=event, texts=texts, wires=wires, turn=turns[0],
+        origin=origins[0], rounds=list(map(Round, counts, times, ats)),
     )  # fmt: skip
 
-    def __init__(self, step: Sequence[Note], place: int, batch: Batch) -> None:
-        delta: Any = batch.events[0]
-        self._kind = type(delta)
-        self._call = delta.call if self._kind is ToolOutputDelta else None
-        self._batch = structs.replace(batch, events=[structs.replace(delta, text="")])
-        self._turn, self._origin = batch.turn, batch.origin
-        self._position = batch.first_seq  # in the log, of the next event
-        self._place = place  # of the deltas in a round
-        self._width = len(step)
-        self._columns = [_Column(at, note.tapped) for at, note in enumerate(step) if isinstance(note, FramesNote)]
-        self._texts: list[str] = []
-        self._counts: list[int] = []  # round by round
-        self._times: list[int] = []
-        self._ats: list[int] = []
 
-    def takes(self, t: int, step: Sequence[Note]) -> int:
-        """Take what was noted in a step at `t` (µs), if it is one more round: how many lines it stands for, or 0."""
-        batch = step[self._place] if len(step) == self._width else None
-        if type(batch) is not Batch or batch.first_seq != self._position or batch.turn != self._turn:
-            return 0
-        if (batch.origin is not self._origin and batch.origin != self._origin) or batch.epoch != self._batch.epoch:
-            return 0
-        deltas: Sequence[Any] = batch.events
-        count = len(deltas)
-        for column in self._columns:
-            note = step[column.place]
-            if type(note) is not FramesNote or note.tapped is not column.tapped or len(note.frames) != count:
-                return 0
-        if count == 1:
-            delta = deltas[0]
-            if type(delta) is not self._kind or delta.ext is not None:
-                return 0
-            if self._call is not None and delta.call != self._call:
-                return 0
-            self._texts.append(delta.text)
-        elif self._are_alike(deltas):
-            self._texts += [delta.text for delta in deltas]
-        else:
-            return 0
-        for column in self._columns:
-            column.frames += step[column.place].frames  # type: ignore[union-attr]  # a FramesNote, as was seen
-        self._counts.append(count)
-        self._times.append(t)
-        self._ats.append(batch.at)
-        self._position += count
-        return count * self._width
-
-    def stream(self, seq: int) -> Stream | None:
-        """All that was taken, its first line `seq`; None if its frames are not alike."""
-        quoted = _encode_lines(self._texts)[:-1].split(b"\n")  # JSON has no newline in a text
-        wires: list[Wire] = []
-        for column in self._columns:
-            wire = column.wire(quoted, self._counts, self._ats)
-            if wire is None:
-                return None
-            wires.append(wire)
-        batch = self._batch
-        return Stream(
-            seq=seq, cursor=f"{batch.epoch}:{self._position - len(quoted)}", event=batch.events[0],  # type: ignore[arg-type]  # a delta
-            texts=self._texts, rounds=list(map(Round, self._counts, self._times, self._ats)), wires=wires,
-            turn=batch.turn, origin=batch.origin,
-        )  # fmt: skip
-
-    def steps(self) -> Iterator[Step]:
-        """All that was taken, as it was."""
-        batch = self._batch
-        delta: Any = batch.events[0]
-        first, position = 0, self._position - len(self._texts)
-        for count, t, at in zip(self._counts, self._times, self._ats, strict=True):
-            end = first + count
-            events = [structs.replace(delta, text=text) for text in self._texts[first:end]]
-            notes: list[Note] = [FramesNote(column.tapped, column.frames[first:end]) for column in self._columns]
-            notes.insert(self._place, structs.replace(batch, events=events, first_seq=position + first, at=at))
-            yield Step(t, notes)
-            first = end
-
-    def clear(self) -> None:
-        """Forget what was taken: what comes goes on from there."""
-        self._texts, self._counts, self._times, self._ats = [], [], [], []
-        for column in self._columns:
-            column.frames = []
-
-    def _are_alike(self, deltas: Sequence[Any]) -> bool:
-        return (
-            set(map(type, deltas)) == {self._kind}
-            and [delta.ext for delta in deltas].count(None) == len(deltas)
-            and (self._call is None or {delta.call for delta in deltas} == {self._call})
-        )
+def step_of(row: Row) -> Step:
+    """What was noted, as it was."""
+    t, position, at, text, epoch, turn, origin, kind, call, place, *wired = row
+    texts = [text] if type(text) is str else text
+    events = [kind(text=text) if call is None else kind(text=text, call=call) for text in texts]
+    notes: list[Note] = [
+        FramesNote(tapped, [frames] if type(text) is str else frames)
+        for tapped, frames in zip(wired[0::2], wired[1::2], strict=True)
+    ]
+    batch = Batch(session="", epoch=epoch, first_seq=position, events=events, turn=turn, origin=origin, at=at)
+    return Step(t, [*notes[:place], batch, *notes[place:]])
 
 
-def begun(step: Sequence[Note]) -> StreamNote | None:
-    """A stream that may begin with what was noted in this step; None if that is no round of one."""
-    place = 0 if isinstance(step[0], Batch) else 1
-    batch = step[place] if place < len(step) else None
-    if not isinstance(batch, Batch) or type(batch.events[0]) not in DELTAS:
+def _texts(deltas: Sequence[Any], kind: type, call: str | None) -> list[str] | None:
+    """What deltas say that differ in nothing else; None if they do."""
+    if len(set(map(type, deltas))) > 1 or [delta.ext for delta in deltas].count(None) != len(deltas):
         return None
-    for number, note in enumerate(step):
-        if number != place and (not isinstance(note, FramesNote) or (note.tapped.dir == "send") is (number < place)):
-            return None
-    return StreamNote(step, place, batch)
+    if kind is ToolOutputDelta and {delta.call for delta in deltas} != {call}:
+        return None
+    return [delta.text for delta in deltas]
+
+
+def _flat(column: Sequence[Any], kind: type) -> list[Any]:
+    """What was noted round by round, one of a kind or a list of them."""
+    if {kind}.issuperset(map(type, column)):
+        return list(column)
+    if len(column) == 1 and isinstance(column[0], list):
+        return column[0]
+    return list(chain.from_iterable([some if isinstance(some, list) else (some,) for some in column]))
+
+
+def _stamps(ats: Sequence[int], counts: Sequence[int]) -> list[bytes]:
+    """The time of each delta as frames tell it: ms since the Unix epoch."""
+    stamps = [b"%d" % (at // 1_000_000) for at in ats]
+    if max(counts) == 1:
+        return stamps
+    return [stamp for stamp, count in zip(stamps, counts, strict=True) for stamp in [stamp] * count]
 
 
 # -- frames -------------------------------------------------------------------------------------------------
 
 
-class _Column:
-    """The frames on one wire, noted at the same `place` in each round."""
+def _around(frames: Sequence[Any], quoted: Sequence[bytes], stamps: Sequence[bytes]) -> list[list[str]] | None:
+    """What stands in each of these frames around its text, and there around its time; None if it is not alike in all.
 
-    __slots__ = ("_around", "frames", "place", "tapped")
-
-    def __init__(self, place: int, tapped: Tapped) -> None:
-        self.place = place
-        self.tapped = tapped
-        self.frames: list[Any] = []
-        self._around: Around = []
-
-    def wire(self, quoted: Sequence[bytes], counts: Sequence[int], ats: Sequence[int]) -> Wire | None:
-        """What they have around these texts; None if they are not alike. The times (ns) are of so many of them each."""
-        times = [b"%d" % (at // 1_000_000) for at in ats]
-        if len(times) < len(quoted):
-            times = [time for time, count in zip(times, counts, strict=True) for time in [time] * count]
-        if not self._are(self._around, quoted, times):
-            self._around = _around(self.frames, quoted, times)
-            if not self._are(self._around, quoted, times):
-                return None
-        link, direction, dialect = self.tapped
-        around = [[piece.decode() for piece in pieces] for pieces in self._around]
-        return Wire(link=link, dir=direction, dialect=dialect, around=around)
-
-    def _are(self, around: Around, quoted: Sequence[bytes], times: Sequence[bytes]) -> bool:
-        """Whether this stands around each text, and around its time."""
-        if not around:
-            return False
-        if len(set(times)) == 1:
-            around = [[times[0].join(pieces)] for pieces in around]
-        frames = self.frames
-        return all(
-            b"\n".join(frames[at : at + SLICE]) == _lines(around, quoted[at : at + SLICE], times[at : at + SLICE])
-            for at in range(0, len(frames), SLICE)
-        )
+    UnicodeDecodeError if that is no UTF-8.
+    """
+    around = _of_one(frames, quoted, stamps) if {bytes}.issuperset(map(type, frames)) else None
+    if around is None:
+        return None
+    timed = around
+    if stamps[0] == stamps[-1]:
+        timed = [[stamps[0].join(pieces)] for pieces in around]
+    for at in range(0, len(frames), SLICE):
+        end = at + SLICE
+        if b"\n".join(frames[at:end]) != _lines(timed, quoted[at:end], stamps[at:end]):
+            return None
+    return [[piece.decode() for piece in pieces] for pieces in around]
 
 
-def _around(frames: Sequence[Frame], quoted: Sequence[bytes], times: Sequence[bytes]) -> Around:
-    """What the first frames have around their texts, and there around their times; nothing if that cannot be."""
-    if not {bytes}.issuperset(map(type, frames)) or b"\n" in b"".join(frames[:SAMPLE]):  # type: ignore[arg-type]  # bytes
-        return []
-    samples: dict[bytes, tuple[Any, bytes]] = {}
-    for text, frame, time in zip(quoted[:SAMPLE], frames, times, strict=False):
-        samples[text] = frame, time
+def _of_one(frames: Sequence[bytes], quoted: Sequence[bytes], stamps: Sequence[bytes]) -> list[list[bytes]] | None:
+    """What stands in one of these frames around its text, and there around its time; None if that is not in it."""
+    samples: dict[bytes, tuple[bytes, bytes]] = {}
+    for text, frame, stamp in zip(quoted[:SAMPLE], frames, stamps, strict=False):
+        samples[text] = frame, stamp
     # Where a text is said by chance elsewhere in its frame it cuts that into more parts than others do.
-    longest = sorted(samples, key=len)[-LONGEST:]
-    text = min(longest, key=lambda text: samples[text][0].count(text))
-    frame, time = samples[text]
+    text = min(sorted(samples, key=len)[-LONGEST:], key=lambda text: samples[text][0].count(text))
+    frame, stamp = samples[text]
     parts = frame.split(text)
-    return [part.split(time) for part in parts] if len(parts) > 1 and _is_text(frame) else []
+    return [part.split(stamp) for part in parts] if len(parts) > 1 and b"\n" not in frame else None
 
 
-def _is_text(frame: bytes) -> bool:
-    try:
-        frame.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
-def _lines(around: Around, quoted: Sequence[bytes], times: Sequence[bytes]) -> bytes:
+def _lines(around: Sequence[Sequence[bytes]], quoted: Sequence[bytes], stamps: Sequence[bytes]) -> bytes:
     """Frames of these texts and times, one a line. None is made by itself, for there are very many of them."""
     fixed: list[bytes] = []
     slots: list[Sequence[bytes]] = []
     for pieces in around:
-        slots += [quoted, *([times] * (len(pieces) - 1))]
+        slots += [quoted, *([stamps] * (len(pieces) - 1))]
         fixed += pieces
     first, *others, last = fixed
     row = [piece for part in (*others, last + b"\n" + first) for piece in (b"", part)]

@@ -91,6 +91,32 @@ class Track:
     the one that asked last.
     """
 
+    __slots__ = (
+        "_again_at",
+        "_desk",
+        "_due",
+        "_ends",
+        "_file",
+        "_given",
+        "_given_lines",
+        "_header",
+        "_look",
+        "_lost",
+        "_monotonic",
+        "_notes",
+        "_part",
+        "_redactor",
+        "_start",
+        "_state",
+        "_told",
+        "_turn_ended",
+        "_turn_open",
+        "_waits",
+        "actor",
+        "closed",
+        "step",
+    )  # fmt: skip  # looked at for each token: as few lines of the cache as can be
+
     def __init__(
         self, desk: Desk, header: Header, state: SessionState | None = None, *, clock: Callable[[], int] = time.time_ns,
         monotonic: Callable[[], int] = time.monotonic_ns,
@@ -117,7 +143,7 @@ class Track:
         self._lost = 0
         self._told = 0  # of them, as the header of this file tells
         self._again_at = 0
-        self._closed = False
+        self.closed = False
 
     # -- what happens ----------------------------------------------------------------------------------
 
@@ -220,7 +246,7 @@ class Track:
 
     def _look_again(self) -> None:
         """What is held back leaves in time, whatever else happens."""
-        if self._due is None or self._look is not None or self._closed:
+        if self._due is None or self._look is not None or self.closed:
             return
         self._look = self._desk.later(max((self._due - self._now()) / 1e6, FLUSH), self._looks)
 
@@ -232,7 +258,7 @@ class Track:
             self._wants_flush()
 
     def _write(self, lines: Sequence[Stored]) -> None:
-        if not lines or self._closed:
+        if not lines or self.closed:
             return
         number = lines[-1].seq + count(lines[-1]) - lines[0].seq
         if self._file is None and not self._begin(lines[0].seq):
@@ -251,7 +277,7 @@ class Track:
             self._tell_redacted(self._redactor.ledger)
         if self._file is not None:
             self._desk.writer.finish(self._file)
-        self._closed = True
+        self.closed = True
 
     def _tell_redacted(self, redacted: Redacted) -> None:
         if redacted.total:

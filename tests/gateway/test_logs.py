@@ -74,6 +74,26 @@ def test_an_exception_in_logfmt_is_told_on_its_line() -> None:
     assert "RuntimeError: broken" in lines("error")[0]
 
 
+def test_an_exception_on_a_terminal_tells_where_it_was_and_no_values() -> None:
+    program = """
+import sys
+import structlog
+from gateway import logs
+sys.stderr.isatty = lambda: True
+logs.configure()
+def deep(text):
+    raise RuntimeError("broken")
+try:
+    deep("sword" + "fish")
+except RuntimeError:
+    structlog.get_logger("dragoman").exception("failed")
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=30)
+    assert "RuntimeError: broken" in done.stderr
+    assert "in deep" in done.stderr
+    assert "swordfish" not in done.stderr, "what a session says is for no log"
+
+
 class Broken:
     """A stream that nobody reads any more."""
 

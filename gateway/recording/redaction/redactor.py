@@ -70,7 +70,10 @@ class Redactor:
         self._seq = 0  # of the line that is being redacted
         self._values = Values(finder, paths, self._mark, lambda kind, place: self.ledger.note(kind, place, self._seq))
         cleaner = Cleaner(self._partial, self._mark, self.ledger.note)
-        self._wires = Wires(self._partial, cleaner, paths.names) if rules is not None else Credentials(finder, cleaner)
+        self._wires: Wires | Credentials = Credentials(finder, cleaner)
+        if rules is not None:
+            same = self._partial is finder
+            self._wires = Wires(self._partial, cleaner, paths.names, streams_are_clean=same)
         self._queue: deque[Delta[Slot] | Line | FrameRun] = deque()
         self._blocks: dict[BlockKey, Block[Slot]] = {}
         self._weight = 0

@@ -150,20 +150,22 @@ class Sayings:
                 return True
         return False
 
-    def hear_run(self, numbers: Sequence[int], wire: Wire, around: Sequence[str], texts: Sequence[str]) -> bool:
-        """Take what alike frames say, if they are of a known shape: each of `texts`, between what is `around` it."""
+    def hear_run(
+        self, numbers: Sequence[int], wire: Wire, around: Sequence[str], texts: Sequence[str]
+    ) -> list[Saying] | None:  # fmt: skip
+        """Take what alike frames say, if they are of a known shape: each of `texts`, between what is `around` it.
+
+        Where they say it; None if their shape is not known.
+        """
         sample = WHATEVER.join(around)
         for shape in self._often.get(wire, ()):
             found = shape.words_of_one(sample)
             if found is None or found.count(WHATEVER) != len(around) - 1:
                 continue
             for saying, word in zip(shape.sayings, found, strict=True):
-                if word == WHATEVER:
-                    self._heard(saying, numbers, texts)
-                else:
-                    self._heard(saying, numbers, [unescaped(word)] * len(numbers))
-            return True
-        return False
+                self._heard(saying, numbers, texts if word == WHATEVER else [unescaped(word)] * len(numbers))
+            return shape.sayings if found.count(WHATEVER) == len(found) else []
+        return None
 
     def meant(self, words: Sequence[str]) -> Sequence[str] | None:
         """What the words of a run say, without their escapes; None if they cannot all stand in quotes."""
@@ -188,17 +190,26 @@ class Sayings:
         if "\\" in text:
             return self._decoded(number, wire, text)
         tokens = text.split('"')
-        key = (*wire, len(tokens), tokens[3] if len(tokens) > 3 else "")
+        key = _key(wire, tokens)
         known = self._shapes.get(key)
         if known is not None and self._fits(number, known, tokens):
             known.seen += 1
             if known.seen % OFTEN == 0:
-                often = self._often.setdefault(wire, [])
-                if known not in often:  # it is new there, or was pushed out by others
-                    often.insert(0, known)
-                    del often[OFTEN_MAX:]
+                self._comes_often(wire, known)
             return None
         return self._split(number, wire, text, key)
+
+    def expect(self, wire: Wire, text: str) -> None:
+        """More frames like this one, which was heard, are to come."""
+        shape = self._shapes.get(_key(wire, text.split('"')))
+        if shape is not None:
+            self._comes_often(wire, shape)
+
+    def _comes_often(self, wire: Wire, shape: _Shape) -> None:
+        often = self._often.setdefault(wire, [])
+        if shape not in often:  # it is new there, or was pushed out by others
+            often.insert(0, shape)
+            del often[OFTEN_MAX:]
 
     def distrust(self, said: Said) -> None:
         """Every frame of this one's shape has to be looked at as a whole."""
@@ -209,14 +220,16 @@ class Sayings:
             self.touched.append(saying)
         saying.parts.append((numbers, words))
 
-    def forget(self) -> None:
-        """Keep what is remembered within its bounds."""
-        if len(self._places) > PLACES_MAX:
-            self._places.clear()
-            self._shapes.clear()
-            self._often.clear()
+    def forget(self) -> bool:
+        """Keep what is remembered within its bounds. Whether places were forgotten."""
         if len(self._shapes) > SHAPES_MAX:
             self._shapes.clear()
+        if len(self._places) <= PLACES_MAX:
+            return False
+        self._places.clear()
+        self._shapes.clear()
+        self._often.clear()
+        return True
 
     def _fits(self, number: int, shape: _Shape, tokens: list[str]) -> bool:
         words = [tokens[at] for at in shape.slots]
@@ -293,6 +306,11 @@ class Sayings:
         if any(counts.values()) and not _mirrored(texts, counts):
             said.texts = texts
         return sayings
+
+
+def _key(wire: Wire, tokens: Sequence[str]) -> tuple[object, ...]:
+    """As what the shape of a frame is remembered, which is split at its quotes."""
+    return (*wire, len(tokens), tokens[3] if len(tokens) > 3 else "")
 
 
 def _mirrored(texts: Sequence[Text], counts: dict[str, int]) -> bool:

@@ -5,6 +5,9 @@ in none of them: so for each wire, and each place in its frames where text can s
 together and looked through, and every frame that has a part of a secret is emptied. A frame whose text at such a place
 could still become a secret is emptied too: the event is the truth then. Frames are not held back for this; what they
 said is remembered as far as a secret reaches back.
+
+The frames of a stream say what its deltas say, and these were looked through before. So those of a stream that have
+nothing else in them than the frames before it are not looked at.
 """
 
 from __future__ import annotations
@@ -27,11 +30,14 @@ __all__ = ["Wires"]
 LARGE = 8192  # characters: more than any delta, and what a slow client is given at once
 
 FEW = 12  # frames that are heard one by one: enough to know more of their shape
+KNOWN_MAX = 64  # wires whose streams are known
 HALVINGS = 5  # until an odd frame among many has been found, or it is seen that many are odd
 
 TOKENS_OF_TEXT = ("stream_token", "llm.token")
 """Where `token` is a piece of text (smooth sheet, section 5; pando sheet, section 4)."""
 
+
+Around = list[list[str]]
 
 Fixed = dict[str, list[int]]
 """Words that stand for themselves, with the numbers of the frames in which they do."""
@@ -40,15 +46,20 @@ Fixed = dict[str, list[int]]
 class Wires:
     """The frames of one recording, in their order. `names` are keys under which nothing is kept.
 
-    Frames have numbers from 0 in what is looked at together, each of a run its own.
+    Frames have numbers from 0 in what is looked at together, each of a run its own. `streams_are_clean` says that
+    whoever hands in a stream has looked for the same things in what its deltas say.
     """
 
-    def __init__(self, finder: Finder, cleaner: Cleaner, names: Sequence[str] = ()) -> None:
+    def __init__(
+        self, finder: Finder, cleaner: Cleaner, names: Sequence[str] = (), *, streams_are_clean: bool = False
+    ) -> None:  # fmt: skip
         self._finder = finder
         self._cleaner = cleaner
         self._names = frozenset(names)
         self._sayings = Sayings()
         self._last = ("", False)
+        self._streams_are_clean = streams_are_clean
+        self._known: dict[Wire, tuple[Around, list[Saying]]] = {}  # around texts of a stream, and clean; where they are
 
     def redact(self, frames: Sequence[FrameLine | FrameRun | Stream]) -> dict[int, list[Line]]:
         """Those of these that had to change, by their place, with what was taken out of their frames."""
@@ -59,7 +70,8 @@ class Wires:
             if isinstance(frame, Stream):
                 for one in frame.wires:
                     self._before(singles, (one.link, one.dir), fixed)
-                    self._hear_stream(number, frame, one, fixed)
+                    if not self._pass_by(frame, one):
+                        self._hear_stream(number, frame, one, fixed)
                     number += len(frame.texts)
                 continue
             wire: Wire = (frame.link, frame.dir)
@@ -85,7 +97,8 @@ class Wires:
         touched, self._sayings.touched = self._sayings.touched, []
         for saying in touched:
             self._look_through(saying)
-        self._sayings.forget()
+        if self._sayings.forget():
+            self._known.clear()
         return self._cleaner.clean(frames)
 
     def _before(self, singles: dict[Wire, tuple[list[int], list[str]]], wire: Wire, fixed: Fixed) -> None:
@@ -94,6 +107,16 @@ class Wires:
         if before is not None:
             self._hear(wire, *before, fixed)
 
+    def _pass_by(self, stream: Stream, wire: WireOfStream) -> bool:
+        """Only remember what its frames say, if there is nothing else in them than in those before them."""
+        around, sayings = self._known.get((wire.link, wire.dir), ((), ()))
+        if around != wire.around or any(saying.parts for saying in sayings):
+            return False
+        said = "".join(stream.texts)
+        for saying in sayings:
+            saying.behind = (saying.behind + said)[-max(BEHIND, self._finder.reach) :]
+        return True
+
     def _hear_run(self, number: int, run: FrameRun, fixed: Fixed) -> None:
         texts = self._sayings.meant(run.words)
         self._hear_alike((run.link, run.dir), number, run.around, texts, lambda: run.texts, fixed)
@@ -101,21 +124,33 @@ class Wires:
     def _hear_stream(self, number: int, stream: Stream, wire: WireOfStream, fixed: Fixed) -> None:
         first, *between, last = wire.around_at(stream.rounds[0].at)
         around = [f'{first}"', *(f'"{part}"' for part in between), f'"{last}']
-        frames = partial(stream.frames, wire)
-        self._hear_alike((wire.link, wire.dir), number, around, stream.texts, frames, fixed)
+        of = (wire.link, wire.dir)
+        sayings = self._hear_alike(of, number, around, stream.texts, partial(stream.frames, wire), fixed)
+        if sayings and self._streams_are_clean:
+            if len(self._known) >= KNOWN_MAX:
+                self._known.clear()
+            self._known[of] = wire.around, sayings
 
     def _hear_alike(
         self, wire: Wire, number: int, around: Sequence[str], texts: Sequence[str] | None,
         frames: Callable[[], Iterable[str]], fixed: Fixed,
-    ) -> None:  # fmt: skip
-        """Frames with a word between what is `around` are heard at once, if it is one; first ones tell a new shape."""
-        if texts is not None and self._sayings.hear_run(range(number, number + len(texts)), wire, around, texts):
-            return
+    ) -> list[Saying]:  # fmt: skip
+        """Frames with a word between what is `around` are heard at once, if it is one; the first tells a new shape.
+
+        Where they say it, if there is nothing else to be seen in any of them.
+        """
+        numbers: Sequence[int] = range(number, number + len(texts)) if texts is not None else ()
+        sayings = self._sayings.hear_run(numbers, wire, around, texts) if texts is not None else None
+        if sayings is not None:
+            return sayings
         whole = list(frames())
         numbers = range(number, number + len(whole))
-        self._hear(wire, numbers[:FEW], whole[:FEW], fixed, 0)
-        if texts is None or not self._sayings.hear_run(numbers[FEW:], wire, around, texts[FEW:]):
-            self._hear(wire, numbers[FEW:], whole[FEW:], fixed)
+        self._hear(wire, numbers[:1], whole[:1], fixed, 0)
+        self._sayings.expect(wire, whole[0])
+        sayings = self._sayings.hear_run(numbers[1:], wire, around, texts[1:]) if texts is not None else None
+        if sayings is None:
+            self._hear(wire, numbers[1:], whole[1:], fixed)
+        return sayings or []
 
     def _hear(
         self, wire: Wire, numbers: Sequence[int], texts: Sequence[str], fixed: Fixed, halvings: int = HALVINGS

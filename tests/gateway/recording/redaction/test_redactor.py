@@ -14,7 +14,7 @@ from gateway.recording.lines import EventLine, FrameLine, Line, frame_line
 from gateway.recording.redaction import Redactor, Rules, rules
 from gateway.recording.redaction.blocks import BEHIND
 from gateway.recording.redaction.placeholders import Placeholders
-from gateway.recording.runs import EventRun, FrameRun, Stored, count, lines_of
+from gateway.recording.runs import EventRun, FrameRun, Round, Stored, Stream, Wire, count, lines_of
 from mappings.canonical import Event
 from mappings.canonical.commands import AnswerOtp, Command, SubmitInput
 from mappings.canonical.events import (
@@ -610,3 +610,57 @@ def test_a_secret_around_the_words_of_a_run_is_taken_out_of_each_frame() -> None
         out = list(lines_of([*redactor.feed([run])]))
     assert [line.seq for line in out] == list(range(61, 91))
     assert KEY not in encode_lines(out).decode()
+
+
+# -- streams that no gateway wrote -----------------------------------------------------------------------
+
+
+def tokens(seq: int, *texts: str, around: Sequence[str] = ('{"event":"text_delta","data":{"text":', "}}")) -> Stream:
+    """Deltas and the frames of a pod that they came in."""
+    wire = Wire(link="up", dir="receive", dialect="pod", around=[[part] for part in around])
+    return Stream(
+        seq=seq, cursor=f"1:{seq}", event=TextDelta(text=""), texts=list(texts), wires=[wire],
+        rounds=[Round(len(texts), seq * 1000, 0)],
+    )  # fmt: skip
+
+
+def flowing(redactor: Redactor) -> int:
+    """So many such streams have gone by that it knows them; the seq of the next line."""
+    for at in range(4):
+        stored = tokens(1 + at * 40, *(f"w{n} " for n in range(20)))
+        assert redactor.feed([stored], now=60_000_000) == [stored], "and leave as they are"
+    return 161
+
+
+def test_what_streams_said_is_remembered_when_a_frame_goes_on() -> None:
+    redactor = Redactor(Rules(), SALT)
+    seq = flowing(redactor)
+    redactor.feed([tokens(seq, "the key", " is ", KEY[:3])], now=60_000_000)  # which tells nothing yet
+    frame = FrameLine(
+        seq=seq + 6, t=seq * 1000, link="up", dir="receive", dialect="pod",
+        text=json.dumps({"event": "text_delta", "data": {"text": KEY[3:]}}),
+    )  # fmt: skip
+    (out,) = redactor.feed([frame], now=60_000_000)
+    assert isinstance(out, FrameLine)
+    assert (out.text, out.redacted) == (None, True)
+
+
+def test_what_stands_around_the_texts_of_a_stream_is_looked_at_when_it_is_new() -> None:
+    redactor = Redactor(Rules(), SALT)
+    seq = flowing(redactor)
+    for part in (f'{{"event":"text_delta","note":"{KEY}","data":{{"text":', '{"password":"swordfish","data":{"text":'):
+        stored = tokens(seq, *(f"w{n} " for n in range(20)), around=(part, "}}"))
+        for _ in range(3):
+            out = list(lines_of(redactor.feed([stored], now=60_000_000)))
+            assert len(out) == 40
+            inside = encode_lines(out).decode()
+            assert KEY not in inside
+            assert "swordfish" not in inside
+
+
+def test_own_paths_are_looked_for_in_the_frames_of_every_stream() -> None:
+    redactor = Redactor(rules({}, ["$.ssn"], window_bytes=65_536, window_micros=2_000_000), SALT)
+    seq = flowing(redactor)
+    stored = tokens(seq, *(f"w{n} " for n in range(20)), '{"ssn": "078-05-1120"}')
+    out = list(lines_of([*redactor.feed([stored], now=60_000_000), *redactor.finish()]))
+    assert "078-05-1120" not in "".join(line.text or "" for line in out if isinstance(line, FrameLine))
