@@ -68,8 +68,8 @@ class Notes:
 
 def _streams(rows: Sequence[Row], seq: int) -> Iterator[Stored]:
     """What is stored of rounds; where their frames are not alike they are as any other steps."""
-    for rounds in rounds_of(rows):
-        stream = stream_of(rounds, seq)
+    for rounds, columns in rounds_of(rows):
+        stream = stream_of(columns, seq)
         if stream is not None:
             yield stream
             seq += count(stream)
@@ -111,7 +111,7 @@ def _events(seq: int, t: int, batch: Batch) -> Iterator[EventLine | Stream]:
         events = list(some)
         part = structs.replace(batch, events=events, first_seq=position)
         row = row_of(t, (part,)) if len(events) >= FEW else None
-        if row is not None and (stream := stream_of([row], seq)) is not None:
+        if row is not None and (stream := stream_of([(one,) for one in row], seq)) is not None:
             yield stream
         else:
             for n, event in enumerate(events):

@@ -35,6 +35,8 @@ turn, origin, kind and call of the delta, and the place of that in the step; the
 the frame. With more than one delta texts and frames are lists.
 """
 
+Columns = Sequence[Sequence[Any]]
+
 _encode_lines = msgspec.json.Encoder().encode_lines
 
 
@@ -75,24 +77,25 @@ def texts_in(row: Row) -> int:
     return 1 if type(row[3]) is str else len(row[3])
 
 
-def rounds_of(rows: Sequence[Row]) -> Iterator[list[Row]]:
-    """Rows in a row that may be rounds of one stream."""
+def rounds_of(rows: Sequence[Row]) -> Iterator[tuple[Sequence[Row], Columns]]:
+    """Rows in a row that may be rounds of one stream, and these by columns."""
     columns = list(zip(*rows, strict=False))
     if len(columns) == max(map(len, rows)) and all(map(_is_one, chain(columns[4:10], columns[10::2]))):
-        yield list(rows)  # as nearly always
+        yield rows, columns  # as nearly always
     else:
         for _, some in groupby(rows, lambda row: (row[4:10], row[10::2])):
-            yield list(some)
+            rounds = list(some)
+            yield rounds, list(zip(*rounds, strict=True))
 
 
 def _is_one(column: Sequence[object]) -> bool:
     return column.count(column[0]) == len(column)
 
 
-def stream_of(rows: Sequence[Row], seq: int) -> Stream | None:
-    """These rounds as a stream, its first line `seq`; None if their frames are not alike."""
-    times, positions, ats, said, epochs, turns, origins, kinds, calls, places, *wired = zip(*rows, strict=True)
-    counts = list(map(texts_in, rows))
+def stream_of(columns: Columns, seq: int) -> Stream | None:
+    """Rounds as a stream, its first line `seq`; None if their frames are not alike."""
+    times, positions, ats, said, epochs, turns, origins, kinds, calls, places, *wired = columns
+    counts = [1 if type(some) is str else len(some) for some in said]
     if list(positions) != list(accumulate(counts[:-1], initial=positions[0])):
         return None
     texts: list[str] = _flat(said, str)
