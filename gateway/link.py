@@ -159,8 +159,10 @@ class Link:
                     self._apply(self._translator.receive(frames))
                 elif tap.session:
                     tap.heard(frames)
-                    self._apply(self._translator.receive(frames))
-                    tap.acted()
+                    try:
+                        self._apply(self._translator.receive(frames))
+                    finally:
+                        tap.acted()
                 else:
                     tap.receive(frames, self._take)
             await self._answer_the_rest()

@@ -15,7 +15,7 @@ from gateway.recording.alike import frame_lines
 from gateway.recording.lines import EventLine, frame_line
 from gateway.recording.note import FramesNote, Note, Step
 from gateway.recording.runs import Stored, Stream, count
-from gateway.recording.streams import Row, rounds_of, row_of, step_of, stream_of, texts_in
+from gateway.recording.streams import Row, rounds_of, row_of, step_of, stream_of
 from mappings.canonical import Batch
 from mappings.dialect import Frame, Parts
 
@@ -32,7 +32,7 @@ class Notes:
 
     def __init__(self) -> None:
         self.count = 0
-        self._size = 0  # bytes of their frames, as long as they are few
+        self._size = 0  # bytes of their frames, or characters of their texts, as long as they are few
         self._rows: list[Row] | None = None  # the last of the notes, if it is rounds
         self._notes: list[Step | list[Row]] = []
         self._seq = 1  # of the next line that is made
@@ -51,7 +51,12 @@ class Notes:
                 self._rows = []
                 self._notes.append(self._rows)
             self._rows.append(row)
-            self.count += len(step) * texts_in(row)
+            if type(text := row[3]) is str:
+                self.count += len(step)
+                self._size += len(text)
+            else:
+                self.count += len(step) * len(text)
+                self._size += sum(map(len, text)) if self.count < LINES_MAX else 0
         return self.count >= LINES_MAX or self._size >= SIZE_MAX
 
     def take(self) -> list[Stored]:

@@ -81,18 +81,10 @@ class Recorder:
 class Tap:
     """What one link says and hears. `session` is the one that an upstream link belongs to alone."""
 
+    # Looked at for each token: as few lines of the processor's cache as can be.
     __slots__ = (
-        "_command",
-        "_desk",
-        "_frames",
-        "_home",
-        "_received",
-        "_recorder",
-        "_sent",
-        "_upstream",
-        "link",
-        "session",
-    )  # fmt: skip  # looked at for each token: as few lines of the cache as can be
+        "_command", "_desk", "_frames", "_home", "_received", "_recorder", "_sent", "_upstream", "link", "session",
+    )  # fmt: skip
 
     def __init__(
         self, recorder: Recorder, link: str, dialect: str, *, upstream: Dialect | None = None, session: str = ""
@@ -124,6 +116,8 @@ class Tap:
         track, self._desk.current = self._desk.current, None
         if track is not None:
             track.acted()
+        if self._home is not None and self._home is not track:  # another session acts on what this one was told
+            self._home.acted()
 
     def receive(self, frames: Sequence[Frame], take: Take) -> None:
         """These frames came, each perhaps of another session; `take` acts on them one by one."""

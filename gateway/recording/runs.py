@@ -90,7 +90,9 @@ class Stream(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, ta
     origin: Origin = Origin()
 
     def __post_init__(self) -> None:
-        """ValueError, which a decoder reports, if they do not fit."""
+        """ValueError, which a decoder reports, if it stands for other lines than it says."""
+        if self.event.text or self.event.ext is not None:
+            raise ValueError("an event that says something itself")
         if sum(some.count for some in self.rounds) != len(self.texts):
             raise ValueError("rounds of another number of texts")
 

@@ -22,7 +22,7 @@ from gateway.recording.runs import Round, Stream, Wire
 from mappings.canonical import Batch
 from mappings.canonical.events import ReasoningDelta, TextDelta, ToolOutputDelta
 
-__all__ = ["Row", "rounds_of", "row_of", "step_of", "stream_of", "texts_in"]
+__all__ = ["Row", "rounds_of", "row_of", "step_of", "stream_of"]
 
 SLICE = 256  # frames that are compared at once: they fit the processor's cache
 SAMPLE, LONGEST = 16, 3  # texts of which the longest are looked for in their frames
@@ -70,11 +70,6 @@ def row_of(t: int, step: Sequence[Note]) -> Row | None:
         elif note is not batch:
             return None
     return tuple(row)
-
-
-def texts_in(row: Row) -> int:
-    """How many deltas a row is of."""
-    return 1 if type(row[3]) is str else len(row[3])
 
 
 def rounds_of(rows: Sequence[Row]) -> Iterator[tuple[Sequence[Row], Columns]]:

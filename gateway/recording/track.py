@@ -91,31 +91,12 @@ class Track:
     the one that asked last.
     """
 
+    # Looked at for each token: as few lines of the processor's cache as can be.
     __slots__ = (
-        "_again_at",
-        "_desk",
-        "_due",
-        "_ends",
-        "_file",
-        "_given",
-        "_given_lines",
-        "_header",
-        "_look",
-        "_lost",
-        "_monotonic",
-        "_notes",
-        "_part",
-        "_redactor",
-        "_start",
-        "_state",
-        "_told",
-        "_turn_ended",
-        "_turn_open",
-        "_waits",
-        "actor",
-        "closed",
+        "_again_at", "_desk", "_due", "_ends", "_file", "_given", "_given_lines", "_header", "_look", "_lost", "_monotonic",
+        "_notes", "_part", "_redactor", "_start", "_state", "_told", "_turn_ended", "_turn_open", "_waits", "actor", "closed",
         "step",
-    )  # fmt: skip  # looked at for each token: as few lines of the cache as can be
+    )  # fmt: skip
 
     def __init__(
         self, desk: Desk, header: Header, state: SessionState | None = None, *, clock: Callable[[], int] = time.time_ns,

@@ -60,3 +60,13 @@ def test_much_is_many_lines_or_large_frames() -> None:
     assert notes.add(1, [FramesNote(RECEIVED, [Parts("rpc", b"", (b"", b"x"))])])
     notes.take()
     assert not notes.add(1, [FramesNote(SENT, [b"x"])])
+
+
+def test_much_is_large_texts_too() -> None:
+    notes, seq = Notes(), 7
+    for texts, much in ((["x" * (SIZE_MAX - 1)], False), (["x"], True), (["x" * SIZE_MAX, "y"], True)):
+        deltas: list[Event] = [TextDelta(text=text) for text in texts]
+        assert notes.add(1, [Batch(session="s", epoch=2, first_seq=seq, events=deltas)]) is much
+        seq += len(texts)
+        if much:
+            notes.take()

@@ -136,6 +136,16 @@ def test_frames_that_come_together_on_a_link_of_one_session_are_taken_together(s
     assert stage.told() == {"a": ["up > 1", "up > 2", "log: TextDelta"]}
 
 
+def test_what_one_session_hears_and_another_acts_on_is_recorded_of_both_at_once(stage: Stage) -> None:
+    up = stage.recorder.upstream(POD, "a")
+    up.heard([b"1"])
+    stage.b.enter()
+    happens(stage.b)
+    up.acted()
+    assert (stage.a.step, stage.b.step) == ([], [])
+    assert stage.told() == {"a": ["up > 1"], "b": ["log: TextDelta"]}
+
+
 def test_on_a_link_of_many_sessions_each_frame_goes_to_the_session_that_it_reaches(stage: Stage) -> None:
     up = stage.recorder.upstream(PANDO, "")
     sessions = {b"1": stage.a, b"2": stage.b}
