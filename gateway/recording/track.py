@@ -93,9 +93,9 @@ class Track:
 
     # Looked at for each token: as few lines of the processor's cache as can be.
     __slots__ = (
-        "_again_at", "_desk", "_due", "_ends", "_file", "_given", "_given_lines", "_header", "_look", "_lost", "_monotonic",
-        "_notes", "_part", "_redactor", "_start", "_state", "_told", "_turn_ended", "_turn_open", "_waits", "actor", "closed",
-        "step",
+        "_again_at", "_desk", "_due", "_ends", "_file", "_given", "_given_lines", "_header", "_look", "_lost",
+        "_monotonic", "_notes", "_part", "_redactor", "_start", "_state", "_told", "_turn_ended", "_turn_open",
+        "_waits", "actor", "closed", "step",
     )  # fmt: skip
 
     def __init__(
