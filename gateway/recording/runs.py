@@ -95,6 +95,8 @@ class Stream(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, ta
             raise ValueError("an event that says something itself")
         if sum(some.count for some in self.rounds) != len(self.texts):
             raise ValueError("rounds of another number of texts")
+        if len({(wire.link, wire.dir) for wire in self.wires}) != len(self.wires):
+            raise ValueError("a wire twice")
 
     @property
     def t(self) -> int:

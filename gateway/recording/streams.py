@@ -93,6 +93,8 @@ def stream_of(columns: Columns, seq: int) -> Stream | None:
     counts = [1 if type(some) is str else len(some) for some in said]
     if list(positions) != list(accumulate(counts[:-1], initial=positions[0])):
         return None
+    if len({tapped for tapped, *_ in wired[0::2]}) < len(wired) // 2:  # one link was told of it twice
+        return None
     texts: list[str] = _flat(said, str)
     try:
         quoted = _encode_lines(texts)[:-1].split(b"\n")  # JSON has no newline in a text

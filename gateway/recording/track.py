@@ -1,9 +1,9 @@
 """A track: one session's lines on their way into its file.
 
-What happens is noted with its time, for at most FLUSH, or while a text streams as long as its begin is held back; then
-all of it is redacted, encoded and given to the writer in one piece. When the writer cannot take or keep it, the session
-is *not recorded*: that is said once as an error, counted line by line, and tried again after RETRY with a further part
-of the recording, whose header tells how much is missing.
+What happens is noted with its time, for at most FLUSH, or while a text streams for half of the time that it is held
+back; then all of it is redacted, encoded and given to the writer in one piece. When the writer cannot take or keep it,
+the session is *not recorded*: that is said once as an error, counted line by line, and tried again after RETRY with a
+further part of the recording, whose header tells how much is missing.
 """
 
 from __future__ import annotations

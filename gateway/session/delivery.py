@@ -111,7 +111,7 @@ class Delivery:
             for part in up_to_questions(events):
                 self._render(attachment, attachment.behind, self._now(part))
         self._join(attachment)
-        if self.track is not None and before is not self.track:
+        if self.track is not None:
             self.track.leave(before)
 
     def show(self, link: Link, events: list[Event]) -> None:
@@ -185,7 +185,7 @@ class Delivery:
                     self._tell_own(attachment, batch)
         if ended:
             self._end_turn()
-        if self.track is not None and before is not self.track:
+        if self.track is not None and before is not self.track:  # as it is for nearly every token
             self.track.leave(before)
         return weight
 
@@ -280,7 +280,7 @@ class Delivery:
                 link.cut(GONE)
                 break
             self._catch_up_a_slice(attachment, attachment.behind)
-        if self.track is not None and before is not self.track:
+        if self.track is not None:
             self.track.leave(before)
 
     def _catch_up_a_slice(self, attachment: Attachment, projection: Projection) -> None:

@@ -61,6 +61,7 @@ def test_a_stream_comes_back_and_each_of_its_lines_stands_for_itself() -> None:
         {"texts": []}, {"texts": ["x"]}, {"rounds": []}, {"rounds": [[3, 9]]}, {"rounds": [[0, 9, 1], [3, 9, 1]]},
         {"cursor": "x"}, {"event": {"type": "text_done", "text": "x"}},
         {"event": {"type": "text_delta", "text": "x"}},
+        {"wires": [{"link": "up", "dir": "receive", "dialect": "pod", "around": [["x"], ["y"]]}] * 2},
         {"event": {"type": "text_delta", "text": "", "ext": {"x": 1}}},
         {"wires": [{"link": "up", "dir": "receive", "dialect": "pod", "around": [["x"]]}]},
         {"wires": [{"link": "up", "dir": "receive", "dialect": "pod", "around": [[], ["x"]]}]},

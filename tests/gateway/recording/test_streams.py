@@ -190,6 +190,13 @@ def test_events_that_differ_in_more_than_their_text_are_lines_of_their_own(event
     assert {type(line) for line in talk.stored()} == {EventLine}
 
 
+def test_a_link_that_is_told_of_a_delta_twice_is_no_part_of_a_stream() -> None:
+    talk = Talk(sent=(TO_SMOOTH, TO_SMOOTH))
+    for word in WORDS:
+        talk.round(word)
+    assert streams(talk.stored()) == []
+
+
 def test_what_two_calls_print_is_two_streams() -> None:
     talk = Talk()
     for call in ("", "", "1", "1", "2"):

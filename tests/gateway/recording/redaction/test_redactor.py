@@ -664,3 +664,14 @@ def test_own_paths_are_looked_for_in_the_frames_of_every_stream() -> None:
     stored = tokens(seq, *(f"w{n} " for n in range(20)), '{"ssn": "078-05-1120"}')
     out = list(lines_of([*redactor.feed([stored], now=60_000_000), *redactor.finish()]))
     assert "078-05-1120" not in "".join(line.text or "" for line in out if isinstance(line, FrameLine))
+
+
+def test_tokens_are_taken_out_of_the_frames_of_a_stream_whatever_is_configured() -> None:
+    words = [f"w{n} " for n in range(20)]
+    around = ('{"event":"text_delta","url":"wss://x/ws?token=swordfish12345","data":{"text":', "}}")
+    for stored in (tokens(1, *words, around=around), tokens(1, *words, "wss://x/ws?token=swordfish12345")):
+        for rules_or_none in (Rules(), None):
+            redactor = Redactor(rules_or_none, SALT)
+            out = list(lines_of([*redactor.feed([stored], now=60_000_000), *redactor.finish()]))
+            assert [line.seq for line in out] == list(range(1, 1 + count(stored)))
+            assert "swordfish" not in "".join(line.text or "" for line in out if isinstance(line, FrameLine))
