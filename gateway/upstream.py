@@ -138,6 +138,7 @@ class Upstream:
 
     async def _run(self) -> None:
         failures = 0
+        reached = True  # the log tells each change, not each attempt
         while not self._ending:
             self._wanted.clear()
             try:
@@ -145,13 +146,15 @@ class Upstream:
                     transport = await self._connect()
             except (OSError, TimeoutError) as error:
                 text = str(error) or f"no connection within {self._limits.connect_deadline:g} s"
-                if failures == 0:
+                if reached:
                     self._log.warning("backend not reachable, trying again", cause=text)
+                reached = False
                 failures += 1
                 unsent, self._waiting = self._waiting, []
                 cause: Cause = "busy" if error.errno == errno.EBUSY else "upstream_lost"
                 self._session.lost(f"the backend {self._endpoint} cannot be reached: {text}", unsent, cause)
             else:
+                reached = True
                 heard = await self._serve(transport)
                 failures = 0 if heard else failures + 1  # who accepts and drops at once is not asked at once again
                 if not self._stopped:

@@ -10,6 +10,7 @@ from itertools import count
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from adapters.base import Transport
 from gateway import registry
@@ -189,6 +190,20 @@ async def test_it_waits_longer_after_each_failure_up_to_a_bound(monkeypatch: pyt
     bounds = [2.0, 4.0, 6.0, 6.0, 6.0]
     assert len(delays) == len(bounds)
     assert all(bound * 0.49 < wait <= bound for wait, bound in zip(delays, bounds, strict=True)), delays
+
+
+async def test_the_log_tells_that_a_backend_is_gone_and_not_each_attempt_to_reach_it() -> None:
+    with capture_logs() as logs:
+        async with dialled(NEAR) as made:
+            made.refusals = 3
+            made.upstream.start()
+            await until(made, 1)
+            made.pods[0].hang_up()  # it let us in and said nothing
+            made.refusals = 3
+            await until(made, 2)
+    told = [entry["event"] for entry in logs if entry["log_level"] == "warning"]
+    gone = "backend not reachable, trying again"
+    assert told == [gone, "backend lost, connecting again", gone]
 
 
 async def test_an_attempt_that_takes_too_long_has_failed() -> None:

@@ -23,6 +23,7 @@ class Process:
         self.process = process
         self.endpoints: list[str] = []
         self.log: list[str] = []
+        self._more = asyncio.Event()  # lines in the log
 
     @property
     def url(self) -> str:
@@ -33,6 +34,13 @@ class Process:
         """SIGKILL, and wait until it is gone."""
         self.process.kill()
         await self.process.wait()
+
+    async def logs(self, text: str, mark: int = 0) -> None:
+        """Wait until it has logged this, in the lines from `mark` on."""
+        async with asyncio.timeout(START):
+            while not any(text in line for line in self.log[mark:]):
+                self._more.clear()
+                await self._more.wait()
 
     def resident(self) -> int:
         """Bytes of memory that it holds (Linux)."""
@@ -50,6 +58,7 @@ class Process:
         while line := await stream.readline():
             text = line.decode().rstrip("\n")
             self.log.append(text)
+            self._more.set()
             if text.startswith("listening "):
                 self.endpoints.append(text.removeprefix("listening "))
                 ready.set()
