@@ -59,6 +59,11 @@ class Notes:
                 self._size += sum(map(len, text)) if self.count < LINES_MAX else 0
         return self.count >= LINES_MAX or self._size >= SIZE_MAX
 
+    @property
+    def streams(self) -> bool:
+        """Whether the last of them are a text that streams."""
+        return self._rows is not None
+
     def take(self) -> list[Stored]:
         """The lines of all notes since the last time."""
         notes, self._notes, self._rows = self._notes, [], None

@@ -12,7 +12,7 @@ and whether it goes on with the one before is seen later.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import accumulate, chain, groupby
+from itertools import accumulate, chain, groupby, repeat
 from typing import Any
 
 import msgspec
@@ -63,6 +63,13 @@ def row_of(t: int, step: Sequence[Note]) -> Row | None:
         text = _texts(deltas, kind, call)
         if text is None:
             return None
+    if len(step) == 3 and count == place == 1:
+        received, _, sent = step
+        if type(received) is FramesNote and type(sent) is FramesNote and len(received.frames) == len(sent.frames) == 1:
+            return (
+                t, batch.first_seq, batch.at, text, batch.epoch, batch.turn, batch.origin, kind, call, place,
+                received.tapped, received.frames[0], sent.tapped, sent.frames[0],
+            )  # fmt: skip  # as nearly always
     row = [t, batch.first_seq, batch.at, text, batch.epoch, batch.turn, batch.origin, kind, call, place]
     for note in step:
         if type(note) is FramesNote and len(note.frames) == count:
@@ -74,8 +81,11 @@ def row_of(t: int, step: Sequence[Note]) -> Row | None:
 
 def rounds_of(rows: Sequence[Row]) -> Iterator[tuple[Sequence[Row], Columns]]:
     """Rows in a row that may be rounds of one stream, and these by columns."""
-    columns = list(zip(*rows, strict=False))
-    if len(columns) == max(map(len, rows)) and all(map(_is_one, chain(columns[4:10], columns[10::2]))):
+    try:
+        columns = list(zip(*rows, strict=True))
+    except ValueError:  # of another number of wires
+        columns = []
+    if columns and all(map(_is_one, chain(columns[4:10], columns[10::2]))):
         yield rows, columns  # as nearly always
     else:
         for _, some in groupby(rows, lambda row: (row[4:10], row[10::2])):
@@ -95,13 +105,14 @@ def stream_of(columns: Columns, seq: int) -> Stream | None:
         return None
     if len({tapped for tapped, *_ in wired[0::2]}) < len(wired) // 2:  # one link was told of it twice
         return None
-    texts: list[str] = _flat(said, str)
+    texts: list[str] = _flat(said, counts)
     try:
         quoted = _encode_lines(texts)[:-1].split(b"\n")  # JSON has no newline in a text
         stamps = _stamps(ats, counts)
+        samples = _samples(quoted)
         wires: list[Wire] = []
         for (tapped, *_), frames in zip(wired[0::2], wired[1::2], strict=True):
-            around = _around(_flat(frames, bytes), quoted, stamps)
+            around = _around(_flat(frames, counts), quoted, stamps, samples)
             if around is None or (tapped.dir == "send") is (len(wires) < places[0]):
                 return None
             wires.append(Wire(link=tapped.link, dir=tapped.dir, dialect=tapped.dialect, around=around))
@@ -136,34 +147,47 @@ def _texts(deltas: Sequence[Any], kind: type, call: str | None) -> list[str] | N
     return [delta.text for delta in deltas]
 
 
-def _flat(column: Sequence[Any], kind: type) -> list[Any]:
-    """What was noted round by round, one of a kind or a list of them."""
-    if {kind}.issuperset(map(type, column)):
+def _flat(column: Sequence[Any], counts: Sequence[int]) -> list[Any]:
+    """What was noted round by round, one of a kind or a list of so many."""
+    if max(counts) == 1:
         return list(column)
-    if len(column) == 1 and isinstance(column[0], list):
-        return column[0]
-    return list(chain.from_iterable([some if isinstance(some, list) else (some,) for some in column]))
+    return list(
+        chain.from_iterable([(some,) if count == 1 else some for some, count in zip(column, counts, strict=True)])
+    )
 
 
 def _stamps(ats: Sequence[int], counts: Sequence[int]) -> list[bytes]:
     """The time of each delta as frames tell it: ms since the Unix epoch."""
-    stamps = [b"%d" % (at // 1_000_000) for at in ats]
-    if max(counts) == 1:
-        return stamps
-    return [stamp for stamp, count in zip(stamps, counts, strict=True) for stamp in [stamp] * count]
+    stamps = _encode_lines([at // 1_000_000 for at in ats])[:-1].split(b"\n")
+    return stamps if max(counts) == 1 else list(chain.from_iterable(map(repeat, stamps, counts)))
 
 
 # -- frames -------------------------------------------------------------------------------------------------
 
 
-def _around(frames: Sequence[Any], quoted: Sequence[bytes], stamps: Sequence[bytes]) -> list[list[str]] | None:
+def _samples(quoted: Sequence[bytes]) -> list[int]:
+    """The numbers of some texts to look for in their frames: different ones, and long, so that they are rarely there
+    by chance.
+    """
+    different = {text: number for number, text in enumerate(quoted[:SAMPLE])}
+    return [different[text] for text in sorted(different, key=len)[-LONGEST:]]
+
+
+def _around(
+    frames: Sequence[Any], quoted: Sequence[bytes], stamps: Sequence[bytes], samples: Sequence[int]
+) -> list[list[str]] | None:  # fmt: skip
     """What stands in each of these frames around its text, and there around its time; None if it is not alike in all.
 
     UnicodeDecodeError if that is no UTF-8.
     """
-    around = _of_one(frames, quoted, stamps) if {bytes}.issuperset(map(type, frames)) else None
-    if around is None:
+    if not {bytes}.issuperset(map(type, frames)):
         return None
+    # Where a text is said by chance elsewhere in its frame it cuts that into more parts than others do.
+    number = min(samples, key=lambda number: frames[number].count(quoted[number]))
+    parts = frames[number].split(quoted[number])
+    if len(parts) == 1 or b"\n" in frames[number]:
+        return None
+    around = [part.split(stamps[number]) for part in parts]
     timed = around
     if stamps[0] == stamps[-1]:
         timed = [[stamps[0].join(pieces)] for pieces in around]
@@ -172,18 +196,6 @@ def _around(frames: Sequence[Any], quoted: Sequence[bytes], stamps: Sequence[byt
         if b"\n".join(frames[at:end]) != _lines(timed, quoted[at:end], stamps[at:end]):
             return None
     return [[piece.decode() for piece in pieces] for pieces in around]
-
-
-def _of_one(frames: Sequence[bytes], quoted: Sequence[bytes], stamps: Sequence[bytes]) -> list[list[bytes]] | None:
-    """What stands in one of these frames around its text, and there around its time; None if that is not in it."""
-    samples: dict[bytes, tuple[bytes, bytes]] = {}
-    for text, frame, stamp in zip(quoted[:SAMPLE], frames, stamps, strict=False):
-        samples[text] = frame, stamp
-    # Where a text is said by chance elsewhere in its frame it cuts that into more parts than others do.
-    text = min(sorted(samples, key=len)[-LONGEST:], key=lambda text: samples[text][0].count(text))
-    frame, stamp = samples[text]
-    parts = frame.split(text)
-    return [part.split(stamp) for part in parts] if len(parts) > 1 and b"\n" not in frame else None
 
 
 def _lines(around: Sequence[Sequence[bytes]], quoted: Sequence[bytes], stamps: Sequence[bytes]) -> bytes:

@@ -1,9 +1,9 @@
 """A track: one session's lines on their way into its file.
 
-What happens is noted with its time, for at most FLUSH, or while a text streams for half of the time that it is held
-back; then all of it is redacted, encoded and given to the writer in one piece. When the writer cannot take or keep it,
-the session is *not recorded*: that is said once as an error, counted line by line, and tried again after RETRY with a
-further part of the recording, whose header tells how much is missing.
+What happens is noted with its time, for at most FLUSH, or while a text streams for three quarters of the time that it
+may be held back; then all of it is redacted, encoded and given to the writer in one piece. When the writer cannot take
+or keep it, the session is *not recorded*: that is said once as an error, counted line by line, and tried again after
+RETRY with a further part of the recording, whose header tells how much is missing.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ class Track:
         self.step = []
         much = self._notes.add((self._monotonic() - self._start) // 1000, step)
         if not self._waits and (self._due is None or self._ends):
-            self._wants_flush()
+            self._plan(self._notes.streams and not self._ends)
         if much:
             self.flush()  # the timer finds nothing, or what comes meanwhile
 
@@ -206,12 +206,14 @@ class Track:
         if redactor is None:
             self._write(self._notes.take())
             return
-        # What a text says is noted for half of the window, and held for the other half at least.
-        now, window = self._now(), redactor.window
-        self._write(self._redacted(self._notes.count, lambda: redactor.feed(self._notes.take(), now + window // 4)))
-        holds = self._redactor is not None and self._redactor.holds
-        self._due = now + window // 2 - MARGIN if holds else None
-        self._look_again()
+        now, streams = self._now(), self._notes.streams
+        self._write(self._redacted(self._notes.count, lambda: redactor.feed(self._notes.take(), now + 2 * MARGIN)))
+        since, self._due = redactor.since, None
+        if since is not None:
+            self._due = since + redactor.window - MARGIN
+            self._look_again()
+        elif streams:
+            self._plan(streams)
 
     def _redacted(self, number: int, redact: Callable[[], list[Stored]]) -> list[Stored]:
         """What leaves of so many lines."""
@@ -225,6 +227,15 @@ class Track:
             self._stop("redaction failed", number)
             return []
 
+    def _plan(self, streams: bool) -> None:
+        """Of a text that streams as much as can be is looked through together; anything else leaves soon."""
+        window = self._redactor.window if self._redactor is not None else 0
+        if window and streams:
+            self._due = self._now() + window * 3 // 4
+            self._look_again()
+        else:
+            self._wants_flush()
+
     def _look_again(self) -> None:
         """What is held back leaves in time, whatever else happens."""
         if self._due is None or self._look is not None or self.closed:
@@ -235,7 +246,7 @@ class Track:
         self._look = None
         if self._due is not None and self._now() < self._due:
             self._look_again()  # it left meanwhile, and more came
-        else:
+        elif self._due is not None:
             self._wants_flush()
 
     def _write(self, lines: Sequence[Stored]) -> None:

@@ -41,10 +41,6 @@ class Detector(Struct, frozen=True, kw_only=True):
     reach: int = 0
     needs: Literal["run", "word", "sign", ""] = ""
 
-    def may_stand_in(self, long_words: str) -> bool:
-        """Whether a text may hold one that has these long words."""
-        return self.needs != "word" or any(anchor in long_words for anchor in self.anchors)
-
     def matches(self, text: str, folded: str) -> Iterator[re.Match[str]]:
         """All secrets in `text`; `folded` is the text in lower case, with each character in its place."""
         for found in self._candidates(self.pattern, text, folded):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from functools import lru_cache
+from itertools import combinations
 from typing import TypeVar
 
 from gateway.recording.redaction.detectors import RUN, Detector, value_of
@@ -18,6 +19,8 @@ LEAST = 8  # characters of the shortest thing that any built-in shape takes for 
 
 KNOWN_MOST, KNOWN_MAX = 64 * 1024, 8  # characters of a text that is one of so many; of a larger one the last is known
 Result = TypeVar("Result")
+
+WORDS_MAX, WORD_MOST = 4096, 64  # words that are known to be clean, and characters of one
 
 BEGINS = re.compile(r"[-_:=\"&?]|A[KSBCI]|eyJ|ya29|SG\.|(?i:bearer)")
 """One of these stands in whatever could become one of those shapes."""
@@ -34,14 +37,14 @@ class Finder:
         self._opened: dict[str, Span | None] = {}
         self._large: tuple[str, list[Span]] = ("", [])  # the last of those
         self._folded = ("", "")  # the last text, as it is and in lower case: the same one is looked at twice
+        self._clean: set[str] = set()
+        self._anchors_of_words = [
+            a for detector in self._detectors if detector.needs == "word" for a in detector.anchors
+        ]
         self._sets = {
-            (run, sign): [
-                (rank, detector)
-                for rank, detector in enumerate(self._detectors)
-                if (run or detector.needs not in ("run", "word")) and (sign or detector.needs != "sign")
-            ]
-            for run in (False, True)
-            for sign in (False, True)
+            has: [(rank, one) for rank, one in enumerate(self._detectors) if not one.needs or one.needs in has]
+            for length in range(4)
+            for has in combinations(("run", "word", "sign"), length)
         }
 
     def find(self, text: str) -> list[Span]:
@@ -56,6 +59,16 @@ class Finder:
         if known is None:
             known = self._keep(self._found, text, self._find_all(text))
         return known
+
+    def is_clean(self, words: Iterable[str]) -> bool:
+        """Whether none of these is a secret: ids and fixed words, which come again and again."""
+        new = [word for word in words if word not in self._clean]
+        if new and self.find("\n".join(new)):
+            return False
+        if len(self._clean) > WORDS_MAX:
+            self._clean.clear()
+        self._clean.update([word for word in new if len(word) <= WORD_MOST])
+        return True
 
     def open(self, text: str) -> Span | None:
         """What the end of `text` may have cut off, from where nothing may be shown yet; the first of them.
@@ -90,17 +103,17 @@ class Finder:
     def _find(self, layer: Layer) -> Iterable[tuple[int, Span]]:
         """What is found in one layer, each with the rank of its detector."""
         text = layer.text
-        all_words = text.split()
-        words = ""
-        if max(map(len, all_words), default=0) >= RUN:  # which most texts have none of
-            words = "\n".join([word for word in all_words if len(word) >= RUN])
-        detectors = self._sets[bool(words), "=" in text or ":" in text]
+        words = [word for word in text.split() if len(word) >= RUN]  # which most texts have none of
+        has: tuple[str, ...] = ("run",) if words else ()
+        if words and any(map("\n".join(words).__contains__, self._anchors_of_words)):
+            has += ("word",)
+        if "=" in text or ":" in text:
+            has += ("sign",)
+        detectors = self._sets[has]
         if not detectors:
             return
         folded = self._in_lower_case(text)
         for rank, detector in detectors:
-            if not detector.may_stand_in(words):
-                continue
             for found in detector.matches(text, folded):
                 start, end = value_of(found)
                 yield rank, Span(layer.place(start), layer.place(end), detector.kind, _quote(found, layer))

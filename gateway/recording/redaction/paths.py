@@ -89,7 +89,7 @@ class Paths:
 
     def lead_to(self, keys: Keys) -> bool:
         """Whether one of them leads to exactly there."""
-        return any(path.matches(keys) for path in self._paths)
+        return bool(self._paths) and any(path.matches(keys) for path in self._paths)
 
     def find(self, text: str, base: Keys = ()) -> list[Span]:
         """What they lead to in JSON text that stands at `base` of an event."""

@@ -1,9 +1,10 @@
 """The lines of a recording on their way into the file: what leaves here has no secrets in it.
 
 Lines leave in the order in which they came. While a text is being streamed its deltas are held back, and with them
-what came behind them, until the text ends, or for a window of so many characters and µs: what is overdue then is given
-out as blocks.py says. Between two such moments a line costs no more than being put into a queue, and texts and frames
-are looked through many at once. Nothing here reads a clock: time is that of the lines.
+what came behind them, until the text ends, or for half of a window of so many characters and µs, and what could still
+become a secret for all of it: what is overdue then is given out as blocks.py says. Between two such moments a line
+costs no more than being put into a queue, and texts and frames are looked through many at once. Nothing here reads a
+clock: time is that of the lines.
 """
 
 from __future__ import annotations
@@ -105,9 +106,10 @@ class Redactor:
                     self._take(event)
         if lines:
             now = max(now, lines[-1].t)
+        window = self._rules.window_micros
         if len(queue) > LINES_MAX or self._weight > WEIGHT_MAX:
-            self._expire(now)
-        self._expire(now - self._rules.window_micros)
+            self._look_at_texts(now, now)
+        self._look_at_texts(now - window // 2, now - window)
         return self._leaving()
 
     def finish(self) -> list[Stored]:
@@ -121,9 +123,9 @@ class Redactor:
         return self._rules.window_micros if self._rules is not None else 0
 
     @property
-    def holds(self) -> bool:
-        """Whether lines wait in it."""
-        return bool(self._queue)
+    def since(self) -> int | None:
+        """When the oldest of what it holds back came, in µs."""
+        return min((block.since for block in self._blocks.values() if block.since is not None), default=None)
 
     def _leaving(self) -> list[Stored]:
         queue = self._queue
@@ -216,10 +218,13 @@ class Redactor:
             return Block(self._partial, lambda text: self._values.spans(text, ("arguments",)), self._mark)
         return Block(self._finder, self._values.spans, self._mark)
 
-    def _expire(self, until: int) -> None:
-        """What came until then leaves."""
+    def _look_at_texts(self, since: int, until: int) -> None:
+        """Of a text that is held since then there leaves what no secret begins in; what came until `until` in any case.
+
+        Looked at more often than that it would cost too much.
+        """
         for block in self._blocks.values():
-            if block.since is not None and block.since <= until:
+            if block.since is not None and block.since <= since:
                 self._decide(block.give(block.older(t=until)))
 
     def _close(self, which: Callable[[BlockKey], bool]) -> None:

@@ -61,7 +61,7 @@ class Values:
 
     def text(self, text: str, place: str, keys: Keys = ()) -> str:
         """A text without its secrets."""
-        return self._replaced(text, merged([*self._finder.find(text), *self._paths.find(text, keys)]), place)
+        return self._replaced(text, self.spans(text, keys), place)
 
     def spans(self, text: str, keys: Keys = ()) -> list[Span]:
         """The secrets of a text that is there as a whole."""

@@ -184,7 +184,7 @@ class Wires:
         setting = "value" in said.keys  # its name stands beside it
         if secret or setting:
             self._cleaner.suspect(index)
-        if credentials or named or secret or setting or self._finder.find("\n".join(said.fixed)):
+        if credentials or named or secret or setting or not self._finder.is_clean(said.fixed):
             self._sayings.distrust(said)
         if said.texts:
             for kind in across(self._finder, said.texts, lambda *_secret: "")[1]:
@@ -192,7 +192,7 @@ class Wires:
 
     def _look_at(self, fixed: Fixed) -> None:
         """Words that stand for themselves."""
-        if not fixed or not self._finder.find("\n".join(fixed)):
+        if self._finder.is_clean(fixed):
             return
         for word, indices in fixed.items():
             for span in self._finder.find(word):

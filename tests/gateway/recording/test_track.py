@@ -182,9 +182,8 @@ def test_what_comes_after_the_end_is_no_part_of_it(scene: Scene) -> None:
 def test_what_stands_behind_a_text_that_streams_waits_as_long_as_its_begin_or_until_it_ends() -> None:
     scene = Scene(redacts=True)
     scene.happens(TextDelta(text="a"))
-    scene.passes(FLUSH)  # the redactor holds it back from here on, until it is due
     ((due, _),) = scene.timers
-    assert 1.0 - 3 * FLUSH <= due <= 1.0  # for half of the window what streams is noted and no more
+    assert due == 1.5  # for three quarters of the window what streams is noted and no more
     scene.happens(TextDelta(text="b"))
     scene.track.frames(Tapped(UP, "receive", "pod"), [b"{}"])
     assert [delay for delay, _ in scene.timers] == [due]
@@ -198,10 +197,24 @@ def test_what_stands_behind_a_text_that_streams_waits_as_long_as_its_begin_or_un
 def test_a_text_that_streams_on_leaves_when_its_window_is_over() -> None:
     scene = Scene(redacts=True)
     scene.happens(TextDelta(text="a"))
-    scene.passes(FLUSH)
+    scene.passes(1.0)
     scene.happens(TextDelta(text="b"))
+    scene.passes(0.5)
     assert not scene.disk.files
-    scene.passes(2.0 - FLUSH)
+    scene.passes(FLUSH)
+    assert seqs(scene.disk.lines()) == [1, 2]
+
+
+def test_what_may_become_a_secret_leaves_when_the_window_is_over() -> None:
+    scene = Scene(redacts=True)
+    scene.happens(TextDelta(text="a"))
+    scene.happens(TextDelta(text=" password: hun"))
+    scene.passes(1.5)
+    scene.passes(FLUSH)
+    assert not scene.disk.files
+    ((due, _),) = scene.timers
+    assert 0.5 - 4 * FLUSH <= due < 0.5
+    scene.passes(due)
     scene.passes(FLUSH)
     assert seqs(scene.disk.lines()) == [1, 2]
 

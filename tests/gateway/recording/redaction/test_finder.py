@@ -11,7 +11,7 @@ import pytest
 from gateway.recording.redaction import detectors
 from gateway.recording.redaction.detectors import Detector
 from gateway.recording.redaction.escapes import layers
-from gateway.recording.redaction.finder import Finder
+from gateway.recording.redaction.finder import WORDS_MAX, Finder
 from gateway.recording.redaction.shapes import BUILT_IN
 from gateway.recording.redaction.spans import replaced
 from tests.gateway.recording.redaction.corpus import PRIVATE, SAID, SHAPES, escaped
@@ -172,3 +172,22 @@ def test_a_megabyte_of_anything_is_one_pass_of_each_detector(monkeypatch: pytest
     text = ("password=password:sk-sk-eyJ.eyJ.://a:b" + "\\" * 8) * 21_000
     FINDER.find(text)
     assert 0 < sum(seen) <= len(BUILT_IN) * sum(len(layer.text) for layer in layers(text))
+
+
+def test_words_are_clean_if_none_of_them_is_a_secret_and_known_to_be_from_then_on() -> None:
+    finder = Finder(BUILT_IN)
+    token = SHAPES["github_token"]
+    assert finder.is_clean([])
+    assert finder.is_clean(["run_end", "idle", "1eb38050-bf21-5d11-bf20-e54aa4afc63d"])
+    assert finder.is_clean(["idle", "run_end"])
+    for _ in range(2):
+        assert not finder.is_clean(["run_end", token])
+        assert not finder.is_clean([token, "new"])
+    assert finder.is_clean(["new"])
+
+
+def test_of_words_that_are_clean_so_many_are_remembered() -> None:
+    finder = Finder(BUILT_IN)
+    for n in range(3 * WORDS_MAX):
+        assert finder.is_clean([f"word-{n}", "x" * 1_000])
+    assert sum(map(len, finder._clean)) < 16 * WORDS_MAX

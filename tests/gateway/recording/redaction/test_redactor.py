@@ -243,11 +243,25 @@ def test_arguments_split_within_escapes_and_surrogate_pairs(form: int, secret: s
 
 def test_nothing_waits_longer_than_the_window() -> None:
     redactor = Redactor(Rules(window_micros=2_000_000), SALT)
-    line = EventLine(seq=1, t=0, cursor="1:1", event=TextDelta(text="half of a wor"))
+    line = EventLine(seq=1, t=0, cursor="1:1", event=TextDelta(text=f"it is {KEY[:9]}"))
     assert redactor.feed([line]) == []
     assert redactor.feed([], now=1_999_999) == []
-    assert redactor.feed([], now=2_000_000) == [line]
-    assert not redactor.holds
+    assert redactor.since == 0
+    left = list(lines_of(redactor.feed([], now=2_000_000)))
+    assert said(left) == f"it is {MARK('api_key', KEY[:9])}"
+    assert redactor.since is None
+
+
+def test_what_no_secret_begins_in_waits_for_half_of_the_window() -> None:
+    redactor = Redactor(Rules(window_micros=2_000_000), SALT)
+    first, second, key, more = [
+        EventLine(seq=seq, t=seq, cursor=f"1:{seq}", event=TextDelta(text=text))
+        for seq, text in enumerate(["half of a wor", "d, ", KEY[:9], KEY[9:12]], 1)
+    ]
+    assert redactor.feed([first, second]) == []
+    assert redactor.feed([key], now=1_000_000) == []
+    assert redactor.feed([more], now=1_000_001) == [first, second]
+    assert redactor.since == key.t
 
 
 @pytest.mark.parametrize("at", range(1, len(KEY)))
@@ -362,7 +376,7 @@ def test_with_redaction_off_everything_else_is_as_it_was() -> None:
     lines = stream(["my key is ", KEY, " and code 12345 is no code"])
     redactor = Redactor(None, SALT)
     assert redactor.feed(lines.lines) == lines.lines
-    assert not redactor.holds
+    assert redactor.since is None
 
 
 def test_a_large_text_is_put_together_with_what_stands_around_it() -> None:
