@@ -2,8 +2,10 @@
 
 It stands before a connection of the session's own, where routing/shared.py stands before one that all sessions of a
 route have. The first command opens a conversation there, which is none of those that the backend has: nobody else's is
-touched, and what the connection tells of them is not the session's. Every command names it as the backend does. When
-the backend turns out not to have it any more that is said, and the next command opens another.
+touched, and what the connection tells of them is not the session's. Every command names it as the backend does.
+
+After a lost connection another backend may answer. So the first command asks whether it has the conversation, unless
+its list tells so; when it has not, that is said, and the command opens another.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from msgspec import structs
 
 from gateway.ledger import Ledger
 from gateway.upstream import Connected, Upstream
-from mappings.canonical import Command, Event, SessionState
+from mappings.canonical import Command, SessionState
 from mappings.canonical.commands import GetSession, OpenSession
 from mappings.canonical.events import (
     Gap,
@@ -28,10 +30,10 @@ from mappings.canonical.events import (
     SessionUpdated,
     StoreChanged,
 )
-from mappings.canonical.values import Cause, Ext
+from mappings.canonical.values import Cause, Ext, Failure
 from mappings.dialect import Burst, Dialect, Loss, NewId
 
-__all__ = ["Conversation"]
+__all__ = ["GONE", "Conversation"]
 
 OF_THE_LIST = (SessionActivated, SessionUpdated, Heartbeat, StoreChanged)
 """How the backend lists it, and what the connection itself watches for: the session is listed by the gateway."""
@@ -50,9 +52,9 @@ class Conversation:
         self._ledger = ledger
         self._new_id = new_id
         self._ids: Ext | None = None  # those of the backend, once it has opened it
-        self._opening = ""  # our request for that
-        self._doubt = ""  # our request whether it still has it
-        self._held: list[Command] = []  # until it is open; bounded by what a session may have under way
+        self._sure = False  # that the backend has it
+        self._asked: OpenSession | GetSession | None = None  # by us, to be so
+        self._held: list[Command] = []  # until then; bounded by what a session may have under way
 
     # -- what the session asks ---------------------------------------------------------------------------
 
@@ -60,13 +62,12 @@ class Conversation:
         self.upstream.start()
 
     def send(self, commands: Sequence[Command]) -> None:
-        if self._ids is not None:
+        if self._sure and self._asked is None:
             self.upstream.send([structs.replace(command, session=self._name) for command in commands])
             return
         self._held += commands
-        if not self._opening:
-            self._opening = self._new_id()
-            self.upstream.send([OpenSession(request=self._opening, title=self._session.connected().title)])
+        if self._asked is None:
+            self._ask()
 
     def rest(self) -> None:
         self.upstream.rest()
@@ -83,6 +84,15 @@ class Conversation:
         """What the backend calls it; "" before it is open."""
         return self._dialect.shown("", self._ids)[0]
 
+    def _ask(self) -> None:
+        """Have the backend open it, or say whether it still has it."""
+        request = self._new_id()
+        if self._ids is None:
+            self._asked = OpenSession(request=request, title=self._session.connected().title)
+        else:
+            self._asked = GetSession(request=request, session=self._name)
+        self.upstream.send([self._asked])
+
     # -- what the backend says ---------------------------------------------------------------------------
 
     def connected(self) -> SessionState:
@@ -90,61 +100,60 @@ class Conversation:
 
     def receive(self, bursts: list[Burst]) -> None:
         for burst in bursts:
-            if burst.request and burst.request == self._opening:
-                self._opened(burst)
-            elif burst.request and burst.request == self._doubt:
-                self._checked(burst)
+            if self._asked is not None and burst.request == self._asked.request:
+                self._answered(self._asked, burst.items)
             elif not burst.session:
                 self._aside(burst.items)
             elif self.is_called(burst.session):
                 self._told(burst)
 
-    def _opened(self, answer: Burst) -> None:
-        """The backend opened it, or will not."""
-        self._opening = ""
+    def _answered(self, asked: OpenSession | GetSession, items: Sequence[Any]) -> None:
+        self._asked = None
         held, self._held = self._held, []
-        for item in answer.items:
-            if isinstance(item, SessionOpened):
-                self._ids = item.ext
-                self.upstream.attach(self.connected())
-                self.send(held)
-            elif isinstance(item, Reply):
-                refusals = [Reply(request=command.request, failure=item.failure) for command in held]
-                self._session.receive([structs.replace(answer, items=refusals)])
+        opened = next((item for item in items if isinstance(item, SessionOpened)), None)
+        failure = next((item.failure for item in items if isinstance(item, Reply)), None)
+        if isinstance(asked, GetSession):
+            if failure is not None and failure.cause == "not_found":
+                self._gone()
+            else:
+                self._sure = True  # or it says no to each command by itself
+        elif opened is not None:
+            self._ids, self._sure = opened.ext, True
+            self.upstream.attach(self.connected())
+        else:
+            failure = failure or Failure(cause="internal", text="the backend did not say what it opened")
+            self._session.receive([Burst(items=[Reply(request=c.request, failure=failure) for c in held])])
+            return
+        if held:
+            self.send(held)
 
     def _told(self, burst: Burst) -> None:
         items = [item for item in burst.items if not isinstance(item, (*OF_THE_LIST, SessionClosed))]
         if items:
             self._session.receive([structs.replace(burst, items=items)])
         if any(isinstance(item, SessionClosed) for item in burst.items):
+            held, self._held, self._asked = self._held, [], None
+            self._session.lost(GONE, held)
             self._gone()
 
     def _aside(self, items: Sequence[Any]) -> None:
         """What belongs to no conversation. A list does not have every one that there is (pando sheet, section 6)."""
         for item in items:
             if isinstance(item, SessionsListed):
-                if self._ids is not None and self._name not in [row.session for row in item.sessions]:
-                    self._doubt = self._new_id()
-                    self.upstream.send([GetSession(request=self._doubt, session=self._name)])
+                if self._ids is not None and self._asked is None:
+                    self._sure = self._name in [row.session for row in item.sessions]
+                    if not self._sure:
+                        self._ask()
             elif not isinstance(item, OF_THE_LIST):
                 self._ledger.record([Loss(kind=type(item).__name__, why="of the backend, and of no session")])
 
-    def _checked(self, answer: Burst) -> None:
-        """The answer to whether the backend still has it."""
-        self._doubt = ""
-        failures = [item.failure for item in answer.items if isinstance(item, Reply)]
-        if any(failure is not None and failure.cause == "not_found" for failure in failures):
-            self._gone()
-
     def _gone(self) -> None:
-        self._ids = None
-        self._session.lost(GONE, [])
-        gap: list[Event] = [Gap(text=f"{GONE}: what is said next begins another, which knows nothing of it")]
-        self._session.receive([Burst(items=gap)])
+        self._ids, self._sure = None, False
+        gap = Gap(text=f"{GONE}: what is said next begins another, which knows nothing of it")
+        self._session.receive([Burst(items=[gap])])
 
     def lost(self, text: str, unsent: Sequence[Command], cause: Cause = "upstream_lost") -> None:
-        ours = (self._opening, self._doubt)
-        unsent = [command for command in unsent if command.request not in ours]
+        asked, self._asked, self._sure = self._asked, None, False
+        unsent = [command for command in unsent if asked is None or command.request != asked.request]
         held, self._held = self._held, []
-        self._opening = self._doubt = ""
         self._session.lost(text, [*unsent, *held], cause)

@@ -23,6 +23,7 @@ from tests.gateway.routing.pando_stage import Primary, row
 from tests.gateway.stage import AT_ONCE, Time, settle
 
 LIMITS = Limits(backoff_first=AT_ONCE, backoff_max=AT_ONCE)
+ROLES = ("user", "assistant")
 THEIRS = "0b0e9b0e-0000-4000-8000-000000000001"
 
 
@@ -203,6 +204,43 @@ async def test_one_that_is_not_listed_any_more_is_asked_for_before_it_counts_as_
         assert [text.startswith(GONE) for text in gaps] == ([] if kept else [True])
         await made.asks(said("again"))
         assert made.asked() == (["message.send"] if kept else ["CreateSession"])
+
+
+async def test_what_is_said_before_that_is_known_waits_and_is_not_refused() -> None:
+    """The words that connect again may be the first that another backend hears."""
+    async with alone() as made:
+        await made.asks(said("go"))
+        await made.opens()
+        made.refuses = True
+        made.primaries[-1].hang_up()
+        await settle()
+        made.refuses = False
+        await made.asks(said("again"))
+        await made.begins()
+        await made.answers("message.list", [])
+        assert made.asked() == ["session.get"]
+        await made.answers("session.get", problem="session.get: sql: no rows in result set")
+        assert made.told[-1] == "Gap"
+        await made.answers("CreateSession", {"id": "another"})
+        await made.answers("message.list", [])
+        assert await made.answers("message.send", {"ok": True}) == {"session_id": "another", "content": "again"}
+        assert not [event for event in made.session.events if isinstance(event, Reply)]
+
+
+async def test_a_turn_of_which_nothing_is_published_ends_when_the_messages_say_so() -> None:
+    """translation.md 3.6: two equal answers, a silence apart."""
+    async with alone() as made:
+        await made.asks(said("go"))
+        await made.opens()
+        await made.answers("message.send", {"ok": True})
+        messages = [{"id": f"m{n}", "role": role, "content": "x", "created_at": ""} for n, role in enumerate(ROLES)]
+        while "StatusChanged" not in made.told:
+            made.time.passes(5)
+            await settle()
+            for method in made.asked():
+                pinged = {"status": "ok", "instance_id": "i-1", "uptime": "0s"}
+                await made.answers(method, messages if method == "message.list" else pinged)
+        assert made.told[-3:] == ["TextDelta", "TurnResult", "StatusChanged"]
 
 
 async def test_one_that_somebody_deletes_ends_and_the_next_words_begin_another() -> None:
