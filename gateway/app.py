@@ -32,11 +32,13 @@ from gateway.pods.directory import PodDirectory
 from gateway.pods.folder import PodFolder
 from gateway.recording.recorder import Recorder
 from gateway.recording.recordings import Recordings
+from gateway.replay.conversation import Conversation
 from gateway.replay.live import Live
 from gateway.replay.playing import Replay
+from gateway.replay.sieve import Sieve
 from gateway.routing.door import Door
 from gateway.routing.router import Router
-from gateway.transports.way import Children, Doorkeeper
+from gateway.transports.way import Children, Connect, Doorkeeper
 from gateway.upstream import Backend, Connected, Upstream
 from mappings.canonical.events import Reply
 from mappings.canonical.values import Failure
@@ -175,21 +177,32 @@ class App:
         return lambda session, _endpoint: replay.backend(session)
 
     def _live(self, recorder: Recorder | None, session: Connected, endpoint: Endpoint, tells_model_turns: bool) -> Live:
-        """The live backend behind a session's replay."""
+        """The live backend behind a session's replay, in a connection of its own."""
+        dialect = registry.dialect(endpoint.dialect)
         live = Live(
-            session, registry.dialect(endpoint.dialect), name=endpoint.masked, tells_model_turns=tells_model_turns,
+            session, dialect, name=endpoint.masked, tells_model_turns=tells_model_turns,
             ledger=self.ledger, clock=time.time_ns, new_id=new_id, later=asyncio.get_running_loop().call_later,
         )  # fmt: skip
-        live.backend = self._upstream(live, endpoint, recorder)
+        if dialect.named is None:
+            live.backend = self._upstream(live, endpoint, recorder)
+        else:
+            live.backend = one = Conversation(live, dialect, ledger=self.ledger, new_id=new_id)
+            one.upstream = self._upstream(one, endpoint, recorder, one.is_called)
         return live
 
-    def _upstream(self, session: Connected, endpoint: Endpoint, recorder: Recorder | None) -> Upstream:
+    def _upstream(
+        self, session: Connected, endpoint: Endpoint, recorder: Recorder | None,
+        ours: Callable[[str], bool] | None = None,
+    ) -> Upstream:  # fmt: skip
+        """What dials a backend. With `ours` it is one session's, though its connections carry many."""
         limits = self.config.limits
         name, dialect = session.connected().id, registry.dialect(endpoint.dialect)
-        own = name if dialect.named is None else ""
+        own = name if dialect.named is None or ours is not None else ""
+        connect = registry.connector(endpoint, limits, self._children)
+        if ours is not None:
+            connect = partial(_sifted, connect, dialect, ours)
         return Upstream(
-            name, endpoint.masked, dialect,
-            registry.connector(endpoint, limits, self._children), session, spawn=self.spawn, limits=limits,
+            name, endpoint.masked, dialect, connect, session, spawn=self.spawn, limits=limits,
             ledger=self.ledger, clock=time.time_ns, new_id=new_id, later=asyncio.get_running_loop().call_later,
             tap=recorder.upstream(dialect, own) if recorder is not None else None,
         )  # fmt: skip
@@ -330,3 +343,7 @@ class App:
         for entry in self.ledger.partial()[:LOSSES_LOGGED]:
             log.info("delivered in part", **structs.asdict(entry))
         log.info("stopped", **self.ledger.counters)
+
+
+async def _sifted(connect: Connect, dialect: Dialect, ours: Callable[[str], bool]) -> Transport:
+    return Sieve(await connect(), dialect, ours)

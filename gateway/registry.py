@@ -186,18 +186,13 @@ def _check(endpoint: Endpoint, *, listen: bool) -> None:
 
 
 def _check_live(endpoint: Endpoint) -> None:
-    """What stands behind a replay is one conversation of a session, with a backend that is dialled."""
+    """What stands behind a replay is one conversation with a backend that is dialled."""
     live = read_options(endpoint).live
     if live is None:
         return
     if played(live):
         raise ConfigError(f"{live.masked}: behind a recording stands a live backend, not another recording")
-    if dialect(live.dialect).named is not None:
-        raise ConfigError(
-            f"{live.masked}: one connection carries all conversations of this backend, and behind a recording each has "
-            f"its own: run `dragoman bridge 'pod+unix:PATH?session=new' {live.masked}`, and name pod+unix:PATH here"
-        )
-    if live.transport == "dir":
+    if pods(live) is not None:
         raise ConfigError(
             f"{live.masked}: behind a recording stands one pod: name it, pod+unix:{live.address}/NAME/sock"
         )

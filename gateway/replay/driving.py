@@ -125,8 +125,11 @@ class Driver:
         if not accepted:
             return True
         streamed = self._streamed(first)
+        asked: Question | None = None
         for before, passage in pairwise((first, *rest)):
-            await self._passage(before, passage, streamed)
+            refused = before.answer if isinstance(before.answer, InteractionInvalid) else None
+            asked = self._question_in(before) if refused is None else asked  # it stays open
+            await self._passage(passage, streamed, asked, refused)
             streamed += self._streamed(passage)
         return await self._end()
 
@@ -140,16 +143,18 @@ class Driver:
             self._refused(self._answers[request])
         return self._accepted
 
-    async def _passage(self, before: Passage, passage: Passage, streamed: int) -> None:
-        """Say a recorded command of a turn, when it is time for it."""
+    async def _passage(
+        self, passage: Passage, streamed: int, asked: Question | None, refused: InteractionInvalid | None
+    ) -> None:
+        """Say a recorded command of a turn, when it is time for it: an answer to what was asked, or refused before."""
         command = passage.command
         if command is None:
             return
         if isinstance(command, ANSWERS):
             if await self._until(lambda: self._question is not None or self._ended) and self._question is not None:
                 self._answer(command)
-            elif self._ended:
-                await self._type(command, self._question_in(before))
+            elif self._ended and asked is not None:
+                await self._type(passage, command, asked, refused)
             return
         await self._until(lambda: self._ended or self._text >= streamed)
         if self._ended and isinstance(command, CancelTurn):
@@ -174,14 +179,17 @@ class Driver:
             given = command if isinstance(command, AnswerInteraction) else AnswerInteraction(question="", declined=True)
             self._say(structs.replace(given, question=asked.question, kind=asked.kind))
 
-    async def _type(self, answer: Command, asked: Question | None) -> None:
+    async def _type(
+        self, passage: Passage, answer: Command, asked: Question, refused: InteractionInvalid | None
+    ) -> None:
         """Answer in words the question that was recorded, if the run ended in just its words."""
-        for number, (words, text) in enumerate(typed(asked, answer) if asked is not None else ()):
+        for number, (words, text) in enumerate(typed(asked, answer, refused)):
             if not await self._until(lambda: self._ended) or not self._heard.take_back(words):
                 return
             self._text -= len(words)
-            if asked is not None and number == 0:
+            if number == 0 and refused is None:
                 self._heard.take_more(asked)
+            if number == 0 and not isinstance(passage.answer, InteractionInvalid):
                 self._heard.take_more(resolved(asked, answer))
             if not await self._input(SubmitInput(segments=(Text(text=text),))):
                 self._ended = True

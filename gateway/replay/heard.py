@@ -18,6 +18,7 @@ from mappings.canonical.commands import AnswerApproval, AnswerInteraction
 from mappings.canonical.events import (
     ApprovalRequested,
     ApprovalResolved,
+    InteractionInvalid,
     InteractionRequired,
     InteractionResolved,
     MessageAppended,
@@ -76,19 +77,21 @@ class Heard:
         return True
 
 
-def typed(asked: Question, answer: Command) -> Iterator[tuple[str, str]]:
+def typed(asked: Question, answer: Command, refused: InteractionInvalid | None = None) -> Iterator[tuple[str, str]]:
     """The words of a question and what is typed to give it this answer; one after the other where it has fields.
 
-    A form whose answer was not recorded is declined.
+    A form whose answer was not recorded is declined. One that was `refused` is filled in again from the first wrong
+    field on.
     """
     if isinstance(asked, ApprovalRequested):
         yield in_words(asked), "approve" if isinstance(answer, AnswerApproval) and answer.approved else "deny"
         return
     form = Form(asked)
+    fault = form.again(refused) if refused is not None else ""
     values = _values(answer)
-    for text in (form.typed(values) if values is not None else ()) or [SKIP]:
-        yield form.prompt(), text
-        form.take(text)
+    for text in form.typed(values) if values is not None else [SKIP]:
+        yield form.prompt(fault), text
+        fault = form.take(text)
 
 
 def resolved(asked: Question, answer: Command) -> ApprovalResolved | InteractionResolved:

@@ -221,7 +221,7 @@ class Questions:
 
     def _ask_on(self, form: wording.Form, fault: str, segments: tuple[Segment, ...], origin: Origin) -> None:
         now = self._session.clock()
-        text = f"{fault}\n{form.prompt()}" if fault else form.prompt()
+        text = form.prompt(fault)
         self._session.deliver(self._session.form.asked_again(text, now, segments=segments, origin=origin), now)
 
     def show_again(self, link: Link) -> bool:
@@ -297,11 +297,8 @@ class Questions:
     def _refused_form(self, pending: Pending, event: InteractionInvalid, link: Link) -> None:
         if self._form is None:
             return
-        self._form.again(event.errors)
-        faults = [f"{error.field}: {error.text}" for error in event.errors] or [event.text]
-        self._ask_on(
-            self._form, "\n".join(faults), pending.segments, Origin(link=link.id, request=pending.command.request)
-        )
+        origin = Origin(link=link.id, request=pending.command.request)
+        self._ask_on(self._form, self._form.again(event), pending.segments, origin)
 
     def _note(self, link: Link, pending: Pending, text: str) -> None:
         """Answer in words what was typed outside of any turn; who waits for an answer of his own gets it."""

@@ -13,8 +13,14 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from mappings.canonical.events import ApprovalRequested, InteractionRequired, OtpInvalid, OtpRequired, OtpSent
-from mappings.canonical.values import FieldError
+from mappings.canonical.events import (
+    ApprovalRequested,
+    InteractionInvalid,
+    InteractionRequired,
+    OtpInvalid,
+    OtpRequired,
+    OtpSent,
+)
 
 __all__ = [
     "ANSWER_FIRST",
@@ -119,11 +125,12 @@ class Form:
         answer = {"answers": list(given.values())} if self._event.kind == "choices" else given
         return Raw(msgspec.json.encode(answer))
 
-    def prompt(self) -> str:
-        """What is asked now."""
+    def prompt(self, fault: str = "") -> str:
+        """What is asked now, behind what was wrong with the answer before."""
         number = f" ({self._at + 1} of {len(self._fields)})" if len(self._fields) > 1 else ""
         reason = f"{self._event.reason}\n" if self._event.reason else ""
-        return f"{reason}{self._fields[self._at].question}{number}\nskip declines."
+        said = f"{fault}\n" if fault else ""
+        return f"{said}{reason}{self._fields[self._at].question}{number}\nskip declines."
 
     def take(self, said: str) -> str:
         """Fill in the field that is asked; what is wrong with it, "" if nothing."""
@@ -136,16 +143,18 @@ class Form:
         return ""
 
     def typed(self, values: Raw) -> list[str]:
-        """What would be typed to fill it in with these values, field by field."""
+        """What would be typed to fill in the rest of it with these values, field by field."""
         given = msgspec.json.decode(values)
         if self._event.kind == "choices":
             given = {answer["header"]: answer for answer in given["answers"]}
-        return [field.typed(given.get(field.key)) for field in self._fields]
+        return [field.typed(given.get(field.key)) for field in self._fields[self._at :]]
 
-    def again(self, errors: tuple[FieldError, ...]) -> None:
-        """The backend refused these fields: the first of them is asked again, and what comes after it."""
-        wrong = {error.field for error in errors}
+    def again(self, refused: InteractionInvalid) -> str:
+        """The backend refused some fields: the first is asked again, and what comes after it; what was wrong."""
+        wrong = {error.field for error in refused.errors}
         self._at = next((i for i, field in enumerate(self._fields) if field.key in wrong), 0)
+        faults = [f"{error.field}: {error.text}" if error.field else error.text for error in refused.errors]
+        return "\n".join(faults) or refused.text
 
 
 def declines(said: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -12,12 +12,17 @@ import pytest
 from msgspec import structs
 
 from gateway.demo.app import demo_backend
+from gateway.demo.backend import DemoBackend
 from gateway.demo.script import Line, read
 from gateway.endpoint import Endpoint, parse
 from gateway.recording.reader import open_recording
 from gateway.replay.driving import Driven, DrivingError
 from gateway.replay.standalone import drive, driven_play
-from mappings.canonical.events import TextDelta, TurnEnded
+from mappings.canonical import Command
+from mappings.canonical.commands import AnswerInteraction
+from mappings.canonical.events import InteractionInvalid, TextDelta, TurnEnded
+from mappings.canonical.values import FieldError
+from mappings.dialect import Burst
 from tests.gateway.recording.lines import FROZEN
 from tests.pairs.recorded import LISTEN, record, turns
 from tests.pairs.table import DIALECTS
@@ -129,6 +134,44 @@ async def test_what_was_filled_in_is_typed_where_a_form_is_put_in_words(
     recording = await record("smooth", "smooth", tmp_path, script=script, talk=talk)
     found = await driven(recording, backend, tmp_path, script, deadline=5)
     assert (str(found), found.turns) == ("", 2)
+
+
+class Picky(DemoBackend):
+    """One that takes no short telephone numbers."""
+
+    def send(self, commands: Sequence[Command]) -> None:
+        for command in commands:
+            if isinstance(command, AnswerInteraction) and command.values and b'"1"' in bytes(command.values):
+                errors = (FieldError(field="phone", text="It is too short."),)
+                refused = InteractionInvalid(
+                    request=command.request, question="q", kind="identity_intake", errors=errors, text="Not so."
+                )
+                self._session.receive([Burst(items=[refused])])
+            else:
+                super().send([command])
+
+
+@pytest.mark.parametrize("backend", DIALECTS)
+async def test_a_form_that_is_refused_is_filled_in_again_as_it_was(
+    backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def talk(peer: Peer) -> None:
+        client = peer.client
+        await client.say("A pizza.")
+        await client.until(lambda: client.frames[-1]["type"] == "interaction_required")
+        form = client.frames[-1]["data"]["data"]
+        submit = {"action": "submit_interaction", "sessionId": client.session, "kind": "identity_intake"}
+        for phone in ("1", "5551234567"):
+            values = {"name": "Ada", "phone": phone}
+            await client.send({**submit, "interactionId": form["interactionId"], "declined": False, "values": values})
+            over = {"eventual_response"} if phone != "1" else {"interaction_invalid"}
+            await client.until(lambda over=over: client.frames[-1]["type"] in over)
+
+    monkeypatch.setattr("gateway.demo.app.DemoBackend", Picky)
+    script = [*asks("identity_intake", IDENTITY), turns()[0]]
+    recording = await record("smooth", "smooth", tmp_path, script=script, talk=talk)
+    found = await driven(recording, backend, tmp_path, script, deadline=5)
+    assert (str(found), found.turns) == ("", 1)
 
 
 @pytest.mark.parametrize("backend", DIALECTS)

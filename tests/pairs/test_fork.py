@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,32 +13,36 @@ import pytest
 
 from gateway.demo.app import demo_backend
 from gateway.endpoint import parse
-from tests.pairs.gateway import bridged
 from tests.pairs.recorded import LISTEN, record, served
 from tests.pairs.table import DIALECTS
 from tests.pairs.turns import Peer, join
 
-LIVE = ("smooth", "pod", "codewhale")
 FIRST = "Where is my order?"
+
+
+@asynccontextmanager
+async def living(live: str, folder: Path) -> AsyncIterator[str]:
+    """A live demo backend of this dialect; its endpoint."""
+    folder.mkdir()
+    demo = demo_backend(parse(LISTEN[live].format(folder=folder)))
+    ready: asyncio.Queue[str] = asyncio.Queue()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(demo.run(ready.put_nowait), name="live")
+        yield await ready.get()
+        demo.stop.set()
 
 
 @asynccontextmanager
 async def forked(viewer: str, live: str, options: str, folder: Path) -> AsyncIterator[Peer]:
     """A client of a recording of a pod, behind which a live demo backend of this dialect stands."""
     recording = await record("pod", "pod", folder)
-    (folder / "live").mkdir()
-    demo = demo_backend(parse(LISTEN[live].format(folder=folder / "live")))
-    ready: asyncio.Queue[str] = asyncio.Queue()
-    async with asyncio.TaskGroup() as group:
-        group.create_task(demo.run(ready.put_nowait), name="live")
-        upstream = options + quote(await ready.get(), safe="")
-        replay = parse(f"replay+file:{recording}?speed=instant&{upstream}")
+    async with living(live, folder / "live") as upstream:
+        replay = parse(f"replay+file:{recording}?speed=instant&{options}{quote(upstream, safe='')}")
         async with served(viewer, replay, folder / "replay") as url, join(viewer, url) as peer:
             yield peer
-        demo.stop.set()
 
 
-@pytest.mark.parametrize("live", LIVE)
+@pytest.mark.parametrize("live", DIALECTS)
 @pytest.mark.parametrize("viewer", DIALECTS)
 async def test_after_the_recorded_turn_the_live_backend_goes_on(viewer: str, live: str, tmp_path: Path) -> None:
     async with forked(viewer, live, "until=turn:1&then=", tmp_path) as peer:
@@ -48,7 +53,7 @@ async def test_after_the_recorded_turn_the_live_backend_goes_on(viewer: str, liv
         assert [text for role, text in said if role == "user"] == [FIRST, "count 5"]
 
 
-@pytest.mark.parametrize("live", LIVE)
+@pytest.mark.parametrize("live", DIALECTS)
 async def test_what_is_not_recorded_goes_to_the_live_backend_and_the_rest_is_played(live: str, tmp_path: Path) -> None:
     async with forked("smooth", live, "mode=spy&upstream=", tmp_path) as peer:
         assert (await peer.turn("count 5")).text == "0 1 2 3 4 "
@@ -57,25 +62,27 @@ async def test_what_is_not_recorded_goes_to_the_live_backend_and_the_rest_is_pla
         assert (await peer.turn("Try again.")).text == "The second try worked."
 
 
-async def test_a_pando_stands_behind_a_recording_with_a_gateway_before_it(tmp_path: Path) -> None:
-    """As the error says that refuses one without."""
-    demo = demo_backend(parse(LISTEN["pando"]))
-    ready: asyncio.Queue[str] = asyncio.Queue()
-    recording = await record("pod", "pod", tmp_path)
-    async with asyncio.TaskGroup() as group:
-        group.create_task(demo.run(ready.put_nowait), name="live")
-        pod = f"pod+unix:{tmp_path}/live.sock"
-        async with bridged(await ready.get(), listen=f"{pod}?session=new"):
-            replay = parse(f"replay+file:{recording}?speed=instant&mode=spy&upstream={quote(pod, safe='')}")
-            async with served("smooth", replay, tmp_path / "replay") as url, join("smooth", url) as peer:
-                assert (await peer.turn("count 5")).text == "0 1 2 3 4 "
-                assert (await peer.turn(FIRST)).text.startswith("Let me look that up.")
-        demo.stop.set()
-
-
 async def test_a_pod_client_is_told_what_the_live_backend_does_not_know(tmp_path: Path) -> None:
     async with forked("pod", "smooth", "until=turn:1&then=", tmp_path) as peer:
         await peer.turn(FIRST)
         await peer.client.until(lambda: "alert" in peer.client.names())
         (alert,) = [data for name, data in peer.client.events if name == "alert"]
         assert "goes on without the 3 messages before" in alert["message"]
+
+
+async def test_conversations_of_one_live_pando_hear_and_record_nothing_of_each_other(tmp_path: Path) -> None:
+    """Two sessions and a client of the pando itself, which publishes all to everybody (pando sheet, section 2)."""
+    recording, kept = await record("pod", "pod", tmp_path), tmp_path / "again"
+    async with living("pando", tmp_path / "live") as upstream:
+        replay = parse(f"replay+file:{recording}?speed=instant&mode=spy&upstream={quote(upstream, safe='')}")
+        async with (
+            served("smooth", replay, tmp_path / "replay", kept) as url,
+            join("smooth", url) as peer, join("smooth", url) as other,
+            join("pando", upstream.partition("+")[2]) as theirs,
+        ):  # fmt: skip
+            said = [(await one.turn(f"count {n}")).text for n, one in ((5, peer), (3, other), (4, theirs), (2, peer))]
+            assert said == ["0 1 2 3 4 ", "0 1 2 ", "0 1 2 3 ", "0 1 "]
+            assert [text for _, text in await peer.history()] == ["count 5", "0 1 2 3 4 ", "count 2", "0 1 "]
+    named = [set(re.findall(r"session_id\W+([-0-9a-f]{36})", path.read_text("utf-8"))) for path in kept.iterdir()]
+    assert [len(names) for names in named] == [1, 1], "each recording has frames of its own conversation"
+    assert named[0] != named[1]

@@ -38,7 +38,7 @@ from mappings.canonical.events import (
     TurnAccepted,
     TurnEnded,
 )
-from mappings.canonical.values import Failure, Message, flatten
+from mappings.canonical.values import Failure, FieldError, Message, flatten
 from tests.gateway.replay.tape import Tape
 
 ASKED = ApprovalRequested(tool="refund", description="42", question="then")
@@ -159,6 +159,52 @@ async def test_a_question_in_words_is_answered_in_words_and_is_no_turn_of_its_ow
         assert await backend.accepts("t3") == "two"
         await backend.says(TurnEnded(end="completed"), turn="t3")
     assert (str(found[0]), found[0].turns) == ("", 2)
+
+
+SIGN_UP = InteractionRequired(
+    question="f then", kind="identity_intake", spec=Raw(b'{"fields":[{"key":"name"},{"key":"phone"}]}'), reason=""
+)
+
+
+def filled_in_again() -> Tape:
+    """A form is answered, refused, answered again, and taken."""
+    wrong, right = (
+        AnswerInteraction(question="f then", values=Raw(json))
+        for json in (b'{"name":"Ada","phone":"1"}', b'{"name":"Ada","phone":"55"}')
+    )
+    errors = (FieldError(field="phone", text="too short"),)
+    invalid = InteractionInvalid(question="f then", kind="identity_intake", errors=errors, text="no")
+    tape = Tape().turn("one", SIGN_UP, end=None).asks(wrong, invalid).asks(right, Reply(request=""))
+    return tape.says(InteractionResolved(question="f then"), TextDelta(text="Thanks.")).ends()
+
+
+async def test_a_form_in_words_that_is_refused_is_typed_again_from_what_was_wrong(tmp_path: Path) -> None:
+    fields = (
+        ("Your name? (1 of 2)", "Ada"),
+        ("Your phone? (2 of 2)", "1"),
+        ("phone: too short\nYour phone? (2 of 2)", "55"),
+    )
+    async with driving(filled_in_again(), tmp_path) as (backend, found):
+        await backend.opens()
+        await backend.accepts("t0")
+        for number, (words, text) in enumerate(fields):
+            said = TextDelta(text=f"{words}\nskip declines.")
+            await backend.says(said, TurnEnded(end="paused"), turn=f"t{number}")
+            assert await backend.accepts(f"t{number + 1}") == text
+        await backend.says(TextDelta(text="Thanks."), TurnEnded(end="completed"), turn="t3")
+    assert (str(found[0]), found[0].turns) == ("", 1)
+
+
+async def test_a_form_in_words_that_is_not_refused_now_is_not_typed_again(tmp_path: Path) -> None:
+    async with driving(filled_in_again(), tmp_path) as (backend, found):
+        await backend.opens()
+        await backend.accepts("t0")
+        for number, words in enumerate(("Your name? (1 of 2)", "Your phone? (2 of 2)")):
+            said = TextDelta(text=f"{words}\nskip declines.")
+            await backend.says(said, TurnEnded(end="paused"), turn=f"t{number}")
+            await backend.accepts(f"t{number + 1}")
+        await backend.says(TextDelta(text="Thanks."), TurnEnded(end="completed"), turn="t2")
+    assert [difference.what for difference in found[0].differences] == ["answer"]
 
 
 async def test_to_other_words_nothing_is_typed(tmp_path: Path) -> None:

@@ -15,13 +15,14 @@ from mappings.canonical.commands import AnswerApproval, AnswerInteraction
 from mappings.canonical.events import (
     ApprovalRequested,
     ApprovalResolved,
+    InteractionInvalid,
     InteractionRequired,
     InteractionResolved,
     MessageAppended,
     TextDelta,
     TurnEnded,
 )
-from mappings.canonical.values import Message
+from mappings.canonical.values import FieldError, Message
 
 ASKED = ApprovalRequested(tool="refund", description="42", question="q")
 SPEC = b'{"fields":[{"key":"name"},{"key":"email","required":false}]}'
@@ -96,3 +97,23 @@ def test_each_field_is_typed_behind_its_own_question() -> None:
     assert [words.split("\n")[1] for words, _ in typed(FORM, answer)] == [
         "Your name? (1 of 2)", "Your email? (none leaves it out) (2 of 2)",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("wrong", "answer", "said"),
+    [
+        (("email",), AnswerInteraction(question="f", values=Raw(b'{"name":"Ada","email":"a@b"}')), ["a@b"]),
+        ((), AnswerInteraction(question="f", values=Raw(b'{"name":"Ada","email":"a@b"}')), ["Ada", "a@b"]),
+        (("name", "email"), AnswerInteraction(question="f", declined=True), ["skip"]),
+    ],
+)
+def test_a_form_that_was_refused_is_filled_in_again_from_what_was_wrong(
+    wrong: tuple[str, ...], answer: Command, said: list[str]
+) -> None:
+    errors = tuple(FieldError(field=key, text="no") for key in wrong)
+    refused = InteractionInvalid(question="f", kind="identity_intake", errors=errors, text="Not so.")
+    again = list(typed(FORM, answer, refused))
+    assert [text for _, text in again] == said
+    fault = "\n".join(f"{key}: no" for key in wrong) or "Not so."
+    assert again[0][0].startswith(f"{fault}\nWho?\nYour ")
+    assert not any("no\n" in words or "Not so" in words for words, _ in again[1:])

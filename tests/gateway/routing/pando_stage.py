@@ -25,7 +25,7 @@ from gateway.upstream import Connected, Upstream
 from tests.gateway.stage import AT_ONCE, Time, settle
 from tests.memory import MemoryTransport
 
-__all__ = ["ROUTE", "PandoStage", "frames", "pando_stage", "row"]
+__all__ = ["ROUTE", "PandoStage", "Primary", "frames", "pando_stage", "row"]
 
 ROUTE = Route(
     name="test", listen=(parse("smooth+ws://127.0.0.1:1/ws"),), upstream=parse("pando+tcp://127.0.0.1:1")
@@ -38,64 +38,18 @@ def row(id: str, title: str = "T", updated: str = "2026-05-09T21:28:20Z", messag
     return {"id": id, "title": title, "updated_at": updated, "message_count": messages}
 
 
-class PandoStage:
-    """A router with its clients, and the connection to the primary."""
+class Primary:
+    """The pando at the other end of each connection, spoken by the test; it answers on the one that was made last."""
 
-    def __init__(self, group: asyncio.TaskGroup, route: Route) -> None:
-        self.group = group
-        self.time = Time()
-        self.ledger = Ledger()
+    def __init__(self) -> None:
         self.primaries: list[MemoryTransport] = []
-        self.links: list[Link] = []
         self._answered = 0
-        self._ids = count(1)
-        self.router = Router(
-            route, self._upstream, registry.dialects, limits=LIMITS, ledger=self.ledger, clock=self.time.clock,
-            new_id=self._new_id, later=self.time.later,
-        )  # fmt: skip
 
-    def _new_id(self) -> str:
-        return f"00000000-0000-4000-8000-{next(self._ids):012d}"
-
-    def _upstream(self, session: Connected, _endpoint: Endpoint) -> Upstream:
-        return Upstream(
-            "test", "pando", registry.dialect("pando"), self._dial, session, spawn=self._spawn, limits=LIMITS,
-            ledger=self.ledger, clock=self.time.clock, new_id=self._new_id, later=self.time.later,
-        )  # fmt: skip
-
-    async def _dial(self) -> Transport:
+    async def dial(self) -> Transport:
+        """Somebody connects to it."""
         self.primaries.append(MemoryTransport())
         self._answered = 0
         return self.primaries[-1]
-
-    def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
-        self.group.create_task(work, name=name)
-
-    # -- clients ---------------------------------------------------------------------------------------
-
-    def join(self, dialect: str, *, publishes: bool = False, door: Door = Door()) -> MemoryTransport:  # noqa: B008  # frozen
-        """A client connects, by this door; a pando makes calls, or is everybody who subscribes."""
-        transport, spoken = MemoryTransport(), registry.dialect(dialect)
-        translator = spoken.server(self.time.clock, self._new_id)
-        if publishes:
-            assert spoken.publication is not None
-            translator = spoken.publication(self.time.clock, self._new_id)
-        link = Link(
-            f"{dialect}-{len(self.links)}", spoken, transport, translator,
-            Outbox(LIMITS.outbox_soft, LIMITS.outbox_hard), sink=self.router.receive, drained=self.router.drained,
-            ledger=self.ledger, attaches=dialect != "pando", publishes=publishes, door=door,
-        )  # fmt: skip
-        self.links.append(link)
-        self._spawn(self._serve(link), link.id)
-        return transport
-
-    async def _serve(self, link: Link) -> None:
-        try:
-            await link.run(self.router.connected)
-        finally:
-            self.router.gone(link)
-
-    # -- the primary -----------------------------------------------------------------------------------
 
     def asked(self) -> list[str]:
         """The methods of all calls without an answer; of a write, what is written."""
@@ -141,6 +95,58 @@ class PandoStage:
         envelope = {"instanceId": "i-1", "projectId": "", "topic": topic, "payload": payload}
         self.primaries[-1].say(topic.encode() + b"\0" + json.dumps(envelope).encode())
         await settle()
+
+
+class PandoStage(Primary):
+    """A router with its clients, and the connection to the primary."""
+
+    def __init__(self, group: asyncio.TaskGroup, route: Route) -> None:
+        super().__init__()
+        self.group = group
+        self.time = Time()
+        self.ledger = Ledger()
+        self.links: list[Link] = []
+        self._ids = count(1)
+        self.router = Router(
+            route, self._upstream, registry.dialects, limits=LIMITS, ledger=self.ledger, clock=self.time.clock,
+            new_id=self._new_id, later=self.time.later,
+        )  # fmt: skip
+
+    def _new_id(self) -> str:
+        return f"00000000-0000-4000-8000-{next(self._ids):012d}"
+
+    def _upstream(self, session: Connected, _endpoint: Endpoint) -> Upstream:
+        return Upstream(
+            "test", "pando", registry.dialect("pando"), self.dial, session, spawn=self._spawn, limits=LIMITS,
+            ledger=self.ledger, clock=self.time.clock, new_id=self._new_id, later=self.time.later,
+        )  # fmt: skip
+
+    def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        self.group.create_task(work, name=name)
+
+    # -- clients ---------------------------------------------------------------------------------------
+
+    def join(self, dialect: str, *, publishes: bool = False, door: Door = Door()) -> MemoryTransport:  # noqa: B008  # frozen
+        """A client connects, by this door; a pando makes calls, or is everybody who subscribes."""
+        transport, spoken = MemoryTransport(), registry.dialect(dialect)
+        translator = spoken.server(self.time.clock, self._new_id)
+        if publishes:
+            assert spoken.publication is not None
+            translator = spoken.publication(self.time.clock, self._new_id)
+        link = Link(
+            f"{dialect}-{len(self.links)}", spoken, transport, translator,
+            Outbox(LIMITS.outbox_soft, LIMITS.outbox_hard), sink=self.router.receive, drained=self.router.drained,
+            ledger=self.ledger, attaches=dialect != "pando", publishes=publishes, door=door,
+        )  # fmt: skip
+        self.links.append(link)
+        self._spawn(self._serve(link), link.id)
+        return transport
+
+    async def _serve(self, link: Link) -> None:
+        try:
+            await link.run(self.router.connected)
+        finally:
+            self.router.gone(link)
 
 
 def _method(call: dict[str, Any]) -> str:

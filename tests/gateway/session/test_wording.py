@@ -13,7 +13,14 @@ from msgspec import Raw
 
 from gateway.session import wording
 from gateway.session.wording import Form
-from mappings.canonical.events import ApprovalRequested, InteractionRequired, OtpInvalid, OtpRequired, OtpSent
+from mappings.canonical.events import (
+    ApprovalRequested,
+    InteractionInvalid,
+    InteractionRequired,
+    OtpInvalid,
+    OtpRequired,
+    OtpSent,
+)
 from mappings.canonical.values import FieldError
 
 IDENTITY = {
@@ -35,6 +42,10 @@ EXTRAS = {
 
 def asked(spec: Any, kind: str = "identity_intake", reason: str = "") -> InteractionRequired:
     return InteractionRequired(question="i", kind=kind, spec=Raw(json.dumps(spec).encode()), reason=reason)
+
+
+def refused(*errors: FieldError) -> InteractionInvalid:
+    return InteractionInvalid(question="i", kind="identity_intake", errors=errors, text="Not that way.")
 
 
 def choices(*questions: dict[str, Any]) -> Form:
@@ -135,7 +146,9 @@ def test_a_refused_field_is_asked_again_and_what_comes_after_it() -> None:
     form = Form(asked(IDENTITY))
     for said in ("Al", "bad", "555"):
         form.take(said)
-    form.again((FieldError(field="email", text="no address"),))
+    fault = form.again(refused(FieldError(field="email", text="no address"), FieldError(field="phone", text="short")))
+    assert fault == "email: no address\nphone: short"
+    assert form.prompt(fault) == f"{fault}\n{form.prompt()}"
     assert "email?" in form.prompt()
     form.take("a@b.cd")
     assert "phone?" in form.prompt()
@@ -147,8 +160,17 @@ def test_a_fault_of_no_field_asks_the_whole_form_again() -> None:
     form = Form(asked(IDENTITY))
     for said in ("Al", "a@b.cd", "none"):
         form.take(said)
-    form.again((FieldError(field="", text="no"),))
+    assert form.again(refused(FieldError(field="", text="no"))) == "no"
     assert "(1 of 3)" in form.prompt()
+    assert form.again(refused()) == "Not that way."
+
+
+def test_what_is_left_of_a_form_is_typed() -> None:
+    form = Form(asked(IDENTITY))
+    filled = Raw(b'{"name":"Al","email":"a@b.cd"}')
+    assert form.typed(filled) == ["Al", "a@b.cd", "none"]
+    form.again(refused(FieldError(field="email", text="no address")))
+    assert form.typed(filled) == ["a@b.cd", "none"]
 
 
 @pytest.mark.parametrize(("said", "declines"), [("skip", True), (" /Skip ", True), ("skip it", False), ("none", False)])

@@ -34,7 +34,6 @@ def test_a_recording_is_an_upstream_and_no_listener() -> None:
         (f"replay@seed+file:{RECORDING}", "says itself which generation"),
         (f"replay+ws:{RECORDING}", "dragoman cannot connect to this"),
         (f"replay+file:{RECORDING}?token=x", "unknown option 'token'; options of file: auto, explain, idle_cap, mode"),
-        (f"replay+file:{RECORDING}?mode=spy&upstream=pando%2Btcp://127.0.0.1:9", "carries all conversations"),
         (f"replay+file:{RECORDING}?mode=spy&upstream=pod%2Bdir:/run/pods", "behind a recording stands one pod"),
         (f"replay+file:{RECORDING}?mode=spy&upstream=replay%2Bfile:{RECORDING}", "a live backend, not another"),
         (f"replay+file:{RECORDING}?mode=spy&upstream=pud%2Bunix:/p", "unknown dialect 'pud'"),

@@ -1,0 +1,159 @@
+"""One conversation of a backend whose connections carry many (design.md, section 5: pando), for one session alone.
+
+It stands before a connection of the session's own, where routing/shared.py stands before one that all sessions of a
+route have. The first command opens a conversation there, which is none of those that the backend has: nobody else's is
+touched, and what the connection tells of them is not the session's. Every command names it as the backend does.
+
+After a lost connection another backend may answer. So the first command asks whether it has the conversation, unless
+its list tells so; when it has not, that is said, and the command opens another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec import structs
+
+from gateway.ledger import Ledger
+from gateway.upstream import Connected, Upstream
+from mappings.canonical import Command, SessionState
+from mappings.canonical.commands import GetSession, OpenSession
+from mappings.canonical.events import (
+    Gap,
+    Heartbeat,
+    Reply,
+    SessionActivated,
+    SessionClosed,
+    SessionOpened,
+    SessionsListed,
+    SessionUpdated,
+    StoreChanged,
+)
+from mappings.canonical.values import Cause, Ext, Failure
+from mappings.dialect import Burst, Dialect, Loss, NewId
+
+__all__ = ["GONE", "Conversation"]
+
+OF_THE_LIST = (SessionActivated, SessionUpdated, Heartbeat, StoreChanged)
+"""How the backend lists it, and what the connection itself watches for: the session is listed by the gateway."""
+
+GONE = "the backend does not have the conversation any more"
+
+
+class Conversation:
+    """The way of `session` to it: a Backend. `upstream` is set before anything is asked."""
+
+    upstream: Upstream
+
+    def __init__(self, session: Connected, dialect: Dialect, *, ledger: Ledger, new_id: NewId) -> None:
+        self._session = session
+        self._dialect = dialect
+        self._ledger = ledger
+        self._new_id = new_id
+        self._ids: Ext | None = None  # those of the backend, once it has opened it
+        self._sure = False  # that the backend has it
+        self._asked: OpenSession | GetSession | None = None  # by us, to be so
+        self._held: list[Command] = []  # until then; bounded by what a session may have under way
+
+    # -- what the session asks ---------------------------------------------------------------------------
+
+    def start(self) -> None:
+        self.upstream.start()
+
+    def send(self, commands: Sequence[Command]) -> None:
+        if self._sure and self._asked is None:
+            self.upstream.send([structs.replace(command, session=self._name) for command in commands])
+            return
+        self._held += commands
+        if self._asked is None:
+            self._ask()
+
+    def rest(self) -> None:
+        self.upstream.rest()
+
+    def stop(self) -> None:
+        self.upstream.stop()
+
+    def is_called(self, name: str) -> bool:
+        """Whether the backend means it by this name."""
+        return name == self._name
+
+    @property
+    def _name(self) -> str:
+        """What the backend calls it; "" before it is open."""
+        return self._dialect.shown("", self._ids)[0]
+
+    def _ask(self) -> None:
+        """Have the backend open it, or say whether it still has it."""
+        request = self._new_id()
+        if self._ids is None:
+            self._asked = OpenSession(request=request, title=self._session.connected().title)
+        else:
+            self._asked = GetSession(request=request, session=self._name)
+        self.upstream.send([self._asked])
+
+    # -- what the backend says ---------------------------------------------------------------------------
+
+    def connected(self) -> SessionState:
+        return structs.replace(self._session.connected(), backend_ids=self._ids)
+
+    def receive(self, bursts: list[Burst]) -> None:
+        for burst in bursts:
+            if self._asked is not None and burst.request == self._asked.request:
+                self._answered(self._asked, burst.items)
+            elif not burst.session:
+                self._aside(burst.items)
+            elif self.is_called(burst.session):
+                self._told(burst)
+
+    def _answered(self, asked: OpenSession | GetSession, items: Sequence[Any]) -> None:
+        self._asked = None
+        held, self._held = self._held, []
+        opened = next((item for item in items if isinstance(item, SessionOpened)), None)
+        failure = next((item.failure for item in items if isinstance(item, Reply)), None)
+        if isinstance(asked, GetSession):
+            if failure is not None and failure.cause == "not_found":
+                self._gone()
+            else:
+                self._sure = True  # or it says no to each command by itself
+        elif opened is not None:
+            self._ids, self._sure = opened.ext, True
+            self.upstream.attach(self.connected())
+        else:
+            failure = failure or Failure(cause="internal", text="the backend did not say what it opened")
+            self._session.receive([Burst(items=[Reply(request=c.request, failure=failure) for c in held])])
+            return
+        if held:
+            self.send(held)
+
+    def _told(self, burst: Burst) -> None:
+        items = [item for item in burst.items if not isinstance(item, (*OF_THE_LIST, SessionClosed))]
+        if items:
+            self._session.receive([structs.replace(burst, items=items)])
+        if any(isinstance(item, SessionClosed) for item in burst.items):
+            held, self._held, self._asked = self._held, [], None
+            self._session.lost(GONE, held)
+            self._gone()
+
+    def _aside(self, items: Sequence[Any]) -> None:
+        """What belongs to no conversation. A list does not have every one that there is (pando sheet, section 6)."""
+        for item in items:
+            if isinstance(item, SessionsListed):
+                if self._ids is not None and self._asked is None:
+                    self._sure = self._name in [row.session for row in item.sessions]
+                    if not self._sure:
+                        self._ask()
+            elif not isinstance(item, OF_THE_LIST):
+                self._ledger.record([Loss(kind=type(item).__name__, why="of the backend, and of no session")])
+
+    def _gone(self) -> None:
+        self._ids, self._sure = None, False
+        gap = Gap(text=f"{GONE}: what is said next begins another, which knows nothing of it")
+        self._session.receive([Burst(items=[gap])])
+
+    def lost(self, text: str, unsent: Sequence[Command], cause: Cause = "upstream_lost") -> None:
+        asked, self._asked, self._sure = self._asked, None, False
+        unsent = [command for command in unsent if asked is None or command.request != asked.request]
+        held, self._held = self._held, []
+        self._session.lost(text, [*unsent, *held], cause)

@@ -1,0 +1,269 @@
+"""One conversation of a pando for a session alone: opened, named, and nobody else's."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from itertools import count
+from typing import Any
+
+import pytest
+
+from gateway import registry
+from gateway.config.model import Limits
+from gateway.ledger import Ledger
+from gateway.replay.conversation import GONE, Conversation
+from gateway.upstream import Upstream
+from mappings.canonical.commands import CancelTurn, Compact
+from mappings.canonical.events import Gap, Reply
+from tests.gateway.replay.tape import said, types
+from tests.gateway.replay.test_live import Session
+from tests.gateway.routing.pando_stage import Primary, row
+from tests.gateway.stage import AT_ONCE, Time, settle
+
+LIMITS = Limits(backoff_first=AT_ONCE, backoff_max=AT_ONCE)
+ROLES = ("user", "assistant")
+THEIRS = "0b0e9b0e-0000-4000-8000-000000000001"
+
+
+class Alone(Primary):
+    """A session with a connection of its own to the primary. `refuses` lets nobody connect."""
+
+    def __init__(self, group: asyncio.TaskGroup) -> None:
+        super().__init__()
+        self.session, self.time, self.ledger = Session(), Time(), Ledger()
+        self.session.state.title = "Orders"
+        self.refuses = False
+        self._group = group
+        ids = count(1)
+        pando = registry.dialect("pando")
+        self.way = Conversation(self.session, pando, ledger=self.ledger, new_id=lambda: f"id {next(ids)}")
+        self.way.upstream = Upstream(
+            "own", "pando", pando, self._connect, self.way, spawn=self._spawn, limits=LIMITS, ledger=self.ledger,
+            clock=self.time.clock, new_id=lambda: f"id {next(ids)}", later=self.time.later,
+        )  # fmt: skip
+
+    def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        self._group.create_task(work, name=name)
+
+    async def _connect(self) -> Any:
+        if self.refuses:
+            raise ConnectionRefusedError("nobody is there")
+        return await self.dial()
+
+    async def asks(self, *commands: Any) -> None:
+        self.way.send(commands)
+        await settle()
+
+    async def opens(self) -> str:
+        """The connection stands, and the primary opens what it is asked to open; under which id."""
+        await self.begins(row(THEIRS))
+        written = (await self.answers("CreateSession", {"id": "named by it"}))["params"]
+        await self.answers("message.list", [])
+        return str(written["id"])
+
+    @property
+    def told(self) -> list[str]:
+        return types(self.session.events)
+
+
+@asynccontextmanager
+async def alone() -> AsyncIterator[Alone]:
+    async with asyncio.timeout(20), asyncio.TaskGroup() as group:
+        made = Alone(group)
+        yield made
+        made.way.stop()
+
+
+async def test_the_first_command_opens_a_conversation_of_its_own_and_goes_to_it() -> None:
+    async with alone() as made:
+        await made.asks(said("go"))
+        await made.begins(row(THEIRS))
+        assert made.asked() == ["CreateSession"]
+        written = (await made.answers("CreateSession", {"id": "named by it"}))["params"]
+        assert written["title"] == "Orders"
+        assert written["id"] not in ("", THEIRS, "own"), "nobody has it yet"
+        assert await made.answers("message.list", []) == {"session_id": "named by it"}
+        assert await made.answers("message.send", {"ok": True}) == {"session_id": "named by it", "content": "go"}
+        await made.publishes("llm.token", session_id="named by it", token="Hi")
+        await made.asks(CancelTurn(request="c"))
+        assert await made.answers("session.interrupt", {"ok": True}) == {"session_id": "named by it"}
+        told = [name for name in made.told if name != "HistorySnapshot"]
+        assert told == ["TurnAccepted", "ModelTurnStarted", "TextDelta", "Reply"]
+
+
+async def test_a_connection_that_stands_opens_nothing_until_something_is_said() -> None:
+    async with alone() as made:
+        made.way.start()
+        await made.begins(row(THEIRS))
+        assert made.asked() == []
+
+
+async def test_what_waits_for_it_is_said_in_its_order() -> None:
+    async with alone() as made:
+        await made.asks(said("go"))
+        await made.asks(CancelTurn(request="c"))
+        await made.opens()
+        assert made.asked() == ["message.send", "session.interrupt"]
+
+
+async def test_what_happens_in_other_sessions_is_none_of_this_one_and_no_loss_either() -> None:
+    async with alone() as made:
+        await made.asks(said("go"))
+        await made.opens()
+        before, losses = len(made.told), len(made.ledger.entries())
+        await made.publishes("llm.token", session_id=THEIRS, token="theirs")
+        await made.publishes("session.deleted", **row(THEIRS))
+        assert (len(made.told), len(made.ledger.entries())) == (before, losses)
+
+
+async def test_how_the_backend_lists_it_and_that_it_lives_are_not_told() -> None:
+    """The session has an id, a title and messages of its own; the ids of the backend are kept from it."""
+    async with alone() as made:
+        await made.asks(said("go"))
+        await made.opens()
+        before, losses = len(made.told), len(made.ledger.entries())
+        await made.publishes("session.update", **row("named by it", "Another title"))
+        await made.publishes("session.activated", **row("named by it"))
+        await made.publishes("instance.heartbeat", instance_id="i-1", session_count=0, uptime="5s", started_at="")
+        assert (len(made.told), len(made.ledger.entries())) == (before, losses)
+
+
+async def test_what_belongs_to_no_session_is_counted() -> None:
+    async with alone() as made:
+        await made.asks(said("go"))
+        await made.opens()
+        await made.publishes("instance.shutdown", instance_id="i-1", reason="bye")
+        assert "BackendShutdown" in [entry.kind for entry in made.ledger.entries()]
+        assert "BackendShutdown" not in made.told
+
+
+async def test_what_a_primary_will_not_open_refuses_all_that_waited() -> None:
+    async with alone() as made:
+        await made.asks(said("go", request="r"), CancelTurn(request="c"))
+        await made.begins()
+        await made.answers("CreateSession", problem="dbproxy: INTERNAL (CreateSession): read-only")
+        replies = [event for event in made.session.events if isinstance(event, Reply)]
+        assert [(reply.request, reply.failure and reply.failure.text) for reply in replies] == [
+            ("r", "dbproxy: INTERNAL (CreateSession): read-only"),
+            ("c", "dbproxy: INTERNAL (CreateSession): read-only"),
+        ]
+        await made.asks(said("again"))
+        assert made.asked() == ["CreateSession"], "it is asked anew"
+
+
+async def test_what_a_pando_has_no_word_for_is_refused() -> None:
+    async with alone() as made:
+        await made.asks(said("go"))
+        await made.opens()
+        await made.asks(Compact(request="c"))
+        (reply,) = [event for event in made.session.events if isinstance(event, Reply)]
+        assert reply.failure is not None
+        assert (reply.request, reply.failure.cause) == ("c", "unsupported")
+
+
+async def test_what_waited_for_a_backend_that_cannot_be_reached_was_never_written() -> None:
+    async with alone() as made:
+        made.refuses = True
+        go = said("go", request="r")
+        await made.asks(go)
+        text, unsent = made.session.losses[0]
+        assert ("nobody is there" in text, unsent) == (True, [go])
+        made.refuses = False
+        await made.asks(said("again"))
+        assert await made.opens()
+        assert (await made.answers("message.send", {"ok": True}))["content"] == "again"
+
+
+async def test_after_a_lost_connection_the_same_conversation_goes_on() -> None:
+    async with alone() as made:
+        await made.asks(said("go"))
+        await made.opens()
+        await made.answers("message.send", {"ok": True})
+        await made.replaced(row("named by it"))
+        assert [unsent for _, unsent in made.session.losses] == [[]]
+        await made.answers("message.list", [])
+        await made.asks(said("again"))
+        assert await made.answers("message.send", {"ok": True}) == {"session_id": "named by it", "content": "again"}
+
+
+@pytest.mark.parametrize("kept", [True, False])
+async def test_one_that_is_not_listed_any_more_is_asked_for_before_it_counts_as_gone(kept: bool) -> None:
+    """A list lacks sessions in which nothing was said (pando sheet, section 6)."""
+    async with alone() as made:
+        await made.asks(said("go"))
+        await made.opens()
+        await made.answers("message.send", {"ok": True})
+        await made.replaced(row(THEIRS))
+        await made.answers("message.list", [])
+        problem = "" if kept else "session.get: sql: no rows in result set"
+        asked = await made.answers("session.get", row("named by it"), problem=problem)
+        assert asked == {"session_id": "named by it"}
+        gaps = [event.text for event in made.session.events if isinstance(event, Gap)]
+        assert [text.startswith(GONE) for text in gaps] == ([] if kept else [True])
+        await made.asks(said("again"))
+        assert made.asked() == (["message.send"] if kept else ["CreateSession"])
+
+
+async def test_what_is_said_before_that_is_known_waits_and_is_not_refused() -> None:
+    """The words that connect again may be the first that another backend hears."""
+    async with alone() as made:
+        await made.asks(said("go"))
+        await made.opens()
+        made.refuses = True
+        made.primaries[-1].hang_up()
+        await settle()
+        made.refuses = False
+        await made.asks(said("again"))
+        await made.begins()
+        await made.answers("message.list", [])
+        assert made.asked() == ["session.get"]
+        await made.answers("session.get", problem="session.get: sql: no rows in result set")
+        assert made.told[-1] == "Gap"
+        await made.answers("CreateSession", {"id": "another"})
+        await made.answers("message.list", [])
+        assert await made.answers("message.send", {"ok": True}) == {"session_id": "another", "content": "again"}
+        assert not [event for event in made.session.events if isinstance(event, Reply)]
+
+
+async def test_a_turn_of_which_nothing_is_published_ends_when_the_messages_say_so() -> None:
+    """translation.md 3.6: two equal answers, a silence apart."""
+    async with alone() as made:
+        await made.asks(said("go"))
+        await made.opens()
+        await made.answers("message.send", {"ok": True})
+        messages = [{"id": f"m{n}", "role": role, "content": "x", "created_at": ""} for n, role in enumerate(ROLES)]
+        while "StatusChanged" not in made.told:
+            made.time.passes(5)
+            await settle()
+            for method in made.asked():
+                pinged = {"status": "ok", "instance_id": "i-1", "uptime": "0s"}
+                await made.answers(method, messages if method == "message.list" else pinged)
+        assert made.told[-3:] == ["TextDelta", "TurnResult", "StatusChanged"]
+
+
+async def test_one_that_somebody_deletes_ends_and_the_next_words_begin_another() -> None:
+    async with alone() as made:
+        await made.asks(said("go"))
+        await made.opens()
+        await made.answers("message.send", {"ok": True})
+        await made.publishes("session.deleted", **row("named by it"))
+        assert made.session.losses == [(GONE, [])]
+        assert made.told[-1] == "Gap"
+        await made.asks(said("again"))
+        assert made.asked() == ["CreateSession"]
+
+
+async def test_it_ends_with_its_session_and_rests_until_it_is_needed() -> None:
+    async with alone() as made:
+        await made.asks(said("go"))
+        await made.opens()
+        made.way.rest()
+        await settle()
+        assert not made.primaries[-1].is_open()
+        await made.asks(said("again"))
+        assert (len(made.primaries), made.primaries[-1].is_open()) == (2, True)
+        made.way.stop()
+        await settle()
+        assert not made.primaries[-1].is_open()
