@@ -124,8 +124,9 @@ class Finder:
             return
         folded = self._in_lower_case(text)
         last_word = len(text) - len(text.rsplit(None, 1)[-1]) if text[-1:].strip() else len(text)
+        word = any(map(text[last_word:].__contains__, self._anchors_of_words))
         for detector in self._detectors:
-            found = detector.open(text, folded, last_word)
+            found = detector.open(text, folded, last_word) if word or detector.needs != "word" else None
             if found is not None:
                 yield Span(layer.place(value_of(found)[0]), layer.place(len(layer.text)), detector.kind)
 
