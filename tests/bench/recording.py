@@ -31,6 +31,7 @@ WAYS = (OFF, ON, REDACTED)
 TURNS, QUICK_TURNS = 6, 2
 LINES, QUICK_LINES = 400_000, 100_000  # of a recording in which lines are looked for
 SEEKS = 20
+PAIRS, QUICK_PAIRS = 3, 1  # of steady samples a round: what is looked for is less than what one differs from the next
 
 
 class Bulk(Struct, frozen=True, kw_only=True):
@@ -56,10 +57,10 @@ class Seek(Struct, frozen=True, kw_only=True):
 
 
 class Sample(Struct, frozen=True, kw_only=True):
-    """One round. `steady` are samples of steady.py: without recording, and with it as it is by default."""
+    """One round. `steady` are pairs of samples of steady.py: without recording, and with it as it is by default."""
 
     bulk: dict[str, Bulk]
-    steady: tuple[steady.Sample, steady.Sample]
+    steady: list[tuple[steady.Sample, steady.Sample]]
     seek: Seek
 
 
@@ -78,14 +79,19 @@ def measure(rounds: int, quick: bool) -> list[Sample]:
             return [
                 Sample(
                     bulk={way: _bulk(way, pod, quick, core) for way in WAYS},
-                    steady=(
-                        steady.sample(steady.FROM_POD, steady.DRAGOMAN, seconds, core),
-                        steady.sample(steady.FROM_POD, steady.RECORDING, seconds, core),
-                    ),
+                    steady=[_steady(seconds, core, number) for number in range(QUICK_PAIRS if quick else PAIRS)],
                     seek=_seek(*found, lines),
                 )
                 for _ in range(rounds)
             ]
+
+
+def _steady(seconds: int, core: int | None, number: int) -> tuple[steady.Sample, steady.Sample]:
+    """A pair; every second one has the recording first, so that a machine that gets slower spoils neither."""
+    bridges = (steady.DRAGOMAN, steady.RECORDING)
+    order = bridges[::-1] if number % 2 else bridges
+    taken = {bridge: steady.sample(steady.FROM_POD, bridge, seconds, core) for bridge in order}
+    return taken[steady.DRAGOMAN], taken[steady.RECORDING]
 
 
 def _bulk(way: str, pod: str, quick: bool, core: int | None) -> Bulk:

@@ -305,7 +305,7 @@ def recording_report(rounds: list[recording.Sample]) -> Report:
         Figure(id="", title="the same without redaction", rounds=rates(recording.ON)),
         Figure(
             id="G17", title=f"steady, {steady.SESSIONS} sessions, with recording, CPU an event: to without",
-            rounds=[sample.steady[1].cost / sample.steady[0].cost for sample in rounds],
+            rounds=[recorded.cost / plain.cost for sample in rounds for plain, recorded in sample.steady],
             goal=1.1, stretch=1.03, at_most=True,
         ),
         Figure(
@@ -321,7 +321,8 @@ def recording_report(rounds: list[recording.Sample]) -> Report:
             spread(one.cpu / one.events * 1e6 for one in taken),
         ])  # fmt: skip
     for number, way in enumerate((recording.OFF, recording.REDACTED)):
-        rows.append([f"steady, {way}", "", spread(sample.steady[number].cost * 1e6 for sample in rounds)])
+        costs = [pair[number].cost * 1e6 for sample in rounds for pair in sample.steady]
+        rows.append([f"steady, {way}", "", spread(costs)])
     lines = f"a line of {rounds[0].seek.lines:,}"
     rows.append([f"{lines}, plain: ms", spread(sample.seek.plain * 1e3 for sample in rounds), ""])
     rows.append([f"{lines}, compressed: ms", spread(sample.seek.compressed * 1e3 for sample in rounds), ""])
