@@ -10,10 +10,10 @@ by CONVERTERS, and a version that is newer than this program is refused.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from gateway.recording.runs import Stored
 from mappings.errors import ConfigError
@@ -67,7 +67,7 @@ class Header(Struct, frozen=True, kw_only=True, tag_field="kind", tag="header"):
     format: str = FORMAT
     version: int = VERSION
     gateway: str = ""
-    started_at: int = 0
+    started_at: Annotated[int, Meta(ge=0, le=(1 << 63) - 1)] = 0  # until the year 2262
     route: str = ""
     session: str = ""
     dialects: dict[str, str] = {}
