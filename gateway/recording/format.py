@@ -24,6 +24,7 @@ __all__ = [
     "VERSION",
     "Header",
     "LineError",
+    "NewerError",
     "RecordingError",
     "decode_header",
     "decode_line",
@@ -45,6 +46,10 @@ CONVERTERS: dict[int, Convert] = {
 
 class RecordingError(ConfigError):
     """A file is no recording, or none that this program can read; the text says what to do."""
+
+
+class NewerError(RecordingError):
+    """A recording that only a later version of this program can read."""
 
 
 class LineError(ValueError):
@@ -108,7 +113,10 @@ def encode_lines(lines: Sequence[Header | Stored]) -> bytes:
 
 
 def decode_header(line: bytes, name: str = "this file") -> tuple[Header, int]:
-    """The first line of a recording and the version that it was written in; RecordingError if it is none."""
+    """The first line of a recording and the version that it was written in.
+
+    RecordingError if it is none, NewerError if it is newer than this program.
+    """
     try:
         stamp = _STAMP.decode(line)
     except (msgspec.MsgspecError, UnicodeDecodeError):
@@ -116,7 +124,7 @@ def decode_header(line: bytes, name: str = "this file") -> tuple[Header, int]:
     if stamp.format != FORMAT:
         raise RecordingError(f"{name} is no recording: its first line is no header of format {FORMAT!r}")
     if stamp.version > VERSION:
-        raise RecordingError(
+        raise NewerError(
             f"{name} is a recording of version {stamp.version}, and this dragoman reads up to {VERSION}: "
             "read it with a newer dragoman"
         )
