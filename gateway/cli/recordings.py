@@ -62,7 +62,8 @@ def show(
     recording = open_recording(file)
     dialect = _dialect(as_, kind, turn, as_json=as_json)
     wanted = _kinds(kind, every=every)
-    begin, end = _time(from_, recording), _time(to, recording)
+    begin = _time(from_, recording)
+    end = max(1, _time(to, recording)) if to else 0
     with _reading(recording):
         # Turns are counted from the start, so only where nobody wants one by its number a long file is entered late.
         lines = _until(recording.lines(t=0 if turn else begin), end)

@@ -71,6 +71,7 @@ def test_show_as_json_is_one_array(dragoman: Run) -> None:
         (("--from", "0:0.0045", "--to", "0.0055"), ["text", "end"]),
         (("--from", "2023-11-14T22:13:20.006Z"), ["command", "reply", "loss"]),
         (("--all", "--to", "0.00014"), ["command", "asked"]),
+        (("--to", "0"), []),
     ],
 )
 def test_show_shows_what_is_asked_for(dragoman: Run, options: tuple[str, ...], kinds: list[str]) -> None:
