@@ -148,7 +148,9 @@ class Import:
         self._given_by = ""  # the request of that answer
 
     def look(self, session: str) -> None:
-        """Which session, when it began, and who was told of it most. RecordingError if nobody said anything."""
+        """Which session, when it began, and who was told of it most. RecordingError if nobody said anything, or nobody
+        of that session.
+        """
         told: Counter[str] = Counter()
         named: Counter[str] = Counter()  # by what the backend says of it, else by what it is asked
         asked: Counter[str] = Counter()
@@ -169,6 +171,9 @@ class Import:
                     named[burst.session] += 1
         if empty:
             raise RecordingError(f"{self._capture.path} holds no frames: a line of a capture has `frame` or `frames`")
+        known = {**named, **asked}
+        if session and known and session not in known:
+            raise RecordingError(f"{self._capture.path} has no session {session!r}: there are {', '.join(known)}")
         self._told = _most(told)
         self.session = session or _most(named) or _most(asked) or str(uuid5(NAMESPACE_URL, self._capture.path.name))
         self.started_at = self.started_at or self._capture.path.stat().st_mtime_ns

@@ -167,6 +167,14 @@ def test_a_capture_without_frames_is_told(tmp_path: Path, line: object) -> None:
         imported(written(tmp_path / "a.jsonl", *lines), "pod")
 
 
+@needs_shared
+def test_a_session_that_is_not_there_is_told_with_those_that_are() -> None:
+    path = next(path for path in KNOWN if path.name.startswith("01-") and path.parent.name == "captures")
+    header, _ = imported(path)
+    with pytest.raises(RecordingError, match=f"has no session 'nope': there are {header.session}"):
+        read_capture(Capture(path), registry.dialect("smooth"), session="nope")
+
+
 def test_a_time_of_no_recording_is_told(tmp_path: Path) -> None:
     with pytest.raises(RecordingError, match=r"a\.jsonl:1 is no line of a capture"):
         imported(written(tmp_path / "a.jsonl", {"t": 1e300, "dir": "s2c", "frame": "{}"}), "pod")
