@@ -47,6 +47,8 @@ def export(
     The page holds the transcript and the wire, with nothing from elsewhere and no script: it can be mailed and opened
     as a file. Whatever the recording holds is in it, so look at `dragoman scan` first.
     """
+    if frames and format == "html":
+        raise ConfigError("--frames goes with --format cloudevents: the page shows the frames as it is")
     suffix = ".html" if format == "html" else ".cloudevents.jsonl"
     with opened(file) as recording:
         stem = recording.path.name.removesuffix(".zst").removesuffix(".jsonl")
@@ -144,7 +146,10 @@ def _written(target: str) -> Iterator[BinaryIO]:
         return
     path = path.resolve()  # what a link leads to is replaced, not the link
     draft = path.with_name(f".{path.name}.{os.getpid()}")
-    descriptor = os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+    try:
+        descriptor = os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+    except OSError as error:
+        raise ConfigError(f"{target} cannot be written: {error.strerror}") from error
     try:
         with open(descriptor, "wb") as file:
             yield file

@@ -142,6 +142,9 @@ def test_diff_of_different_conversations_tells_where_and_exits_1(dragoman: Run, 
         (("show", V1, "--from", "noon"), "'noon' is no time"),
         (("show", V1, "--as", "latin"), "unknown dialect 'latin'"),
         (("show", V1, "--as", "pod", "--json"), "--as prints frames"),
+        (("show", V1, "--as", "pod", "--all"), "--as prints frames"),
+        (("export", V1, "--frames"), "--frames goes with --format cloudevents"),
+        (("export", V1, "-o", "/nowhere/a.html"), "/nowhere/a.html cannot be written: No such file"),
     ],
 )
 def test_bad_usage_is_one_line_that_says_what_to_do(dragoman: Run, arguments: tuple[str, ...], said: str) -> None:
