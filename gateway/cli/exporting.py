@@ -19,8 +19,9 @@ from gateway.cli.redacting import default_redactor
 from gateway.recording import blocks
 from gateway.recording.captures import Capture, read_capture
 from gateway.recording.cloudevents import cloud_events
-from gateway.recording.format import Header, encode
+from gateway.recording.format import Header, RecordingError, encode
 from gateway.recording.page import page
+from gateway.recording.part_file import open_part
 from gateway.recording.reader import Recording
 from gateway.recording.rewriting import redacted
 from gateway.recording.runs import Stored
@@ -46,10 +47,13 @@ def export(
     The page holds the transcript and the wire, with nothing from elsewhere and no script: it can be mailed and opened
     as a file. Whatever the recording holds is in it, so look at `dragoman scan` first.
     """
+    if frames and format == "html":
+        raise ConfigError("--frames goes with --format cloudevents: the page shows the frames as it is")
     suffix = ".html" if format == "html" else ".cloudevents.jsonl"
     with opened(file) as recording:
         stem = recording.path.name.removesuffix(".zst").removesuffix(".jsonl")
         target = output or str(recording.path.with_name(stem + suffix))
+        _refuse_recording(Path(target))
         _export(recording, target, format, frames=frames)
     if target != "-":
         logs.tell(f"written {target}", sys.stderr)
@@ -91,6 +95,8 @@ def import_(
     if not name:
         raise ConfigError(f"{file} does not say its dialect: add --dialect, for example --dialect smooth")
     target = output or f"{file.name.removesuffix('.jsonl')}.recording.jsonl"
+    if Path(target).is_file():
+        raise ConfigError(f"{target} exists already, and a recording overwrites nothing: name a new file")
     with progress(file.name, file.stat().st_size) as capture.progress, _written(target) as out:
         header, lines = read_capture(capture, registry.dialect(name), session=session)
         kept = chain.from_iterable(redacted(lines, default_redactor())) if redact else lines
@@ -115,15 +121,35 @@ def _recording(header: Header, lines: Iterable[Stored], *, packed: bool) -> Iter
     return blocks.compressed(encoded()) if packed else encoded()
 
 
+def _refuse_recording(target: Path) -> None:
+    if not target.is_file():
+        return
+    try:
+        open_part(target)
+    except (RecordingError, OSError):
+        return
+    raise ConfigError(f"{target} is a recording, which nothing overwrites: name another file")
+
+
 @contextmanager
 def _written(target: str) -> Iterator[BinaryIO]:
-    """A file that is there once it is whole, its owner's alone as a recording is; `-` is stdout."""
+    """A file that is there once it is whole, its owner's alone as a recording is; `-` is stdout. What is there and is
+    no file, a pipe or a device, is written to.
+    """
+    path = Path(target)
     if target == "-":
         yield sys.stdout.buffer
         return
-    path = Path(target)
+    if path.exists() and not path.is_file():
+        with path.open("wb") as file:
+            yield file
+        return
+    path = path.resolve()  # what a link leads to is replaced, not the link
     draft = path.with_name(f".{path.name}.{os.getpid()}")
-    descriptor = os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+    try:
+        descriptor = os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+    except OSError as error:
+        raise ConfigError(f"{target} cannot be written: {error.strerror}") from error
     try:
         with open(descriptor, "wb") as file:
             yield file

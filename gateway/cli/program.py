@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
+from io import TextIOWrapper
 from typing import Annotated, Any, TextIO
 
 import typer
@@ -142,6 +143,9 @@ def _options(
 
 def main() -> None:
     """Run the command line; errors of ours are a line each on stderr that says what to do."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):  # what is shown may hold any character, JSON is UTF-8 everywhere
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
     code = _run()
     whole = [_written_out(stream) for stream in (sys.stdout, sys.stderr)]
     sys.exit(code if all(whole) else code or 1)

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    TextColumn,
+    TimeRemainingColumn,
+)
 
 __all__ = ["progress", "steps"]
 
@@ -21,7 +30,7 @@ def progress(what: str, size: int) -> Iterator[Callable[[int], None]]:
         yield lambda _done: None
         return
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True) as bars:
+    with _bars(*columns, console=console) as bars:
         task = bars.add_task(what, total=size)
         yield lambda done: bars.update(task, completed=done)
 
@@ -34,6 +43,11 @@ def steps(what: str, total: int) -> Iterator[Callable[[int], None]]:
         yield lambda _done: None
         return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, console=console, transient=True) as bars:
+    with _bars(*columns, console=console) as bars:
         task = bars.add_task(what, total=total)
         yield lambda done: bars.update(task, completed=done)
+
+
+def _bars(*columns: ProgressColumn, console: Console) -> Progress:
+    """What is printed meanwhile is put above the bar where both are on a terminal, else it goes where it should."""
+    return Progress(*columns, console=console, transient=True, redirect_stdout=sys.stdout.isatty())

@@ -60,9 +60,10 @@ def show(
     frames as `dragoman translate` does, and at the end on stderr what that dialect has no word for.
     """
     recording = open_recording(file)
-    dialect = _dialect(as_, kind, turn, as_json=as_json)
+    dialect = _dialect(as_, kind, turn, other=every or as_json)
     wanted = _kinds(kind, every=every)
-    begin, end = _time(from_, recording), _time(to, recording)
+    begin = _time(from_, recording)
+    end = max(1, _time(to, recording)) if to else 0
     with _reading(recording):
         # Turns are counted from the start, so only where nobody wants one by its number a long file is entered late.
         lines = _until(recording.lines(t=0 if turn else begin), end)
@@ -149,11 +150,11 @@ def _kinds(kinds: list[str] | None, *, every: bool) -> frozenset[str]:
     return frozenset(KINDS) - (frozenset() if every else HIDDEN)
 
 
-def _dialect(name: str, kinds: list[str] | None, numbers: list[int] | None, *, as_json: bool) -> Dialect | None:
+def _dialect(name: str, kinds: list[str] | None, numbers: list[int] | None, *, other: bool) -> Dialect | None:
     if not name:
         return None
-    if kinds or numbers or as_json:
-        raise ConfigError("--as prints frames: it goes with --from and --to, not with --kind, --turn and --json")
+    if kinds or numbers or other:
+        raise ConfigError("--as prints frames: it goes with --from and --to, not with --kind, --turn, --all and --json")
     return registry.dialect(name)
 
 

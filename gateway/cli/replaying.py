@@ -22,6 +22,7 @@ from gateway.replay.missing import check_appendable, keep_missing, missing_folde
 from gateway.replay.options import MODES
 from gateway.replay.standalone import drive as drive_play
 from gateway.replay.standalone import driven_play, replaying
+from mappings.errors import ConfigError
 
 __all__ = ["drive", "replay"]
 
@@ -63,6 +64,7 @@ def replay(
     refused. No connection is made to any backend, but for `--upstream` and `--then`.
     """
     set_up(log_level, log_json)
+    _check_mode(mode, upstream)
     kept = None
     if mode == RECORD_MISSING:
         file = check_appendable(file)
@@ -78,6 +80,13 @@ def replay(
     finally:
         if kept is not None:
             _keep_missing(file)
+
+
+def _check_mode(mode: str, upstream: str) -> None:
+    if mode not in (*MODES, RECORD_MISSING):
+        raise ConfigError(f"--mode {mode!r}: write {', '.join(MODES)} or {RECORD_MISSING}")
+    if mode != MODES[0] and not upstream:
+        raise ConfigError(f"--mode {mode} wants the live backend: add --upstream ENDPOINT")
 
 
 def _keep_missing(file: Path) -> None:

@@ -45,8 +45,9 @@ def bridge(
         config.Approvals, typer.Option(help="A question toward a client that knows none: ask in words, deny, approve.")
     ] = "ask",
     record: Annotated[
-        str, typer.Option("--record", metavar="FILE|DIR", help="Record each session: into a new file, or a folder.")
-    ] = "",
+        str | None,
+        typer.Option("--record", metavar="FILE|DIR", help="Record each session: into a new file, or a folder."),
+    ] = None,
     redact: Annotated[
         bool, typer.Option("--redact/--no-redact", help="Take secrets out of what is recorded, before it is written.")
     ] = True,
@@ -64,10 +65,10 @@ def bridge(
     listen, upstream = tuple(map(parse, endpoints[:-1])), parse(endpoints[-1])
     route = Route(name="bridge", listen=listen, upstream=upstream, overflow=overflow, approvals=approvals)
     check_route(route)
-    if not (record or redact):
+    if record is None and not redact:
         raise ConfigError("--no-redact is for what is recorded: it goes with --record")
     redaction = config.Redact(enabled=redact)
-    recording = config.Recording(path=record, compress=False, redact=redaction) if record else None
+    recording = config.Recording(path=record, compress=False, redact=redaction) if record is not None else None
     run(serve_until_signalled(App(Config(routes=(route,), recording=recording))))
 
 

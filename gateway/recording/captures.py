@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 from uuid import NAMESPACE_URL, uuid5
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from gateway.recording.format import Header, RecordingError
 from gateway.recording.lines import UP, EventLine, Line, frame_line
@@ -57,7 +57,7 @@ LINE_MAX = 64 << 20  # bytes: four of the largest messages
 class _Raw(Struct):
     """A line as it is written; what else it has is of no interest."""
 
-    t: float = 0.0
+    t: Annotated[float, Meta(le=9e9)] = 0.0  # 285 years, as in a recording
     dir: str = ""
     conn: str | None = None
     frame: str | None = None
@@ -148,13 +148,17 @@ class Import:
         self._given_by = ""  # the request of that answer
 
     def look(self, session: str) -> None:
-        """Which session, when it began, and who was told of it most."""
+        """Which session, when it began, and who was told of it most. RecordingError if nobody said anything, or nobody
+        of that session.
+        """
         told: Counter[str] = Counter()
         named: Counter[str] = Counter()  # by what the backend says of it, else by what it is asked
         asked: Counter[str] = Counter()
+        empty = True
         for said in self._capture.frames():
             if said.frame is None:
                 continue
+            empty = False
             if said.dir == "c2s":
                 items = (item for burst in self._bursts(said, self._dialect.commands) for item in burst.items)
                 asked.update(item.session for item in items if item.session)
@@ -162,9 +166,14 @@ class Import:
             told[said.conn] += 1
             for burst in self._bursts(said, self._dialect.events):
                 if not self.started_at and burst.at:
-                    self.started_at = burst.at - said.t * 1000
+                    self.started_at = max(0, burst.at - said.t * 1000)
                 if burst.session:
                     named[burst.session] += 1
+        if empty:
+            raise RecordingError(f"{self._capture.path} holds no frames: a line of a capture has `frame` or `frames`")
+        known = {**named, **asked}
+        if session and known and session not in known:
+            raise RecordingError(f"{self._capture.path} has no session {session!r}: there are {', '.join(known)}")
         self._told = _most(told)
         self.session = session or _most(named) or _most(asked) or str(uuid5(NAMESPACE_URL, self._capture.path.name))
         self.started_at = self.started_at or self._capture.path.stat().st_mtime_ns

@@ -10,10 +10,10 @@ by CONVERTERS, and a version that is newer than this program is refused.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from gateway.recording.runs import Stored
 from mappings.errors import ConfigError
@@ -24,6 +24,7 @@ __all__ = [
     "VERSION",
     "Header",
     "LineError",
+    "NewerError",
     "RecordingError",
     "decode_header",
     "decode_line",
@@ -47,6 +48,10 @@ class RecordingError(ConfigError):
     """A file is no recording, or none that this program can read; the text says what to do."""
 
 
+class NewerError(RecordingError):
+    """A recording that only a later version of this program can read."""
+
+
 class LineError(ValueError):
     """A line of a recording that cannot be read. `unknown` is its kind, where it has one that nobody knows."""
 
@@ -67,7 +72,7 @@ class Header(Struct, frozen=True, kw_only=True, tag_field="kind", tag="header"):
     format: str = FORMAT
     version: int = VERSION
     gateway: str = ""
-    started_at: int = 0
+    started_at: Annotated[int, Meta(ge=0, le=(1 << 63) - 1)] = 0  # until the year 2262
     route: str = ""
     session: str = ""
     dialects: dict[str, str] = {}
@@ -108,7 +113,10 @@ def encode_lines(lines: Sequence[Header | Stored]) -> bytes:
 
 
 def decode_header(line: bytes, name: str = "this file") -> tuple[Header, int]:
-    """The first line of a recording and the version that it was written in; RecordingError if it is none."""
+    """The first line of a recording and the version that it was written in.
+
+    RecordingError if it is none, NewerError if it is newer than this program.
+    """
     try:
         stamp = _STAMP.decode(line)
     except (msgspec.MsgspecError, UnicodeDecodeError):
@@ -116,7 +124,7 @@ def decode_header(line: bytes, name: str = "this file") -> tuple[Header, int]:
     if stamp.format != FORMAT:
         raise RecordingError(f"{name} is no recording: its first line is no header of format {FORMAT!r}")
     if stamp.version > VERSION:
-        raise RecordingError(
+        raise NewerError(
             f"{name} is a recording of version {stamp.version}, and this dragoman reads up to {VERSION}: "
             "read it with a newer dragoman"
         )

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
-from typing import Literal
+from typing import Annotated, Literal
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from mappings.canonical import Command, Event
 from mappings.canonical.values import Origin
 from mappings.dialect import Frame, Missed, Oversize, Parts
 
-__all__ = ["UP", "EventLine", "FrameLine", "Line", "Part", "frame_line"]
+__all__ = ["UP", "Cursor", "EventLine", "FrameLine", "Line", "Micros", "Part", "frame_line"]
 
 UP = "up"
 """The link of a session to its backend, in every recording; the others have the ids of the gateway's links."""
+
+Cursor = Annotated[str, Meta(pattern=r"^[0-9]{1,18}:[0-9]{1,18}$")]
+"""`epoch:seq`. What a file says is checked where it is read: nobody behind that must expect a number to be none."""
+
+Micros = Annotated[int, Meta(ge=0, le=1 << 53)]
+"""Microseconds since a recording began: 285 years at most, so that every time of it is one of the calendar."""
 
 
 class Part(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -33,7 +39,7 @@ class FrameLine(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False,
     """
 
     seq: int
-    t: int
+    t: Micros
     link: str
     dir: Literal["receive", "send"]
     dialect: str
@@ -65,8 +71,8 @@ class EventLine(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False,
     """
 
     seq: int
-    t: int
-    cursor: str
+    t: Micros
+    cursor: Cursor
     event: Event | None = None
     command: Command | None = None
     link: str = ""

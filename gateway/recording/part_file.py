@@ -25,23 +25,35 @@ NEAR = 1 << 16  # bytes: halving ends here, and the rest is read
 
 class Problems:
     """What of a recording could not be read. `torn` is the last line of a file, `damaged` are others, `unknown` of a
-    kind that this program does not know, `missing` is what was never recorded, or is not there, in words.
+    kind that this program does not know. `blocks` of a compressed one are damaged, and its end may be `cut` off.
+    `missing` is what was never recorded, or is not there, in words.
     """
 
     def __init__(self, missing: Iterable[str] = ()) -> None:
         self.torn = False
         self.damaged = 0
         self.unknown = 0
+        self.blocks = 0
+        self.cut = False
         self.missing = list(missing)
 
     def __bool__(self) -> bool:
-        return self.torn or bool(self.damaged or self.unknown or self.missing)
+        return self.torn or bool(self.damaged or self.unknown or self.blocks or self.cut or self.missing)
 
     def __str__(self) -> str:
         said = ["its last line is torn"] if self.torn else []
+        said += ["it ends without its index, so lines may be missing"] if self.cut else []
+        said += [f"{self.blocks} damaged blocks of lines"] if self.blocks else []
         said += [f"{self.damaged} damaged lines"] if self.damaged else []
         said += [f"{self.unknown} lines of unknown kinds"] if self.unknown else []
         return ", ".join(said + self.missing)
+
+    def lost(self, what: blocks.Lost) -> None:
+        """Hear what of a compressed file cannot be read."""
+        if what == "end":
+            self.cut = True
+        else:
+            self.blocks += 1
 
 
 class PartFile:
@@ -66,7 +78,7 @@ class PartFile:
         What cannot be read is counted in `problems`; `progress` hears how many bytes of the file were read so far.
         """
         with self.path.open("rb") as file:
-            for raw in self._raw(self._told(file, self._from(file, seq, t), progress), problems):
+            for raw in self._raw(self._told(file, self._from(file, seq, t, problems), progress), problems):
                 line = self._read(raw, problems)
                 if line is not None and line.seq + count(line) > seq and last_t(line) >= t:
                     yield line
@@ -117,14 +129,14 @@ class PartFile:
             return not error.unknown
         return False
 
-    def _from(self, file: BinaryIO, seq: int, t: int) -> Iterator[bytes]:
+    def _from(self, file: BinaryIO, seq: int, t: int, problems: Problems) -> Iterator[bytes]:
         if not self.compressed:
             offset = self._halved(file, seq, t) if seq or t else 0
             file.seek(offset)
             return iter(lambda: file.read(CHUNK), b"")
         index = blocks.index_of(file) if seq or t else None
         offset = index[blocks.find_block(index, seq=seq, t=t)].offset if index else 0
-        return blocks.decompressed(file, offset)
+        return blocks.decompressed(file, offset, problems.lost)
 
     @staticmethod
     def _told(file: BinaryIO, chunks: Iterator[bytes], progress: Callable[[int], None]) -> Iterator[bytes]:
@@ -170,6 +182,8 @@ def open_part(path: Path) -> PartFile:
         file.seek(0)
         chunks = blocks.decompressed(file) if zstd else iter(lambda: file.read(CHUNK), b"")
         first = _first_line(chunks)
+    if not first and zstd:
+        raise RecordingError(f"{name} is torn or damaged where it begins: nothing of it can be read")
     if not first:
         raise RecordingError(f"{name} is empty: nothing was recorded")
     header, version = decode_header(first, name)

@@ -60,8 +60,11 @@ Place = Folder | OneFile
 def place(text: str) -> Place:
     """What `--record` and `[recording]` name: a folder if it is one, ends in `/` or has no suffix; else a new file.
 
-    ConfigError for a file that exists: a recording is never overwritten.
+    ConfigError for a file that exists: a recording is never overwritten. And for one that is named as if compressed:
+    what is being written is plain.
     """
+    if not text:
+        raise ConfigError("recordings need a place: name a folder, or a new file")
     path = Path(text).expanduser()
     if path.is_dir() or text.endswith("/") or not path.suffix:
         if path.exists() and not path.is_dir():
@@ -69,6 +72,8 @@ def place(text: str) -> Place:
         return Folder(path)
     if path.exists():
         raise ConfigError(f"{text} exists already, and a recording overwrites nothing: name a new file, or a folder")
+    if path.suffix == ZST:
+        raise ConfigError(f"{text}: what is being recorded is not compressed: name it {path.stem}")
     return OneFile(path)
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from gateway.recording.format import Header, RecordingError
+from gateway.recording.format import Header, NewerError, RecordingError
 from gateway.recording.lines import UP, EventLine, FrameLine, Line
 from gateway.recording.part_file import PartFile, Problems, open_part
 from gateway.recording.places import is_named_as_one, siblings
@@ -161,11 +161,15 @@ def _only_session(folder: Path) -> list[PartFile]:
     for path in sorted(folder.iterdir()):
         if path.resolve() in known or not is_named_as_one(path):
             continue
-        with suppress(RecordingError):
+        try:
             parts = _parts(path)
-            known.update(part.path.resolve() for part in parts)
-            if parts[0].header.session:
-                found.append(parts)
+        except NewerError:
+            raise  # it may be the one that is meant
+        except RecordingError:
+            continue
+        known.update(part.path.resolve() for part in parts)
+        if parts[0].header.session:
+            found.append(parts)
         if len(found) > 1:
             names = " or ".join(parts[0].path.name for parts in found)
             raise RecordingError(f"{folder} holds several sessions: name a file in it, such as {names}")

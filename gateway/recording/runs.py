@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
-from gateway.recording.lines import EventLine, FrameLine, Line
+from gateway.recording.lines import Cursor, EventLine, FrameLine, Line, Micros
 from mappings.canonical import Event
 from mappings.canonical.events import ReasoningDelta, TextDelta, ToolOutputDelta
 from mappings.canonical.values import Origin
@@ -27,7 +27,7 @@ class FrameRun(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, 
     """
 
     seq: int
-    t: int
+    t: Micros
     link: str
     dir: Literal["receive", "send"]
     dialect: str
@@ -69,7 +69,7 @@ class Round(Struct, frozen=True, array_like=True, gc=False):
     """Deltas of a Stream that came together: how many, when (`t`, µs), and the time `at` (ns) of their batch."""
 
     count: Annotated[int, Meta(ge=1)]
-    t: int
+    t: Micros
     at: int
 
 
@@ -81,7 +81,7 @@ class Stream(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, ta
     """
 
     seq: int
-    cursor: Annotated[str, Meta(pattern=r"^[0-9]{1,18}:[0-9]{1,18}$")]
+    cursor: Cursor
     event: TextDelta | ReasoningDelta | ToolOutputDelta
     texts: Annotated[list[str], Meta(min_length=1)]
     rounds: Annotated[list[Round], Meta(min_length=1)]
@@ -149,8 +149,8 @@ class EventRun(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, 
     """
 
     seq: int
-    t: int
-    cursor: Annotated[str, Meta(pattern=r"^[0-9]{1,18}:[0-9]{1,18}$")]
+    t: Micros
+    cursor: Cursor
     events: Annotated[list[Event], Meta(min_length=1)]
     turn: str = ""
     origin: Origin = Origin()

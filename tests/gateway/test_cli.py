@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import socket
@@ -20,6 +21,7 @@ from msgspec import json as msgspec_json
 from gateway import registry
 from mappings.canonical import Command, Event
 from tests.forked import dragoman
+from tests.gateway.recording.lines import numbered, written
 from tests.pando_projects import free_project
 from tests.ports import kept
 from tests.samples import samples
@@ -123,6 +125,16 @@ def test_bad_usage_is_one_line_that_says_what_to_write(arguments: tuple[str, ...
 )
 def test_a_bridge_that_cannot_be_says_what_to_write(arguments: tuple[str, ...], words: str) -> None:
     assert words in refused("bridge", *arguments)
+
+
+@pytest.mark.parametrize("more", [(), ("--json",)])
+def test_what_a_terminal_has_no_sign_for_is_written_as_utf_8(tmp_path: Path, more: tuple[str, ...]) -> None:
+    recording = written(tmp_path / "a.jsonl", numbered(4, text="木曜日"))
+    environment = {**os.environ, "PYTHONIOENCODING": "latin-1"}
+    arguments = (sys.executable, "-m", "gateway", "show", str(recording), *more)
+    done = subprocess.run(arguments, capture_output=True, timeout=60, check=False, env=environment)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert "木曜日 2木曜日 4" in done.stdout.decode("utf-8")
 
 
 def test_a_port_in_use_is_named_and_exits_1() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -105,3 +107,39 @@ def test_any_part_exports_the_whole_beside_its_first_part(dragoman: Run, tmp_pat
         out = tmp_path / "a.cloudevents.jsonl"
         assert [json.loads(event)["id"] for event in out.read_text().splitlines()] == [str(n) for n in range(1, 31)]
         out.unlink()
+
+
+@pytest.mark.parametrize("command", [("export",), ("export", "--format", "cloudevents")])
+@pytest.mark.parametrize("name", ["a.jsonl", "b.jsonl"])
+def test_an_export_overwrites_no_recording(dragoman: Run, tmp_path: Path, command: tuple[str, ...], name: str) -> None:
+    for other in ("a.jsonl", "b.jsonl"):
+        (tmp_path / other).write_bytes(Path(V1).read_bytes())
+    code, _, err = dragoman(*command, str(tmp_path / "a.jsonl"), "-o", str(tmp_path / name))
+    assert (code, err) == (2, f"error: {tmp_path / name} is a recording, which nothing overwrites: name another file\n")
+    assert (tmp_path / name).read_bytes() == Path(V1).read_bytes()
+
+
+def test_an_import_overwrites_nothing(dragoman: Run, tmp_path: Path) -> None:
+    source = capture(tmp_path / "a.jsonl")
+    before = Path(source).read_text()
+    code, _, err = dragoman("import", source, "-o", source)
+    assert (code, err) == (
+        2, f"error: {source} exists already, and a recording overwrites nothing: name a new file\n",
+    )  # fmt: skip
+    assert Path(source).read_text() == before
+
+
+def test_what_is_no_file_is_written_to_and_what_a_link_leads_to_is_replaced(dragoman: Run, tmp_path: Path) -> None:
+    """As `-o /dev/stdout` is meant; a rename would put a file into the place of the device."""
+    pipe, link, page = (tmp_path / name for name in ("pipe", "link", "page.html"))
+    os.mkfifo(pipe)
+    page.write_text("before")
+    link.symlink_to(page)
+    with ThreadPoolExecutor() as pool:
+        read = pool.submit(pipe.read_text, "utf-8")
+        assert dragoman("export", V1, "-o", str(pipe))[0] == 0
+        assert read.result(10).startswith("<!doctype html>")
+    assert pipe.is_fifo()
+    assert dragoman("export", V1, "-o", str(link))[0] == 0
+    assert link.is_symlink()
+    assert page.read_text("utf-8").startswith("<!doctype html>")

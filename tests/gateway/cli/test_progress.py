@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from gateway.cli.progress import LONG, progress, steps
@@ -36,3 +38,16 @@ def test_steps_are_counted_on_a_terminal_alone(
     out, err = capfd.readouterr()
     assert out == ""
     assert ("2/3" in err) is terminal
+
+
+def test_what_is_printed_meanwhile_goes_where_the_user_sends_it(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """`dragoman show atlas.jsonl --json > out.json`: the bar is on the terminal, the answer is not."""
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TTY_COMPATIBLE", "1")
+    for bar in (progress("a.jsonl", 2 * LONG), steps("a.jsonl", 3)):
+        with bar as done:
+            done(1)
+            sys.stdout.write("the answer\n")
+        assert capfd.readouterr().out == "the answer\n"

@@ -71,6 +71,7 @@ def test_show_as_json_is_one_array(dragoman: Run) -> None:
         (("--from", "0:0.0045", "--to", "0.0055"), ["text", "end"]),
         (("--from", "2023-11-14T22:13:20.006Z"), ["command", "reply", "loss"]),
         (("--all", "--to", "0.00014"), ["command", "asked"]),
+        (("--to", "0"), []),
     ],
 )
 def test_show_shows_what_is_asked_for(dragoman: Run, options: tuple[str, ...], kinds: list[str]) -> None:
@@ -141,6 +142,9 @@ def test_diff_of_different_conversations_tells_where_and_exits_1(dragoman: Run, 
         (("show", V1, "--from", "noon"), "'noon' is no time"),
         (("show", V1, "--as", "latin"), "unknown dialect 'latin'"),
         (("show", V1, "--as", "pod", "--json"), "--as prints frames"),
+        (("show", V1, "--as", "pod", "--all"), "--as prints frames"),
+        (("export", V1, "--frames"), "--frames goes with --format cloudevents"),
+        (("export", V1, "-o", "/nowhere/a.html"), "/nowhere/a.html cannot be written: No such file"),
     ],
 )
 def test_bad_usage_is_one_line_that_says_what_to_do(dragoman: Run, arguments: tuple[str, ...], said: str) -> None:

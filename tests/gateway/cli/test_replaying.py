@@ -54,6 +54,8 @@ def test_scripts_get_it_as_json(recording: Path, tmp_path: Path) -> None:
     [
         (("drive", "{file}.not", "pod+unix:/p"), "No such file"),
         (("replay", "{file}", "--listen", "pod+unix:/p", "--speed", "fast"), "write real, instant"),
+        (("replay", "{file}", "--listen", "pod+unix:/p", "--mode", "wild"), "write strict, spy or record-missing"),
+        (("replay", "{file}", "--listen", "pod+unix:/p", "--mode", "record-missing"), "add --upstream ENDPOINT"),
     ],
 )
 def test_what_is_written_wrong_is_one_line_and_exits_2(recording: Path, arguments: tuple[str, ...], words: str) -> None:

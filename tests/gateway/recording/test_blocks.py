@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 
+import pytest
 import zstandard
 
 from gateway.recording import blocks
@@ -72,3 +73,36 @@ def test_a_torn_file_gives_what_of_it_can_be_read() -> None:
 
 def test_garbage_behind_the_frames_ends_what_is_read() -> None:
     assert b"".join(blocks.decompressed(io.BytesIO(FILE + b"garbage" * 100))) == b"".join(LINES)
+
+
+@pytest.mark.parametrize("begin", [0, 4, 1000])
+def test_a_damaged_block_costs_itself_alone_and_is_told(begin: int) -> None:
+    index = blocks.index_of(io.BytesIO(FILE))
+    assert index is not None
+    damaged = bytearray(FILE)
+    damaged[index[1].offset + begin] ^= 0xFF
+    lost: list[str] = []
+    got = b"".join(blocks.decompressed(io.BytesIO(damaged), lost=lost.append))
+    assert lost == ["block"]
+    decoder = zstandard.ZstdDecompressor()
+    first, *others = (
+        decoder.decompress(FILE[block.offset : block.offset + block.size]) for block in index if block != index[1]
+    )
+    assert got.startswith(first)
+    assert got.endswith(b"\n" + b"".join(others))
+
+
+@pytest.mark.parametrize("into", [0, 1000])
+def test_a_file_that_was_cut_is_told_even_between_two_blocks(into: int) -> None:
+    index = blocks.index_of(io.BytesIO(FILE))
+    assert index is not None
+    lost: list[str] = []
+    list(blocks.decompressed(io.BytesIO(FILE[: index[2].offset + into]), lost=lost.append))
+    assert lost == ["end"]
+
+
+def test_two_files_that_were_joined_are_read_as_one() -> None:
+    lost: list[str] = []
+    got = b"".join(blocks.decompressed(io.BytesIO(FILE + FILE), lost=lost.append))
+    assert (got, lost) == (b"".join(LINES) * 2, [])
+    assert blocks.index_of(io.BytesIO(FILE + FILE)) is None, "it is one of the second file alone"

@@ -160,6 +160,26 @@ def test_a_line_that_is_no_json_is_told_with_its_number(tmp_path: Path) -> None:
         imported(path, "pod")
 
 
+@pytest.mark.parametrize("line", [None, {"t": 1, "dir": "s2c"}, {"t": 1, "dir": "s2c", "text": "hi"}])
+def test_a_capture_without_frames_is_told(tmp_path: Path, line: object) -> None:
+    lines = [line] if line is not None else []
+    with pytest.raises(RecordingError, match="holds no frames: a line of a capture has `frame` or `frames`"):
+        imported(written(tmp_path / "a.jsonl", *lines), "pod")
+
+
+@needs_shared
+def test_a_session_that_is_not_there_is_told_with_those_that_are() -> None:
+    path = next(path for path in KNOWN if path.name.startswith("01-") and path.parent.name == "captures")
+    header, _ = imported(path)
+    with pytest.raises(RecordingError, match=f"has no session 'nope': there are {header.session}"):
+        read_capture(Capture(path), registry.dialect("smooth"), session="nope")
+
+
+def test_a_time_of_no_recording_is_told(tmp_path: Path) -> None:
+    with pytest.raises(RecordingError, match=r"a\.jsonl:1 is no line of a capture"):
+        imported(written(tmp_path / "a.jsonl", {"t": 1e300, "dir": "s2c", "frame": "{}"}), "pod")
+
+
 def test_a_direction_that_is_none_is_told(tmp_path: Path) -> None:
     path = written(tmp_path / "a.jsonl", {"dir": "up", "frame": "{}"})
     with pytest.raises(RecordingError, match="`dir` is c2s, s2c or pub, not 'up'"):

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
 import pytest
 
 from gateway.recording import format as recording
@@ -52,6 +53,22 @@ def test_what_is_no_line_is_refused_as_such(line: bytes) -> None:
 def test_a_file_that_is_no_recording_is_refused_by_name(line: bytes) -> None:
     with pytest.raises(ConfigError, match=r"a\.jsonl is no recording"):
         decode_header(line, "a.jsonl")
+
+
+@pytest.mark.parametrize("started_at", [-1, 1 << 63, 10**23])
+def test_a_header_of_no_time_of_the_calendar_is_refused(started_at: int) -> None:
+    with pytest.raises(RecordingError, match="its header cannot be read"):
+        decode_header(
+            b'{"kind":"header","format":"dragoman-recording","version":3,"started_at":%d}' % started_at, "a.jsonl"
+        )
+
+
+@pytest.mark.parametrize("wrong", [{"cursor": "abc"}, {"cursor": ""}, {"cursor": "1:-4"}, {"t": -1}, {"t": 10**18}])
+def test_a_line_with_a_place_or_a_time_that_is_none_is_no_line(wrong: dict[str, object]) -> None:
+    line = {"kind": "event", "seq": 1, "t": 2, "cursor": "1:1", "event": {"type": "text_delta", "text": "ho"}}
+    assert decode_line(msgspec.json.encode(line)).seq == 1
+    with pytest.raises(LineError):
+        decode_line(msgspec.json.encode({**line, **wrong}))
 
 
 def test_a_newer_version_is_refused_with_what_to_do() -> None:

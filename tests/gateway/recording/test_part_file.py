@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.recording import part_file
+from gateway.recording import blocks, part_file
 from gateway.recording.format import RecordingError, encode, encode_lines
 from gateway.recording.reader import open_recording
 from tests.gateway.recording.lines import HEADER, compressed, numbered, written
@@ -135,3 +135,27 @@ def test_two_files_that_were_joined_are_read_as_one(tmp_path: Path) -> None:
     recording = open_recording(path)
     assert [line.seq for line in recording.lines()] == [1, 2, 1, 2]
     assert not recording.problems
+
+
+def test_what_is_lost_of_a_compressed_recording_is_said(tmp_path: Path) -> None:
+    path = compressed(tmp_path / "a.jsonl.zst", numbered(20_000))
+    whole = path.read_bytes()
+    with path.open("rb") as file:
+        index = blocks.index_of(file)
+    assert index is not None
+    path.write_bytes(whole[: index[1].offset + 100] + b"\x00" * 4 + whole[index[1].offset + 104 :])
+    recording = open_recording(path)
+    kept = [line.seq for line in recording.lines()]
+    assert (kept[0], kept[-1]) == (1, 20_000)
+    assert str(recording.problems).startswith("1 damaged blocks of lines")
+    path.write_bytes(whole[: index[1].offset])
+    recording = open_recording(path)
+    assert [line.seq for line in recording.lines()] == list(range(1, index[1].seq))
+    assert str(recording.problems) == "it ends without its index, so lines may be missing"
+
+
+def test_a_compressed_file_of_which_nothing_can_be_read_is_not_called_empty(tmp_path: Path) -> None:
+    path = compressed(tmp_path / "a.jsonl.zst", numbered(100))
+    path.write_bytes(path.read_bytes()[:200])
+    with pytest.raises(RecordingError, match="nothing of it can be read"):
+        open_recording(path)

@@ -68,6 +68,13 @@ def test_a_file_that_exists_is_never_overwritten(tmp_path: Path) -> None:
         place(f"{tmp_path}/out")
 
 
+def test_a_place_that_is_none_is_told() -> None:
+    with pytest.raises(ConfigError, match="recordings need a place"):
+        place("")
+    with pytest.raises(ConfigError, match=r"not compressed: name it out\.jsonl"):
+        place("out.jsonl.zst")
+
+
 def test_parts_of_a_recording_are_known_by_their_names(tmp_path: Path) -> None:
     own = ["a.jsonl", "a.1.jsonl.zst", "a~2.1.jsonl", "a.12.jsonl"]
     for name in (*own, "a-2.jsonl", "b.jsonl", "aa.jsonl", ".a.jsonl", "a.1.html", "a.x.jsonl", "a.jsonl.12"):

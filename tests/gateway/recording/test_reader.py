@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from gateway.recording.format import RecordingError, encode
+from gateway.recording.format import VERSION, RecordingError, encode
 from gateway.recording.lines import UP, EventLine, Line
 from gateway.recording.part_file import PartFile, Problems
 from gateway.recording.reader import Missing, batches, open_recording
@@ -242,6 +242,13 @@ def test_a_folder_with_no_or_several_sessions_is_refused(tmp_path: Path) -> None
     in_parts(tmp_path / "a.jsonl", numbered(9), 4)
     written(tmp_path / "b.jsonl", numbered(3))
     with pytest.raises(RecordingError, match=r"several sessions: name a file in it, such as a\.jsonl or b\.jsonl"):
+        open_recording(tmp_path)
+
+
+def test_a_recording_of_the_future_in_a_folder_is_told(tmp_path: Path) -> None:
+    written(tmp_path / "a.jsonl", numbered(9))
+    written(tmp_path / "b.jsonl", numbered(9), structs.replace(HEADER, session="other", version=VERSION + 1))
+    with pytest.raises(RecordingError, match=r"b\.jsonl is a recording of version .* read it with a newer dragoman"):
         open_recording(tmp_path)
 
 

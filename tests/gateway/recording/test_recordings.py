@@ -239,3 +239,12 @@ def test_what_is_not_recorded_needs_no_switch_for_redaction() -> None:
         capture_output=True, text=True, timeout=50, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (2, "error: --no-redact is for what is recorded: it goes with --record\n")
+
+
+def test_a_place_that_a_script_left_empty_is_told() -> None:
+    endpoints = ("smooth+ws://127.0.0.1:0/ws", "pod+unix:/tmp/none")
+    done = subprocess.run(
+        [sys.executable, "-m", "gateway", "bridge", *endpoints, "--record", ""],
+        capture_output=True, text=True, timeout=50, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (2, "error: recordings need a place: name a folder, or a new file\n")
