@@ -1,4 +1,5 @@
-"""The loss ledger: everything that did not arrive, counted, with one sample each (design.md, section 6).
+"""The loss ledger: everything that did not arrive, counted, with one sample each (design.md, section 6),
+in which no secret stands.
 
 Also the plain counters of the gateway (frames, events, merged deltas). Both are bounded: a kind beyond the bound is
 counted under "other". What arrives without some of its fields is counted by its rule, for all sessions together: a
@@ -12,6 +13,7 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
+from gateway.recording.redaction.shown import shown
 from mappings.dialect import Loss
 
 __all__ = ["Entry", "Ledger"]
@@ -52,7 +54,7 @@ class Ledger:
             if entry is None:
                 entry = self._entries[key] = Entry(
                     session=key[0], source=source, target=target, kind=key[3], field=key[4], why=key[5],
-                    sample=loss.sample[:SAMPLE_MAX],
+                    sample=shown(loss.sample[:SAMPLE_MAX], cut=True),
                 )  # fmt: skip
             entry.count += loss.count
 

@@ -1,13 +1,16 @@
-"""Logs: structlog on stderr, `key=value`; colours only on a terminal, JSON lines when asked."""
+"""Logs: structlog on stderr, `key=value`; colours only on a terminal, JSON lines when asked; secrets never."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
 import sys
+from collections.abc import MutableMapping
 from typing import Any, TextIO
 
 import structlog
+
+from gateway.recording.redaction.shown import shown
 
 __all__ = ["LEVELS", "Unfailing", "configure", "tell"]
 
@@ -16,7 +19,9 @@ LEVELS = ("debug", "info", "warning", "error")
 
 def configure(level: str = "info", *, as_json: bool = False) -> None:
     """Set up logging for the process; `level` is one of LEVELS."""
-    shared: list[Any] = [structlog.processors.add_log_level, structlog.processors.TimeStamper(fmt="iso", utc=True)]
+    shared: list[Any] = [
+        _without_secrets, structlog.processors.add_log_level, structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]  # fmt: skip
     renderer: Any
     if as_json:
         shared.append(structlog.processors.format_exc_info)
@@ -32,6 +37,15 @@ def configure(level: str = "info", *, as_json: bool = False) -> None:
         logger_factory=lambda *_names: Unfailing(sys.stderr),
         cache_logger_on_first_use=False,
     )
+
+
+def _without_secrets(_logger: object, _name: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    for key, value in event.items():
+        if isinstance(value, str):
+            event[key] = shown(value)
+        elif isinstance(value, list):
+            event[key] = [shown(item) if isinstance(item, str) else item for item in value]
+    return event
 
 
 class Unfailing:

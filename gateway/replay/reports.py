@@ -12,6 +12,7 @@ import structlog
 from msgspec import Struct
 
 from gateway.ledger import Ledger
+from gateway.recording.redaction.shown import shown
 from gateway.replay.matching import Difference
 from mappings.canonical import Command
 from mappings.canonical.commands import SubmitInput
@@ -69,7 +70,9 @@ class Report(Struct, frozen=True, kw_only=True):
         for candidate in self.candidates[: SHOWN_MAX if self.outcome != "exact" else 0]:
             used = ", played already" if candidate.used else ""
             lines.append(f"  candidate {candidate.scene}: {candidate.words}, {candidate.ratio:.0%} alike{used}")
-            lines += [f"    {d.field}: recorded {d.recorded!r}, said {d.said!r}" for d in candidate.differences]
+            for d in candidate.differences:
+                recorded, said = shown(d.recorded, cut=True), shown(d.said, cut=True)
+                lines.append(f"    {d.field}: recorded {recorded!r}, said {said!r}")
         return lines
 
 
@@ -97,9 +100,9 @@ class Reporter:
 
 
 def named(command: Command) -> str:
-    """A command in a few words."""
+    """A command in a few words, none of them a secret."""
     kind = snake_case(type(command).__name__)
     if not isinstance(command, SubmitInput):
         return kind
-    text = " ".join(flatten(command.segments).split())
+    text = " ".join(shown(flatten(command.segments)).split())
     return f"{kind} {text if len(text) <= SAMPLE else text[: SAMPLE - 1] + '…'}"

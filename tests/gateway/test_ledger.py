@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from gateway.ledger import ENTRIES_MAX, SAMPLE_MAX, Ledger
 from mappings.dialect import Loss
+from tests.gateway.recording.redaction.corpus import SHAPES
 
 
 def test_equal_losses_are_one_row_with_the_first_sample() -> None:
@@ -32,6 +35,17 @@ def test_a_sample_is_cut() -> None:
     ledger = Ledger()
     ledger.record([Loss(kind="A", sample="x" * 10_000)])
     assert len(ledger.entries()[0].sample) == SAMPLE_MAX
+
+
+@pytest.mark.parametrize("at", range(8, len(SHAPES["api_key"])))
+def test_no_secret_stands_in_a_sample_though_it_is_cut_in_its_middle(at: int) -> None:
+    ledger = Ledger()
+    key = SHAPES["api_key"]
+    before = "x" * (at % 2) + "x " * ((SAMPLE_MAX - at) // 2)
+    ledger.record([Loss(kind="A", sample=before + key)])
+    (entry,) = ledger.entries()
+    assert key[:8] not in entry.sample
+    assert "[redacted:api_key:" in entry.sample
 
 
 def test_beyond_the_bound_losses_are_counted_as_other() -> None:

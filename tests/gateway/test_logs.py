@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from gateway import logs
+from tests.gateway.recording.redaction.corpus import SHAPES
 
 PROGRAM = """
 import sys
@@ -106,3 +107,18 @@ class Broken:
 
 def test_a_log_that_nobody_reads_ends_nothing() -> None:
     logs.Unfailing(Broken()).info("a line")  # type: ignore[arg-type]  # as much of a stream as is used
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_no_secret_is_logged(as_json: bool) -> None:
+    key = SHAPES["github_token"]
+    program = f"""
+import structlog
+from gateway import logs
+logs.configure("info", as_json={as_json})
+log = structlog.get_logger("dragoman").bind(cause="no: {key}")
+log.info("token={key}", found=["{key}", 3])
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=30)
+    assert key not in done.stderr
+    assert done.stderr.count("[redacted:") == 3

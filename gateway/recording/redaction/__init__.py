@@ -7,6 +7,7 @@ credentials           what no recording ever holds       finder         secrets 
 escapes               layers of JSON strings in it       detectors      what a shape of secrets is
 shapes, assignments   the built-in ones                  rules, paths   the user's own
 placeholders, ledger  what is left of a secret           spans          where secrets stand
+shown                 texts in logs and samples
 """
 
 from gateway.recording.redaction.ledger import Entry, Found, Ledger

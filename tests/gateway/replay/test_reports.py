@@ -8,7 +8,9 @@ from structlog.testing import capture_logs
 from gateway.ledger import Ledger
 from gateway.replay.matching import Difference
 from gateway.replay.reports import Candidate, Outcome, Report, Reporter, named
-from mappings.canonical.commands import CancelTurn
+from mappings.canonical.commands import CancelTurn, SubmitInput
+from mappings.canonical.values import Text
+from tests.gateway.recording.redaction.corpus import SHAPES
 from tests.gateway.replay.tape import said
 
 DIFFERENCE = Difference(field="text", recorded="one", said="two")
@@ -36,6 +38,18 @@ def test_an_explanation_names_the_candidates_and_what_differs() -> None:
         "  candidate 3: submit_input one, 87% alike, played already",
         "    text: recorded 'one', said 'two'",
     ]
+
+
+def test_no_secret_is_told() -> None:
+    key = SHAPES["api_key"]
+    words = named(SubmitInput(segments=(Text(text=f"my key is {key} so"),)))
+    difference = Difference(field="text", recorded="my key is", said=f"my key is {key[:12]}")
+    candidate = Candidate(scene=1, words=words, ratio=0.5, differences=(difference,))
+    report = Report(words=words, outcome="used", candidates=(candidate,))
+    told = "\n".join(report.explained())
+    assert key[:8] not in told
+    assert words.startswith("submit_input my key is [redacted:api_key:")
+    assert told.count("[redacted:api_key:") == 3
 
 
 def test_a_match_names_the_input_and_what_is_passed_on_says_so() -> None:

@@ -1,0 +1,38 @@
+"""What people are shown elsewhere than in a recording."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.recording.redaction.shown import shown
+from tests.gateway.recording.redaction.corpus import SAID, SHAPES
+
+
+@pytest.mark.parametrize(("kind", "before", "secret", "behind"), SAID)
+def test_a_secret_is_not_shown(kind: str, before: str, secret: str, behind: str) -> None:
+    text = shown(before + secret + behind)
+    assert secret not in text
+    assert text.startswith(f"{before}[redacted:{kind}:")
+    assert text.endswith(behind)
+
+
+def test_equal_secrets_are_told_apart_from_others() -> None:
+    one, other = SHAPES["api_key"], SHAPES["github_token"]
+    assert shown(one) == shown(one) != shown(other)
+
+
+def test_what_is_cut_off_may_be_a_part_of_one() -> None:
+    begin = f"it is {SHAPES['api_key'][:9]}"
+    assert shown(begin) == begin
+    assert shown(begin, cut=True).startswith("it is [redacted:api_key:")
+
+
+def test_all_else_is_shown_as_it_is() -> None:
+    for text in (
+        "",
+        "plain words",
+        '{"type":"status","id":"1eb38050-bf21-5d11-bf20-e54aa4afc63d"}',
+        "ws://127.0.0.1:80/ws",
+    ):
+        assert shown(text) is text
+        assert shown(text, cut=True) is text
