@@ -158,8 +158,11 @@ def _run() -> int:
         return _fail(str(error), 2)
     except BrokenPipeError:
         return 1  # whoever read our output has enough of it
-    except (DragomanError, OSError) as error:
+    except DragomanError as error:
         return _fail(str(error), 1)
+    except OSError as error:
+        what = f"{error.filename}: " if error.filename else ""
+        return _fail(f"{what}{error.strerror or error}", 1)
     except typer.Abort:
         return 130
     except TyperException as error:

@@ -57,7 +57,8 @@ def show(
 
     --kind and --turn may be given several times. Times are seconds or M:SS since the recording began, or like
     2026-11-21T09:03:40Z. With --from alone a long file is entered there, and its turns have no numbers. --as prints
-    frames as `dragoman translate` does, and at the end on stderr what that dialect has no word for.
+    frames as `dragoman translate` does, and at the end on stderr what that dialect has no word for: which is also what
+    a client of it that was recorded did not see.
     """
     recording = open_recording(file)
     dialect = _dialect(as_, kind, turn, other=every or as_json)

@@ -18,7 +18,7 @@ from uuid import NAMESPACE_URL, uuid5
 import msgspec
 from msgspec import Meta, Struct
 
-from gateway.recording.format import Header, RecordingError
+from gateway.recording.format import FORMAT, Header, RecordingError
 from gateway.recording.lines import UP, EventLine, Line, frame_line
 from gateway.session.answers import answers_one
 from gateway.session.runs import Run
@@ -55,10 +55,11 @@ LINE_MAX = 64 << 20  # bytes: four of the largest messages
 
 
 class _Raw(Struct):
-    """A line as it is written; what else it has is of no interest."""
+    """A line as it is written; what else it has is of no interest. `format` is that of a recording's header."""
 
     t: Annotated[float, Meta(le=9e9)] = 0.0  # 285 years, as in a recording
     dir: str = ""
+    format: Any = None
     conn: str | None = None
     frame: str | None = None
     frames: list[str] | None = None
@@ -112,9 +113,12 @@ class Capture:
                 if not line.strip():
                     continue
                 try:
-                    yield number, decoder.decode(line)
+                    raw = decoder.decode(line)
                 except (msgspec.MsgspecError, UnicodeDecodeError) as error:
                     raise RecordingError(f"{self.path}:{number} is no line of a capture: {error}") from None
+                if raw.format == FORMAT:
+                    raise RecordingError(f"{self.path} is no capture but a recording already")
+                yield number, raw
 
 
 def read_capture(capture: Capture, dialect: Dialect, *, session: str = "", gateway: str = "") -> tuple[Header, Import]:

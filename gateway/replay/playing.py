@@ -85,6 +85,8 @@ def _cut(play: Play, until: Until | None) -> Play:
         return play
     if until.turn > len(play.ends):
         raise ConfigError(f"{play.recording.path}: there is no turn {until.turn}: it has {len(play.ends)}")
+    if until.seq and next(iter(play.recording.lines(seq=until.seq)), None) is None:
+        raise ConfigError(f"{play.recording.path}: there is no line {until.seq}: it ends before")
     return cut(play, play.ends[until.turn - 1] if until.turn else until.seq)
 
 

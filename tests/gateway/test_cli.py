@@ -480,4 +480,4 @@ def test_a_listing_that_nobody_reads_to_its_end_is_no_traceback(command: str) ->
 def test_a_disk_that_is_full_is_told_and_exits_1() -> None:
     done = piped("dragoman schema > /dev/full; echo $?")
     assert done.stdout == "1\n"
-    assert done.stderr == "error: [Errno 28] No space left on device\n"
+    assert done.stderr == "error: No space left on device\n"

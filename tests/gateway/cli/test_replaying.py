@@ -64,7 +64,11 @@ def test_what_is_written_wrong_is_one_line_and_exits_2(recording: Path, argument
     assert words in done.stderr
 
 
-def test_a_turn_that_is_not_there_is_said(recording: Path) -> None:
-    listen = ("--listen", "smooth+ws://127.0.0.1:0/ws", "--until", "turn:3", "--then", "pod+unix:/nowhere")
+@pytest.mark.parametrize(
+    ("until", "words"),
+    [("turn:3", "there is no turn 3: it has 2"), ("999", "there is no line 999: it ends before")],
+)
+def test_an_end_that_is_not_there_is_said(recording: Path, until: str, words: str) -> None:
+    listen = ("--listen", "smooth+ws://127.0.0.1:0/ws", "--until", until, "--then", "pod+unix:/nowhere")
     done = dragoman("replay", str(recording), *listen)
-    assert (done.returncode, done.stderr) == (2, f"error: {recording}: there is no turn 3: it has 2\n")
+    assert (done.returncode, done.stderr) == (2, f"error: {recording}: {words}\n")

@@ -175,6 +175,11 @@ def test_a_session_that_is_not_there_is_told_with_those_that_are() -> None:
         read_capture(Capture(path), registry.dialect("smooth"), session="nope")
 
 
+def test_a_recording_is_no_capture() -> None:
+    with pytest.raises(RecordingError, match=r"v3\.jsonl is no capture but a recording already"):
+        imported(Path(__file__).parents[2] / "data" / "recordings" / "v3.jsonl", "pod")
+
+
 def test_a_time_of_no_recording_is_told(tmp_path: Path) -> None:
     with pytest.raises(RecordingError, match=r"a\.jsonl:1 is no line of a capture"):
         imported(written(tmp_path / "a.jsonl", {"t": 1e300, "dir": "s2c", "frame": "{}"}), "pod")
