@@ -133,7 +133,7 @@ class Live:
         if concerned:
             self._session.lost(text, [*unsent, *held], cause)
         else:
-            log.warning("live backend lost", cause=text)  # what is being replayed goes on
+            log.debug("live backend lost", cause=text)  # what is replayed goes on; its upstream logs it once
 
     # -- the history -----------------------------------------------------------------------------------------
 
