@@ -32,7 +32,7 @@ class Notes:
 
     def __init__(self) -> None:
         self.count = 0
-        self._size = 0  # bytes of their frames, or characters of their texts, as long as they are few
+        self._size = 0  # bytes of their frames and characters of their texts, as long as they are few
         self._rows: list[Row] | None = None  # the last of the notes, if it is rounds
         self._notes: list[Step | list[Row]] = []
         self._seq = 1  # of the next line that is made
@@ -53,10 +53,11 @@ class Notes:
             self._rows.append(row)
             if type(text := row[3]) is str:
                 self.count += len(step)
-                self._size += len(text)
+                self._size += len(text) + _size(row[11::2])
             else:
                 self.count += len(step) * len(text)
-                self._size += sum(map(len, text)) if self.count < LINES_MAX else 0
+                if self.count < LINES_MAX:
+                    self._size += sum(map(len, text)) + sum(map(_size, row[11::2]))
         return self.count >= LINES_MAX or self._size >= SIZE_MAX
 
     @property

@@ -70,3 +70,14 @@ def test_much_is_large_texts_too() -> None:
         seq += len(texts)
         if much:
             notes.take()
+
+
+def test_much_is_large_frames_around_little_texts_too() -> None:
+    frame = b'{"event":"text_delta","data":{"text":"a","more":"' + b"x" * (SIZE_MAX // 3) + b'"}}'
+    for many in (1, 2):
+        notes = Notes()
+        for position in range(4):
+            events: list[Event] = [TextDelta(text="a")] * many
+            batch = Batch(session="s", epoch=1, first_seq=many * position, events=events)
+            much = notes.add(1, [FramesNote(Tapped(UP, "receive", "pod"), [frame] * many), batch])
+            assert much is ((position + 1) * many > 2)
