@@ -63,13 +63,6 @@ def row_of(t: int, step: Sequence[Note]) -> Row | None:
         text = _texts(deltas, kind, call)
         if text is None:
             return None
-    if len(step) == 3 and count == place == 1:
-        received, _, sent = step
-        if type(received) is FramesNote and type(sent) is FramesNote and len(received.frames) == len(sent.frames) == 1:
-            return (
-                t, batch.first_seq, batch.at, text, batch.epoch, batch.turn, batch.origin, kind, call, place,
-                received.tapped, received.frames[0], sent.tapped, sent.frames[0],
-            )  # fmt: skip  # as nearly always
     row = [t, batch.first_seq, batch.at, text, batch.epoch, batch.turn, batch.origin, kind, call, place]
     for note in step:
         if type(note) is FramesNote and len(note.frames) == count:
