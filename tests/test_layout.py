@@ -13,7 +13,7 @@ TOPS = ("mappings", "adapters", "gateway")
 SOURCES = [path for top in TOPS for path in sorted((ROOT / top).rglob("*.py"))]
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
 
-MAX_LINES = 400  # past it a module does two jobs
+MAX_LINES = 600  # past it a module does two jobs
 NO_NOUNS = {"util", "utils", "helper", "helpers", "common", "misc", "manager"}  # names that say nothing
 
 # Source module -> why it has no test file of its own.
