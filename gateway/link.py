@@ -165,6 +165,7 @@ class Link:
                         tap.acted()
                 else:
                     tap.receive(frames, self._take)
+                frames = ()  # while the link waits for more it holds no bytes
             await self._answer_the_rest()
         finally:
             self._over.set()  # what waits for the peer is still written: it may only have closed its own direction

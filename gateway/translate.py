@@ -82,7 +82,7 @@ def _read(reading: Direction, frame: Frame) -> Step:
         if reading.lines is not None and isinstance(frame, bytes):
             frame = reading.lines.read(frame)
     except PeerError as fault:
-        step.faults.append(fault)
+        step.add_fault(fault)
     else:
         reading.receive([frame], step)
     return step

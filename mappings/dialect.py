@@ -110,7 +110,7 @@ class Alarm(Struct, frozen=True):
     ring: Callable[[], Step]
 
 
-class Step(Struct, kw_only=True, gc=False):
+class Step(Struct, kw_only=True):
     """What came of one step of a translator.
 
     `bursts`: what the gateway must act on. `frames`: for this very peer. `faults`: what the peer did wrong; one that
@@ -123,6 +123,14 @@ class Step(Struct, kw_only=True, gc=False):
     faults: list[PeerError] = field(default_factory=list)
     losses: list[Loss] = field(default_factory=list)
     alarm: Alarm | None = None
+
+    def add_fault(self, fault: PeerError) -> None:
+        """Add a fault that was raised, without its traceback and causes.
+
+        Those hold the stack frames of the parser, and with them the bytes that it read and this step itself.
+        """
+        fault.__traceback__ = fault.__cause__ = fault.__context__ = None
+        self.faults.append(fault)
 
 
 class Rendered(Struct, frozen=True, kw_only=True, gc=False):
@@ -264,7 +272,7 @@ class Direction(Struct, frozen=True, kw_only=True):
                 else:
                     self._mend(frame, TypeError("no frame of a peer"), step)
             except PeerError as fault:
-                step.faults.append(fault)
+                step.add_fault(fault)
         return found
 
     def _receive_slowly(self, frames: Sequence[Frame], step: Step) -> None:
@@ -284,7 +292,7 @@ class Direction(Struct, frozen=True, kw_only=True):
                 try:
                     message = self._mend(frame, error, step)
                 except PeerError as fault:
-                    step.faults.append(fault)
+                    step.add_fault(fault)
                     continue
             if type(message) is Unmapped:
                 items.append(message)

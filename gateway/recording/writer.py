@@ -51,7 +51,7 @@ class File:
         self.over = False
 
 
-class _Item(Struct, gc=False):
+class _Item(Struct):
     """Bytes for a file, None to close it."""
 
     file: File

@@ -32,7 +32,7 @@ BEHIND_MAX = 64 * 1024  # of one secret that goes on and on
 HIDDEN = 4  # characters: fewer of what may become a secret tell nothing
 
 
-class Delta(Struct, Generic[Slot], eq=False, gc=False):
+class Delta(Struct, Generic[Slot], eq=False):
     """A piece of the text that came at `t`, and whose it is; it `waits` until what stands in it is known.
 
     Some that came at one time are one, with the text of each in `pieces`.

@@ -115,7 +115,7 @@ class ServerTranslator:
                     self._hear(item, step)
             self._advance(step)  # before the next line is looked at: it may be about the turn that begins here
         if len(self._order) > PENDING_MAX:
-            step.faults.append(PeerError("flooding", "more requests than may wait for an answer", can_continue=False))
+            step.add_fault(PeerError("flooding", "more requests than may wait for an answer", can_continue=False))
         return step
 
     def send(self, items: Sequence[Any]) -> Step:

@@ -339,7 +339,7 @@ class ClientTranslator:
         silence = now - self._heard
         if silence >= (SILENT_MAX + CALL_MAX) * NS:
             words = f"no sign of life from the primary for {silence // NS} s"
-            step.faults.append(PeerError("too_slow", words, can_continue=False))
+            step.add_fault(PeerError("too_slow", words, can_continue=False))
         elif silence >= SILENT_MAX * NS:
             self._ask(step, ask.Ping(), "alive")
         return step

@@ -82,7 +82,7 @@ class ServerTranslator:
                 for item in burst.items:
                     self._hear(item, step)
         if len(self._order) > PENDING_MAX:
-            step.faults.append(PeerError("flooding", "more calls than may wait for a reply", can_continue=False))
+            step.add_fault(PeerError("flooding", "more calls than may wait for a reply", can_continue=False))
         return self._flush(step)
 
     def send(self, items: Sequence[Any]) -> Step:

@@ -156,7 +156,7 @@ class ServerTranslator:
             _echoable(item)
             command = admitted(item)
         except PeerError as fault:
-            step.faults.append(fault)
+            step.add_fault(fault)
             step.frames.append(self._error(said, "VALIDATION_ERROR", fault.text))
             return
         if isinstance(command, commands.OpenSession | commands.ResumeSession) and command.supports is not None:
