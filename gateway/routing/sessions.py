@@ -102,7 +102,12 @@ class Sessions:
     def _make_of_pod(self, id: str, pod: Pod) -> Session:
         session = self.make(id, name=pod.name, at=pod.endpoint)
         session.state.title = pod.name
+        session.rested = self._free
         return session
+
+    def _free(self, session: Session) -> None:
+        """Give up the ownership of a pod for which nobody came back: the next client may have it."""
+        session.state.owner = ""
 
     def make(
         self, id: str, *, name: str = "", resume: str = "", at: Endpoint | None = None, ids: Ext | None = None
@@ -273,8 +278,6 @@ class Sessions:
         return sum(map(self._publishes, self.roster))
 
     def tell(self, session: Session) -> None:
-        if session.attendance.resting and self.pods is not None:
-            session.state.owner = ""  # nobody came back for it: the pod is free
         for watcher in self.watchers:
             watcher(session)
 

@@ -14,12 +14,11 @@ __all__ = ["Attendance"]
 
 
 class Attendance:
-    """The links of one session. `resting` says that nobody came for `session_ttl`."""
+    """The links of one session, and the timer that runs while there are none."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
         self._expiry: Timer | None = None
-        self.resting = False
 
     @property
     def links(self) -> list[Link]:
@@ -38,7 +37,6 @@ class Attendance:
             session.delivery.attach(link, request)
             return
         self.close()
-        self.resting = False
         session.backend.start()  # before: what it knows at once stands in the first snapshot
         if link.attaches:
             session.delivery.attach(link, request)
@@ -68,8 +66,8 @@ class Attendance:
             return
         self._expiry = None
         session.log.info("session idle, closing its backend connection")
-        self.resting = True
         session.backend.rest()
+        session.rested(session)
         session.watch(session)
 
     def close(self) -> None:

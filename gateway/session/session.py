@@ -94,6 +94,7 @@ class Session:
         self.attendance = Attendance(self)
         self.changed: Callable[[Session], None] = lambda _session: None  # its backend named it, or refused it
         self.watch: Callable[[Session], None] = lambda _session: None  # its status changed, or it rests
+        self.rested: Callable[[Session], None] = lambda _session: None  # nobody came for `session_ttl`
         self._watched = state.status
         self.lobby = Lobby(self.attach, later, limits.snapshot_wait)
         self.quiet = asyncio.Event()  # no turn is open, and no input waits to be accepted

@@ -165,6 +165,18 @@ async def test_a_pod_whose_session_rests_is_free_again(tmp_path: Path) -> None:
         assert (await opened(url))["data"]["conversationId"] == conversation(tmp_path, "atlas")
 
 
+async def test_a_pod_that_rested_and_is_opened_again_is_refused_to_the_next_client(tmp_path: Path) -> None:
+    async with pods(tmp_path, "atlas"), served(WS, upstream=f"pod+dir:{tmp_path}") as (app, (url,)):
+        async with SmoothClient.connected(url) as client:
+            request = await client.say("retry")
+            await client.until(lambda: answered(client, request))
+        (session,) = app._routers[0].sessions
+        await until(lambda: not session.delivery.attachments)
+        session.attendance._expire()
+        assert "error" not in await opened(url)
+        assert "error" in await opened(url)
+
+
 async def test_one_directory_can_stand_before_another(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     async with (

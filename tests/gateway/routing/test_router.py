@@ -525,7 +525,6 @@ async def test_watchers_are_told_when_a_session_is_claimed_works_and_rests() -> 
         made.router.watchers.append(lambda session: told.append((session.state.owner, session.state.status)))
         await talked(made).leaves("a").passes(Limits().session_ttl).done()
     assert told == [("local", "idle"), ("local", "running"), ("local", "idle"), ("local", "idle")]
-    assert made.session.attendance.resting
 
 
 async def test_a_door_leads_to_the_one_session_of_its_backend() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from gateway.session.session import Session
 from tests.gateway.routing.pando_stage import PandoStage, frames, pando_stage, row
 from tests.gateway.stage import settle
 from tests.memory import MemoryTransport
@@ -34,9 +35,12 @@ async def test_a_session_at_which_a_caller_only_looked_rests_after_its_time() ->
         await called(made, "session.get", session_id=ONE)
         await made.begins(row(ONE))
         (session,) = made.router.sessions
-        assert not session.attendance.resting
-        made.time.passes(TTL)
-        assert session.attendance.resting
+        rested: list[Session] = []
+        session.rested = rested.append
+        made.time.passes(TTL - 1)
+        assert rested == []
+        made.time.passes(1)
+        assert rested == [session]
 
 
 async def test_who_subscribes_to_everything_is_no_company_and_wakes_nobody() -> None:
