@@ -370,7 +370,8 @@ class Dialect(Struct, frozen=True, kw_only=True):
     its start, not only once something was said in it. `overheard` makes the reader of one stream of events by who does
     not know what was asked, where that decides what an answer means. `takes_history` is the ext of a ResumeSession that
     brings what was said elsewhere into a conversation, None where a backend has no way to take it; `brings_history`
-    counts what a client's does.
+    counts what a client's does. `stores_history` says that its servers store every message and answer a request for
+    history at any time; else the session's own transcript answers it.
     """
 
     name: str
@@ -390,3 +391,4 @@ class Dialect(Struct, frozen=True, kw_only=True):
     overheard: Callable[[], Callable[[Sequence[Any]], list[Any]]] | None = None
     takes_history: Callable[[Sequence[Item]], Ext | None] | None = None
     brings_history: Callable[[ResumeSession], int] = _nothing
+    stores_history: bool = False

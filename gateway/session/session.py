@@ -148,7 +148,7 @@ class Session:
     def command(self, link: Link, command: Command) -> None:
         """Act on a command of an attached link; it gets exactly one answer (translation.md 3.18)."""
         match command:
-            case GetHistory() if self.state.backend_ids is None:
+            case GetHistory() if self.state.backend_ids is None or not self._upstream.stores_history:
                 self._page(link, command)
             case SubmitInput():
                 self.inputs.submit(link, command)

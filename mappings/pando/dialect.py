@@ -40,4 +40,5 @@ DIALECT = Dialect(
     named=lambda name: keep(id=name),
     publication=PublicationTranslator,
     served=served,
+    stores_history=True,
 )

@@ -25,4 +25,5 @@ DIALECT = Dialect(
     shown=shown,
     addressed=True,
     one_session=False,
+    stores_history=True,
 )

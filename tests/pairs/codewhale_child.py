@@ -1,10 +1,12 @@
 """A codewhale server as a program of its own, which the tests spawn: what it says, what it does, and its inner server.
 
-It speaks the default generation (codewhale sheet, sections 2, 3 and 10), keeps its threads beside it in a folder as
-a real one does in its store, and forgets what was said in them when it ends.
+It speaks the default generation (codewhale sheet, sections 2, 3 and 10) and keeps its threads in a folder beside it, as
+a real server does in its store. Like a real one it stores no message: the history of a thread is always empty. While a
+turn runs it acts on `thread/interrupt` alone and answers everything else after the turn.
 
     thread/message "crash"      it is killed          "flood"     10 MB on stderr first
-                   "mute"       no answer             other       streamed back, word by word
+                   "mute"       no answer             "wait ..."  streams its words and waits for an interrupt
+                   other        streams the words back
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from tests.adapters.stdio.programs import python
 __all__ = ["child"]
 
 CODE = """
-    import json, os, signal, subprocess, sys, uuid
+    import collections, json, os, signal, subprocess, sys, uuid
 
     mark, manners, store = sys.argv[1:4]
     deaf = manners == "deaf"
@@ -46,6 +48,16 @@ CODE = """
             "model_provider": "deepseek", "cwd": cwd, "events": [],
             "data": {"history": [], "checkpoint": None, "goal": None}}
 
+    pending = collections.deque()
+
+    def interrupted(thread):
+        for line in sys.stdin:
+            request = json.loads(line)
+            pending.append(request)
+            if request["method"] == "thread/interrupt":
+                request["stopped"] = True
+                return True
+
     def message(params):
         text, id = params["input"], f"thr_1:{uuid.uuid4()}"
         if text == "crash":
@@ -58,7 +70,10 @@ CODE = """
         write({"type": "response_start", "response_id": id})
         for word in text.split(" "):
             write({"type": "response_delta", "response_id": id, "delta": word + " "})
+        stopped = text.startswith("wait") and interrupted(params["thread_id"])
         write({"type": "response_end", "response_id": id})
+        if stopped:
+            return "turn interrupted"
         return {"thread_id": params["thread_id"], "status": "accepted", "thread": None, "threads": [], "model": None,
             "model_provider": None, "cwd": None, "approval_policy": None, "sandbox": None, "events": [],
             "data": {"turn_id": "turn_1"}}
@@ -70,6 +85,14 @@ CODE = """
             return opened("thread-" + str(uuid.uuid4()), "started", params)
         if method == "thread/resume" and os.path.exists(os.path.join(store, params["thread_id"])):
             return opened(params["thread_id"], "resumed", params)
+        if method == "thread/read":
+            known = os.path.exists(os.path.join(store, params["thread_id"]))
+            shown = {"thread": thread(params["thread_id"], os.getcwd())} if known else {}
+            return {"thread_id": params["thread_id"], "status": "ok", **shown, "threads": [], "events": [],
+                "data": {"history": [], "checkpoint": None, "goal": None}}
+        if method == "thread/resume":
+            data = {"error": "thread_not_found", "thread_id": params["thread_id"]}
+            return {"code": -32004, "message": "thread not found: " + params["thread_id"], "data": data}
         if method == "thread/list":
             rows = [thread(id, os.getcwd()) for id in sorted(os.listdir(store))]
             return {"thread_id": "list", "status": "ok", "threads": rows, "events": [], "data": {}}
@@ -78,12 +101,18 @@ CODE = """
         if method == "app/models":
             return {"ok": True, "data": {"models": [{"id": "auto", "pid": os.getpid()}]}, "events": []}
 
-    for line in sys.stdin:
-        request = json.loads(line)
-        found = result(request["method"], request.get("params") or {})
+    while line := pending or sys.stdin.readline():
+        request = pending.popleft() if pending else json.loads(line)
+        params = request.get("params") or {}
+        if request["method"] == "thread/interrupt":
+            found = {"thread_id": params["thread_id"], "interrupted": "stopped" in request}
+        else:
+            found = result(request["method"], params) or "no"
         answer = {"jsonrpc": "2.0", "id": request.get("id")}
-        if found is None:
-            write(answer | {"error": {"code": -32603, "message": "no", "data": None}})
+        if isinstance(found, str):
+            write(answer | {"error": {"code": -32603, "message": found, "data": None}})
+        elif "code" in found:
+            write(answer | {"error": found})
         else:
             write(answer | {"result": found})
     while deaf:

@@ -105,19 +105,28 @@ class Told(msgspec.Struct, frozen=True, gc=False):
 
 
 def history(items: Iterable[Item]) -> list[HistoryItem]:
-    """What user and assistant said, oldest first: calls and reasoning have no place, and what the system says is not
-    for clients."""
-    said = [item for item in items if isinstance(item, Message) and item.role != "system"]
-    return [
-        HistoryItem(
-            id=given(item.ext, "id", int, number),
-            role=given(item.ext, "role", str, item.role),
-            content=item.text,
-            item=given(item.ext, "item", Raw, Raw(b"null")),
-            created_at=item.at // NS,
+    """Return what user and assistant said, oldest first, each with an id of its own.
+
+    Tool calls and reasoning have no place in it, and system messages are not for clients. A message of the backend's
+    store keeps its id. Every other message gets the next number after the ids before it.
+    """
+    said: list[HistoryItem] = []
+    last = 0
+    for item in items:
+        if not isinstance(item, Message) or item.role == "system":
+            continue
+        number = given(item.ext, "id", int, last + 1)
+        last = max(last, number)
+        said.append(
+            HistoryItem(
+                id=number,
+                role=given(item.ext, "role", str, item.role),
+                content=item.text,
+                item=given(item.ext, "item", Raw, Raw(b"null")),
+                created_at=item.at // NS,
+            )
         )
-        for number, item in enumerate(said, start=1)
-    ][-HISTORY_MAX:]
+    return said[-HISTORY_MAX:]
 
 
 def goal_of(goal: Raw | None) -> ThreadGoal | None:

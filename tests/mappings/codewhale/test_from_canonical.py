@@ -51,6 +51,12 @@ def test_a_history_shows_what_user_and_assistant_said_and_at_most_500_of_it() ->
     assert (len(told), told[0].content, told[-1].content) == (500, "100", "599")
 
 
+def test_each_message_of_a_history_has_an_id_of_its_own_behind_those_of_the_store() -> None:
+    stored = [Message(role="user", text="a", ext=keep(id=7)), Message(role="assistant", text="b", ext=keep(id=9))]
+    told = replies.history([*stored, Message(role="user", text="c"), Message(role="assistant", text="d")])
+    assert [item.id for item in told] == [7, 9, 10, 11]
+
+
 def test_a_row_of_this_dialect_is_shown_as_it_came() -> None:
     thread = replies.row(SessionSummary(session=UUID, title="T", updated_at=9 * NS), HEAD)
     again = replies.row(SessionSummary(session=UUID, updated_at=9 * NS, ext=keep(thread=thread)), SEED)
