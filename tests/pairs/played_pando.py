@@ -14,8 +14,6 @@ from typing import Any
 from msgspec import Struct
 
 from mappings.dialect import Parts
-from mappings.pando.translator.following import TURN_QUIET
-from mappings.pando.translator.publication import HEARTBEAT
 from tests.gateway.routing.pando_stage import PandoStage, frames
 from tests.gateway.stage import settle
 from tests.mappings.pando.data import captured, value
@@ -74,7 +72,6 @@ class Conversation:
         self._at = 0
         self._stored: list[dict[str, Any]] = []
         self._stores = any(called.method == "message.send" for called in self.calls)
-        self._interrupted = False
 
     @property
     def calls(self) -> list[Called]:
@@ -114,23 +111,13 @@ class Conversation:
 
     async def _call(self, made: PandoStage, caller: MemoryTransport, called: Called) -> None:
         if called.method == "message.send":
-            if self._interrupted:
-                await self._fall_silent(made)
             self._store("user", called.call["params"]["content"])
             self._store("assistant", "")
-        self._interrupted = called.method == "session.interrupt"
         before = len(caller.got)
         caller.say(Parts("rpc", b"", tuple(part.encode() for part in called.parts)))
         await settle()
         await self.answers(made)
         self.replies += [(called, reply) for reply in frames(caller)[before:]]
-
-    async def _fall_silent(self, made: PandoStage) -> None:
-        """So long that the end of an interrupted run, of which a pando says nothing, can be inferred."""
-        for _ in range(int(3 * TURN_QUIET / HEARTBEAT)):
-            made.time.passes(HEARTBEAT)
-            await made.publishes("instance.heartbeat", instance_id="i-1", session_count=0, uptime="", started_at=AT)
-            await self.answers(made)
 
     def _store(self, role: str, content: str) -> None:
         self._stored.append({"id": f"m-{len(self._stored)}", "role": role, "content": content, "created_at": AT})

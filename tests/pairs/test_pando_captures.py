@@ -122,6 +122,13 @@ def _pando(told: list[dict[str, Any]]) -> Seen:
     )
 
 
+async def test_a_run_that_was_interrupted_is_cancelled_for_a_pod_and_no_failure() -> None:
+    """Its end is the update after the answer: the next input of the capture is accepted without any wait."""
+    async with audience(next(path for path in CAPTURES if path.stem.startswith("07-"))) as made:
+        errors = [e["data"] for e in frames(made.pod) if e["event"] == "error"]
+        assert errors == [{"code": "internal", "message": "Cancelled"}]
+
+
 # -- what else a pando's client was told --------------------------------------------------------------
 
 

@@ -25,7 +25,7 @@ from mappings.pando.directions import FROM_PRIMARY
 from mappings.pando.extras import given
 from mappings.pando.from_canonical import FROM_COMMAND, Context, shown
 from mappings.pando.to_canonical import history, pong, session_opened, sessions_listed
-from mappings.pando.translator.following import Following, Patience
+from mappings.pando.translator.following import Following, Interrupt, Patience
 from mappings.pando.wire import REQUESTS
 from mappings.pando.wire.requests import Meta
 from mappings.pando.wire.times import rfc3339
@@ -39,8 +39,8 @@ WAITING_MAX = 1024
 FOLLOWED_MAX = 10_000
 """Sessions of one primary that are kept apart; what is said of the oldest idle one is begun anew."""
 
-TICK = 5.0
-"""Seconds between two looks at the clock: the interval of heartbeats."""
+TICK = 1.0
+"""Seconds between two looks at the clock: a third of the shortest silence that ends a turn."""
 
 SILENT_MAX = 15.0
 """Seconds without anything after which a primary is asked whether it lives (pando sheet, section 8)."""
@@ -117,7 +117,7 @@ class ClientTranslator:
             if isinstance(command, ask.SubmitInput):
                 self._follow(command.session).submitted(flatten(command.segments))
             if isinstance(command, ask.CancelTurn):  # its reply and the end of the run come on two sockets
-                self._follow(command.session).interrupted = True
+                self._follow(command.session).interrupt = Interrupt()
             self._ask(step, command, "command")
         return step
 
@@ -291,14 +291,15 @@ class ClientTranslator:
                 case ask.GetHistory():
                     answer = _page(command, reply)
                 case ask.SubmitInput():
-                    self._follow(command.session).begin(now)
+                    self._follow(command.session).begin(now, ours=True)
                     answer = say.TurnAccepted(request=request)
                 case ask.CancelTurn():
+                    self._follow(command.session).interrupted(now)
                     answer = say.Reply(request=request)
                 case ask.Ping():
                     answer = pong(request, reply.result, now)
         elif isinstance(command, ask.CancelTurn):
-            self._follow(command.session).interrupted = False
+            self._follow(command.session).interrupt = None
         answer = answer or replace(reply, request=request)
         if request:
             step.bursts.append(Burst(items=[answer], request=request, session=command.session))

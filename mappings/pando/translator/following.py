@@ -3,7 +3,10 @@
 A pando publishes `llm.end` for a run that went well and nothing for any other, and its bridge drops tokens in a burst.
 A shipped one never publishes `llm.start`: it is said here, because pod clients and pando's own views wait for it.
 So `message.list` is asked at the end for the whole text, and in a silence for the end: two equal answers, a silence
-apart, end the turn.
+apart, end the turn. A run of ours that published a `session.update` last is probably over: it gets a shorter silence.
+
+An interrupted run ends with the first `session.update` after `session.interrupt` was called. The update and the reply
+come on two sockets without a common order, so the run ends when both were read. A refused interrupt ends nothing.
 
 A primary that tells failures at all says the cause in a system message right before `llm.end` (translation.md 3.6). Any
 other system message there has an id of its own, and an answer stands in the list.
@@ -24,6 +27,7 @@ from mappings.rfc3339 import NS
 __all__ = ["ANSWER_DEADLINE", "TEXT_MAX", "TOOL_MAX", "TURN_QUIET", "Following", "Patience"]
 
 TURN_QUIET = 15.0  # seconds: translation.md 3.6
+UPDATE_QUIET = 3.0  # seconds after a session.update in a run that an input of ours began
 TOOL_MAX = 30 * 60.0  # seconds that an open tool call stops that clock
 CAUSE_WAIT = 1.0  # seconds after which a system message is no cause: what says one says the end in the same breath
 ANSWER_DEADLINE = 5.0  # seconds that the end of a turn waits for its whole text: half of what a call may take
@@ -37,10 +41,18 @@ OPENS = (say.ModelTurnStarted, say.TextDelta, say.ToolCallStarted, say.ToolCallA
 
 
 class Patience(Struct, frozen=True, kw_only=True):
-    """How long a turn may be silent, in seconds: as it is, and while a tool works."""
+    """How long a turn may be silent, in seconds: as it is, after a session.update, and while a tool works."""
 
     quiet: float = TURN_QUIET
+    update: float = UPDATE_QUIET
     tool: float = TOOL_MAX
+
+
+class Interrupt(Struct, kw_only=True):
+    """A `session.interrupt` that was called: whether it was accepted, and a session.update was read since."""
+
+    accepted: bool = False
+    updated: bool = False
 
 
 class Following:
@@ -53,8 +65,10 @@ class Following:
         self.wants = False
         self.asked = False
         self.guesses = 0
-        self.interrupted = False
+        self.interrupt: Interrupt | None = None
         self.submitting = 0
+        self._ours = False  # an input of ours began the turn
+        self._updated = False  # a session.update is what was published last of the turn
         self._started = False  # the beginning of the model's answer was told
         self.held: list[tuple[Burst, Any]] = []
         """What was published while an input of ours waited for its answer, which comes by the other connection."""
@@ -83,12 +97,27 @@ class Following:
         self.held.append((burst, event))
         return True
 
-    def begin(self, now: int) -> None:
-        """A turn begins: an input of ours was accepted, or something of a turn was said."""
+    def begin(self, now: int, *, ours: bool = False) -> None:
+        """Begin a turn: an input of ours was accepted, or something of a turn was said."""
         self._heard = now
+        self._updated = False
         if not self.open:
-            self.open, self.interrupted, self._last, self._ending, self._started = True, False, None, None, False
-            self._text, self._length, self._calls = [], 0, {}
+            self.open, self.interrupt, self._last, self._ending, self._started = True, None, None, None, False
+            self._text, self._length, self._calls, self._ours = [], 0, {}, ours
+
+    def interrupted(self, now: int) -> None:
+        """The primary accepted our interrupt: the update that ends the run is still to come, or was read before."""
+        if self.interrupt is not None:
+            self.interrupt.accepted = True
+            self._end_interrupted(now)
+
+    @property
+    def _cancelled(self) -> bool:
+        return self.interrupt is not None and self.interrupt.accepted
+
+    def _end_interrupted(self, now: int) -> None:
+        if self.interrupt is not None and self.interrupt.accepted and self.interrupt.updated and self.open:
+            self._end(say.TurnEnded(end="cancelled"), now)
 
     # -- what is published -------------------------------------------------------------------------------
 
@@ -122,9 +151,15 @@ class Following:
                 self._cause, self._heard = event, now
                 return before
             case say.SessionUpdated() if self.open:
-                self._heard = now
-                self.wants = self.wants or (not self._calls and self._ending is None)
+                self._update(now)
         return [*before, event]
+
+    def _update(self, now: int) -> None:
+        self._heard, self._updated = now, True
+        self.wants = self.wants or (not self._calls and self._ending is None)
+        if self.interrupt is not None:
+            self.interrupt.updated = True
+            self._end_interrupted(now)
 
     def _start(self) -> list[Any]:
         """What is missing before the first words or call of an answer."""
@@ -171,7 +206,7 @@ class Following:
         if self._last is None or self._last[0] != listed:
             self._last = listed, now
             return []
-        if now - self._last[1] < self.patience.quiet * NS:
+        if now - self._last[1] < self._quiet() * NS:
             return []
         self.guesses += 1
         return self._inferred(listed)
@@ -182,11 +217,11 @@ class Following:
         usage = ending.usage if ending is not None else None
         rest = self._rest(listed) if listed is not None else []
         counted = [say.UsageReported(usage=usage)] if usage is not None else []
-        if self._cause is not None and self._failed(self._cause.message, listed) and not self.interrupted:
+        if self._cause is not None and self._failed(self._cause.message, listed) and not self._cancelled:
             why = say.ErrorReported(cause="internal", text=self._cause.message.text)
             self._cause = None
             return [*rest, *counted, why, *self._over("failed", listed)]
-        end = "cancelled" if self.interrupted else "completed"  # llm.end says no more than that a run is over
+        end = "cancelled" if self._cancelled else "completed"  # llm.end says no more than that a run is over
         return [*rest, *counted, *self._over(end, listed)]
 
     def _failed(self, cause: Message, listed: tuple[Message, ...] | None) -> bool:
@@ -204,7 +239,7 @@ class Following:
     def _inferred(self, listed: tuple[Message, ...]) -> list[Any]:
         answer = self._answers(listed)
         rest = self._rest(listed)
-        if self.interrupted:
+        if self._cancelled:
             return [*rest, *self._over("cancelled", listed)]
         if answer and listed[-1] is answer[-1]:
             return [*rest, *self._over("completed", listed)]
@@ -242,11 +277,14 @@ class Following:
         silence = now - max(self._heard, self._last[1] if self._last is not None else 0)
         if self._ending is not None and silence >= ANSWER_DEADLINE * NS:
             return self._finish(None)
-        patience = self.patience.tool if self._calls else self.patience.quiet
+        patience = self.patience.tool if self._calls else self._quiet()
         if self.open and self._ending is None and silence >= patience * NS:
             self._calls.clear()
             self.wants = True
         return self._no_cause() if self._ending is None and silence >= CAUSE_WAIT * NS else []
+
+    def _quiet(self) -> float:
+        return self.patience.update if self._ours and self._updated else self.patience.quiet
 
     def lost(self) -> list[Any]:
         """The primary is gone: so is the turn."""

@@ -280,17 +280,36 @@ def test_the_next_turn_does_not_begin_before_the_last_has_ended() -> None:
     assert primary.publishes("llm.token", token="x") == [*DONE, BEGUN, say.TextDelta(text="x")]
 
 
-def test_silence_after_a_session_update_ends_the_turn_by_two_equal_answers() -> None:
+def test_a_run_of_ours_ends_by_two_equal_answers_3_seconds_after_a_session_update() -> None:
     primary = accepted()
     primary.publishes("llm.token", token="Hel")
     assert len(primary.publishes("session.update", message_count=4)) == 1
     stored = [*NEW, message("m3", "assistant", "Hello")]
     assert primary.says("message.list", stored) == []
-    assert primary.passes(14) == []
+    assert primary.passes(2.5) == []
     assert primary.asked() == []
-    primary.passes(6)
+    primary.passes(1)
     assert primary.says("message.list", stored) == [say.TextDelta(text="lo"), *DONE]
     assert "the end was inferred from message.list" in primary.losses
+
+
+def test_words_after_a_session_update_bring_the_long_silence_back() -> None:
+    primary = accepted()
+    primary.publishes("session.update", message_count=4)
+    primary.says("message.list", NEW)
+    primary.publishes("llm.token", token="Hel")
+    primary.passes(14)
+    assert primary.asked() == []
+
+
+def test_a_run_that_somebody_typed_in_the_primary_keeps_the_long_silence_after_an_update() -> None:
+    """It updates the session after each call of the model, and then works at tools of which it tells no start."""
+    primary = Primary().opened()
+    primary.publishes("llm.token", token="Hel")
+    primary.publishes("session.update", message_count=4)
+    primary.says("message.list", NEW)
+    primary.passes(14)
+    assert primary.asked() == []
 
 
 def test_silence_alone_asks_twice() -> None:
@@ -307,21 +326,64 @@ def test_an_inferred_end_without_a_new_answer_is_a_failure() -> None:
         primary = accepted()
         primary.publishes("session.update")
         primary.says("message.list", stored)
-        primary.passes(20)
+        primary.passes(4)
         said = primary.says("message.list", stored)
         assert [type(item) for item in said] == [say.ErrorReported, say.StatusChanged]
 
 
-def test_an_interrupted_turn_ends_as_cancelled() -> None:
+CANCELLED = [say.TurnResult(end="cancelled"), IDLE]
+PART = [*NEW, message("m3", "assistant", "Hel")]
+
+
+def interrupted() -> Primary:
+    """A primary that works at an input and was asked to stop."""
     primary = accepted()
     primary.publishes("llm.token", token="Hel")
     primary.sent(ask.CancelTurn(request="c", session="s-1"))
+    return primary
+
+
+def test_an_interrupted_turn_ends_with_the_update_after_the_answer() -> None:
+    primary = interrupted()
     assert primary.says("session.interrupt", {"ok": True}) == [say.Reply(request="c")]
+    assert [type(item) for item in primary.publishes("session.update")] == [say.SessionUpdated]
+    assert primary.says("message.list", PART) == CANCELLED
+
+
+def test_an_interrupted_turn_ends_too_if_the_update_is_read_before_the_answer() -> None:
+    """They come on two sockets."""
+    primary = interrupted()
     primary.publishes("session.update")
-    stored = [*NEW, message("m3", "assistant", "Hel")]
-    primary.says("message.list", stored)
-    primary.passes(20)
-    assert primary.says("message.list", stored) == [say.TurnResult(end="cancelled"), IDLE]
+    assert primary.says("session.interrupt", {"ok": True}) == [say.Reply(request="c")]
+    assert primary.says("message.list", PART) == CANCELLED
+
+
+def test_an_interrupt_that_is_refused_ends_nothing() -> None:
+    primary = interrupted()
+    primary.publishes("session.update")
+    text = "session.interrupt: agent interrupter not available on this instance"
+    (refused,) = primary.says("session.interrupt", problem={"code": -32000, "message": text})
+    assert refused.failure.cause == "unsupported"
+    assert primary.says("message.list", PART) == []
+    assert primary.publishes("llm.token", token="lo") == [say.TextDelta(text="lo")]
+    primary.publishes("llm.end")
+    assert primary.says("message.list", [*NEW, message("m3", "assistant", "Hello")]) == DONE
+
+
+def test_a_late_double_of_the_update_ends_no_later_turn() -> None:
+    """A terminal-UI primary publishes each update twice (pando sheet, section 4)."""
+    primary = interrupted()
+    primary.says("session.interrupt", {"ok": True})
+    primary.publishes("session.update")
+    primary.says("message.list", PART)
+    primary.sent(run("more"))
+    primary.says("message.send", {"ok": True})
+    primary.publishes("session.update")
+    primary.says("message.list", [*PART, message("m4", "user", "more")])
+    assert primary.publishes("llm.token", token="ok") == [BEGUN, say.TextDelta(text="ok")]
+    primary.publishes("llm.end")
+    stored = [*PART, message("m4", "user", "more"), message("m5", "assistant", "ok")]
+    assert primary.says("message.list", stored) == DONE
 
 
 def test_answers_that_differ_or_words_between_them_end_nothing() -> None:

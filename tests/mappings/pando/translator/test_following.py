@@ -6,7 +6,7 @@ import pytest
 
 from mappings.canonical import events as say
 from mappings.canonical.values import Message
-from mappings.pando.translator.following import ECHOES_MAX, TEXT_MAX, Following, Patience
+from mappings.pando.translator.following import ECHOES_MAX, TEXT_MAX, Following, Interrupt, Patience
 from mappings.rfc3339 import NS
 
 END = say.TurnEnded(end="completed")
@@ -80,7 +80,7 @@ def test_a_system_message_in_the_middle_of_a_turn_is_told_with_what_follows(then
 def test_a_turn_that_was_interrupted_is_cancelled_whatever_the_system_says_of_it() -> None:
     session = Following(Patience())
     session.begin(0)
-    session.interrupted = True
+    session.interrupt = Interrupt(accepted=True)
     session.hear(system("m"), 0)
     session.hear(END, 0)
     assert session.told([], 0) == [system("m"), say.TurnResult(end="cancelled"), DONE[1]]
