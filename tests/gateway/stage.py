@@ -27,7 +27,7 @@ from gateway.routing.router import Router
 from gateway.session.session import Session
 from gateway.upstream import Connected, Upstream
 from mappings.canonical import Command
-from mappings.dialect import Burst
+from mappings.dialect import Burst, Parts
 from tests.gateway.pod_words import snapshot
 from tests.gateway.smooth_words import CREATE, opened
 from tests.memory import MemoryTransport
@@ -49,9 +49,9 @@ NEVER = 1e6  # seconds: a backoff that no test waits for
 LIMITS = Limits(backoff_first=AT_ONCE, backoff_max=AT_ONCE)
 
 
-async def settle() -> None:
-    """Let every task run until it waits."""
-    for _ in range(40):
+async def settle(turns: int = 40) -> None:
+    """Let every task run until it waits, or for so many turns of the loop."""
+    for _ in range(turns):
         await asyncio.sleep(0)
 
 
@@ -129,19 +129,34 @@ class Peer:
         self._said += [(len(self.transport.got), frame) for frame in frames]
         self.transport.say(*frames)
 
+    def calls(self, body: bytes) -> None:
+        """It is a pando that makes this call."""
+        self._said.append((len(self.transport.got), body))
+        self.transport.say(Parts("rpc", b"", (b"", body)))
+
     def slips(self, router: Router, command: Command, action: str) -> None:
         """A command of its own reaches the router behind its translator, which would not let it pass; as `action`."""
         said = {"action": action, "requestId": command.request}
         self._said.append((len(self.transport.got), json.dumps(said).encode()))
         router.receive(self.link, [Burst(items=[command])])
 
+    def wire(self) -> list[tuple[str, bytes]]:
+        """Return what it said and got, in their order."""
+        wire, said = [], list(self._said)
+        for at, frame in enumerate(self.transport.got):
+            while said and said[0][0] <= at:
+                wire.append(("said", said.pop(0)[1]))
+            wire.append(("got", frame))
+        return wire + [("said", frame) for _, frame in said]
+
     def judge(self, dialect: str) -> None:
         """AssertionError when what it said and got, in their order, are not legal for a client."""
-        oracle, said = ORACLES[dialect](), list(self._said)
-        for at, frame in enumerate(self.frames()):
-            while said and said[0][0] <= at:
-                heard(oracle, said.pop(0)[1])
-            oracle.got(frame)
+        oracle = ORACLES[dialect]()
+        for way, frame in self.wire():
+            if way == "said":
+                heard(oracle, frame)
+            else:
+                oracle.got(json.loads(frame))
 
 
 class Stage:

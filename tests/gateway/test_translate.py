@@ -24,7 +24,8 @@ from gateway.translate import Report, translate
 from mappings.dialect import Frame, Oversize
 from mappings.smooth.wire.replies import Session
 from tests.forked import dragoman_bytes
-from tests.pairs.pod_player import Recording
+from tests.players.captures import messages
+from tests.players.readings import READINGS, Turn
 from tests.shared import SHARED, needs_shared
 from tests.smooth_shapes import assert_emitted, assert_strict
 
@@ -32,11 +33,7 @@ DATA = Path(__file__).parents[1] / "data"
 CAPTURES = sorted((DATA / "captures" / "pod").glob("*.jsonl"))
 UUID_0 = re.compile(r"00000000-0000-0000-0000-[0-9a-f]{12}")
 
-END_OF = {
-    **dict.fromkeys(("finished", "limit_reached"), "eventual_response"),
-    **dict.fromkeys(("paused", "rolled_back", "cancelled"), "cancelled"),
-    "failed": "error",
-}
+END_OF = {"completed": "eventual_response", "cancelled": "cancelled", "failed": "error"}
 
 
 class Done(Struct, frozen=True):
@@ -283,7 +280,7 @@ def test_a_captured_pod_becomes_strict_smooth_frames_with_the_text_of_each_turn(
         assert_emitted(frame)
         assert frame["timestamp"] == 0
         assert "requestId" not in frame or UUID_0.fullmatch(frame["requestId"])
-    expected = [turn for turn in Recording(path).expected() if turn.end]
+    expected = [turn for turn in recorded(path) if turn.end]
     shown = [of for of in turns(frames).values() if of[-1]["type"] in END_OF.values()]
     assert [of[-1]["type"] for of in shown] == [END_OF[turn.end] for turn in expected]
     for turn, of in zip(expected, shown, strict=True):
@@ -292,15 +289,17 @@ def test_a_captured_pod_becomes_strict_smooth_frames_with_the_text_of_each_turn(
         if of[-1]["type"] == "eventual_response":
             assert "".join(of[-1]["data"]["data"]["response"]["responseParts"]) == turn.text
         results = [chunk for frame in of if (chunk := raw_response(frame)) and "toolResult" in chunk]
-        assert [chunk["toolResult"]["result"] for chunk in results] == turn.results
+        assert [chunk["toolResult"]["result"] for chunk in results] == [result for _, result in turn.results]
 
 
-def test_the_captures_show_turns_of_each_end() -> None:
-    assert {turn.end for path in CAPTURES for turn in Recording(path).expected()} >= {
-        "finished",
-        "rolled_back",
-        "paused",
-    }
+def recorded(path: Path) -> list[Turn]:
+    """The turns that a pod's capture shows."""
+    told = [message for message in messages("pod", path.stem[:2]) if message.conn == "a"]
+    return READINGS["pod"]((message.way, message.value) for message in told)
+
+
+def test_the_captures_show_turns_that_are_completed_and_cancelled() -> None:
+    assert {turn.end for path in CAPTURES for turn in recorded(path)} >= {"completed", "cancelled"}
 
 
 def raw_response(frame: dict[str, Any]) -> dict[str, Any]:

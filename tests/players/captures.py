@@ -1,0 +1,59 @@
+"""The recorded conversations between real programs, each as its messages in their recorded order.
+
+Those of pod, pando and codewhale lie in tests/data; those of smooth beside the repository, without which their tests
+are skipped.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from tests.shared import SHARED
+
+__all__ = ["CAPTURES", "Message", "messages"]
+
+DATA = Path(__file__).parents[1] / "data" / "captures"
+SMOOTH = SHARED / "smooth-operator" / "captures" if SHARED is not None else DATA / "smooth"
+
+CAPTURES: dict[str, dict[str, Path]] = {
+    dialect: {path.stem[:2]: path for path in sorted(folder.glob("*.jsonl"))}
+    for dialect, folder in {
+        "pod": DATA / "pod", "pando": DATA / "pando", "codewhale": DATA / "codewhale", "smooth": SMOOTH,
+    }.items()
+}  # fmt: skip
+"""Dialect -> number of a capture -> its file."""
+
+
+class Message(Struct, frozen=True, kw_only=True):
+    """One recorded message: who said it, over which connection, its text, and its JSON value if it has one.
+
+    `way` is "said" for the client, "got" for what its client received. The value of a publication is its envelope.
+    """
+
+    conn: str
+    way: str
+    text: str
+    value: Any
+
+
+@cache
+def messages(dialect: str, number: str) -> tuple[Message, ...]:
+    """All messages of one capture; a connection that was closed is a message without a text."""
+    lines = CAPTURES[dialect][number].read_text("utf-8").split("\n")
+    rows = [json.loads(line) for line in lines if line]
+    return tuple(_message(row) for row in rows if "dir" in row)
+
+
+def _message(row: dict[str, Any]) -> Message:
+    text = row["frames"][-1] if "frames" in row else row["frame"] or ""
+    body = text.partition("\0")[2] if row["dir"] == "pub" else text
+    try:
+        value = json.loads(body)
+    except ValueError:
+        value = None
+    return Message(conn=row.get("conn", "a"), way="said" if row["dir"] == "c2s" else "got", text=text, value=value)

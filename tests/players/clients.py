@@ -1,0 +1,324 @@
+"""Clients of the four dialects in memory: each says what a user wants in its own words, and keeps what it was told."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from uuid import NAMESPACE_URL, uuid5
+
+from gateway.routing.door import Door
+from gateway.session.session import Session
+from tests.gateway.smooth_words import AGENT
+from tests.gateway.stage import Peer, settle
+from tests.oracle.pando import PandoOracle
+from tests.pando_frames import check_published
+from tests.players.readings import READINGS, Turn
+from tests.players.stage import PlayStage
+from tests.smooth_frames import check
+
+__all__ = ["CLIENTS", "Client", "Said"]
+
+Said = tuple[str, str]
+"""Who (user or assistant) said what."""
+
+Frame = dict[str, Any]
+FORMS = ["identity_form", "choice_chips"]
+
+
+class Client:
+    """A client of one dialect. `since` is how many frames it had been sent when it began to look."""
+
+    dialect: str
+
+    def __init__(self, stage: PlayStage, name: str) -> None:
+        self.stage = stage
+        self.name = name
+        self.peer = self._connect()
+        self.session: Session | None = None
+        self._number = 0
+
+    def _connect(self) -> Peer:
+        return self.stage.join(self.name, dialect=self.dialect, door=Door(endpoint=self.name))
+
+    async def open(self) -> None:
+        """Begin a conversation, or join the one that the backend has."""
+        raise NotImplementedError
+
+    async def join(self, session: Session) -> None:
+        """Join a conversation."""
+        raise NotImplementedError
+
+    def say(self, text: str) -> None:
+        """Say this as the user."""
+        raise NotImplementedError
+
+    def cancel(self) -> None:
+        """Stop the turn."""
+        raise NotImplementedError
+
+    def answer(self, *, approved: bool) -> None:
+        """Answer the open question, in words where there is no form."""
+        self.say("approve" if approved else "deny")
+
+    async def history(self) -> list[Said]:
+        """Return who said what, as this client is shown it now."""
+        raise NotImplementedError
+
+    def turns(self) -> list[Turn]:
+        """Return the turns that it was shown."""
+        return READINGS[self.dialect](self.wire())
+
+    def wire(self) -> list[tuple[str, Any]]:
+        """Return what it said and got, in that order."""
+        return [(way, _value(frame)) for way, frame in self.peer.wire()]
+
+    def check(self) -> None:
+        """AssertionError when a real client of this dialect could not have been sent this."""
+        self.peer.judge(self.dialect)
+
+    def public(self) -> str:
+        """Return the id of its session."""
+        assert self.session is not None, f"{self.name} has no session"
+        return self.stage.public(self.session, self.dialect)
+
+    def number(self) -> int:
+        """Return the number of the next request."""
+        self._number += 1
+        return self._number
+
+
+def _value(frame: bytes) -> Any:
+    try:
+        return json.loads(frame)
+    except ValueError:
+        return None
+
+
+class SmoothClient(Client):
+    """A smooth client with all forms."""
+
+    dialect = "smooth"
+
+    def __init__(self, stage: PlayStage, name: str) -> None:
+        super().__init__(stage, name)
+        self.turn = ""
+
+    def ask(self, action: str, **keys: Any) -> str:
+        request = f"{self.name}.{self.number()}"
+        self.peer.says({"action": action, "requestId": request, **keys})
+        return request
+
+    async def open(self) -> None:
+        self.ask("create_conversation_session", agentId=AGENT, supports=FORMS)
+        await settle()
+        self.session = self.stage.router.sessions[0]
+
+    async def join(self, session: Session) -> None:
+        self.session = session
+        self.ask("get_session", sessionId=self.public())
+        await settle()
+
+    def say(self, text: str) -> None:
+        self.turn = self.ask("send_message", sessionId=self.public(), message=text)
+
+    def cancel(self) -> None:
+        self.ask("cancel", sessionId=self.public())
+
+    def answer(self, *, approved: bool) -> None:
+        self.ask("confirm_tool_action", sessionId=self.public(), approved=approved)
+
+    async def history(self) -> list[Said]:
+        found: list[Frame] = []
+        cursor: dict[str, str] = {}
+        while True:
+            page = await self._answer("get_conversation_messages", limit=100, **cursor)
+            found += page["messages"]
+            if not page["hasMore"]:
+                break
+            cursor = {"cursor": page["nextCursor"]}
+        roles = {"inbound": "user", "outbound": "assistant"}
+        return [(roles[message["direction"]], message["content"]["text"]) for message in reversed(found)]
+
+    async def _answer(self, action: str, **keys: Any) -> Frame:
+        request = self.ask(action, sessionId=self.public(), **keys)
+        await settle()
+        (frame,) = [frame for frame in self.peer.frames() if frame.get("requestId") == request]
+        return dict(frame["data"])
+
+    def check(self) -> None:
+        super().check()
+        for frame in self.peer.frames():
+            check(frame)
+
+
+class PodClient(Client):
+    """A pod client: the session is what stands behind its listener."""
+
+    dialect = "pod"
+
+    def _connect(self) -> Peer:
+        return Peer(None)  # type: ignore[arg-type]  # it connects when it knows what stands behind the listener
+
+    async def open(self) -> None:
+        self.peer = self.stage.join(self.name, dialect="pod", door=Door(endpoint=self.name))
+        await settle()
+        self.session = self.stage.router.sessions[0]
+
+    async def join(self, session: Session) -> None:
+        self.session = session
+        self.peer = self.stage.join(self.name, dialect="pod", door=Door(endpoint=self.name, session=session.state.id))
+        await settle()
+
+    def say(self, text: str) -> None:
+        self.run([{"kind": "text", "content": text}])
+
+    def run(self, segments: list[Frame]) -> None:
+        """Say this in segments."""
+        self.peer.says({"method": "run", "params": {"input": segments}})
+
+    def cancel(self) -> None:
+        self.peer.says({"method": "cancel"})
+
+    async def history(self) -> list[Said]:
+        """A pod tells its history to whoever connects."""
+        assert self.session is not None
+        late = PodClient(self.stage, f"{self.name}+")
+        await late.join(self.session)
+        found: list[Said] = []
+        for frame in late.peer.frames():
+            entries = frame["data"]["entries"] if frame["event"] == "snapshot" else []
+            found += [said for entry in entries for said in pod_said(entry)]
+        late.peer.transport.hang_up()
+        return found
+
+
+def pod_said(entry: Frame) -> list[Said]:
+    """Return what user and assistant say in a log entry (pod sheet, section 9)."""
+    if entry["kind"] == "segment_start":
+        return [said for item in entry["history"] for said in _item_said(item)]
+    if entry["kind"] == "user_input":
+        return [("user", flat(entry["segments"]))]
+    return _item_said(entry.get("item") or {})
+
+
+def _item_said(item: Frame) -> list[Said]:
+    if item.get("kind") == "message" and item["role"] in ("user", "assistant"):
+        return [(item["role"], "".join(part.get("text", "") for part in item["content"]))]
+    return []
+
+
+SIGILS = {"file_ref": ("@", "path"), "knowledge_ref": ("#", "slug"), "workflow_invoke": ("/", "slug")}
+
+
+def flat(segments: list[Frame]) -> str:
+    """Return segments as one text, by pod's own rule (pod sheet, section 5)."""
+    text = ""
+    for segment in segments:
+        sigil, key = SIGILS.get(segment["kind"], ("", "content"))
+        text += sigil + segment.get(key, "")
+    return text
+
+
+class PandoClient(Client):
+    """A pando client: it looks at the one publication from now on, and calls."""
+
+    dialect = "pando"
+
+    def __init__(self, stage: PlayStage, name: str) -> None:
+        super().__init__(stage, name)
+        self._since = len(stage.publication.transport.got)
+
+    def _connect(self) -> Peer:
+        return self.stage.caller(self.name)
+
+    def call(self, method: str, /, **params: Any) -> str:
+        request = {"jsonrpc": "2.0", "id": f"{self.name}.{self.number()}", "method": method, "params": params}
+        self.peer.calls(json.dumps(request).encode())
+        return str(request["id"])
+
+    async def result(self, method: str, /, **params: Any) -> Any:
+        request = self.call(method, **params)
+        await settle()
+        (reply,) = [reply for reply in self.peer.frames() if reply["id"] == request]
+        assert "error" not in reply, reply
+        return reply.get("result")
+
+    async def open(self) -> None:
+        nobody = {"String": "", "Valid": False}
+        params = {
+            "id": str(uuid5(NAMESPACE_URL, self.name)), "parent_session_id": nobody, "title": "New Session",
+            "message_count": 0, "prompt_tokens": 0, "completion_tokens": 0, "cost": 0,
+        }  # fmt: skip
+        self.call("db.write", method="CreateSession", params=params)
+        await settle()
+        self.session = self.stage.router.sessions[0]
+
+    async def join(self, session: Session) -> None:
+        self.session = session
+
+    def say(self, text: str) -> None:
+        self.call("message.send", session_id=self.public(), content=text)
+
+    def cancel(self) -> None:
+        self.call("session.interrupt", session_id=self.public())
+
+    async def history(self) -> list[Said]:
+        told = await self.result("message.list", session_id=self.public())
+        return [(message["role"], message["content"]) for message in told if message["role"] in ("user", "assistant")]
+
+    def wire(self) -> list[tuple[str, Any]]:
+        public = self.public()
+        told = [e for e in self._told() if public in (e["payload"].get("session_id"), e["payload"].get("id"))]
+        return [("got", envelope) for envelope in told]
+
+    def _told(self) -> list[Frame]:
+        return [check_published([frame]) for frame in self.stage.publication.transport.got[self._since :]]
+
+    def check(self) -> None:
+        oracle = PandoOracle()
+        for envelope in self._told():
+            oracle.got(envelope)
+        for way, frame in super().wire():
+            (oracle.called if way == "said" else oracle.replied)(self.name, frame)
+
+
+class WhaleClient(Client):
+    """A codewhale client."""
+
+    dialect = "codewhale"
+
+    def ask(self, method: str, **params: Any) -> int:
+        """Ask; return the request's id."""
+        number = self.number()
+        self.peer.says({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
+        return number
+
+    async def open(self) -> None:
+        self.ask("thread/start")
+        await settle()
+        self.session = self.stage.router.sessions[0]
+
+    async def join(self, session: Session) -> None:
+        self.session = session
+        self.ask("thread/resume", thread_id=self.public())
+        await settle()
+
+    def say(self, text: str) -> None:
+        self.ask("thread/message", thread_id=self.public(), input=text)
+
+    def cancel(self) -> None:
+        self.ask("thread/interrupt", thread_id=self.public())
+
+    async def history(self) -> list[Said]:
+        request = self.ask("thread/read", thread_id=self.public())
+        await settle()
+        (answer,) = [frame for frame in self.peer.frames() if frame.get("id") == request]
+        return [(item["role"], item["content"]) for item in answer["result"]["data"]["history"]]
+
+
+CLIENTS: dict[str, type[Client]] = {
+    "smooth": SmoothClient,
+    "pod": PodClient,
+    "pando": PandoClient,
+    "codewhale": WhaleClient,
+}

@@ -1,0 +1,94 @@
+"""One play: a recorded backend, a client that drives it, and clients that join before, in the middle and behind.
+
+Each play is made once and looked at by many tests.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct, field
+
+from tests.gateway.stage import settle
+from tests.players.backends import BACKENDS
+from tests.players.clients import CLIENTS, Client, Said
+from tests.players.readings import Turn
+from tests.players.stage import play_stage
+
+__all__ = ["DIALECTS", "WHEN", "Play", "Shown", "played"]
+
+DIALECTS = tuple(CLIENTS)
+WHEN = ("driver", "before", "middle", "after")
+
+
+class Shown(Struct):
+    """What one client was shown: turns, the history at the end, and what was illegal about it."""
+
+    turns: list[Turn]
+    history: list[Said]
+    illegal: str = ""
+
+
+class Play(Struct):
+    """What was recorded, and what each client was shown, by when it joined and its dialect.
+
+    `middle` is the number of the turn in which clients joined. `kept` is what pods tell where a
+    history was compacted.
+    """
+
+    turns: list[Turn]
+    history: list[Said]
+    kept: list[Said] | None = None
+    middle: int = 0
+    shown: dict[tuple[str, str], Shown] = field(default_factory=dict)
+
+
+PLAYS: dict[tuple[str, str, str], Play] = {}
+
+
+async def played(backend: str, number: str, driver: str) -> Play:
+    """Return the play of a recording in which a client of dialect `driver` says what was said."""
+    key = backend, number, driver
+    if key not in PLAYS:
+        PLAYS[key] = await _play(backend, number, driver)
+    return PLAYS[key]
+
+
+async def _play(backend: str, number: str, driver: str) -> Play:
+    recorded = BACKENDS[backend](number)
+    play = Play(recorded.turns(), recorded.history(), recorded.kept())
+    middle = recorded.steps[recorded.middle()]
+    audience: dict[tuple[str, str], Client] = {}
+    async with play_stage(backend) as stage:
+        recorded.stage = stage
+        recorded.driver = audience["driver", driver] = CLIENTS[driver](stage, f"driver-{driver}")
+        session = await recorded.opened()
+
+        async def joins(when: str) -> None:
+            for dialect in DIALECTS:
+                client = audience[when, dialect] = CLIENTS[dialect](stage, f"{when}-{dialect}")
+                await client.join(session)
+                await recorded.rest()
+
+        async def before(at: int) -> None:
+            if at == 0:
+                await joins("before")
+            elif at < len(recorded.steps) and recorded.steps[at] is middle:
+                await recorded.rest()
+                play.middle = len(recorded.upto(at)) - 1
+                await joins("middle")
+
+        await recorded.play(before)
+        await joins("after")
+        for key, client in audience.items():
+            play.shown[key] = Shown(client.turns(), [], _illegal(client))
+            history = await client.history()
+            await settle()
+            play.shown[key].history = history
+    return play
+
+
+def _illegal(client: Client) -> str:
+    try:
+        client.check()
+    except AssertionError as error:
+        return str(error)
+    return ""

@@ -1,0 +1,87 @@
+"""One route in memory, with clients of all four dialects in front of a backend of any."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import cached_property
+from typing import Any
+
+from adapters.base import CloseReason
+from gateway import registry
+from gateway.config.model import Limits
+from gateway.endpoint import Endpoint, parse
+from gateway.link import Link
+from gateway.outbox import Outbox
+from gateway.session.session import Session
+from gateway.upstream import Connected, Upstream
+from mappings.dialect import Dialect, Translator
+from tests.gateway.stage import AT_ONCE, Peer, Stage
+from tests.memory import MemoryTransport
+
+__all__ = ["PlayStage", "play_stage"]
+
+UPSTREAMS = {
+    "pod": parse("pod+unix:/pod"),
+    "smooth": parse("smooth+ws://127.0.0.1:2/ws"),
+    "codewhale": parse("codewhale+unix:/codewhale?cwd=/src"),
+    "pando": parse("pando+tcp://127.0.0.1:1"),
+}
+LIMITS = Limits(backoff_first=AT_ONCE, backoff_max=AT_ONCE)
+
+
+class PlayStage(Stage):
+    """The stage of the gateway's tests, also for pandos at either end. It fails no order: the players do."""
+
+    def __init__(self, group: asyncio.TaskGroup, backend: str, **options: Any) -> None:
+        super().__init__(group, LIMITS, "coalesce", UPSTREAMS[backend], **options)
+        self.backend = backend
+        _ = self.publication
+
+    def _upstream(self, session: Connected, endpoint: Endpoint) -> Upstream:
+        return Upstream(
+            "test", str(endpoint), self._backend, self._dial, session, spawn=self.spawn, limits=self.limits,
+            ledger=self.ledger, clock=self.time.clock, new_id=self.new_id, later=self.time.later,
+        )  # fmt: skip
+
+    @cached_property
+    def publication(self) -> Peer:
+        """The one subscription of all pandos to everything."""
+        spoken = registry.dialect("pando")
+        assert spoken.publication is not None
+        return self._pando("publication", spoken, spoken.publication(self.time.clock, self.new_id), publishes=True)
+
+    def caller(self, name: str) -> Peer:
+        """Return a pando that makes calls."""
+        spoken = registry.dialect("pando")
+        return self._pando(name, spoken, spoken.server(self.time.clock, self.new_id), publishes=False)
+
+    def _pando(self, name: str, spoken: Dialect, translator: Translator, *, publishes: bool) -> Peer:
+        transport = MemoryTransport()
+        link = Link(
+            name, spoken, transport, translator, Outbox(LIMITS.outbox_soft, LIMITS.outbox_hard),
+            sink=self.router.receive, drained=self.router.drained, ledger=self.ledger, attaches=publishes,
+            publishes=publishes, later=self.time.later,
+        )  # fmt: skip
+        peer = self.clients[name] = Peer(transport, link)
+        self.spawn(self._serve(link), name)
+        return peer
+
+    def public(self, session: Session, dialect: str) -> str:
+        """Return the id under which clients of this dialect know a session."""
+        return registry.dialect(dialect).shown(session.state.id, session.state.backend_ids)[0]
+
+    def end(self) -> None:
+        for peer in self.clients.values():
+            peer.link.end(CloseReason.DONE)
+        self.router.stop()
+
+
+@asynccontextmanager
+async def play_stage(backend: str) -> AsyncIterator[PlayStage]:
+    """Make a stage; its tasks have ended when the block is left."""
+    async with asyncio.timeout(50), asyncio.TaskGroup() as group:
+        made = PlayStage(group, backend)
+        yield made
+        made.end()
