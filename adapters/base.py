@@ -22,6 +22,7 @@ __all__ = [
     "HANDSHAKE_DEADLINE",
     "HEARTBEAT",
     "MAX_MESSAGE",
+    "MAX_PARTS",
     "RECEIVE_HIGH",
     "SEND_HIGH",
     "Accept",
@@ -32,6 +33,7 @@ __all__ = [
 ]
 
 MAX_MESSAGE = 16 * 1024 * 1024  # the largest tool results seen are below 4 MiB
+MAX_PARTS = 64  # of a ZeroMQ message: real ones have at most three
 SEND_HIGH = 256 * 1024  # one full socket buffer ahead of the kernel's own: more only hides a peer that does not read
 RECEIVE_HIGH = 1024 * 1024  # four whole reads of asyncio: a busy gateway does not stop and start its peer
 CLOSE_DEADLINE = 2.0  # a peer that reads answers a close at once; below a supervisor's usual 10 s for the whole process
@@ -54,13 +56,15 @@ class CloseReason(IntEnum):
 class Limits(Struct, frozen=True, kw_only=True, gc=False):
     """The bounds of one transport. Sizes in bytes, times in seconds.
 
-    `max_message`: one message; what is longer arrives as Oversize. `send_high`: written and not yet taken by the
-    kernel, past which `send` waits. `receive_high`: received and not yet asked for, past which reading pauses.
-    `heartbeat`: the silence before a ping, for transports that have pings; 0 is none. `handshake_deadline`: a whole
-    handshake from the peer, where there is one.
+    `max_message`: one message; what is longer arrives as Oversize. `max_parts`: the parts of one message, where
+    messages have parts; one with more arrives as Oversize. `send_high`: written and not yet taken by the kernel, past
+    which `send` waits. `receive_high`: received and not yet asked for, past which reading pauses. `heartbeat`: the
+    silence before a ping, for transports that have pings; 0 is none. `handshake_deadline`: a whole handshake from the
+    peer, where there is one.
     """
 
     max_message: int = MAX_MESSAGE
+    max_parts: int = MAX_PARTS
     send_high: int = SEND_HIGH
     receive_high: int = RECEIVE_HIGH
     close_deadline: float = CLOSE_DEADLINE

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from msgspec import Struct, field
 
@@ -59,10 +59,11 @@ class Parts(Struct, frozen=True):
 
 
 class Oversize(Struct, frozen=True):
-    """Stands where a frame was that the adapter refused: `size` bytes (so far) against a limit of `limit`."""
+    """Stands where a frame was that the adapter refused: `size` bytes or parts (so far) against a limit of `limit`."""
 
     size: int
     limit: int
+    unit: Literal["bytes", "parts"] = "bytes"
 
 
 class Missed(Struct, frozen=True):
@@ -311,7 +312,7 @@ class Direction(Struct, frozen=True, kw_only=True):
         if isinstance(error, PeerError):
             raise error
         if isinstance(frame, Oversize):
-            raise PeerError("too_large", f"message of {frame.size} bytes is over the limit of {frame.limit}")
+            raise PeerError("too_large", f"message of {frame.size} {frame.unit} is over the limit of {frame.limit}")
         if isinstance(frame, Missed):
             raise PeerError("too_large", f"{frame.count} messages came faster than they were read, and were dropped")
         if isinstance(frame, Parts):

@@ -86,7 +86,6 @@ class Callers:
     # --------------------------------------------------------------------------------------------------
 
     def _arrived(self, messages: list[Message]) -> None:
-        limit = self._limits.max_message
         for identity, *parts in messages:
             caller = self._known.get(identity) or self._new(identity)
             if caller is None:
@@ -95,7 +94,7 @@ class Callers:
             size = weight(message)
             self._waiting += size
             self._touch(caller)
-            caller.take(oversize(message, limit) or Parts("rpc", identity, message), size)
+            caller.take(oversize(message, self._limits) or Parts("rpc", identity, message), size)
         if self._waiting > self._limits.receive_high:
             self._polled.pause()
 

@@ -62,6 +62,7 @@ class DialledTransport:
         while not self._frames and not self._ended:
             if self._lost:
                 self._pull()
+                await asyncio.sleep(0)  # a message of very many parts takes several reads
             else:
                 self._readable.clear()
                 await self._readable.wait()
@@ -115,9 +116,8 @@ class DialledTransport:
             self._readable.set()
 
     def _pull(self) -> None:
-        for intake in self._intakes:
-            intake.pull()
-        self._ended = not self._frames
+        more = [intake.pull() for intake in self._intakes]
+        self._ended = not self._frames and not any(more)
 
 
 async def connect(publications: str, calls: str, limits: Limits, topics: Sequence[bytes] = (b"",)) -> DialledTransport:

@@ -63,15 +63,16 @@ class Intake:
         dropped, self._dropped, self._waiting = self._dropped, 0, 0
         return [Missed(channel=self._channel, count=dropped)] if dropped else []
 
-    def pull(self) -> None:
-        """Read some more of what a lost connection has brought."""
-        messages, _ = self.polled.receive()
+    def pull(self) -> bool:
+        """Read some more of what a lost connection has brought; return whether there may be more."""
+        messages, more = self.polled.receive()
         self._arrived(messages)
+        return more
 
     # --------------------------------------------------------------------------------------------------
 
     def _arrived(self, messages: list[Message]) -> None:
-        channel, limit, room = self._channel, self._limits.max_message, self._limits.receive_high
+        channel, limits, room = self._channel, self._limits, self._limits.receive_high
         frames: list[Frame] = []
         waiting = self._waiting
         for number, message in enumerate(messages):
@@ -81,7 +82,7 @@ class Intake:
                 self.missed += dropped
                 break
             waiting += weight(message)
-            frames.append(oversize(message, limit) or Parts(channel, b"", message))
+            frames.append(oversize(message, limits) or Parts(channel, b"", message))
         self._waiting = waiting
         if frames:
             self._take(frames)

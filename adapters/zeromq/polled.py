@@ -19,9 +19,10 @@ from collections.abc import Callable, Sequence
 
 import zmq
 
-__all__ = ["BATCH", "Message", "Polled"]
+__all__ = ["BATCH", "SLICE", "Message", "Polled"]
 
 BATCH = 256  # messages in a row: about 0.2 ms, and then it is the turn of others
+SLICE = 1024  # parts in a row: four for each message of a batch, more than any real message has
 RETRY = 0.1  # seconds: the most that a signal costs which somebody else's call took away
 
 Message = tuple[bytes, ...]
@@ -29,12 +30,17 @@ Message = tuple[bytes, ...]
 
 
 class Polled:
-    """A socket that gives what it receives to `take`, in batches, and can be asked to send."""
+    """A socket that gives what it receives to `take`, in batches, and can be asked to send.
 
-    def __init__(self, socket: zmq.Socket[bytes], take: Callable[[list[Message]], None]) -> None:
+    Of a message with more than `most_parts` parts only so many are kept; the others are read and dropped.
+    """
+
+    def __init__(self, socket: zmq.Socket[bytes], take: Callable[[list[Message]], None], most_parts: int) -> None:
         self.socket = socket
         self.closed = False
         self._take = take
+        self._most_parts = most_parts
+        self._parts: list[bytes] = []  # of the message that is being read
         self._loop = asyncio.get_running_loop()
         self._descriptor = int(socket.getsockopt(zmq.FD))
         self._waiters: list[asyncio.Future[None]] = []
@@ -59,19 +65,24 @@ class Polled:
                 self._again = None
 
     def receive(self) -> tuple[list[Message], bool]:
-        """A batch of what has arrived, and whether there may be more."""
+        """Return a batch of messages that have arrived, and whether there may be more to read.
+
+        A message of very many parts takes several calls, so that one peer cannot block the event loop.
+        """
         messages: list[Message] = []
         if self.closed:
             return messages, False
-        receive = self.socket.recv
+        receive, parts, most = self.socket.recv, self._parts, self._most_parts
         try:
-            for _ in range(BATCH):
+            for _ in range(SLICE):
                 frame = receive(zmq.NOBLOCK, copy=False)  # knows `more`: cheaper than to ask the socket for it
-                message: Message = (frame.bytes,)
-                while frame.more:  # a message arrives whole or not at all
-                    frame = receive(zmq.NOBLOCK, copy=False)
-                    message += (frame.bytes,)
-                messages.append(message)
+                if len(parts) < most:
+                    parts.append(frame.bytes)
+                if not frame.more:
+                    messages.append(tuple(parts))
+                    parts.clear()
+                    if len(messages) == BATCH:
+                        break
         except zmq.Again:
             return messages, False
         return messages, True

@@ -22,6 +22,7 @@ from mappings.dialect import Oversize
 __all__ = ["HARD_LIMIT", "OVERHEAD", "Hear", "Sockets", "oversize", "weight"]
 
 HARD_LIMIT = 4  # times max_message: up to it a part is refused by itself, past it libzmq drops the connection
+SPARE_PARTS = 2  # kept beyond the limit: a caller's identity, and the part that shows that there are too many
 OVERHEAD = 64  # what an object costs beside its bytes: a flood of tiny messages counts as the memory it takes
 EVENT = struct.Struct("=Hi")  # number and value: zmq_socket_monitor(3)
 
@@ -51,7 +52,7 @@ class Sockets:
 
     def poll(self, socket: zmq.Socket[bytes], take: Callable[[list[Message]], None]) -> Polled:
         """Put a socket on the event loop."""
-        polled = Polled(socket, take)
+        polled = Polled(socket, take, self._limits.max_parts + SPARE_PARTS)
         self._polled.append(polled)
         return polled
 
@@ -95,7 +96,9 @@ def weight(message: Message) -> int:
     return sum(map(len, message)) + OVERHEAD * len(message)
 
 
-def oversize(message: Message, limit: int) -> Oversize | None:
-    """What stands for a message that is larger than `limit`; many small parts are large too."""
+def oversize(message: Message, limits: Limits) -> Oversize | None:
+    """Return what stands for a message that has too many parts or bytes; many small parts are large too."""
+    if len(message) > limits.max_parts:
+        return Oversize(size=len(message), limit=limits.max_parts, unit="parts")
     size = len(message[0]) if len(message) == 1 else weight(message)
-    return Oversize(size=size, limit=limit) if size > limit else None
+    return Oversize(size=size, limit=limits.max_message) if size > limits.max_message else None

@@ -24,6 +24,7 @@ class Limits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rena
     """Every bound of the gateway. Sizes in bytes, times in seconds."""
 
     max_message: Bytes = 16 * 1024 * 1024  # the largest tool results seen are below 4 MiB
+    message_parts: Count = 64  # of a ZeroMQ message: real ones have at most three
     outbox_soft: Bytes = 1024 * 1024  # past it a link keeps a cursor into the log instead of frames
     outbox_hard: Bytes = 16 * 1024 * 1024  # past it a link that asks and does not read is disconnected
     log_max: Count = 65_536  # events a session keeps in memory: three long turns

@@ -111,7 +111,7 @@ def frame_line(seq: int, t: int, link: str, dir: Literal["receive", "send"], dia
 
 def _why(frame: Oversize | Missed) -> str:
     if isinstance(frame, Oversize):
-        return f"too large: {frame.size} bytes, over the limit of {frame.limit}"
+        return f"too large: {frame.size} {frame.unit}, over the limit of {frame.limit}"
     return f"{frame.count} messages of {frame.channel} were not read in time"
 
 

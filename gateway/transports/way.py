@@ -69,5 +69,6 @@ class Way(Struct, frozen=True, kw_only=True):
 def adapter_limits(limits: Limits) -> AdapterLimits:
     """The bounds of one transport."""
     return AdapterLimits(
-        max_message=limits.max_message, heartbeat=limits.heartbeat, handshake_deadline=limits.handshake_deadline
-    )
+        max_message=limits.max_message, max_parts=limits.message_parts, heartbeat=limits.heartbeat,
+        handshake_deadline=limits.handshake_deadline,
+    )  # fmt: skip

@@ -101,6 +101,11 @@ def test_a_frame_with_many_undocumented_keys_is_a_bounded_number_of_losses() -> 
     assert sum(loss.count for loss in step.losses) == 10_000
 
 
+def test_a_frame_of_too_many_parts_is_refused_with_their_number() -> None:
+    (fault,) = received(Oversize(size=65, limit=64, unit="parts")).faults
+    assert (fault.code, fault.text) == ("too_large", "message of 65 parts is over the limit of 64")
+
+
 @pytest.mark.parametrize(
     ("frame", "code"),
     [(Oversize(size=9, limit=8), "too_large"), (Parts(channel="rpc", identity=b"i", parts=(b"{}",)), "invalid")],

@@ -292,6 +292,17 @@ async def test_a_call_over_the_limit_comes_as_oversize_and_the_next_one_as_itsel
             assert call((await caller.receive())[0]) == b"ping"
 
 
+@pytest.mark.parametrize("many", [65, 5_000])
+async def test_a_call_of_too_many_parts_comes_as_oversize_and_the_next_one_as_itself(many: int) -> None:
+    async with primary() as ours:
+        with peer(zmq.DEALER, ours.calls) as dealer:
+            dealer.send_multipart([b"x"] * many)
+            caller, (frame,) = await heard(ours)
+            assert frame == Oversize(size=65, limit=64, unit="parts")
+            dealer.send_multipart([b"x"] * 64)
+            assert await caller.receive() == [Parts("rpc", caller.identity, (b"x",) * 64)]
+
+
 async def test_a_call_far_over_the_limit_costs_that_caller_its_connection_and_nobody_else() -> None:
     async with primary(structs.replace(LIMITS, max_message=1_000)) as ours:
         with peer(zmq.DEALER, ours.calls) as hostile, peer(zmq.DEALER, ours.calls) as other:

@@ -134,9 +134,31 @@ async def test_a_message_far_over_the_limit_ends_the_connection() -> None:
 
 
 async def test_a_message_of_many_tiny_parts_is_large_too() -> None:
-    async with connected(structs.replace(LIMITS, max_message=10_000)) as (transport, publisher, _):
-        await asyncio.to_thread(publisher.send_multipart, [b"x"] * 1_000)
+    async with connected(structs.replace(LIMITS, max_message=1_000)) as (transport, publisher, _):
+        await asyncio.to_thread(publisher.send_multipart, [b"x"] * 20)
         (frame,) = await transport.receive()
+        assert isinstance(frame, Oversize)
+        assert frame.unit == "bytes"
+
+
+async def test_a_message_of_too_many_parts_comes_as_oversize_and_the_next_one_as_itself() -> None:
+    async with connected() as (transport, publisher, _):
+        await asyncio.to_thread(publisher.send_multipart, [b"x"] * 5_000)
+        (frame,) = await transport.receive()
+        assert isinstance(frame, Oversize)
+        assert (frame.size > 64, frame.limit, frame.unit) == (True, 64, "parts")
+        await asyncio.to_thread(publisher.send_multipart, [b"x"] * 64)
+        assert await transport.receive() == [Parts("pub", b"", (b"x",) * 64)]
+
+
+async def test_a_message_of_many_parts_is_read_whole_after_its_connection_is_lost() -> None:
+    async with connected() as (transport, publisher, router):
+        for intake in transport._intakes:
+            intake.polled.pause()
+        await asyncio.to_thread(publisher.send_multipart, [b"x"] * 5_000)
+        await asyncio.to_thread(transport._published.polled.socket.poll, 10_000)
+        router.close(linger=0)
+        (frame,) = await everything(transport)
         assert isinstance(frame, Oversize)
 
 

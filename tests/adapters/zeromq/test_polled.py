@@ -10,16 +10,18 @@ from contextlib import contextmanager
 import pytest
 import zmq
 
-from adapters.zeromq.polled import BATCH, Message, Polled
+from adapters.zeromq.polled import BATCH, SLICE, Message, Polled
 from tests.adapters.zeromq.peers import DEADLINE, bound, peer, until
 
 Socket = zmq.Socket[bytes]
+
+MOST_PARTS = 8
 
 
 @contextmanager
 def polling(socket: Socket) -> Iterator[tuple[Polled, list[Message]]]:
     received: list[Message] = []
-    polled = Polled(socket, received.extend)
+    polled = Polled(socket, received.extend, MOST_PARTS)
     try:
         yield polled, received
     finally:
@@ -59,6 +61,25 @@ async def test_more_than_a_batch_arrives_without_another_signal(dealer_and_route
     with polling(dealer) as (_, received):
         await until(lambda: len(received) == 3 * BATCH)
     assert received == [(b"%d" % number,) for number in range(3 * BATCH)]
+
+
+async def test_of_a_message_with_too_many_parts_the_first_ones_are_kept(dealer_and_router: Pair) -> None:
+    dealer, router, identity = dealer_and_router
+    with polling(dealer) as (_, received):
+        router.send_multipart([identity, *[b"%d" % number for number in range(3 * SLICE)]])
+        router.send_multipart([identity, b"next"])
+        await until(lambda: len(received) == 2)
+    assert received == [tuple(b"%d" % number for number in range(MOST_PARTS)), (b"next",)]
+
+
+async def test_a_message_of_many_parts_is_read_in_bounded_slices(dealer_and_router: Pair) -> None:
+    dealer, router, identity = dealer_and_router
+    with polling(dealer) as (polled, _):
+        polled.pause()
+        router.send_multipart([identity, *[b""] * (3 * SLICE)])
+        await asyncio.to_thread(dealer.poll, 10_000)
+        assert [polled.receive() for _ in range(3)] == [([], True), ([], True), ([(b"",) * MOST_PARTS], True)]
+        assert polled.receive() == ([], False)
 
 
 async def test_a_message_is_noticed_whose_signal_a_send_has_taken(dealer_and_router: Pair) -> None:

@@ -28,7 +28,12 @@ def test_a_zeromq_message_comes_back_with_its_parts_and_without_whose_it_was() -
 
 
 @pytest.mark.parametrize(
-    ("frame", "why"), [(Oversize(20, 10), "too large: 20 bytes"), (Missed("sub", 3), "3 messages")]
+    ("frame", "why"),
+    [
+        (Oversize(20, 10), "too large: 20 bytes"),
+        (Oversize(65, 64, "parts"), "too large: 65 parts"),
+        (Missed("sub", 3), "3 messages"),
+    ],
 )
 def test_a_frame_that_never_came_says_why(frame: Oversize | Missed, why: str) -> None:
     line = frame_line(1, 2, UP, "receive", "pod", frame)

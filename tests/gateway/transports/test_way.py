@@ -27,5 +27,5 @@ def test_nothing_is_wrong_and_no_place_is_taken_where_nothing_is_said() -> None:
 
 
 def test_a_transport_has_the_limits_of_the_gateway() -> None:
-    limits = adapter_limits(Limits(max_message=5, heartbeat=3.0))
-    assert (limits.max_message, limits.heartbeat) == (5, 3.0)
+    limits = adapter_limits(Limits(max_message=5, message_parts=7, heartbeat=3.0))
+    assert (limits.max_message, limits.max_parts, limits.heartbeat) == (5, 7, 3.0)

@@ -12,10 +12,11 @@ from mappings.canonical import Batch, SessionState
 from mappings.canonical import commands as ask
 from mappings.canonical import events as say
 from mappings.canonical.values import Cause, Failure, Message, Origin, SessionSummary
-from mappings.dialect import Instance, Parts, Step
+from mappings.dialect import Instance, Oversize, Parts, Step
 from mappings.pando import ServerTranslator
 from mappings.pando.translator.server import PENDING_MAX
 
+PARSE_ERROR = -32700  # pando sheet, section 5
 NOW = 1_778_362_100 * 10**9
 SESSION = "0192f0e8-4d84-7d6e-a000-0000000000aa"
 INSTANCE = Instance(id="us", started_at=NOW - 65 * 10**9)
@@ -214,6 +215,12 @@ def test_what_a_call_lacks_is_refused_at_once(method: str, params: object, text:
     caller = Caller()
     assert caller.calls(method, params) == [error("r", -32000, text)]
     assert caller.commands == []
+
+
+def test_a_call_of_too_many_parts_is_answered_as_one_that_cannot_be_read() -> None:
+    step = Caller().link.receive([Oversize(size=65, limit=64, unit="parts")])
+    assert [json.loads(frame)["error"]["code"] for frame in step.frames] == [PARSE_ERROR]
+    assert [fault.code for fault in step.faults] == ["too_large"]
 
 
 def test_absent_params_are_refused_in_the_words_of_a_pando() -> None:
