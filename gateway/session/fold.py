@@ -149,9 +149,10 @@ def _reasoning_delta(state: SessionState, event: ReasoningDelta) -> None:
         state.turn.open.parts.append(event.text)
 
 
-def _block_done(state: SessionState, _event: TextDone | ReasoningDone) -> None:
+def _block_done(state: SessionState, event: TextDone | ReasoningDone) -> None:
     turn = state.turn
     if turn is not None and turn.open is not None:
+        turn.open.parts = [event.text]  # the authority (translation.md 4.2): of a block heard from its middle on, too
         turn.open.done = True
         turn.open = None
 
@@ -256,6 +257,8 @@ def _ended(state: SessionState, event: TurnEnded) -> None:
     if turn is None:
         return
     state.turn = None
+    if event.text and event.text != turn.text():
+        turn.correct(event.text)
     if event.end == "rolled_back":  # translation.md 3.6: the user's message leaves the transcript
         del state.transcript[state.fresh :]
     else:

@@ -132,6 +132,25 @@ class OpenTurn(Struct, kw_only=True):
         """All visible text of the turn so far, without separators (translation.md 3.7)."""
         return "".join("".join(block.parts) for block in self.blocks if isinstance(block, TextBlock))
 
+    def correct(self, text: str) -> None:
+        """Make `text` all visible text of the turn; blocks that agree with it at its beginning and end stay."""
+        said = [(block, "".join(block.parts)) for block in self.blocks if isinstance(block, TextBlock)]
+        start, end = 0, len(said)
+        while start < end and text.startswith(said[start][1]):
+            text = text.removeprefix(said[start][1])
+            start += 1
+        while start < end and text.endswith(said[end - 1][1]):
+            text = text.removesuffix(said[end - 1][1])
+            end -= 1
+        wrong = [block for block, _ in said[start:end]]
+        if text and wrong:
+            wrong.pop().parts = [text]
+        elif text and start < len(said):
+            said[start][0].parts.insert(0, text)
+        elif text:
+            self.blocks.append(TextBlock(parts=[text], done=True))
+        self.blocks = [block for block in self.blocks if not any(block is other for other in wrong)]
+
 
 class SessionState(Struct, kw_only=True):
     """One session as the gateway knows it. `title` "" means that nobody named it; `opened_at` in ns.

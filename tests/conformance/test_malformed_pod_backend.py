@@ -248,7 +248,7 @@ ROWS = [
         pod=names(*THE_END, "status", "text_delta", "text_done", *THE_END),
     ),
     running("8: status running again and again", RUNNING, RUNNING, *ENDED, smooth=[EMPTY], pod=names(*THE_END)),
-    # translation.md 3.7: a done that differs sends the rest; one that contradicts is a Gap.
+    # translation.md 3.7, 4.2: a done that differs sends the rest; one that contradicts is right, and a Gap is counted.
     running(
         "6: text_done with more than was streamed",
         delta("a"),
@@ -262,8 +262,9 @@ ROWS = [
         delta("a"),
         event("text_done", text="b"),
         *ENDED,
-        smooth=[token("a"), {"type": "eventual_response"}],
+        smooth=[token("a"), answer("b")],
         pod=names("text_delta", "alert", "text_done", *THE_END),
+        counted=1,
     ),
     running(
         "6: text_done twice",

@@ -196,14 +196,15 @@ ROWS = [
         },
         told=[token("x"), answer("x")],
     ),
-    # translation.md 3.7: what differs sends the rest; a contradiction is a Gap, for which smooth has no slot (3.9).
+    # translation.md 3.7, 4.2: what differs sends the rest; a contradiction is a Gap, without a slot in smooth (3.9).
     row("6: an end with more than was streamed", TOKEN, ended("xyz"), told=[token("x"), token("yz"), answer("xyz")]),
     row(
         "6: an end with less than was streamed",
         TOKEN,
         TOKEN,
         ended("x"),
-        told=[token("x"), token("x"), {"type": "eventual_response", "requestId": "turn"}],
+        told=[token("x"), token("x"), answer("x")],
+        counted=1,
     ),
     # Answers that nobody asked for go nowhere.
     row(

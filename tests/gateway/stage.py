@@ -31,7 +31,7 @@ from mappings.dialect import Burst, Parts
 from tests.gateway.pod_words import snapshot
 from tests.gateway.smooth_words import CREATE, opened
 from tests.memory import MemoryTransport
-from tests.oracle import ORACLES, heard
+from tests.oracle import ORACLES, SmoothOracle, heard
 from tests.smooth_frames import check
 
 __all__ = ["NEVER", "Script", "Stage", "settle", "stage"]
@@ -116,7 +116,7 @@ class Peer:
 
     def frames(self) -> list[dict[str, Any]]:
         """Everything that it was sent."""
-        return [json.loads(frame) for frame in self.transport.got]
+        return [json.loads(frame.rpartition(b"\0")[2]) for frame in self.transport.got]  # a publication has topics
 
     def news(self) -> list[dict[str, Any]]:
         frames = self.frames()[self.seen :]
@@ -149,14 +149,19 @@ class Peer:
             wire.append(("got", frame))
         return wire + [("said", frame) for _, frame in said]
 
-    def judge(self, dialect: str) -> None:
-        """AssertionError when what it said and got, in their order, are not legal for a client."""
+    def judge(self, dialect: str, gaps: int = 0) -> None:
+        """AssertionError when what it said and got, in their order, are not legal for a client.
+
+        `gaps` is how many gaps the gateway counted.
+        """
         oracle = ORACLES[dialect]()
+        if isinstance(oracle, SmoothOracle):
+            oracle.gaps = gaps
         for way, frame in self.wire():
             if way == "said":
                 heard(oracle, frame)
             else:
-                oracle.got(json.loads(frame))
+                oracle.got(json.loads(frame.rpartition(b"\0")[2]))
 
 
 class Stage:
@@ -225,14 +230,22 @@ class Stage:
         dialect: str = "smooth",
         door: Door = Door(),  # noqa: B008  # frozen
         limits: Limits | None = None,
+        *,
+        calls: bool = False,
     ) -> Peer:
-        """A client connects, by `door`; `limits` are its outbox's own."""
+        """A client connects, by `door`; `limits` are its outbox's own.
+
+        One of pando `calls`, or is everybody who subscribes.
+        """
         limits = limits or self.limits
         transport, spoken = MemoryTransport(), registry.dialect(dialect)
+        publication = None if calls else spoken.publication
+        made = publication or spoken.server
         link = Link(
-            name, spoken, transport, spoken.server(self.time.clock, self.new_id),
-            Outbox(limits.outbox_soft, limits.outbox_hard), sink=self.router.receive,
-            drained=self.router.drained, ledger=self.ledger, principal=principal, door=door,
+            name, spoken, transport, made(self.time.clock, self.new_id),
+            Outbox(limits.outbox_soft, limits.outbox_hard), sink=self.router.receive, drained=self.router.drained,
+            ledger=self.ledger, principal=principal, door=door, attaches=not calls,
+            publishes=publication is not None,
         )  # fmt: skip
         peer = self.clients[name] = Peer(transport, link)
         self.spawn(self._serve(link), name)
@@ -254,6 +267,11 @@ class Stage:
         """How many of this kind stand in the ledger."""
         return sum(entry.count for entry in self.ledger.entries() if entry.kind == kind)
 
+    @property
+    def gaps(self) -> int:
+        """How many gaps stand in the ledger, each of them once."""
+        return sum(entry.count for entry in self.ledger.entries() if entry.kind == "Gap" and not entry.target)
+
     # -- the end ---------------------------------------------------------------------------------------
 
     def end(self) -> None:
@@ -264,7 +282,7 @@ class Stage:
                 for frame in peer.frames():
                     check(frame)
             if peer.judged:
-                peer.judge(peer.link.dialect.name)
+                peer.judge(peer.link.dialect.name, self.gaps)
             peer.link.end(CloseReason.DONE)
         self.router.stop()
 
@@ -283,7 +301,7 @@ async def stage(
         made.end()
 
 
-Step = Callable[[], None]
+Step = Callable[[], object]
 
 
 class Script:
@@ -341,6 +359,10 @@ class Script:
     def gets(self, name: str, *expected: dict[str, Any]) -> Script:
         """A client was sent exactly these since it was looked at last."""
         return self._then(f"{name} gets", lambda: self._compare(self._stage.clients[name].news(), expected))
+
+    def ignores(self, *names: str) -> Script:
+        """What these clients were sent since they were looked at last is not looked at."""
+        return self._then(f"{names} were sent something", lambda: [self._stage.clients[name].news() for name in names])
 
     def leaves(self, name: str) -> Script:
         """A client hangs up."""

@@ -2,13 +2,15 @@
 
 from tests.oracle.base import Oracle, heard
 from tests.oracle.codewhale import CodewhaleOracle
+from tests.oracle.pando import PandoOracle
 from tests.oracle.pod import PodOracle
 from tests.oracle.smooth import SmoothOracle
 
-__all__ = ["ORACLES", "CodewhaleOracle", "Oracle", "PodOracle", "SmoothOracle", "heard"]
+__all__ = ["ORACLES", "CodewhaleOracle", "Oracle", "PandoOracle", "PodOracle", "SmoothOracle", "heard"]
 
-ORACLES: dict[str, type[PodOracle] | type[SmoothOracle] | type[CodewhaleOracle]] = {
+ORACLES: dict[str, type[PodOracle] | type[SmoothOracle] | type[PandoOracle] | type[CodewhaleOracle]] = {
     "pod": PodOracle,
     "smooth": SmoothOracle,
+    "pando": PandoOracle,
     "codewhale": CodewhaleOracle,
 }

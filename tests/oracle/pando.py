@@ -61,6 +61,11 @@ class PandoOracle:
         self._hold(self._waiting.get(identity, 0) > 0, "one reply a request, and nothing unasked")
         self._waiting[identity] -= 1
 
+    def said(self, message: dict[str, Any]) -> None:
+        """A subscriber has nothing to say: calls go by connections of their own."""
+        self._record.add(">", message)
+        self._hold(False, "a subscriber does not speak")
+
     def got(self, envelope: dict[str, Any]) -> None:
         """The client was told this."""
         self._record.add("<", envelope)

@@ -106,6 +106,16 @@ LEGAL = {
 }  # fmt: skip
 
 
+def test_a_counted_gap_excuses_the_tokens_of_one_turn() -> None:
+    oracle = SmoothOracle()
+    oracle.gaps = 1
+    for frame in (token("world"), answer("hello world")):
+        oracle.got(frame)
+    oracle.got(token("world", "t2"))
+    with pytest.raises(AssertionError, match="the tokens of a turn are its answer"):
+        oracle.got(answer("hello world", "t2"))
+
+
 @pytest.mark.parametrize("name", LEGAL)
 def test_what_servers_do_is_legal(name: str) -> None:
     told(*LEGAL[name])

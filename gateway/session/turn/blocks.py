@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from mappings.canonical.events import (
-    Gap,
     ReasoningDelta,
     ReasoningDone,
     ReasoningStarted,
@@ -79,13 +78,13 @@ def reasoning_done(form: NormalForm, event: ReasoningDone) -> None:
 
 
 def _rest(form: NormalForm, sent: str, text: str, delta: type[TextDelta | ReasoningDelta]) -> None:
-    """Send what a done block has beyond its deltas; a block that contradicts them is a Gap (3.7)."""
+    """Send what a done block has beyond its deltas; where it contradicts them it is right, and a Gap is told (3.7)."""
     if text == sent:
         return
     if text.startswith(sent):
         form.emit(delta(text=text[len(sent) :]))
     else:
-        form.emit(Gap(text="a finished block contradicts what was streamed of it"))
+        form.gap("a finished block contradicts what was streamed of it")
 
 
 def close(form: NormalForm) -> None:

@@ -10,15 +10,15 @@ from gateway.session.turn import blocks, calls, questions
 from mappings.canonical import OpenTurn
 from mappings.canonical.events import (
     ErrorReported,
-    Gap,
     ModelTurnEnded,
     ModelTurnStarted,
     StatusChanged,
     TextDelta,
+    TextDone,
     TurnEnded,
     TurnResult,
 )
-from mappings.canonical.state import ReasoningBlock
+from mappings.canonical.state import ReasoningBlock, TextBlock
 from mappings.canonical.values import End, Failure, Status
 
 if TYPE_CHECKING:
@@ -57,13 +57,18 @@ def ended(form: NormalForm, event: TurnEnded) -> None:
 
 
 def _final_text(form: NormalForm, turn: OpenTurn, text: str) -> None:
+    """Send what the whole text of a turn has beyond what was streamed; where both differ the whole text is right."""
     sent = turn.text()
     if text.startswith(sent):
         if type(turn.open) is ReasoningBlock:
             blocks.close(form)
         form.emit(TextDelta(text=text[len(sent) :]))
-    else:
-        form.emit(Gap(text="the final text contradicts what was streamed of it"))
+        return
+    form.gap("the final text contradicts what was streamed of it")
+    if type(turn.open) is TextBlock:
+        before = sent.removesuffix("".join(turn.open.parts))
+        if text.startswith(before):
+            form.emit(TextDone(text=text[len(before) :]))
 
 
 def finish(
@@ -90,7 +95,7 @@ def finish(
     form.end_turn(
         structs.replace(
             terminal,
-            text=turn.text(),
+            text=terminal.text or turn.text(),
             message=terminal.message or turn.message,
             usage=turn.usage,
             failure=failure,

@@ -23,6 +23,7 @@ from mappings.canonical.events import (
     ApprovalResolved,
     ErrorReported,
     Event,
+    Gap,
     HistorySnapshot,
     InteractionRequired,
     InteractionResolved,
@@ -170,6 +171,10 @@ class NormalForm:
         """Count an event that goes nowhere."""
         self.losses.append(Loss(kind=type(event).__name__, why=why))
 
+    def gap(self, text: str) -> None:
+        """Tell everybody that something is lost, and count it: not every dialect has a word for it."""
+        self._gap(Gap(text=text))
+
     # -- turns --------------------------------------------------------------------------------------
 
     def _begin(self, at: int) -> None:
@@ -223,6 +228,10 @@ class NormalForm:
         if event not in self.state.alerts:  # a pod says all of its alerts again to whoever connects again
             self.emit(event)
 
+    def _gap(self, event: Gap) -> None:
+        self.losses.append(Loss(kind="Gap", why=event.text, count=max(1, event.count)))
+        self.emit(event)
+
     def _content(self, event: Event) -> None:
         self.turn()
         self.emit(event)
@@ -272,7 +281,8 @@ _HANDLERS: dict[type, Callable[[NormalForm, Any], None]] = {
     StatusChanged: ends.status,
     TurnEnded: ends.ended,
     Alert: NormalForm._alert,
+    Gap: NormalForm._gap,
     **dict.fromkeys(_CONTENT, NormalForm._content),
 }
 
-_OF_A_TURN = frozenset(_HANDLERS) - {MessageAppended, HistorySnapshot, StatusChanged, Alert} | {ErrorReported}
+_OF_A_TURN = frozenset(_HANDLERS) - {MessageAppended, HistorySnapshot, StatusChanged, Alert, Gap} | {ErrorReported}

@@ -282,7 +282,7 @@ def sessions_listed(event: events.SessionsListed, context: Context) -> Messages:
     ),
 )
 def history_snapshot(event: events.HistorySnapshot, context: Context) -> Messages:
-    if not event.request and not context.request:
+    if not event.request:  # told to everybody: it answers no request, whoever's turn it stands in
         context.lose(event, why="codewhale clients ask for the history")
         return ()
     return (context.answer(replies.told(event, context.asked), event.request),)

@@ -249,7 +249,7 @@ def session_opened(event: events.SessionOpened, context: Context) -> Messages:
     ),
 )
 def history_snapshot(event: events.HistorySnapshot, context: Context) -> Messages:
-    if not event.request and not context.request:
+    if not event.request:  # told to everybody: it answers no request, whoever's turn it stands in
         context.lose(event, why="pando clients ask for the messages")
         return ()
     return _answer(context, event.request, replies.messages(event))

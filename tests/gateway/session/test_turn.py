@@ -45,7 +45,8 @@ from mappings.canonical.events import (
     TurnResult,
     UsageReported,
 )
-from mappings.canonical.values import Failure, Message, Origin, Text, Usage
+from mappings.canonical.state import prelude
+from mappings.canonical.values import Failure, Message, Origin, Reasoning, Text, Usage
 
 OURS = Origin(link="smooth-1", request="r1")
 
@@ -139,7 +140,52 @@ def test_a_finished_block_that_contradicts_its_deltas_is_a_gap() -> None:
     assert kinds(session.feed(TextDelta(text="He"), TextDone(text="Yo"))) == ["TextDelta", "Gap", "TextDone"]
     end = session.feed(StatusChanged(status="idle"))[-1]
     assert isinstance(end, TurnEnded)
-    assert end.text == "He", "the whole text is what was streamed: concatenated tokens equal it"
+    assert end.text == "Yo", "the done text is the authority"
+    assert [m.text for m in session.state.messages()] == ["hi", "Yo"]
+    assert [(loss.kind, loss.count) for loss in session.form.losses] == [("Gap", 1)]
+
+
+def test_a_block_heard_from_its_middle_on_is_whole_for_who_comes_later() -> None:
+    session = Session()
+    session.feed(TextDelta(text="world"), TextDone(text="hello world"))
+    assert [e for e in prelude(session.state) if isinstance(e, TextDelta)] == [TextDelta(text="hello world")]
+
+
+def test_reasoning_heard_from_its_middle_on_is_whole_in_the_transcript() -> None:
+    session = Session()
+    session.feed(ReasoningDelta(text="so"), ReasoningDone(text="and so"), StatusChanged(status="idle"))
+    assert [item.text for item in session.state.transcript if isinstance(item, Reasoning)] == ["and so"]
+
+
+def test_a_terminal_that_contradicts_is_the_text_of_the_turn_and_closes_the_open_block_with_it() -> None:
+    session = Session()
+    session.accept()
+    said = session.feed(TextDelta(text="world"), TurnEnded(end="completed", text="hello world", message="m9"))
+    assert kinds(said) == ["TextDelta", "Gap", "TextDone", "TurnResult", "StatusChanged", "TurnEnded"]
+    assert said[2] == TextDone(text="hello world")
+    assert said[-1] == TurnEnded(end="completed", text="hello world", message="m9")
+    assert [m.text for m in session.state.messages()] == ["hi", "hello world"]
+
+
+@pytest.mark.parametrize(
+    ("streamed", "final", "kept"),
+    [
+        (("world", "two"), "hello worldtwo", ["hello world", "two"]),
+        (("one", "two"), "two", ["two"]),
+        (("one", "two"), "onetwenty", ["one", "twenty"]),
+        (("one", "two"), "one and two", ["one", " and two"]),
+        (("one", "two"), "three", ["three"]),
+    ],
+)
+def test_a_terminal_corrects_the_blocks_that_it_contradicts(
+    streamed: tuple[str, str], final: str, kept: list[str]
+) -> None:
+    session = Session()
+    first, second = streamed
+    call = (ToolCallStarted(call="c", name="ls"), ToolCallFinished(call="c", output="x"))
+    session.feed(TextDelta(text=first), TextDone(text=first), *call, TextDelta(text=second), TextDone(text=second))
+    session.feed(TurnEnded(end="completed", text=final))
+    assert [item.text for item in session.state.transcript if isinstance(item, Message)] == kept
 
 
 def test_a_terminal_with_more_text_sends_the_rest_as_a_delta() -> None:
@@ -521,7 +567,8 @@ def test_any_order_gives_whole_turns(events: list[Event], ours: bool) -> None:
         ends = [event for event in said if isinstance(event, TurnEnded)]
         assert len(ends) == 1, "exactly one terminal a turn"
         assert said[-1] is ends[0], "nothing of a turn after its end"
-        assert "".join(e.text for e in said if isinstance(e, TextDelta)) == ends[0].text
+        streamed = "".join(e.text for e in said if isinstance(e, TextDelta))
+        assert streamed == ends[0].text or "Gap" in kinds(said), "the tokens are the text, unless a gap is told"
         assert kinds(said).count("TurnResult") >= 1
         finished = [e.call for e in said if isinstance(e, ToolCallArguments) and e.done]
         assert len(finished) == len(set(finished)), "complete arguments once a call"

@@ -1,0 +1,181 @@
+"""One pod behind clients of all four dialects: what each of them is shown of the same turn."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from gateway import registry
+from gateway.session.answers import answers_one
+from mappings.canonical import Batch, Event
+from mappings.canonical.events import QuestionAsked, TurnEnded
+from mappings.canonical.values import Origin
+from tests.gateway.pod_words import FINISHED, delta, done, echo, rotated, run, say, snapshot, status, user_entry
+from tests.gateway.smooth_words import CREATE, answer, history, opened, token
+from tests.gateway.stage import SESSION, Script, Stage, settle, stage
+from tests.gateway.whale_words import line
+from tests.samples import samples
+
+Frame = dict[str, Any]
+
+IDLE = snapshot()
+RUNNING = snapshot(user_entry("Hi"), status="running")
+THREAD = f"thread-{SESSION}"
+FRESH_POD = (
+    echo("Hi"), status("running"), rotated(), say("invoke_start", kind="user_send"), say("turn_start", turn=0),
+    delta("Hello"), done("Hello"), say("turn_end", turn=0, result="finished"), *FINISHED,
+)  # fmt: skip
+"""The first run of a pod (pod sheet, section 7): its log begins in the middle of the run."""
+
+
+def topic(name: str, **payload: Any) -> Frame:
+    """A publication."""
+    return {"topic": name, "payload": payload}
+
+
+def bare(kind: str, **keys: Any) -> Frame:
+    """A line between request and answer."""
+    return {"type": kind, **keys}
+
+
+def streamed(*deltas: str) -> tuple[Frame, ...]:
+    """The response of a message."""
+    return (bare("response_start"), *(bare("response_delta", delta=text) for text in deltas), bare("response_end"))
+
+
+def message(number: int, text: str) -> Frame:
+    """A codewhale client says something."""
+    return line(number, "thread/message", thread_id=THREAD, input=text)
+
+
+def accepted_by_whale(number: int) -> Frame:
+    """The result of a message."""
+    return {"id": number, "result": {"status": "accepted", "thread_id": THREAD}}
+
+
+def together(made: Stage, shown: Frame = IDLE) -> Script:
+    """A smooth client `s`, a pod's `p`, a codewhale's `c` and a pando's subscribers `v` at a pod that shows itself."""
+    return (
+        made.script()
+        .joins("s")
+        .says("s", CREATE)
+        .pod_says(shown)
+        .gets("s", opened("open"))
+        .joins("p", dialect="pod")
+        .gets("p", say("snapshot"))
+        .joins("v", dialect="pando")
+        .gets("v", topic("session.update"))
+        .joins("c", dialect="codewhale")
+        .says("c", line(1, "thread/resume", thread_id=THREAD))
+        .gets("c", {"id": 1, "result": {"status": "resumed"}})
+        .gets("v", topic("session.activated"))
+    )
+
+
+async def histories(made: Stage) -> dict[str, list[tuple[str, str]]]:
+    """What new clients of each dialect are told that user and assistant said."""
+    smooth, pod = made.join("new s"), made.join("new p", dialect="pod")
+    whale, pando = made.join("new c", dialect="codewhale"), made.join("new v", dialect="pando", calls=True)
+    pando.judged = False  # its oracle judges subscribers
+    smooth.says(CREATE, history("h"))
+    whale.says(line(1, "thread/read", thread_id=THREAD))
+    pando.says({"jsonrpc": "2.0", "id": "1", "method": "message.list", "params": {"session_id": SESSION}})
+    await settle()
+    page = smooth.frames()[-1]["data"]["messages"]
+    roles = {"inbound": "user", "outbound": "assistant"}
+    (listed,) = pando.frames()
+    return {
+        "smooth": [(roles[m["direction"]], m["content"]["text"]) for m in reversed(page)],
+        "pod": list(logged(pod.frames()[-1]["data"]["entries"])),
+        "pando": [(m["role"], m["content"]) for m in listed["result"] if m["role"] != "system"],
+        "codewhale": [(item["role"], item["content"]) for item in whale.frames()[-1]["result"]["data"]["history"]],
+    }
+
+
+def logged(entries: list[Frame]) -> Iterator[tuple[str, str]]:
+    """What user and assistant said in a pod's log (pod sheet, section 9)."""
+    for entry in entries:
+        if entry["kind"] == "user_input":
+            yield "user", "".join(segment["content"] for segment in entry["segments"])
+        elif entry["kind"] == "assistant_item" and entry["item"]["kind"] == "message":
+            yield "assistant", "".join(part["text"] for part in entry["item"]["content"])
+
+
+# -- only an answer answers --------------------------------------------------------------------------
+
+
+async def test_a_history_told_in_the_middle_of_a_run_is_no_result_of_the_message_that_began_it() -> None:
+    async with stage() as made:
+        await (
+            together(made)
+            .says("c", message(2, "Hi"))
+            .pod_gets(run("Hi"))
+            .pod_says(*FRESH_POD)
+            .gets("c", *streamed("Hello"), accepted_by_whale(2))
+            .gets("s", token("$t", "Hello"), answer("$t", "Hello"))
+            .gets("p", *FRESH_POD)
+            .gets(
+                "v", topic("message.append", role="user"), topic("llm.start"), topic("llm.token", token="Hello"),
+                topic("llm.end"), topic("session.update"),
+            )
+            .done()
+        )  # fmt: skip
+
+
+ANSWER: dict[str, Callable[[Frame], bool]] = {
+    "smooth": lambda frame: frame["type"] in ("immediate_response", "pong"),
+    "pando": lambda frame: "topic" not in frame,
+    "codewhale": lambda frame: "jsonrpc" in frame,
+}
+"""Which frames of a dialect answer a request, by its sheet; a pod's have no request."""
+
+
+@pytest.mark.parametrize("dialect", ANSWER)
+def test_no_event_but_the_end_of_a_run_answers_the_request_that_began_its_turn(dialect: str) -> None:
+    said = [e for e in samples(Event) if not answers_one(e) and not isinstance(e, TurnEnded | QuestionAsked)]
+    assert len(said) > 50
+    for event in said:
+        projection = registry.dialect(dialect).projection('"r1"\n1\nt' if dialect == "codewhale" else "r1", "")
+        batch = Batch(session=SESSION, epoch=1, first_seq=0, events=[event], turn=SESSION, origin=Origin(request="r1"))
+        for frame in projection.render(batch).frames:
+            assert not ANSWER[dialect](json.loads(frame.rpartition(b"\0")[2])), event
+
+
+# -- the done text is the authority ------------------------------------------------------------------
+
+HISTORY = [("user", "Hi"), ("assistant", "hello world")]
+
+
+async def test_an_answer_joined_in_its_middle_ends_whole_for_everybody_whose_form_has_room_for_it() -> None:
+    async with stage() as made:
+        await (
+            together(made, RUNNING)
+            .pod_says(delta("world"))
+            .gets("s", token("$t", "world"))
+            .gets("p", delta("world"))
+            .gets("v", topic("llm.token", token="world"))
+            .pod_says(done("hello world"), *FINISHED)
+            .gets("s", answer("$t", "hello world"))
+            .gets("p", say("alert", level="warn"), done("hello world"), *FINISHED)
+            .gets("v", topic("llm.end"), topic("session.update"))
+            .done()
+        )
+        assert made.gaps == 1, "the live clients lack its head"
+
+
+async def test_histories_and_later_snapshots_have_the_head_of_an_answer_that_was_joined_in_its_middle() -> None:
+    async with stage() as made:
+        await (
+            together(made, RUNNING)
+            .pod_says(delta("world"), done("hello world"))
+            .joins("late", dialect="pod")
+            .gets("late", say("snapshot"), delta("hello world"), done("hello world"))
+            .pod_says(*FINISHED)
+            .gets("late", *FINISHED)
+            .ignores("s", "p", "v")
+            .done()
+        )
+        assert await histories(made) == dict.fromkeys(("smooth", "pod", "pando", "codewhale"), HISTORY)
