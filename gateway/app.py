@@ -252,7 +252,7 @@ class App:
 
         doorkeeper = Doorkeeper(
             accept=accept, publish=publish, instance=us,
-            lost=lambda loss: self.ledger.record([loss], target=dialect.name),
+            lost=lambda loss: self.ledger.record([loss], target=dialect.name), subscribed=router.subscribed,
         )  # fmt: skip
         return await registry.listen(endpoint, self.config.limits, doorkeeper)
 

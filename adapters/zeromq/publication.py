@@ -39,6 +39,8 @@ class Publication:
         """The prefixes to which anybody is subscribed."""
         self.subscriptions = 0
         """How often anybody subscribed, since the beginning."""
+        self.subscribed: Callable[[], None] = lambda: None
+        """Called whenever anybody subscribes."""
         self.published = 0
         """Frames that every subscriber was given who wants them, since the beginning."""
         self.lost = 0
@@ -116,5 +118,6 @@ class Publication:
             if action == bytes((SUBSCRIBED,)):
                 self.topics.add(topic)
                 self.subscriptions += 1
+                self.subscribed()
             elif action == bytes((UNSUBSCRIBED,)):
                 self.topics.discard(topic)

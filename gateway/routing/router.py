@@ -33,6 +33,7 @@ from mappings.canonical.commands import (
     DeleteSession,
     GetCapabilities,
     GetConfig,
+    GetHistory,
     GetSession,
     ListConfig,
     ListModels,
@@ -141,6 +142,12 @@ class Router:
         session.backend.start()
         session.lobby.enter(link)
 
+    def subscribed(self) -> None:
+        """Connect to a backend of one connection for somebody who subscribed to what happens there."""
+        if self._all.many is not None:
+            self._all.many.shared.upstream.start()
+        self._ask_only(lambda: None)
+
     def gone(self, link: Link) -> None:
         """A peer went away. A session that nobody used is over, unless a door leads to it."""
         if link.publishes:
@@ -177,12 +184,8 @@ class Router:
                 link.send([Pong(request=command.request, at=self._clock())])
             case ListSessions() | GetSession() | ResumeSession() if link.dialect.one_session:
                 self._describe(link, command)
-            case ListSessions() if self._all.pods is not None:
-                self._ask_pods(self._all.pods.all(), lambda: link.send([self._list(link, command)]))
-            case ListSessions() if (stored := self._all.stored) is not None:
-                stored.ask(command.archived, lambda rows: link.send([self._list(link, command, rows)]))
             case ListSessions():
-                link.send([self._list(link, command)])
+                self._tell_list(link, command)
             case OpenSession():
                 self._open(link, command)
             case ResumeSession():
@@ -233,7 +236,10 @@ class Router:
             self._all.claim(link, session)
             session.attach(link)
         session.delivery.enter()
-        session.command(link, command)
+        if isinstance(command, GetHistory) and session is self._all.only and not link.attaches:
+            self._ask_only(lambda: session.command(link, command))
+        else:
+            session.command(link, command)
 
     def _shut_down(self, link: Link, command: ShutdownBackend) -> None:
         """The end of this client's attachment, or of the backends that it uses (translation.md 3.16)."""
@@ -305,6 +311,23 @@ class Router:
             self._later(self._limits.snapshot_wait, told)
         else:
             then()
+
+    def _tell_list(self, link: Link, command: ListSessions) -> None:
+        """Answer with the sessions that there are, once the backend told those that it has."""
+        if self._all.pods is not None:
+            self._ask_pods(self._all.pods.all(), lambda: link.send([self._list(link, command)]))
+        elif (stored := self._all.stored) is not None:
+            stored.ask(command.archived, lambda rows: link.send([self._list(link, command, rows)]))
+        else:
+            self._ask_only(lambda: link.send([self._list(link, command)]))
+
+    def _ask_only(self, then: Callable[[], None]) -> None:
+        """Have a backend of one session tell what it is about, for whoever looks, then go on."""
+        if (only := self._all.only) is None:
+            then()
+        else:
+            only.attendance.look()
+            only.lobby.when_open(then)
 
     def _open(self, link: Link, command: OpenSession | ResumeSession) -> None:
         """A backend that holds one session gives that one to its owner and is busy for everybody else."""

@@ -61,6 +61,7 @@ class Sessions:
         self._clock = clock
         self.roster = Roster(dialects)
         self._doors: dict[str, Session] = {}
+        self._made_up: set[str] = set()  # sessions for a listener whose backend had none
         self._make_backend = make_backend
         self._limits = limits
         self._ledger = ledger
@@ -85,7 +86,7 @@ class Sessions:
         elif self._upstream.named is not None:
             self.many = SharedSessions(
                 route.name, self._upstream, self.roster, lambda known, ids: self.make(known, ids=ids), self._gone,
-                self._news, ledger=ledger, new_id=new_id, later=later, wait=limits.snapshot_wait,
+                self._news, self._follow_newest, ledger=ledger, new_id=new_id, later=later, wait=limits.snapshot_wait,
             )  # fmt: skip
             dialled = make_backend(self.many.shared, route.upstream)
             if not isinstance(dialled, Upstream):
@@ -221,6 +222,7 @@ class Sessions:
             if self._recorder is not None:
                 self._recorder.over(session.state.id)
             self.roster.drop(session)
+            self._made_up.discard(session.state.id)
             self._doors = {door: known for door, known in self._doors.items() if known is not session}
             self.tell(session)
 
@@ -230,6 +232,10 @@ class Sessions:
             return
         session.answer_all(DeleteSession)
         session.lost("the backend does not have this session any more", [])
+        self._move_on(session)
+
+    def _move_on(self, session: Session) -> None:
+        """Drop a session and show its clients the one that is behind their listener now."""
         left = [link for link in (*session.lobby.waiting, *session.attendance.links) if link.dialect.one_session]
         for link in left:
             session.detach(link)
@@ -239,6 +245,17 @@ class Sessions:
                 link.end(CloseReason.GOING_AWAY, "its session is over")  # and so is the folder by which it came
             else:
                 self.enter(link)
+
+    def _follow_newest(self) -> None:
+        """Show listeners that wait for a session of the backend its newest: it has one now."""
+        newest = self.many.newest() if self.many is not None else None
+        if newest is None:
+            return
+        for session in {session.state.id: session for session in self._doors.values()}.values():
+            unused = session.state.backend_ids is None and not session.in_flight
+            seen = all(self.policy.sees(link.principal, newest.state) for link in session.attendance.links)
+            if session.state.id in self._made_up and unused and seen:
+                self._move_on(session)
 
     def _add(self, session: Session) -> None:
         self.roster.add(session)
@@ -319,6 +336,8 @@ class Sessions:
             return newest
         wanted = "" if door.session == NEW else door.session
         known_id = canonical_id(self._route.name, wanted) if wanted not in ("", LATEST) else self._new_id()
+        if self.many is not None and door.session in ("", LATEST):
+            self._made_up.add(known_id)
         return self.make(known_id, resume=wanted)
 
 

@@ -4,6 +4,10 @@ What the backend says goes to the session that it names, what answers a command 
 that nobody knows yet is made. Lists bring what sessions there are; they come when the connection stands, and anew when
 another instance answers than before. A list does not have every session (pando sheet, section 6): one that it lacks is
 asked for by itself before it counts as gone.
+
+A shipped pando takes no input from others. Whoever types where the backend has no session yet would leave an empty one
+in its database. So the backend is first asked to interrupt the session that it does not have: if it cannot interrupt at
+all, the words are refused and nothing is written.
 """
 
 from __future__ import annotations
@@ -18,7 +22,7 @@ from gateway.ledger import Ledger
 from gateway.session.session import Session
 from gateway.upstream import Upstream
 from mappings.canonical import Command, Event, SessionState
-from mappings.canonical.commands import GetSession, OpenSession, ResumeSession, SubmitInput
+from mappings.canonical.commands import CancelTurn, GetSession, OpenSession, ResumeSession, SubmitInput
 from mappings.canonical.events import (
     Heartbeat,
     HistorySnapshot,
@@ -29,7 +33,7 @@ from mappings.canonical.events import (
     SessionUpdated,
     StoreChanged,
 )
-from mappings.canonical.values import Cause, SessionSummary
+from mappings.canonical.values import Cause, Failure, SessionSummary
 from mappings.dialect import Burst, Dialect, Loss, NewId
 
 __all__ = ["Keeper", "Shared", "Way"]
@@ -66,6 +70,9 @@ class Keeper(Protocol):
     def unsure(self) -> None:
         """Who answers next may have other sessions."""
 
+    def appeared(self) -> None:
+        """The backend spoke of a session that nobody knew."""
+
     def gone(self, session: Session) -> None:
         """The backend does not have this session any more."""
 
@@ -83,6 +90,7 @@ class Shared:
         self._new_id = new_id
         self._ways: dict[str, Way] = {}  # the sessions that are watched, by their canonical id
         self._asked: dict[str, Session] = {}
+        self._probing: dict[str, Way] = {}  # the same before: it is asked whether it takes input, by our request
         self._opening: dict[str, Way] = {}  # sessions that the backend is asked to open, by our request
         self._doubted: dict[str, Session] = {}  # of which it is asked whether it has them, by our request
         self._heard = False  # this connection told which sessions there are
@@ -105,7 +113,18 @@ class Shared:
         self._ways.pop(way.session.state.id, None)
 
     def open(self, way: Way) -> None:
-        """Have the backend open a session that it does not have yet."""
+        """Have the backend open a session that it does not have yet, provided that it takes input at all."""
+        request = self._new_id()
+        self._probing[request] = way
+        self.upstream.send([CancelTurn(request=request, session=way.session.state.id)])
+
+    def _probed(self, way: Way, answer: Burst) -> None:
+        """Open the session of `way`, or refuse what waits for it: the backend told whether it takes input."""
+        failures = [item.failure for item in answer.items if isinstance(item, Reply) and item.failure is not None]
+        if failures and failures[0].cause == "unsupported":
+            text = f"this {self._dialect.name} takes no input from other programs ({failures[0].text})"
+            way.opened(Burst(items=[Reply(request="", failure=Failure(cause="unsupported", text=text))]))
+            return
         request = self._new_id()
         self._opening[request] = way
         state = way.session.state
@@ -146,9 +165,13 @@ class Shared:
         """The backend said this, of whatever session."""
         for burst in bursts:
             asked = self._asked.pop(burst.request, None) if burst.request else None
+            probing = self._probing.pop(burst.request, None) if burst.request else None
             opening = self._opening.pop(burst.request, None) if burst.request else None
             doubted = self._doubted.pop(burst.request, None) if burst.request else None
-            if opening is not None:
+            if probing is not None:
+                probing.session.delivery.enter()
+                self._probed(probing, burst)
+            elif opening is not None:
                 opening.session.delivery.enter()
                 opening.opened(burst)
             elif asked is not None:
@@ -177,6 +200,8 @@ class Shared:
                 self._keeper.described(session, item.session)
             elif isinstance(item, SessionClosed):
                 self._keeper.gone(session)
+        if known is None:
+            self._keeper.appeared()
 
     def _checked(self, session: Session, answer: Burst) -> None:
         """The answer of a backend that was asked whether it has this session."""
@@ -203,7 +228,8 @@ class Shared:
         if self._heard:  # not each time that it cannot be reached again
             self._heard = False
             self._keeper.unsure()
-        opening, self._opening = list(self._opening.values()), {}
+        opening = [*self._probing.values(), *self._opening.values()]
+        self._probing, self._opening = {}, {}
         own: dict[str, list[Command]] = {way.session.state.id: way.give_up() for way in opening}
         for command in unsent:
             session = self._asked.get(command.request)

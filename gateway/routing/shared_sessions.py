@@ -28,19 +28,19 @@ class SharedSessions:
     """Finds and makes them: a Keeper.
 
     `make` makes a session that the backend has, by its canonical id and the backend's ids; `gone` is told of one that
-    it does not have any more, `news` of what happens in none.
+    it does not have any more, `news` of what happens in none, `appeared` of the first word of new ones.
     """
 
     def __init__(
         self, route: str, dialect: Dialect, roster: Roster, make: Callable[[str, Ext | None], Session],
-        gone: Callable[[Session], None], news: Callable[[Event], None], *,
+        gone: Callable[[Session], None], news: Callable[[Event], None], appeared: Callable[[], None], *,
         ledger: Ledger, new_id: NewId, later: Later, wait: float,
     ) -> None:  # fmt: skip
         self._route = route
         self._dialect = dialect
         self._roster = roster
         self._make = make
-        self.gone, self.news = gone, news
+        self.gone, self.news, self.appeared = gone, news, appeared
         self._later = later
         self._wait = wait
         self._held: list[Callable[[], None]] = []
@@ -61,8 +61,9 @@ class SharedSessions:
         return self._make(canonical_id(self._route, name), ids)
 
     def newest(self) -> Session | None:
-        """The session in which something happened last."""
-        return max(self._roster, key=lambda session: session.state.updated_at, default=None)
+        """Return the backend's session in which something happened last."""
+        own = [session for session in self._roster if session.state.backend_ids is not None]
+        return max(own, key=lambda session: session.state.updated_at, default=None)
 
     def when_known(self, action: Callable[[], None]) -> bool:
         """Do it once the backend has told its sessions, or does not; False if too much waits for that already."""
@@ -100,6 +101,7 @@ class SharedSessions:
             session = self.find(row.session)
             self.described(session, row)
             found.add(session.state.id)
+        self.appeared()
         self.shared.doubt([s for s in self._roster if s.state.id not in found and s.state.backend_ids is not None])
 
     def certain(self) -> None:

@@ -44,6 +44,13 @@ class Attendance:
             link.attach(session.state, request)
             self._leave()  # it looked, and is gone
 
+    def look(self) -> None:
+        """Connect to the backend for somebody who asks what there is, for as long as after a client that left."""
+        self.resting = False
+        self._session.backend.start()
+        if self.deserted and self._expiry is None:
+            self._wait()
+
     def detach(self, link: Link) -> None:
         """`link` is gone; its turn goes on, the answers to its commands have nowhere to go."""
         session = self._session
@@ -56,13 +63,16 @@ class Attendance:
     def _leave(self) -> None:
         if self.deserted:
             self._session.deserted()
-            self.close()
-            self._expiry = self._session.later(self._session.limits.session_ttl, self._expire)
+            self._wait()
+
+    def _wait(self) -> None:
+        self.close()
+        self._expiry = self._session.later(self._session.limits.session_ttl, self._expire)
 
     def _expire(self) -> None:
         session = self._session
         if session.busy:
-            self._expiry = session.later(session.limits.session_ttl, self._expire)
+            self._wait()
             return
         self._expiry = None
         session.log.info("session idle, closing its backend connection")

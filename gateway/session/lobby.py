@@ -15,13 +15,17 @@ __all__ = ["Lobby"]
 
 
 class Lobby:
-    """The links that wait for one session. `attach` is called for each, once, unless it leaves before."""
+    """The links that wait for one session. `attach` is called for each, once, unless it leaves before.
+
+    Actions that need no link wait in the same way.
+    """
 
     def __init__(self, attach: Callable[[Link], None], later: Later, wait: float) -> None:
         self._attach = attach
         self._later = later
         self._wait = wait
         self._waiting: dict[str, tuple[Link, Timer]] = {}
+        self._actions: list[tuple[Callable[[], None], Timer]] = []
         self._open = False
 
     @property
@@ -35,6 +39,19 @@ class Lobby:
             self._attach(link)
         else:
             self._waiting[link.id] = (link, self._later(self._wait, lambda: self.admit(link)))
+
+    def when_open(self, action: Callable[[], None]) -> None:
+        """Call `action` once the history is known, or would have kept a link waiting for too long."""
+        if self._open:
+            action()
+        else:
+            self._actions.append((action, self._later(self._wait, self._act)))
+
+    def _act(self) -> None:
+        actions, self._actions = self._actions, []
+        for action, timer in actions:
+            timer.cancel()
+            action()
 
     def admit(self, link: Link) -> None:
         """Let `link` in now, if it waits."""
@@ -54,8 +71,12 @@ class Lobby:
         self._open = True
         for link, _timer in list(self._waiting.values()):
             self.admit(link)
+        self._act()
 
     def close(self) -> None:
         """Nobody is let in any more."""
         for link, _timer in list(self._waiting.values()):
             self.leave(link)
+        for _action, timer in self._actions:
+            timer.cancel()
+        self._actions.clear()

@@ -23,14 +23,15 @@ Place = tuple[object, ...]
 class Doorkeeper(Struct, frozen=True, kw_only=True):
     """Who receives peers at a listener.
 
-    `accept` takes each, `publish` the transport to everybody who subscribes, where there is one; `lost` hears of what
-    that did not deliver. `instance` is who we are there.
+    `accept` takes each, `publish` the transport to everybody who subscribes, where there is one; `subscribed` is called
+    for each who does, `lost` hears of what was not delivered. `instance` is who we are there.
     """
 
     accept: Accept
     publish: Accept
     lost: Callable[[Loss], None]
     instance: Instance
+    subscribed: Callable[[], None] = lambda: None
 
 
 def _nothing(_endpoint: Endpoint) -> None:

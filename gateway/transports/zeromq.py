@@ -38,7 +38,11 @@ def _address(endpoint: Endpoint) -> tuple[str, int, int | None]:
 
 async def _listen_at(host: str, port: int, calls: int | None, limits: Limits, doorkeeper: Doorkeeper) -> Listener:
     def accept(transport: Transport) -> None:
-        (doorkeeper.publish if isinstance(transport, Publication) else doorkeeper.accept)(transport)
+        if isinstance(transport, Publication):
+            transport.subscribed = doorkeeper.subscribed
+            doorkeeper.publish(transport)
+        else:
+            doorkeeper.accept(transport)
 
     return await zeromq.listen(host, port, calls, adapter_limits(limits), accept, lost=doorkeeper.lost)
 

@@ -235,3 +235,11 @@ async def test_a_closed_publication_receives_nothing_and_takes_nothing() -> None
         with pytest.raises(ConnectionError):
             await ours.publication.send([b"anybody?"])
         assert ours.publication.lost == 1
+
+
+async def test_whoever_subscribes_is_told_of() -> None:
+    async with primary() as ours:
+        told: list[int] = []
+        ours.publication.subscribed = lambda: told.append(len(told))
+        async with subscribed(ours), subscribed(ours, b"llm."):
+            assert told == [0, 1]

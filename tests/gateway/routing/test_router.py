@@ -31,7 +31,7 @@ from tests.gateway.smooth_words import (
     send,
     token,
 )
-from tests.gateway.stage import NEVER, Script, Stage, settle, stage
+from tests.gateway.stage import LIMITS, NEVER, Script, Stage, settle, stage
 
 UNKNOWN = "0198c3a1-0000-4000-8000-00000000dead"
 
@@ -246,6 +246,15 @@ async def test_a_list_has_the_sessions_whose_title_has_the_words(query: str, fou
         listed = made.router._list(made.clients["a"].link, ListSessions(request="l", query=query))
         assert isinstance(listed, SessionsListed)
         assert len(listed.sessions) == found
+
+
+async def test_whoever_lists_has_the_one_backend_dialled_and_is_answered_once_it_told_what_it_is_about() -> None:
+    async with stage() as made:
+        listing = {"action": "list_conversations", "requestId": "l"}
+        await made.script().joins("a").says("a", listing).gets("a").done()
+        assert made.dialled == 1
+        made.time.passes(LIMITS.snapshot_wait)
+        await made.script().gets("a", reply("l", conversations=[])).done()
 
 
 async def test_a_session_in_which_nobody_spoke_is_not_listed() -> None:

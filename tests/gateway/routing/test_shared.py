@@ -81,6 +81,7 @@ async def test_the_first_words_where_the_primary_has_nothing_open_a_session_ther
         await made.begins()
         says(pod, run("Hello"))
         await settle()
+        await made.answers("session.interrupt", {"ok": True})
         assert made.asked() == ["CreateSession"]
         written = await made.answers("CreateSession", {"id": ONE})
         assert written["params"]["id"]
@@ -93,9 +94,37 @@ async def test_what_a_primary_will_not_open_refuses_the_words_that_waited() -> N
         await made.begins()
         says(pod, run("Hello"))
         await settle()
+        await made.answers("session.interrupt", {"ok": True})
         await made.answers("CreateSession", problem="dbproxy: INTERNAL (CreateSession): read-only")
         assert [f["event"] for f in frames(pod)][-1] == "error"
         assert made.asked() == []
+
+
+async def test_words_in_front_of_a_shipped_primary_without_sessions_are_refused_and_write_nothing() -> None:
+    """It takes no input from others (pando sheet, section 6): a session made for the words would stay there, empty."""
+    async with pando_stage() as made:
+        pod = made.join("pod")
+        await made.begins()
+        says(pod, run("Hello"))
+        await settle()
+        await made.answers(
+            "session.interrupt", problem="session.interrupt: agent interrupter not available on this instance"
+        )
+        assert made.asked() == []
+        (error,) = [e["data"] for e in frames(pod) if e["event"] == "error"]
+        assert error["code"] == "invalid_request"
+        assert "takes no input from other programs" in error["message"]
+
+
+async def test_words_that_wait_for_a_primary_that_is_lost_are_refused() -> None:
+    async with pando_stage() as made:
+        pod = made.join("pod")
+        await made.begins()
+        says(pod, run("Hello"))
+        await settle()
+        made.primaries[-1].hang_up()
+        await settle()
+        assert [e["event"] for e in frames(pod)].count("error") == 1
 
 
 async def test_who_has_a_session_deleted_gets_one_answer_though_the_event_comes_first() -> None:

@@ -115,7 +115,48 @@ async def test_a_pod_whose_session_is_gone_opens_another_where_there_is_none() -
         await made.answers("session.get", problem=NO_ROWS)
         pod.say(json.dumps(run("Hello")).encode())
         await settle()
+        await made.answers("session.interrupt", {"ok": True})
         assert made.asked() == ["CreateSession"]
+
+
+async def test_a_pod_where_the_primary_has_nothing_follows_the_first_session_that_it_has() -> None:
+    async with pando_stage() as made:
+        pod = made.join("pod")
+        await made.begins()
+        await settle()
+        await made.publishes("session.update", **row(ONE))
+        await made.answers("message.list", [])
+        await made.publishes("llm.token", session_id=ONE, token="Hi")
+        events = frames(pod)
+        assert [e["event"] for e in events].count("snapshot") == 1
+        assert [e["data"]["text"] for e in events if e["event"] == "text_delta"] == ["Hi"]
+        assert [session.state.id for session in made.router.sessions] == [ONE], "what was made up is gone"
+
+
+async def test_a_pod_whose_session_is_gone_follows_the_newest_of_a_later_list() -> None:
+    async with pando_stage() as made:
+        pod = made.join("pod")
+        await watched(made, row(ONE))
+        await made.replaced()
+        await made.answers("message.list", [])
+        await made.answers("session.get", problem=NO_ROWS)
+        await made.replaced(row(ONE, updated="2026-05-09T21:28:20Z"), row(OTHER, updated="2026-05-09T21:30:00Z"))
+        assert (await made.answers("message.list", []))["session_id"] == OTHER
+        await made.publishes("llm.token", session_id=OTHER, token="Hi")
+        assert [e["data"]["text"] for e in frames(pod) if e["event"] == "text_delta"] == ["Hi"]
+
+
+async def test_a_pod_whose_words_open_a_session_stays_there() -> None:
+    async with pando_stage() as made:
+        pod = made.join("pod")
+        await made.begins()
+        pod.say(json.dumps(run("Hello")).encode())
+        await settle()
+        await made.answers("session.interrupt", {"ok": True})
+        await made.publishes("session.update", **row(OTHER))
+        await made.answers("CreateSession", {"id": ONE})
+        await made.answers("message.list", [])
+        assert (await made.answers("message.send", {"ok": True}))["session_id"] == ONE
 
 
 async def test_what_is_said_before_the_next_backend_told_its_sessions_waits_for_that() -> None:
@@ -131,6 +172,7 @@ async def test_what_is_said_before_the_next_backend_told_its_sessions_waits_for_
         await made.answers("message.list", [])
         assert made.asked() == ["session.get"], "and the words wait"
         await made.answers("session.get", problem=NO_ROWS)
+        await made.answers("session.interrupt", {"ok": True})
         assert made.asked() == ["CreateSession"]
 
 
