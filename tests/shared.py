@@ -1,4 +1,4 @@
-"""Test material that is not part of this repository: wire sheets' vectors, captures and schemas of the dialects.
+"""Test material that is not part of this repository: schemas, fixtures, scenarios and captures of smooth-operator.
 
 It is looked for in the folder that DRAGOMAN_SHARED names, else in `shared` beside the repository. Without it the tests
 that need it are skipped, and the summary of the run says how many. `DRAGOMAN_SHARED=` (empty) does without on purpose.
@@ -14,18 +14,19 @@ import pytest
 __all__ = ["NOT_FOUND", "SHARED", "find", "needs_shared"]
 
 NOT_FOUND = "no shared test material: neither DRAGOMAN_SHARED nor ../shared"
+FOLDER = "smooth-operator"
 BESIDE = Path(__file__).resolve().parents[2] / "shared"
 
 
 def find(named: str | None, beside: Path) -> Path | None:
     """The folder of the shared material. One that was named must be there: a typing error must not skip tests."""
     if named is None:
-        return beside if (beside / "vectors").is_dir() else None
+        return beside if (beside / FOLDER).is_dir() else None
     if not named:
         return None
     folder = Path(named).resolve()
-    if not (folder / "vectors").is_dir():
-        raise pytest.UsageError(f"DRAGOMAN_SHARED={named}: there is no folder `vectors` in it")
+    if not (folder / FOLDER).is_dir():
+        raise pytest.UsageError(f"DRAGOMAN_SHARED={named}: there is no folder `{FOLDER}` in it")
     return folder
 
 

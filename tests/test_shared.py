@@ -12,7 +12,7 @@ from tests.shared import find
 @pytest.fixture
 def material(tmp_path: Path) -> Path:
     folder = tmp_path / "material"
-    (folder / "vectors").mkdir(parents=True)
+    (folder / "smooth-operator").mkdir(parents=True)
     return folder
 
 

@@ -18,7 +18,8 @@ import pytest
 from gateway.config.model import Limits
 from gateway.endpoint import parse
 from tests.conformance.bystander import EOF, MAX_MESSAGE, PodPeer, Row, Said, State, fits, listening, play, room
-from tests.shared import SHARED, needs_shared
+
+VECTORS = Path(__file__).parents[1] / "data" / "vectors" / "pod.jsonl"
 
 UNIT = ("resume", "cancel", "pause", "compact", "shutdown", "list_visible_pods")
 """Methods without content (section 5)."""
@@ -458,10 +459,8 @@ async def test_who_speaks_before_its_snapshot_could_be_sent_is_shown_it_first(
         assert fits(errors, [told] if told else [BAD, IDLE]) or fits(errors, [IDLE, BAD])
 
 
-@needs_shared
 async def test_every_line_that_the_upstream_types_reject_is_answered_to_the_asker_alone(tmp_path: Path) -> None:
-    assert SHARED is not None
-    vectors = [json.loads(line) for line in (SHARED / "vectors" / "pod.jsonl").read_text("utf-8").split("\n") if line]
+    vectors = [json.loads(line) for line in VECTORS.read_text("utf-8").split("\n") if line]
     refused = [v for v in vectors if v["direction"] == "client_to_pod" and not v["accept"]]
     assert refused
     async with room(tmp_path) as at, PodPeer.connected(at.path) as asker:

@@ -86,12 +86,6 @@ def test_the_vectors_are_all_there() -> None:
     assert (len(vectors("pod_to_client")), len(vectors("client_to_pod"))) == (71, 39)
 
 
-@needs_shared
-def test_the_vectors_are_the_sheet_s_own() -> None:
-    assert SHARED is not None
-    assert (DATA / "vectors" / "pod.jsonl").read_bytes() == (SHARED / "vectors" / "pod.jsonl").read_bytes()
-
-
 def pod_frames(way: str) -> list[tuple[str, str]]:
     """Every frame that went this way in a capture, with the connection that it went over."""
     rows = [json.loads(line) for path in CAPTURES for line in path.read_text("utf-8").split("\n") if line]

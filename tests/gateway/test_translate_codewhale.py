@@ -11,7 +11,6 @@ from tests.gateway.test_translate import translated
 from tests.mappings.codewhale.data import CAPTURES, LINES, captured
 from tests.mappings.codewhale.test_vectors import CAPTURED_OWN_FORM, OWN_FORM
 from tests.pairs.codewhale_player import recorded
-from tests.shared import SHARED, needs_shared
 from tests.smooth_frames import check
 
 BOTH = [("server_to_client", ()), ("client_to_server", ("--commands",))]
@@ -70,13 +69,6 @@ def test_every_vector_comes_back_to_the_byte_or_in_its_own_form_or_is_a_bad_line
 
 def test_the_vectors_are_all_there() -> None:
     assert [(len(rows_of(direction)), sum(map(bad, rows_of(direction)))) for direction, _ in BOTH] == [(65, 0), (55, 5)]
-
-
-@needs_shared
-def test_the_vectors_are_the_sheet_s_own() -> None:
-    assert SHARED is not None
-    ours = CAPTURES[0].parents[2] / "vectors" / "codewhale.jsonl"
-    assert ours.read_bytes() == (SHARED / "vectors" / "codewhale.jsonl").read_bytes()
 
 
 # -- captured lines ----------------------------------------------------------------------------------

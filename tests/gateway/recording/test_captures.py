@@ -14,12 +14,10 @@ from gateway.recording.lines import EventLine, FrameLine
 from mappings.canonical.commands import SubmitInput
 from tests.shared import SHARED, needs_shared
 
-FILES = (
-    [path for kind in ("smooth-operator/captures", "captures/*") for path in SHARED.glob(f"{kind}/*.jsonl")]
-    if SHARED
-    else []
-)
-KNOWN = sorted(path for path in FILES if path.parent.name in ("captures", *registry.dialects()))
+DATA = Path(__file__).parents[2] / "data"
+OURS = sorted((DATA / "captures").glob("*/*.jsonl"))
+SMOOTH = sorted((SHARED / "smooth-operator" / "captures").glob("*.jsonl")) if SHARED else []
+KNOWN: list[Path] = [*OURS, *SMOOTH]
 
 
 def dialect_of(path: Path) -> str:
@@ -53,7 +51,6 @@ def kept(line: FrameLine) -> Any:
     return [part.text for part in line.parts] if line.parts is not None else line.text
 
 
-@needs_shared
 @pytest.mark.parametrize("path", KNOWN, ids=lambda path: f"{dialect_of(path)}-{path.stem}")
 def test_every_frame_of_a_capture_is_kept_once_and_in_order(path: Path) -> None:
     header, lines = imported(path)
@@ -69,9 +66,8 @@ def test_every_frame_of_a_capture_is_kept_once_and_in_order(path: Path) -> None:
     assert positions == list(range(len(positions)))
 
 
-@needs_shared
 def test_equal_captures_give_equal_recordings() -> None:
-    path = next(path for path in KNOWN if path.name.startswith("02-tool"))
+    path = next(path for path in OURS if path.name.startswith("04-parallel"))
     assert list(imported(path)[1]) == list(imported(path)[1])
 
 
@@ -108,7 +104,6 @@ def test_a_turn_that_waits_for_an_answer_is_lost_with_its_connection() -> None:
     assert (first.end, words(second), second.end) == ("failed", [("input", "hello"), ("text", "after")], "completed")
 
 
-@needs_shared
 def test_turns_of_a_pod_are_told_though_its_clients_name_no_request() -> None:
     assert [turn.end for turn in told("pod/02")] == ["completed"] * 3
     assert [turn.end for turn in told("pod/05")] == ["completed", "rolled_back", "rolled_back", "completed"]
@@ -117,14 +112,12 @@ def test_turns_of_a_pod_are_told_though_its_clients_name_no_request() -> None:
     assert all(block.result is not None for block in turn.blocks if block.what == "tool")
 
 
-@needs_shared
 def test_turns_of_a_pando_are_those_of_the_session_that_is_told_most() -> None:
     first, second = told("pando/07")
     assert first.blocks[0].text == "Write a long essay about retry storms"
     assert second.blocks[0].text == "Shorter: one sentence. 一句话。"
 
 
-@needs_shared
 def test_turns_of_a_codewhale_begin_though_it_answers_when_they_are_over() -> None:
     first, second, third = told("codewhale/04")
     assert [turn.blocks[0].text for turn in (first, second, third)] == [
@@ -135,7 +128,6 @@ def test_turns_of_a_codewhale_begin_though_it_answers_when_they_are_over() -> No
     assert ends[:4] == [("fail mid", "failed"), ("fail early", "failed"), ("fail quiet", "failed"), ("cut", "failed")]
 
 
-@needs_shared
 def test_what_a_second_client_asks_is_kept_and_what_it_is_told_is_not_told_twice() -> None:
     path = next(path for path in KNOWN if path.name.startswith("11-second"))
     header, lines = imported(path)
@@ -177,7 +169,7 @@ def test_a_session_that_is_not_there_is_told_with_those_that_are() -> None:
 
 def test_a_recording_is_no_capture() -> None:
     with pytest.raises(RecordingError, match=r"v3\.jsonl is no capture but a recording already"):
-        imported(Path(__file__).parents[2] / "data" / "recordings" / "v3.jsonl", "pod")
+        imported(DATA / "recordings" / "v3.jsonl", "pod")
 
 
 def test_a_time_of_no_recording_is_told(tmp_path: Path) -> None:
