@@ -36,6 +36,7 @@ from mappings.canonical.events import (
     CompletionsListed,
     HistorySnapshot,
     InteractionRequired,
+    OtpInvalid,
     Reply,
     SessionOpened,
     StatusChanged,
@@ -94,7 +95,8 @@ class DemoBackend:
                 case AnswerApproval() | AnswerInteraction():
                     self._answer(command)
                 case AnswerOtp():
-                    self._refuse(command.request, "not_found", "no code was asked for")
+                    text = "no code was asked for"
+                    self._say(OtpInvalid(request=command.request, attempts_remaining=0, text=text, reason="NOT_FOUND"))
                 case CancelTurn():
                     self._interrupt(command.request, "cancelled")
                 case PauseTurn():

@@ -99,9 +99,10 @@ class Delivery:
         before = self.track.enter() if self.track is not None else None
         if self.track is not None and link.tap is not None:
             link.tap.shown(self.track)
-        attachment = Attachment(link=link, view=link.view, cursor=self._state.seq)
+        attachment = Attachment(link=link, cursor=self._state.seq)
         self.attachments[link.id] = attachment
         link.attach(self._state, request)
+        attachment.view = link.view  # only now: what a link can be shown may be the session's
         if self._state.turn is not None:
             # What it holds back of the turn so far, its group goes on with.
             attachment.behind = link.dialect.projection("", attachment.view)

@@ -141,6 +141,8 @@ class Session:
         """
         if isinstance(command, OpenSession):
             self.state.opening = command
+        elif isinstance(command, ResumeSession):
+            self.state.opening = _opening_of(command)
         self.forward(link, command, then=then)
 
     # -- what clients ask ------------------------------------------------------------------------------
@@ -341,3 +343,11 @@ class Session:
         if dropped := trim(self.state, self.limits.transcript_max):
             loss = Loss(kind="transcript", why="older than transcript_max", count=dropped)
             self.ledger.record([loss], session=self.state.id)
+
+
+def _opening_of(command: ResumeSession) -> OpenSession:
+    """Return what the conversation is opened with again, should its backend forget it."""
+    return OpenSession(
+        agent=command.agent, user_name=command.user_name, user_email=command.user_email, supports=command.supports,
+        metadata=command.metadata, ext=command.ext,
+    )  # fmt: skip

@@ -63,8 +63,8 @@ class CommandBase(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=Tru
 class OpenSession(CommandBase, frozen=True, kw_only=True):
     """Begin a conversation, under the id `session` if the client wants one.
 
-    `supports` None means that the client did not say what it can render. `model` and `cwd` are the backend's default
-    where they are "".
+    `supports` None means that the client did not say which forms it can show. `model` and `cwd` are the backend's
+    default where they are "".
     """
 
     title: str = ""

@@ -7,7 +7,7 @@ from msgspec import UNSET, Raw
 
 from mappings.canonical.values import Ext
 
-__all__ = ["as_json", "given", "keep", "raw"]
+__all__ = ["as_json", "given", "keep", "omits_supports", "raw"]
 
 ENCODER = msgspec.json.Encoder()
 
@@ -33,3 +33,8 @@ def given(ext: Ext | None, field: str) -> object:
         return UNSET
     carried = ext.get(f"smooth.{field}")
     return UNSET if carried is None else msgspec.json.decode(carried)
+
+
+def omits_supports(ext: Ext | None) -> bool:
+    """Return True if a smooth client opened or resumed a conversation without `supports`."""
+    return given(ext, "supports") is None

@@ -278,11 +278,11 @@ TURNS = [
         error("TURN_IN_PROGRESS"),
         state="running",
     ),
-    # translation.md 3.11: an `error` with the turn's own id would end the turn in the client.
+    # translation.md 4.13: an error that answers an action bears its id, also where that is the live turn's.
     row(
         "6: a second turn under the turn's id",
         action("send_message", requestId="turn"),
-        error("TURN_IN_PROGRESS", ABSENT),
+        error("TURN_IN_PROGRESS", "turn"),
         state="running",
     ),
     row(
@@ -303,19 +303,19 @@ TURNS = [
     row(
         "6: a bad action under the turn's id does not end it",
         action("get_session", sessionId=7, requestId="turn"),
-        BAD_FRAME,
+        error("VALIDATION_ERROR", "turn"),
         state="running",
     ),
     row(
         "6: an unknown action under the turn's id does not end it",
         action("fly", requestId="turn"),
-        error("UNSUPPORTED_ACTION", ABSENT),
+        error("UNSUPPORTED_ACTION", "turn"),
         state="running",
     ),
     row(
         "6: an unknown session under the turn's id does not end it",
         action("get_session", sessionId=NOBODY, requestId="turn"),
-        error("SESSION_NOT_FOUND", ABSENT),
+        error("SESSION_NOT_FOUND", "turn"),
         state="running",
     ),
     row("6: a bad frame in a turn", "{", BAD_FRAME, state="running"),
@@ -395,7 +395,7 @@ STRAYS = [
     row(
         "6: confirm without a park under the turn's id does not end it",
         action("confirm_tool_action", requestId="turn"),
-        error("NO_PENDING_CONFIRMATION", ABSENT),
+        error("NO_PENDING_CONFIRMATION", "turn"),
         state="running",
     ),
     *[

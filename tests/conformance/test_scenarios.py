@@ -20,6 +20,7 @@ from smooth_operator.transport import WebSocketTransport
 from smooth_operator.types import parse_event
 
 from tests.conformance.scenarios import DEADLINE, Diverged, Scenario, Wire, corpus, play, read, server_of
+from tests.conformance.walks import difference, normal
 from tests.pairs.gateway import bridged
 from tests.shared import needs_shared
 from tests.smooth_frames import check
@@ -158,6 +159,20 @@ async def test_the_gateway_before_the_real_server_passes(name: str, connect: Con
         connect(url) as wire,
     ):
         await play(scenario, StrictWire(wire))
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+async def test_the_gateway_says_frame_by_frame_what_the_real_server_says(name: str) -> None:
+    scenario = CORPUS[name]
+    async with server_of(scenario) as server, PlainWire.connected(server.ws_url()) as wire:
+        straight = normal(await play(scenario, wire))
+    async with (
+        server_of(scenario) as server,
+        bridged(f"smooth+{server.ws_url()}") as (_, url),
+        PlainWire.connected(url) as wire,
+    ):
+        through = normal(await play(scenario, wire))
+    assert not difference(straight, through), difference(straight, through)
 
 
 @needs_shared

@@ -385,12 +385,17 @@ async def test_a_form_parks_its_turn_until_the_answer(answer: ask.AnswerInteract
     [
         ask.AnswerApproval(request="r", approved=True),
         ask.AnswerInteraction(request="r", question="q1"),
-        ask.AnswerOtp(request="r", code="123456"),
     ],
 )
 async def test_an_answer_without_a_question_is_not_found(answer: Command) -> None:
     async with staged(ASKING) as stage:
         assert refusal(await stage.sent(answer)) == ("r", "not_found")
+
+
+async def test_a_code_that_was_not_asked_for_is_invalid() -> None:
+    async with staged(ASKING) as stage:
+        (verdict,) = await stage.sent(ask.AnswerOtp(request="r", code="123456"))
+        assert (type(verdict), verdict.request, verdict.reason) == (say.OtpInvalid, "r", "NOT_FOUND")
 
 
 async def test_a_question_is_answered_once_and_in_its_kind() -> None:

@@ -31,6 +31,11 @@ ANSWERS = {
 """What answers an action besides `error`; a 200 where it is not named."""
 
 
+REFUSALS = {"VALIDATION_ERROR", "UNSUPPORTED_ACTION", "TURN_IN_PROGRESS", "SESSION_NOT_FOUND", "INTERACTION_MISMATCH",
+            "NO_PENDING_CONFIRMATION", "NO_PENDING_INTERACTION", "CONVERSATION_NOT_FOUND"}  # fmt: skip
+"""Codes that refuse one action and say nothing of the turn whose id it bears (translation.md 4.13)."""
+
+
 class Turn(Struct):
     """A turn as this connection sees it, from its 202, or from its first word where it is not ours."""
 
@@ -79,7 +84,7 @@ class SmoothOracle:
             case "immediate_response" if frame.get("status") == 202:
                 self._accepted(request)
             case "error":
-                self._error(request)
+                self._error(request, frame["error"]["code"])
             case "eventual_response" | "cancelled":
                 self._end(kind, request, frame)
             case _ if kind in STREAM or kind in ASKS:
@@ -154,12 +159,16 @@ class SmoothOracle:
 
     # -- answers ---------------------------------------------------------------------------------------
 
-    def _error(self, request: str | None) -> None:
-        """Ends the live turn of that id, else answers a command; without an id it ends nothing (section 9)."""
+    def _error(self, request: str | None, code: str) -> None:
+        """Answer a command that waits under this id, else end the live turn that has it.
+
+        An error without an id ends nothing (section 9).
+        """
         if request is None:
             any(self._take(known) for known in (None, *self._turns))
         elif request in self._turns:
-            self._over(request)
+            if code not in REFUSALS or not self._take(request):
+                self._over(request)
         elif self._take(request, "send_message"):
             self._ended.add(request)
         elif not self._take(request) and not self._take(None, "send_message"):

@@ -195,15 +195,11 @@ async def test_a_refused_form_is_answered_to_the_asker_and_stays_open(way: str) 
         assert client.of(request)[-1]["type"] == "eventual_response"
 
 
-async def test_a_client_that_claims_no_forms_is_asked_in_words(server: RealServer, client: Client) -> None:
-    """Translation.md 3.3: the real client cannot say `supports`; the question ends its turn, its next input answers."""
-    server.model.push_tool_call("c1", "request_identity_intake", IDENTITY).push_text("Thank you.")
+async def test_a_client_that_claims_no_forms_is_asked_by_the_server_itself(server: RealServer, client: Client) -> None:
+    """Translation.md 3.3: the real client cannot say `supports`, so nothing is claimed for it."""
+    server.model.push_tool_call("c1", "request_identity_intake", IDENTITY).push_text("What is your email?")
     asked = client.say("a quote, please")
-    words = parts(await asked)
-    assert "to send you the quote" in words
-    assert words == client.tokens(asked.request_id)
-    answer = client.say("ann@example.com")
-    assert parts(await answer) == client.tokens(answer.request_id) == "Thank you."
+    assert parts(await asked) == client.tokens(asked.request_id) == "What is your email?"
     told = [message["content"] for message in server.model.calls[-1].messages if message["role"] == "tool"]
-    assert json.loads(told[-1]) == {"status": "submitted", "values": {"email": "ann@example.com"}}
+    assert json.loads(told[-1])["mode"] == "conversational"
     assert "interaction_required" not in client.kinds()

@@ -124,7 +124,7 @@ def _refusal(failure: Failure, context: Context) -> Messages:
         match asked:
             case commands.CancelTurn():
                 return ()  # nothing runs: silence
-            case commands.AnswerOtp():
+            case commands.AnswerOtp() if failure.cause != "not_found":  # else the session itself is unknown
                 return (otp_failure(context, "NOT_FOUND", 0, failure.text),)
             case commands.AnswerApproval():
                 code = "NO_PENDING_CONFIRMATION"

@@ -6,17 +6,20 @@ clients refuse an id that is no UUID: what is none becomes one, the same one eac
 
 from __future__ import annotations
 
-from typing import Literal
 from uuid import NAMESPACE_OID, UUID, uuid5
+
+from msgspec import UNSET
 
 from mappings.canonical.commands import AnswerApproval, AnswerInteraction, GetSession, RenameSession
 from mappings.canonical.events import HistorySnapshot, SessionOpened, SessionsListed
-from mappings.canonical.values import Ext, Message, Status
+from mappings.canonical.values import Ext, Message
 from mappings.smooth.extras import given
 from mappings.smooth.wire import replies as wire
 from mappings.smooth.wire.times import rfc3339
 
 __all__ = ["acknowledged", "as_uuid", "conversations", "derived", "page", "session", "shown"]
+
+STATUSES: dict[str, wire.SessionStatus] = {"active": "active", "idle": "idle", "ended": "ended"}
 
 TITLE_KEPT = 8  # characters of the id in a title for a session that nobody named
 
@@ -49,7 +52,7 @@ def _given(ids: Ext | None, name: str, otherwise: str) -> str:
 
 
 def session(event: SessionOpened, asked: object) -> wire.Session:
-    """The session descriptor; only get_session's says whether a turn runs."""
+    """Return the session descriptor; get_session's has a status too: the backend's own, or whether a turn runs."""
     try:
         agent = str(UUID(event.agent))
     except ValueError:
@@ -62,12 +65,15 @@ def session(event: SessionOpened, asked: object) -> wire.Session:
         agent_name=_given(event.ext, "agentName", wire.AGENT_NAME),
         user_participant_id=_given(event.ext, "userParticipantId", derived(event.session, "user")),
         agent_participant_id=_given(event.ext, "agentParticipantId", derived(event.session, "agent")),
-        status=_status(event.status) if isinstance(asked, GetSession) else None,
+        thread_id=_given(event.ext, "threadId", "") or None if isinstance(asked, GetSession) else None,
+        status=_status(event) if isinstance(asked, GetSession) else None,
     )
 
 
-def _status(status: Status) -> Literal["active", "idle"]:
-    return "active" if status == "running" else "idle"
+def _status(event: SessionOpened) -> wire.SessionStatus | None:
+    if given(event.ext, "sessionId") is not UNSET:  # a smooth backend's: of its servers only R tells one
+        return STATUSES.get(_given(event.ext, "status", ""))
+    return "active" if event.status == "running" else "idle"
 
 
 def page(event: HistorySnapshot) -> wire.Page:

@@ -57,6 +57,7 @@ def create_conversation_session(action: wire.CreateConversationSession) -> tuple
         browserFingerprint=_if_given(action.browser_fingerprint),
         authContext=_if_given(action.auth_context),
         conversationId=_if_empty(action.conversation_id),
+        supports=None if action.supports is None else UNSET,
     )
     request, agent = action.request_id or "", action.agent_id
     name, email = action.user_name or "", action.user_email or ""
@@ -68,7 +69,7 @@ def create_conversation_session(action: wire.CreateConversationSession) -> tuple
             agent=agent,
             user_name=name,
             user_email=email,
-            supports=supports,
+            supports=supports or (),  # who omits it claims nothing; on a resume it inherits
             metadata=metadata,
             ext=ext,
         )

@@ -43,6 +43,8 @@ def session_opened(request: str, result: Raw | UnsetType) -> SessionOpened | Non
         agentName=payload.agent_name or UNSET,
         userParticipantId=payload.user_participant_id or UNSET,
         agentParticipantId=payload.agent_participant_id or UNSET,
+        threadId=UNSET if payload.thread_id is None else payload.thread_id,
+        status=UNSET if payload.status is None else payload.status,
     )
     return SessionOpened(request=request, session=payload.conversation_id, agent=payload.agent_id or "", ext=ids)
 

@@ -16,7 +16,7 @@ from mappings.canonical import SessionState, commands
 from mappings.canonical.commands import Command
 from mappings.canonical.events import Event, Gap, Reply, SessionOpened
 from mappings.canonical.values import Failure
-from mappings.smooth.extras import given
+from mappings.smooth.extras import given, omits_supports
 
 __all__ = ["Opening"]
 
@@ -24,7 +24,7 @@ HELD_MAX = 64
 """Commands that wait for a session to be opened; a further one is refused."""
 
 CLAIMED = ("identity_form", "choice_chips")
-"""What the gateway can render for every client, in words where the client cannot (translation.md 3.3)."""
+"""What the gateway claims for a client whose dialect cannot claim anything: it asks such clients in words."""
 
 SESSIONLESS = (commands.Ping, commands.ListSessions, commands.OpenSession, commands.ResumeSession)
 
@@ -97,9 +97,12 @@ class Opening:
         return structs.replace(command, session=self.session)
 
     def _ask(self, command: Command) -> list[Command]:
-        if isinstance(command, commands.OpenSession | commands.ResumeSession):
-            said = command.supports or ()
-            command = structs.replace(command, supports=tuple(dict.fromkeys((*said, *CLAIMED))))
+        if (
+            isinstance(command, commands.OpenSession | commands.ResumeSession)
+            and command.supports is None
+            and not omits_supports(command.ext)
+        ):
+            command = structs.replace(command, supports=CLAIMED)
         self._asked = command
         return [command]
 

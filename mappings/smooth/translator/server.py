@@ -27,6 +27,7 @@ from mappings.canonical.values import Message
 from mappings.dialect import Burst, Clock, Frame, Loss, NewId, Step
 from mappings.errors import PeerError
 from mappings.smooth.directions import FROM_CLIENT
+from mappings.smooth.extras import omits_supports
 from mappings.smooth.from_canonical import FROM_EVENT, Context, error_event
 from mappings.smooth.generations import SEED, UNKNOWN_TO_SEED
 from mappings.smooth.projection import MAX_EVENT, fitted
@@ -64,6 +65,7 @@ class ServerTranslator:
         self._pending: dict[str, Pending] = {}
         self._turn: commands.SubmitInput | None = None
         self._supports: frozenset[str] = frozenset()
+        self._claimed = False  # the client itself said what it can show
 
     @property
     def owes(self) -> bool:
@@ -99,6 +101,8 @@ class ServerTranslator:
 
     def attach(self, state: SessionState, request: str) -> Step:
         """The reply to the create or get that asked for this session; whoever only sent a message gets none."""
+        if not self._claimed:
+            self._supports = _inherited(state.opening)
         known = self._pending.get(request)
         asks = commands.OpenSession | commands.ResumeSession | commands.GetSession
         if not request or known is None or not isinstance(known.command, asks):
@@ -160,7 +164,7 @@ class ServerTranslator:
             step.frames.append(self._error(said, "VALIDATION_ERROR", fault.text))
             return
         if isinstance(command, commands.OpenSession | commands.ResumeSession) and command.supports is not None:
-            self._supports = frozenset(command.supports)
+            self._supports, self._claimed = frozenset(command.supports), True
         if isinstance(command, commands.SubmitInput):
             self._begin(command, said, step)
         elif isinstance(command, commands.CancelTurn):
@@ -184,7 +188,7 @@ class ServerTranslator:
             return item
         return commands.OpenSession(
             request=item.request, agent=item.agent if item.agent.strip() else self._new_id(), user_name=item.user_name,
-            user_email=item.user_email, metadata=item.metadata, ext=item.ext,
+            user_email=item.user_email, supports=(), metadata=item.metadata, ext=item.ext,
         )  # fmt: skip
 
     def _begin(self, command: commands.SubmitInput, said: str | None, step: Step) -> None:
@@ -214,11 +218,8 @@ class ServerTranslator:
         known = self._pending.pop(item.request, None)
         said = item.request if known is None else known.said
         context = self._context(said, None if known is None else known.command)
-        if isinstance(item, Reply) and item.failure is not None and self._ends_turn(said):
-            if known is None:
-                self._turn = None  # the turn itself is refused: it never began, and this ends it in the client
-            else:
-                context.top = None
+        if isinstance(item, Reply) and item.failure is not None and known is None and self._runs(said):
+            self._turn = None  # the turn itself is refused: it never began, and this ends it in the client
         for message in FROM_EVENT.functions[type(item)](item, context):
             frame = EVENTS.encode(message)
             if len(frame) <= MAX_EVENT:
@@ -241,12 +242,12 @@ class ServerTranslator:
         context.top = said
         return context
 
-    def _ends_turn(self, said: str | None) -> bool:
-        """Whether an `error` with this id would end the client's live turn (translation.md 3.11)."""
+    def _runs(self, said: str | None) -> bool:
+        """Return True if this is the request id of the link's open turn."""
         return self._turn is not None and self._turn.request == said
 
     def _error(self, said: str | None, code: str, text: str) -> bytes:
-        if self._ends_turn(said) or len(said or "") > REQUEST_MAX:
+        if len(said or "") > REQUEST_MAX:
             said = None
         context = self._context(said, None)
         return EVENTS.encode(error_event(context, code, text))
@@ -266,6 +267,18 @@ def _request_of(raw: str) -> str | None:
     value = msgspec.json.decode(raw)
     said = value.get("requestId") if isinstance(value, dict) else None
     return said if isinstance(said, str) else None
+
+
+def _inherited(opening: commands.OpenSession | None) -> frozenset[str]:
+    """Return what a client that claims nothing itself is taken to show: what its session claims at a smooth server.
+
+    A client that resumed the conversation without a claim left it to the server, so whatever that asks can be shown.
+    """
+    if opening is None:
+        return frozenset()
+    if opening.supports is None and omits_supports(opening.ext):
+        return frozenset(CAPABILITY_OF_KIND.values())
+    return frozenset(opening.supports or ())
 
 
 def _shorter(page: HistorySnapshot) -> HistorySnapshot:

@@ -16,12 +16,15 @@ AGENT_NAME = "smooth-agent"
 """What every reference server calls its agent."""
 
 
+SessionStatus = Literal["active", "idle", "ended"]
+
+
 class Payload(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True, rename="camel"):
     """Base of the payloads."""
 
 
 class Session(Payload, frozen=True, kw_only=True):
-    """Answers create_conversation_session and get_session; only the latter says `status`."""
+    """Answers create_conversation_session and get_session; only the latter says `thread_id` and `status`."""
 
     session_id: str
     conversation_id: str
@@ -29,7 +32,8 @@ class Session(Payload, frozen=True, kw_only=True):
     agent_name: str = ""
     user_participant_id: str = ""
     agent_participant_id: str = ""
-    status: Literal["active", "idle", "ended"] | None = None
+    thread_id: str | None = None
+    status: SessionStatus | None = None
 
 
 class ContentItem(Payload, frozen=True, kw_only=True):

@@ -37,7 +37,7 @@ from tests.gateway.server_words import (
     verified,
 )
 from tests.gateway.server_words import problem as refused
-from tests.gateway.smooth_words import AGENT, accepted, answer, cancelled, error, loose, token
+from tests.gateway.smooth_words import AGENT, accepted, answer, cancelled, error, token
 from tests.gateway.stage import AT_ONCE, NEVER, Script, Stage, stage
 
 Frame = dict[str, Any]
@@ -288,9 +288,9 @@ async def test_a_smooth_clients_answer_wakes_the_pods() -> None:
         ).done()  # fmt: skip
 
 
-async def test_a_duplicate_confirm_under_the_live_turns_id_is_refused_without_an_id() -> None:
+async def test_a_duplicate_confirm_under_the_live_turns_id_is_refused_under_it() -> None:
     async with stage(upstream="smooth") as made:
-        script = made.script().joins("a").says("a", attach(conversationId=None, supports=[]))
+        script = made.script().joins("a").says("a", attach(conversationId=None))
         await (
             script.server_gets(create("$open"))
             .server_says(acknowledged("$open", **CREATED))
@@ -302,7 +302,7 @@ async def test_a_duplicate_confirm_under_the_live_turns_id_is_refused_without_an
             .says("a", confirm("r1", approved=True))
             .server_gets(confirmed("$c", approved=True))
             .says("a", confirm("r1", approved=True))
-            .gets("a", loose("NO_PENDING_CONFIRMATION"))
+            .gets("a", error("r1", "NO_PENDING_CONFIRMATION"))
             .server_says(acknowledged("$c"), answered("$t", ""))
             .gets("a", ok("r1"), answer("r1", ""))
             .done()
@@ -889,20 +889,23 @@ async def test_a_form_that_nobody_waits_for_is_refused() -> None:
 
 
 def plain(made: Stage) -> Script:
-    """A smooth client `b` without claims whose turn r1 runs, and `a`, who claims the forms."""
+    """A smooth client `b` without claims whose turn r1 runs, in the session of `a`, who claims the forms."""
     script = (
         made.script()
-        .joins("b")
-        .says("b", attach(conversationId=None, supports=[]))
+        .joins("a")
+        .says("a", attach(conversationId=None))
         .server_gets(create("$open"))
         .server_says(acknowledged("$open", **CREATED))
-        .gets("b", ok("open"))
+        .gets("a", ok("open"))
+    )
+    return (
+        joined(script, "b", supports=[])
         .says("b", send("r1", "Quote"))
         .server_gets(told("$t", "Quote"))
         .server_says(taken("$t"), said("$t", "Sure. "))
         .gets("b", accepted("r1"), token("r1", "Sure. "))
+        .gets("a", token("$turn", "Sure. "))
     )
-    return joined(script, "a", token("$turn", "Sure. "))
 
 
 async def test_a_plain_smooth_client_is_asked_a_form_in_words_and_answers_by_its_next_message() -> None:
@@ -954,6 +957,35 @@ async def test_who_is_asked_in_words_and_did_not_begin_the_turn_sees_each_run_un
             .done()
         )
         assert len({names["$turn"], names["$run 2"], names["$run 3"], "r1", "r2", "s1"}) == 6
+
+
+async def test_a_smooth_client_that_resumes_without_a_claim_is_shown_what_its_session_claims() -> None:
+    async with stage(upstream="smooth") as made:
+        await (
+            plain(made)
+            .joins("c")
+            .says("c", {key: value for key, value in attach().items() if key != "supports"})
+            .gets("c", ok("open"), token("$turn", "Sure. "))
+            .server_says(form("$t", "i1"), called("$t", "request_identity_intake"))
+            .gets("b", token("r1", "$one"), {"type": "eventual_response", "requestId": "r1"})
+            .gets("a", needs("$turn", "interaction_required"), chunk("$turn"))
+            .gets("c", needs("$turn", "interaction_required"), chunk("$turn"))
+            .done()
+        )
+
+
+async def test_a_smooth_client_without_a_claim_in_a_pods_session_is_asked_in_words() -> None:
+    async with stage(upstream="smooth") as made:
+        script = opened(made)
+        await (
+            script.joins("b")
+            .says("b", {key: value for key, value in attach().items() if key != "supports"})
+            .gets("b", ok("open"))
+            .server_says(form("$t", "i1"), called("$t", "x"))
+            .gets("p", *ASKED)
+            .gets("b", token("$turn", "$words"), {"type": "eventual_response", "requestId": "$turn"})
+            .done()
+        )
 
 
 async def test_a_plain_smooth_client_that_joins_at_a_form_is_asked_in_words() -> None:

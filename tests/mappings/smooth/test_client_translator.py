@@ -12,6 +12,7 @@ from msgspec import Raw
 from mappings.canonical import Event, SessionState, commands, events
 from mappings.canonical.values import Failure, Text
 from mappings.dialect import Step
+from mappings.smooth.directions import FROM_CLIENT
 from mappings.smooth.extras import keep
 from mappings.smooth.translator import ClientTranslator
 from mappings.smooth.translator.client import WAITING_MAX
@@ -221,14 +222,25 @@ def test_a_client_has_nothing_to_say_by_itself() -> None:
     ("said", "claimed"),
     [
         (None, ["identity_form", "choice_chips"]),
-        (("date_picker", "choice_chips"), ["date_picker", "choice_chips", "identity_form"]),
+        (("date_picker", "choice_chips"), ["date_picker", "choice_chips"]),
+        ((), []),
     ],
 )
-def test_the_gateway_claims_what_it_can_ask_in_words_beside_what_the_client_said(
+def test_the_gateway_claims_what_the_client_said_and_both_forms_for_one_that_could_say_nothing(
     opening: type[commands.OpenSession | commands.ResumeSession], said: tuple[str, ...] | None, claimed: list[str]
 ) -> None:
     (frame,) = Link().says(opening(agent=A, request="again", supports=said))
     assert frame["supports"] == claimed
+
+
+@pytest.mark.parametrize("conversation", [{}, {"conversationId": A}])
+def test_what_a_smooth_client_does_not_claim_is_not_claimed_for_it(conversation: dict[str, str]) -> None:
+    action = {"action": "create_conversation_session", "requestId": "r", "agentId": A, **conversation}
+    step = Step()
+    FROM_CLIENT.receive([json.dumps(action).encode()], step)
+    (frame,) = Link().says(*step.bursts[0].items)
+    assert "supports" not in frame
+    assert {key: frame[key] for key in conversation} == conversation
 
 
 def test_a_conversation_that_is_resumed_after_a_loss_claims_the_same() -> None:

@@ -176,6 +176,7 @@ def test_cancel_and_verify_otp_have_no_acknowledgement(asked: Any) -> None:
         (commands.AnswerApproval(approved=True), "NO_PENDING_CONFIRMATION"),
         (commands.AnswerInteraction(question="i"), "NO_PENDING_INTERACTION"),
         (commands.RenameSession(title="t"), "CONVERSATION_NOT_FOUND"),
+        (commands.AnswerOtp(code="1"), "SESSION_NOT_FOUND"),
     ],
 )
 def test_not_found_is_said_in_the_words_of_the_command(asked: Any, code: str) -> None:
@@ -185,7 +186,7 @@ def test_not_found_is_said_in_the_words_of_the_command(asked: Any, code: str) ->
 
 def test_a_code_that_no_one_expects_is_otp_invalid() -> None:
     asked = commands.AnswerOtp(code="1")
-    frame = one(events.Reply(request="q", failure=Failure(cause="not_found", text="none")), asked)
+    frame = one(events.Reply(request="q", failure=Failure(cause="unsupported", text="none")), asked)
     assert frame["data"]["data"] == {"error": "NOT_FOUND", "attemptsRemaining": 0, "message": "none"}
 
 

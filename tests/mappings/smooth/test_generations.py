@@ -7,7 +7,7 @@ from typing import Any
 
 import jsonschema
 import pytest
-from msgspec import Raw
+from msgspec import Raw, structs
 
 from mappings.canonical import commands, events
 from mappings.canonical.values import End, Usage
@@ -78,9 +78,9 @@ def test_a_later_action_is_unsupported(action: str, fields: dict[str, Any]) -> N
 
 def test_a_conversation_is_always_fresh_and_claims_nothing() -> None:
     ((command,), _) = hears(CREATE | {"conversationId": "old", "supports": ["identity_form"]})
-    assert command == commands.OpenSession(request="c", agent="a")
+    assert command == commands.OpenSession(request="c", agent="a", supports=())
 
 
 def test_a_missing_agent_is_made_up() -> None:
     ((command,), _) = hears({"action": "create_conversation_session", "requestId": "c"})
-    assert command == commands.OpenSession(request="c", agent="minted")
+    assert structs.replace(command, ext=None) == commands.OpenSession(request="c", agent="minted", supports=())

@@ -51,6 +51,7 @@ def test_a_session_without_an_agent_is_read() -> None:
     """T leaves most of the descriptor out, R says null for an agent that it does not know."""
     told = raw({"sessionId": "s", "conversationId": A, "agentId": None, "threadId": "t", "status": "active"})
     ids = {"smooth.sessionId": raw("s"), "smooth.conversationId": raw(A)}
+    ids |= {"smooth.threadId": raw("t"), "smooth.status": raw("active")}
     assert session_opened("q", told) == SessionOpened(request="q", session=A, ext=ids)
 
 

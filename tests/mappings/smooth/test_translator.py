@@ -292,7 +292,7 @@ def test_not_found_is_said_in_the_words_of_the_command(asked: dict[str, Any], co
 def test_a_code_that_no_one_expects_is_otp_invalid() -> None:
     link = Link()
     link.says(OTP)
-    (frame,) = link.gets(events.Reply(request=SAID, failure=Failure(cause="not_found", text="none")))
+    (frame,) = link.gets(events.Reply(request=SAID, failure=Failure(cause="unsupported", text="none")))
     assert (frame["type"], frame["requestId"]) == ("otp_invalid", SAID)
     assert frame["data"]["data"] == {"error": "NOT_FOUND", "attemptsRemaining": 0, "message": "none"}
 
@@ -345,7 +345,7 @@ def test_a_question_in_words_ends_the_turn_for_its_client_where_the_turn_waits_f
     assert [frame["error"]["code"] for frame in link.hears()] == ([] if free else ["TURN_IN_PROGRESS"])
 
 
-def test_a_refusal_does_not_carry_the_id_of_the_turn_that_it_would_end() -> None:
+def test_a_refusal_carries_the_id_of_its_action_also_where_it_is_the_live_turns() -> None:
     link = Link()
     link.begins_a_turn(SAID)
     for frame, code in (
@@ -356,17 +356,17 @@ def test_a_refusal_does_not_carry_the_id_of_the_turn_that_it_would_end() -> None
     ):
         link.says(frame)
         (answer,) = link.hears()
-        assert (answer.get("requestId"), answer["error"]["code"]) == (None, code)
+        assert (answer.get("requestId"), answer["error"]["code"]) == (SAID, code)
 
 
-def test_a_confirm_with_its_turns_id_is_acknowledged_under_it_and_refused_without() -> None:
+def test_a_confirm_with_its_turns_id_is_acknowledged_and_refused_under_it() -> None:
     link = Link()
     link.begins_a_turn(SAID)
     first, second = link.says(CONFIRM, CONFIRM)
     (acknowledged,) = link.gets(events.Reply(request=first.request))
     assert (acknowledged["type"], acknowledged["requestId"]) == ("immediate_response", SAID)
     (refused,) = link.gets(events.Reply(request=second.request, failure=Failure(cause="not_found", text="late")))
-    assert (refused.get("requestId"), refused["error"]["code"]) == (None, "NO_PENDING_CONFIRMATION")
+    assert (refused.get("requestId"), refused["error"]["code"]) == (SAID, "NO_PENDING_CONFIRMATION")
     assert link.says(SEND) == []  # the turn goes on
 
 
@@ -442,7 +442,7 @@ def test_a_cancel_that_came_too_late_is_silence_and_one_that_cannot_be_is_not(ca
     link.begins_a_turn(SAID)
     (command,) = link.says(CANCEL)
     frames = link.gets(events.Reply(request=command.request, failure=Failure(cause=cause, text="no")))
-    assert [frame.get("requestId") for frame in frames] == [None] * answers
+    assert [frame.get("requestId") for frame in frames] == [SAID] * answers
 
 
 def test_a_skill_and_a_stream_flag_ride_along() -> None:

@@ -14,6 +14,7 @@ from mappings.canonical.commands import GetHistory, OpenSession, Ping, SubmitInp
 from mappings.canonical.values import FileAttachment, ImageAttachment
 from mappings.dialect import Direction, Oversize, Parts, Step
 from mappings.smooth.directions import FROM_CLIENT, FROM_SERVER
+from mappings.smooth.extras import omits_supports
 from mappings.smooth.wire import AnyAction, AnyEvent
 from tests.smooth_shapes import assert_strict
 
@@ -226,7 +227,8 @@ def test_supports_that_is_no_list_is_omitted_and_what_is_no_string_dropped(
     supports: object, kept: tuple[str, ...] | None
 ) -> None:
     opening = command(CREATE | {"supports": supports})
-    assert (type(opening), opening.supports) == (OpenSession, kept)
+    assert (type(opening), opening.supports) == (OpenSession, kept or ())
+    assert omits_supports(opening.ext) is (kept is None)
 
 
 @pytest.mark.parametrize("limit", ["5", 2.5, None, [], True])
