@@ -1,7 +1,15 @@
-"""Logs: structlog on stderr, `key=value`; colours only on a terminal, JSON lines when asked; secrets never."""
+"""Logs: structlog on stderr, `key=value`; colours only on a terminal, JSON lines when asked; secrets never.
+
+    log.info(...)  --> level, time, exception --> secrets out --> control characters escaped --> renderer --> LogQueue
+    stdlib logging --> _Bridge --^                                              tell("listening ...") -------^
+
+What peers say may stand in every value. So nothing of it reaches the terminal as a control character or begins a line
+of its own. A process that serves writes through one LogQueue, so that an unread stderr never stops it.
+"""
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import logging
 import sys
@@ -10,42 +18,58 @@ from typing import Any, TextIO
 
 import structlog
 
+from gateway.log_queue import LogQueue
 from gateway.recording.redaction.shown import shown
 
-__all__ = ["LEVELS", "Unfailing", "configure", "tell"]
+__all__ = ["LEVELS", "Unfailing", "configure", "escaped", "tell"]
 
 LEVELS = ("debug", "info", "warning", "error")
+CONTINUED = "\n    "  # a further line of one value on a terminal: a line of ours begins with its time
+
+Fields = MutableMapping[str, Any]
 
 
 def configure(level: str = "info", *, as_json: bool = False) -> None:
     """Set up logging for the process; `level` is one of LEVELS."""
-    shared: list[Any] = [
-        _without_secrets, structlog.processors.add_log_level, structlog.processors.TimeStamper(fmt="iso", utc=True),
+    processors: list[Any] = [
+        structlog.processors.format_exc_info, _without_secrets, structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]  # fmt: skip
-    renderer: Any
     if as_json:
-        shared.append(structlog.processors.format_exc_info)
-        renderer = structlog.processors.JSONRenderer()
+        processors.append(structlog.processors.JSONRenderer())  # escapes by itself
     elif sys.stderr.isatty():
-        renderer = structlog.dev.ConsoleRenderer(colors=True, exception_formatter=structlog.dev.plain_traceback)
+        processors += [_escape_for_terminal, structlog.dev.ConsoleRenderer(
+            colors=True, exception_formatter=structlog.dev.plain_traceback,
+        )]  # fmt: skip
     else:
-        shared.append(structlog.processors.format_exc_info)
-        renderer = structlog.processors.LogfmtRenderer(key_order=["timestamp", "level", "event"])
+        processors += [_escape, structlog.processors.LogfmtRenderer(key_order=["timestamp", "level", "event"])]
+    queue = _STDERR.open(processors)
     structlog.configure(
-        processors=[*shared, renderer],
+        processors=processors,
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelName(level.upper())),
-        logger_factory=lambda *_names: Unfailing(sys.stderr),
+        logger_factory=lambda *_names: Unfailing(sys.stderr) if queue is None else _Queued(queue),
         cache_logger_on_first_use=False,
+    )
+    root = logging.getLogger()
+    root.handlers = [handler for handler in root.handlers if not isinstance(handler, _Bridge)] + [_Bridge()]
+
+
+def escaped(text: str) -> str:
+    """Return the text with every control character but the newline written out, for example `\\x1b`."""
+    if text.isprintable():
+        return text
+    return "".join(
+        char if char.isprintable() or char == "\n" else char.encode("unicode_escape").decode() for char in text
     )
 
 
-def _without_secrets(_logger: object, _name: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    for key, value in event.items():
-        if isinstance(value, str):
-            event[key] = shown(value)
-        elif isinstance(value, list):
-            event[key] = [shown(item) if isinstance(item, str) else item for item in value]
-    return event
+def tell(line: str, stream: TextIO) -> None:
+    """Write a line for whoever reads `stream`, if anybody does; in order with the log if that goes there too."""
+    if stream is sys.__stderr__ and _STDERR.queue is not None:
+        _STDERR.queue.put(line)
+        return
+    with contextlib.suppress(OSError, ValueError):  # ValueError: the stream was closed
+        print(line, file=stream, flush=True)
 
 
 class Unfailing:
@@ -61,7 +85,85 @@ class Unfailing:
     log = debug = info = warn = warning = error = critical = exception = msg
 
 
-def tell(line: str, stream: TextIO) -> None:
-    """Write a line for whoever reads `stream`, if anybody does."""
-    with contextlib.suppress(OSError, ValueError):  # ValueError: the stream was closed
-        print(line, file=stream, flush=True)
+class _Queued:
+    """Writes lines through a LogQueue."""
+
+    def __init__(self, queue: LogQueue) -> None:
+        self.msg = queue.put
+        self.log = self.debug = self.info = self.warn = self.warning = self.msg
+        self.error = self.critical = self.exception = self.msg
+
+
+class _Stderr:
+    """The queue before the stderr of this process: one, however often logging is set up."""
+
+    def __init__(self) -> None:
+        self.queue: LogQueue | None = None
+        self._processors: list[Any] = []
+
+    def open(self, processors: list[Any]) -> LogQueue | None:
+        """Return the queue; None where sys.stderr was replaced, as in a test that captures it."""
+        stderr = sys.__stderr__
+        if stderr is None or sys.stderr is not stderr:
+            return None
+        self._processors = processors
+        if self.queue is None:
+            self.queue = LogQueue(stderr.fileno(), self._report)
+            atexit.register(self.queue.flush)
+        return self.queue
+
+    def _report(self, count: int) -> str:
+        fields: Any = {"event": "log lines dropped, as nobody read stderr", "count": count}
+        for processor in self._processors:
+            fields = processor(None, "warning", fields)
+        return str(fields)
+
+
+_STDERR = _Stderr()
+
+
+class _Bridge(logging.Handler):
+    """Hands what libraries log (aiohttp, asyncio) to structlog: warnings and above, as before without a handler."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Log one record of the standard library's logging."""
+        try:
+            text = record.getMessage()
+        except (TypeError, ValueError):  # its arguments do not fit its format
+            text = str(record.msg)
+        level = min(record.levelno // 10 * 10, logging.CRITICAL)
+        structlog.get_logger(record.name).log(level, text, logger=record.name, exc_info=record.exc_info or None)
+
+
+# -- processors --------------------------------------------------------------------------------------------
+
+
+def _without_secrets(_logger: object, _name: str, event: Fields) -> Fields:
+    for key, value in event.items():
+        if isinstance(value, str):
+            event[key] = shown(value)
+        elif isinstance(value, list):
+            event[key] = [shown(item) if isinstance(item, str) else item for item in value]
+    return event
+
+
+def _escape(_logger: object, _name: str, event: Fields) -> Fields:
+    """Escape control characters in all keys and values; LogfmtRenderer does the newlines of values."""
+    return {_key(key): _value(value) for key, value in event.items()}
+
+
+def _escape_for_terminal(_logger: object, _name: str, event: Fields) -> Fields:
+    """Like `_escape`, and indent further lines of a value, so that none looks like a line of the log."""
+    fields = ((_key(key), _value(value)) for key, value in event.items())
+    return {key: value.replace("\n", CONTINUED) if isinstance(value, str) else value for key, value in fields}
+
+
+def _key(key: str) -> str:
+    return "_".join(escaped(key).split())
+
+
+def _value(value: object) -> object:
+    return value if value is None or isinstance(value, bool | int | float) else escaped(str(value))

@@ -172,7 +172,7 @@ def _run() -> int:
 
 def _fail(words: str, code: int) -> int:
     for line in words.split("\n"):
-        logs.tell(f"error: {line}", sys.stderr)
+        logs.tell(f"error: {logs.escaped(line)}", sys.stderr)  # it may quote a peer
     return code
 
 

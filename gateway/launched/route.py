@@ -50,7 +50,7 @@ def run(serve: Callable[[], Coroutine[Any, Any, None]]) -> NoReturn:
         cause = _first(error)
         if not isinstance(cause, DragomanError | OSError):
             raise
-        logs.tell(f"error: {cause}", sys.stderr)
+        logs.tell(f"error: {logs.escaped(str(cause))}", sys.stderr)
         sys.exit(2 if isinstance(cause, ConfigError) else 1)
     sys.exit(0)
 

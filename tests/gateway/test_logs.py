@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 
@@ -93,6 +94,77 @@ except RuntimeError:
     assert "RuntimeError: broken" in done.stderr
     assert "in deep" in done.stderr
     assert "swordfish" not in done.stderr, "what a session says is for no log"
+
+
+HOSTILE = "a\x1b[2Jb\x9b31mc\u202ed\nlevel=error event=forged"
+"""What a peer may say: clear the screen, turn red, write from right to left, begin a line."""
+
+
+def hostile_line(setup: str) -> str:
+    program = f"""
+import sys
+import structlog
+from gateway import logs
+{setup}
+log = structlog.get_logger("dragoman")
+log.info({HOSTILE!r}, text={HOSTILE!r}, found=[{HOSTILE!r}], **{{{HOSTILE!r}: 1}})
+try:
+    raise RuntimeError({HOSTILE!r})
+except RuntimeError:
+    log.exception("failed", cause=ValueError({HOSTILE!r}))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, timeout=30)
+    return done.stderr.decode()
+
+
+@pytest.mark.parametrize("setup", ["logs.configure()", "logs.configure(as_json=True)"])
+def test_what_a_peer_says_is_logged_without_control_characters_on_one_line(setup: str) -> None:
+    written = hostile_line(setup)
+    assert len(written.splitlines()) == 2
+    assert written.replace("\n", "").isprintable()
+
+
+def test_what_a_peer_says_reaches_a_terminal_without_control_characters_and_begins_no_line() -> None:
+    written = hostile_line("sys.stderr.isatty = lambda: True; logs.configure()")
+    ours = re.sub(r"\x1b\[[0-9;]*m", "", written)  # the colours of the renderer itself
+    assert ours.replace("\n", "").isprintable()
+    assert "\x1b[2J" not in written
+    assert not any(line.lstrip().startswith("level=error") and line[:1] != " " for line in ours.splitlines())
+
+
+def test_what_libraries_log_takes_the_same_way() -> None:
+    program = f"""
+import logging
+from gateway import logs
+logs.configure()
+logging.getLogger("aiohttp.server").error("bad request from %s", {HOSTILE!r})
+logging.getLogger("aiohttp.access").info("GET /")
+try:
+    raise RuntimeError("broken")
+except RuntimeError:
+    logging.getLogger("asyncio").exception("never retrieved")
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=30)
+    first, second = done.stderr.splitlines()
+    assert first.isprintable()
+    assert "level=error" in first
+    assert "logger=aiohttp.server" in first
+    assert "RuntimeError: broken" in second
+
+
+def test_lines_that_are_told_stand_between_lines_of_the_log_in_order() -> None:
+    program = """
+import sys
+import structlog
+from gateway import logs
+logs.configure()
+for number in range(100):
+    structlog.get_logger("dragoman").info(f"line-{number}")
+    logs.tell(f"told-{number}", sys.stderr)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=30)
+    found = re.findall(r"(?:line|told)-[0-9]+", done.stderr)
+    assert found == [f"{word}-{number}" for number in range(100) for word in ("line", "told")]
 
 
 class Broken:

@@ -1,0 +1,102 @@
+"""A queue of log lines before a pipe that is read, is not read, or is read later."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from gateway.log_queue import BYTES_MAX, LINES_MAX, LogQueue
+
+DEADLINE = 20.0
+SMALL = 4096  # bytes: the smallest pipe there is
+
+
+def report(count: int) -> str:
+    return f"dropped {count}"
+
+
+@contextmanager
+def piped() -> Iterator[tuple[LogQueue, int]]:
+    """A queue before a small pipe, and the end to read."""
+    source, sink = os.pipe()
+    fcntl.fcntl(sink, fcntl.F_SETPIPE_SZ, SMALL)
+    queue = LogQueue(sink, report)
+    try:
+        yield queue, source
+    finally:
+        os.close(source)  # whatever is still being written fails now
+        assert queue.flush(DEADLINE)
+        os.close(sink)
+
+
+def read_until(source: int, last: str) -> list[str]:
+    """Read lines up to the one that is `last`."""
+    data = b""
+    while not data.endswith(last.encode() + b"\n"):
+        data += os.read(source, 1 << 16)
+    return data.decode().splitlines()
+
+
+def test_lines_are_written_in_order() -> None:
+    with piped() as (queue, source):
+        for number in range(100):
+            queue.put(f"line {number}")
+        assert read_until(source, "line 99") == [f"line {number}" for number in range(100)]
+        assert queue.flush(DEADLINE)
+
+
+def test_every_line_that_nobody_read_in_time_is_counted_once_that_can_be_said() -> None:
+    count = 3 * LINES_MAX
+    with piped() as (queue, source), os.fdopen(os.dup(source), "rb") as lines:
+        for number in range(count):
+            queue.put(str(number))
+        kept: list[int] = []
+        dropped = 0
+        while len(kept) + dropped < count:
+            line = next(lines).decode()
+            if line.startswith("dropped"):
+                dropped += int(line.split()[1])
+            else:
+                kept.append(int(line))
+    assert dropped
+    assert kept == sorted(set(kept))
+
+
+def test_what_waits_is_bounded_in_bytes_too() -> None:
+    with piped() as (queue, _):
+        for _ in range(10):
+            queue.put("x" * (BYTES_MAX // 2))
+        assert queue._size <= BYTES_MAX
+        assert queue._dropped >= 7
+
+
+def test_a_flush_gives_up_at_its_deadline_when_nobody_reads() -> None:
+    with piped() as (queue, _):
+        queue.put("x" * 2 * SMALL)
+        assert not queue.flush(0)
+
+
+def test_a_pipe_that_nobody_can_read_costs_the_lines_alone() -> None:
+    source, sink = os.pipe()
+    os.close(source)
+    queue = LogQueue(sink, report)
+    queue.put("lost")
+    assert queue.flush(DEADLINE)
+    queue.put("lost too")
+    assert queue.flush(DEADLINE)
+    os.close(sink)
+
+
+def test_a_descriptor_that_does_not_block_is_waited_for() -> None:
+    with piped() as (queue, source):
+        os.set_blocking(queue._descriptor, False)
+        queue.put("x" * 3 * SMALL)
+        assert read_until(source, "x") == ["x" * 3 * SMALL]
+
+
+def test_a_character_that_is_no_utf_8_is_written_out() -> None:
+    with piped() as (queue, source):
+        queue.put("a\udcffb")
+        assert read_until(source, "b") == ["a\\udcffb"]
