@@ -290,7 +290,7 @@ class ServerTranslator:
             return results.AppResponse(ok=True, data=results.EMPTY)
         if isinstance(command, ask.SubmitInput):
             context = self._context(slot)
-            context.thread = slot.thread
+            context.thread, context.response_id = slot.thread, _own_response(slot)
             return accepted(context)
         done = results.ThreadResponse(thread_id=slot.thread, status=DONE.get(type(command), "ok"), data=results.EMPTY)
         state = self._sessions.get(command.session) if command is not None and command.session else None
@@ -305,7 +305,7 @@ class ServerTranslator:
             step.losses.append(Loss(kind=type(item).__name__, why="no request waits for an answer"))
             return
         context = self._context(head)
-        context.response_id = f"{head.thread}:{head.own.split()[1]}"
+        context.response_id = _own_response(head)
         said_so = (say.ModelTurnStarted(), item)
         step.frames += bundled(m for event in said_so for m in FROM_EVENT.functions[type(event)](event, context))
 
@@ -329,6 +329,11 @@ ANSWERS = frozenset((say.SessionOpened, say.SessionsListed, say.HistorySnapshot,
 
 DONE: dict[type, str] = {ask.ArchiveSession: "archived", ask.UnarchiveSession: "unarchived", ask.ForkSession: "forked"}
 """The status of a result that says no more."""
+
+
+def _own_response(slot: Slot) -> str:
+    """Return the id of a response that is ours alone: no turn of the backend's answers this message."""
+    return f"{slot.thread}:{slot.own.split()[1]}"
 
 
 def _encoded(answer: results.Answer) -> tuple[bytes, ...]:

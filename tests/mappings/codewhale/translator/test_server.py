@@ -393,6 +393,8 @@ def test_words_outside_of_a_turn_are_all_of_a_run() -> None:
     *stream, result = client.lines()
     assert [line.get("delta", line["type"]) for line in stream] == ["response_start", "wrong code", "response_end"]
     assert (result["id"], result["result"]["status"]) == (1, "accepted")
+    assert stream[0]["response_id"].endswith(":" + result["result"]["data"]["turn_id"])
+    assert result["result"]["data"]["turn_id"]
 
 
 def test_no_client_of_this_dialect_can_be_asked() -> None:
