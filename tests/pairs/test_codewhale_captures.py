@@ -1,8 +1,7 @@
-"""Each recorded codewhale conversation, played by a child that the gateway spawned, as clients of all dialects see it.
+"""A codewhale client that asks all that was recorded, line by line, of a child that plays the recording.
 
-Where the recording has a turn, each client says what was said, interrupts where it was interrupted, and is shown the
-same text and the same end as far as the table goes. A codewhale client asks all that was asked, line by line, and is
-answered what was answered; what the gateway answers itself is compared as far as it can know it.
+It is answered what was answered; what the gateway answers itself is compared as far as it can know it. The recorded
+turns are played to clients of all dialects in tests/players.
 """
 
 from __future__ import annotations
@@ -19,10 +18,8 @@ from gateway.config.model import Limits
 from mappings.codewhale.vocabulary import HEAD, methods
 from tests.mappings.codewhale.data import CAPTURES, captured
 from tests.pairs.codewhale_client import CodewhaleClient
-from tests.pairs.codewhale_player import Recorded, player, recorded
+from tests.pairs.codewhale_player import player
 from tests.pairs.gateway import bridged
-from tests.pairs.table import DIALECTS, must_see
-from tests.pairs.turns import Peer, join
 
 LIMITS = Limits(drain_deadline=0.5, snapshot_wait=10.0, backoff_first=0.05, backoff_max=0.2)
 LISTEN = {
@@ -31,7 +28,6 @@ LISTEN = {
     "pando": "pando+tcp://127.0.0.1:0",
     "codewhale": "codewhale+unix:{folder}/atlas/sock",
 }
-ENDS = {"completed": "an answer ends", "failed": "a failure ends", "cancelled": "a cancel ends"}
 
 
 def capture(number: str) -> Path:
@@ -45,43 +41,6 @@ async def playing(path: Path, dialect: str, folder: Path) -> AsyncIterator[str]:
     listen = LISTEN[dialect].format(folder=folder)
     async with bridged(player(path, folder, methods(HEAD)), listen=listen, limits=LIMITS) as (_, url):
         yield url
-
-
-def here(path: Path) -> list[Recorded]:
-    """The turns of a capture's first thread: the gateway has no session for one that nobody opened."""
-    turns = list(recorded(path))
-    return [turn for turn in turns if turn.thread == turns[0].thread]
-
-
-async def said(peer: Peer, turn: Recorded) -> tuple[str, str]:
-    """What a client sees of a turn, text and end."""
-    if turn.interrupted is None:
-        seen = await peer.turn(turn.text)
-    else:
-        await peer.begin(turn.text, turn.interrupted)
-        await peer.cancel()
-        seen = await peer.finish()
-    return seen.text, seen.end
-
-
-@pytest.mark.parametrize("dialect", DIALECTS)
-@pytest.mark.parametrize("number", ["02", "04", "05", "13"])
-async def test_the_recorded_turns_reach_a_client_with_their_text_and_their_ends(
-    number: str, dialect: str, tmp_path: Path
-) -> None:
-    path = capture(number)
-    turns = here(path)
-    async with playing(path, dialect, tmp_path) as url, join(dialect, url) as peer:
-        shown = [await said(peer, turn) for turn in turns]
-    ends = [must_see(ENDS[turn.end], dialect, "codewhale") for turn in turns]
-    assert shown == [("".join(turn.deltas), end) for turn, end in zip(turns, ends, strict=True)]
-
-
-def test_the_captures_show_turns_of_each_end() -> None:
-    turns = [turn for number in ("02", "04", "05", "13") for turn in here(capture(number))]
-    assert len(turns) == 4 + 3 + 9 + 6
-    assert {turn.end for turn in turns} == set(ENDS)
-    assert [turn.interrupted for turn in here(capture("04"))] == [25, 0, None]
 
 
 # -- line by line ------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Captured conversations, played by a primary of the tests in their recorded order, reach clients of all dialects."""
+"""What a captured pando's client was told beside its runs reaches the clients of a gateway in front of such a pando."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.gateway.smooth_words import ask
 from tests.gateway.stage import settle
 from tests.mappings.pando.data import CAPTURES
 from tests.memory import MemoryTransport
-from tests.pairs.played_pando import Called, Conversation
+from tests.pairs.played_pando import Conversation
 
 SESSION = "5b0c6a0e-2f7d-4c57-9a34-0c1d2e3f4a5b"  # of which most of them are
 NOW = datetime.fromisoformat("2026-05-09T23:45:00+02:00").timestamp()  # they were captured just before
@@ -52,74 +52,6 @@ async def audience(path: Path) -> AsyncIterator[Audience]:
         before = len(frames(pando))
         await conversation.play(made, made.join("pando"))
         yield Audience(conversation, smooth, pod, frames(pando)[before:])
-
-
-# -- text, tools and ends -----------------------------------------------------------------------------
-
-
-class Seen(Struct):
-    """What a client saw of the runs in a session."""
-
-    text: str
-    calls: list[str]
-    results: list[str]
-    ends: int
-
-
-@played
-async def test_text_tools_and_ends_reach_clients_of_all_dialects(path: Path) -> None:
-    async with audience(path) as made:
-        seen = _captured(made.conversation)
-        assert bool(seen.text) == (path.stem[:2] in ("02", "04", "07"))
-        assert _smooth(frames(made.smooth)) == seen
-        assert _pod(frames(made.pod)) == seen
-        assert _pando(made.pando) == seen
-
-
-def _captured(conversation: Conversation) -> Seen:
-    """A run that is interrupted ends, though a pando publishes no end of it."""
-    ends, runs = 0, False
-    for step in conversation.steps:
-        over = step.method == "session.interrupt" if isinstance(step, Called) else step[0] == "llm.end"
-        ends += over and runs
-        runs = not over and (runs or (not isinstance(step, Called) and step[0] == "llm.token"))
-    told = [payload | {"topic": topic} for topic, payload in conversation.told]
-    calls = {p["call_id"]: p["tool_name"] for p in told if p["topic"] == "tool.start"}
-    return Seen(
-        text="".join(p["token"] for p in told if p["topic"] == "llm.token"),
-        calls=list(calls.values()),
-        results=[p["result"] for p in told if p["topic"] == "tool.end"],
-        ends=ends,
-    )
-
-
-def _smooth(told: list[dict[str, Any]]) -> Seen:
-    raw = [f["data"]["state"].get("rawResponse", {}) for f in told if f["type"] == "stream_chunk"]
-    return Seen(
-        text="".join(f["token"] for f in told if f["type"] == "stream_token"),
-        calls=[chunk["toolCall"]["name"] for chunk in raw if "toolCall" in chunk],
-        results=[chunk["toolResult"]["result"] for chunk in raw if "toolResult" in chunk],
-        ends=sum(f["type"] in ("eventual_response", "cancelled") for f in told),
-    )
-
-
-def _pod(told: list[dict[str, Any]]) -> Seen:
-    return Seen(
-        text="".join(e["data"]["text"] for e in told if e["event"] == "text_delta"),
-        calls=[e["data"]["name"] for e in told if e["event"] == "tool_call_done"],
-        results=[e["data"]["output"] for e in told if e["event"] == "tool_result"],
-        ends=sum(e["event"] == "status" and e["data"]["status"] == "idle" for e in told),
-    )
-
-
-def _pando(told: list[dict[str, Any]]) -> Seen:
-    calls = {e["payload"]["call_id"]: e["payload"]["tool_name"] for e in told if e["topic"] == "tool.start"}
-    return Seen(
-        text="".join(e["payload"]["token"] for e in told if e["topic"] == "llm.token"),
-        calls=list(calls.values()),
-        results=[e["payload"]["result"] for e in told if e["topic"] == "tool.end"],
-        ends=sum(e["topic"] == "llm.end" for e in told),
-    )
 
 
 async def test_a_run_that_was_interrupted_is_cancelled_for_a_pod_and_no_failure() -> None:

@@ -9,7 +9,7 @@ from uuid import NAMESPACE_URL, uuid5
 from gateway.routing.door import Door
 from gateway.session.session import Session
 from tests.gateway.smooth_words import AGENT
-from tests.gateway.stage import Peer, settle
+from tests.gateway.stage import Peer
 from tests.oracle.pando import PandoOracle
 from tests.pando_frames import check_published
 from tests.players.readings import READINGS, Turn
@@ -42,6 +42,10 @@ class Client:
 
     async def open(self) -> None:
         """Begin a conversation, or join the one that the backend has."""
+        raise NotImplementedError
+
+    async def look(self) -> None:
+        """Ask which conversations there are, as one does who wants to join one."""
         raise NotImplementedError
 
     async def join(self, session: Session) -> None:
@@ -110,13 +114,17 @@ class SmoothClient(Client):
 
     async def open(self) -> None:
         self.ask("create_conversation_session", agentId=AGENT, supports=FORMS)
-        await settle()
+        await self.stage.rest()
         self.session = self.stage.router.sessions[0]
+
+    async def look(self) -> None:
+        self.ask("list_conversations")
+        await self.stage.rest()
 
     async def join(self, session: Session) -> None:
         self.session = session
         self.ask("get_session", sessionId=self.public())
-        await settle()
+        await self.stage.rest()
 
     def say(self, text: str) -> None:
         self.turn = self.ask("send_message", sessionId=self.public(), message=text)
@@ -141,7 +149,7 @@ class SmoothClient(Client):
 
     async def _answer(self, action: str, **keys: Any) -> Frame:
         request = self.ask(action, sessionId=self.public(), **keys)
-        await settle()
+        await self.stage.rest()
         (frame,) = [frame for frame in self.peer.frames() if frame.get("requestId") == request]
         return dict(frame["data"])
 
@@ -160,14 +168,19 @@ class PodClient(Client):
         return Peer(None)  # type: ignore[arg-type]  # it connects when it knows what stands behind the listener
 
     async def open(self) -> None:
-        self.peer = self.stage.join(self.name, dialect="pod", door=Door(endpoint=self.name))
-        await settle()
+        await self.look()
         self.session = self.stage.router.sessions[0]
+
+    async def look(self) -> None:
+        self.peer = self.stage.join(self.name, dialect="pod", door=Door(endpoint=self.name))
+        await self.stage.rest()
 
     async def join(self, session: Session) -> None:
         self.session = session
+        if hasattr(self.peer, "transport") and self.peer.transport is not None:
+            return  # it has looked, and is shown what there is
         self.peer = self.stage.join(self.name, dialect="pod", door=Door(endpoint=self.name, session=session.state.id))
-        await settle()
+        await self.stage.rest()
 
     def say(self, text: str) -> None:
         self.run([{"kind": "text", "content": text}])
@@ -238,7 +251,7 @@ class PandoClient(Client):
 
     async def result(self, method: str, /, **params: Any) -> Any:
         request = self.call(method, **params)
-        await settle()
+        await self.stage.rest()
         (reply,) = [reply for reply in self.peer.frames() if reply["id"] == request]
         assert "error" not in reply, reply
         return reply.get("result")
@@ -250,8 +263,12 @@ class PandoClient(Client):
             "message_count": 0, "prompt_tokens": 0, "completion_tokens": 0, "cost": 0,
         }  # fmt: skip
         self.call("db.write", method="CreateSession", params=params)
-        await settle()
+        await self.stage.rest()
         self.session = self.stage.router.sessions[0]
+
+    async def look(self) -> None:
+        self.call("session.list")
+        await self.stage.rest()
 
     async def join(self, session: Session) -> None:
         self.session = session
@@ -295,13 +312,17 @@ class WhaleClient(Client):
 
     async def open(self) -> None:
         self.ask("thread/start")
-        await settle()
+        await self.stage.rest()
         self.session = self.stage.router.sessions[0]
+
+    async def look(self) -> None:
+        self.ask("thread/list")
+        await self.stage.rest()
 
     async def join(self, session: Session) -> None:
         self.session = session
         self.ask("thread/resume", thread_id=self.public())
-        await settle()
+        await self.stage.rest()
 
     def say(self, text: str) -> None:
         self.ask("thread/message", thread_id=self.public(), input=text)
@@ -311,7 +332,7 @@ class WhaleClient(Client):
 
     async def history(self) -> list[Said]:
         request = self.ask("thread/read", thread_id=self.public())
-        await settle()
+        await self.stage.rest()
         (answer,) = [frame for frame in self.peer.frames() if frame.get("id") == request]
         return [(item["role"], item["content"]) for item in answer["result"]["data"]["history"]]
 

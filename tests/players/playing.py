@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from msgspec import Struct, field
 
-from tests.gateway.stage import settle
-from tests.players.backends import BACKENDS
 from tests.players.clients import CLIENTS, Client, Said
+from tests.players.played import BACKENDS
 from tests.players.readings import Turn
 from tests.players.stage import play_stage
 
@@ -58,7 +57,7 @@ async def _play(backend: str, number: str, driver: str) -> Play:
     middle = recorded.steps[recorded.middle()]
     audience: dict[tuple[str, str], Client] = {}
     async with play_stage(backend) as stage:
-        recorded.stage = stage
+        recorded.stage, stage.rest = stage, recorded.rest
         recorded.driver = audience["driver", driver] = CLIENTS[driver](stage, f"driver-{driver}")
         session = await recorded.opened()
 
@@ -66,7 +65,6 @@ async def _play(backend: str, number: str, driver: str) -> Play:
             for dialect in DIALECTS:
                 client = audience[when, dialect] = CLIENTS[dialect](stage, f"{when}-{dialect}")
                 await client.join(session)
-                await recorded.rest()
 
         async def before(at: int) -> None:
             if at == 0:
@@ -80,9 +78,7 @@ async def _play(backend: str, number: str, driver: str) -> Play:
         await joins("after")
         for key, client in audience.items():
             play.shown[key] = Shown(client.turns(), [], _illegal(client))
-            history = await client.history()
-            await settle()
-            play.shown[key].history = history
+            play.shown[key].history = await client.history()
     return play
 
 

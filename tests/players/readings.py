@@ -22,7 +22,7 @@ Wire = Iterable[tuple[str, Any]]
 class Turn(Struct):
     """What was shown of a turn. `end` is completed, failed, cancelled, or "" while it is open.
 
-    `ours` says that an input of this connection began it.
+    `ours` says that an input of this connection began it; `questions` counts what it asked in a form.
     """
 
     text: str = ""
@@ -31,6 +31,7 @@ class Turn(Struct):
     results: list[tuple[str, str]] = field(default_factory=list)
     end: str = ""
     ours: bool = False
+    questions: int = 0
 
     @property
     def empty(self) -> bool:
@@ -162,6 +163,8 @@ class _SmoothReading:
             turn.thought += frame["token"]
         elif kind == "stream_chunk":
             self._chunk(turn, frame["data"]["state"].get("rawResponse") or {})
+        elif kind in ("write_confirmation_required", "interaction_required", "otp_verification_required"):
+            turn.questions += 1
         elif kind in self.ENDS:
             turn.end = self.ENDS[kind]
             if kind == "eventual_response":
@@ -259,7 +262,8 @@ class _WhaleReading:
     def read(self, wire: Wire) -> list[Turn]:
         for way, frame in wire:
             if way == "said" and _is_message(frame):
-                self._waiting.append((frame["id"], Turn(ours=True)))
+                self.turns.append(Turn(ours=True))
+                self._waiting.append((frame["id"], self.turns[-1]))
             elif way == "got" and self._waiting:
                 self._got(frame)
         return self.turns
@@ -275,7 +279,6 @@ class _WhaleReading:
             turn.end = "completed"
             if error is not None:
                 turn.end = "cancelled" if error["message"] in self.CANCELLED else "failed"
-            self.turns.append(turn)
             del self._waiting[0]
 
     def _event(self, turn: Turn, event: Frame) -> None:

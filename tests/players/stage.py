@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import cached_property
 from typing import Any
@@ -17,7 +17,7 @@ from gateway.outbox import Outbox
 from gateway.session.session import Session
 from gateway.upstream import Connected, Upstream
 from mappings.dialect import Dialect, Translator
-from tests.gateway.stage import AT_ONCE, Peer, Stage
+from tests.gateway.stage import AT_ONCE, Peer, Stage, settle
 from tests.memory import MemoryTransport
 
 __all__ = ["PlayStage", "play_stage"]
@@ -36,7 +36,8 @@ class PlayStage(Stage):
 
     def __init__(self, group: asyncio.TaskGroup, backend: str, **options: Any) -> None:
         super().__init__(group, LIMITS, "coalesce", UPSTREAMS[backend], **options)
-        self.backend = backend
+        self.rest: Callable[[], Awaitable[None]] = settle
+        """Lets everything run until nobody has more to say."""
         _ = self.publication
 
     def _upstream(self, session: Connected, endpoint: Endpoint) -> Upstream:
