@@ -95,8 +95,6 @@ class Lines:
         if type(events[0]) is TurnAccepted:
             self._begun += 1
             return [*events, ModelTurnStarted(index=self._begun - 1)]
-        if type(events[0]) is TurnResult and self._begun:
-            return [ModelTurnEnded(index=self._begun - 1), *events]
         if self._run_begins:
             self._run_begins = False
             self._begun += 1

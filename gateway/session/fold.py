@@ -23,6 +23,7 @@ from mappings.canonical.events import (
     InteractionRequired,
     InteractionResolved,
     MessageAppended,
+    ModelTurnEnded,
     ModelTurnStarted,
     OtpRequired,
     QuestionAnswered,
@@ -124,7 +125,12 @@ def _accepted(state: SessionState, _event: TurnAccepted) -> None:
 
 def _model_turn(state: SessionState, event: ModelTurnStarted) -> None:
     if state.turn is not None:
-        state.turn.model_turn = event
+        state.turn.model_turn, state.turn.in_model_turn = event, True
+
+
+def _model_turn_ended(state: SessionState, _event: ModelTurnEnded) -> None:
+    if state.turn is not None:
+        state.turn.in_model_turn = False
 
 
 def _text_delta(state: SessionState, event: TextDelta) -> None:
@@ -310,6 +316,7 @@ FOLD: dict[type, Fold] = {
     MessageAppended: _message,
     TurnAccepted: _accepted,
     ModelTurnStarted: _model_turn,
+    ModelTurnEnded: _model_turn_ended,
     TextDelta: _text_delta,
     TextDone: _block_done,
     ReasoningStarted: _reasoning_started,

@@ -125,6 +125,7 @@ class OpenTurn(Struct, kw_only=True):
     result_ext: Ext | None = None
     errors: list[ErrorReported] = field(default_factory=list)
     model_turn: ModelTurnStarted | None = None
+    in_model_turn: bool = False
     question: QuestionBlock | None = None
     asked: int = 0  # how often a question in words ended a run of it
 

@@ -174,6 +174,8 @@ class PodOracle:
             self._run.result = data["result"]
         if data["result"] in ("finished", "limit_reached"):
             self._blocks.closed()
+        if data["result"] == "finished":
+            self._hold("turn" not in self._open, "turn_end comes before run_end{finished}")
 
     def _error(self, _data: Data) -> None:
         if self._run is not None:

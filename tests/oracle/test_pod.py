@@ -45,6 +45,11 @@ def logged(call: str = "c") -> Message:
     return {"kind": "assistant_item", "item": item, "ts": 1}
 
 
+def whole_run(turn: int) -> tuple[Message, ...]:
+    """The end of a run that went well: its model turn ends right before it (pod sheet, section 7)."""
+    return say("turn_end", turn=turn, result="finished"), FINISHED
+
+
 def told(*messages: Message) -> PodOracle:
     oracle = PodOracle()
     for message in messages:
@@ -64,14 +69,14 @@ LEGAL = {
     "a run that was cut": (
         *START, CALL, say("thinking_start"), problem("internal", "Cancelled"), IDLE, *took("Again"),
         say("turn_start", turn=1), delta("a"), done("a"), called(), run_end("paused"), PAUSED, RUNNING,
-        say("turn_start", turn=2), delta("b"), done("b"), FINISHED, IDLE,
+        say("turn_start", turn=2), delta("b"), done("b"), *whole_run(2), IDLE,
     ),
     "the lanes in another order": (
-        snapshot(), echo("Hi"), say("invoke_start", kind="user_send"), rotated(), RUNNING, ALERT, TURN, FINISHED,
+        snapshot(), echo("Hi"), say("invoke_start", kind="user_send"), rotated(), RUNNING, ALERT, TURN, *whole_run(0),
         say("system_item", item={}), IDLE,
     ),
     "a run that nobody asked for": (
-        snapshot(), RUNNING, say("invoke_start", kind="notify"), TURN, delta("a"), done("a"), FINISHED, IDLE,
+        snapshot(), RUNNING, say("invoke_start", kind="notify"), TURN, delta("a"), done("a"), *whole_run(0), IDLE,
     ),
     "a status that repeats the snapshot": (snapshot(status="running"), RUNNING, delta("a"), done("a"), FINISHED, IDLE),
     "the remains of a run": (
@@ -80,28 +85,28 @@ LEGAL = {
     "a call of which only the end is seen": (
         snapshot(status="running"), fragment("1]}"), whole('{"a":[1]}'), result(), FINISHED, IDLE,
     ),
-    "the history told anew": (*START, FINISHED, IDLE, rotated(), IDLE, rotated(), RUNNING, delta("a")),
+    "the history told anew": (*START, *whole_run(0), IDLE, rotated(), IDLE, rotated(), RUNNING, delta("a")),
     "a reasoning block of which only the end is seen": (
         snapshot(status="running"), say("thinking_delta", text="b"), say("thinking_done", text="ab"), FINISHED, IDLE,
     ),
     "a reasoning block without words": (*START, *thinking("a", whole="")),
     "a continued stream": (
         *START, CALL, CALL_END, say("llm_continuation", llm_call=0, attempt=1, max_attempts=3, reason="x"),
-        say("llm_call_start", llm_call=1), delta("a"), done("a"), FINISHED, IDLE,
+        say("llm_call_start", llm_call=1), delta("a"), done("a"), *whole_run(0), IDLE,
     ),
     "a resumed call": (
         *START, called(), whole(), run_end("paused"), PAUSED, RUNNING, result(), say("turn_start", turn=1),
-        FINISHED, IDLE,
+        *whole_run(1), IDLE,
     ),
     "the result of a call that the history tells": (
-        snapshot(logged(), status="paused"), RUNNING, result(), say("turn_start", turn=1), FINISHED, IDLE,
+        snapshot(logged(), status="paused"), RUNNING, result(), say("turn_start", turn=1), *whole_run(1), IDLE,
     ),
     "the result of a call that a rotation tells": (
         snapshot(), rotated({"kind": "tool_call", "call_id": "c", "name": "t", "arguments": "{}"}), RUNNING, result(),
     ),
     "a question that ends the client's run": (
         *START, delta("May I?"), done("May I?"), run_end("paused"), PAUSED, *took("approve"),
-        say("invoke_start", kind="user_send"), say("turn_start", turn=1), FINISHED, IDLE,
+        say("invoke_start", kind="user_send"), say("turn_start", turn=1), *whole_run(1), IDLE,
     ),
     "an input with an invalid workflow": (snapshot(), *took("/x"), problem("invalid_request", "no such"), IDLE),
     "a refusal instead of a snapshot": (problem("invalid_request", "not for you"),),
@@ -122,20 +127,20 @@ ILLEGAL = [
     ("a run ends before shutdown", [*START, say("shutdown")]),
     ("completions go to the connection", [snapshot(), say("completions", kind="file", entries=[])]),
     ("no status goes from idle to paused", [snapshot(), PAUSED]),
-    ("no status goes from idle to idle", [*START, FINISHED, IDLE, IDLE]),
+    ("no status goes from idle to idle", [*START, *whole_run(0), IDLE, IDLE]),
     ("no status goes from running to running", [*START, RUNNING]),
     ("no status goes from paused to idle", [snapshot(status="paused"), IDLE]),
     ("a run ends by run_end or by an error", [*START, IDLE]),
     ("agree on a pause", [*START, run_end("paused"), IDLE]),
-    ("agree on a pause", [*START, FINISHED, PAUSED]),
+    ("agree on a pause", [*START, *whole_run(0), PAUSED]),
     ("user_message stands before its run's content", [*START, echo("Hi")]),
     ("user_message stands before its run's content", [snapshot(), echo("Hi"), echo("Hi")]),
     ("user_message stands before its run's content", [snapshot(), RUNNING, TURN, echo("Hi")]),
     ("text_delta stands in a run", [snapshot(), delta("a")]),
     ("run_end stands in a run", [snapshot(), FINISHED]),
-    ("usage stands in a run", [*START, FINISHED, IDLE, say("usage", input_tokens=1, output_tokens=1)]),
-    ("after run_end comes status, not text_delta", [*START, FINISHED, delta("a")]),
-    ("after run_end comes status, not run_end", [*START, FINISHED, FINISHED]),
+    ("usage stands in a run", [*START, *whole_run(0), IDLE, say("usage", input_tokens=1, output_tokens=1)]),
+    ("after run_end comes status, not text_delta", [*START, *whole_run(0), delta("a")]),
+    ("after run_end comes status, not run_end", [*START, *whole_run(0), FINISHED]),
     ("turn_start comes before text_delta", [snapshot(), RUNNING, delta("a")]),
     ("turn_start comes before thinking_start", [snapshot(), RUNNING, *thinking("a")]),
     ("turn_start comes before tool_call_start", [snapshot(), RUNNING, called()]),
@@ -144,6 +149,7 @@ ILLEGAL = [
     ("turn_end ends what began", [*START, TURN_END, TURN_END]),
     ("turn_end has the index of what began", [*START, say("turn_end", turn=1)]),
     ("llm_call_end ends what began", [*START, CALL_END]),
+    ("turn_end comes before run_end{finished}", [*START, FINISHED]),
     ("a run ends well with its text block closed", [*START, delta("a"), FINISHED]),
     ("a run ends well with its thinking block closed", [*START, say("thinking_start"), run_end("limit_reached")]),
     ("a run ends well with whole calls", [*START, called(), FINISHED]),
@@ -179,4 +185,4 @@ def test_what_no_pod_does_fails_by_its_rule(rule: str, messages: list[Message]) 
 def test_what_is_open_is_known() -> None:
     assert told(*START).open == ["a run"]
     assert told(snapshot(), echo("Hi")).open == ["a run to come"]
-    assert told(*START, FINISHED, IDLE).open == []
+    assert told(*START, *whole_run(0), IDLE).open == []

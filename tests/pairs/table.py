@@ -16,6 +16,7 @@ COLUMNS = (
     "reasoning",
     "calls",
     "results",
+    "usage",
     "an answer ends",
     "a failure ends",
     "a cancel ends",
@@ -26,27 +27,27 @@ COLUMNS = (
 )
 
 TABLE = """
-client    backend   text  reasoning calls results answer    failure   cancel    loss   new     question then
+client    backend   text  reasoning calls results usage answer    failure   cancel    loss   new     question then
 
-smooth    smooth    whole whole     whole whole   completed failed    cancelled failed used    form     asked
-smooth    pod       whole whole     whole whole   completed failed    cancelled failed used    words    cancelled
-smooth    pando     whole -         whole whole   completed failed    cancelled failed refused words    completed
-smooth    codewhale whole whole     whole whole   completed failed    cancelled failed used    words    completed
+smooth    smooth    whole whole     whole whole   whole completed failed    cancelled failed used    form     asked
+smooth    pod       whole whole     whole whole   whole completed failed    cancelled failed used    words    cancelled
+smooth    pando     whole -         whole whole   whole completed failed    cancelled failed refused words    completed
+smooth    codewhale whole whole     whole whole   -     completed failed    cancelled failed used    words    completed
 
-pod       smooth    whole whole     whole whole   completed failed    cancelled failed used    words    paused
-pod       pod       whole whole     whole whole   completed failed    cancelled failed used    words    paused
-pod       pando     whole -         whole whole   completed failed    cancelled failed used    words    completed
-pod       codewhale whole whole     whole whole   completed failed    cancelled failed used    words    completed
+pod       smooth    whole whole     whole whole   whole completed failed    cancelled failed used    words    paused
+pod       pod       whole whole     whole whole   whole completed failed    cancelled failed used    words    paused
+pod       pando     whole -         whole whole   whole completed failed    cancelled failed used    words    completed
+pod       codewhale whole whole     whole whole   -     completed failed    cancelled failed used    words    completed
 
-pando     smooth    whole -         whole whole   completed failed    completed failed used    words    completed
-pando     pod       whole -         whole whole   completed failed    completed failed used    words    completed
-pando     pando     whole -         whole whole   completed failed    completed failed refused words    completed
-pando     codewhale whole -         whole whole   completed failed    completed failed used    words    completed
+pando     smooth    whole -         whole whole   whole completed failed    completed failed used    words    completed
+pando     pod       whole -         whole whole   whole completed failed    completed failed used    words    completed
+pando     pando     whole -         whole whole   whole completed failed    completed failed refused words    completed
+pando     codewhale whole -         whole whole   -     completed failed    completed failed used    words    completed
 
-codewhale smooth    whole whole     whole whole   completed failed    cancelled failed used    words    completed
-codewhale pod       whole whole     whole whole   completed failed    cancelled failed used    words    cancelled
-codewhale pando     whole -         whole whole   completed failed    cancelled failed refused words    completed
-codewhale codewhale whole whole     whole whole   completed failed    cancelled failed used    words    completed
+codewhale smooth    whole whole     whole whole   -     completed failed    cancelled failed used    words    completed
+codewhale pod       whole whole     whole whole   -     completed failed    cancelled failed used    words    cancelled
+codewhale pando     whole -         whole whole   -     completed failed    cancelled failed refused words    completed
+codewhale codewhale whole whole     whole whole   -     completed failed    cancelled failed used    words    completed
 """
 
 

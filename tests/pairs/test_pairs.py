@@ -28,6 +28,7 @@ ANSWER = (
     "Let me look that up. Order A-1042 has shipped with Kestrel and should reach you on Thursday — 木曜日に届きます。"
 )
 THOUGHT = "The user asks about an order. I should look it up before I answer."
+USED = (812 + 901, 41 + 24)
 LISTEN = {
     "smooth": "smooth+ws://127.0.0.1:0/ws",
     "pod": "pod+unix:{folder}/{name}/sock",
@@ -76,6 +77,7 @@ async def test_a_streamed_turn_arrives_as_the_table_says_and_a_second_one_after_
         assert seen.thought == whole("reasoning", THOUGHT, "")
         assert seen.calls == whole("calls", ["lookup_order"], [])
         assert seen.results == whole("results", 1, 0)
+        assert seen.usage == whole("usage", USED, None)
         assert seen.end == must_see("an answer ends", client, backend)
         second = await peer.turn("Thank you!")
         assert second.text.startswith("You are welcome.")

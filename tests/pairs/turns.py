@@ -20,12 +20,16 @@ RESULTS = {"finished": "completed", "limit_reached": "limit_reached", "paused": 
 
 
 class Seen(Struct):
-    """What a client saw of its last run: its end is `asked` where a form waits for an answer."""
+    """What a client saw of its last run: its end is `asked` where a form waits for an answer.
+
+    `usage` is tokens in and out, None where nothing was told.
+    """
 
     text: str
     thought: str = ""
     calls: list[str] = field(default_factory=list)
     results: int = 0
+    usage: tuple[int, int] | None = None
     end: str = "completed"
 
 
@@ -110,6 +114,7 @@ class SmoothPeer(Runs):
             thought="".join(f["token"] for f in frames if f["type"] == "stream_reasoning"),
             calls=[chunk["toolCall"]["name"] for chunk in raw if "toolCall" in chunk],
             results=sum(1 for chunk in raw if "toolResult" in chunk),
+            usage=_used(frames[-1]),
             end=ENDS.get(frames[-1]["type"], "asked"),
         )
 
@@ -137,6 +142,13 @@ class SmoothPeer(Runs):
     async def listed(self) -> list[str]:
         rows = (await self.client.ask({"action": "list_conversations"}))["data"]["conversations"]
         return [row["title"] for row in rows]
+
+
+def _used(terminal: dict[str, Any]) -> tuple[int, int] | None:
+    """What an `eventual_response` counts."""
+    payload = terminal["data"].get("data") or {}
+    used = payload.get("usage")
+    return None if used is None else (used["promptTokens"], used["completionTokens"])
 
 
 class PodPeer(Runs):
@@ -169,11 +181,13 @@ class PodPeer(Runs):
         errors = [data["message"] for name, data in told if name == "error"]
         results = [RESULTS[data["result"]] for name, data in told if name == "run_end"]
         (end,) = results or ["cancelled" if errors == ["Cancelled"] else "failed"]
+        used = [(data["input_tokens"], data["output_tokens"]) for name, data in told if name == "usage"]
         return Seen(
             text="".join(data["text"] for name, data in told if name == "text_delta"),
             thought="".join(data["text"] for name, data in told if name == "thinking_delta"),
             calls=[data["name"] for name, data in told if name == "tool_call_done"],
             results=names.count("tool_result"),
+            usage=(sum(n for n, _ in used), sum(n for _, n in used)) if used else None,
             end=end,
         )
 
@@ -237,10 +251,12 @@ class PandoPeer(Runs):
         assert len(texts) == 1, "a run is committed once"
         told = [(t, p) for t, p in self.client.told[self._start :] if p.get("session_id") == self.client.session]
         calls = {p["call_id"]: p["tool_name"] for t, p in told if t == "tool.start"}
+        (used,) = [(p["tokens_in"], p["tokens_out"]) for t, p in told if t == "llm.end"]
         return Seen(
             text=texts[0],
             calls=list(calls.values()),
             results=sum(1 for topic, _ in told if topic == "tool.end"),
+            usage=None if used == (0, 0) else used,
             end="failed" if "system" in [role for role, _ in shown] else "completed",
         )
 

@@ -10,6 +10,7 @@ from gateway.session.turn import blocks
 from mappings.canonical import OpenTurn
 from mappings.canonical.events import ToolCallArguments, ToolCallFinished, ToolCallStarted
 from mappings.canonical.state import CallBlock
+from mappings.canonical.values import ToolCall
 from mappings.dialect import Loss
 
 if TYPE_CHECKING:
@@ -42,16 +43,15 @@ def arguments(form: NormalForm, event: ToolCallArguments) -> None:
 
 
 def finished(form: NormalForm, event: ToolCallFinished) -> None:
-    """The one result of a call, after its arguments."""
+    """The one result of a call, after its arguments; a call that nobody began is begun, some pandos tell only ends."""
     turn = form.turn()
     block = _meant(turn, event.call, event.name, finished=True)
-    if block is None and (event.call or (known := _of_before(form, event.name))):
-        call = event.call or known
-        form.emit(structs.replace(event, call=call, name=event.name or form.state.unanswered.get(call, "")))
+    if block is None and (known := _of_before(form, event)):
+        form.emit(structs.replace(event, call=known, name=event.name or form.state.unanswered.get(known, "")))
         return
-    if block is None:  # without an id it must be of some call
-        started(form, ToolCallStarted(name=event.name))
-        block = turn.calls[f"{turn.id}/{len(turn.calls) - 1}"]
+    if block is None:
+        started(form, ToolCallStarted(call=event.call, name=event.name))
+        block = turn.calls[event.call or f"{turn.id}/{len(turn.calls) - 1}"]
     if block.result is not None:
         if (event.output, event.summary) != (block.result.output, block.result.summary):
             form.losses.append(Loss(kind="ToolCallFinished", why="a second result of the same call"))
@@ -60,9 +60,15 @@ def finished(form: NormalForm, event: ToolCallFinished) -> None:
     form.emit(structs.replace(event, call=block.call, name=block.name))
 
 
-def _of_before(form: NormalForm, name: str) -> str:
-    """The first call of that name which a turn before this one left without a result."""
-    return next((call for call, called in form.state.unanswered.items() if called == name), "")
+def _of_before(form: NormalForm, event: ToolCallFinished) -> str:
+    """The call of an earlier turn that is meant, "" if none: by its id, else the first open one of that name."""
+    unanswered = form.state.unanswered
+    if not event.call:
+        return next((call for call, called in unanswered.items() if called == event.name), "")
+    is_known = event.call in unanswered or any(
+        isinstance(item, ToolCall) and item.call == event.call for item in form.state.transcript
+    )
+    return event.call if is_known else ""
 
 
 def complete(form: NormalForm, block: CallBlock) -> None:

@@ -17,6 +17,7 @@ from mappings.canonical.events import (
     TextDone,
     TurnEnded,
     TurnResult,
+    UsageReported,
 )
 from mappings.canonical.state import ReasoningBlock, TextBlock
 from mappings.canonical.values import End, Failure, Status
@@ -29,7 +30,7 @@ __all__ = ["ended", "finish", "result", "status"]
 
 def result(form: NormalForm, event: TurnResult) -> None:
     """The output is over."""
-    _close_everything(form)
+    _close_everything(form, event.end)
     form.emit(event)
 
 
@@ -51,8 +52,6 @@ def ended(form: NormalForm, event: TurnEnded) -> None:
     turn = form.turn()
     if event.text and event.text != turn.text():
         _final_text(form, turn, event.text)
-    if event.usage is not None and turn.usage is None:
-        turn.usage = event.usage
     finish(form, event.end, event.failure, "paused" if event.end == "paused" else "idle", said_end=event)
 
 
@@ -80,13 +79,15 @@ def finish(
     if turn is None:
         return
     questions.over(form)
-    _close_everything(form)
+    blocks.close(form)
+    used = said_end.usage if said_end is not None and turn.usage is None else None
+    if used is not None and turn.result is None:  # usage stands before the end of the output
+        form.emit(UsageReported(usage=used))
+    _close_everything(form, end)
     if end == "failed" and turn.model_turn is None and not turn.errors:  # it was refused: for a pod's parent it began
         form.emit(ModelTurnStarted(index=form.next_model_turn()))
     if failure is not None and not any(e.cause == failure.cause and e.text == failure.text for e in turn.errors):
         form.emit(ErrorReported(cause=failure.cause, text=failure.text, ext=failure.ext))
-    if not form.tells_model_turns and end == "completed":
-        form.emit(ModelTurnEnded(index=form.model_turns - 1))
     if turn.result is None:
         form.emit(TurnResult(end=end))
     if said is not None or form.state.status != status:
@@ -97,19 +98,22 @@ def finish(
             terminal,
             text=terminal.text or turn.text(),
             message=terminal.message or turn.message,
-            usage=turn.usage,
+            usage=turn.usage or used,
             failure=failure,
         )
     )
 
 
-def _close_everything(form: NormalForm) -> None:
+def _close_everything(form: NormalForm, end: End) -> None:
+    """Close what is open in the turn; its model turn only where the output is complete (translation.md 4.3)."""
     turn = form.state.turn
     if turn is None:
         return
     blocks.close(form)
     for block in turn.calls.values():
         calls.complete(form, block)
+    if end == "completed" and turn.in_model_turn and turn.model_turn is not None:
+        form.emit(ModelTurnEnded(index=turn.model_turn.index if form.tells_model_turns else form.model_turns - 1))
 
 
 def _verdict(turn: OpenTurn, status: Status) -> tuple[End, Failure | None]:

@@ -38,7 +38,7 @@ FROM_EVENT.carried(events.InteractionResolved, "the run that goes on")
 
 @FROM_EVENT.rule(
     events.QuestionAsked,
-    produces=(wire.TextDelta, wire.TextDone, wire.RunEnd, wire.Status),
+    produces=(wire.TextDelta, wire.TextDone, wire.TurnEnd, wire.RunEnd, wire.Status),
     fidelity=Emulated("text, and run_end{paused} where the turn waits"),
 )
 def question_asked(event: events.QuestionAsked, projection: Projection) -> Events:
@@ -50,7 +50,10 @@ def question_asked(event: events.QuestionAsked, projection: Projection) -> Event
     if event.parked:
         projection.asked = True
         return (*words, *_run_over("paused"))
-    return words if projection.turn else (*words, *_run_over("finished"))
+    if projection.turn:
+        return words
+    ended = wire.TurnEnd(data=contents.EndOfTurn(turn=projection.turns.current(None), result="finished"))
+    return (*words, ended, *_run_over("finished"))
 
 
 @FROM_EVENT.rule(

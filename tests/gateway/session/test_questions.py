@@ -756,7 +756,7 @@ async def test_without_otp_resend_the_client_is_told_to_say_it_again() -> None:
             .says("p", run("/code 123456"))
             .server_gets(verified("$v", "123456"))
             .server_says(code_valid("$v"))
-            .gets("p", *heard("/code 123456"), delta("$text"), done("$text"), run_end("finished"), status("idle"))
+            .gets("p", *heard("/code 123456"), delta("$text"), done("$text"), *ENDED)
             .server_gets()
             .done()
         )
@@ -765,7 +765,7 @@ async def test_without_otp_resend_the_client_is_told_to_say_it_again() -> None:
 
 async def test_a_wrong_code_asks_again_as_a_run_of_its_own_until_the_tries_are_used_up() -> None:
     async with stage(upstream="smooth") as made:
-        over = (run_end("finished"), status("idle"))
+        over = ENDED
         names = await (
             code_asked(made)
             .says("p", run("code 1"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import count
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -316,6 +317,50 @@ def test_usage_is_summed_over_the_turn() -> None:
     assert end.usage == Usage(input_tokens=20, output_tokens=2)
 
 
+def test_usage_of_a_terminal_is_reported_where_nothing_else_told_it() -> None:
+    session = Session()
+    session.accept()
+    said = session.feed(TextDelta(text="a"), TurnEnded(end="completed", usage=Usage(input_tokens=3)))
+    assert kinds(said) == ["TextDelta", "TextDone", "UsageReported", "TurnResult", "StatusChanged", "TurnEnded"]
+    assert session.state.usage == Usage(input_tokens=3)
+    again = session.feed(
+        TextDelta(text="b"), UsageReported(usage=Usage(input_tokens=5)),
+        TurnEnded(end="completed", usage=Usage(input_tokens=5)),
+    )  # fmt: skip
+    assert kinds(again).count("UsageReported") == 1
+    assert session.state.usage == Usage(input_tokens=8)
+
+
+def test_a_complete_turn_ends_its_open_model_turn_before_its_result() -> None:
+    session = Session()
+    said = session.feed(ModelTurnStarted(index=3), TextDelta(text="a"), TurnResult(end="completed"))
+    assert said[-3:] == [TextDone(text="a"), ModelTurnEnded(index=3), TurnResult(end="completed")]
+    assert kinds(session.feed(StatusChanged(status="idle"))) == ["StatusChanged", "TurnEnded"], "once"
+
+
+@pytest.mark.parametrize("end", ["limit_reached", "cancelled", "paused", "rolled_back"])
+def test_no_other_end_says_that_a_model_turn_ended(end: Any) -> None:
+    session = Session()
+    said = session.feed(ModelTurnStarted(index=3), TurnResult(end=end), StatusChanged(status="idle"))
+    assert "ModelTurnEnded" not in kinds(said)
+
+
+def test_a_result_of_a_call_that_nobody_knows_gets_a_beginning() -> None:
+    session = Session()
+    said = session.feed(ToolCallFinished(call="c", name="ls", output="x"))
+    assert kinds(said)[-3:] == ["ToolCallStarted", "ToolCallArguments", "ToolCallFinished"]
+    assert said[-3] == ToolCallStarted(call="c", name="ls")
+
+
+def test_a_result_of_an_earlier_turns_call_gets_none_whether_that_had_a_result_or_not() -> None:
+    session = Session()
+    session.feed(ToolCallStarted(call="a", name="ls"), ToolCallStarted(call="b", name="ls"))
+    session.feed(ToolCallFinished(call="a", output="x"), StatusChanged(status="idle"))
+    for call in ("a", "b"):
+        assert kinds(session.feed(ToolCallFinished(call=call, output="y")))[-1:] == ["ToolCallFinished"]
+        assert "ToolCallStarted" not in kinds(session.feed(StatusChanged(status="idle")))
+
+
 def test_a_rotation_keeps_the_input_that_is_being_worked_on() -> None:
     session = Session()
     session.accept("question")
@@ -432,8 +477,8 @@ def test_a_question_that_is_over_was_answered_by_what_is_on_its_way() -> None:
     assert turn.question is not None
     yes = ApprovalResolved(question=turn.question.asked.question, approved=True)
     session.form.given = lambda: Given(resolved=yes, segments=(Text(text="approve"),), origin=THEIRS)
-    said = session.feed(ToolCallFinished(call="c", name="rm", output="gone"))
-    assert kinds(said) == ["TurnAccepted", "ApprovalResolved", "QuestionAnswered", "ToolCallFinished"]
+    said = session.feed(TextDelta(text="gone"))
+    assert kinds(said) == ["TurnAccepted", "ApprovalResolved", "QuestionAnswered", "TextDelta"]
     assert said[1] == yes
     assert session.runs[-1].origin == THEIRS
 

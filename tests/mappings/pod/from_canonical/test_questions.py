@@ -69,7 +69,9 @@ def test_words_within_a_turn_are_text_of_its_run() -> None:
 
 def test_words_outside_of_turns_that_answer_nothing_typed_are_a_run_of_the_backends() -> None:
     found = outside(Projection(), say.QuestionAnswered(), say.QuestionAsked(text="A code was sent."))
-    assert names(found) == ["status", "invoke_start", "turn_start", "text_delta", "text_done", "run_end", "status"]
+    assert names(found) == [
+        "status", "invoke_start", "turn_start", "text_delta", "text_done", "turn_end", "run_end", "status",
+    ]  # fmt: skip
     assert found[1]["data"] == {"kind": "wakeup"}
     assert (found[-2]["data"], found[-1]["data"]) == ({"result": "finished"}, {"status": "idle"})
 
@@ -86,7 +88,8 @@ def test_an_answer_outside_of_turns_and_what_is_said_to_it_are_one_run() -> None
     projection = Projection()
     once = outside(projection, TYPED, say.QuestionAsked(text="No."))
     assert names(once) == [
-        "user_message", "status", "invoke_start", "turn_start", "text_delta", "text_done", "run_end", "status",
+        "user_message", "status", "invoke_start", "turn_start", "text_delta", "text_done", "turn_end", "run_end",
+        "status",
     ]  # fmt: skip
     assert names(outside(projection, TYPED, say.QuestionAsked(text="No."))) == names(once), "and so is the next"
 

@@ -1,0 +1,135 @@
+"""A pod's parent keys on `turn_end`: what a pod client is told at the end of a run, in front of each backend.
+
+Pod sheet, section 7: `usage` precedes `turn_end`, which stands right before `run_end{finished}`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.gateway.pod_words import run, say, snapshot
+from tests.gateway.routing.pando_stage import PandoStage, frames, pando_stage, row
+from tests.gateway.server_words import CREATED, acknowledged, answered, create, said, taken, told
+from tests.gateway.stage import settle, stage
+from tests.gateway.whale_words import answers, shown
+from tests.oracle import PodOracle
+
+Frame = dict[str, Any]
+
+ID = "0b0e9b0e-0000-4000-8000-000000000001"
+THREAD = f"thread-{ID}"
+ENDED = ["turn_end", "run_end", "status"]
+
+
+def names(told: list[Frame]) -> list[str]:
+    return [frame["event"] for frame in told]
+
+
+async def published(made: PandoStage, *said: tuple[str, Frame]) -> list[Frame]:
+    """What a pod client is told when a primary publishes this and lists the answer `Hi`; its order is legal."""
+    pod = made.join("pod")
+    await made.begins(row(ID))
+    await made.answers("message.list", [])
+    for topic, payload in said:
+        await made.publishes(topic, session_id=ID, **payload)
+    await made.answers("message.list", [{"id": "m1", "role": "assistant", "content": "Hi", "created_at": ""}])
+    oracle = PodOracle()
+    for frame in frames(pod):
+        oracle.got(frame)
+    return frames(pod)
+
+
+END = ("llm.end", {"tokens_in": 7, "tokens_out": 3})
+
+
+async def test_in_front_of_a_pando_the_model_turn_ends_before_its_run() -> None:
+    async with pando_stage() as made:
+        seen = names(await published(made, ("llm.start", {}), ("llm.token", {"token": "Hi"}), END))
+        assert seen[-6:] == ["text_delta", "usage", "text_done", *ENDED]
+
+
+async def test_a_tool_of_which_a_pando_tells_only_the_end_is_begun_for_every_client() -> None:
+    call = {"tool_name": "ls", "call_id": "c1", "result": "a b", "is_error": False}
+    async with pando_stage() as made:
+        seen = await published(made, ("tool.end", call), ("llm.token", {"token": "Hi"}), END)
+        begun = next(frame for frame in seen if frame["event"] == "tool_call_start")
+        assert begun["data"] == {"id": "c1", "name": "ls"}
+        calls = [name for name in names(seen) if name.startswith("tool_")]
+        assert calls == ["tool_call_start", "tool_call_done", "tool_result"]
+        assert names(seen)[-3:] == ENDED
+
+
+async def test_in_front_of_a_codewhale_the_model_turn_ends_before_its_run() -> None:
+    async with stage(upstream="codewhale") as made:
+        pod = made.join("p", dialect="pod")
+        await settle()
+        pod.says(run("Hi"))
+        await answers(made, "thread/start", **shown(THREAD, "started"))
+        await settle()
+        made.pod.says({"type": "response_start", "response_id": "r"})
+        made.pod.says({"type": "response_delta", "response_id": "r", "delta": "Hello"})
+        made.pod.says({"type": "response_end", "response_id": "r"})
+        await answers(made, "thread/message", thread_id=THREAD, status="accepted", data={"turn_id": "t"})
+        assert names(pod.frames())[-5:] == ["text_delta", "text_done", *ENDED]
+
+
+async def test_a_codewhale_turn_that_fails_ends_its_run_without_an_end_of_its_model_turn() -> None:
+    async with stage(upstream="codewhale") as made:
+        pod = made.join("p", dialect="pod")
+        await settle()
+        pod.says(run("Hi"))
+        await answers(made, "thread/start", **shown(THREAD, "started"))
+        await settle()
+        made.pod.says({"type": "response_start", "response_id": "r"})
+        asked = [frame for frame in made.pod.frames() if frame["method"] == "thread/message"][-1]
+        problem = {"code": -32603, "message": "no model", "data": None}
+        made.pod.says({"jsonrpc": "2.0", "id": asked["id"], "error": problem})
+        await settle()
+        assert names(pod.frames())[-3:] == ["turn_start", "error", "status"]
+
+
+async def test_usage_in_the_terminal_of_a_smooth_server_is_told_before_the_model_turn_ends() -> None:
+    async with stage(upstream="smooth") as made:
+        terminal = answered("$t", "Hello")
+        terminal["data"]["data"]["usage"] = {"costUsd": 0.5, "promptTokens": 3, "completionTokens": 4}
+        await (
+            made.script()
+            .joins("p", dialect="pod")
+            .gets("p", say("snapshot"))
+            .says("p", run("Hi"))
+            .server_gets(create("$open"))
+            .server_says(acknowledged("$open", **CREATED))
+            .server_gets(told("$t", "Hi"))
+            .server_says(taken("$t"), said("$t", "Hello"), terminal)
+            .gets(
+                "p", say("user_message"), say("status"), say("turn_start"), say("text_delta"),
+                say("text_done"), say("usage", input_tokens=3, output_tokens=4), *map(say, ENDED),
+            )
+            .done()
+        )  # fmt: skip
+        assert made.session.state.usage.input_tokens == 3, "counted once"
+
+
+async def test_a_run_of_a_pod_that_lost_the_end_of_its_model_turn_gets_one() -> None:
+    async with stage() as made:
+        run_of_a_pod = (say("status", status="running"), say("turn_start", turn=4))
+        end = (say("run_end", result="finished"), say("status", status="idle"))
+        await (
+            made.script()
+            .joins("p", dialect="pod")
+            .pod_says(snapshot())
+            .gets("p", say("snapshot"))
+            .pod_says(*run_of_a_pod, *end)
+            .gets("p", *run_of_a_pod, say("turn_end", turn=4, result="finished"), *end)
+            .done()
+        )
+
+
+async def test_a_run_that_a_limit_ends_has_no_end_of_its_model_turn() -> None:
+    async with stage() as made:
+        cut = (
+            say("status", status="running"), say("turn_start", turn=0), say("run_end", result="limit_reached"),
+            say("status", status="idle"),
+        )  # fmt: skip
+        script = made.script().joins("p", dialect="pod").pod_says(snapshot()).gets("p", say("snapshot"))
+        await script.pod_says(*cut).gets("p", *cut).done()
