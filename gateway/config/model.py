@@ -35,6 +35,7 @@ class Limits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rena
     handshake_deadline: Seconds = 10.0  # a WebSocket client's whole request: real ones give up then themselves
     links: Count = 10_000  # clients at once: twice as many as sessions were measured with (performance.md, section 3)
     accept_deadline: Seconds = 30.0  # a pod that compacts lets a run wait; a smooth client gives up after 30 s
+    open_deadline: Seconds = 9.0  # for a backend to open a session: a pando client gives up after 10 s
     cancel_deadline: Seconds = 10.0  # translation.md 3.4
     answer_deadline: Seconds = 240.0  # a question is denied then: below the backends' own 300 s
     answer_guard: Seconds = 1.0  # an answer that crossed a further question on its way is not taken for it

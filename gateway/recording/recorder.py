@@ -49,6 +49,19 @@ class Recorder:
         track = self._tracks[state.id] = Track(self.desk, header, state)
         return track
 
+    def unnamed_track(self, state: SessionState) -> Track:
+        """Return the track of a session that has a provisional id: nothing is written before `name_track`."""
+        track = self.track(state)
+        track.hold()
+        return track
+
+    def name_track(self, provisional: str, state: SessionState) -> None:
+        """Write the track of this session under its id from now on; the upstream tap still uses the provisional one."""
+        track = self._tracks.get(provisional)
+        if track is not None:
+            self._tracks[state.id] = track
+            track.name(state.id)
+
     def tap(self, link: str, dialect: str) -> Tap:
         """The tap of a client's link."""
         return Tap(self, link, dialect)
@@ -61,6 +74,8 @@ class Recorder:
         """A session is gone: its recording is closed."""
         track = self._tracks.pop(session, None)
         if track is not None:
+            for provisional in [name for name, other in self._tracks.items() if other is track]:
+                del self._tracks[provisional]
             track.close()
 
     def close(self) -> None:

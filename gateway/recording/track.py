@@ -93,7 +93,7 @@ class Track:
 
     # Looked at for each token: as few lines of the processor's cache as can be.
     __slots__ = (
-        "_again_at", "_desk", "_due", "_ends", "_file", "_given", "_given_lines", "_header", "_look", "_lost",
+        "_again_at", "_desk", "_due", "_ends", "_file", "_given", "_given_lines", "_header", "_held", "_look", "_lost",
         "_monotonic", "_notes", "_part", "_redactor", "_start", "_state", "_told", "_turn_ended", "_turn_open",
         "_waits", "actor", "closed", "step",
     )  # fmt: skip
@@ -124,7 +124,18 @@ class Track:
         self._lost = 0
         self._told = 0  # of them, as the header of this file tells
         self._again_at = 0
+        self._held = False  # the session has no id yet
         self.closed = False
+
+    def hold(self) -> None:
+        """Write nothing before `name`: the header and the file name need the id of the session."""
+        self._held = True
+
+    def name(self, session: str) -> None:
+        """Set the id of the session and write what was noted."""
+        self._header = structs.replace(self._header, session=session)
+        self._held = False
+        self._wants_flush()
 
     # -- what happens ----------------------------------------------------------------------------------
 
@@ -202,6 +213,8 @@ class Track:
     def flush(self) -> None:
         """Give the writer what was noted."""
         self._waits = self._ends = False
+        if self._held:
+            return
         redactor = self._redactor
         if redactor is None:
             self._write(self._notes.take())
@@ -260,6 +273,7 @@ class Track:
 
     def close(self) -> None:
         """The session is over."""
+        self._held = False
         self.acted()
         self.flush()
         if self._redactor is not None:

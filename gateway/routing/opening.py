@@ -42,25 +42,40 @@ class Openings:
         return self._all.roster.named(command.session) is None
 
     def find(self, link: Link, command: Command) -> None:
-        """The backend is asked for the session that this command names, and then the command is acted on."""
-        self.ask(link, GetSession(request=command.request, session=command.session), command)
+        """Ask the backend for the session that this command names, then act on the command."""
+        self.get(link, GetSession(request=command.request, session=command.session), command)
+
+    def get(self, link: Link, command: GetSession, then: Command | None = None) -> None:
+        """Ask the backend for a session, once its list has told what clients of this dialect call its sessions.
+
+        A smooth sessionId is derived from the canonical id: only a list can tell whose it is.
+        """
+        stored = self._all.stored
+        if link.dialect.name == self._all.upstream.name or self._all.listed(command.session) or stored is None:
+            self.ask(link, command, then)
+        else:
+            stored.ask(True, lambda _rows: self.ask(link, command, then) if link.alive else None)
 
     def ask(self, link: Link, command: OpenSession | ResumeSession | GetSession, then: Command | None = None) -> None:
-        """A backend that opens conversations is asked for this one, under a session of its own.
+        """Ask a backend that opens conversations for this one, and act on `then` once it is open.
 
-        One that carries many calls it as the client does, and what a list told of has a name; elsewhere a name may be
-        a client's own, of a conversation that the backend is to go on with under another.
+        A name that a list gave to a client is translated into the backend's own. A backend that carries many sessions
+        opens one under the id that it is asked for; any other tells the id, and the session is named after it.
         """
         listed = self._all.listed(command.session)
         if listed is not None and isinstance(command, GetSession):
             command = ResumeSession(request=command.request, session=listed.session)
         elif listed is not None:
             command = structs.replace(command, session=listed.session)
-        named = isinstance(command, OpenSession) or self._all.many is not None or listed is not None
-        name = command.session if named else ""
-        session = self._all.make(canonical_id(self._route, name) if name else self._new_id())
+        if self._all.many is not None:
+            name = command.session
+            session = self._all.make(canonical_id(self._route, name) if name else self._new_id())
+            self._all.claim(link, session)
+        else:
+            session = self._all.make_unopened(link)
+            if isinstance(command, OpenSession) and command.session and link.dialect.named is not None:
+                session.state.chosen_ids = link.dialect.named(command.session)
         if listed is not None:
             session.state.listed, session.state.updated_at = listed, listed.updated_at
-        self._all.claim(link, session)
         session.delivery.enter()
         session.open(link, command if isinstance(command, GetSession) else self._all.complete(command), then)

@@ -104,8 +104,8 @@ class Recall:
         others = [structs.replace(burst, items=[i for i in burst.items if not self._takes(i)]) for burst in bursts]
         opened = self._opened_for_client(others)
         others = [burst for burst in others if burst.items]
-        if opened and self._asked is None and not self.connected().transcript:
-            self._late_answers = others
+        if opened is not None and self._asked is None and not self.connected().transcript:
+            self._opened, self._late_answers = opened, others
             self._page("")
         elif others:
             self._session.receive(others)
@@ -127,13 +127,13 @@ class Recall:
         self._answer = item
         return True
 
-    def _opened_for_client(self, bursts: Sequence[Burst]) -> bool:
-        answered = {request for burst in bursts for item in burst.items if (request := getattr(item, "request", ""))}
-        opened = any(
-            isinstance(item, SessionOpened) and item.request in self._openings for b in bursts for item in b.items
-        )
-        self._openings -= answered
-        return opened
+    def _opened_for_client(self, bursts: Sequence[Burst]) -> SessionOpened | None:
+        """Return the answer to a client that resumes, if it is among these."""
+        items = [item for burst in bursts for item in burst.items]
+        opened = (item for item in items if isinstance(item, SessionOpened) and item.request in self._openings)
+        found = next(opened, None)
+        self._openings -= {request for item in items if (request := getattr(item, "request", ""))}
+        return found
 
     # -- step by step ----------------------------------------------------------------------------------
 
@@ -205,7 +205,7 @@ class Recall:
             events.append(structs.replace(opened, request=""))
         if opened is not None or items or wanted:
             events.append(HistorySnapshot(items=items))
-        if opened is not None and wanted not in (opened.session, LATEST):
+        if opened is not None and wanted not in ("", opened.session, LATEST):
             text = f"the backend does not know the conversation {wanted} and began another"
             events.append(Alert(level="warn", source="gateway", text=text))  # kept for who comes later, as no Gap is
         answers, self._late_answers = self._late_answers, []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 
 from gateway.session.session import Session
 from mappings.canonical.commands import ListSessions
@@ -47,16 +47,19 @@ class Roster:
         return self._names.get(name)
 
 
-def listing(rows: Iterable[SessionSummary], command: ListSessions, *, silent: bool = False) -> SessionsListed:
-    """One page of a list, newest first: what somebody spoke in, or what has a name; with `silent` all others too.
+def listing(
+    rows: Iterable[SessionSummary], command: ListSessions, *, silent: bool = False, opened: Collection[str] = ()
+) -> SessionsListed:  # fmt: skip
+    """Return one page of a list, newest first: sessions that have a message or a title, or are in `opened`.
 
-    What is archived is left out, unless it is asked for. PeerError for a cursor of none.
+    With `silent` all others are listed too. Archived sessions are left out, unless they are asked for. Raises PeerError
+    for an unknown cursor.
     """
     query = command.query.lower()
     found = [
         row
         for row in rows
-        if (silent or row.messages or row.title)
+        if (silent or row.messages or row.title or row.session in opened)
         and query in row.title.lower()
         and (command.archived or not row.archived)
     ]

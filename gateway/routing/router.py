@@ -152,6 +152,7 @@ class Router:
         """A peer went away. A session that nobody used is over, unless a door leads to it."""
         if link.publishes:
             self._all.unpublish(link)
+        self._all.gone(link)
         kept = self._all.kept
         for session in self._all.roster:
             session.detach(link)
@@ -291,7 +292,8 @@ class Router:
         if self._all.many is not None:  # all have a title there: it lists those in which anything was said
             seen = [row for row in seen if row.messages]
         try:
-            return listing(seen, command, silent=link.dialect.lists_silent)
+            opened = {s.state.id for s in own if s.state.backend_ids is not None} if self._upstream.lists_silent else ()
+            return listing(seen, command, silent=link.dialect.lists_silent, opened=opened)
         except PeerError as fault:
             return Reply(request=command.request, failure=Failure(cause="invalid", text=fault.text))
 
@@ -353,7 +355,7 @@ class Router:
         ):  # a foreign one is as unknown as any
             self._not_found(link, command)
         else:
-            self._openings.ask(link, command)
+            self._openings.get(link, command)
 
     def _show(self, link: Link, session: Session, request: str, agent: str) -> None:
         state = session.state

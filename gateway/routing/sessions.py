@@ -30,7 +30,7 @@ from gateway.upstream import Backend, Connected, Upstream
 from mappings.canonical import Event, SessionState
 from mappings.canonical.commands import DeleteSession, ListSessions, OpenSession, ResumeSession
 from mappings.canonical.values import Backend as About
-from mappings.canonical.values import Ext, SessionSummary
+from mappings.canonical.values import Ext, Failure, SessionSummary
 from mappings.dialect import Clock, Dialect, NewId
 from mappings.errors import ConfigError
 
@@ -45,9 +45,9 @@ Opening = TypeVar("Opening", bound=OpenSession | ResumeSession)
 class Sessions:
     """Those that live now.
 
-    `pods` finds those of an upstream that is a directory of pods, `many` those of one connection that carries many,
-    `only` is that of a backend which holds no other. `opens` says that the backend opens them, `keeps` that it may have
-    conversations that are not open here: one that is played has none.
+    `upstream` is the dialect of their backend. `pods` finds those of an upstream that is a directory of pods, `many`
+    those of one connection that carries many, `only` is that of a backend which holds no other. `opens` says that the
+    backend opens them, `keeps` that it may have conversations that are not open here: one that is played has none.
     """
 
     def __init__(
@@ -60,6 +60,7 @@ class Sessions:
         self._dialects = dialects
         self._clock = clock
         self.roster = Roster(dialects)
+        self._unopened: dict[str, tuple[Session, Link]] = {}  # by provisional id, with the client that waits for each
         self._doors: dict[str, Session] = {}
         self._made_up: set[str] = set()  # sessions for a listener whose backend had none
         self._make_backend = make_backend
@@ -67,8 +68,8 @@ class Sessions:
         self._ledger = ledger
         self._new_id = new_id
         self._later = later
-        self._upstream = upstream or dialects()[route.upstream.dialect]
-        self.opens = not self._upstream.one_session  # its backend opens conversations
+        self.upstream = upstream or dialects()[route.upstream.dialect]
+        self.opens = not self.upstream.one_session  # its backend opens conversations
         self.policy = Policy(route, holds_one=not self.opens)
         self.pods: PodSessions | None = None
         self.many: SharedSessions | None = None
@@ -76,16 +77,16 @@ class Sessions:
         self.only: Session | None = None  # the one session of a backend that holds no other
         self._control: Session | None = None
         self._stored: Stored | None = None
-        self.keeps = keeps and self.opens and self._upstream.named is None and pods is None
+        self.keeps = keeps and self.opens and self.upstream.named is None and pods is None
         self.watchers: list[Callable[[Session], None]] = []  # told of each session that is new, changed or over
         self.enter: Callable[[Link], None] = lambda _link: None  # shows a link the session behind its door
         if recorder is not None:
             recorder.named = self._track_of
         if pods is not None:
             self.pods = PodSessions(route.name, pods, self.roster, self.policy, dialects, self._make_of_pod)
-        elif self._upstream.named is not None:
+        elif self.upstream.named is not None:
             self.many = SharedSessions(
-                route.name, self._upstream, self.roster, lambda known, ids: self.make(known, ids=ids), self._gone,
+                route.name, self.upstream, self.roster, lambda known, ids: self.make(known, ids=ids), self._gone,
                 self._news, self._follow_newest, ledger=ledger, new_id=new_id, later=later, wait=limits.snapshot_wait,
             )  # fmt: skip
             dialled = make_backend(self.many.shared, route.upstream)
@@ -130,12 +131,57 @@ class Sessions:
         self._add(session)
         return session
 
+    def make_unopened(self, link: Link) -> Session:
+        """Return a new session that gets its id, and is listed, once its backend has opened it for `link`.
+
+        Its id is the backend's own then (translation.md 3.1), so that it is the same after a restart.
+        """
+        session = self._session(self._new_id())
+        if self._recorder is not None:
+            session.delivery.track = self._recorder.unnamed_track(session.state)
+        self.policy.claim(link.principal, session.state)
+        self._connect(session, "")
+        session.changed = self._opened
+        session.watch = self.tell
+        self._unopened[session.state.id] = (session, link)
+        return session
+
+    def _opened(self, session: Session, name: str) -> Session:
+        """Name a session that its backend has opened, or drop it. One that is open already is shown in its place."""
+        provisional = session.state.id
+        if provisional not in self._unopened:
+            return session  # it was dropped meanwhile
+        if not name:
+            self.drop(session)
+            return session
+        own = canonical_id(self._route.name, name)
+        known, (_, link) = self.roster.named(own), self._unopened[provisional]
+        if known is not None:
+            self._later(0, lambda: self.drop(session))  # once what it has to say is said
+            if self.policy.sees(link.principal, known.state):
+                return known
+            session.fail(Failure(cause="not_found", text="session not found"))
+            return session
+        del self._unopened[provisional]
+        session.name(own)
+        if self._recorder is not None:
+            self._recorder.name_track(provisional, session.state)
+        session.changed = self._renamed
+        self._add(session)
+        return session
+
+    def gone(self, link: Link) -> None:
+        """Drop the sessions that only this client has asked for, and the backend has not opened yet."""
+        for session, asking in list(self._unopened.values()):
+            if asking is link:
+                self.drop(session)
+
     def _session(self, id: str, name: str = "", ids: Ext | None = None) -> Session:
         opening = self.complete(OpenSession())
         about = About(name=name or _pod_name(self._route))
         return Session(
             SessionState(id=id, owner="", opened_at=self._clock(), opening=opening, backend=about, backend_ids=ids),
-            route=self._route, upstream=self._upstream, limits=self._limits, ledger=self._ledger, clock=self._clock,
+            route=self._route, upstream=self.upstream, limits=self._limits, ledger=self._ledger, clock=self._clock,
             new_id=self._new_id, later=self._later,
         )  # fmt: skip
 
@@ -191,7 +237,7 @@ class Sessions:
     @property
     def stored(self) -> Stored | None:
         """The backend's store; None where it has none that could be listed, or what it has may be somebody's."""
-        if not self.keeps or not self.policy.shared or not self._upstream.commands.can_say(ListSessions):
+        if not self.keeps or not self.policy.shared or not self.upstream.commands.can_say(ListSessions):
             return None
         _ = self.control
         return self._stored
@@ -204,20 +250,26 @@ class Sessions:
         """The gateway ends."""
         if self._control is not None:
             self._control.stop()
-        for session in self.roster:
+        for session in (*self.roster, *(session for session, _link in self._unopened.values())):
             session.stop()
         if self.many is not None:
             self.many.close()
 
-    def _renamed(self, session: Session) -> None:
-        """The backend gave the session its ids, or would not open it."""
-        if session.state.backend_ids is None:
-            self.drop(session)
-        else:
+    def _renamed(self, session: Session, name: str) -> Session:
+        """List a session under the further ids that its backend gave it, or drop it if the backend refused it."""
+        if name:
             self._add(session)
+        else:
+            self.drop(session)
+        return session
 
     def drop(self, session: Session) -> None:
-        if session in self.roster:
+        """Stop a session and forget it."""
+        if self._unopened.pop(session.state.id, None) is not None:
+            session.stop()
+            if self._recorder is not None:
+                self._recorder.over(session.state.id)
+        elif session in self.roster:
             session.stop()
             if self._recorder is not None:
                 self._recorder.over(session.state.id)

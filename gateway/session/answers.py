@@ -6,15 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET, structs
 
-from gateway.session.inflight import Pending
+from gateway.session.inflight import OPENING, Pending
 from mappings.canonical import Command
 from mappings.canonical.commands import (
     ArchiveSession,
     CancelTurn,
-    GetSession,
-    OpenSession,
     RenameSession,
-    ResumeSession,
     SubmitInput,
     UnarchiveSession,
 )
@@ -32,7 +29,7 @@ from mappings.canonical.events import (
     SessionsListed,
     TurnAccepted,
 )
-from mappings.canonical.values import Failure
+from mappings.canonical.values import Cause, Failure
 from mappings.dialect import Loss
 
 if TYPE_CHECKING:
@@ -55,10 +52,6 @@ def answers_one(event: Any) -> bool:
     return type(event) in ANSWERS or (type(event) in ASKED_FOR and bool(event.request))
 
 
-OPENING = (OpenSession, ResumeSession, GetSession)
-"""Commands that ask a backend which opens conversations for one."""
-
-
 class Answers:
     """The answers to the commands of one session."""
 
@@ -67,10 +60,11 @@ class Answers:
 
     def take(self, event: Any, at: int) -> None:
         """The backend answers one command, or somebody else's."""
-        session = self._session
+        session = stands = self._session
         if isinstance(event, SessionOpened):
-            session.state.backend_ids, session.state.title = event.ext, event.title or session.state.title
-            session.changed(session)
+            session.state.backend_ids = {**(event.ext or {}), **(session.state.chosen_ids or {})}
+            session.state.title = event.title or session.state.title
+            stands = session.changed(session, event.session)
             if not event.request:
                 return  # opened for what waited, or resumed: nobody asked
         if isinstance(event, TurnAccepted):
@@ -86,7 +80,7 @@ class Answers:
             session.inputs.accepted(pending, at)
         elif isinstance(event, SessionOpened):
             session.settle(event.request)
-            self._opened(pending, event)
+            self._opened(stands, pending, event)
         elif isinstance(event, Reply):
             self.give(event.request, event.failure, event)
         elif isinstance(event, OtpVerified | OtpInvalid | InteractionInvalid):
@@ -97,9 +91,9 @@ class Answers:
             pending.link.send([structs.replace(event, request=pending.command.request)])
             session.delivery.count([event], pending.link.dialect)
 
-    def _opened(self, pending: Pending, event: SessionOpened) -> None:
-        """The backend opened, or found, what this client asked for."""
-        session, link = self._session, pending.link
+    def _opened(self, session: Session, pending: Pending, event: SessionOpened) -> None:
+        """Show the client that asked the session which the backend opened or found."""
+        link = pending.link
         session.state.agent = event.agent or session.state.agent
         if link is None or not link.alive:
             return
@@ -118,7 +112,7 @@ class Answers:
         if failure is not None and isinstance(pending.command, CancelTurn | SubmitInput):
             session.cancelling.over()
         if isinstance(pending.command, OPENING) and session.state.backend_ids is None:
-            session.changed(session)  # it was not opened: nothing of it remains
+            session.changed(session, "")  # it was not opened: nothing of it remains
         if isinstance(pending.command, CancelTurn) and failure is not None and failure.cause == "unsupported":
             # Its generation has no cancel: the turn ends for its clients (translation.md 3.4).
             session.cancelling.force()
@@ -144,4 +138,5 @@ class Answers:
         pending = session.in_flight.get(request)
         if pending is not None:
             session.inputs.give_up(pending, request)
-        self.give(request, Failure(cause="timeout", text="the backend did not answer in time"))
+        cause: Cause = "busy" if pending is not None and isinstance(pending.command, OPENING) else "timeout"
+        self.give(request, Failure(cause=cause, text="the backend did not answer in time"))

@@ -6,14 +6,19 @@ from collections.abc import Callable, Iterator
 
 from msgspec import Struct
 
+from gateway.config.model import Limits
 from gateway.link import Link
 from gateway.timers import Later, Timer
 from mappings.canonical import Command
+from mappings.canonical.commands import GetSession, OpenSession, ResumeSession
 from mappings.canonical.values import Segment
 
-__all__ = ["PENDING_MAX", "InFlight", "Pending"]
+__all__ = ["OPENING", "PENDING_MAX", "InFlight", "Pending"]
 
 PENDING_MAX = 256  # commands of all links that wait for the backend's answer
+
+OPENING = (OpenSession, ResumeSession, GetSession)
+"""Commands that ask a backend which opens conversations for one."""
 
 
 class Pending(Struct, frozen=True, kw_only=True):
@@ -30,11 +35,11 @@ class Pending(Struct, frozen=True, kw_only=True):
 
 
 class InFlight:
-    """All of a session's; `unanswered` hears of each that waited for `deadline` seconds."""
+    """The commands of one session that wait; `unanswered` is called for each that has waited too long."""
 
-    def __init__(self, later: Later, deadline: float, unanswered: Callable[[str], None]) -> None:
+    def __init__(self, later: Later, limits: Limits, unanswered: Callable[[str], None]) -> None:
         self._later = later
-        self._deadline = deadline
+        self._limits = limits
         self._unanswered = unanswered
         self._pending: dict[str, Pending] = {}
 
@@ -55,7 +60,9 @@ class InFlight:
         then: Command | None = None,
     ) -> None:  # fmt: skip
         """`command` is about to be written under `request`."""
-        timer = self._later(self._deadline, lambda: self._unanswered(request))
+        opens = isinstance(command, OPENING)
+        deadline = self._limits.open_deadline if opens else self._limits.accept_deadline
+        timer = self._later(deadline, lambda: self._unanswered(request))
         self._pending[request] = Pending(command=command, timer=timer, link=link, segments=segments, then=then)
 
     def get(self, request: str) -> Pending | None:

@@ -87,12 +87,14 @@ class Session:
         self.questions = Questions(self)
         self.form.puts_in_words, self.form.given = self.questions.puts_in_words, self.questions.given
         self.answers = Answers(self)
-        self.in_flight = InFlight(later, limits.accept_deadline, self.answers.miss)
+        self.in_flight = InFlight(later, limits, self.answers.miss)
         self.inputs = Inputs(self)
         self._turn_weight = 0
         self.cancelling = Cancelling(self)
         self.attendance = Attendance(self)
-        self.changed: Callable[[Session], None] = lambda _session: None  # its backend named it, or refused it
+        self.changed: Callable[[Session, str], Session] = lambda session, _name: session
+        """Called when the backend opened the session, with its name there, or refused it (""). Returns the session that
+        clients are shown for it: another one if that was open under the same id."""
         self.watch: Callable[[Session], None] = lambda _session: None  # its status changed, or it rests
         self.rested: Callable[[Session], None] = lambda _session: None  # nobody came for `session_ttl`
         self._watched = state.status
@@ -100,6 +102,11 @@ class Session:
         self.quiet = asyncio.Event()  # no turn is open, and no input waits to be accepted
         self.quiet.set()
         self.log = log.bind(session=state.id)
+
+    def name(self, id: str) -> None:
+        """Give the session its id: the backend has told it, and nobody was told another one."""
+        self.state.id = id
+        self.log = log.bind(session=id)
 
     # -- links -----------------------------------------------------------------------------------------
 
@@ -236,6 +243,11 @@ class Session:
         for request in self.in_flight.of(kind):
             self.answers.give(request, None)
 
+    def fail(self, failure: Failure) -> None:
+        """Answer every command that waits for the backend with this error."""
+        for request in self.in_flight:
+            self.answers.give(request, failure)
+
     # -- what the backend says ---------------------------------------------------------------------------
 
     def receive(self, bursts: Sequence[Burst]) -> None:
@@ -333,7 +345,7 @@ class Session:
         state = self.state
         batch = Batch(
             session=state.id, epoch=state.epoch, first_seq=state.seq, events=run.events, turn=run.turn,
-            origin=run.origin, at=at,
+            origin=run.origin, at=at, ids=state.backend_ids,
         )  # fmt: skip
         state.seq += len(run.events)
         state.updated_at = at if run.happens else state.updated_at

@@ -54,7 +54,8 @@ class Batch(Struct, frozen=True, kw_only=True, gc=False):
     """Events of one session that go out together; never across a turn's boundary (design.md, section 3).
 
     `turn` is the UUID of the turn that they belong to, "" outside of any. `at` is in ns. Event i of the
-    batch stands in the log at `epoch:first_seq + i`.
+    batch stands in the log at `epoch:first_seq + i`. `ids` are further ids of the session, as in its
+    state's `backend_ids`.
     """
 
     session: str
@@ -64,6 +65,7 @@ class Batch(Struct, frozen=True, kw_only=True, gc=False):
     turn: str = ""
     origin: Origin = Origin()
     at: int = 0
+    ids: Ext | None = None
 
 
 class TextBlock(Struct, kw_only=True):
@@ -159,7 +161,8 @@ class SessionState(Struct, kw_only=True):
     `fresh` is where the transcript's items begin that came since the last turn ended; `unanswered` names the calls of
     ended turns that have no result yet (call -> tool). `otp` is the one-time code that is
     waited for. `opening` is what a backend that opens conversations is asked
-    for this one, `backend_ids` the ids that it then gave: its own clients are shown those. `listed` is how
+    for this one, `backend_ids` the ids that it then gave: its own clients are shown those. `chosen_ids` are
+    ids that a client chose for it, in the form of `backend_ids`. `listed` is how
     the backend described it in a list, where it does; `archived` that it is put away. `goal` is the backend's
     JSON of what it is to reach.
     """
@@ -182,6 +185,7 @@ class SessionState(Struct, kw_only=True):
     otp: Otp | None = None
     opening: OpenSession | None = None
     backend_ids: Ext | None = None
+    chosen_ids: Ext | None = None
     listed: SessionSummary | None = None
     archived: bool = False
     goal: Raw | None = None

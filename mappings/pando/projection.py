@@ -18,9 +18,9 @@ from mappings.canonical.events import (
     TurnAccepted,
     TurnEnded,
 )
-from mappings.canonical.values import Message
+from mappings.canonical.values import Ext, Message
 from mappings.dialect import Instance, Rendered
-from mappings.pando.from_canonical import FROM_EVENT, Context
+from mappings.pando.from_canonical import FROM_EVENT, Context, shown
 from mappings.pando.from_canonical.context import NOBODY, Messages
 from mappings.pando.wire import EVENTS
 from mappings.pando.wire import topics as wire
@@ -36,7 +36,7 @@ ANSWERS = frozenset((Pong, Reply, SessionOpened, TurnAccepted))
 class Projection(Context):
     """The rendering of one session as this instance publishes it."""
 
-    __slots__ = ("_asking", "_count", "_started", "_title", "_turn", "_turn_count")
+    __slots__ = ("_asking", "_count", "_ids", "_of", "_started", "_title", "_turn", "_turn_count")
 
     def __init__(self, _request: str = "", _view: str = "", instance: Instance = NOBODY) -> None:
         super().__init__(FROM_EVENT, instance)
@@ -46,10 +46,14 @@ class Projection(Context):
         self._title = ""
         self._count = 0
         self._turn_count = 0
+        self._of = ""
+        self._ids: Ext | None = None
 
     def render(self, batch: Batch) -> Rendered:
         """The messages that publish this batch."""
-        self.session = batch.session
+        if batch.session != self._of or batch.ids is not self._ids:  # looked up once, not for each token
+            self._of, self._ids = batch.session, batch.ids
+            (self.session,) = shown(batch.session, batch.ids)
         self.now(batch.at)
         if batch.turn != self._turn:
             self._turn, self._started, self._turn_count = batch.turn, False, 0

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
+from gateway.config.model import Limits
 from tests.gateway.server_words import Frame
 from tests.gateway.smooth_words import ask
 from tests.gateway.stage import settle, stage
@@ -78,6 +81,99 @@ async def test_a_history_that_no_backend_of_this_dialect_takes_is_counted() -> N
         assert made.losses("ResumeSession") == 1
 
 
+OPENED = KEPT.removeprefix("thread-")
+CHOSEN = "0198c3a1-0000-4000-8000-0000000000e1"
+
+
+async def test_a_session_is_named_after_the_thread_that_its_backend_opened() -> None:
+    """translation.md 4.8: and so it has the same id in every dialect, and after a restart of the gateway."""
+    async with stage(upstream="codewhale") as made:
+        widget, editor = made.join("widget"), made.join("editor", dialect="codewhale")
+        widget.says(ask("create_conversation_session", "c", agentId=OPENED))
+        await settle()
+        assert (widget.news(), made.router.sessions) == ([], []), "it has no id yet"
+        await answers(made, "thread/start", **shown(KEPT, "started"))
+        (created,) = widget.news()
+        assert created["data"]["conversationId"] == OPENED
+        assert [session.state.id for session in made.router.sessions] == [OPENED]
+        editor.says(line(1, "thread/read", thread_id=KEPT))
+        await settle()
+        assert editor.news()[0]["result"]["thread_id"] == KEPT
+
+
+async def test_a_thread_that_a_codewhale_client_resumes_has_the_same_id_for_a_smooth_client() -> None:
+    async with stage(upstream="codewhale") as made:
+        client = made.join("editor", dialect="codewhale")
+        client.says(line(1, "thread/resume", thread_id=KEPT))
+        await answers(made, "thread/resume", **shown(KEPT))
+        await answers(made, "thread/read", **shown(KEPT, "ok"))
+        assert [session.state.id for session in made.router.sessions] == [OPENED]
+
+
+async def test_an_id_that_a_pando_client_chose_is_its_own_and_an_alias_for_everybody_else() -> None:
+    async with stage(upstream="codewhale") as made:
+        viewer, widget = made.join("viewer", dialect="pando", calls=True), made.join("widget")
+        subscriber = made.join("subscriber", dialect="pando")
+        viewer.judged = False  # the oracle judges what is published
+        row = {"id": CHOSEN, "title": "Atlas"}
+        viewer.calls(_call("1", "db.write", {"method": "CreateSession", "params": row}))
+        await answers(made, "thread/start", **shown(KEPT, "started"))
+        assert viewer.news()[0]["result"]["id"] == CHOSEN
+        viewer.calls(_call("2", "message.send", {"session_id": CHOSEN, "content": "Hi"}))
+        await settle()
+        published = [frame["payload"] for frame in subscriber.news() if frame["topic"] == "message.append"]
+        assert [payload["session_id"] for payload in published] == [CHOSEN]
+        widget.says(ask("create_conversation_session", "c", agentId=OPENED, conversationId=CHOSEN))
+        await settle()
+        assert widget.news()[0]["data"]["conversationId"] == OPENED
+        assert len(made.router.sessions) == 1
+
+
+async def test_a_backend_that_opens_nothing_in_time_is_busy_before_a_pando_client_gives_up() -> None:
+    async with stage(upstream="codewhale") as made:
+        client = made.join("editor", dialect="codewhale")
+        client.says(line(1, "thread/start"))
+        await settle()
+        assert Limits().open_deadline < 10, "a pando client waits 10 s for the answer to a call"
+        made.time.passes(Limits().open_deadline)
+        await settle()
+        (refused,) = client.news()
+        assert refused["error"]["code"] == -32603
+        assert made.router.sessions == []
+        assert made.pod.transport.closed is not None
+
+
+async def test_a_thread_that_two_clients_resume_at_once_is_one_session() -> None:
+    async with stage(upstream="codewhale") as made:
+        clients = [made.join(name, dialect="codewhale") for name in ("one", "two")]
+        for client in clients:
+            client.says(line(1, "thread/resume", thread_id=KEPT))
+        await settle()
+        for child in made.pods:
+            (asking,) = [frame for frame in child.news() if frame["method"] == "thread/resume"]
+            child.says(_result(asking, **shown(KEPT)))
+            await settle()
+            (reading,) = [frame for frame in child.news() if frame["method"] == "thread/read"]
+            child.says(_result(reading, **shown(KEPT, "ok")))
+            await settle()
+        assert [client.news()[0]["result"]["thread_id"] for client in clients] == [KEPT, KEPT]
+        made.time.passes(0)
+        assert len(made.router.sessions) == 1
+        await settle()
+        assert [bool(child.transport.closed) for child in made.pods] == [False, True], "the second child is not needed"
+
+
+async def test_a_client_that_leaves_before_its_session_is_opened_leaves_nothing() -> None:
+    async with stage(upstream="codewhale") as made:
+        client = made.join("editor", dialect="codewhale")
+        client.says(line(1, "thread/start"))
+        await settle()
+        client.transport.hang_up()
+        await settle()
+        assert made.pod.transport.closed is not None
+        assert made.router.sessions == []
+
+
 async def test_a_message_to_a_thread_that_nobody_has_is_refused_and_leaves_nothing() -> None:
     async with stage(upstream="codewhale") as made:
         client = made.join("editor", dialect="codewhale")
@@ -142,6 +238,15 @@ async def test_a_foreign_thread_is_as_unknown_as_any(known: bool) -> None:
         (answer,) = eve.news()
         assert answer["error"]["data"] == {"error": "thread_not_found", "thread_id": KEPT}
         assert (asked(made, "thread/resume")[-1]["params"]["thread_id"] == KEPT) is not known
+
+
+def _call(id: str, method: str, params: Frame) -> bytes:
+    return json.dumps({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).encode()
+
+
+def _result(asked: Frame, **result: object) -> Frame:
+    whole = {"threads": [], "events": []} | result
+    return {"jsonrpc": "2.0", "id": asked["id"], "result": whole}
 
 
 def _done(frame: Frame, data: Frame) -> Frame:

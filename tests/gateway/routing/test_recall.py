@@ -287,7 +287,8 @@ def test_a_client_that_resumes_is_answered_once_the_history_is_loaded() -> None:
     assert stage.told == []
     stage.pages(["2"], ["1"])
     assert stage.history() == ["1", "2"]
-    assert stage.told[1:] == [SessionOpened(request="open", session="c1")]
+    assert stage.told[0] == SessionOpened(request="", session="c1"), "first: by it the session gets its id"
+    assert stage.told[2:] == [SessionOpened(request="open", session="c1")]
 
 
 def test_a_client_that_resumes_is_answered_also_when_its_history_does_not_come() -> None:
@@ -296,15 +297,17 @@ def test_a_client_that_resumes_is_answered_also_when_its_history_does_not_come()
         stage.recall.send([ResumeSession(request="open", session="c1")])
         stage.opened()
         stage.recall.lost("away", []) if lost else stage.time.passes(PATIENCE)
-        assert stage.told == [SessionOpened(request="open", session="c1")]
+        assert stage.told[-1] == SessionOpened(request="open", session="c1")
+        assert stage.history() == []
 
 
-def test_a_client_that_resumes_what_has_no_history_is_told_nothing_more() -> None:
+def test_a_client_that_resumes_what_has_no_history_is_answered_too() -> None:
     stage = Stage()
     stage.recall.send([ResumeSession(request="open", session="c1")])
     stage.opened()
     stage.pages([])
-    assert stage.told == [SessionOpened(request="open", session="c1")]
+    assert stage.told[-1] == SessionOpened(request="open", session="c1")
+    assert stage.history() == []
 
 
 def test_a_history_that_the_session_has_is_not_loaded_again() -> None:

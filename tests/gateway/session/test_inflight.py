@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gateway.config.model import Limits
 from gateway.session.inflight import PENDING_MAX, InFlight
 from mappings.canonical.commands import CancelTurn, Compact
 from mappings.canonical.values import Text
@@ -10,7 +11,7 @@ from tests.gateway.stage import Time
 
 def made() -> tuple[InFlight, Time, list[str]]:
     time, late = Time(), list[str]()
-    return InFlight(time.later, 30.0, late.append), time, late
+    return InFlight(time.later, Limits(), late.append), time, late
 
 
 def test_a_command_waits_until_it_is_settled() -> None:
