@@ -1,6 +1,4 @@
-"""What every frame that we send to a smooth client must pass: our strict shapes, and the schemas where they are at
-hand.
-"""
+"""What every frame that we send to a smooth peer must pass: our strict shapes, and the schemas where they are there."""
 
 from __future__ import annotations
 
@@ -13,7 +11,7 @@ import jsonschema
 from tests.shared import SHARED
 from tests.smooth_shapes import assert_strict
 
-__all__ = ["check"]
+__all__ = ["check", "check_action"]
 
 
 def check(frame: dict[str, Any]) -> None:
@@ -24,7 +22,7 @@ def check(frame: dict[str, Any]) -> None:
     form = _form(frame) if frame["type"] == "stream_token" else None
     if form is not None and form in TAKEN:
         return
-    problem = next(_validator(frame["type"]).iter_errors(frame), None)
+    problem = next(_validator(f"events/{frame['type'].replace('_', '-')}").iter_errors(frame), None)
     assert problem is None, f"{problem.message} at {problem.json_path}"
     TAKEN.add(form)
 
@@ -38,8 +36,33 @@ def _form(value: Any) -> Any:
     return tuple((key, _form(held)) for key, held in value.items()) if isinstance(value, dict) else type(value)
 
 
+def check_action(frame: dict[str, Any]) -> None:
+    """Raise AssertionError if an action breaks the schema of its request, as far as the schema knows the action."""
+    file = ACTIONS.get(frame["action"])
+    if SHARED is None or file is None:
+        return
+    known = {key: value for key, value in frame.items() if key != "conversationId"}  # servers know it, no schema does
+    problem = next(_validator(f"actions/{file}", "Request").iter_errors(known), None)
+    assert problem is None, f"{problem.message} at {problem.json_path}"
+
+
+ACTIONS = {
+    "create_conversation_session": "create-conversation-session",
+    "send_message": "send-message",
+    "get_session": "get-session",
+    "get_conversation_messages": "get-messages",
+    "confirm_tool_action": "confirm-tool-action",
+    "verify_otp": "verify-otp",
+    "submit_interaction": "submit-interaction",
+    "cancel": "cancel",
+    "ping": "ping",
+}
+"""Actions -> the file of their schema."""
+
+
 @cache
-def _validator(kind: str) -> Any:
+def _validator(name: str, part: str = "") -> Any:
     assert SHARED is not None
-    file = SHARED / "smooth-operator" / "spec" / "events" / f"{kind.replace('_', '-')}.schema.json"
-    return jsonschema.Draft202012Validator(json.loads(file.read_text("utf-8")))
+    file = SHARED / "smooth-operator" / "spec" / f"{name}.schema.json"
+    schema = json.loads(file.read_text("utf-8"))
+    return jsonschema.Draft202012Validator(schema["$defs"][part] if part else schema)

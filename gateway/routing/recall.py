@@ -19,6 +19,7 @@ from msgspec import structs
 from gateway.config.model import Limits
 from gateway.ledger import Ledger
 from gateway.routing.door import LATEST
+from gateway.routing.paging import PAGE
 from gateway.session.weight import of_item
 from gateway.timers import Later, Timer
 from gateway.upstream import Backend, Connected
@@ -31,7 +32,6 @@ from mappings.dialect import Burst, Loss, NewId
 __all__ = ["Recall"]
 
 PAGES_MAX = 20
-PAGE = 100  # messages: the largest page that every server gives (smooth sheet, section 3)
 PATIENCE = 3.0  # seconds for all pages: a pod's parent waits 5 s for its run to begin (pod sheet, section 11)
 HELD_MAX = 64  # commands that wait meanwhile: as many as wait for a connection
 

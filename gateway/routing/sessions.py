@@ -19,6 +19,7 @@ from gateway.recording.recorder import Recorder
 from gateway.recording.track import Track
 from gateway.routing.door import LATEST, NEW, Door
 from gateway.routing.ids import agent_id, canonical_id, session_id
+from gateway.routing.paging import Pager
 from gateway.routing.policy import Policy
 from gateway.routing.recall import Recall
 from gateway.routing.roster import Roster
@@ -200,7 +201,8 @@ class Sessions:
             session, limits=self._limits, ledger=self._ledger, new_id=self._new_id, later=self._later, resume=resume,
             taken=lambda conversation: self._merged(session, conversation),
         )  # fmt: skip
-        recall.backend = self._make_backend(recall, self._route.upstream)
+        recall.backend = pager = Pager(recall, ledger=self._ledger, most=self._limits.transcript_max)
+        pager.backend = self._make_backend(pager, self._route.upstream)
         session.backend = recall
         if not resume:
             session.lobby.open()  # a new conversation: there is nothing to wait for

@@ -17,6 +17,8 @@ from msgspec import Struct
 from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 
+from tests.smooth_frames import check_action
+
 __all__ = ["FLAVOURS", "FakeServer", "Flavour"]
 
 SEED_ACTIONS = frozenset(
@@ -81,6 +83,7 @@ class FakeServer:
         self.sessions: dict[str, Session] = {}
         self.links: set[Link] = set()
         self.url = ""
+        self.illegal: list[str] = []
 
     @property
     def endpoint(self) -> str:
@@ -144,6 +147,10 @@ class Link:
 
     async def _hear(self, frame: dict[str, Any]) -> None:
         self.server.heard.append(frame)
+        try:
+            check_action(frame)
+        except AssertionError as error:  # told when the server stops: raised here it would end the link alone
+            self.server.illegal.append(f"{error}: {frame}")
         action, request = frame.get("action"), frame.get("requestId")
         if action not in self.flavour.actions:
             await self._refuse(request, "UNSUPPORTED_ACTION")

@@ -34,7 +34,7 @@ both = pytest.mark.parametrize("dialect", LISTEN)
 
 @asynccontextmanager
 async def before(flavour: Flavour, dialect: str, folder: Path) -> AsyncIterator[tuple[FakeServer, Peer]]:
-    """A client of a dialect, the gateway, and a server of a flavour."""
+    """A client of a dialect, the gateway, and a server of a flavour, of which only legal actions may be asked."""
     (folder / "atlas").mkdir()
     async with (
         FakeServer(flavour).serving() as server,
@@ -42,6 +42,7 @@ async def before(flavour: Flavour, dialect: str, folder: Path) -> AsyncIterator[
         join(dialect, url) as peer,
     ):
         yield server, peer
+    assert not server.illegal, server.illegal
 
 
 @asynccontextmanager
@@ -52,6 +53,7 @@ async def before_smooth(flavour: Flavour, limits: Limits = LIMITS) -> AsyncItera
         SmoothClient.connected(url) as client,
     ):
         yield server, client
+    assert not server.illegal, server.illegal
 
 
 def of(client: SmoothClient, request: str, kind: str) -> list[dict[str, Any]]:

@@ -10,7 +10,8 @@ from msgspec import structs
 
 from gateway.config.model import Limits
 from gateway.ledger import Ledger
-from gateway.routing.recall import HELD_MAX, PAGE, PAGES_MAX, PATIENCE, Recall
+from gateway.routing.paging import PAGE
+from gateway.routing.recall import HELD_MAX, PAGES_MAX, PATIENCE, Recall
 from mappings.canonical import Command, SessionState
 from mappings.canonical.commands import CancelTurn, GetHistory, ListSessions, OpenSession, ResumeSession, SubmitInput
 from mappings.canonical.events import Alert, Event, HistorySnapshot, Reply, SessionOpened, SessionsListed, TextDelta

@@ -1,0 +1,186 @@
+"""A long history is read page by page, answered once and whole, and bounded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from msgspec import structs
+
+from gateway.ledger import Ledger
+from gateway.routing.paging import ITEM_WEIGHT, PAGE, READING_MAX, Pager
+from mappings.canonical import Command, SessionState
+from mappings.canonical.commands import GetHistory, Ping
+from mappings.canonical.events import Event, HistorySnapshot, Pong, Reply
+from mappings.canonical.values import Cause, Failure, Message
+from mappings.dialect import Burst
+
+WHOLE = GetHistory(request="h", limit=1 << 30)
+MOST = 1 << 20
+
+
+class Store:
+    """A pager between a session and a backend that has `size` messages, "0" the oldest; `step` answers one request."""
+
+    def __init__(self, size: int, *, most: int = MOST) -> None:
+        self.ledger = Ledger()
+        self.pager = Pager(self, ledger=self.ledger, most=most)
+        self.pager.backend = self
+        self.size = size
+        self.asked: list[Command] = []
+        self.open: list[Command] = []
+        self.told: list[Event] = []
+        self.failed: list[list[str]] = []
+        self.calls: list[str] = []
+
+    def send(self, commands: Sequence[Command]) -> None:
+        self.asked += commands
+        self.open += commands
+
+    def start(self) -> None:
+        self.calls.append("start")
+
+    def rest(self) -> None:
+        self.calls.append("rest")
+
+    def stop(self) -> None:
+        self.calls.append("stop")
+
+    def connected(self) -> SessionState:
+        return SessionState(id="s")
+
+    def receive(self, bursts: list[Burst]) -> None:
+        self.told += [item for burst in bursts for item in burst.items]
+
+    def lost(self, text: str, unsent: Sequence[Command], cause: Cause = "upstream_lost") -> None:
+        self.failed.append([command.request for command in unsent])
+
+    def says(self, *events: Event) -> None:
+        self.pager.receive([Burst(items=list(events))])
+
+    def step(self) -> None:
+        """Answer the oldest open request with a page."""
+        asked = self.open.pop(0)
+        assert isinstance(asked, GetHistory)
+        newest = int(asked.cursor) if asked.cursor else self.size
+        numbers = range(newest - 1, max(newest - asked.limit, 0) - 1, -1)
+        items = tuple(Message(role="user", text=str(n), id=str(n)) for n in numbers)
+        cursor = str(numbers[-1]) if numbers and numbers[-1] > 0 else None
+        self.says(HistorySnapshot(request=asked.request, items=items, next_cursor=cursor))
+
+    def run(self) -> None:
+        while self.open:
+            self.step()
+
+
+def texts(event: Event) -> list[str]:
+    assert isinstance(event, HistorySnapshot)
+    return [item.text for item in event.items if isinstance(item, Message)]
+
+
+@pytest.mark.parametrize("size", [0, 1, PAGE, PAGE + 1, 2 * PAGE, 3 * PAGE + 7])
+def test_a_whole_history_is_asked_for_in_pages_and_answered_once(size: int) -> None:
+    store = Store(size)
+    store.pager.send([WHOLE])
+    store.run()
+    assert {asked.limit for asked in store.asked if isinstance(asked, GetHistory)} == {PAGE}
+    (answer,) = store.told
+    assert texts(answer) == [str(n) for n in reversed(range(size))]
+    assert isinstance(answer, HistorySnapshot)
+    assert (answer.request, answer.next_cursor) == ("h", None)
+    assert len(store.asked) == max(1, -(-size // PAGE))
+
+
+def test_no_more_messages_are_asked_for_than_are_wanted() -> None:
+    store = Store(500)
+    store.pager.send([GetHistory(request="h", limit=150)])
+    store.run()
+    assert [asked.limit for asked in store.asked if isinstance(asked, GetHistory)] == [100, 50]
+    (answer,) = store.told
+    assert isinstance(answer, HistorySnapshot)
+    assert (len(answer.items), answer.next_cursor) == (150, "350")
+
+
+@pytest.mark.parametrize("limit", [0, 1, PAGE])
+def test_a_page_goes_through_as_it_is(limit: int) -> None:
+    store = Store(500)
+    page = GetHistory(request="h", limit=limit, cursor="7")
+    store.pager.send([page])
+    assert store.asked == [page]
+    answer = HistorySnapshot(request="h", items=(), next_cursor="6")
+    store.says(answer)
+    assert store.told == [answer]
+
+
+def test_what_else_is_said_meanwhile_is_told_at_once() -> None:
+    store = Store(500)
+    store.pager.send([WHOLE, Ping(request="p")])
+    store.says(Pong(request="p", at=1))
+    assert store.told == [Pong(request="p", at=1)]
+
+
+def test_two_histories_are_read_at_once() -> None:
+    store = Store(150)
+    store.pager.send([WHOLE, structs.replace(WHOLE, request="i")])
+    store.run()
+    assert [(event.request, len(event.items)) for event in store.told if isinstance(event, HistorySnapshot)] == [
+        ("h", 150),
+        ("i", 150),
+    ]
+
+
+def test_a_page_that_is_refused_is_the_answer() -> None:
+    store = Store(500)
+    store.pager.send([WHOLE])
+    store.step()
+    refused = Reply(request="h", failure=Failure(cause="internal", text="no"))
+    store.says(refused)
+    assert store.told == [refused]
+    assert len(store.asked) == 2
+
+
+def test_a_history_larger_than_is_kept_ends_with_a_cursor_and_is_counted() -> None:
+    store = Store(10_000, most=3 * PAGE * ITEM_WEIGHT)
+    store.pager.send([WHOLE])
+    store.run()
+    (answer,) = store.told
+    assert isinstance(answer, HistorySnapshot)
+    assert (len(answer.items), answer.next_cursor) == (3 * PAGE, str(10_000 - 3 * PAGE))
+    assert [entry.kind for entry in store.ledger.entries()] == ["HistorySnapshot"]
+
+
+def test_an_empty_page_with_a_cursor_ends_the_history() -> None:
+    store = Store(0)
+    store.pager.send([WHOLE])
+    store.says(HistorySnapshot(request="h", items=(), next_cursor="again"))
+    assert len(store.told) == 1
+    assert len(store.asked) == 1
+
+
+@pytest.mark.parametrize("written", [True, False])
+def test_nothing_of_a_history_follows_a_lost_connection(written: bool) -> None:
+    store = Store(500)
+    store.pager.send([WHOLE])
+    store.pager.lost("gone", [] if written else [WHOLE])
+    assert store.failed == [[] if written else ["h"]]
+    late = HistorySnapshot(request="h", items=(), next_cursor="7")
+    store.says(late)
+    assert (store.told, len(store.asked)) == ([late], 1)
+
+
+def test_only_so_many_histories_are_read_at_a_time() -> None:
+    store = Store(150)
+    store.pager.send([structs.replace(WHOLE, request=str(n)) for n in range(READING_MAX + 1)])
+    store.step()
+    (answer,) = store.told  # the oldest reading was forgotten: its page is told as it came
+    assert isinstance(answer, HistorySnapshot)
+    assert (answer.request, answer.next_cursor) == ("0", "50")
+
+
+def test_the_way_to_the_backend_is_handed_on() -> None:
+    store = Store(0)
+    store.pager.start()
+    store.pager.rest()
+    store.pager.stop()
+    assert store.calls == ["start", "rest", "stop"]
+    assert store.pager.connected().id == "s"
