@@ -73,8 +73,8 @@ class Openings:
             self._all.claim(link, session)
         else:
             session = self._all.make_unopened(link)
-            if isinstance(command, OpenSession) and command.session and link.dialect.named is not None:
-                session.state.chosen_ids = link.dialect.named(command.session)
+        if isinstance(command, OpenSession):
+            self._all.choose(link, session, command.session)
         if listed is not None:
             session.state.listed, session.state.updated_at = listed, listed.updated_at
         session.delivery.enter()

@@ -13,6 +13,7 @@ from mappings.errors import PeerError
 
 __all__ = ["Roster", "listing"]
 
+NAMES_MAX = 1024  # names of one session: who opens the one session of a backend chooses another each time
 LIST_DEFAULT, LIST_MAX = 50, 200  # smooth sheet, section 3: list_conversations
 
 
@@ -23,6 +24,7 @@ class Roster:
         self._dialects = dialects
         self._sessions: dict[str, Session] = {}
         self._names: dict[str, Session] = {}
+        self._given: dict[str, dict[str, None]] = {}  # the names of each session, those last given last
 
     def __iter__(self) -> Iterator[Session]:
         return iter(list(self._sessions.values()))
@@ -31,15 +33,27 @@ class Roster:
         return isinstance(session, Session) and self._sessions.get(session.state.id) is session
 
     def add(self, session: Session) -> None:
-        """A new session, or one whose backend has named it."""
+        """Add a new session, or the names that its backend or a client gave it; those that it had stay."""
         state = session.state
-        self._sessions[state.id] = self._names[state.id] = session
+        self._sessions[state.id] = session
+        names = [state.id]
         for dialect in self._dialects().values():
-            self._names.update(dict.fromkeys(dialect.shown(state.id, state.backend_ids), session))
+            names += [*dialect.shown(state.id, state.backend_ids), *dialect.shown(state.id, state.ids)]
+        self._names.update(dict.fromkeys(names, session))
+        given = self._given.setdefault(state.id, {})
+        for name in names:
+            given.pop(name, None)
+            given[name] = None
+        for oldest in list(given)[:-NAMES_MAX]:
+            del given[oldest], self._names[oldest]
+
+    def names(self, session: Session) -> list[str]:
+        """Return every name under which clients know `session`."""
+        return list(self._given[session.state.id])
 
     def drop(self, session: Session) -> None:
         """The session is over."""
-        del self._sessions[session.state.id]
+        del self._sessions[session.state.id], self._given[session.state.id]
         self._names = {name: other for name, other in self._names.items() if other is not session}
 
     def named(self, name: str) -> Session | None:

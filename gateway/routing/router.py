@@ -69,6 +69,9 @@ OF_THE_BACKEND = (
 )  # fmt: skip
 """What concerns no session, unless it names one."""
 
+ID_IN_USE = "sqlite3: constraint failed: UNIQUE constraint failed: sessions.id"
+"""The words of a real pando, the one dialect whose clients choose ids."""
+
 
 class Router:
     """Brings commands to the sessions of one route. `on_shutdown` hears of each client that said `shutdown`.
@@ -146,7 +149,8 @@ class Router:
         """Connect to a backend of one connection for somebody who subscribed to what happens there."""
         if self._all.many is not None:
             self._all.many.shared.upstream.start()
-        self._ask_only(lambda: None)
+        if self._all.only is not None:
+            self._all.only.attendance.look()
 
     def gone(self, link: Link) -> None:
         """A peer went away. A session that nobody used is over, unless a door leads to it."""
@@ -212,6 +216,10 @@ class Router:
         if session is not None:
             self._show(link, session, command.request, command.agent)
             session.describe(SessionActivated)
+        elif self._all.forgot(command.session):
+            self._not_found(link, command)
+        elif not link.attaches and self._all.many is None:  # a caller activates what there is, and opens nothing by it
+            self._get(link, GetSession(request=command.request, session=command.session))
         elif self._all.opens and self._all.roster.named(command.session) is not None:
             # A foreign one: the backend is asked by a name that nobody has, so its answer is that of an unknown one.
             self._open(link, structs.replace(command, session=self._new_id(), ext=None))
@@ -227,7 +235,7 @@ class Router:
             return
         session = self._find(link, command.session)
         answers = isinstance(command, AnswerApproval | AnswerOtp | AnswerInteraction)
-        if session is None and self._openings.may_be_kept(command):
+        if session is None and self._openings.may_be_kept(command) and not self._all.forgot(command.session):
             self._openings.find(link, command)
             return
         if session is None or (answers and not self._policy.answers(link.principal, session.state)):
@@ -238,7 +246,7 @@ class Router:
             session.attach(link)
         session.delivery.enter()
         if isinstance(command, GetHistory) and session is self._all.only and not link.attaches:
-            self._ask_only(lambda: session.command(link, command))
+            self._ask_only(link, lambda: session.command(link, command))
         else:
             session.command(link, command)
 
@@ -264,14 +272,22 @@ class Router:
             self._unsupported(link, command, f"a {self._upstream.name} backend cannot be asked this")
 
     def _delete(self, link: Link, command: DeleteSession) -> None:
-        """A session that only the gateway has is forgotten by it."""
+        """Forget a session whose backend has no word for that: it is shown to nobody any more."""
         session = self._find(link, command.session)
-        if session is None or session is self._all.only:
+        listed = self._all.listed(command.session)
+        if session is not None and not self._all.opens:
+            self._unsupported(link, command, "the backend is one session, and cannot be deleted")
+            return
+        if session is not None:
+            self._all.forget(self._all.roster.names(session))
+            session.delivery.enter()
+            session.describe(SessionClosed)
+            self._all.drop(session)
+        elif listed is not None and not self._all.forgot(command.session):
+            self._all.forget((command.session, listed.session))
+        else:
             self._not_found(link, command)
             return
-        session.delivery.enter()
-        session.describe(SessionClosed)
-        self._all.drop(session)
         link.send([Reply(request=command.request)])
 
     def _describe(self, link: Link, command: ListSessions | GetSession | ResumeSession) -> None:
@@ -288,6 +304,7 @@ class Router:
 
     def _list(self, link: Link, command: ListSessions, rows: Rows = ()) -> SessionsListed | Reply:
         own = [session for session in self._all.roster if self._policy.sees(link.principal, session.state)]
+        rows = [row for row in rows if not self._all.forgot(row.session)]
         seen = joined(own, rows, lambda row: self._all.roster.named(row.session))
         if self._all.many is not None:  # all have a title there: it lists those in which anything was said
             seen = [row for row in seen if row.messages]
@@ -321,11 +338,12 @@ class Router:
         elif (stored := self._all.stored) is not None:
             stored.ask(command.archived, lambda rows: link.send([self._list(link, command, rows)]))
         else:
-            self._ask_only(lambda: link.send([self._list(link, command)]))
+            self._ask_only(link, lambda: link.send([self._list(link, command)]))
 
-    def _ask_only(self, then: Callable[[], None]) -> None:
-        """Have a backend of one session tell what it is about, for whoever looks, then go on."""
-        if (only := self._all.only) is None:
+    def _ask_only(self, link: Link, then: Callable[[], None]) -> None:
+        """Have a backend of one session tell what it is about, for `link` that looks, then go on."""
+        only = self._all.only
+        if only is None or link.id in only.delivery.attachments:
             then()
         else:
             only.attendance.look()
@@ -333,6 +351,10 @@ class Router:
 
     def _open(self, link: Link, command: OpenSession | ResumeSession) -> None:
         """A backend that holds one session gives that one to its owner and is busy for everybody else."""
+        if isinstance(command, OpenSession) and command.session and self._all.in_use(link, command.session):
+            failure = Failure(cause="busy", text=ID_IN_USE)
+            link.send([Reply(request=command.request, failure=failure)])
+            return
         if self._all.opens:
             self._openings.ask(link, command)
             return
@@ -344,15 +366,17 @@ class Router:
             return
         if command.agent:
             session.state.agent = command.agent
+        if isinstance(command, OpenSession):
+            self._all.choose(link, session, command.session)
+            session.describe()
         self._show(link, session, command.request, command.agent)
 
     def _get(self, link: Link, command: GetSession) -> None:
         session = self._find(link, command.session)
+        foreign = self._all.roster.named(command.session) is not None  # as unknown as any
         if session is not None:
             self._show(link, session, command.request, "")
-        elif (
-            not self._all.opens or self._all.roster.named(command.session) is not None
-        ):  # a foreign one is as unknown as any
+        elif not self._all.opens or foreign or self._all.forgot(command.session):
             self._not_found(link, command)
         else:
             self._openings.get(link, command)
@@ -363,7 +387,7 @@ class Router:
         if link.id in session.delivery.attachments:
             opened = SessionOpened(
                 request=request, session=state.id, agent=agent or state.agent, title=state.title, status=state.status,
-                ext=state.backend_ids,
+                ext=state.ids,
             )  # fmt: skip
             link.send([opened])
         else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import PurePath
 from typing import TypeVar
 
@@ -37,6 +37,9 @@ from mappings.errors import ConfigError
 
 __all__ = ["MakeBackend", "Sessions"]
 
+FORGOTTEN_MAX = 10_000
+"""Names of deleted sessions that are remembered, of which each session has two or three."""
+
 MakeBackend = Callable[[Connected, Endpoint], Backend]
 """Makes the way to the backend at an endpoint, for the session that will hear of it."""
 
@@ -63,6 +66,7 @@ class Sessions:
         self.roster = Roster(dialects)
         self._unopened: dict[str, tuple[Session, Link]] = {}  # by provisional id, with the client that waits for each
         self._doors: dict[str, Session] = {}
+        self._forgotten: dict[str, None] = {}  # names of sessions that were deleted here alone, the oldest first
         self._made_up: set[str] = set()  # sessions for a listener whose backend had none
         self._make_backend = make_backend
         self._limits = limits
@@ -186,6 +190,20 @@ class Sessions:
             new_id=self._new_id, later=self._later,
         )  # fmt: skip
 
+    def choose(self, link: Link, session: Session, name: str) -> None:
+        """Show `session` to clients of this dialect under the id by which one of them opens it."""
+        if name and link.dialect.named is not None:
+            session.state.chosen_ids = link.dialect.named(name)
+            if session in self.roster:
+                self._add(session)
+
+    def in_use(self, link: Link, name: str) -> bool:
+        """Return whether a session that lives, or waits for its backend, has this name already."""
+        known = (name, canonical_id(self._route.name, name))
+        ids = link.dialect.named(name) if link.dialect.named is not None else None
+        waiting = any(session.state.chosen_ids == ids for session, _link in self._unopened.values())
+        return any(map(self.roster.named, known)) or (ids is not None and waiting)
+
     def complete(self, command: Opening) -> Opening:
         """With what a client could not say: the route says who answers and who asks (design.md, section 5)."""
         agent = command.agent or self._route.upstream.option("agent") or agent_id(self._route.name)
@@ -264,6 +282,16 @@ class Sessions:
         else:
             self.drop(session)
         return session
+
+    def forget(self, names: Iterable[str]) -> None:
+        """Show the sessions of these names to nobody any more: a client deleted them, and their backend keeps them."""
+        self._forgotten |= dict.fromkeys(names)
+        for oldest in list(self._forgotten)[:-FORGOTTEN_MAX]:
+            del self._forgotten[oldest]
+
+    def forgot(self, name: str) -> bool:
+        """Return whether a client deleted the session that is called so."""
+        return name in self._forgotten or canonical_id(self._route.name, name) in self._forgotten
 
     def drop(self, session: Session) -> None:
         """Stop a session and forget it."""

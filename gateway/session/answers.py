@@ -117,12 +117,28 @@ class Answers:
             # Its generation has no cancel: the turn ends for its clients (translation.md 3.4).
             session.cancelling.force()
             failure = None
+        if isinstance(pending.command, RenameSession) and self._row(pending, failure):
+            return
         if failure is None:
             self._done(pending.command)
         if session.questions.replied(pending, failure) or pending.link is None:
             return
         result = event.result if event is not None else UNSET
         pending.link.send([Reply(request=pending.command.request, failure=failure, result=result)])
+
+    def _row(self, pending: Pending, failure: Failure | None) -> bool:
+        """Answer a rename with the row of the session; return whether its caller waits for one.
+
+        Where the backend keeps no titles the gateway does. A backend of the caller's dialect answers with its own row.
+        """
+        session, link = self._session, pending.link
+        if link is None or link.attaches or (failure is not None and failure.cause != "unsupported"):
+            return False
+        if failure is None and session.upstream.name == link.dialect.name:
+            return False
+        self._done(pending.command)
+        link.attach(session.state, pending.command.request)
+        return True
 
     def _done(self, command: Command) -> None:
         """What a backend did that tells nobody of it but who asked."""

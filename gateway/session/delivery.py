@@ -125,7 +125,7 @@ class Delivery:
         state, turn = self._state, self._state.turn
         return Batch(
             session=state.id, epoch=state.epoch, first_seq=state.seq, events=events, turn=turn.id if turn else "",
-            origin=turn.origin if turn else Origin(), at=state.updated_at, ids=state.backend_ids,
+            origin=turn.origin if turn else Origin(), at=state.updated_at, ids=state.ids,
         )  # fmt: skip
 
     def has_seen_all(self, link: Link) -> bool:

@@ -103,7 +103,7 @@ def summary(state: SessionState) -> SessionSummary:
     count = max(len(messages), state.listed.messages if state.listed is not None else 0)  # it may count more than text
     return SessionSummary(
         session=state.id, title=title, updated_at=state.updated_at or state.opened_at, messages=count,
-        status=state.status, archived=state.archived, ext=state.backend_ids,
+        status=state.status, archived=state.archived, ext=state.ids,
     )  # fmt: skip
 
 

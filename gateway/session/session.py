@@ -77,7 +77,7 @@ class Session:
         self.limits = limits
         self.clock = clock
         self.later = later
-        self._upstream, self.ledger = upstream, ledger
+        self.upstream, self.ledger = upstream, ledger
         self._new_id = new_id
         self.form = NormalForm(state, new_id, tells_model_turns=upstream.events.says(ModelTurnStarted))
         self.delivery = Delivery(
@@ -157,7 +157,7 @@ class Session:
     def command(self, link: Link, command: Command) -> None:
         """Act on a command of an attached link; it gets exactly one answer (translation.md 3.18)."""
         match command:
-            case GetHistory() if self.state.backend_ids is None or not self._upstream.stores_history:
+            case GetHistory() if self.state.backend_ids is None or not self.upstream.stores_history:
                 self._page(link, command)
             case SubmitInput():
                 self.inputs.submit(link, command)
@@ -170,7 +170,7 @@ class Session:
                 link.send([Reply(request=command.request)])
             case AnswerApproval() | AnswerInteraction():
                 self.questions.answer(link, command)
-            case RenameSession() if not self._upstream.commands.can_say(RenameSession):
+            case RenameSession() if not self.upstream.commands.can_say(RenameSession):
                 self._rename(link, command)
             case Unmapped():
                 self.refuse(link, command.request, "unsupported", f"unknown command {command.tag!r}")
@@ -204,7 +204,7 @@ class Session:
     def _pause(self, link: Link, command: PauseTurn) -> None:
         if self.questions.in_words(link):
             link.send([Reply(request=command.request)])  # to this client the run is paused already
-        elif self._upstream.commands.can_say(PauseTurn):
+        elif self.upstream.commands.can_say(PauseTurn):
             self.forward(link, command)
         elif self.route.pause == "cancel":
             self.cancelling.ask(link, CancelTurn(request=command.request, session=command.session))
@@ -224,9 +224,9 @@ class Session:
         if self.in_flight.full and link is not None:
             self.refuse(link, command.request, "busy", "too many commands wait for the backend")
             return ""
-        fields = self._upstream.commands.from_canonical.lossy.get(type(command))
-        if fields is not None and link is not None and link.dialect.name != self._upstream.name:
-            self.ledger.in_part(link.dialect.name, self._upstream.name, type(command), fields)
+        fields = self.upstream.commands.from_canonical.lossy.get(type(command))
+        if fields is not None and link is not None and link.dialect.name != self.upstream.name:
+            self.ledger.in_part(link.dialect.name, self.upstream.name, type(command), fields)
         request = self._new_id()
         self.in_flight.add(request, command, link, segments, then)
         self.backend.send([structs.replace(command, request=request)])
@@ -345,7 +345,7 @@ class Session:
         state = self.state
         batch = Batch(
             session=state.id, epoch=state.epoch, first_seq=state.seq, events=run.events, turn=run.turn,
-            origin=run.origin, at=at, ids=state.backend_ids,
+            origin=run.origin, at=at, ids=state.ids,
         )  # fmt: skip
         state.seq += len(run.events)
         state.updated_at = at if run.happens else state.updated_at

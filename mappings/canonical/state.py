@@ -192,6 +192,11 @@ class SessionState(Struct, kw_only=True):
     epoch: int = 1
     seq: int = 0
 
+    @property
+    def ids(self) -> Ext | None:
+        """Return the ids under which clients know it: those of its backend and the chosen ones."""
+        return self.chosen_ids if self.backend_ids is None else self.backend_ids
+
     def messages(self) -> list[Message]:
         """What user and assistant said, oldest first, the text blocks of one turn as one message.
 

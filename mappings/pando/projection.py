@@ -41,13 +41,13 @@ class Projection(Context):
     def __init__(self, _request: str = "", _view: str = "", instance: Instance = NOBODY) -> None:
         super().__init__(FROM_EVENT, instance)
         self._asking = Asking()
+        self._ids: Ext | None = None
         self._turn = ""
         self._started = False
         self._title = ""
         self._count = 0
         self._turn_count = 0
         self._of = ""
-        self._ids: Ext | None = None
 
     def render(self, batch: Batch) -> Rendered:
         """The messages that publish this batch."""

@@ -23,7 +23,7 @@ __all__ = ["described", "listed", "messages", "opened", "row_of", "session", "sh
 
 
 def shown(session_id: str, ids: Ext | None = None) -> tuple[str, ...]:
-    """The id under which clients know a session: a pando backend's own, else the canonical one."""
+    """Return the id under which clients know a session: its backend's, the one that a client chose, or ours."""
     return (given(ids, "id", str, "") or session_id,)
 
 
@@ -42,7 +42,7 @@ def described(state: SessionState) -> Session:
     said = state.messages()
     known = state.listed.messages if state.listed is not None else 0  # it counts what holds only calls too
     return Session(
-        id=shown(state.id, state.backend_ids)[0],
+        id=shown(state.id, state.ids)[0],
         title=state.title or next((message.text for message in said if message.role == "user"), ""),
         updated_at=rfc3339(state.updated_at or state.opened_at),
         message_count=max(len(said), known),
@@ -54,7 +54,7 @@ def opened(event: SessionOpened, asked: object, at: int) -> Any:
     if isinstance(asked, commands.ResumeSession):
         return wire.Done()
     if isinstance(asked, commands.OpenSession):
-        return replace(row_of(asked, at, at), id=event.session)
+        return replace(row_of(asked, at, at), id=shown(event.session, event.ext)[0])
     return Session(
         id=shown(event.session, event.ext)[0],
         title=event.title,

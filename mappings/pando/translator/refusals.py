@@ -11,6 +11,8 @@ from mappings.pando.wire.replies import Problem
 
 __all__ = ["bad_params", "method_of", "missing", "parse_error", "problem", "unknown"]
 
+ID_MAX = 256  # characters of an id that a client chooses: seven times a UUID
+
 TEXT_MAX = 500  # characters: it may quote what the caller sent
 
 METHODS: dict[type, str] = {
@@ -72,6 +74,8 @@ def missing(command: Command) -> Problem | None:
             text = "content is required"
         case ask.GetSession() | ask.ResumeSession() if not command.session:
             text = NO_ROWS
+        case ask.OpenSession() if len(command.session) > ID_MAX:
+            return problem(command, Failure(cause="invalid", text=f"the id is over {ID_MAX} characters"))
     return Problem(code=FAILED, message=f"{method_of(command)}: {text}") if text else None
 
 

@@ -107,7 +107,7 @@ class ServerTranslator:
                 now = self._clock()
                 opened, count = state.opened_at or now, len(state.messages())
                 row = replies.row_of(slot.command, opened, state.updated_at or opened, count)
-                result = replace(row, id=replies.shown(state.id, state.backend_ids)[0])  # of a pod it is the pod's
+                result = replace(row, id=replies.shown(state.id, state.ids)[0])  # of a pod it is the pod's
             case ask.ResumeSession():
                 result = Done()
             case _:

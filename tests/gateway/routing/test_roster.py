@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.routing.roster import LIST_DEFAULT, LIST_MAX, listing
+from gateway.routing.roster import LIST_DEFAULT, LIST_MAX, NAMES_MAX, listing
 from mappings.canonical.commands import ListSessions
 from mappings.canonical.values import SessionSummary
 from mappings.errors import PeerError
+from mappings.pando.extras import keep
 from tests.gateway.smooth_words import CONVERSATION, SHOWN
 from tests.gateway.stage import SESSION, stage
 
@@ -22,6 +23,18 @@ async def test_a_session_is_known_by_its_id_and_by_what_clients_are_shown_until_
         assert roster.named(name) is None
         assert made.session not in roster
         assert list(roster) == []
+
+
+async def test_the_names_that_clients_choose_for_one_session_are_bounded() -> None:
+    """Whoever opens the one session of a backend chooses another name for it each time."""
+    async with stage() as made:
+        roster = made.router._all.roster
+        for number in range(NAMES_MAX):
+            made.session.state.chosen_ids = keep(id=f"n-{number}")
+            roster.add(made.session)
+        assert roster.named("n-0") is None
+        assert roster.named(f"n-{NAMES_MAX - 1}") is roster.named(SESSION) is made.session
+        assert len(roster.names(made.session)) == NAMES_MAX
 
 
 def rows(count: int) -> list[SessionSummary]:

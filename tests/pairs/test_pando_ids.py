@@ -1,0 +1,151 @@
+"""A pando client's own session id is what pando clients see of the session, in front of a backend of each dialect."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.demo.app import demo_backend
+from gateway.endpoint import parse
+from tests.pairs.gateway import DEADLINE, bridged, serving
+from tests.pairs.pando_client import NOBODY, PandoClient, RefusalError
+from tests.pairs.table import DIALECTS
+from tests.pairs.test_pairs import LIMITS, LISTEN
+
+OWN = "Ours/1"  # no UUID: an id is only ever an opaque string (pando sheet, section 7)
+UNKNOWN = "0b0e9b0e-0000-4000-8000-00000000dead"
+NO_ROWS = "sql: no rows in result set"
+
+backends = pytest.mark.parametrize("backend", DIALECTS)
+
+
+@asynccontextmanager
+async def viewer(backend: str, folder: Path) -> AsyncIterator[PandoClient]:
+    """A pando client of a gateway in front of the demo backend; it has opened nothing yet."""
+    (folder / "backend").mkdir()
+    demo = demo_backend(parse(LISTEN[backend].format(folder=folder, name="backend")))
+    async with (
+        asyncio.timeout(DEADLINE),
+        serving(demo) as (upstream, *_),
+        bridged(upstream, listen=LISTEN["pando"], limits=LIMITS) as (_, address),
+        PandoClient.connected(address, session="") as client,
+    ):
+        yield client
+
+
+async def create(client: PandoClient, id: str = OWN) -> dict[str, Any]:
+    """The row of a session that the client opens under an id of its own."""
+    params = {
+        "id": id, "parent_session_id": NOBODY, "title": "Mine", "message_count": 0, "prompt_tokens": 0,
+        "completion_tokens": 0, "cost": 0,
+    }  # fmt: skip
+    row: dict[str, Any] = await client.write("CreateSession", params)
+    client.session = id
+    return row
+
+
+async def rename(client: PandoClient, title: str) -> dict[str, Any]:
+    """The row after UpdateSession."""
+    params = {
+        "id": OWN, "title": title, "prompt_tokens": 0, "completion_tokens": 0, "summary_message_id": NOBODY, "cost": 0,
+    }  # fmt: skip
+    row: dict[str, Any] = await client.write("UpdateSession", params)
+    return row
+
+
+async def talk(client: PandoClient) -> None:
+    """A whole run in our session."""
+    runs = client.topics().count("llm.end")
+    await client.say("Where is my order?")
+    await client.until(lambda: client.topics().count("llm.end") > runs)
+
+
+@backends
+async def test_the_id_that_a_client_chose_is_answered_published_and_accepted(backend: str, tmp_path: Path) -> None:
+    async with viewer(backend, tmp_path) as client:
+        row = await create(client)
+        assert row["id"] == OWN
+        await client.heard()
+        await talk(client)
+        assert {"llm.token", "session.update", "session.activated"} <= set(client.topics())
+        runs = [payload for topic, payload in client.told if topic.startswith(("llm.", "tool."))]
+        assert {payload["session_id"] for payload in runs} == {OWN}
+        assert (await client.call("session.get", session_id=OWN))["id"] == OWN
+        assert [row["id"] for row in await client.call("session.list")] == [OWN]
+        assert [row["id"] for row in (await client.call("state.sync"))["sessions"]] == [OWN]
+        said = await client.call("message.list", session_id=OWN)
+        assert [m["role"] for m in said] == ["user", "assistant"]
+        assert await client.call("session.interrupt", session_id=OWN) == {"ok": True}
+
+
+@backends
+async def test_an_id_that_is_in_use_is_a_conflict(backend: str, tmp_path: Path) -> None:
+    async with viewer(backend, tmp_path) as client:
+        await create(client)
+        with pytest.raises(RefusalError, match=r"dbproxy: CONFLICT \(CreateSession\): ") as refused:
+            await create(client)
+        assert refused.value.code == -32000
+
+
+@backends
+async def test_an_id_without_an_end_is_refused_and_an_empty_one_gets_another(backend: str, tmp_path: Path) -> None:
+    async with viewer(backend, tmp_path) as client:
+        with pytest.raises(RefusalError, match=r"dbproxy: INVALID_PARAMS \(CreateSession\): "):
+            await create(client, "x" * 100_000)
+        assert (await create(client, ""))["id"]
+
+
+@backends
+async def test_an_update_answers_the_full_row(backend: str, tmp_path: Path) -> None:
+    async with viewer(backend, tmp_path) as client:
+        opened = await create(client)
+        await client.heard()
+        await talk(client)
+        row = await rename(client, "Ours")
+        assert row.keys() == opened.keys()
+        assert (row["id"], row["title"], row["message_count"]) == (OWN, "Ours", 2)
+        assert 0 < row["created_at"] <= row["updated_at"]
+
+
+@backends
+async def test_to_activate_what_nobody_has_is_refused(backend: str, tmp_path: Path) -> None:
+    async with viewer(backend, tmp_path) as client:
+        with pytest.raises(RefusalError, match=f"session.activate: {NO_ROWS}") as refused:
+            await client.call("session.activate", session_id=UNKNOWN)
+        assert refused.value.code == -32000
+
+
+@backends
+async def test_what_was_deleted_is_gone_and_what_cannot_be_deleted_is_told(backend: str, tmp_path: Path) -> None:
+    async with viewer(backend, tmp_path) as client:
+        await create(client)
+        await client.heard()
+        await talk(client)
+        if backend == "pod":  # it is one session, and goes on
+            with pytest.raises(RefusalError, match=r"dbproxy: \w+ \(DeleteSession\): "):
+                await client.write("DeleteSession", OWN)
+            assert [row["id"] for row in await client.call("session.list")] == [OWN]
+            return
+        assert await client.write("DeleteSession", OWN) is None
+        assert await client.call("session.list") == []
+        with pytest.raises(RefusalError, match=NO_ROWS):
+            await client.call("session.get", session_id=OWN)
+
+
+async def test_each_id_under_which_the_one_session_of_a_pod_was_opened_is_accepted_and_the_last_is_shown(
+    tmp_path: Path,
+) -> None:
+    async with viewer("pod", tmp_path) as client:
+        await create(client)
+        await create(client, "Ours/2")
+        assert (await client.call("session.get", session_id=OWN))["id"] == "Ours/2"
+        client.session = OWN
+        await client.say("Where is my order?")
+        await client.until(lambda: "llm.end" in [topic for topic, _ in client.told])
+        ends = [payload["session_id"] for topic, payload in client.told if topic == "llm.end"]
+        assert ends == ["Ours/2"]
