@@ -101,7 +101,7 @@ def upstream(endpoint: Endpoint) -> Dialect:
     known = recorded(read_header(endpoint))
     if options.live is not None and not dialect(options.live.dialect).events.says(ModelTurnStarted):
         known = dialect(options.live.dialect)
-    return structs.replace(known, one_session=options.auto, named=None)
+    return structs.replace(known, one_session=options.auto, named=None, turn_outlives_connection=False)
 
 
 def recorded(header: Header) -> Dialect:

@@ -2,7 +2,8 @@
 
 The connection is made when the first link attaches and kept while the session lives. When it is lost the session hears
 of it at once; the next attempt waits with backoff and jitter, unless a command needs the backend: then it is made now,
-and the command is either written once or answered with why not.
+and the command is either written once or answered with why not. Where a turn outlives its connection the first attempt
+is made at once, and further ones soon, as long as the turn may be found again (`reconnect_grace`).
 """
 
 from __future__ import annotations
@@ -24,12 +25,13 @@ from gateway.recording.recorder import Tap
 from gateway.timers import Later
 from mappings.canonical import Command, SessionState
 from mappings.canonical.values import Cause
-from mappings.dialect import Burst, Clock, Dialect, NewId
+from mappings.dialect import Burst, Clock, Dialect, NewId, Translator
 
 __all__ = ["Backend", "Connected", "Upstream"]
 
 Connect = Callable[[], Awaitable[Transport]]
 
+NS = 1_000_000_000
 WAITING_MAX = 64  # commands that wait for one connection attempt: more than a client sends by hand
 
 log = structlog.get_logger("dragoman.upstream")
@@ -90,6 +92,8 @@ class Upstream:
         self._running = False
         self._resting = False
         self._stopped = False
+        self._lost_at: int | None = None  # ns: when the grace began
+        self._translator: Translator | None = None
         self._log = log.bind(session=name, endpoint=endpoint)
 
     def start(self) -> None:
@@ -157,21 +161,33 @@ class Upstream:
                 reached = True
                 heard = await self._serve(transport)
                 failures = 0 if heard else failures + 1  # who accepts and drops at once is not asked at once again
+                at_once = heard and self._dialect.turn_outlives_connection and not self._is_in_grace()
+                if at_once:
+                    self._lost_at = self._clock()
                 if not self._stopped:
                     if not self._resting:
                         self._log.warning("backend lost, connecting again")
                     self._waiting = []  # came while the link was closing: answered now, so it must not be written later
                     self._session.lost(f"the connection to the backend {self._endpoint} was lost", [])
-            await self._pause(failures)
+                if at_once:
+                    continue
+            await self._pause(0 if self._is_in_grace() else failures)
         self._running = False
+
+    def _is_in_grace(self) -> bool:
+        """Return True while a turn that was open when the connection was lost may be found again."""
+        grace = int(self._limits.reconnect_grace * NS)
+        return self._lost_at is not None and self._clock() - self._lost_at < grace
 
     async def _serve(self, transport: Transport) -> bool:
         """Live with this connection until it ends; whether the backend said anything."""
         if self._ending:  # while we were connecting
             await transport.close()
             return False
+        if self._translator is None or not self._is_in_grace():
+            self._translator = self._dialect.client(self._clock, self._new_id)
         link = Link(
-            f"{self._name}:up", self._dialect, transport, self._dialect.client(self._clock, self._new_id),
+            f"{self._name}:up", self._dialect, transport, self._translator,
             Outbox(self._limits.outbox_soft, self._limits.outbox_hard),
             sink=self._hear, ledger=self._ledger, later=self._later, tap=self._tap,
         )  # fmt: skip

@@ -367,12 +367,14 @@ class Dialect(Struct, frozen=True, kw_only=True):
     `one_session` says that a backend of this dialect holds a single session; `named` that one link carries all sessions
     of a backend, and gives the backend_ids of the one that the backend calls so. `publication` makes the translator of
     the link that broadcasts to everybody, where `server` serves calls alone (design.md, section 5), and `served` is
-    this record as the listener with that identity speaks it. `lists_silent` says that its servers list a session from
-    its start, not only once something was said in it. `overheard` makes the reader of one stream of events by who does
-    not know what was asked, where that decides what an answer means. `takes_history` is the ext of a ResumeSession that
-    brings what was said elsewhere into a conversation, None where a backend has no way to take it; `brings_history`
-    counts what a client's does. `stores_history` says that its servers store every message and answer a request for
-    history at any time; else the session's own transcript answers it.
+    this record as the listener with that identity speaks it. `turn_outlives_connection` says that a turn of such a
+    backend goes on while we are not connected; its client translator may be opened again on the next connection.
+    `lists_silent` says that its servers list a session from its start, not only once something was said in it.
+    `overheard` makes the reader of one stream of events by who does not know what was asked, where that decides what
+    an answer means. `takes_history` is the ext of a ResumeSession that brings what was said elsewhere into a
+    conversation, None where a backend has no way to take it; `brings_history` counts what a client's does.
+    `stores_history` says that its servers store every message and answer a request for history at any time; else the
+    session's own transcript answers it.
     """
 
     name: str
@@ -385,6 +387,7 @@ class Dialect(Struct, frozen=True, kw_only=True):
     shown: Callable[[str, Ext | None], tuple[str, ...]]
     addressed: bool
     one_session: bool
+    turn_outlives_connection: bool = False
     lists_silent: bool = False
     named: Callable[[str], Ext | None] | None = None
     publication: Callable[[Clock, NewId], Translator] | None = None

@@ -40,6 +40,7 @@ class Limits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rena
     answer_deadline: Seconds = 240.0  # a question is denied then: below the backends' own 300 s
     answer_guard: Seconds = 1.0  # an answer that crossed a further question on its way is not taken for it
     drain_deadline: Seconds = 10.0  # SIGTERM: turns may finish until then
+    reconnect_grace: Seconds = 2.0  # docs/translation.md, 4.10
     backoff_first: Seconds = 0.1
     backoff_max: Seconds = 5.0
     snapshot_wait: Seconds = 0.4  # a pod's prober waits 0.5 s for the first line

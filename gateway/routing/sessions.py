@@ -313,7 +313,7 @@ class Sessions:
         if session not in self.roster:
             return
         session.answer_all(DeleteSession)
-        session.lost("the backend does not have this session any more", [])
+        session.give_up(Failure(cause="upstream_lost", text="the backend does not have this session any more"))
         self._move_on(session)
 
     def _move_on(self, session: Session) -> None:

@@ -28,6 +28,9 @@ class Cancelling:
             if link is not None:
                 session.refuse(link, command.request, "not_running", "no turn is in progress")
             return
+        if session.reconnect.severed:
+            session.reconnect.hold(link, command)
+            return
         if session.busy and self._deadline is None:
             self._deadline = session.later(session.limits.cancel_deadline, self._expire)
         session.forward(link, command)

@@ -104,6 +104,7 @@ def _history(state: SessionState, event: HistorySnapshot) -> None:
     own = state.turn.id if state.turn is not None else None  # what a rotation kept of the open turn stays fresh
     state.fresh = next((i for i, item in enumerate(event.items) if item.turn == own), len(event.items))
     state.snapshot_ext = event.ext
+    state.conversation = event.conversation or state.conversation
     answered = {item.call for item in event.items if isinstance(item, ToolResult)}
     calls = {item.call: item.name for item in event.items if isinstance(item, ToolCall) and item.call not in answered}
     state.unanswered = dict(list(calls.items())[-UNANSWERED_KEPT:])

@@ -9,6 +9,7 @@ from msgspec import structs
 from gateway.link import Link
 from gateway.session.attachments import as_references
 from gateway.session.inflight import Pending
+from gateway.session.reconnect import BUSY
 from mappings.canonical import Event
 from mappings.canonical.commands import SubmitInput
 from mappings.canonical.events import TurnAccepted
@@ -35,6 +36,8 @@ class Inputs:
         command = structs.replace(command, segments=segments)
         if not flatten(segments).strip() and not any(isinstance(s, ImageAttachment | FileAttachment) for s in segments):
             session.refuse(link, command.request, "invalid", "the input is empty")
+        elif session.reconnect.severed:
+            session.refuse(link, command.request, "busy", BUSY)
         elif session.questions.hear(link, command):
             return
         elif session.form.discarding:

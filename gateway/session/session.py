@@ -27,6 +27,7 @@ from gateway.session.inputs import Inputs
 from gateway.session.lobby import Lobby
 from gateway.session.narrowing import tool_names_only
 from gateway.session.questions import Questions
+from gateway.session.reconnect import BUSY, Reconnect
 from gateway.session.runs import Run
 from gateway.session.turn import NormalForm
 from gateway.timers import Later
@@ -91,6 +92,8 @@ class Session:
         self.inputs = Inputs(self)
         self._turn_weight = 0
         self.cancelling = Cancelling(self)
+        self.reconnect = Reconnect(self)
+        self.outlives_connection = upstream.turn_outlives_connection
         self.attendance = Attendance(self)
         self.changed: Callable[[Session, str], Session] = lambda session, _name: session
         """Called when the backend opened the session, with its name there, or refused it (""). Returns the session that
@@ -131,6 +134,7 @@ class Session:
         self.in_flight.close()
         self.questions.close()
         self.cancelling.over()
+        self.reconnect.close()
         self.attendance.close()
         self.lobby.close()
         self.backend.stop()
@@ -164,6 +168,8 @@ class Session:
                 self._note_quiet()
             case CancelTurn():
                 self.cancelling.ask(link, command)
+            case AnswerApproval() | AnswerInteraction() | PauseTurn() if self.reconnect.severed:
+                self.refuse(link, command.request, "busy", BUSY)
             case PauseTurn():
                 self._pause(link, command)
             case ResumeTurn() if self.questions.show_again(link):
@@ -255,6 +261,10 @@ class Session:
         now = self.clock()
         for burst in bursts:
             items, at = burst.items, burst.at or now
+            if self.reconnect.severed:
+                items = self.reconnect.take(items, at)
+                if not items:
+                    continue
             if self._names_only:
                 items, losses = tool_names_only(items)
                 self.ledger.record(losses, session=self.state.id)
@@ -282,14 +292,23 @@ class Session:
         return self.state
 
     def lost(self, text: str, unsent: Sequence[Command], cause: Cause = "upstream_lost") -> None:
-        """The backend cannot be reached: what waits for it fails, and so does the open turn (design.md, section 6)."""
+        """The backend cannot be reached: what waits for it fails, and so does a turn that cannot outlive this."""
         failure = Failure(cause=cause, text=text)
-        for request in [command.request for command in unsent] or self.in_flight:
-            self.answers.give(request, failure)
+        if self.reconnect.lost(failure, unsent):
+            self.lobby.open()
+        else:
+            self.give_up(failure, everything=not unsent)
+
+    def give_up(self, failure: Failure, *, everything: bool = True) -> None:
+        """Fail the open turn, and with `everything` all that waits for the backend."""
+        self.reconnect.close()
+        if everything:
+            self.fail(failure)
         now = self.clock()
         self.cancelling.over()
         self.form.discarding = False
         self.deliver(self.form.end("failed", failure, now), now)
+        self.reconnect.over()
         self.lobby.open()
 
     # -- the way out -------------------------------------------------------------------------------------

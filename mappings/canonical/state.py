@@ -164,7 +164,8 @@ class SessionState(Struct, kw_only=True):
     for this one, `backend_ids` the ids that it then gave: its own clients are shown those. `chosen_ids` are
     ids that a client chose for it, in the form of `backend_ids`. `listed` is how
     the backend described it in a list, where it does; `archived` that it is put away. `goal` is the backend's
-    JSON of what it is to reach.
+    JSON of what it is to reach. `conversation` is the backend's
+    id of the history that it told last.
     """
 
     id: str
@@ -182,6 +183,7 @@ class SessionState(Struct, kw_only=True):
     usage: Usage = Usage()
     alerts: deque[Alert] = field(default_factory=lambda: deque(maxlen=ALERTS_KEPT))
     snapshot_ext: Ext | None = None
+    conversation: str = ""
     otp: Otp | None = None
     opening: OpenSession | None = None
     backend_ids: Ext | None = None

@@ -26,6 +26,7 @@ __all__ = [
     "KnowledgeRef",
     "Message",
     "Origin",
+    "PastRun",
     "Paste",
     "Reasoning",
     "Role",
@@ -261,6 +262,18 @@ class SessionSummary(Value, frozen=True, kw_only=True):
     status: Status = "idle"
     archived: bool = False
     ext: Ext | None = None
+
+
+class PastRun(Value, frozen=True, kw_only=True):
+    """One run that a history tells of: the items `first` up to, and without, `last`.
+
+    `end` is None while the run goes on, and where the history does not tell its end.
+    """
+
+    first: int
+    last: int
+    end: End | None = None
+    failure: Failure | None = None
 
 
 class Completion(Value, frozen=True, kw_only=True):

@@ -37,6 +37,7 @@ DIALECT = Dialect(
     shown=shown,
     addressed=False,
     one_session=False,
+    turn_outlives_connection=True,
     named=lambda name: keep(id=name),
     publication=PublicationTranslator,
     served=served,

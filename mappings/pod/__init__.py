@@ -18,4 +18,5 @@ DIALECT = Dialect(
     shown=lambda _session, _backend_ids: (),  # pod messages name no session
     addressed=False,
     one_session=True,
+    turn_outlives_connection=True,
 )

@@ -11,12 +11,15 @@ from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw, Struct, structs
 
 from mappings.canonical.events import ToolCallFinished
 from mappings.canonical.values import (
+    End,
+    Failure,
     Item,
     Message,
+    PastRun,
     Reasoning,
     Role,
     Text,
@@ -26,6 +29,7 @@ from mappings.canonical.values import (
     snake_case,
 )
 from mappings.pod.segments import from_segments, to_segments
+from mappings.pod.vocabulary import CANCELLED, END_OF_RESULT
 from mappings.pod.wire import EVENTS
 from mappings.pod.wire.codecs import known_segments
 from mappings.pod.wire.contents import RunResult
@@ -33,7 +37,9 @@ from mappings.pod.wire.values import Segment
 
 __all__ = [
     "MS",
+    "Conversation",
     "canonical_items",
+    "conversation",
     "logged_item",
     "made_entries",
     "opaque",
@@ -59,6 +65,21 @@ class Kinded(Struct, frozen=True, kw_only=True, gc=False, tag_field="kind", tag=
 
 class SegmentStart(Kinded, frozen=True, kw_only=True):
     history: list[object]
+    session_id: object = ""
+    ts: int = 0
+
+
+class Invoke(Kinded, frozen=True, kw_only=True):
+    ts: int = 0
+
+
+class RunCompleted(Kinded, frozen=True, kw_only=True):
+    result: object = ""
+    ts: int = 0
+
+
+class RunErrored(Kinded, frozen=True, kw_only=True):
+    message: object = ""
     ts: int = 0
 
 
@@ -82,7 +103,9 @@ class SystemItemEntry(Kinded, frozen=True, kw_only=True, tag="system_item"):
     ts: int = 0
 
 
-Entry = SegmentStart | UserInput | AssistantItem | ToolResultEntry | SystemItemEntry
+Entry = (
+    SegmentStart | UserInput | AssistantItem | ToolResultEntry | SystemItemEntry | Invoke | RunCompleted | RunErrored
+)
 
 
 class LoggedPart(Struct, frozen=True, kw_only=True, gc=False):
@@ -120,26 +143,74 @@ def opaque(value: object) -> Raw:
     return Raw(EVENTS.encode(value))
 
 
+class Conversation(Struct, frozen=True, kw_only=True):
+    """What the entries of a log tell: the items, oldest first, the runs, and the pod's id of it all."""
+
+    id: str
+    items: tuple[Item, ...]
+    runs: tuple[PastRun, ...]
+
+
 def canonical_items(entries: Iterable[object]) -> tuple[Item, ...]:
-    """The conversation that these entries tell, oldest first."""
-    items: list[Item] = []
-    names: dict[str, str] = {}
+    """Return the conversation that these entries tell, oldest first."""
+    return conversation(entries).items
+
+
+def conversation(entries: Iterable[object]) -> Conversation:
+    """Read a log: its items, and where its runs begin and end."""
+    reader = _LogReader()
     for value in entries:
         entry = _read(value, Entry)
-        if entry is None:
-            continue
+        if entry is not None:
+            reader.take(entry)
+    return Conversation(id=reader.id, items=tuple(reader.items), runs=tuple(reader.runs))
+
+
+class _LogReader:
+    """Walks the entries of a log, oldest first."""
+
+    def __init__(self) -> None:
+        self.id = ""
+        self.items: list[Item] = []
+        self.runs: list[PastRun] = []
+        self._names: dict[str, str] = {}
+
+    def take(self, entry: Entry) -> None:
+        """Add one entry."""
         at = entry.ts * MS
         if isinstance(entry, SegmentStart):
-            items = [i for v in entry.history if (i := _logged(v, at, names)) is not None]
-        elif isinstance(entry, UserInput):
+            self.id = _text(entry.session_id)
+            self.items = [i for v in entry.history if (i := _logged(v, at, self._names)) is not None]
+            self.runs = []
+        elif isinstance(entry, Invoke):
+            self.runs.append(PastRun(first=len(self.items), last=len(self.items)))
+        elif isinstance(entry, RunCompleted):
+            self._end(next((end for result, end in END_OF_RESULT.items() if result == entry.result), "completed"), None)
+        elif isinstance(entry, RunErrored):
+            cancelled = entry.message == CANCELLED
+            failure = None if cancelled else Failure(cause="internal", text=_text(entry.message))
+            self._end("cancelled" if cancelled else "failed", failure)
+        elif (item := self._item(entry, at)) is not None:
+            self._append(item)
+
+    def _item(self, entry: UserInput | AssistantItem | ToolResultEntry | SystemItemEntry, at: int) -> Item | None:
+        if isinstance(entry, UserInput):
             segments = to_segments(entry.segments)
-            items.append(Message(role="user", text=flatten(segments), segments=segments, at=at))
-        elif isinstance(entry, SystemItemEntry):
+            return Message(role="user", text=flatten(segments), segments=segments, at=at)
+        if isinstance(entry, SystemItemEntry):
             ext = {"pod.item": opaque(entry.item)}
-            items.append(Message(role="system", text=system_text(entry.item), at=at, ext=ext))
-        elif (item := _logged(entry.item, at, names)) is not None:
-            items.append(item)
-    return tuple(items)
+            return Message(role="system", text=system_text(entry.item), at=at, ext=ext)
+        return _logged(entry.item, at, self._names)
+
+    def _append(self, item: Item) -> None:
+        if not self.runs or self.runs[-1].end is not None:  # a resumed run has no `invoke` of its own
+            self.runs.append(PastRun(first=len(self.items), last=len(self.items)))
+        self.items.append(item)
+        self.runs[-1] = structs.replace(self.runs[-1], last=len(self.items))
+
+    def _end(self, end: End, failure: Failure | None) -> None:
+        if self.runs and self.runs[-1].end is None:
+            self.runs[-1] = structs.replace(self.runs[-1], end=end, failure=failure)
 
 
 def run_is_open(entries: Iterable[object]) -> bool:
@@ -158,6 +229,10 @@ def system_text(item: object) -> str:
     """The text of a SystemItem that the model saw; of a kind not known here too, if it has a body."""
     body = item.get("body") if isinstance(item, dict) else None
     return body if isinstance(body, str) else ""
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
 
 
 def _logged(value: object, at: int, names: dict[str, str]) -> Item | None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 __all__ = [
-    "CANCEL", "FINISHED", "delta", "done", "echo", "problem", "rotated", "run", "run_end", "say", "snapshot",
-    "status", "took", "user_entry",
+    "CANCEL", "FINISHED", "call_entries", "completed", "delta", "done", "echo", "errored", "problem", "rotated", "run",
+    "run_end", "run_entries", "say", "snapshot", "status", "took", "user_entry",
 ]  # fmt: skip
 
 Frame = dict[str, Any]
@@ -37,6 +37,29 @@ def answer_entry(text: str) -> Frame:
     """An answer in its log."""
     item = {"kind": "message", "role": "assistant", "content": [{"kind": "text", "text": text}]}
     return {"kind": "assistant_item", "item": item, "ts": 1}
+
+
+def run_entries(text: str, *items: Frame, end: Frame | None = None) -> tuple[Frame, ...]:
+    """A run in its log, as a real pod writes it: its input, what followed, and where it is over its end."""
+    begun = ({"kind": "invoke", "trigger": "user_send", "ts": 1}, user_entry(text), *items)
+    return begun if end is None else (*begun, {"kind": "turn_end", "turn_count": 1, "ts": 1}, end)
+
+
+def completed(result: str = "finished", *, interrupted: bool = False) -> Frame:
+    """The end of a run that went well, in its log."""
+    return {"kind": "run_completed", "interrupted": interrupted, "result": result, "ts": 1}
+
+
+def errored(text: str) -> Frame:
+    """The end of a run that failed, in its log; a cancelled run has the text `Cancelled`."""
+    return {"kind": "run_errored", "interrupted": True, "message": text, "ts": 1}
+
+
+def call_entries(call: str, name: str, output: str) -> tuple[Frame, ...]:
+    """A tool call and its result, in its log."""
+    called = {"kind": "tool_call", "call_id": call, "name": name, "arguments": "{}"}
+    result = {"kind": "tool_result", "call_id": call, "summary": "", "content": output}
+    return {"kind": "assistant_item", "item": called, "ts": 1}, {"kind": "tool_result", "item": result, "ts": 1}
 
 
 def logged(role: str, text: str) -> Frame:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mappings.canonical.events.base import EventBase
-from mappings.canonical.values import Backend, Item, Message, SessionSummary, Status
+from mappings.canonical.values import Backend, Item, Message, PastRun, SessionSummary, Status
 
 __all__ = [
     "HistorySnapshot",
@@ -57,6 +57,8 @@ class HistorySnapshot(EventBase, frozen=True, kw_only=True):
 
     A whole history is oldest first and tells status and backend where the dialect does; a page is newest
     first, `next_cursor` None on the last. `rotated` marks a history that changed under attached clients.
+    `runs` are the runs of a whole history, oldest first, and `conversation` is the backend's id of what it tells,
+    both where the dialect tells them.
     """
 
     items: tuple[Item, ...]
@@ -65,6 +67,8 @@ class HistorySnapshot(EventBase, frozen=True, kw_only=True):
     backend: Backend | None = None
     next_cursor: str | None = None
     rotated: bool = False
+    runs: tuple[PastRun, ...] = ()
+    conversation: str = ""
 
 
 class MessageAppended(EventBase, frozen=True, kw_only=True):

@@ -278,6 +278,8 @@ def sessions_listed(event: events.SessionsListed, context: Context) -> Messages:
             "backend",
             "next_cursor",
             "rotated",
+            "runs",
+            "conversation",
         )
     ),
 )

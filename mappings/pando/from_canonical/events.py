@@ -245,6 +245,8 @@ def session_opened(event: events.SessionOpened, context: Context) -> Messages:
             "backend",
             "next_cursor",
             "rotated",
+            "runs",
+            "conversation",
         )
     ),
 )

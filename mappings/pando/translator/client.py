@@ -73,6 +73,7 @@ class ClientTranslator:
         self._waiting: dict[str, Asked] = {}
         self._sessions: dict[str, Following] = {}
         self._heard = clock()
+        self._opened = False  # nobody said since which instance this connection leads to
 
     @property
     def owes(self) -> bool:
@@ -80,10 +81,16 @@ class ClientTranslator:
         return False
 
     def opened(self) -> Step:
-        """Who is there, and with which sessions."""
+        """Ask who is there, and with which sessions; on a further connection also how the open turns stand."""
         step = Step(alarm=Alarm(TICK, self._rang))
+        self._heard = self._clock()
+        self._opened = True
+        self._give_up(step, "the connection to the primary was lost")
         self._ask(step, ask.Ping(), "alive")
         self._ask(step, ask.ListSessions(), "sessions")
+        for following in self._sessions.values():
+            following.reconnected()
+        self._ask_for_messages(step)
         return step
 
     def receive(self, frames: Sequence[Frame]) -> Step:
@@ -188,17 +195,20 @@ class ClientTranslator:
 
     def _notice(self, instance: str, step: Step) -> None:
         """Another instance than before: nothing of the old one goes on, everything is asked again."""
-        if not instance or instance == self._instance:
+        if not instance:
             return
+        is_asked, self._opened = self._opened, False  # a new connection has asked for everything already
         known, self._instance = self._instance, instance
-        if not known:
+        if known in ("", instance):
             return
-        self._give_up(step, "the primary was replaced by another")
+        if not is_asked:
+            self._give_up(step, "the primary was replaced by another")
         for session, following in self._sessions.items():
             lost = following.lost()
             if lost:
                 step.bursts.append(Burst(items=lost, session=session))
-        self._resynchronise(step)
+        if not is_asked:
+            self._resynchronise(step)
 
     def _resynchronise(self, step: Step) -> None:
         self._ask(step, ask.ListSessions(), "sessions")

@@ -286,6 +286,11 @@ class Following:
     def _quiet(self) -> float:
         return self.patience.update if self._ours and self._updated else self.patience.quiet
 
+    def reconnected(self) -> None:
+        """The connection was lost and stands again: an open turn may have ended meanwhile."""
+        self.asked = False
+        self.wants = self.open
+
     def lost(self) -> list[Any]:
         """The primary is gone: so is the turn."""
         if not self.open:

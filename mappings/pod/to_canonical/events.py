@@ -9,7 +9,7 @@ from msgspec import UNSET, Raw, json
 
 from mappings.canonical import events
 from mappings.canonical.values import Backend, Completion, Ext, Message, SessionSummary, Usage, flatten
-from mappings.pod.entries import MS, canonical_items, opaque, system_text
+from mappings.pod.entries import MS, conversation, opaque, system_text
 from mappings.pod.segments import to_segments
 from mappings.pod.vocabulary import CANCELLED, CAUSE_OF_CODE, CODE_OF_CAUSE, END_OF_RESULT
 from mappings.pod.wire import contents as contents
@@ -24,9 +24,12 @@ TO_EVENT = Rules("pod -> canonical events")
 @TO_EVENT.rule(wire.Snapshot, produces=(events.HistorySnapshot,))
 def snapshot(message: wire.Snapshot) -> tuple[events.Event, ...]:
     data = message.data
+    told = conversation(data.entries)
     return (
         events.HistorySnapshot(
-            items=canonical_items(data.entries),
+            items=told.items,
+            runs=told.runs,
+            conversation=told.id,
             status=data.status,
             backend=_backend(data.greeting),
             ext={"pod.entries": opaque(data.entries)},
@@ -191,8 +194,9 @@ def error(message: wire.Error) -> tuple[events.Event, ...]:
 @TO_EVENT.rule(wire.SegmentRotated, produces=(events.HistorySnapshot,))
 def segment_rotated(message: wire.SegmentRotated) -> tuple[events.Event, ...]:
     entry = message.data.entry
-    items = canonical_items([entry])
-    return (events.HistorySnapshot(items=items, rotated=True, ext={"pod.entry": opaque(entry)}),)
+    told = conversation([entry])
+    ext: Ext = {"pod.entry": opaque(entry)}
+    return (events.HistorySnapshot(items=told.items, rotated=True, conversation=told.id, ext=ext),)
 
 
 @TO_EVENT.rule(wire.Status, produces=(events.StatusChanged,))

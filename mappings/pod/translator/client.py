@@ -58,7 +58,9 @@ class ClientTranslator:
         return False
 
     def opened(self) -> Step:
-        """A client says nothing first: the pod shows itself."""
+        """Say nothing: the pod shows itself. What it had not answered on a connection before this it never will."""
+        self._pending.drain()
+        self._status = "idle"
         return Step()
 
     def receive(self, frames: Sequence[Frame]) -> Step:

@@ -70,6 +70,8 @@ def sessions_listed(event: events.SessionsListed, context: Context) -> Messages:
             "status",
             "backend",
             "rotated",
+            "runs",
+            "conversation",
         )
     ),
 )

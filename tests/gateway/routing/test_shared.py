@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from gateway.config.model import Limits
 from tests.gateway.pod_words import run
 from tests.gateway.routing.pando_stage import PandoStage, frames, pando_stage, row
 from tests.gateway.smooth_words import ask
@@ -60,8 +61,82 @@ async def test_a_lost_primary_fails_the_open_turn_and_what_waits_once() -> None:
         await made.publishes("llm.token", session_id=OTHER, token="Hi")
         made.primaries[-1].hang_up()
         await settle()
+        made.time.passes(Limits().reconnect_grace)
         assert [f["type"] for f in frames(client) if f.get("requestId") == "r1"] == ["error"]
         assert [f["type"] for f in frames(other)][-2:] == ["stream_token", "error"]
+
+
+async def in_a_turn(made: PandoStage) -> MemoryTransport:
+    """A client whose turn r1 has said `Hel`, and a primary whose connection is lost then."""
+    client = await watching(made, ONE)
+    await made.begins(row(ONE))
+    await made.answers("message.list", [])
+    says(client, ask("send_message", "r1", sessionId=ONE, message="Hello"))
+    await settle()
+    await made.answers("message.send", {"ok": True})
+    await made.publishes("llm.token", session_id=ONE, token="Hel")
+    made.primaries[-1].hang_up()
+    await settle()
+    return client
+
+
+def ends(client: MemoryTransport) -> list[tuple[str, object]]:
+    """The terminals of r1."""
+    terminals = [f for f in frames(client) if f["type"] in ("eventual_response", "error", "cancelled")]
+    return [(f["type"], f.get("data", {}).get("data", {}).get("response", {}).get("responseParts")) for f in terminals]
+
+
+async def test_a_turn_goes_on_where_the_same_primary_is_found_again() -> None:
+    asked = {"id": "m1", "role": "user", "content": "Hello"}
+    async with pando_stage() as made:
+        client = await in_a_turn(made)
+        await made.begins(row(ONE))
+        while "message.list" in made.asked():
+            await made.answers("message.list", [asked])
+        await made.publishes("llm.token", session_id=ONE, token="lo")
+        await made.publishes("llm.end", session_id=ONE)
+        await made.answers("message.list", [asked, {"id": "m2", "role": "assistant", "content": "Hello"}])
+        assert ends(client) == [("eventual_response", ["Hello"])]
+        assert made.asked() == []
+
+
+async def test_an_answer_that_was_missed_is_completed_from_the_store() -> None:
+    stored = [
+        {"id": "m1", "role": "user", "content": "Hello"},
+        {"id": "m2", "role": "assistant", "content": "Hello there"},
+    ]
+    async with pando_stage() as made:
+        client = await in_a_turn(made)
+        await made.begins(row(ONE))
+        alive = {"status": "ok", "instance_id": "i-1", "uptime": "0s"}
+        for _ in range(4):  # two answers, 15 s apart (docs/translation.md, 3.6)
+            while made.asked():
+                (method, *_) = made.asked()
+                await made.answers(method, stored if method == "message.list" else alive)
+            made.time.passes(5.0)
+            await settle()
+        while made.asked():
+            (method, *_) = made.asked()
+            await made.answers(method, stored if method == "message.list" else alive)
+        assert ends(client) == [("eventual_response", ["Hello there"])]
+
+
+async def test_a_turn_fails_where_another_primary_answers_than_before() -> None:
+    async with pando_stage() as made:
+        client = await in_a_turn(made)
+        await made.answers("instance.ping", {"status": "ok", "instance_id": "i-2", "uptime": "0s"})
+        assert ends(client) == [("error", None)]
+        await made.answers("session.list", [row(ONE)])
+        assert set(made.asked()) == {"message.list"}
+
+
+async def test_an_input_within_the_grace_is_refused_and_not_written() -> None:
+    async with pando_stage() as made:
+        client = await in_a_turn(made)
+        says(client, ask("send_message", "r2", sessionId=ONE, message="More"))
+        await settle()
+        assert [f["error"]["code"] for f in frames(client) if f.get("requestId") == "r2"] == ["TURN_IN_PROGRESS"]
+        assert "message.send" not in made.asked()
 
 
 async def test_a_new_connection_asks_again_for_what_is_looked_at() -> None:

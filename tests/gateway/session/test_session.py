@@ -376,6 +376,7 @@ async def test_a_pod_lost_in_mid_turn_ends_it_once_for_everybody() -> None:
             .gets("a", token("r1", "He"))
             .gets("b", token("$turn", "He"))
             .pod_dies()
+            .passes(Limits().reconnect_grace)
             .gets("a", error("r1", "INTERNAL_ERROR"))
             .gets("b", error("$turn", "INTERNAL_ERROR"))
             .done()
@@ -386,6 +387,7 @@ async def test_the_turn_has_ended_before_the_loss_of_the_backend_has_been_told()
     async with stage(limits=FAR) as made:
         await begun(made).done()
         made.session.lost("gone", [])
+        made.time.passes(Limits().reconnect_grace)
         assert made.session.state.turn is None
         assert made.session.quiet.is_set()
         made.session.lost("gone", [])
@@ -401,6 +403,7 @@ async def test_an_input_that_waits_for_an_answer_fails_when_the_pod_is_lost() ->
             .says("a", send("r1", "Hi"))
             .pod_gets(run("Hi"))
             .pod_dies()
+            .passes(Limits().reconnect_grace)
             .gets("a", error("r1", "INTERNAL_ERROR"))
             .done()
         )
@@ -412,6 +415,7 @@ async def test_a_session_goes_on_after_the_pod_came_back() -> None:
         await (
             begun(made)
             .pod_dies()
+            .passes(Limits().reconnect_grace)
             .gets("a", error("r1", "INTERNAL_ERROR"))
             .pod_says(snapshot(user_entry("Hi")))
             .says("a", send("r2", "Still there?"))
@@ -423,11 +427,12 @@ async def test_a_session_goes_on_after_the_pod_came_back() -> None:
         assert [m.text for m in made.session.state.messages()] == ["Hi", "Still there?", "Yes"]
 
 
-async def test_a_pod_that_still_runs_after_a_reconnect_shows_its_run_as_its_own() -> None:
+async def test_a_pod_that_is_found_after_the_grace_and_still_runs_shows_its_run_as_its_own() -> None:
     async with stage() as made:
         await (
             begun(made)
             .pod_dies()
+            .passes(Limits().reconnect_grace)
             .gets("a", error("r1", "INTERNAL_ERROR"))
             .pod_says(snapshot(user_entry("Hi"), status="running"), delta("lo"), *FINISHED)
             .gets("a", token("$turn", "lo"), answer("$turn", "lo"))

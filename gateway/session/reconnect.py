@@ -1,0 +1,151 @@
+"""Keep the open turn of a session while the connection to its backend is lost (docs/translation.md, 4.10).
+
+    state       event                                        next state, and what is done
+    connected   loss, nothing runs                           connected: what waits for an answer fails
+    connected   loss, a turn is open or an input in flight   severed: the grace begins
+    severed     history: the run goes on                     connected: what was missed is said, the turn goes on
+    severed     history: the run has ended                   connected: what was missed is said, the turn ends so
+    severed     history: neither                             connected: the turn fails
+    severed     the grace is over, or the session is gone    connected: the turn fails
+
+While it is severed inputs and answers are refused as busy and a cancel waits. Nothing that changes anything is written
+a second time: an input in flight is found in the history or fails, a stop in flight is done if the turn has ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from gateway.link import Link
+from gateway.session.turn.missed import Found, look, missed
+from gateway.timers import Timer
+from mappings.canonical import Command
+from mappings.canonical.commands import CancelTurn, PauseTurn, SubmitInput
+from mappings.canonical.events import HistorySnapshot, Reply
+from mappings.canonical.values import Failure, Message, flatten
+
+if TYPE_CHECKING:
+    from gateway.session.session import Session
+
+__all__ = ["BUSY", "Reconnect"]
+
+BUSY = "the connection to the backend was lost and is being made again; try again"
+STOPS = (CancelTurn, PauseTurn)
+
+
+class Reconnect:
+    """Whether one session is severed from its backend, and what it then learns of its turn."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._failure: Failure | None = None  # why the turn fails if nothing better is heard; None while connected
+        self._grace: Timer | None = None
+        self._cancels: list[tuple[Link | None, CancelTurn]] = []
+
+    @property
+    def severed(self) -> bool:
+        """Whether the connection is lost and the turn may still go on."""
+        return self._failure is not None
+
+    def lost(self, failure: Failure, unsent: Sequence[Command]) -> bool:
+        """The connection is lost, or could not be made again; whether the turn may still go on."""
+        session = self._session
+        for command in unsent:
+            session.answers.give(command.request, failure)
+        if self.severed:
+            return True
+        if not session.outlives_connection or not (session.busy or session.state.status == "running"):
+            return False
+        self._failure = failure
+        self._grace = session.later(session.limits.reconnect_grace, self._expire)
+        for request in session.in_flight:
+            pending = session.in_flight.get(request)
+            if pending is not None and not isinstance(pending.command, SubmitInput | CancelTurn | PauseTurn):
+                session.answers.give(request, failure)
+        return True
+
+    def hold(self, link: Link | None, command: CancelTurn) -> None:
+        """A client cancels: it is asked of the backend, or done, once something is known of the turn."""
+        self._cancels.append((link, command))
+
+    def close(self) -> None:
+        """The turn is decided, or the gateway ends."""
+        self._failure = None
+        if self._grace is not None:
+            self._grace.cancel()
+            self._grace = None
+
+    def _expire(self) -> None:
+        if self._failure is not None:
+            self._session.give_up(self._failure)
+
+    def take(self, items: Sequence[Any], at: int) -> list[Any]:
+        """Learn from the first whole history among `items`; the events that remain to be acted on."""
+        n = next(
+            (i for i, e in enumerate(items) if type(e) is HistorySnapshot and not e.request and not e.rotated), None
+        )
+        if n is None:
+            return list(items)
+        keeps = self._learn(items[n], at)
+        return [*items[:n], *items[n if keeps else n + 1 :]]
+
+    def _learn(self, history: HistorySnapshot, at: int) -> bool:
+        """Act on what a history says of the turn; whether the history itself is news to the clients."""
+        session, failure = self._session, self._failure
+        if history.status is None:  # the dialect tells no runs: its translator goes on following the turn
+            self.close()
+            self._release()
+            return session.state.turn is None
+        found = look(session.state, self._input(), history)
+        if found.verdict == "unknown" and failure is not None:
+            session.give_up(failure)
+            return True
+        self.close()
+        session.inputs.accept_waiting(at)
+        self._say_missed(found, at)
+        if found.verdict == "ended":
+            session.deliver(session.form.feed(found.last_words(), at), at)
+        self._settle_stops(ended=found.verdict == "ended")
+        self._release()
+        return found.verdict == "ended" or session.state.turn is None
+
+    def _input(self) -> str | None:
+        """The text of the input that waits to be accepted or that began the open turn, None if there is none."""
+        session = self._session
+        waiting = session.in_flight.get(session.inputs.waiting)
+        if waiting is not None and isinstance(waiting.command, SubmitInput):
+            return flatten(waiting.command.segments)
+        fresh = session.state.transcript[session.state.fresh :]
+        said = (item.text for item in reversed(fresh) if isinstance(item, Message) and item.role == "user")
+        return next(said, None)
+
+    def _say_missed(self, found: Found, at: int) -> None:
+        state = self._session.state
+        if state.turn is not None:
+            events = missed(state.turn, state.transcript[state.fresh :], found.own)
+            if events:
+                self._session.deliver(self._session.form.feed(events, at), at)
+
+    def _settle_stops(self, *, ended: bool) -> None:
+        """Answer the stops that were in flight: they are not written again."""
+        session = self._session
+        failure = None if ended else Failure(cause="upstream_lost", text="the connection to the backend was lost")
+        for kind in STOPS:
+            for request in session.in_flight.of(kind):
+                session.answers.give(request, failure)
+
+    def _release(self) -> None:
+        """Act on the cancels that waited: the turn goes on, or there is nothing left to cancel."""
+        session = self._session
+        cancels, self._cancels = self._cancels, []
+        for link, command in cancels:
+            if session.busy:
+                session.cancelling.ask(link, command)
+            elif link is not None:
+                link.send([Reply(request=command.request)])
+
+    def over(self) -> None:
+        """The turn has failed: cancels that waited for it are done."""
+        self.close()
+        self._release()

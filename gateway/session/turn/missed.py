@@ -1,0 +1,173 @@
+"""What a history says of the turn during which the connection to its backend was lost (docs/translation.md, 4.10).
+
+A backend that outlives its connections shows its history again to whoever comes back. `look` finds the input of the
+open turn there and says how that turn stands:
+
+    running   its run goes on         its events follow, and what was missed of it is said now
+    ended     its run has an end      what was missed of it is said now, then that end
+    unknown   neither is told         the turn is lost
+
+The log of a backend has whole blocks only. Of a block that still streams, later deltas follow and its done text is the
+authority.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+from msgspec import Struct
+
+from mappings.canonical import OpenTurn, SessionState
+from mappings.canonical.events import (
+    ErrorReported,
+    Event,
+    HistorySnapshot,
+    MessageAppended,
+    ReasoningDone,
+    StatusChanged,
+    TextDone,
+    ToolCallArguments,
+    ToolCallFinished,
+    TurnResult,
+)
+from mappings.canonical.state import ReasoningBlock, TextBlock
+from mappings.canonical.values import End, Failure, Item, Message, PastRun, Reasoning, ToolCall, ToolResult
+
+__all__ = ["Found", "look", "missed"]
+
+
+class Found(Struct, frozen=True, kw_only=True):
+    """How the turn stands. `own` are the items of its run that follow its input, as far as the history has them."""
+
+    verdict: Literal["running", "ended", "unknown"]
+    own: tuple[Item, ...] = ()
+    end: End = "completed"
+    failure: Failure | None = None
+
+    def last_words(self) -> list[Event]:
+        """Return the events that end the turn as the history says."""
+        status = StatusChanged(status="paused" if self.end == "paused" else "idle")
+        if self.failure is not None:
+            return [ErrorReported(cause=self.failure.cause, text=self.failure.text), status]
+        return [TurnResult(end=self.end), status]
+
+
+UNKNOWN = Found(verdict="unknown")
+
+
+def look(state: SessionState, text: str | None, history: HistorySnapshot) -> Found:
+    """Find the run of the input `text` in `history`; None is the run of a turn without an input of its own.
+
+    `state` is as it was when the connection was lost: with that turn open, or with the input not accepted yet.
+    """
+    if state.conversation and history.conversation and state.conversation != history.conversation:
+        return UNKNOWN
+    if text is None:
+        run = history.runs[-1] if history.runs else None
+        if history.status != "running" and not _is_new(state, run, history):
+            return UNKNOWN
+        return _stands(run, run.first if run is not None else len(history.items), history)
+    at, is_known = _find_input(state, text, history)
+    if at is not None:
+        run = next((run for run in history.runs if run.last > at), None)
+        return _stands(run, at + 1, history)
+    is_untouched = state.turn is not None and state.turn.accepted and not state.turn.blocks
+    if is_known and is_untouched:  # a pod takes an input back that it had not begun to answer
+        return Found(verdict="ended", end="rolled_back")
+    return UNKNOWN
+
+
+def _stands(run: PastRun | None, first: int, history: HistorySnapshot) -> Found:
+    is_last = run is None or run is history.runs[-1]
+    own = history.items[first : run.last if run is not None else None]
+    if history.status == "running" and is_last:
+        return Found(verdict="running", own=own)
+    if run is None or run.end is None:
+        return UNKNOWN
+    is_paused = run.end == "cancelled" and is_last and history.status == "paused"  # the log of a pod tells both alike
+    return Found(verdict="ended", own=own, end="paused" if is_paused else run.end, failure=run.failure)
+
+
+def _is_new(state: SessionState, run: PastRun | None, history: HistorySnapshot) -> bool:
+    """Return True if this run stands behind everything that was known before the turn."""
+    known, told = _said(state.transcript[: state.fresh]), _said(history.items)
+    return run is not None and told[: len(known)] == known and len(_said(history.items[: run.first])) >= len(known)
+
+
+def _said(items: Sequence[Item]) -> list[tuple[str, str]]:
+    return [(item.role, item.text) for item in items if isinstance(item, Message) and item.role != "system"]
+
+
+def _find_input(state: SessionState, text: str, history: HistorySnapshot) -> tuple[int | None, bool]:
+    """Return where the input stands, and whether what was known before it is known to stand there too.
+
+    A history that was rewritten meanwhile is searched from its end.
+    """
+    items = history.items
+    inputs = [i for i, item in enumerate(items) if isinstance(item, Message) and item.role == "user"]
+    known = [text for role, text in _said(state.transcript[: state.fresh]) if role == "user"]
+    told = [text for role, text in _said(items) if role == "user"]
+    if told[: len(known)] == known:
+        rest = inputs[len(known) :]
+        is_there = bool(rest) and told[len(known)] == text
+        return (rest[0] if is_there else None), bool(known or history.conversation)
+    return next((i for i, said in zip(reversed(inputs), reversed(told), strict=True) if said == text), None), False
+
+
+# -- what was missed of a run ------------------------------------------------------------------------
+
+
+def missed(turn: OpenTurn, known: Sequence[Item], own: Sequence[Item]) -> list[Event]:
+    """Return what `own`, the items of the turn's run, say beyond what was heard of it, as events in normal order.
+
+    `known` are the items of the transcript that came with the turn.
+    """
+    notes = [item.text for item in known if isinstance(item, Message) and item.role == "system"]
+    texts = deque(block for block in turn.blocks if isinstance(block, TextBlock))
+    thoughts = deque(block for block in turn.blocks if isinstance(block, ReasoningBlock))
+    events: list[Event] = []
+    for item in own:
+        if isinstance(item, Message) and item.role == "system":
+            if item.text in notes:
+                notes.remove(item.text)
+            else:
+                events.append(MessageAppended(message=item))
+        elif isinstance(item, Message):
+            events += [TextDone(text=text) for text in _rest(texts, item.text)]
+        elif isinstance(item, Reasoning):
+            events += [ReasoningDone(text=text) for text in _rest(thoughts, item.text)]
+        elif isinstance(item, ToolCall):
+            called = turn.calls.get(item.call)
+            if called is None or called.arguments is None:
+                events.append(ToolCallArguments(call=item.call, name=item.name, json=item.arguments, done=True))
+        else:
+            events += _result(turn, item)
+    return events
+
+
+def _rest(heard: deque[TextBlock] | deque[ReasoningBlock], text: str) -> Iterator[str]:
+    """Yield the text of a block that was not heard, or not to its end; the blocks that it matches are used up."""
+    while heard and text:
+        block = heard.popleft()
+        said = "".join(block.parts)
+        if not block.done:
+            yield text
+            return
+        if not text.startswith(said):  # heard with holes: what was said of it stands
+            return
+        text = text[len(said) :]
+    if text:
+        yield text
+
+
+def _result(turn: OpenTurn, item: ToolResult) -> list[Event]:
+    called = turn.calls.get(item.call)
+    if called is not None and called.result is not None:
+        return []
+    return [
+        ToolCallFinished(
+            call=item.call, name=item.name, summary=item.summary, output=item.output, is_error=item.is_error
+        )
+    ]

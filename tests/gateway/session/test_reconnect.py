@@ -1,0 +1,390 @@
+"""A pod that is lost in a turn and found again within the grace (docs/translation.md, section 4.10).
+
+The frames are those of a real pod: it shows its log again to whoever connects, with the blocks that are whole (pod
+sheet, sections 3 and 9), and what still streams goes on behind it.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.config.model import Limits
+from tests.gateway.pod_words import (
+    CANCEL,
+    FINISHED,
+    Frame,
+    answer_entry,
+    call_entries,
+    completed,
+    delta,
+    done,
+    echo,
+    errored,
+    problem,
+    rotated,
+    run,
+    run_entries,
+    say,
+    snapshot,
+    status,
+    took,
+)
+from tests.gateway.smooth_words import accepted, answer, cancel, cancelled, error, send, token
+from tests.gateway.stage import Script, Stage, stage
+
+GRACE = Limits().reconnect_grace
+BEFORE = run_entries("Before", answer_entry("Yes"), end=completed())
+
+
+def begun(made: Stage) -> Script:
+    """A client `a` whose turn r1 has said `Hel`, and a pod that is lost then."""
+    return (
+        made.script()
+        .opens("a")
+        .says("a", send("r1", "Hi"))
+        .pod_gets(run("Hi"))
+        .pod_says(*took("Hi"), delta("Hel"))
+        .gets("a", accepted("r1"), token("r1", "Hel"))
+        .pod_dies()
+        .gets("a")
+    )
+
+
+def submitted(made: Stage) -> Script:
+    """A client `a` whose input r1 was written to a pod that is lost before it said anything."""
+    return made.script().opens("a").says("a", send("r1", "Hi")).pod_gets(run("Hi")).pod_dies().gets("a")
+
+
+def said(made: Stage) -> list[tuple[str, str]]:
+    return [(message.role, message.text) for message in made.session.state.messages()]
+
+
+# -- the run goes on -----------------------------------------------------------------------------------
+
+
+async def test_the_turn_goes_on_where_the_pod_still_runs_it() -> None:
+    async with stage() as made:
+        await (
+            begun(made)
+            .pod_says(snapshot(*run_entries("Hi"), status="running"), delta("lo"), done("Hello"), *FINISHED)
+            .gets("a", token("r1", "lo"), answer("r1", "Hello"))
+            .pod_gets()
+            .done()
+        )
+        assert said(made) == [("user", "Hi"), ("assistant", "Hello")]
+        assert made.time.waiting == [], "the grace was called off"
+
+
+async def test_blocks_that_became_whole_meanwhile_are_said_before_the_turn_goes_on() -> None:
+    entries = run_entries("Hi", answer_entry("Hello. "), *call_entries("c1", "read", "text"))
+    async with stage() as made:
+        await (
+            begun(made)
+            .pod_says(snapshot(*entries, status="running"))
+            .gets(
+                "a", token("r1", "lo. "), {"type": "stream_chunk", "requestId": "r1"},
+                {"type": "stream_chunk", "requestId": "r1"},
+            )
+            .pod_says(delta("Bye"), done("Bye"), *FINISHED)
+            .gets("a", token("r1", "Bye"), answer("r1", "Hello. Bye"))
+            .done()
+        )  # fmt: skip
+
+
+async def test_what_was_heard_already_is_not_said_again() -> None:
+    entries = run_entries("Hi", answer_entry("Hello"), *call_entries("c1", "read", "text"))
+    called = say("tool_call_start", id="c1", name="read"), say("tool_call_done", id="c1", name="read", arguments="{}")
+    result = say("tool_result", id="c1", summary="", output="text", is_error=False)
+    async with stage() as made:
+        await (
+            made.script()
+            .opens("a")
+            .says("a", send("r1", "Hi"))
+            .pod_gets(run("Hi"))
+            .pod_says(*took("Hi"), delta("Hello"), done("Hello"), *called, result)
+            .gets("a", accepted("r1"), token("r1", "Hello"), {"type": "stream_chunk"}, {"type": "stream_chunk"})
+            .pod_dies()
+            .pod_says(snapshot(*entries, status="running"))
+            .gets("a")
+            .pod_says(*FINISHED)
+            .gets("a", answer("r1", "Hello"))
+            .done()
+        )
+
+
+async def test_a_pod_client_sees_one_run_and_no_history_in_it() -> None:
+    shown = snapshot(*run_entries("Hi"), status="running")
+    async with stage() as made:
+        await (
+            made.script()
+            .joins("p", dialect="pod")
+            .pod_says(snapshot())
+            .gets("p", snapshot())
+            .says("p", run("Hi"))
+            .pod_gets(run("Hi"))
+            .pod_says(*took("Hi"), say("turn_start", turn=0), delta("Hel"))
+            .gets("p", echo("Hi"), status("running"), say("turn_start", turn=0), delta("Hel"))
+            .pod_dies()
+            .gets("p")
+            .pod_says(shown, delta("lo"), done("Hello"), say("turn_end", turn=0, result="finished"), *FINISHED)
+            .gets("p", delta("lo"), done("Hello"), say("turn_end", turn=0, result="finished"), *FINISHED)
+            .done()
+        )
+
+
+# -- the run has ended ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("end", "now", "told"),
+    [
+        (completed(), "idle", answer("r1", "Hello")),
+        (completed("limit_reached"), "idle", answer("r1", "Hello")),
+        (completed("paused", interrupted=True), "paused", cancelled("r1")),
+        (errored("Cancelled"), "idle", cancelled("r1")),
+        (errored("Cancelled"), "paused", cancelled("r1")),
+        (errored("the provider is down"), "idle", error("r1", "INTERNAL_ERROR")),
+    ],
+)
+async def test_a_run_that_ended_meanwhile_ends_the_turn_as_its_log_says(end: Frame, now: str, told: Frame) -> None:
+    entries = run_entries("Hi", answer_entry("Hello"), end=end)
+    async with stage() as made:
+        await begun(made).pod_says(snapshot(*entries, status=now)).gets("a", token("r1", "lo"), told).done()
+        assert said(made) == [("user", "Hi"), ("assistant", "Hello")]
+        assert made.session.state.status == now
+
+
+async def test_a_run_behind_which_another_client_began_one_ends_the_turn_too() -> None:
+    entries = *run_entries("Hi", answer_entry("Hello"), end=completed()), *run_entries("Next")
+    async with stage() as made:
+        await (
+            begun(made)
+            .pod_says(snapshot(*entries, status="running"))
+            .gets("a", token("r1", "lo"), answer("r1", "Hello"))
+            .pod_says(delta("Other"), done("Other"), *FINISHED)
+            .gets("a", token("$other", "Other"), answer("$other", "Other"))
+            .done()
+        )
+        assert said(made) == [("user", "Hi"), ("assistant", "Hello"), ("user", "Next"), ("assistant", "Other")]
+
+
+async def test_an_input_that_the_pod_took_back_is_rolled_back() -> None:
+    async with stage() as made:
+        await (
+            made.script()
+            .opens("a")
+            .says("a", send("r1", "Hi"))
+            .pod_gets(run("Hi"))
+            .pod_says(*took("Hi"), rotated())
+            .gets("a", accepted("r1"))
+            .pod_dies()
+            .pod_says(snapshot(rotated()["data"]["entry"]))
+            .gets("a", cancelled("r1"))
+            .done()
+        )
+        assert said(made) == []
+
+
+# -- neither -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        snapshot(*run_entries("Hi")),  # a restored pod: idle, though its last run has no end
+        snapshot(*BEFORE),  # another conversation
+        snapshot(),
+        snapshot(*run_entries("Other"), status="running"),
+    ],
+)
+async def test_a_snapshot_that_tells_neither_fails_the_turn(shown: Frame) -> None:
+    async with stage() as made:
+        await begun(made).pod_says(shown).gets("a", error("r1", "INTERNAL_ERROR")).done()
+        assert made.session.state.turn is None
+
+
+async def test_a_fresh_pod_in_the_place_of_the_old_one_has_not_rolled_the_turn_back() -> None:
+    async with stage() as made:
+        await (
+            made.script()
+            .opens("a")
+            .says("a", send("r1", "Hi"))
+            .pod_gets(run("Hi"))
+            .pod_says(*took("Hi"))
+            .gets("a", accepted("r1"))
+            .pod_dies()
+            .pod_says(snapshot())
+            .gets("a", error("r1", "INTERNAL_ERROR"))
+            .done()
+        )
+
+
+async def test_another_conversation_with_the_same_input_fails_the_turn() -> None:
+    other = rotated()["data"]["entry"] | {"session_id": "0198c3a1-7b52-7c40-9d1e-5f0a6b7c8d00"}
+    async with stage() as made:
+        await (
+            made.script()
+            .opens("a")
+            .says("a", send("r1", "Hi"))
+            .pod_gets(run("Hi"))
+            .pod_says(*took("Hi"), rotated(), delta("Hel"))
+            .gets("a", accepted("r1"), token("r1", "Hel"))
+            .pod_dies()
+            .pod_says(snapshot(other, *run_entries("Hi"), status="running"))
+            .gets("a", error("r1", "INTERNAL_ERROR"))
+            .done()
+        )
+
+
+async def test_a_pod_that_is_not_found_within_the_grace_fails_the_turn() -> None:
+    async with stage() as made:
+        await begun(made).done()
+        made.away = True
+        await (
+            made.script()
+            .pod_dies()
+            .passes(GRACE * 0.9)
+            .gets("a")
+            .passes(GRACE * 0.1)
+            .gets("a", error("r1", "INTERNAL_ERROR"))
+            .done()
+        )
+        assert made.session.state.status == "idle"
+
+
+async def test_the_grace_is_configurable() -> None:
+    async with stage(limits=Limits(reconnect_grace=30.0)) as made:
+        await (
+            begun(made)
+            .passes(29)
+            .gets("a")
+            .pod_says(snapshot(*run_entries("Hi"), status="running"), delta("lo"), *FINISHED)
+            .gets("a", token("r1", "lo"), answer("r1", "Hello"))
+            .done()
+        )
+
+
+async def test_where_nothing_runs_a_loss_is_told_to_nobody() -> None:
+    async with stage() as made:
+        await made.script().opens("a").pod_dies().pod_says(snapshot()).gets("a").done()
+        assert made.time.waiting == []
+
+
+# -- what was in flight --------------------------------------------------------------------------------
+
+
+async def test_an_input_in_flight_that_the_pod_took_begins_its_turn() -> None:
+    async with stage() as made:
+        await (
+            submitted(made)
+            .pod_says(snapshot(*run_entries("Hi"), status="running"), delta("Hello"), *FINISHED)
+            .gets("a", accepted("r1"), token("r1", "Hello"), answer("r1", "Hello"))
+            .pod_gets()
+            .done()
+        )
+        assert said(made) == [("user", "Hi"), ("assistant", "Hello")]
+
+
+async def test_an_input_in_flight_that_was_answered_meanwhile_is_accepted_and_ends() -> None:
+    entries = run_entries("Hi", answer_entry("Hello"), end=completed())
+    async with stage() as made:
+        await (
+            submitted(made)
+            .pod_says(snapshot(*entries))
+            .gets("a", accepted("r1"), token("r1", "Hello"), answer("r1", "Hello"))
+            .done()
+        )
+
+
+async def test_an_input_in_flight_that_never_arrived_fails_and_is_not_written_again() -> None:
+    async with stage() as made:
+        await submitted(made).pod_says(snapshot()).gets("a", error("r1", "INTERNAL_ERROR")).pod_gets().done()
+
+
+async def test_the_same_words_of_an_earlier_run_are_not_taken_for_the_input() -> None:
+    async with stage() as made:
+        await (
+            made.script()
+            .joins("a")
+            .says("a", {"action": "ping", "requestId": "p"})
+            .gets("a", {"type": "pong"})
+            .opens("b")
+            .says("b", send("r0", "Hi"))
+            .pod_gets(run("Hi"))
+            .pod_says(*took("Hi"), delta("Yes"), done("Yes"), *FINISHED)
+            .gets("b", accepted("r0"), token("r0", "Yes"), answer("r0", "Yes"))
+            .says("b", send("r1", "Hi"))
+            .pod_gets(run("Hi"))
+            .pod_dies()
+            .pod_says(snapshot(*run_entries("Hi", answer_entry("Yes"), end=completed())))
+            .gets("b", error("r1", "INTERNAL_ERROR"))
+            .done()
+        )
+
+
+async def test_a_cancel_in_flight_is_done_where_the_run_has_ended() -> None:
+    entries = run_entries("Hi", answer_entry("Hel"), end=errored("Cancelled"))
+    async with stage() as made:
+        await (
+            made.script()
+            .opens("a")
+            .says("a", send("r1", "Hi"))
+            .pod_gets(run("Hi"))
+            .pod_says(*took("Hi"), delta("Hel"))
+            .gets("a", accepted("r1"), token("r1", "Hel"))
+            .says("a", cancel("r1"))
+            .pod_gets(CANCEL)
+            .pod_dies()
+            .pod_says(snapshot(*entries))
+            .gets("a", cancelled("r1"))
+            .pod_gets()
+            .done()
+        )
+        assert made.time.waiting == []
+
+
+# -- within the grace ----------------------------------------------------------------------------------
+
+
+async def test_an_input_within_the_grace_is_refused_as_busy() -> None:
+    async with stage() as made:
+        await (
+            begun(made)
+            .says("a", send("r2", "More"))
+            .gets("a", error("r2", "TURN_IN_PROGRESS"))
+            .pod_says(snapshot(*run_entries("Hi"), status="running"))
+            .pod_gets()
+            .done()
+        )
+
+
+async def test_a_cancel_within_the_grace_is_written_once_the_run_is_known_to_go_on() -> None:
+    async with stage() as made:
+        await (
+            begun(made)
+            .says("a", cancel("r1"))
+            .pod_gets()
+            .pod_says(snapshot(*run_entries("Hi"), status="running"))
+            .pod_gets(CANCEL)
+            .pod_says(problem("internal", "Cancelled"), status("idle"))
+            .gets("a", cancelled("r1"))
+            .done()
+        )
+
+
+async def test_a_cancel_within_the_grace_is_not_written_where_the_run_has_ended() -> None:
+    entries = run_entries("Hi", answer_entry("Hello"), end=completed())
+    async with stage() as made:
+        await (
+            begun(made)
+            .says("a", cancel("r1"))
+            .pod_says(snapshot(*entries))
+            .gets("a", token("r1", "lo"), answer("r1", "Hello"))
+            .pod_gets()
+            .done()
+        )
+
+
+async def test_a_loss_within_the_grace_of_another_does_not_begin_it_anew() -> None:
+    async with stage() as made:
+        await begun(made).passes(GRACE / 2).pod_dies().passes(GRACE / 2).gets("a", error("r1", "INTERNAL_ERROR")).done()
