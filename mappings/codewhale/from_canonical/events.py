@@ -18,6 +18,7 @@ from mappings.canonical.values import Failure
 from mappings.codewhale.extras import carried, given, raw
 from mappings.codewhale.from_canonical import replies
 from mappings.codewhale.from_canonical.context import Context, Messages
+from mappings.codewhale.from_canonical.generations import goal_in
 from mappings.codewhale.ids import thread_id
 from mappings.codewhale.vocabulary import CODE_OF_CAUSE, FAILED, INTERRUPTED
 from mappings.codewhale.wire import frames, lines, results, values
@@ -143,7 +144,7 @@ def goal_updated(event: events.GoalUpdated, context: Context) -> Messages:
     if goal is None:
         context.lose(event, why="a goal that codewhale does not know")
         return ()
-    return (frames.GoalUpdated(goal=goal),)
+    return (frames.GoalUpdated(goal=goal if context.alone else goal_in(goal, context.generation)),)
 
 
 @FROM_EVENT.rule(events.GoalCleared, produces=(frames.GoalCleared,))

@@ -13,6 +13,7 @@ from mappings.canonical import SessionState, commands
 from mappings.canonical.events import HistorySnapshot, SessionOpened, SessionsListed
 from mappings.canonical.values import Ext, Item, Message, SessionSummary
 from mappings.codewhale.extras import given, raw
+from mappings.codewhale.from_canonical.generations import goal_in
 from mappings.codewhale.ids import session_id, thread_id
 from mappings.codewhale.vocabulary import NEW
 from mappings.codewhale.wire import results
@@ -140,7 +141,9 @@ def goal_of(goal: Raw | None) -> ThreadGoal | None:
 def showing(state: SessionState, asked: object, generation: str) -> results.ThreadResponse:
     """The result that shows a session to the request that asked for it."""
     thread, said = described(state, generation), history(state.messages())
-    return _thread_response(thread, said, asked, state.backend.model, goal_of(state.goal))
+    goal = goal_of(state.goal)
+    shown_goal = None if goal is None else goal_in(goal, generation)
+    return _thread_response(thread, said, asked, state.backend.model, shown_goal)
 
 
 STATUS: dict[type, str] = {commands.ResumeSession: "resumed", commands.OpenSession: "started"}

@@ -81,15 +81,17 @@ def of_fault(fault: PeerError) -> tuple[Raw, Problem]:
 
 def refusal(command: Command, failure: Failure, thread: str, generation: str) -> Any:
     """Why a command was refused: a Problem, or the result by which its method says so."""
+    unknown = failure.cause == "not_found" and not isinstance(command, APPS)
+    found = _unknown_thread(command, thread, generation) if unknown else None
+    if isinstance(found, Problem):
+        return found  # also where an older backend said it in a result
     said = carried(failure.ext, "result")
     if said is not None:
         return typed(said)
     if isinstance(command, APPS):
         return _app(command, failure)
-    if failure.cause == "not_found":
-        found = _unknown_thread(command, thread, generation)
-        if found is not None:
-            return found
+    if found is not None:
+        return found
     if isinstance(command, GOALS):
         return replace(missing(thread, failure.text), ok=False)
     problem = problem_of(failure)

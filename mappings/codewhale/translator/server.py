@@ -25,6 +25,7 @@ from mappings.codewhale.extras import given, raw
 from mappings.codewhale.from_canonical import FROM_EVENT, Context, replies
 from mappings.codewhale.from_canonical.context import bundled
 from mappings.codewhale.from_canonical.events import accepted
+from mappings.codewhale.from_canonical.generations import masked, result_in
 from mappings.codewhale.ids import marked, said, thread_id
 from mappings.codewhale.translator import refusals
 from mappings.codewhale.vocabulary import (
@@ -281,7 +282,9 @@ class ServerTranslator:
         command = slot.command
         is_app = isinstance(command, refusals.APPS)
         if item.result is not UNSET:
-            result = typed(item.result)
+            result = result_in(typed(item.result), self._generation)
+            if isinstance(command, ask.GetConfig) and self._generation != SEED:
+                result = masked(command.key, result)
             if is_app is isinstance(result, results.AppResponse) and not isinstance(result, Raw):
                 return result
             if is_app:

@@ -50,6 +50,15 @@ def test_an_unknown_thread_is_what_it_is_to_the_real_server(command: ask.Command
     assert no(command) == real(number, id)
 
 
+@pytest.mark.parametrize("command", [ask.ResumeSession(), ask.ForkSession()])
+def test_a_thread_that_an_older_backend_calls_missing_is_an_error_to_a_newer_client(command: ask.Command) -> None:
+    """codewhale sheet, section 10."""
+    failure = Failure(cause="not_found", text="no", ext=keep(result={"thread_id": GHOST, "status": "missing"}))
+    said = refusal(command, failure, GHOST, HEAD)
+    assert isinstance(said, Problem)
+    assert (said.code, json.loads(bytes(said.data))) == (-32004, {"error": "thread_not_found", "thread_id": GHOST})
+
+
 def test_to_the_seed_a_thread_that_is_missing_is_no_error() -> None:
     assert no(ask.ForkSession(), generation=SEED)["status"] == "missing"
 

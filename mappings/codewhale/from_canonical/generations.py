@@ -1,0 +1,81 @@
+"""Results in the form of the generation that a client speaks, whatever the generation of the backend.
+
+The two differ in few fields (codewhale sheet, sections 2.2 and 10):
+
+    goal.continuation_count     required since 0.8.61, unknown before
+    app/config/get data.value   secrets are masked since 0.9.0
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import UNSET, Raw
+from msgspec.structs import replace
+
+from mappings.codewhale.extras import raw
+from mappings.codewhale.vocabulary import SEED
+from mappings.codewhale.wire import frames, results
+from mappings.codewhale.wire.values import ThreadGoal
+
+__all__ = ["goal_in", "masked", "result_in"]
+
+SECRET = re.compile(
+    r"(?:^|[._-])(?:api[_-]?keys?|authorization|bearer|credentials?|passw(?:or)?ds?|secrets?|tokens?)$", re.IGNORECASE
+)
+"""Names of settings that servers mask."""
+
+MASK = "***"
+SHORT = 16  # characters: a secret that is not longer is masked as a whole
+
+T = TypeVar("T")
+
+
+def goal_in(goal: ThreadGoal, generation: str) -> ThreadGoal:
+    """Return the goal with the count of its continuations, or without it for the seed."""
+    if generation == SEED:
+        return replace(goal, continuation_count=UNSET)
+    return replace(goal, continuation_count=0) if goal.continuation_count is UNSET else goal
+
+
+def result_in(result: Any, generation: str) -> Any:
+    """Return a backend's result as a server of this generation would give it."""
+    if not isinstance(result, results.ThreadResponse):
+        return result
+    goal = goal_in(result.goal, generation) if isinstance(result.goal, ThreadGoal) else result.goal
+    events = tuple(
+        replace(frame, goal=goal_in(frame.goal, generation)) if isinstance(frame, frames.GoalUpdated) else frame
+        for frame in result.events
+    )
+    return replace(result, goal=goal, events=events, data=_data_in(result.data, generation))
+
+
+def _data_in(data: Raw, generation: str) -> Raw:
+    members = _read(data, dict[str, Raw])
+    goal = _read(members["goal"], ThreadGoal) if members is not None and "goal" in members else None
+    return data if members is None or goal is None else raw(members | {"goal": raw(goal_in(goal, generation))})
+
+
+def masked(key: str, result: Any) -> Any:
+    """Return the result of `app/config/get` with a secret masked, as servers do since 0.9.0."""
+    members = _read(result.data, dict[str, Any]) if isinstance(result, results.AppResponse) else None
+    value = members.get("value") if members is not None else None
+    if (
+        members is None
+        or not isinstance(value, str)
+        or not value
+        or MASK in value
+        or not SECRET.search(key.strip(' "'))
+    ):
+        return result
+    shown = f"{value[:4]}{MASK}{value[-4:]}" if len(value) > SHORT else "*" * 8
+    return replace(result, data=raw(members | {"value": shown}))
+
+
+def _read(json: Raw, shape: type[T]) -> T | None:
+    try:
+        return msgspec.json.decode(json, type=shape)
+    except msgspec.DecodeError:
+        return None

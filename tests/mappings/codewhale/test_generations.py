@@ -1,0 +1,54 @@
+"""What an older backend says, as clients of a newer listener get it, and the other way round."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from mappings.codewhale.extras import raw
+from mappings.codewhale.from_canonical.generations import masked, result_in
+from mappings.codewhale.vocabulary import HEAD, SEED
+from mappings.codewhale.wire.answers import typed
+from mappings.codewhale.wire.results import AppResponse
+from tests.mappings.codewhale.data import VECTORS
+
+
+def vector(name: str) -> Any:
+    return json.loads(next(row["wire"] for row in VECTORS if row["name"] == name))["result"]
+
+
+def told(result: Any, generation: str) -> Any:
+    return json.loads(bytes(raw(result_in(typed(raw(result)), generation))))
+
+
+def test_a_goal_of_an_older_backend_has_the_count_that_newer_clients_need() -> None:
+    seed = vector("res.thread.goal.set.seed")
+    assert "continuation_count" not in seed["goal"]
+    shown = told(seed, HEAD)
+    assert shown["goal"]["continuation_count"] == 0
+    assert [event["goal"] for event in shown["events"]] == [shown["goal"]]
+    assert shown["data"]["goal"] == shown["goal"]
+    assert told(shown, SEED) == seed
+
+
+def test_a_goal_of_a_backend_of_the_same_generation_stays_as_it_is() -> None:
+    seed = vector("res.thread.goal.set.seed")
+    assert told(seed, SEED) == seed
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "shown"),
+    [
+        ("api_key", "sk-test-some-longer-value", "sk-t***alue"),
+        ("providers.openai.api-key", "short", "********"),
+        ("api_key", "sk-t***alue", "sk-t***alue"),
+        ("max_tokens_hint", "a value that is no secret", "a value that is no secret"),
+        ("model", "gpt-5", "gpt-5"),
+        ("api_key", None, None),
+    ],
+)
+def test_a_secret_that_an_older_backend_tells_is_masked(key: str, value: str | None, shown: str | None) -> None:
+    result = masked(key, AppResponse(ok=True, data=raw({"key": key, "value": value})))
+    assert json.loads(bytes(result.data)) == {"key": key, "value": shown}
