@@ -20,6 +20,7 @@ NAMES = (
 )
 """Names whose values are secrets, also as the end of a longer name: `DB_PASSWORD`, `clientSecret`."""
 
+NAME_MAX = 64  # characters at the end of a name that tell whether it is one of those
 SECRET_NAME = re.compile(rf"(?i:{NAMES}|token|auth_?context)\Z")
 
 WORDS = re.compile(
@@ -49,6 +50,7 @@ def _assigned(kind: str, anchors: tuple[str, ...], names: str, judge: Judge) -> 
         anchors=anchors,
         pattern=re.compile(rf"{begin}(?:{QUOTED}|(?P<bare>(?=[^\s\"'\\,;=0-9]{{0,64}}+[0-9]){BARE}{{4,}}+))"),
         opens=re.compile(rf"{begin}(?:{QUOTED}|(?P<bare>{BARE}*+))\Z"),
+        run=re.compile(rf"{begin}{BARE}*+"),
         folded=True,
         needs="sign",
         judge=judge,
@@ -89,10 +91,14 @@ SETTING = Detector(  # a setting as a pair: the name is a value too
 ASSIGNMENTS = (_assigned("credential", ANCHORS, NAMES, _is_secret), TOKEN, SETTING)
 
 
-@lru_cache(4096)  # peers choose the names
 def is_secret_name(name: str) -> bool:
-    """Whether what is called so is a secret: a field, a setting, a key of a JSON object."""
-    return SECRET_NAME.search(name) is not None
+    """Return True if what is called so is a secret: a field, a setting, a key of a JSON object."""
+    return _ends_as_secret(name[-NAME_MAX:])
+
+
+@lru_cache(4096)  # peers choose the names
+def _ends_as_secret(end: str) -> bool:
+    return SECRET_NAME.search(end) is not None
 
 
 def named(names: Iterable[str]) -> list[Detector]:

@@ -101,8 +101,9 @@ class Block(Generic[Slot]):
         safe = min(unfinished.start if unfinished is not None else len(text), len(text) - self._finder.reach)
         ends = list(accumulate((len(delta.text) for delta in self._deltas), initial=len(self._behind)))[1:]
         count = bisect_right(ends, safe)
-        while cut := [span.start for span in spans if count and span.start < ends[count - 1] < span.end]:
-            count = bisect_right(ends, cut[0])
+        for span in reversed(spans):
+            if count and span.start < ends[count - 1] < span.end:
+                count = bisect_right(ends, span.start)
         if count < overdue:
             count = overdue
             if unfinished is not None and unfinished.end - unfinished.start >= HIDDEN:

@@ -22,6 +22,8 @@ from gateway.recording.runs import FrameRun, Stream
 __all__ = ["Cleaner", "Credentials", "has_credentials", "texts_of"]
 
 
+SECRETS_MAX = 64  # different secrets of one frame that are looked for in what is left of it; with more it is emptied
+
 CODES = tuple(map("".join, product(*zip("code ", "CODE ", strict=True))))[::2]
 """`code ` in whatever case: looked for one by one they are found several times as fast as by a pattern."""
 
@@ -93,7 +95,7 @@ class Cleaner:
         if not case.part_of and not case.doubtful and frame.text is not None:
             new = replaced(frame.text, self._finder.find(frame.text), self._mark)
             spoilt = _json(frame.text) is not None and _json(new) is None  # it had a part of a key, or of a document
-            if not spoilt and not any(_stands_in(secret, new) for _, secret in case.secrets):
+            if not spoilt and not _any_left({secret for _, secret in case.secrets}, new):
                 return structs.replace(frame, text=new, redacted=True)
         return structs.replace(frame, text=None, base64=None, parts=None, redacted=True)
 
@@ -196,7 +198,12 @@ def _json(text: str) -> Any:
         return None
 
 
-def _stands_in(secret: str, text: str) -> bool:
-    """Whether it is still there, in whatever layer."""
-    *_, innermost = layers(secret)
-    return any(innermost.text in layer.text or secret in layer.text for layer in layers(text))
+def _any_left(secrets: set[str], text: str) -> bool:
+    """Return True if one of the secrets may still stand in the text, in whatever layer of escapes.
+
+    Each secret costs a search of the whole text, so too many of them count as not gone.
+    """
+    if len(secrets) > SECRETS_MAX:
+        return True
+    wanted = {form for secret in secrets for form in (secret, [*layers(secret)][-1].text)}
+    return any(form in layer.text for layer in layers(text) for form in wanted)

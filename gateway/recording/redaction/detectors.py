@@ -24,18 +24,21 @@ VALUES = ("secret", "quoted", "single", "bare")
 
 
 class Detector(Struct, frozen=True, kw_only=True):
-    """One shape. `folded` anchors are lower-case and match any case; without anchors the pattern is searched for.
+    """One shape of secrets. `folded` anchors are lower-case and match any case; without any the pattern is used.
 
-    `opens` matches up to the end of a text what could become a secret if the text went on, `judge` has the last word on
-    what `pattern` found. `reach` characters at the end of a text may belong to a secret of which nothing can be seen
-    yet; 0 where `opens` sees it. `needs` is what every text has that holds one: a "run" of RUN characters without a
-    space, such a "word" with an anchor in it, or the "sign" of an assignment.
+    `opens` matches up to the end of a text what could become a secret if the text went on. `run` is what `opens`
+    reads of a value without quotes where that ends before the text does; an anchor in such a value reads up to the
+    same end, unless it is the last one. `judge` has the last word on what `pattern` found. `reach` characters at the
+    end of a text may belong to a secret of which nothing can be seen yet; 0 where `opens` sees it. `needs` is what
+    every text has that holds one: a "run" of RUN characters without a space, such a "word" with an anchor in it, or
+    the "sign" of an assignment.
     """
 
     kind: str
     anchors: tuple[str, ...]
     pattern: re.Pattern[str]
     opens: re.Pattern[str] | None = None
+    run: re.Pattern[str] | None = None
     folded: bool = False
     judge: Judge | None = None
     reach: int = 0
@@ -50,17 +53,33 @@ class Detector(Struct, frozen=True, kw_only=True):
     def open(self, text: str, folded: str, last_word: int) -> re.Match[str] | None:
         """What the end of `text` may have cut off. No space stands in it behind `last_word`."""
         start = last_word if self.needs == "word" else 0
-        return next(self._candidates(self.opens, text, folded, start), None) if self.opens is not None else None
+        if self.opens is None:
+            return None
+        where = folded if self.folded else text
+        for anchor in self.anchors:
+            at = where.find(anchor, start)
+            while at >= 0:
+                found = self.opens.match(text, at)
+                if found is not None:
+                    return found
+                at = self._behind_run(anchor, text, where, at)
+        return None
 
-    def _candidates(
-        self, pattern: re.Pattern[str], text: str, folded: str, start: int = 0
-    ) -> Iterator[re.Match[str]]:  # fmt: skip
+    def _behind_run(self, anchor: str, text: str, where: str, at: int) -> int:
+        """Return where the next anchor stands that may still reach the end of the text, -1 if there is none."""
+        read = self.run.match(text, at) if self.run is not None else None
+        if read is None:
+            return where.find(anchor, at + 1)
+        last = where.rfind(anchor, at + 1, read.end() + len(anchor) - 1)
+        return last if last >= 0 else where.find(anchor, read.end())
+
+    def _candidates(self, pattern: re.Pattern[str], text: str, folded: str) -> Iterator[re.Match[str]]:
         if not self.anchors:
             yield from pattern.finditer(text)
             return
         where = folded if self.folded else text
         for anchor in self.anchors:
-            at = where.find(anchor, start)
+            at = where.find(anchor)
             while at >= 0:
                 found = pattern.match(text, at)
                 if found is not None:

@@ -22,6 +22,7 @@ __all__ = ["Path", "Paths", "parse"]
 
 Keys = tuple[str | int, ...]
 
+KEYS_MAX = 128  # containers in each other: what stands deeper in a document is taken out, whatever it is
 DEPTH = 4  # JSON in strings in JSON: arguments of a call, a document in them, and as much again
 
 STEP = re.compile(
@@ -97,12 +98,14 @@ class Paths:
 
     def _find(self, layer: Layer, base: Keys, depth: int) -> Iterator[Span]:
         inside = -1  # the end of a container that is taken out
+        quote = ""
         for keys, start, end, string in _values(layer.text):
             if start < inside:
                 continue
-            if self.lead_to(keys) or (base and self.lead_to((*base, *keys))):
+            if len(keys) > KEYS_MAX or self.lead_to(keys) or (base and self.lead_to((*base, *keys))):
                 if end > start and not layer.text.startswith("[redacted:", start):
-                    yield Span(layer.place(start), layer.place(end), "path", "" if string else self._quote(layer))
+                    quote = quote or self._quote(layer)
+                    yield Span(layer.place(start), layer.place(end), "path", "" if string else quote)
                 inside = end
             elif string and depth and end - start > 2 and layer.text[start] in "{[\\ ":
                 yield from self._find_inside(layer, start, end, depth)
@@ -144,11 +147,13 @@ def _step(found: re.Match[str]) -> Step:
 
 
 def _matches(steps: Sequence[Step], keys: Keys) -> bool:
-    if not steps:
-        return not keys
-    step, *others = steps
-    tries = range(len(keys)) if step.deep else range(min(1, len(keys)))
-    return any(step.key in (None, keys[at]) and _matches(others, keys[at + 1 :]) for at in tries)
+    reached = {0}  # how many keys the steps so far may have taken
+    for step in steps:
+        tries = range(min(reached), len(keys)) if step.deep else [at for at in reached if at < len(keys)]
+        reached = {at + 1 for at in tries if step.key in (None, keys[at])}
+        if not reached:
+            return False
+    return len(keys) in reached
 
 
 class _Container(Struct):
@@ -164,11 +169,13 @@ class _Container(Struct):
 def _values(text: str) -> Iterator[tuple[Keys, int, int, bool]]:
     """Each value of a document: its keys, where it stands, and whether it is a string, whose quotes do not count.
 
-    A container comes before what stands in it, so that it can be taken out as a whole.
+    Of more than KEYS_MAX keys only so many and one more are given. A container comes before what stands in it, so
+    that it can be taken out as a whole.
     """
-    ends = _ends(text)
+    last = len(text.rstrip())  # space with nothing behind it would be read from each of its characters
+    ends = _ends(text, last)
     stack: list[_Container] = []
-    for found in TOKEN.finditer(text):
+    for found in TOKEN.finditer(text, 0, last):
         mark, top = found["mark"], stack[-1] if stack else None
         if top is not None and top.at_key:
             if found["string"] is not None:
@@ -176,7 +183,7 @@ def _values(text: str) -> Iterator[tuple[Keys, int, int, bool]]:
             elif mark == "}":
                 stack.pop()
             continue
-        keys = (*top.keys, top.key) if top is not None else ()
+        keys = (*top.keys, top.key)[: KEYS_MAX + 1] if top is not None else ()
         if mark in ("{", "["):
             start = found.start("mark")
             yield keys, start, ends.get(start, len(text)), False
@@ -193,11 +200,11 @@ def _values(text: str) -> Iterator[tuple[Keys, int, int, bool]]:
             yield keys, found.start(name), found.end(name), name == "string"
 
 
-def _ends(text: str) -> dict[int, int]:
-    """Where the containers end that begin there."""
+def _ends(text: str, last: int) -> dict[int, int]:
+    """Map where each container of the text before `last` begins to where it ends."""
     ends: dict[int, int] = {}
     opened: list[int] = []
-    for found in TOKEN.finditer(text):
+    for found in TOKEN.finditer(text, 0, last):
         if found["mark"] in ("{", "["):
             opened.append(found.start("mark"))
         elif found["mark"] in ("}", "]") and opened:

@@ -6,12 +6,13 @@ none of them.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from typing import Any
 
 from gateway.recording.redaction.finder import Finder
-from gateway.recording.redaction.spans import Mark, Span
+from gateway.recording.redaction.spans import Mark, Span, overlapping
 
 __all__ = ["Text", "across", "gather", "put_back"]
 
@@ -47,12 +48,12 @@ def across(finder: Finder, texts: Sequence[Text], mark: Mark) -> tuple[dict[int,
             continue
         joined = "".join(pieces)
         places = list(pairwise(accumulate(map(len, pieces), initial=0)))
-        ends = {end for _, end in places}
-        spans = [s for s in finder.find(joined) if any(s.start < end < s.end for end in ends)]
+        ends = [end for _, end in places]
+        spans = [s for s in finder.find(joined) if ends[bisect_right(ends, s.start)] < s.end]
         kinds += [span.kind for span in spans]
-        for number, (start, end) in zip(numbers, places, strict=True):
-            if any(span.start < end and span.end > start for span in spans):
-                changed[number] = _without(joined, start, end, spans, mark)
+        for number, (start, end), inside in zip(numbers, places, overlapping(spans, places), strict=True):
+            if inside:
+                changed[number] = _without(joined, start, end, inside, mark)
     return changed, kinds
 
 
@@ -74,8 +75,6 @@ def _without(text: str, start: int, end: int, spans: Sequence[Span], mark: Mark)
     parts: list[str] = []
     at = start
     for span in spans:
-        if span.end <= start or span.start >= end:
-            continue
         parts.append(text[at : max(at, span.start)])
         if span.start >= start:
             parts.append(mark(span.kind, text[span.start : span.end]))

@@ -264,7 +264,8 @@ class Sayings:
             tokens[at] = ""
         if not said.texts:
             said.shape = key
-            fixed = [at for at, _ in values if at not in sayings and at not in numbers]
+            others = set(numbers)
+            fixed = [at for at, _ in values if at not in sayings and at not in others]
             self._shapes[key] = _Shape(
                 skeleton=tokens, slots=list(sayings), sayings=list(sayings.values()), numbers=numbers, fixed=fixed
             )
@@ -315,7 +316,8 @@ def _key(wire: Wire, tokens: Sequence[str]) -> tuple[object, ...]:
 
 def _mirrored(texts: Sequence[Text], counts: dict[str, int]) -> bool:
     """Whether what stands under one key twice or more is the same, as smooth says everything twice."""
-    return all(len({text for key, text in texts if key == name}) == 1 for name, last in counts.items() if last)
+    said: dict[str, str] = {}
+    return all(said.setdefault(key, text) == text for key, text in texts if counts.get(key))
 
 
 def _read(tokens: list[str]) -> tuple[list[str], list[tuple[int, str]]]:

@@ -25,6 +25,7 @@ def _key(kind: str, words: str, rest: str, least: int, *, digit: bool = False) -
         anchors=anchors,
         pattern=re.compile(f"{begin}{some}[{rest}]{{{least},}}+)"),
         opens=re.compile(rf"{begin}[{rest}]*+)\Z"),
+        run=re.compile(f"{begin}[{rest}]*+)"),
         needs="word",
     )
 
@@ -68,6 +69,7 @@ BEARER = Detector(
     anchors=("bearer",),
     pattern=re.compile(r"(?i:bearer)[\s:=]{1,4}+(?P<secret>[A-Za-z0-9._~+/-]{16,}+=*+)"),
     opens=re.compile(r"(?i:bearer)[\s:=]{1,4}+(?P<secret>[A-Za-z0-9._~+/=-]*+)\Z"),
+    run=re.compile(r"(?i:bearer)[\s:=]{1,4}+[A-Za-z0-9._~+/=-]*+"),
     folded=True,
     needs="run",
     judge=lambda found: any(map(str.isdigit, found["secret"])),
@@ -96,6 +98,7 @@ PARAMETER = Detector(
     anchors=("?", "&"),
     pattern=re.compile(rf"[?&](?i:{PARAMETERS})=(?P<secret>{ARGUMENT}{{4,}}+)"),
     opens=re.compile(rf"[?&](?i:{PARAMETERS})=(?P<secret>{ARGUMENT}*+)\Z"),
+    run=re.compile(rf"[?&](?i:{PARAMETERS})={ARGUMENT}*+"),
     folded=True,
     needs="sign",
 )

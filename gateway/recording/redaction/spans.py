@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from msgspec import Struct
 
-__all__ = ["Mark", "Span", "merged", "replaced"]
+__all__ = ["Mark", "Span", "merged", "overlapping", "replaced"]
 
 Mark = Callable[[str, str], str]
 """The placeholder of a secret, given its kind and the raw text of it."""
@@ -36,6 +36,18 @@ def merged(spans: Iterable[Span]) -> list[Span]:
         quote = named.quote if named.end - named.start >= max(last.end, span.end) - last.start else ""
         whole[-1] = Span(last.start, max(last.end, span.end), named.kind, quote)
     return whole
+
+
+def overlapping(spans: Sequence[Span], places: Iterable[tuple[int, int]]) -> Iterator[Sequence[Span]]:
+    """Yield for each place (start, end) the spans that stand in it, also in part; both are in order of the text."""
+    first = 0
+    for start, end in places:
+        while first < len(spans) and spans[first].end <= start:
+            first += 1
+        last = first
+        while last < len(spans) and spans[last].start < end:
+            last += 1
+        yield spans[first:last]
 
 
 def replaced(text: str, spans: Sequence[Span], mark: Mark) -> str:

@@ -22,6 +22,7 @@ from gateway.recording.redaction.credentials import Cleaner, has_credentials, te
 from gateway.recording.redaction.finder import Finder
 from gateway.recording.redaction.rows import across
 from gateway.recording.redaction.sayings import Part, Said, Saying, Sayings, Wire
+from gateway.recording.redaction.spans import overlapping
 from gateway.recording.runs import FrameRun, Stream
 from gateway.recording.runs import Wire as WireOfStream
 
@@ -223,11 +224,13 @@ class Wires:
         if unfinished is not None and unfinished.end - unfinished.start < HIDDEN:
             unfinished = None
         if spans or unfinished is not None:
-            for index, start, end in _places(parts, len(saying.behind)):
-                for span in spans:
+            places = list(_places(parts, len(saying.behind)))
+            inside = overlapping(spans, [(start, end) for _, start, end in places])
+            for (index, start, end), some in zip(places, inside, strict=True):
+                for span in some:
                     if start <= span.start and span.end <= end:
                         self._cleaner.take_out(index, span.kind, text[span.start : span.end])
-                    elif span.start < end and span.end > start:
+                    else:
                         self._cleaner.empty(index, span.kind)
                 if unfinished is not None and unfinished.start < end and unfinished.end > start:
                     self._cleaner.doubt(index)

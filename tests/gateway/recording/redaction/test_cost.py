@@ -1,0 +1,191 @@
+"""What redaction costs for texts made of anchors alone: in proportion to their size, whoever wrote them.
+
+Each anchor of each rule is repeated, with what could follow it, in one text: the same again and again, and each with
+another value. The text comes in one frame and its event, or in many deltas.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from msgspec import structs
+
+from gateway.recording.lines import EventLine, FrameLine
+from gateway.recording.redaction import Redactor, Rules, rules
+from gateway.recording.redaction.credentials import SECRETS_MAX
+from gateway.recording.redaction.detectors import Detector
+from gateway.recording.redaction.paths import KEYS_MAX, Paths, parse
+from gateway.recording.redaction.shapes import BUILT_IN
+from gateway.recording.runs import Stored
+from mappings.canonical.events import TextDelta, TextDone
+from tests.steps import GROWTH, growth
+
+SIZES = (9, 12, 24, 48, 96)  # repetitions; the first is not counted
+RULES = rules({}, ["$..pass", "$.arguments.token"], window_bytes=64 * 1024, window_micros=2_000_000)
+READERS = frozenset(
+    (
+        *("layers", "unescaped", "replaced", "Finder._find_all", "Finder._first_open", "Finder._find", "Finder._opens"),
+        *("Detector.matches", "Detector.open", "Paths.find", "Paths._find_inside", "Placeholders.mark"),
+        *("has_credentials", "_json", "is_secret_name", "_values", "_ends", "_is_json", "_folded"),
+    )
+)
+"""What reads all of the texts that it is handed."""
+
+ANCHORS = sorted({anchor for detector in BUILT_IN for anchor in detector.anchors})
+TAILS = ("", "=", '="', "='", ": ", "=a1b2c3d4 ", "//a:b@", ".aaaaaaaa")
+"""What may stand behind an anchor: signs, quotes that never end, a value, a login."""
+
+
+def alike(unit: str, count: int) -> str:
+    return unit * count
+
+
+def different(unit: str, count: int) -> str:
+    return "".join(f"{unit}{number:05d}" if number else unit for number in range(count))
+
+
+def logins(count: int) -> str:
+    return " ".join(f"https://user:pa55w{number:05d}@host" for number in range(count))
+
+
+def in_a_frame(text: str) -> list[Stored]:
+    """A message with this text: the frame, and what it means."""
+    said = json.dumps({"event": "text_done", "data": {"text": text}})
+    return [
+        FrameLine(seq=1, t=1, link="up", dir="receive", dialect="pod", text=said),
+        EventLine(seq=2, t=1, cursor="1:1", event=TextDone(text=text)),
+    ]
+
+
+def in_deltas(text: str) -> list[Stored]:
+    """The text in deltas of seven characters, each in a frame of its own."""
+    pieces = [text[at : at + 7] for at in range(0, len(text), 7)]
+    lines: list[Stored] = []
+    for number, piece in enumerate(pieces):
+        said = json.dumps({"event": "text_delta", "data": {"text": piece}})
+        lines += [
+            FrameLine(seq=2 * number, t=number, link="up", dir="receive", dialect="pod", text=said),
+            EventLine(seq=2 * number + 1, t=number, cursor=f"1:{number}", event=TextDelta(text=piece)),
+        ]
+    return lines
+
+
+def redaction(lines: Sequence[Stored]) -> Callable[[], object]:
+    redactor = Redactor(RULES, b"salt")
+    return lambda: (redactor.feed(lines), redactor.finish())
+
+
+@pytest.mark.parametrize("form", [in_a_frame, in_deltas])
+@pytest.mark.parametrize("repeated", [alike, different])
+def test_repeated_anchors_cost_in_proportion_to_their_number(
+    repeated: Callable[[str, int], str], form: Callable[[str], list[Stored]]
+) -> None:
+    units = [f"{anchor}{tail}" for anchor, tail in zip(ANCHORS, itertools.cycle(TAILS), strict=False)]
+    grown = {
+        unit: growth(redaction, [form(repeated(unit, count)) for count in SIZES], READERS)
+        for unit in [*units, "://a:b@", '"key":"password","value":"x1y2"']
+    }
+    assert {unit: times for unit, times in grown.items() if times > GROWTH} == {}
+
+
+# -- what the end of a text may have cut off --------------------------------------------------------------
+
+
+def characters_read(detector: Detector, text: str) -> int:
+    """Count the characters that `open` reads at anchors: its patterns never go back, so how far each one gets."""
+    count = 0
+
+    class Counting:
+        def __init__(self, pattern: re.Pattern[str], reads: re.Pattern[str]) -> None:
+            self.pattern, self.reads = pattern, reads
+
+        def match(self, text: str, at: int) -> re.Match[str] | None:
+            nonlocal count
+            read = self.reads.match(text, at)
+            count += 1 + (read.end() - at if read is not None else 0)
+            return self.pattern.match(text, at)
+
+    def counting(pattern: re.Pattern[str] | None) -> Any:
+        return pattern and Counting(pattern, re.compile(pattern.pattern.removesuffix(r"\Z")))
+
+    structs.replace(detector, opens=counting(detector.opens), run=counting(detector.run)).open(text, text.lower(), 0)
+    return count
+
+
+@pytest.mark.parametrize("detector", BUILT_IN, ids=[f"{detector.kind}-{detector.anchors[0]}" for detector in BUILT_IN])
+def test_an_end_behind_repeated_anchors_is_looked_for_once_in_each_run(detector: Detector) -> None:
+    for anchor, tail, end in itertools.product(detector.anchors, (*TAILS, "token=", ": x="), (" ", "!", '" ', "@")):
+        counts = [characters_read(detector, (anchor + tail) * count + end) for count in SIZES[1:]]
+        assert counts[-1] <= counts[0] * GROWTH ** (len(counts) - 1), (anchor, tail, end)
+
+
+# -- paths ------------------------------------------------------------------------------------------------
+
+DOCUMENTS: dict[str, Callable[[int], str]] = {
+    "arrays in arrays": lambda count: "[" * count,
+    "objects in objects": lambda count: '{"a":' * count,
+    "many keys": lambda count: '{"pass":{"token":1},"x":' * count,
+    "space behind it": lambda count: '{"a":1}' + " " * count,
+    "strings with documents": lambda count: json.dumps([json.dumps({"pass": 1})] * count),
+    "a string without end": lambda count: '"' * count + "\\",
+    "nothing before the first quote": lambda count: "x" * count + '{"pass":1},' * count,
+}
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_a_document_is_looked_through_in_proportion_to_its_size(name: str) -> None:
+    paths = Paths(map(parse, ["$..pass", "$..a..a..a..b", "$.arguments.token"]))
+    inputs = [DOCUMENTS[name](20 * count) for count in SIZES]
+    assert growth(lambda text: lambda: list(paths.find(text)), inputs, READERS) <= GROWTH
+
+
+def test_what_nests_too_deep_for_its_keys_to_be_known_is_taken_out() -> None:
+    paths = Paths([parse("$.pass")])
+    shallow, deep = ('{"a":' * count + '"swordfish"' + "}" * count for count in (KEYS_MAX, KEYS_MAX + 1))
+    assert paths.find(shallow) == []
+    assert "swordfish" in "".join(deep[span.start : span.end] for span in paths.find(deep))
+
+
+# -- frames ------------------------------------------------------------------------------------------------
+
+FRAMES: dict[str, Callable[[int], str]] = {
+    "keys that stand twice": lambda count: json.dumps([{f"k{number}": "a"} for number in range(count)] * 2),
+    "ids and numbers": lambda count: "{" + ",".join(f'"id":"x{number}","n":{number}' for number in range(count)) + "}",
+    "different secrets": lambda count: json.dumps({"x": logins(count)}),
+    "pieces of a row": lambda count: json.dumps([{"text": "secret=a1b2c3 sec"}, {"text": "ret=a1b2c3 "}] * count),
+    "escapes": lambda count: json.dumps({"x": '"' * count}),
+    "names of secrets": lambda count: json.dumps({"x" * count + f"{number}key": 1 for number in range(9)}),
+}
+
+
+@pytest.mark.parametrize("name", FRAMES)
+def test_a_frame_is_looked_through_in_proportion_to_its_size(name: str) -> None:
+    def frame(text: str) -> list[Stored]:
+        return [FrameLine(seq=1, t=1, link="up", dir="receive", dialect="pod", text=text)]
+
+    inputs = [frame(FRAMES[name](4 * count)) for count in SIZES]
+    assert growth(redaction, inputs, READERS) <= GROWTH
+
+
+def test_many_alike_frames_with_a_secret_each_cost_in_proportion_to_their_number() -> None:
+    def frames(count: int) -> list[Stored]:
+        texts = [json.dumps({"event": "text_delta", "data": {"text": f"key=a1b2c3d{n} "}}) for n in range(count)]
+        return [
+            FrameLine(seq=n, t=n, link="up", dir="receive", dialect="pod", text=text) for n, text in enumerate(texts)
+        ]
+
+    assert growth(redaction, [frames(4 * count) for count in SIZES], READERS) <= GROWTH
+
+
+def test_a_frame_with_more_different_secrets_than_are_looked_for_is_emptied() -> None:
+    text = json.dumps({"x": logins(SECRETS_MAX + 1)})
+    redactor = Redactor(Rules(), b"salt")
+    line = FrameLine(seq=1, t=1, link="up", dir="receive", dialect="pod", text=text)
+    (frame,) = [*redactor.feed([line]), *redactor.finish()]
+    assert isinstance(frame, FrameLine)
+    assert (frame.text, frame.redacted) == (None, True)
