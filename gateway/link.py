@@ -38,7 +38,8 @@ class Link:
     """One live peer. `id` is unique in this process; `principal` says who it is (`local` without authentication).
 
     `door` says by which listener it came. One that is not `attaches` makes calls and is shown nothing else of a session
-    than their answers; one that `publishes` is everybody who subscribes. `tap` records it.
+    than their answers; one that `publishes` is everybody who subscribes. `tap` records it. `over` hears once that the
+    peer is gone, before its transport is closed.
     """
 
     def __init__(
@@ -46,6 +47,7 @@ class Link:
         sink: Sink, ledger: Ledger, drained: Callable[[Link], None] | None = None, principal: str = "local",
         door: Door = Door(),  # noqa: B008  # frozen
         later: Later | None = None, attaches: bool = True, publishes: bool = False, tap: Tap | None = None,
+        over: Callable[[Link], None] = lambda _link: None,
     ) -> None:  # fmt: skip
         self.id = id
         self.dialect = dialect
@@ -62,6 +64,7 @@ class Link:
         self._translator = translator
         self._sink = sink
         self._drained = drained
+        self._on_over = over
         self._ledger = ledger
         self._later = later
         self._alarm: Timer | None = None
@@ -79,7 +82,7 @@ class Link:
                 reader = group.create_task(self._read(), name=f"{self.id}:read")
                 writer = group.create_task(self._write(), name=f"{self.id}:write")
                 await self._over.wait()
-                self.alive = False
+                self._die()
                 reader.cancel()
                 self.outbox.close()
                 await asyncio.wait((writer,), timeout=self._flush)
@@ -88,11 +91,16 @@ class Link:
             self.log.exception("link failed")
             self._reason = CloseReason.INTERNAL
         finally:
-            self.alive = False
+            self._die()
             if self._alarm is not None:
                 self._alarm.cancel()
             self.outbox.discard()
             await self._transport.close(self._reason)
+
+    def _die(self) -> None:
+        if self.alive:
+            self.alive = False
+            self._on_over(self)
 
     def end(self, reason: CloseReason, cause: str = "") -> None:
         """Send the peer away: what waits for it is written, then the transport is closed."""

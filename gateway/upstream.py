@@ -21,6 +21,7 @@ from gateway.config.model import Limits
 from gateway.ledger import Ledger
 from gateway.link import Link
 from gateway.outbox import Outbox
+from gateway.public_reason import public_reason
 from gateway.recording.recorder import Tap
 from gateway.timers import Later
 from mappings.canonical import Command, SessionState
@@ -62,8 +63,12 @@ class Connected(Protocol):
     def connected(self) -> SessionState:
         """The backend can be reached now; what the connection is about."""
 
-    def lost(self, text: str, unsent: Sequence[Command], cause: Cause = "upstream_lost") -> None:
-        """The backend cannot be reached; `unsent` were never written. `busy` is a cause that passes."""
+    def lost(self, text: str, unsent: Sequence[Command], cause: Cause = "upstream_lost") -> bool | None:
+        """The backend cannot be reached; `unsent` were never written. `busy` is a cause that passes.
+
+        Return True if a turn may still be found again on a new connection: then that is made at once, and the
+        translator goes on with it.
+        """
 
 
 class Upstream:
@@ -92,7 +97,8 @@ class Upstream:
         self._running = False
         self._resting = False
         self._stopped = False
-        self._lost_at: int | None = None  # ns: when the grace began
+        self._lost_at: int | None = None  # ns: when the connection was lost in a turn
+        self._may_go_on = False  # that turn
         self._translator: Translator | None = None
         self._log = log.bind(session=name, endpoint=endpoint)
 
@@ -114,7 +120,7 @@ class Upstream:
         room = WAITING_MAX - len(self._waiting)
         self._waiting += commands[:room]
         if commands[room:]:
-            self._session.lost(f"too many commands wait for {self._endpoint}", commands[room:], "busy")
+            self._session.lost("too many commands wait for the backend", commands[room:], "busy")
         self._wanted.set()
         self._connect_now()
 
@@ -149,27 +155,21 @@ class Upstream:
                 async with asyncio.timeout(self._limits.connect_deadline):
                     transport = await self._connect()
             except (OSError, TimeoutError) as error:
-                text = str(error) or f"no connection within {self._limits.connect_deadline:g} s"
+                late = f"no connection within {self._limits.connect_deadline:g} s"
                 if reached:
-                    self._log.warning("backend not reachable, trying again", cause=text)
+                    self._log.warning("backend not reachable, trying again", cause=str(error) or late)
                 reached = False
                 failures += 1
                 unsent, self._waiting = self._waiting, []
                 cause: Cause = "busy" if error.errno == errno.EBUSY else "upstream_lost"
-                self._session.lost(f"the backend {self._endpoint} cannot be reached: {text}", unsent, cause)
+                text = f"the backend cannot be reached: {public_reason(error) or late}"
+                self._may_go_on = bool(self._session.lost(text, unsent, cause))
             else:
                 reached = True
                 heard = await self._serve(transport)
                 failures = 0 if heard else failures + 1  # who accepts and drops at once is not asked at once again
-                at_once = heard and self._dialect.turn_outlives_connection and not self._is_in_grace()
-                if at_once:
+                if self._may_go_on and heard and not self._is_in_grace():
                     self._lost_at = self._clock()
-                if not self._stopped:
-                    if not self._resting:
-                        self._log.warning("backend lost, connecting again")
-                    self._waiting = []  # came while the link was closing: answered now, so it must not be written later
-                    self._session.lost(f"the connection to the backend {self._endpoint} was lost", [])
-                if at_once:
                     continue
             await self._pause(0 if self._is_in_grace() else failures)
         self._running = False
@@ -184,12 +184,12 @@ class Upstream:
         if self._ending:  # while we were connecting
             await transport.close()
             return False
-        if self._translator is None or not self._is_in_grace():
+        if self._translator is None or not (self._may_go_on and self._is_in_grace()):
             self._translator = self._dialect.client(self._clock, self._new_id)
         link = Link(
             f"{self._name}:up", self._dialect, transport, self._translator,
             Outbox(self._limits.outbox_soft, self._limits.outbox_hard),
-            sink=self._hear, ledger=self._ledger, later=self._later, tap=self._tap,
+            sink=self._hear, ledger=self._ledger, later=self._later, tap=self._tap, over=self._link_over,
         )  # fmt: skip
         self._link = link
         self._log.info("backend connected")
@@ -198,6 +198,14 @@ class Upstream:
         finally:
             self._link = None
         return link.heard
+
+    def _link_over(self, _link: Link) -> None:
+        """Tell the session that the connection is lost, before it is closed: the end of a child may take seconds."""
+        if self._stopped:
+            return
+        if not self._resting:
+            self._log.warning("backend lost, connecting again")
+        self._may_go_on = bool(self._session.lost("the connection to the backend was lost", []))
 
     def _hear(self, _link: Link, bursts: list[Burst]) -> None:
         self._session.receive(bursts)

@@ -68,7 +68,7 @@ class Live:
             room = HELD_MAX - len(self._held)
             self._held += commands[:room]
             if commands[room:]:
-                self._session.lost(f"too many commands wait for {self._name}", commands[room:], "busy")
+                self._session.lost("too many commands wait for the live backend", commands[room:], "busy")
             return
         for command in commands:
             if isinstance(command, SubmitInput):
@@ -88,7 +88,9 @@ class Live:
         if not items:
             log.info("the live backend goes on", backend=self._name)
         elif self._dialect.takes_history is None:
-            self._tell(f"{self._name} goes on without the {len(items)} messages before: its dialect takes no history")
+            self._tell(
+                f"the live backend goes on without the {len(items)} messages before: its dialect takes no history"
+            )
         else:
             self._history = list(items)
             self._timer = self._later(PATIENCE, lambda: self._given("it did not take it in time"))
@@ -156,7 +158,7 @@ class Live:
         held, self._held, self._asked = self._held, [], None
         count = len(self._history)
         if refusal:
-            self._tell(f"{self._name} goes on without the {count} messages before: {refusal}")
+            self._tell(f"the live backend goes on without the {count} messages before: {refusal}")
         else:
             log.info("the live backend goes on", backend=self._name, messages=count)
         if held:

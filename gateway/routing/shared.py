@@ -222,7 +222,7 @@ class Shared:
         elif not isinstance(item, Heartbeat):  # the connection watches for those, and our own clients get ours
             self._ledger.record([Loss(kind=type(item).__name__, why="of the backend, and of no session")])
 
-    def lost(self, text: str, unsent: Sequence[Command], cause: Cause = "upstream_lost") -> None:
+    def lost(self, text: str, unsent: Sequence[Command], cause: Cause = "upstream_lost") -> bool:
         """The backend cannot be reached: each session hears of it, and of what of its own was not written."""
         self._doubted.clear()
         if self._heard:  # not each time that it cannot be reached again
@@ -239,8 +239,8 @@ class Shared:
             s.state.id: s for s in (*self._asked.values(), *(way.session for way in (*opening, *self._ways.values())))
         }
         self._asked.clear()
-        for session in sessions.values():
-            session.lost(text, own.get(session.state.id, []), cause)
+        found = [session for session in sessions.values() if session.lost(text, own.get(session.state.id, []), cause)]
+        return bool(found)
 
 
 class Way:

@@ -32,6 +32,7 @@ __all__ = ["BUSY", "Reconnect"]
 
 BUSY = "the connection to the backend was lost and is being made again; try again"
 STOPS = (CancelTurn, PauseTurn)
+UNKNOWN = Failure(cause="upstream_lost", text="the connection was lost before the backend answered")
 
 
 class Reconnect:
@@ -95,6 +96,7 @@ class Reconnect:
         session, failure = self._session, self._failure
         if history.status is None:  # the dialect tells no runs: its translator goes on following the turn
             self.close()
+            self._settle(SubmitInput, *STOPS, failure=UNKNOWN)
             self._release()
             return session.state.turn is None
         found = look(session.state, self._input(), history)
@@ -106,7 +108,7 @@ class Reconnect:
         self._say_missed(found, at)
         if found.verdict == "ended":
             session.deliver(session.form.feed(found.last_words(), at), at)
-        self._settle_stops(ended=found.verdict == "ended")
+        self._settle(*STOPS, failure=UNKNOWN if found.verdict == "running" else None)
         self._release()
         return found.verdict == "ended" or session.state.turn is None
 
@@ -127,13 +129,11 @@ class Reconnect:
             if events:
                 self._session.deliver(self._session.form.feed(events, at), at)
 
-    def _settle_stops(self, *, ended: bool) -> None:
-        """Answer the stops that were in flight: they are not written again."""
-        session = self._session
-        failure = None if ended else Failure(cause="upstream_lost", text="the connection to the backend was lost")
-        for kind in STOPS:
-            for request in session.in_flight.of(kind):
-                session.answers.give(request, failure)
+    def _settle(self, *kinds: type, failure: Failure | None) -> None:
+        """Answer what was in flight of these kinds: it is not written again."""
+        for kind in kinds:
+            for request in self._session.in_flight.of(kind):
+                self._session.answers.give(request, failure)
 
     def _release(self) -> None:
         """Act on the cancels that waited: the turn goes on, or there is nothing left to cancel."""

@@ -291,13 +291,14 @@ class Session:
         """The backend can be reached; this is what it may be asked to go on with."""
         return self.state
 
-    def lost(self, text: str, unsent: Sequence[Command], cause: Cause = "upstream_lost") -> None:
+    def lost(self, text: str, unsent: Sequence[Command], cause: Cause = "upstream_lost") -> bool:
         """The backend cannot be reached: what waits for it fails, and so does a turn that cannot outlive this."""
         failure = Failure(cause=cause, text=text)
         if self.reconnect.lost(failure, unsent):
             self.lobby.open()
-        else:
-            self.give_up(failure, everything=not unsent)
+            return True
+        self.give_up(failure, everything=not unsent)
+        return False
 
     def give_up(self, failure: Failure, *, everything: bool = True) -> None:
         """Fail the open turn, and with `everything` all that waits for the backend."""

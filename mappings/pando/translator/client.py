@@ -85,7 +85,7 @@ class ClientTranslator:
         step = Step(alarm=Alarm(TICK, self._rang))
         self._heard = self._clock()
         self._opened = True
-        self._give_up(step, "the connection to the primary was lost")
+        self._forget(step)
         self._ask(step, ask.Ping(), "alive")
         self._ask(step, ask.ListSessions(), "sessions")
         for following in self._sessions.values():
@@ -335,6 +335,16 @@ class ClientTranslator:
                 self._listed(
                     asked, say.Reply(request=own, failure=Failure(cause=cause, text=text)), self._clock(), step
                 )
+
+    def _forget(self, step: Step) -> None:
+        """Drop the calls of a connection that is lost: who made them has heard of it."""
+        lost = Failure(cause="upstream_lost", text="the connection to the primary was lost")
+        for own in list(self._waiting):
+            asked = self._waiting.pop(own)
+            if isinstance(asked.command, ask.SubmitInput):
+                self._release(asked.command.session, self._clock(), step)
+            elif asked.why == "text":
+                self._listed(asked, say.Reply(request=own, failure=lost), self._clock(), step)
 
     # -- time --------------------------------------------------------------------------------------------
 

@@ -145,7 +145,7 @@ def test_one_that_takes_no_history_goes_on_without_and_that_is_said(dialect: str
     behind = Behind(dialect)
     with capture_logs() as logs:
         behind.live.take_over()
-    text = "there goes on without the 2 messages before: its dialect takes no history"
+    text = "the live backend goes on without the 2 messages before: its dialect takes no history"
     (alert,) = behind.session.events
     assert isinstance(alert, Alert)
     assert (alert.level, alert.text, [entry["event"] for entry in logs]) == ("warn", text, [text])
@@ -186,7 +186,7 @@ def test_one_that_refuses_the_history_goes_on_without_and_that_is_said() -> None
     behind.live.take_over()
     behind.live.send([said("go")])
     behind.says(Reply(request="own 0", failure=Failure(cause="internal", text="no thread")))
-    assert behind.session.events[0].text == "there goes on without the 2 messages before: no thread"
+    assert behind.session.events[0].text == "the live backend goes on without the 2 messages before: no thread"
     assert types(behind.backend.asked[1:]) == ["SubmitInput"]
 
 
