@@ -121,7 +121,7 @@ class Shared:
     def _probed(self, way: Way, answer: Burst) -> None:
         """Open the session of `way`, or refuse what waits for it: the backend told whether it takes input."""
         failures = [item.failure for item in answer.items if isinstance(item, Reply) and item.failure is not None]
-        if failures and failures[0].cause == "unsupported":
+        if failures and failures[0].cause in ("unsupported", "denied"):  # none that takes input refuses to stop it
             text = f"this {self._dialect.name} takes no input from other programs ({failures[0].text})"
             way.opened(Burst(items=[Reply(request="", failure=Failure(cause="unsupported", text=text))]))
             return

@@ -114,7 +114,7 @@ class Answers:
         if isinstance(pending.command, OPENING) and session.state.backend_ids is None:
             session.changed(session, "")  # it was not opened: nothing of it remains
         if isinstance(pending.command, CancelTurn) and failure is not None and failure.cause == "unsupported":
-            # Its generation has no cancel: the turn ends for its clients (translation.md 3.4).
+            # It does not know the word: the turn ends for its clients (translation.md 3.4). Other refusals end nothing.
             session.cancelling.force()
             failure = None
         if isinstance(pending.command, RenameSession) and self._row(pending, failure):

@@ -45,6 +45,7 @@ CODE_OF_CAUSE: dict[Cause, int] = {
 
 WORDS: tuple[tuple[str, Cause], ...] = (
     (NO_ROWS, "not_found"),
+    ("interrupter not available", "denied"),  # it knows the word and refuses: its run goes on (translation.md 4.5)
     ("not available on this instance", "unsupported"),
     ("METHOD_NOT_FOUND", "unsupported"),
     ("unknown write method", "unsupported"),

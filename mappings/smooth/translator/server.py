@@ -220,6 +220,8 @@ class ServerTranslator:
         context = self._context(said, None if known is None else known.command)
         if isinstance(item, Reply) and item.failure is not None and known is None and self._runs(said):
             self._turn = None  # the turn itself is refused: it never began, and this ends it in the client
+        if known is not None and isinstance(known.command, commands.CancelTurn) and self._runs(said):
+            context.top = None  # a cancel that is refused names its turn, which goes on
         for message in FROM_EVENT.functions[type(item)](item, context):
             frame = EVENTS.encode(message)
             if len(frame) <= MAX_EVENT:

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
+import pytest
+
 from gateway.config.model import Limits
 from tests.gateway.pod_words import CANCEL, echo, problem, run, say, snapshot, status, took
+from tests.gateway.routing.pando_stage import PandoStage, frames, pando_stage, row
 from tests.gateway.server_words import CREATED, acknowledged, answered, create, said, stopped, taken, told
 from tests.gateway.server_words import problem as refused
-from tests.gateway.stage import Script, Stage, stage
+from tests.gateway.smooth_words import ask
+from tests.gateway.stage import Script, Stage, settle, stage
+from tests.gateway.whale_words import line
+from tests.memory import MemoryTransport
+
+Frame = dict[str, Any]
 
 CANCELLED = (problem("internal", "Cancelled"), status("idle"))
 
@@ -125,3 +136,84 @@ async def test_a_pause_is_refused_toward_a_backend_that_has_none() -> None:
             .server_gets()
             .done()
         )
+
+
+# -- a backend that refuses ---------------------------------------------------------------------------
+
+ID = "0b0e9b0e-0000-4000-8000-000000000001"
+REFUSED = "session.interrupt: agent interrupter not available on this instance"
+"""What a shipped pando says to every cancel (pando sheet, section 6)."""
+
+ASKS_TO_STOP: dict[str, Frame] = {
+    "smooth": ask("cancel", "r1", sessionId=ID),
+    "pod": CANCEL,
+    "pando": {"jsonrpc": "2.0", "id": "1", "method": "session.interrupt", "params": {"session_id": ID}},
+    "codewhale": line(9, "thread/interrupt", thread_id=f"thread-{ID}"),
+}
+
+IS_REFUSED: dict[str, Frame] = {
+    "smooth": {"type": "error", "requestId": None, "error": {"message": REFUSED}},
+    "pod": {"event": "error", "data": {"code": "invalid_request", "message": REFUSED}},
+    "pando": {"id": "1", "error": {"code": -32000, "message": REFUSED}},
+    "codewhale": {"id": 9, "error": {"code": -32603, "message": REFUSED}},
+}
+
+
+async def everybody(made: PandoStage) -> dict[str, MemoryTransport]:
+    """Clients of all dialects at a session of a pando in which a run has begun; the smooth client began it as `r1`."""
+    clients = {name: made.join(name) for name in ("smooth", "pod", "codewhale", "pando")}
+    clients["subscribers"] = made.join("pando", publishes=True)
+    says(clients["smooth"], ask("get_session", "open", sessionId=ID))
+    await made.begins(row(ID))
+    await made.answers("message.list", [])
+    says(clients["codewhale"], line(1, "thread/resume", thread_id=f"thread-{ID}"))
+    says(clients["smooth"], ask("send_message", "r1", sessionId=ID, message="Hi"))
+    await settle()
+    await made.answers("message.send", {"ok": True})
+    await made.publishes("llm.token", session_id=ID, token="Hel")
+    return clients
+
+
+def says(client: MemoryTransport, frame: Frame) -> None:
+    client.say(json.dumps(frame).encode())
+
+
+def holds(part: Frame, frame: Frame) -> bool:
+    """Whether a frame says all of this; None is what it does not say."""
+    same = (holds(v, frame[k]) if isinstance(v, dict) and k in frame else frame.get(k) == v for k, v in part.items())
+    return all(same)
+
+
+@pytest.mark.parametrize("asker", ASKS_TO_STOP)
+async def test_a_cancel_that_its_backend_refuses_is_told_to_who_asked_and_the_turn_goes_on(asker: str) -> None:
+    async with pando_stage() as made:
+        clients = await everybody(made)
+        before = {name: len(client.got) for name, client in clients.items()}
+        says(clients[asker], ASKS_TO_STOP[asker])
+        await settle()
+        await made.answers("session.interrupt", problem=REFUSED)
+        news = {name: frames(client)[before[name] :] for name, client in clients.items()}
+        (refusal,) = news.pop(asker)
+        assert holds(IS_REFUSED[asker], refusal)
+        assert not any(news.values()), "nobody else hears of it"
+        made.time.passes(Limits().cancel_deadline)
+        await made.publishes("llm.token", session_id=ID, token="lo")
+        await made.publishes("llm.end", session_id=ID, tokens_in=0, tokens_out=0)
+        whole = {"id": "m2", "role": "assistant", "content": "Hello", "created_at": ""}
+        await made.answers("message.list", [{**whole, "id": "m1", "role": "user", "content": "Hi"}, whole])
+        terminal = frames(clients["smooth"])[-1]
+        assert terminal["data"]["data"]["response"]["responseParts"] == ["Hello"]
+        assert [f["data"]["text"] for f in frames(clients["pod"]) if f["event"] == "text_done"] == ["Hello"]
+        (session,) = made.router.sessions
+        assert [(m.role, m.text) for m in session.state.messages()] == [("user", "Hi"), ("assistant", "Hello")]
+
+
+async def test_an_action_that_a_server_does_not_know_is_done_without_it() -> None:
+    """It lacks the word, which is no refusal: translation.md 3.4."""
+    async with pando_stage() as made:
+        clients = await everybody(made)
+        says(clients["pod"], CANCEL)
+        await settle()
+        await made.replies("session.interrupt", {"error": {"code": -32601, "message": "ipc: method not found"}})
+        assert [f["event"] for f in frames(clients["pod"])][-2:] == ["error", "status"]
+        assert frames(clients["smooth"])[-1]["type"] == "cancelled"

@@ -21,6 +21,7 @@ def test_every_cause_has_a_code() -> None:
         (-32700, "parse error", "invalid"),
         (-32000, "session.get: sql: no rows in result set", "not_found"),
         (-32000, "message.send: agent runner not available on this instance", "unsupported"),
+        (-32000, "session.interrupt: agent interrupter not available on this instance", "denied"),
         (-32000, "message.send: session_id is required", "invalid"),
         (-32000, "dbproxy: CONFLICT (CreateSession): UNIQUE constraint failed: sessions.id", "invalid"),
         (-32000, "dbproxy: METHOD_NOT_FOUND (X): no", "unsupported"),

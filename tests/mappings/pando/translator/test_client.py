@@ -363,7 +363,7 @@ def test_an_interrupt_that_is_refused_ends_nothing() -> None:
     primary.publishes("session.update")
     text = "session.interrupt: agent interrupter not available on this instance"
     (refused,) = primary.says("session.interrupt", problem={"code": -32000, "message": text})
-    assert refused.failure.cause == "unsupported"
+    assert refused.failure.cause == "denied"
     assert primary.says("message.list", PART) == []
     assert primary.publishes("llm.token", token="lo") == [say.TextDelta(text="lo")]
     primary.publishes("llm.end")
