@@ -184,9 +184,9 @@ class Driver:
     ) -> None:
         """Answer in words the question that was recorded, if the run ended in just its words."""
         for number, (words, text) in enumerate(typed(asked, answer, refused)):
-            if not await self._until(lambda: self._ended) or not self._heard.take_back(words):
+            if not await self._until(lambda: self._ended) or not (taken := self._heard.take_back(words)):
                 return
-            self._text -= len(words)
+            self._text -= taken
             if number == 0 and refused is None:
                 self._heard.take_more(asked)
             if number == 0 and not isinstance(passage.answer, InteractionInvalid):

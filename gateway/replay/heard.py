@@ -33,6 +33,9 @@ Question = ApprovalRequested | InteractionRequired
 SKIP = "skip"
 """What declines a form."""
 
+PARAGRAPH = "\n\n"
+"""What stands before a question in words behind other text of its run."""
+
 
 class Heard:
     """The log of a driver. `events` are each with the id of their turn."""
@@ -57,16 +60,18 @@ class Heard:
         """A further input is said: what comes now is of turns of its own."""
         self._into = ""
 
-    def take_back(self, words: str) -> bool:
-        """Take back these words, and the end of the turn behind them; False if the last turn does not end in them.
+    def take_back(self, words: str) -> int:
+        """Take back the words of a question and the end of the turn behind them; return how many characters those were.
 
-        What is said next belongs to that turn.
+        It is 0 if the last turn does not end in them. What is said next belongs to that turn.
         """
         turn = self.events[-1][0] if self.events else ""
         mine = [place for place, (of, _) in enumerate(self.events) if of == turn]
         deltas = [place for place in mine if isinstance(self.events[place][1], TextDelta)]
-        if not "".join(self.events[place][1].text for place in deltas).endswith(words):
-            return False
+        text = "".join(self.events[place][1].text for place in deltas)
+        if not text.endswith(words):
+            return 0
+        words = PARAGRAPH + words if text.endswith(PARAGRAPH + words) else words
         left = len(words)
         for place in reversed(deltas):
             delta = self.events[place][1]
@@ -74,7 +79,7 @@ class Heard:
             left = max(0, left - len(delta.text))
         self.events = [(of, event) for of, event in self.events if of != turn or not isinstance(event, TurnEnded)]
         self._into = turn
-        return True
+        return len(words)
 
 
 def typed(asked: Question, answer: Command, refused: InteractionInvalid | None = None) -> Iterator[tuple[str, str]]:

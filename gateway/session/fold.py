@@ -44,7 +44,7 @@ from mappings.canonical.events import (
     TurnResult,
     UsageReported,
 )
-from mappings.canonical.state import CallBlock, Otp, QuestionBlock, ReasoningBlock, TextBlock
+from mappings.canonical.state import CallBlock, Otp, QuestionBlock, ReasoningBlock, ResultBlock, TextBlock
 from mappings.canonical.values import Item, Message, Reasoning, Text, ToolCall, ToolResult, Usage
 
 __all__ = ["FOLD", "add_usage", "fold", "happens", "open_turn"]
@@ -62,6 +62,8 @@ def fold(state: SessionState, batch: Batch) -> None:
         open_turn(state, OpenTurn(id=batch.turn, message="", origin=batch.origin, started_at=batch.at))
     elif batch.turn and state.turn is not None:
         state.turn.origin = batch.origin  # its input may be accepted after its first words
+    if state.turn is not None:
+        state.turn.now = batch.at
     state.epoch, state.seq = batch.epoch, batch.first_seq + len(batch.events)
     for event in batch.events:
         function = FOLD.get(type(event))
@@ -140,14 +142,15 @@ def _text_delta(state: SessionState, event: TextDelta) -> None:
         return
     block = turn.open
     if type(block) is not TextBlock:
-        block = turn.open = TextBlock()
+        block = turn.open = TextBlock(at=turn.now)
         turn.blocks.append(block)
+        turn.spoke = True
     block.parts.append(event.text)
 
 
 def _reasoning_started(state: SessionState, _event: ReasoningStarted) -> None:
     if state.turn is not None:
-        state.turn.open = ReasoningBlock()
+        state.turn.open = ReasoningBlock(at=state.turn.now)
         state.turn.blocks.append(state.turn.open)
 
 
@@ -166,7 +169,7 @@ def _block_done(state: SessionState, event: TextDone | ReasoningDone) -> None:
 
 def _call_started(state: SessionState, event: ToolCallStarted) -> None:
     if state.turn is not None:
-        block = CallBlock(call=event.call, name=event.name)
+        block = CallBlock(call=event.call, name=event.name, at=state.turn.now)
         state.turn.blocks.append(block)
         state.turn.calls[event.call] = block
 
@@ -182,13 +185,14 @@ def _call_arguments(state: SessionState, event: ToolCallArguments) -> None:
 
 
 def _call_finished(state: SessionState, event: ToolCallFinished) -> None:
-    block = state.turn.calls.get(event.call) if state.turn is not None else None
-    if block is not None:
-        block.result = event
+    turn = state.turn
+    block = turn.calls.get(event.call) if turn is not None else None
+    if turn is not None and block is not None:
+        block.result, block.result_at = event, turn.now
         return
     state.unanswered.pop(event.call, None)
-    if state.turn is not None:  # the result of an earlier turn's call, after a resume
-        state.turn.blocks.append(event)
+    if turn is not None:  # the result of an earlier turn's call, after a resume
+        turn.blocks.append(ResultBlock(result=event, at=turn.now))
 
 
 def _asked(state: SessionState, event: ApprovalRequested | InteractionRequired) -> None:
@@ -199,6 +203,8 @@ def _asked(state: SessionState, event: ApprovalRequested | InteractionRequired) 
 
 def _put_in_words(state: SessionState, event: QuestionAsked) -> None:
     turn = state.turn
+    if turn is not None:
+        turn.spoke = not event.parked  # one that parks the turn ends its run
     if event.parked and turn is not None and turn.question is not None:
         turn.question.words, turn.asked = event, event.number
 
@@ -279,21 +285,21 @@ def _ended(state: SessionState, event: TurnEnded) -> None:
 def _items(turn: OpenTurn, message: str) -> list[Item]:
     """What a turn leaves in the transcript: its blocks in order; the last text is the answer that has the id."""
     items: list[Item] = []
-    at = turn.started_at
     last = max((i for i, block in enumerate(turn.blocks) if isinstance(block, TextBlock)), default=-1)
     for i, block in enumerate(turn.blocks):
         if isinstance(block, TextBlock):
             text = "".join(block.parts)
-            items.append(Message(role="assistant", text=text, id=message if i == last else "", at=at, turn=turn.id))
+            known = message if i == last else ""
+            items.append(Message(role="assistant", text=text, id=known, at=block.at, turn=turn.id))
         elif isinstance(block, ReasoningBlock):
-            items.append(Reasoning(text="".join(block.parts), at=at, turn=turn.id))
-        elif isinstance(block, ToolCallFinished):
-            items.append(_tool_result(block, at, turn.id))
+            items.append(Reasoning(text="".join(block.parts), at=block.at, turn=turn.id))
+        elif isinstance(block, ResultBlock):
+            items.append(_tool_result(block.result, block.at, turn.id))
         elif isinstance(block, CallBlock):
             arguments = "".join(block.parts) if block.arguments is None else block.arguments
-            items.append(ToolCall(call=block.call, name=block.name, arguments=arguments, at=at, turn=turn.id))
+            items.append(ToolCall(call=block.call, name=block.name, arguments=arguments, at=block.at, turn=turn.id))
             if block.result is not None:
-                items.append(_tool_result(block.result, at, turn.id))
+                items.append(_tool_result(block.result, block.result_at, turn.id))
     return items
 
 

@@ -230,7 +230,8 @@ class Questions:
         if block is None or block.words is None or link.can_be_asked(block.asked):
             return False
         begun = ModelTurnStarted(index=self._session.form.next_model_turn())
-        self._session.delivery.show(link, [StatusChanged(status="running"), begun, block.words])
+        words = structs.replace(block.words, after_text=False)  # all of this run
+        self._session.delivery.show(link, [StatusChanged(status="running"), begun, words])
         return True
 
     def in_words(self, link: Link) -> bool:

@@ -39,10 +39,11 @@ class Runs:
         self._state = state
         self._runs: list[Run] = []
         self._out: list[Event] = []
+        self._at = 0
 
-    def begin(self) -> None:
-        """Start with what belongs to the turn that is open now."""
-        self._runs = []
+    def begin(self, at: int = 0) -> None:
+        """Start with what belongs to the turn that is open now, said at `at` (ns)."""
+        self._runs, self._at = [], at
         self.split()
 
     def split(self) -> None:
@@ -55,6 +56,8 @@ class Runs:
     def emit(self, event: Event) -> None:
         """Add an event and fold it."""
         self._out.append(event)
+        if self._state.turn is not None:
+            self._state.turn.now = self._at
         function = FOLD.get(type(event))
         if function is not None:
             function(self._state, event)

@@ -42,6 +42,7 @@ __all__ = [
     "Otp",
     "QuestionBlock",
     "ReasoningBlock",
+    "ResultBlock",
     "SessionState",
     "TextBlock",
     "prelude",
@@ -73,6 +74,7 @@ class TextBlock(Struct, kw_only=True):
 
     parts: list[str] = field(default_factory=list)
     done: bool = False
+    at: int = 0  # ns: when it began, here and below
 
 
 class ReasoningBlock(Struct, kw_only=True):
@@ -80,6 +82,7 @@ class ReasoningBlock(Struct, kw_only=True):
 
     parts: list[str] = field(default_factory=list)
     done: bool = False
+    at: int = 0
 
 
 class CallBlock(Struct, kw_only=True):
@@ -90,6 +93,15 @@ class CallBlock(Struct, kw_only=True):
     parts: list[str] = field(default_factory=list)
     arguments: str | None = None
     result: ToolCallFinished | None = None
+    at: int = 0
+    result_at: int = 0
+
+
+class ResultBlock(Struct, kw_only=True):
+    """The result of a call of an earlier turn, after a resume."""
+
+    result: ToolCallFinished
+    at: int = 0
 
 
 class QuestionBlock(Struct, kw_only=True):
@@ -106,18 +118,22 @@ class Otp(Struct, frozen=True, kw_only=True):
     refused: tuple[Segment, ...] = ()
 
 
-Block = TextBlock | ReasoningBlock | CallBlock | ToolCallFinished | QuestionBlock | QuestionAnswered
-"""In order of appearance; a bare ToolCallFinished answers a call of an earlier turn, after a resume. QuestionAnswered
-stands where its question stood: what came while that was open belongs to the run after it."""
+Block = TextBlock | ReasoningBlock | CallBlock | ResultBlock | QuestionBlock | QuestionAnswered
+"""In order of appearance. QuestionAnswered stands where its question stood: what came while that was open belongs to
+the run after it."""
 
 
 class OpenTurn(Struct, kw_only=True):
-    """The turn in progress."""
+    """The turn in progress.
+
+    `now` is when the last thing was said of it (ns); `spoke` tells whether its run has shown any text.
+    """
 
     id: str
     message: str
     origin: Origin = Origin()
     started_at: int = 0
+    now: int = 0
     accepted: bool = False
     blocks: list[Block] = field(default_factory=list)
     open: TextBlock | ReasoningBlock | None = None
@@ -129,6 +145,7 @@ class OpenTurn(Struct, kw_only=True):
     model_turn: ModelTurnStarted | None = None
     in_model_turn: bool = False
     question: QuestionBlock | None = None
+    spoke: bool = False
     asked: int = 0  # how often a question in words ended a run of it
 
     def text(self) -> str:
@@ -151,7 +168,7 @@ class OpenTurn(Struct, kw_only=True):
         elif text and start < len(said):
             said[start][0].parts.insert(0, text)
         elif text:
-            self.blocks.append(TextBlock(parts=[text], done=True))
+            self.blocks.append(TextBlock(parts=[text], done=True, at=self.now))
         self.blocks = [block for block in self.blocks if not any(block is other for other in wrong)]
 
 
@@ -233,8 +250,8 @@ def prelude(state: SessionState) -> list[Event]:
 
 
 def _replay(block: Block) -> Iterator[Event]:
-    if isinstance(block, ToolCallFinished):
-        yield block
+    if isinstance(block, ResultBlock):
+        yield block.result
     elif isinstance(block, QuestionAnswered):
         yield structs.replace(block, segments=())
     elif isinstance(block, QuestionBlock):

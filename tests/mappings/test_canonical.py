@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from msgspec import Raw, json
 
 from mappings.canonical import Command, Event, OpenTurn, SessionState, Unmapped, commands, events, prelude
-from mappings.canonical.state import ALERTS_KEPT, CallBlock, ReasoningBlock, TextBlock
+from mappings.canonical.state import ALERTS_KEPT, CallBlock, ReasoningBlock, ResultBlock, TextBlock
 from mappings.canonical.values import (
     FileAttachment,
     FileRef,
@@ -286,7 +286,7 @@ def test_results_are_shown_after_their_call_and_bare_ones_where_they_came() -> N
     result = events.ToolCallFinished(call="c", name="n", output="o")
     call = CallBlock(call="c", name="n", arguments="{}", result=result)
     bare = events.ToolCallFinished(call="before", output="p")
-    assert [type(event) for event in shown(turn(blocks=[bare, call]))] == [
+    assert [type(event) for event in shown(turn(blocks=[ResultBlock(result=bare), call]))] == [
         *(events.ToolCallFinished, events.ToolCallStarted, events.ToolCallArguments, events.ToolCallFinished),
     ]
 

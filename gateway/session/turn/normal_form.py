@@ -85,7 +85,7 @@ class NormalForm:
     def feed(self, events: Sequence[Event], at: int) -> list[Run]:
         """Normalise `events`, said at `at` (ns)."""
         if not self.discarding and _ONLY_TEXT.issuperset(map(type, events)):
-            run = self._more_text(events)
+            run = self._more_text(events, at)
             if run is not None:
                 return [run]
         self._begin(at)
@@ -101,12 +101,13 @@ class NormalForm:
                 handler(self, event)
         return self._runs.finish()
 
-    def _more_text(self, events: Sequence[Any]) -> Run | None:
+    def _more_text(self, events: Sequence[Any], at: int) -> Run | None:
         """Text deltas of a block that is open already: nothing to add, and a fifth of the cost of one by one."""
         turn = self.state.turn
         if turn is None or type(turn.open) is not TextBlock:
             return None
         turn.open.parts += [event.text for event in events]
+        turn.now = at
         return Run(turn=turn.id, origin=turn.origin, events=list(events), plain=True)
 
     def accept(self, origin: Origin, message: Message, at: int) -> list[Run]:
@@ -179,7 +180,7 @@ class NormalForm:
 
     def _begin(self, at: int) -> None:
         self._at = at
-        self._runs.begin()
+        self._runs.begin(at)
 
     def _open(self, origin: Origin = Origin()) -> OpenTurn:  # noqa: B008  # frozen
         if self.state.turn is not None:  # a new turn cannot begin inside another: the old one lost its end
@@ -237,8 +238,10 @@ class NormalForm:
         self.emit(event)
 
     def _message(self, event: MessageAppended) -> None:
-        if not event.message.id:
-            event = structs.replace(event, message=structs.replace(event.message, id=self.new_id()))
+        message = event.message
+        if not message.id or not message.at:
+            seen = structs.replace(message, id=message.id or self.new_id(), at=message.at or self._at)
+            event = structs.replace(event, message=seen)
         self.emit(event)
 
     def _history(self, event: HistorySnapshot) -> None:

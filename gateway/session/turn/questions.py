@@ -88,18 +88,19 @@ def over(form: NormalForm) -> None:
 
 def code_wanted(form: NormalForm, event: OtpRequired) -> None:
     """A one-time code is wanted: no park, the turn goes on to its end."""
-    form.turn()
+    turn = form.turn()
     blocks.close(form)
     form.emit(event)
-    form.emit(QuestionAsked(text=wording.code_wanted(event)))
+    form.emit(QuestionAsked(text=wording.code_wanted(event), after_text=turn.spoke))
 
 
 def code_sent(form: NormalForm, event: OtpSent) -> None:
     """A one-time code is on its way."""
-    if form.state.turn is not None:
+    turn = form.state.turn
+    if turn is not None:
         blocks.close(form)
         form.emit(event)
-        form.emit(QuestionAsked(text=wording.code_sent(event)))
+        form.emit(QuestionAsked(text=wording.code_sent(event), after_text=turn.spoke))
     else:
         form.emit(event)
         noted(form, wording.code_sent(event), ())
@@ -127,7 +128,13 @@ def asked_again(form: NormalForm, text: str, segments: tuple[Segment, ...], orig
 def _put(form: NormalForm, asked: ApprovalRequested | InteractionRequired, text: str, turn: OpenTurn) -> None:
     kind = asked.kind if isinstance(asked, InteractionRequired) else ""
     words = QuestionAsked(
-        question=asked.question, kind=kind, text=text, before=turn.text(), number=turn.asked + 1, parked=True
+        question=asked.question,
+        kind=kind,
+        text=text,
+        before=turn.text(),
+        number=turn.asked + 1,
+        parked=True,
+        after_text=turn.spoke,
     )
     form.emit(words)
     form.split()  # it is the last of its batch: what its clients are not shown yet begins with the next

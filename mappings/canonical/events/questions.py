@@ -104,7 +104,8 @@ class QuestionAsked(EventBase, frozen=True, kw_only=True):
 
     With `parked` the turn waits for the answer, and the client's run ends here: `before` is the turn's visible text so
     far, of which the question is no part, `number` counts such ends of the turn's runs from 1. Without it (a one-time
-    code) the run goes on. `kind` is the interaction's, "" for everything else.
+    code) the run goes on. `kind` is the interaction's, "" for everything else. `after_text` says that the run showed
+    text before it.
     """
 
     text: str
@@ -113,6 +114,12 @@ class QuestionAsked(EventBase, frozen=True, kw_only=True):
     before: str = ""
     number: int = 0
     parked: bool = False
+    after_text: bool = False
+
+    @property
+    def paragraph(self) -> str:
+        """The words as the next text of the run: behind other text a paragraph of their own."""
+        return f"\n\n{self.text}" if self.after_text else self.text
 
 
 class QuestionAnswered(EventBase, frozen=True, kw_only=True):

@@ -171,7 +171,7 @@ def gap(event: events.Gap, context: Context) -> Messages:
     fidelity=Emulated("text, and the end of the response and its result where the turn waits"),
 )
 def question_asked(event: events.QuestionAsked, context: Context) -> Messages:
-    words = text_delta(events.TextDelta(text=event.text), context)
+    words = text_delta(events.TextDelta(text=event.paragraph), context)
     if context.turn and not event.parked:
         return words
     return (*words, *turn_result(events.TurnResult(end="completed"), context))

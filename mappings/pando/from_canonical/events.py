@@ -147,7 +147,7 @@ def tool_call_finished(event: events.ToolCallFinished, context: Context) -> Mess
 def question_asked(event: events.QuestionAsked, context: Context) -> Messages:
     """In words (translation.md 3.3): it ends the run that viewers see, not the turn."""
     start = model_turn_started(events.ModelTurnStarted(), context)
-    words = text_delta(events.TextDelta(text=event.text), context)
+    words = text_delta(events.TextDelta(text=event.paragraph), context)
     if not event.parked and context.in_turn:
         return (*start, *words)
     ended = wire.Ended(session_id=context.session, tokens_in=0, tokens_out=0)

@@ -44,8 +44,8 @@ FROM_EVENT.carried(events.InteractionResolved, "the run that goes on")
 def question_asked(event: events.QuestionAsked, projection: Projection) -> Events:
     # It ends the client's run and not the turn; outside of any turn it is all of a run.
     words: Events = (
-        wire.TextDelta(data=contents.Words(text=event.text)),
-        wire.TextDone(data=contents.Words(text=event.text)),
+        wire.TextDelta(data=contents.Words(text=event.paragraph)),
+        wire.TextDone(data=contents.Words(text=event.paragraph)),
     )
     if event.parked:
         projection.asked = True

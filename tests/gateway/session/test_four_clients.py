@@ -15,7 +15,7 @@ from mappings.canonical.events import QuestionAsked, TurnEnded
 from mappings.canonical.values import Origin
 from tests.gateway.pod_words import FINISHED, delta, done, echo, rotated, run, say, snapshot, status, user_entry
 from tests.gateway.smooth_words import CREATE, answer, history, opened, token
-from tests.gateway.stage import SESSION, Script, Stage, settle, stage
+from tests.gateway.stage import SESSION, START, Script, Stage, settle, stage
 from tests.gateway.whale_words import line
 from tests.samples import samples
 
@@ -179,3 +179,31 @@ async def test_histories_and_later_snapshots_have_the_head_of_an_answer_that_was
             .done()
         )
         assert await histories(made) == dict.fromkeys(("smooth", "pod", "pando", "codewhale"), HISTORY)
+
+
+# -- times -------------------------------------------------------------------------------------------
+
+
+async def test_what_another_client_typed_and_its_answer_bear_the_times_when_they_were_seen() -> None:
+    async with stage() as made:
+        await (
+            together(made)
+            .passes(60)
+            .pod_says(echo("Hi"), status("running"), say("turn_start", turn=0))
+            .passes(30)
+            .pod_says(delta("Hello"), done("Hello"), say("turn_end", turn=0, result="finished"), *FINISHED)
+            .ignores("s", "p", "v")
+            .done()
+        )
+        question, reply = START + 60 * 10**9, START + 90 * 10**9
+        assert [message.at for message in made.session.state.messages()] == [question, reply]
+        await histories(made)
+        page = made.clients["new s"].frames()[-1]["data"]["messages"]
+        assert [m["createdAt"] for m in reversed(page)] == ["2023-11-14T22:14:20Z", "2023-11-14T22:14:50Z"]
+        (listed,) = made.clients["new v"].frames()
+        assert [m["created_at"] for m in listed["result"]] == ["2023-11-14T22:14:20Z", "2023-11-14T22:14:50Z"]
+        told = made.clients["new c"].frames()[-1]["result"]["data"]["history"]
+        assert [item["created_at"] for item in told] == [question // 10**9, reply // 10**9]
+        entries = made.clients["new p"].frames()[-1]["data"]["entries"]
+        spoken = [entry["ts"] for entry in entries if entry["kind"] in ("user_input", "assistant_item")]
+        assert spoken == [question // 10**6, reply // 10**6]

@@ -7,10 +7,15 @@ approvals natively, and forms if they claim them.
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
+import pytest
+
+from gateway import registry
 from gateway.config.model import Limits
-from mappings.canonical.events import ApprovalRequested, ApprovalResolved, TurnEnded
+from mappings.canonical import Batch
+from mappings.canonical.events import ApprovalRequested, ApprovalResolved, QuestionAsked, TextDelta, TurnEnded
 from tests.gateway.pod_words import CANCEL, delta, done, echo, problem, run, run_end, say, status
 from tests.gateway.server_words import (
     CONVERSATION,
@@ -1039,3 +1044,44 @@ async def test_the_log_says_that_a_question_that_was_approved_was_approved() -> 
         assert [event.approved for event in events if isinstance(event, ApprovalResolved)] == [True]
         assert isinstance(events[-1], TurnEnded)
         assert sum(isinstance(event, ApprovalRequested) for event in events) == 1
+
+
+# -- a paragraph of its own ---------------------------------------------------------------------------
+
+
+async def test_a_question_behind_other_text_of_its_run_stands_in_a_paragraph_of_its_own() -> None:
+    async with stage(upstream="smooth") as made:
+        names = await (
+            opened(made)
+            .server_says(said("$t", "Let me see."), confirmation("$t"))
+            .gets("p", delta("Let me see."), done("Let me see."), *ASKED)
+            .says("p", run("approve"))
+            .server_gets(confirmed("$c", approved=True))
+            .server_says(acknowledged("$c"), confirmation("$t", "drop"))
+            .gets("p", *heard("approve"), delta("$next"), done("$next"), run_end("paused"), status("paused"))
+            .done()
+        )
+        assert names["$asked"].startswith("\n\n"), "a blank line stands before it"
+        assert not names["$next"].startswith("\n"), "its run has no other text"
+
+
+async def test_a_code_that_is_wanted_behind_text_stands_in_a_paragraph_of_its_own() -> None:
+    async with stage(upstream="smooth") as made:
+        names = await (
+            opened(made)
+            .server_says(code_wanted("$t"), code_sent("$t"), answered("$t", ""))
+            .gets("p", delta("$wanted"), done("$wanted"), delta("$sent"), done("$sent"), *ENDED)
+            .done()
+        )
+        assert not names["$wanted"].startswith("\n")
+        assert names["$sent"].startswith("\n\n")
+
+
+@pytest.mark.parametrize("dialect", ["pando", "codewhale"])
+def test_pando_and_codewhale_clients_see_the_blank_line_too(dialect: str) -> None:
+    words = QuestionAsked(text="May I?", question="q", number=1, parked=True, after_text=True)
+    batch = Batch(session="s", epoch=1, first_seq=0, events=[TextDelta(text="Let me see."), words], turn="t")
+    frames = registry.dialect(dialect).projection("", "").render(batch).frames
+    parts = [json.loads(frame.rpartition(b"\0")[2]) for frame in frames]
+    said = [f.get("delta") or f.get("payload", {}).get("token") for f in parts]
+    assert [text for text in said if text] == ["Let me see.", "\n\nMay I?"]
