@@ -371,10 +371,11 @@ class Dialect(Struct, frozen=True, kw_only=True):
     backend goes on while we are not connected; its client translator may be opened again on the next connection.
     `lists_silent` says that its servers list a session from its start, not only once something was said in it.
     `overheard` makes the reader of one stream of events by who does not know what was asked, where that decides what
-    an answer means. `takes_history` is the ext of a ResumeSession that brings what was said elsewhere into a
-    conversation, None where a backend has no way to take it; `brings_history` counts what a client's does.
-    `stores_history` says that its servers store every message and answer a request for history at any time; else the
-    session's own transcript answers it.
+    an answer means. `tells_calls` says that a history which comes unasked has the tool calls too, and not messages
+    alone. `takes_history` is the ext of a ResumeSession that brings what was said elsewhere into a conversation, None
+    where a backend has no way to take it; `brings_history` counts what a client's does. `stores_history` says that its
+    servers store every message and answer a request for history at any time; else the session's own transcript
+    answers it.
     """
 
     name: str
@@ -393,6 +394,7 @@ class Dialect(Struct, frozen=True, kw_only=True):
     publication: Callable[[Clock, NewId], Translator] | None = None
     served: Callable[[Instance], Dialect] | None = None
     overheard: Callable[[], Callable[[Sequence[Any]], list[Any]]] | None = None
+    tells_calls: bool = True
     takes_history: Callable[[Sequence[Item]], Ext | None] | None = None
     brings_history: Callable[[ResumeSession], int] = _nothing
     stores_history: bool = False

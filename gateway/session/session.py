@@ -80,7 +80,9 @@ class Session:
         self.later = later
         self.upstream, self.ledger = upstream, ledger
         self._new_id = new_id
-        self.form = NormalForm(state, new_id, tells_model_turns=upstream.events.says(ModelTurnStarted))
+        self.form = NormalForm(
+            state, new_id, tells_model_turns=upstream.events.says(ModelTurnStarted), tells_calls=upstream.tells_calls
+        )
         self.delivery = Delivery(
             state, ledger, log_max=limits.log_max, log_bytes=limits.log_bytes, catch_up=limits.catch_up,
             coalesce=route.overflow == "coalesce", source=upstream.name,

@@ -38,6 +38,7 @@ DIALECT = Dialect(
     addressed=False,
     one_session=False,
     turn_outlives_connection=True,
+    tells_calls=False,
     named=lambda name: keep(id=name),
     publication=PublicationTranslator,
     served=served,

@@ -27,11 +27,10 @@ CODE_WANTED = re.compile(r"\n\n\S+ needs a one-time code .*", re.DOTALL)
 ENDS = {"completed": "an answer ends", "failed": "a failure ends", "cancelled": "a cancel ends"}
 
 # What is being mended at this moment; empty when that has landed.
-TYPED = "what is typed in a real pando is not folded in"
 COMPACTED = "a compaction wipes the history that the gateway knows"
 GLUED = "a question in words is glued to the text before it"
 TURNS_NOT_YET = {("smooth", "10"): GLUED}
-HISTORY_NOT_YET = {("pando", "02"): TYPED, ("pando", "04"): TYPED, ("pod", "09"): COMPACTED}
+HISTORY_NOT_YET = {("pod", "09"): COMPACTED}
 
 
 def plays(not_yet: dict[tuple[str, str], str]) -> pytest.MarkDecorator:

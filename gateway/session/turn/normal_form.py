@@ -14,6 +14,7 @@ from typing import Any
 from msgspec import structs
 
 from gateway.session.history import renew
+from gateway.session.merging import fold_in
 from gateway.session.runs import Run, Runs
 from gateway.session.turn import blocks, calls, ends, questions
 from mappings.canonical import OpenTurn, SessionState
@@ -67,7 +68,9 @@ _ONLY_TEXT = frozenset({TextDelta})
 class NormalForm:
     """Normalises one session's events and folds them into its state as they are emitted."""
 
-    def __init__(self, state: SessionState, new_id: NewId, *, tells_model_turns: bool = True) -> None:
+    def __init__(
+        self, state: SessionState, new_id: NewId, *, tells_model_turns: bool = True, tells_calls: bool = True
+    ) -> None:  # fmt: skip
         self.state = state
         self.new_id = new_id
         self._runs = Runs(state)
@@ -75,6 +78,7 @@ class NormalForm:
         self._at = 0
         self.model_turns = 0  # those that we said ourselves
         self.tells_model_turns = tells_model_turns  # else a turn has one, said here: a pod's parent waits for it
+        self._tells_calls = tells_calls  # else a history has messages alone, and is folded into ours
         self.forced = ""  # text of the block that we closed before its backend did
         self.discarding = False  # a turn was ended for the clients while its backend still runs it (3.4)
         self.unwanted: list[Question] = []  # asked in such a turn: nobody will answer them
@@ -245,7 +249,10 @@ class NormalForm:
         self.emit(event)
 
     def _history(self, event: HistorySnapshot) -> None:
-        self.emit(renew(event, self.state, self.new_id))
+        if self._tells_calls or not self.state.transcript:
+            self.emit(renew(event, self.state, self.new_id))
+        elif (items := fold_in(event.items, self.state.transcript, self.new_id)) is not None:
+            self.emit(structs.replace(event, items=tuple(items)))
 
 
 def _goes_on(event: Event) -> bool:

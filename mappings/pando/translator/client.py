@@ -234,22 +234,31 @@ class ClientTranslator:
             step.losses.append(Loss(kind="MessageAppended", why="what the assistant says is in the tokens"))
             return []
         following = self._follow(burst.session)
-        return [] if following.holds(burst, item) else self._follow_on(following, item, now, step)
+        if isinstance(item, say.SessionClosed):
+            following.learning = None
+            self._release(following, now, step)
+        return [] if following.holds(burst, item, now) else self._follow_on(following, item, now, step)
 
     def _follow_on(self, following: Following, item: Any, now: int, step: Step) -> list[Any]:
         if isinstance(item, say.TurnEnded) and not following.open:
             step.losses.append(Loss(kind="TurnEnded", why="of a turn of which nothing was seen"))
         return following.hear(item, now)
 
-    def _release(self, session: str, now: int, step: Step) -> None:
-        """An input was answered: what was published meanwhile goes on."""
-        following = self._follow(session)
-        following.submitting -= 1
+    def _release(self, following: Following, now: int, step: Step) -> None:
+        """Pass on what waited for an answer, if it waits for no other."""
+        if following.waits:
+            return
         held, following.held = following.held, []
         for burst, item in held:
             items = self._follow_on(following, item, now, step)
             if items:
                 step.bursts.append(replace(burst, items=items, request=""))
+
+    def _input_answered(self, command: ask.SubmitInput, now: int, step: Step) -> None:
+        """Pass on what waited for the answer to an input."""
+        following = self._follow(command.session)
+        following.answered(now)
+        self._release(following, now, step)
 
     def _replied(self, reply: say.Reply, now: int, step: Step) -> None:
         asked = self._waiting.pop(reply.request, None)
@@ -276,13 +285,14 @@ class ClientTranslator:
         before = following.guesses
         items: list[Any] = []
         if asked.why == "history" and messages is not None:
-            items.append(say.HistorySnapshot(items=messages))
-        if asked.why == "text" or not following.open:
+            items.append(say.HistorySnapshot(items=following.history(messages)))
+        elif asked.why == "text":
             items += following.told(messages, now)
         if following.guesses > before:
             step.losses.append(Loss(kind="TurnEnded", why="the end was inferred from message.list"))
         if items:
             step.bursts.append(Burst(items=items, session=asked.session))
+        self._release(following, now, step)
 
     # -- answers -----------------------------------------------------------------------------------------
 
@@ -301,20 +311,27 @@ class ClientTranslator:
                 case ask.GetHistory():
                     answer = _page(command, reply)
                 case ask.SubmitInput():
-                    self._follow(command.session).begin(now, ours=True)
+                    self._follow(command.session).begin(now, flatten(command.segments))
                     answer = say.TurnAccepted(request=request)
                 case ask.CancelTurn():
                     self._follow(command.session).interrupted(now)
                     answer = say.Reply(request=request)
                 case ask.Ping():
                     answer = pong(request, reply.result, now)
-        elif isinstance(command, ask.CancelTurn):
-            self._follow(command.session).interrupt = None
+        else:
+            self._refused_by_primary(command)
         answer = answer or replace(reply, request=request)
         if request:
             step.bursts.append(Burst(items=[answer], request=request, session=command.session))
         if isinstance(command, ask.SubmitInput):
-            self._release(command.session, now, step)
+            self._input_answered(command, now, step)
+
+    def _refused_by_primary(self, command: Command) -> None:
+        following = self._sessions.get(command.session)
+        if following is not None and isinstance(command, ask.CancelTurn):
+            following.interrupt = None
+        elif following is not None and isinstance(command, ask.SubmitInput):
+            following.known.refused(flatten(command.segments))
 
     def _answer(self, step: Step, command: Command, failure: Failure) -> None:
         if command.request:
@@ -330,7 +347,7 @@ class ClientTranslator:
             if asked.why == "command":
                 self._answer(step, asked.command, Failure(cause=cause, text=text))
                 if isinstance(asked.command, ask.SubmitInput):
-                    self._release(asked.command.session, self._clock(), step)
+                    self._input_answered(asked.command, self._clock(), step)
             elif asked.why == "text":
                 self._listed(
                     asked, say.Reply(request=own, failure=Failure(cause=cause, text=text)), self._clock(), step
@@ -342,7 +359,7 @@ class ClientTranslator:
         for own in list(self._waiting):
             asked = self._waiting.pop(own)
             if isinstance(asked.command, ask.SubmitInput):
-                self._release(asked.command.session, self._clock(), step)
+                self._input_answered(asked.command, self._clock(), step)
             elif asked.why == "text":
                 self._listed(asked, say.Reply(request=own, failure=lost), self._clock(), step)
 
@@ -356,6 +373,7 @@ class ClientTranslator:
             items = following.late(now)
             if items:
                 step.bursts.append(Burst(items=items, session=session))
+            self._release(following, now, step)
         self._ask_for_messages(step)
         silence = now - self._heard
         if silence >= (SILENT_MAX + CALL_MAX) * NS:

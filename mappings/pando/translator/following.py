@@ -8,6 +8,9 @@ apart, end the turn. A run of ours that published a `session.update` last is pro
 An interrupted run ends with the first `session.update` after `session.interrupt` was called. The update and the reply
 come on two sockets without a common order, so the run ends when both were read. A refused interrupt ends nothing.
 
+A shipped primary never tells what its user typed. So when a run begins that nobody here asked for, its first events
+wait while `message.list` is asked for the words that began it; at the end of a run it is asked again.
+
 A primary that tells failures at all says the cause in a system message right before `llm.end` (translation.md 3.6). Any
 other system message there has an id of its own, and an answer stands in the list.
 """
@@ -22,6 +25,7 @@ from msgspec import Struct
 from mappings.canonical import events as say
 from mappings.canonical.values import Message
 from mappings.dialect import Burst
+from mappings.pando.translator.known import KnownMessages, up_to_input
 from mappings.rfc3339 import NS
 
 __all__ = ["ANSWER_DEADLINE", "TEXT_MAX", "TOOL_MAX", "TURN_QUIET", "Following", "Patience"]
@@ -29,6 +33,7 @@ __all__ = ["ANSWER_DEADLINE", "TEXT_MAX", "TOOL_MAX", "TURN_QUIET", "Following",
 TURN_QUIET = 15.0  # seconds: translation.md 3.6
 UPDATE_QUIET = 3.0  # seconds after a session.update in a run that an input of ours began
 TOOL_MAX = 30 * 60.0  # seconds that an open tool call stops that clock
+LEARN_MAX = 1.0  # seconds that the first words of a run wait for the input that began it
 CAUSE_WAIT = 1.0  # seconds after which a system message is no cause: what says one says the end in the same breath
 ANSWER_DEADLINE = 5.0  # seconds that the end of a turn waits for its whole text: half of what a call may take
 TEXT_MAX = 4 * 1024 * 1024  # characters of one turn that are kept to be compared; beyond it nothing is repaired
@@ -67,15 +72,17 @@ class Following:
         self.guesses = 0
         self.interrupt: Interrupt | None = None
         self.submitting = 0
-        self._ours = False  # an input of ours began the turn
+        self.learning: int | None = None  # since when the words are asked for that began a run
+        self._prompted = False  # they were published
+        self._input: str | None = None  # the input of ours that began the turn
         self._updated = False  # a session.update is what was published last of the turn
         self._started = False  # the beginning of the model's answer was told
         self.held: list[tuple[Burst, Any]] = []
-        """What was published while an input of ours waited for its answer, which comes by the other connection."""
+        """What was published while an input of ours, or a list, waited for its answer by the other connection."""
         self._text: list[str] = []
         self._length = 0
         self._calls: dict[str, str] = {}  # open calls -> the input that came with their beginning
-        self._known: frozenset[str] = frozenset()  # ids of the messages before the turn
+        self.known = KnownMessages()
         self._heard = 0
         self._last: tuple[tuple[Message, ...], int] | None = None  # an answer since which nothing was said
         self._ending: say.TurnEnded | None = None
@@ -87,23 +94,43 @@ class Following:
     def submitted(self, text: str) -> None:
         """An input of ours goes out: its echo must not be taken for another's."""
         self._echoes = [*self._echoes[1 - ECHOES_MAX :], text]
+        self.known.note_said(text)
         self.submitting += 1
 
-    def holds(self, burst: Burst, event: say.Event) -> bool:
-        """Whether it must wait: what is said before the answer to an input may be of the turn that it begins."""
-        waits = self.submitting and not self.open and (self.held or isinstance(event, OPENS))
+    def answered(self, now: int) -> None:
+        """An input of ours was taken or refused: what was published meanwhile may be of a run that another began."""
+        self.submitting -= 1
+        if self.held and not self.open and not self.submitting:
+            self._learn(now)
+
+    @property
+    def waits(self) -> bool:
+        """Return whether what is published must wait."""
+        return bool(self.submitting) or self.learning is not None
+
+    def holds(self, burst: Burst, event: say.Event, now: int) -> bool:
+        """Keep an event that must wait and return True: it may be of the turn that an answer begins."""
+        opens = isinstance(event, OPENS)
+        if opens and not self.open and not self.waits:
+            self._learn(now)
+        waits = self.waits and not self.open and (self.held or opens)
         if not waits or len(self.held) >= HELD_MAX:
             return False
         self.held.append((burst, event))
         return True
 
-    def begin(self, now: int, *, ours: bool = False) -> None:
+    def _learn(self, now: int) -> None:
+        """Ask for the words that began a run, unless they were published."""
+        if self.learning is None and not self._prompted:
+            self.learning, self.wants = now, True
+
+    def begin(self, now: int, input: str | None = None) -> None:
         """Begin a turn: an input of ours was accepted, or something of a turn was said."""
         self._heard = now
         self._updated = False
         if not self.open:
             self.open, self.interrupt, self._last, self._ending, self._started = True, None, None, None, False
-            self._text, self._length, self._calls, self._ours = [], 0, {}, ours
+            self._text, self._length, self._calls, self._input = [], 0, {}, input
 
     def interrupted(self, now: int) -> None:
         """The primary accepted our interrupt: the update that ends the run is still to come, or was read before."""
@@ -144,15 +171,25 @@ class Following:
                 return before + self._called(event)
             case say.TurnEnded():
                 return self._end(event, now)
-            case say.MessageAppended(message=message) if message.role == "user" and message.text in self._echoes:
-                self._echoes.remove(message.text)
-                return before
-            case say.MessageAppended(message=message) if message.role == "system" and self.open:
-                self._cause, self._heard = event, now
+            case say.MessageAppended() if self._takes(event, now):
                 return before
             case say.SessionUpdated() if self.open:
                 self._update(now)
         return [*before, event]
+
+    def _takes(self, event: say.MessageAppended, now: int) -> bool:
+        """Note a message, and return True if it goes no further: the echo of an input, or what may be a cause."""
+        message = event.message
+        if message.role == "user" and message.text in self._echoes:
+            self._echoes.remove(message.text)
+            return True
+        if message.role == "user":
+            self._prompted = True
+            self.known.published(message)
+        elif self.open:
+            self._cause, self._heard = event, now
+            return True
+        return False
 
     def _update(self, now: int) -> None:
         self._heard, self._updated = now, True
@@ -195,12 +232,12 @@ class Following:
     def told(self, messages: Sequence[Message] | None, now: int) -> list[Any]:
         """The answer of message.list; None if there is none."""
         self.asked = self.wants = False
+        learning, self.learning = self.learning is not None, None
         if messages is None:
             return self._finish(None) if self._ending is not None else []
         listed = tuple(messages)
         if not self.open:
-            self._known = frozenset(message.id for message in listed)
-            return []
+            return self.known.news(up_to_input(listed) if learning else listed)
         if self._ending is not None:
             return self._finish(listed)
         if self._last is None or self._last[0] != listed:
@@ -210,6 +247,14 @@ class Following:
             return []
         self.guesses += 1
         return self._inferred(listed)
+
+    def history(self, messages: Sequence[Message]) -> tuple[Message, ...]:
+        """Return the history that a list tells: all of it, without the answer on which the primary works."""
+        listed = tuple(messages)
+        if self.open or self.held:
+            listed = up_to_input(listed)
+        self.known.note(listed)
+        return listed
 
     def _finish(self, listed: tuple[Message, ...] | None) -> list[Any]:
         """The end that was published, with the text that was missing before it."""
@@ -249,31 +294,35 @@ class Following:
     def _over(self, end: Any, listed: tuple[Message, ...] | None) -> list[Any]:
         self.open = False
         self.wants = False
+        self._prompted = False
         if listed is not None:
-            self._known = frozenset(message.id for message in listed)
+            self.known.settle(listed)
         result = [] if end == "failed" else [say.TurnResult(end=end)]
         return [*self._no_cause(), *result, say.StatusChanged(status="idle")]
 
     def _answers(self, listed: tuple[Message, ...]) -> list[Message]:
         """What the assistant said in this turn: after the last input, and not known from before."""
         last_input = max((i for i, message in enumerate(listed) if message.role == "user"), default=-1)
-        return [m for m in listed[last_input + 1 :] if m.role == "assistant" and m.id not in self._known]
+        return [m for m in listed[last_input + 1 :] if m.role == "assistant" and m.id not in self.known.ids]
 
     def _rest(self, listed: tuple[Message, ...]) -> list[Any]:
-        """What the store has beyond the tokens; where they contradict it, a gap (translation.md 3.7)."""
+        """What the store has beyond what was published; where that contradicts it, a gap (translation.md 3.7)."""
+        missing = self.known.missing(listed, self._input)
         if self._length > TEXT_MAX:
-            return []
+            return missing
         sent, stored = "".join(self._text), "".join(message.text for message in self._answers(listed))
         if sent.startswith(stored):
-            return []
+            return missing
         if stored.startswith(sent):
-            return [*self._start(), say.TextDelta(text=stored[len(sent) :])]
-        return [say.Gap(text="the stored messages contradict what was streamed of the answer")]
+            return [*missing, *self._start(), say.TextDelta(text=stored[len(sent) :])]
+        return [*missing, say.Gap(text="the stored messages contradict what was streamed of the answer")]
 
     # -- time --------------------------------------------------------------------------------------------
 
     def late(self, now: int) -> list[Any]:
         """What the time that has passed brings: an end that waits no longer, or `wants`."""
+        if self.learning is not None and now - self.learning >= LEARN_MAX * NS:
+            self.learning = None
         silence = now - max(self._heard, self._last[1] if self._last is not None else 0)
         if self._ending is not None and silence >= ANSWER_DEADLINE * NS:
             return self._finish(None)
@@ -284,7 +333,7 @@ class Following:
         return self._no_cause() if self._ending is None and silence >= CAUSE_WAIT * NS else []
 
     def _quiet(self) -> float:
-        return self.patience.update if self._ours and self._updated else self.patience.quiet
+        return self.patience.update if self._input is not None and self._updated else self.patience.quiet
 
     def reconnected(self) -> None:
         """The connection was lost and stands again: an open turn may have ended meanwhile."""

@@ -48,6 +48,8 @@ async def test_a_publication_is_told_no_more_of_a_session_once_it_is_somebodys()
         await settle()
         for session in (ONE, OTHER):
             await made.publishes("llm.token", session_id=session, token="Hi")
+        while made.asked():
+            await made.answers("message.list", [])
         assert [f["payload"]["session_id"] for f in frames(told) if f["topic"] == "llm.token"] == [OTHER]
 
 

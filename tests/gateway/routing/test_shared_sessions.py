@@ -127,6 +127,7 @@ async def test_a_pod_where_the_primary_has_nothing_follows_the_first_session_tha
         await made.publishes("session.update", **row(ONE))
         await made.answers("message.list", [])
         await made.publishes("llm.token", session_id=ONE, token="Hi")
+        await made.answers("message.list", [])
         events = frames(pod)
         assert [e["event"] for e in events].count("snapshot") == 1
         assert [e["data"]["text"] for e in events if e["event"] == "text_delta"] == ["Hi"]
@@ -143,6 +144,7 @@ async def test_a_pod_whose_session_is_gone_follows_the_newest_of_a_later_list() 
         await made.replaced(row(ONE, updated="2026-05-09T21:28:20Z"), row(OTHER, updated="2026-05-09T21:30:00Z"))
         assert (await made.answers("message.list", []))["session_id"] == OTHER
         await made.publishes("llm.token", session_id=OTHER, token="Hi")
+        await made.answers("message.list", [])
         assert [e["data"]["text"] for e in frames(pod) if e["event"] == "text_delta"] == ["Hi"]
 
 

@@ -30,8 +30,10 @@ async def published(made: PandoStage, *said: tuple[str, Frame]) -> list[Frame]:
     pod = made.join("pod")
     await made.begins(row(ID))
     await made.answers("message.list", [])
-    for topic, payload in said:
+    for number, (topic, payload) in enumerate(said):
         await made.publishes(topic, session_id=ID, **payload)
+        if number == 0:  # the primary is asked who began the run
+            await made.answers("message.list", [])
     await made.answers("message.list", [{"id": "m1", "role": "assistant", "content": "Hi", "created_at": ""}])
     oracle = PodOracle()
     for frame in frames(pod):

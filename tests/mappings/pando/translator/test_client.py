@@ -34,10 +34,10 @@ class Primary:
         self.faults: list[Any] = []
         self.alarm: Any = None
 
-    def opened(self) -> Primary:
+    def opened(self, instance: str = "i-1") -> Primary:
         """Connected, with everything answered that is asked first."""
         self._did(self.link.opened())
-        self.says("instance.ping", {"status": "ok", "instance_id": "i-1", "uptime": "0s"})
+        self.says("instance.ping", {"status": "ok", "instance_id": instance, "uptime": "0s"})
         self.says("session.list", [])
         return self
 
@@ -306,6 +306,7 @@ def test_a_run_that_somebody_typed_in_the_primary_keeps_the_long_silence_after_a
     """It updates the session after each call of the model, and then works at tools of which it tells no start."""
     primary = Primary().opened()
     primary.publishes("llm.token", token="Hel")
+    primary.says("message.list", NEW)
     primary.publishes("session.update", message_count=4)
     primary.says("message.list", NEW)
     primary.passes(14)
@@ -452,8 +453,10 @@ def test_what_waited_for_the_answer_to_an_input_that_is_refused_is_somebody_else
     primary = Primary().opened()
     primary.sent(run())
     assert primary.publishes("llm.token", token="a") == []
-    refused, *rest = primary.says("message.send", problem={"code": -32000, "message": "message.send: busy"})
-    assert (type(refused), rest) == (say.Reply, [BEGUN, say.TextDelta(text="a")])
+    (refused,) = primary.says("message.send", problem={"code": -32000, "message": "message.send: busy"})
+    assert type(refused) is say.Reply
+    said = primary.says("message.list", [message("m0", "user", "theirs")])
+    assert [type(item) for item in said] == [say.HistorySnapshot, say.ModelTurnStarted, say.TextDelta]
 
 
 def test_an_end_of_which_nothing_was_seen_is_counted() -> None:
@@ -466,10 +469,96 @@ def test_two_sessions_are_followed_apart() -> None:
     primary = accepted()
     primary.publishes("llm.token", token="a")
     primary.publishes("llm.token", session="s-2", token="b")
+    primary.says("message.list", [])
     assert [burst.session for burst in primary.bursts] == ["s-2"]
     primary.publishes("llm.end", session="s-2")
     (call,) = primary.calls
     assert call["params"] == {"session_id": "s-2"}
+
+
+# -- what the primary's own user types ------------------------------------------------------------------
+
+
+def watched() -> Primary:
+    """A primary in whose session nobody works, and whose history is known."""
+    primary = Primary().opened()
+    primary.attached("s-1")
+    primary.says("message.list", OLD)
+    return primary
+
+
+def typed(item: Any) -> str:
+    """The text of a message that a user was heard to type."""
+    assert isinstance(item, say.MessageAppended)
+    assert item.message.role == "user"
+    return item.message.text
+
+
+def test_the_words_that_began_a_run_come_before_it() -> None:
+    """A shipped primary publishes no message.append: the store has them when the first token is published."""
+    primary = watched()
+    assert primary.publishes("llm.token", token="Hel") == []
+    assert primary.publishes("llm.token", token="lo") == []
+    words, *run = primary.says("message.list", [*OLD, message("m2", "user", "typed"), message("m3", "assistant", "H")])
+    assert typed(words) == "typed"
+    assert run == [BEGUN, say.TextDelta(text="Hel"), say.TextDelta(text="lo")]
+    primary.publishes("llm.end")
+    stored = [*OLD, message("m2", "user", "typed"), message("m3", "assistant", "Hello")]
+    assert primary.says("message.list", stored) == DONE
+
+
+def test_the_words_that_the_store_had_only_after_the_run_are_told_before_its_end() -> None:
+    primary = watched()
+    primary.publishes("llm.token", token="Hello")
+    assert primary.says("message.list", OLD) == [BEGUN, say.TextDelta(text="Hello")]
+    primary.publishes("llm.end")
+    stored = [*OLD, message("m2", "user", "typed"), message("m3", "assistant", "Hello")]
+    words, *end = primary.says("message.list", stored)
+    assert (typed(words), end) == ("typed", DONE)
+
+
+def test_a_run_does_not_wait_for_a_store_that_does_not_answer() -> None:
+    primary = watched()
+    assert primary.publishes("llm.token", token="Hel") == []
+    assert primary.passes(2) == [BEGUN, say.TextDelta(text="Hel")]
+    assert primary.publishes("llm.token", token="lo") == [say.TextDelta(text="lo")]
+
+
+def test_words_that_were_published_are_not_asked_for() -> None:
+    primary = watched()
+    primary.publishes("message.append", role="user", content="typed", message_id="m2")
+    assert primary.publishes("llm.token", token="Hel") == [BEGUN, say.TextDelta(text="Hel")]
+    assert primary.asked() == []
+    primary.publishes("llm.end")
+    stored = [*OLD, message("m2", "user", "typed"), message("m3", "assistant", "Hel")]
+    assert primary.says("message.list", stored) == DONE
+
+
+def test_our_own_words_are_not_told_again_though_the_primary_added_to_them() -> None:
+    primary = accepted()
+    primary.publishes("llm.token", token="Hello")
+    primary.publishes("llm.end")
+    stored = [*OLD, message("m2", "user", "hi\n\n<context>a file</context>"), message("m3", "assistant", "Hello")]
+    assert primary.says("message.list", stored) == DONE
+
+
+def test_a_run_of_which_nothing_was_heard_is_told_as_a_history_with_the_next() -> None:
+    primary = watched()
+    primary.publishes("llm.token", token="b")
+    missed = [*OLD, message("m2", "user", "1"), message("m3", "assistant", "a")]
+    history, *run = primary.says("message.list", [*missed, message("m4", "user", "2"), message("m5", "assistant", "")])
+    assert isinstance(history, say.HistorySnapshot)
+    assert [item.id for item in history.items if isinstance(item, Message)] == ["m0", "m1", "m2", "m3", "m4"]
+    assert run == [BEGUN, say.TextDelta(text="b")]
+
+
+def test_a_history_that_is_read_in_mid_run_has_nothing_of_the_answer() -> None:
+    primary = watched()
+    primary.publishes("llm.token", token="Hel")
+    primary.says("message.list", [*OLD, message("m2", "user", "typed")])
+    primary.attached("s-1")
+    (history,) = primary.says("message.list", [*OLD, message("m2", "user", "typed"), message("m3", "assistant", "He")])
+    assert [item.id for item in history.items] == ["m0", "m1", "m2"]
 
 
 # -- who speaks --------------------------------------------------------------------------------------
@@ -540,3 +629,24 @@ def test_the_text_of_captured_turns_equals_what_the_store_says_of_them() -> None
     assert not [item for item in said if isinstance(item, say.Gap | say.ErrorReported)]
     text = "".join(item.text for item in said if isinstance(item, say.TextDelta))
     assert text.startswith("".join(stored[i]["content"] for i in spoken[1:]))
+
+
+def test_user_and_assistant_alternate_in_captured_turns_as_in_the_store() -> None:
+    """A shipped primary publishes nothing of what its user types. The last of four turns is not in the store."""
+    path = next(path for path in CAPTURES if path.stem.startswith("02-"))
+    stored = [json.loads(frames[-1])["result"] for _, way, frames in captured(path) if way == "s2c"][-1]
+    spoken = [i for i, m in enumerate(stored) if m["role"] == "assistant" and m["content"]]
+    primary = Primary().opened("3f1c9c1e-7a55-4d0b-8a52-6b1f0f3f2d11")
+    primary.attached("5b0c6a0e-2f7d-4c57-9a34-0c1d2e3f4a5b")
+    primary.says("message.list", stored[: spoken[0] + 1])
+    answers = [*spoken[1:], len(stored)]
+    said: list[Any] = []
+    for frames in [frames for _, way, frames in captured(path) if way == "pub"]:
+        said += primary._did(primary.link.receive([parts(frames)]))
+        while "message.list" in primary.asked():
+            is_end = frames[0].startswith("llm.end")
+            said += primary.says("message.list", stored[: answers[0] + is_end])
+            answers = answers[is_end:]
+    order = [item.message.text if isinstance(item, say.MessageAppended) else "" for item in said
+             if isinstance(item, say.MessageAppended | say.ModelTurnStarted)]  # fmt: skip
+    assert order == ["Fix parse_wait()", "", "中文总结一下日志问题", "", "torture list", "", ""]

@@ -1,0 +1,87 @@
+"""The messages of one session that are known already, by us or by what was published (translation.md 4.7).
+
+A list of the primary's store is compared with them. A message of the user is new if neither its id nor, for what was
+said through us, its text is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from mappings.canonical import events as say
+from mappings.canonical.values import Message, Text
+
+__all__ = ["SAID_MAX", "KnownMessages", "up_to_input"]
+
+SAID_MAX = 64  # inputs that no list had yet: each turn that ends well has one
+
+
+class KnownMessages:
+    """The known messages of one session; `ids` are those that the store was seen to have."""
+
+    def __init__(self) -> None:
+        self.ids: frozenset[str] = frozenset()
+        self._listed = False  # the store was read once
+        self._said: list[str] = []  # what users said, and was not seen in the store yet
+
+    def note_said(self, text: str) -> None:
+        """Note what a user says: the store will have it under an id that we do not know."""
+        self._said = [*self._said[1 - SAID_MAX :], text]
+
+    def published(self, message: Message) -> None:
+        """Note a user's message that the primary published."""
+        self.ids |= {message.id} - {""}
+        self.note_said(message.text)
+
+    def refused(self, text: str) -> None:
+        """Forget what a user said: the primary did not take it."""
+        if text in self._said:
+            self._said.remove(text)
+
+    def note(self, listed: Iterable[Message]) -> None:
+        """Note what the store has; it may have more."""
+        self._listed = True
+        self.ids |= {message.id for message in listed}
+
+    def settle(self, listed: Iterable[Message]) -> None:
+        """Note everything that the store has, at the end of a turn."""
+        self._listed = True
+        self.ids = frozenset(message.id for message in listed)
+        self._said.clear()
+
+    def missing(self, listed: Sequence[Message], own: str | None = None) -> list[Any]:
+        """Return events for users' messages that were neither said here nor published.
+
+        `own` is the input of ours in the open turn. A primary may store more than it was sent: it adds context to it.
+        """
+        found = []
+        for message in listed:
+            if message.role != "user" or message.id in self.ids:
+                continue
+            if message.text in self._said:
+                self._said.remove(message.text)
+            else:
+                found.append(message)
+        if found and own is not None and own in self._said and own in found[-1].text:
+            self._said.remove(own)
+            found.pop()
+        return [say.MessageAppended(message=replace(m, segments=(Text(text=m.text),))) for m in found]
+
+    def news(self, listed: tuple[Message, ...]) -> list[Any]:
+        """Return events for what the store has, outside of a run, of which nothing was published.
+
+        If there is more than what users said, the whole history is told.
+        """
+        whole = not self._listed or any(m.role != "user" and m.id not in self.ids for m in listed)
+        missing = self.missing(listed)
+        self.note(listed)
+        return [say.HistorySnapshot(items=listed)] if whole and listed else missing
+
+
+def up_to_input(listed: tuple[Message, ...]) -> tuple[Message, ...]:
+    """Return the messages up to what a user said last; the answer to it may not be complete."""
+    last = max((i for i, message in enumerate(listed) if message.role == "user"), default=-1)
+    return listed[: last + 1]

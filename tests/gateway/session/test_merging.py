@@ -1,0 +1,78 @@
+"""A store that knows only what was said is folded into what a session knows."""
+
+from __future__ import annotations
+
+from itertools import count
+
+from gateway.session.merging import fold_in
+from mappings.canonical.values import Item, Message, Role, ToolCall, ToolResult
+
+
+def said(role: Role, text: str, id: str = "", turn: str = "") -> Message:
+    return Message(role=role, text=text, id=id, turn=turn)
+
+
+def call(turn: str) -> list[Item]:
+    return [
+        ToolCall(call="c", name="bash", arguments="{}", turn=turn),
+        ToolResult(call="c", name="bash", summary="", output="ok", turn=turn),
+    ]
+
+
+def folded(listed: list[Item], transcript: list[Item]) -> list[str] | None:
+    """The result in words: a message as its text, everything else as its type."""
+    numbers = count(1)
+    items = fold_in(listed, transcript, lambda: f"new-{next(numbers)}")
+    if items is None:
+        return None
+    return [item.text if isinstance(item, Message) else type(item).__name__ for item in items]
+
+
+def test_what_a_user_typed_stands_before_the_calls_of_the_turn_that_it_began() -> None:
+    transcript = [said("user", "1"), said("assistant", "a"), *call("t"), said("assistant", "b", turn="t")]
+    listed: list[Item] = [said("user", "1"), said("assistant", "a"), said("user", "2"), said("assistant", "b")]
+    assert folded(listed, transcript) == ["1", "a", "2", "ToolCall", "ToolResult", "b"]
+
+
+def test_what_only_the_session_knows_stays_where_it_was() -> None:
+    transcript: list[Item] = [said("user", "1"), said("assistant", "broke o", turn="x"), said("user", "2", turn="y")]
+    assert folded([said("user", "1"), said("user", "2"), said("assistant", "b")], transcript) == [
+        "1",
+        "broke o",
+        "2",
+        "b",
+    ]
+
+
+def test_a_store_that_has_nothing_more_changes_nothing() -> None:
+    transcript = [said("user", "1", "m1"), *call("t"), said("assistant", "a", "ours", "t")]
+    assert folded([said("user", "1", "m1"), said("assistant", "a", "m2")], transcript) is None
+    assert folded([], transcript) is None
+
+
+def test_equal_words_are_the_same_message_only_after_the_last_that_both_have() -> None:
+    transcript: list[Item] = [said("user", "go on"), said("assistant", "a")]
+    listed: list[Item] = [*transcript, said("user", "go on"), said("assistant", "a")]
+    assert folded(listed, transcript) == ["go on", "a", "go on", "a"]
+
+
+def test_an_id_counts_for_more_than_the_words() -> None:
+    transcript: list[Item] = [said("user", "x", "m1"), said("assistant", "y", "m2")]
+    assert folded([said("user", "x and its context", "m1"), said("assistant", "y", "m2")], transcript) is None
+
+
+def test_an_answer_that_the_store_contradicts_gets_the_stores_text() -> None:
+    transcript: list[Item] = [said("user", "1"), said("assistant", "Hlo", "ours", "t")]
+    items = fold_in([said("user", "1"), said("assistant", "Hello", "m2")], transcript, lambda: "new")
+    assert items == [transcript[0], said("assistant", "Hello", "ours", "t")]
+
+
+def test_new_messages_begin_turns_of_their_own() -> None:
+    numbers = count(1)
+    items = fold_in(
+        [said("user", "1", "m1"), said("user", "2", "m2"), said("assistant", "b", "m3")],
+        [said("user", "1", "m1", "t")],
+        lambda: f"new-{next(numbers)}",
+    )
+    assert items is not None
+    assert [item.turn for item in items] == ["t", "new-1", "new-1"]

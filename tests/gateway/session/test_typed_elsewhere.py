@@ -1,0 +1,134 @@
+"""What is typed in a real pando, which publishes no message.append, reaches clients of all dialects in its order."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tests.gateway.routing.pando_stage import PandoStage, frames, pando_stage, row
+from tests.gateway.smooth_words import ask
+from tests.gateway.stage import settle
+from tests.memory import MemoryTransport
+from tests.oracle import PodOracle
+
+ONE = "0b0e9b0e-0000-4000-8000-000000000001"
+
+
+def message(id: str, role: str, content: str) -> dict[str, Any]:
+    return {"id": id, "role": role, "content": content, "created_at": "2026-05-09T21:28:20Z"}
+
+
+BEFORE = [message("m-1", "user", "Where?"), message("m-2", "assistant", "Here.")]
+TYPED = [*BEFORE, message("m-3", "user", "When?"), message("m-4", "assistant", "")]
+SAID = [*BEFORE, message("m-3", "user", "When?"), message("m-4", "assistant", "Now.")]
+
+
+async def run(made: PandoStage) -> None:
+    """A run that begins in the primary and uses a tool, of which it publishes the end alone."""
+    await made.publishes("session.update", **row(ONE))
+    await made.publishes("tool.end", session_id=ONE, tool_name="date", call_id="c", is_error=False, result="May")
+    await made.answers("message.list", TYPED)
+    await made.publishes("llm.token", session_id=ONE, token="Now.")
+    await made.publishes("llm.end", session_id=ONE, tokens_in=0, tokens_out=0)
+    await made.answers("message.list", SAID)
+
+
+def spoken(pod: MemoryTransport) -> list[tuple[str, str]]:
+    """What a pod client saw user and assistant say since its snapshot, which its order allows."""
+    oracle = PodOracle()
+    said = []
+    for event in frames(pod):
+        oracle.got(event)
+        if event["event"] == "user_message":
+            said.append(("user", "".join(segment["content"] for segment in event["data"]["segments"])))
+        elif event["event"] == "text_done":
+            said.append(("assistant", event["data"]["text"]))
+    return said
+
+
+def words(value: object, known: tuple[str, ...] = ("Where?", "Here.", "When?", "Now.")) -> list[str]:
+    """The known words in the order in which a message has them."""
+    text = json.dumps(value)
+    return sorted((word for word in known if word in text), key=text.index)
+
+
+async def test_a_live_pod_sees_the_words_before_the_answer() -> None:
+    async with pando_stage() as made:
+        pod = made.join("pod")
+        await made.begins(row(ONE))
+        await made.answers("message.list", BEFORE)
+        await run(made)
+        assert spoken(pod) == [("user", "When?"), ("assistant", "Now.")]
+        assert "segment_rotated" not in [event["event"] for event in frames(pod)]
+
+
+async def test_a_pod_that_joins_later_sees_both_in_their_order_and_the_tool() -> None:
+    async with pando_stage() as made:
+        made.join("pod")
+        await made.begins(row(ONE))
+        await made.answers("message.list", BEFORE)
+        await run(made)
+        late = made.join("pod")
+        await settle()
+        snapshot = frames(late)[0]
+        assert snapshot["event"] == "snapshot"
+        assert words(snapshot) == ["Where?", "Here.", "When?", "Now."]
+        assert "date" in json.dumps(snapshot)
+
+
+async def test_a_history_that_is_read_again_keeps_the_tools_that_the_store_does_not_tell() -> None:
+    async with pando_stage() as made:
+        pod = made.join("pod")
+        await made.begins(row(ONE))
+        await made.answers("message.list", BEFORE)
+        await run(made)
+        await made.replaced(row(ONE))
+        more = [*SAID, message("m-5", "user", "Why?"), message("m-6", "assistant", "So.")]
+        await made.answers("message.list", more)
+        rotated = frames(pod)[-1]
+        assert rotated["event"] == "segment_rotated"
+        assert words(rotated, ("Where?", "When?", "date", "Now.", "Why?", "So.")) == [
+            "Where?", "When?", "date", "Now.", "Why?", "So.",
+        ]  # fmt: skip
+
+
+async def test_a_history_that_tells_nothing_new_does_not_rotate_a_pod() -> None:
+    async with pando_stage() as made:
+        pod = made.join("pod")
+        await made.begins(row(ONE))
+        await made.answers("message.list", BEFORE)
+        await run(made)
+        before = len(frames(pod))
+        await made.replaced(row(ONE))
+        await made.answers("message.list", SAID)
+        assert "segment_rotated" not in [event["event"] for event in frames(pod)[before:]]
+
+
+async def test_a_codewhale_reads_what_was_typed_in_the_primary() -> None:
+    async with pando_stage() as made:
+        made.join("pod")
+        await made.begins(row(ONE))
+        await made.answers("message.list", BEFORE)
+        await run(made)
+        whale = made.join("codewhale")
+        call = {"jsonrpc": "2.0", "id": 1, "method": "thread/read", "params": {"thread_id": f"thread-{ONE}"}}
+        whale.say(json.dumps(call).encode())
+        await settle()
+        while made.asked():
+            await made.answers("message.list", SAID)
+        assert words(frames(whale)[-1]["result"]["data"]["history"]) == ["Where?", "Here.", "When?", "Now."]
+
+
+async def test_a_smooth_history_has_what_was_typed_in_the_primary() -> None:
+    async with pando_stage() as made:
+        smooth = made.join("smooth")
+        smooth.say(json.dumps(ask("get_session", "open", sessionId=ONE)).encode())
+        await made.begins(row(ONE))
+        await made.answers("message.list", BEFORE)
+        await run(made)
+        smooth.say(json.dumps(ask("get_conversation_messages", "h", sessionId=ONE)).encode())
+        await settle()
+        while made.asked():
+            await made.answers("message.list", SAID)
+        said = frames(smooth)[-1]["data"]["messages"]
+        assert words(list(reversed(said))) == ["Where?", "Here.", "When?", "Now."]

@@ -1,0 +1,39 @@
+"""What is known of a store's messages. How runs use it is tested through the link, in test_client.py."""
+
+from __future__ import annotations
+
+from mappings.canonical import events as say
+from mappings.canonical.values import Message
+from mappings.pando.translator.known import SAID_MAX, KnownMessages, up_to_input
+
+
+def user(text: str, id: str) -> Message:
+    return Message(role="user", text=text, id=id)
+
+
+def texts(events: list[object]) -> list[str]:
+    return [event.message.text for event in events if isinstance(event, say.MessageAppended)]
+
+
+def test_the_oldest_words_that_no_list_had_are_forgotten() -> None:
+    known = KnownMessages()
+    for number in range(SAID_MAX + 1):
+        known.note_said(str(number))
+    assert texts(known.missing([user("0", "a"), user("1", "b")])) == ["0"]
+
+
+def test_words_that_were_refused_are_somebody_elses_when_the_store_has_them() -> None:
+    known = KnownMessages()
+    known.note_said("Hello")
+    known.refused("Hello")
+    assert texts(known.missing([user("Hello", "a")])) == ["Hello"]
+
+
+def test_equal_words_were_said_as_often_as_the_store_has_them() -> None:
+    known = KnownMessages()
+    known.note_said("go on")
+    assert texts(known.missing([user("go on", "a"), user("go on", "b")])) == ["go on"]
+
+
+def test_a_list_without_any_input_tells_no_answer_that_may_be_incomplete() -> None:
+    assert up_to_input((Message(role="assistant", text="Hel", id="m"),)) == ()
