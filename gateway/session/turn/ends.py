@@ -86,6 +86,8 @@ def finish(
     _close_everything(form, end)
     if end == "failed" and turn.model_turn is None and not turn.errors:  # it was refused: for a pod's parent it began
         form.emit(ModelTurnStarted(index=form.next_model_turn()))
+    if end == "failed" and failure is None and not turn.errors:  # in every dialect a failure has a cause
+        failure = Failure(cause="internal", text="the turn failed")
     if failure is not None and not any(e.cause == failure.cause and e.text == failure.text for e in turn.errors):
         form.emit(ErrorReported(cause=failure.cause, text=failure.text, ext=failure.ext))
     if turn.result is None:

@@ -287,6 +287,16 @@ def test_the_end_of_a_pod_turn_is_decided_by_what_came_before_its_status(events:
     assert kinds(said).count("TurnResult") == 1
 
 
+def test_a_failure_without_a_cause_is_given_one() -> None:
+    session = Session()
+    session.accept()
+    said = session.feed(TextDelta(text="x"), TurnEnded(end="failed"))
+    (error,) = [event for event in said if isinstance(event, ErrorReported)]
+    assert error == ErrorReported(cause="internal", text="the turn failed")
+    assert isinstance(said[-1], TurnEnded)
+    assert said[-1].failure == Failure(cause=error.cause, text=error.text)
+
+
 def test_a_rolled_back_turn_takes_the_users_message_out_of_the_transcript() -> None:
     session = Session()
     session.accept("first")
