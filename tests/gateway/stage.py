@@ -149,8 +149,8 @@ class Peer:
             wire.append(("got", frame))
         return wire + [("said", frame) for _, frame in said]
 
-    def judge(self, dialect: str, gaps: int = 0) -> None:
-        """AssertionError when what it said and got, in their order, are not legal for a client.
+    def judge(self, dialect: str, gaps: int = 0) -> list[str]:
+        """Return what is open; AssertionError when what it said and got, in their order, is not legal for a client.
 
         `gaps` is how many gaps the gateway counted.
         """
@@ -162,6 +162,7 @@ class Peer:
                 heard(oracle, frame)
             else:
                 oracle.got(json.loads(frame.rpartition(b"\0")[2]))
+        return oracle.open
 
 
 class Stage:

@@ -35,7 +35,7 @@ class Client:
         self.name = name
         self.peer = self._connect()
         self.session: Session | None = None
-        self._number = 0
+        self._number = 1000  # above the ids that recorded clients use
 
     def _connect(self) -> Peer:
         return self.stage.join(self.name, dialect=self.dialect, door=Door(endpoint=self.name))
@@ -76,9 +76,16 @@ class Client:
         """Return what it said and got, in that order."""
         return [(way, _value(frame)) for way, frame in self.peer.wire()]
 
-    def check(self) -> None:
-        """AssertionError when a real client of this dialect could not have been sent this."""
-        self.peer.judge(self.dialect)
+    def check(self) -> list[str]:
+        """Return what has no answer yet; AssertionError when a real client could not have been sent this."""
+        return self.peer.judge(self.dialect)
+
+    def unanswered(self) -> tuple[list[str], str]:
+        """Return what has no answer yet or has not ended, and what was illegal."""
+        try:
+            return self.check(), ""
+        except AssertionError as error:
+            return [], str(error)
 
     def public(self) -> str:
         """Return the id of its session."""
@@ -153,10 +160,10 @@ class SmoothClient(Client):
         (frame,) = [frame for frame in self.peer.frames() if frame.get("requestId") == request]
         return dict(frame["data"])
 
-    def check(self) -> None:
-        super().check()
+    def check(self) -> list[str]:
         for frame in self.peer.frames():
             check(frame)
+        return super().check()
 
 
 class PodClient(Client):
@@ -291,12 +298,13 @@ class PandoClient(Client):
     def _told(self) -> list[Frame]:
         return [check_published([frame]) for frame in self.stage.publication.transport.got[self._since :]]
 
-    def check(self) -> None:
+    def check(self) -> list[str]:
         oracle = PandoOracle()
         for envelope in self._told():
             oracle.got(envelope)
         for way, frame in super().wire():
             (oracle.called if way == "said" else oracle.replied)(self.name, frame)
+        return oracle.open
 
 
 class WhaleClient(Client):

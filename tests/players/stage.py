@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import cached_property
-from typing import Any
 
 from adapters.base import CloseReason
 from gateway import registry
@@ -34,8 +33,11 @@ LIMITS = Limits(backoff_first=AT_ONCE, backoff_max=AT_ONCE)
 class PlayStage(Stage):
     """The stage of the gateway's tests, also for pandos at either end. It fails no order: the players do."""
 
-    def __init__(self, group: asyncio.TaskGroup, backend: str, **options: Any) -> None:
-        super().__init__(group, LIMITS, "coalesce", UPSTREAMS[backend], **options)
+    def __init__(
+        self, group: asyncio.TaskGroup, backend: str, *, upstream: Endpoint | None = None, keeps: bool = True
+    ) -> None:
+        super().__init__(group, LIMITS, "coalesce", upstream or UPSTREAMS[backend], keeps=keeps)
+        self.backend = backend
         self.rest: Callable[[], Awaitable[None]] = settle
         """Lets everything run until nobody has more to say."""
         _ = self.publication
@@ -84,5 +86,7 @@ async def play_stage(backend: str) -> AsyncIterator[PlayStage]:
     """Make a stage; its tasks have ended when the block is left."""
     async with asyncio.timeout(50), asyncio.TaskGroup() as group:
         made = PlayStage(group, backend)
-        yield made
-        made.end()
+        try:
+            yield made
+        finally:
+            made.end()

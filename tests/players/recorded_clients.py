@@ -1,0 +1,190 @@
+"""Recorded clients, word for word, in front of backends of any dialect that answer what was recorded."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from tests.players.acted import ActedBackend, script
+from tests.players.captures import Message, messages
+from tests.players.clients import CLIENTS, Client, PandoClient, PodClient, Said, flat
+from tests.players.played import BACKENDS
+from tests.players.played.codewhale import usual
+from tests.players.played.pando import SESSION
+from tests.players.readings import READINGS, Turn
+from tests.players.stage import play_stage
+
+__all__ = ["Repeated", "repeated", "steps"]
+
+PARTING = {"shutdown"}
+
+
+class Repeated(Struct):
+    """What a recorded client was shown: turns, history, requests without an answer, and what was illegal."""
+
+    due: list[Turn]
+    said: list[Said]
+    turns: list[Turn]
+    history: list[Said]
+    open: list[str]
+    illegal: str = ""
+
+
+def steps(dialect: str, number: str) -> list[Message]:
+    """Return the conversation of a recorded client's first connection; of a codewhale the turns of its first thread."""
+    kept: list[Message] = []
+    thread = ""
+    for message in messages(dialect, number):
+        if not message.text:
+            break
+        if message.conn != "a" or not isinstance(message.value, dict):
+            continue
+        if message.way == "said" and dialect == "codewhale":
+            frame = usual(message.value)
+            if frame["method"] in PARTING:
+                break
+            if frame["method"] == "thread/message":
+                thread = thread or frame["params"]["thread_id"]
+                if frame["params"]["thread_id"] != thread:
+                    continue
+        kept.append(message)
+    return kept
+
+
+def _ours(dialect: str, number: str) -> list[Turn]:
+    return [turn for turn in BACKENDS[dialect](number).turns() if turn.ours]
+
+
+def _is_input(frame: dict[str, Any]) -> bool:
+    frame = usual(frame)
+    return (frame.get("method") or frame.get("action")) in ("run", "message.send", "thread/message", "send_message")
+
+
+class _Repetition:
+    """One recorded client in front of an acted backend."""
+
+    def __init__(self, client: Client, backend: ActedBackend, recorded: list[Message]) -> None:
+        self._client = client
+        self._backend = backend
+        self._recorded = recorded
+        self.names: dict[str, str] = {}  # ids that were recorded -> ids that were given
+
+    async def run(self) -> None:
+        """Say everything that was said, in the middle of a turn where it was said there."""
+        client = self._client
+        for at, message in enumerate(self._recorded):
+            if message.way != "said":
+                continue
+            if not self._in_turn(at):
+                self._backend.release()
+                await self._backend.rest()
+            text = message.text
+            for recorded, given in self.names.items():
+                text = text.replace(recorded, given)
+            if isinstance(client, PandoClient):
+                client.peer.calls(text.encode())
+            else:
+                client.peer.says(text.encode())
+            await self._backend.rest()
+            self._learn(message.value)
+
+    def _in_turn(self, at: int) -> bool:
+        turns = READINGS[self._client.dialect]((message.way, message.value) for message in self._recorded[:at])
+        return bool(turns) and not turns[-1].end
+
+    def _learn(self, asked: dict[str, Any]) -> None:
+        """Find the ids in the answer to a request that stand where others were recorded."""
+        key = "requestId" if self._client.dialect == "smooth" else "id"
+        if key not in asked:
+            return
+        answers = [m.value for m in self._recorded if m.way == "got" and m.value.get(key) == asked[key]]
+        given = [frame for frame in self._client.peer.frames() if frame.get(key) == asked[key]]
+        for recorded, now in zip(_ids(answers[-1:]), _ids(given[-1:]), strict=False):
+            if recorded and now:
+                self.names.setdefault(recorded, now)
+
+
+def _ids(answers: list[dict[str, Any]]) -> list[str]:
+    """Return the ids that name a conversation in an answer."""
+    if not answers:
+        return []
+    data = answers[0].get("data") or answers[0].get("result")
+    known = data if isinstance(data, dict) else {}
+    return [str(known.get(name) or "") for name in ("sessionId", "conversationId", "thread_id")]
+
+
+async def repeated(dialect: str, number: str, backend: str) -> Repeated:
+    """Let a recorded client say everything again, to a backend of this dialect."""
+    recorded = steps(dialect, number)
+    turns = _ours(dialect, number) if BACKENDS[dialect].plays(number) else []
+    acts = _acts(dialect, recorded, len(turns))
+    lines = [script(turn, acts=act or turn.end in ("", "cancelled")) for turn, act in zip(turns, acts, strict=True)]
+    async with play_stage(backend) as stage:
+        acted = ActedBackend(stage, lines or [script(Turn(end="completed"), acts=False)])
+        try:
+            return await _repeat(CLIENTS[dialect](stage, "recorded"), acted, recorded, turns)
+        finally:
+            acted.end()
+
+
+async def _repeat(client: Client, acted: ActedBackend, recorded: list[Message], turns: list[Turn]) -> Repeated:
+    stage = client.stage
+    stage.rest = acted.rest
+    if isinstance(client, PodClient | PandoClient):  # else it opens its conversation itself
+        await client.open()
+    repetition = _Repetition(client, acted, recorded)
+    if isinstance(client, PandoClient):
+        repetition.names[SESSION] = client.public()
+    await repetition.run()
+    if not turns or turns[-1].end:
+        acted.release()
+    await acted.rest()
+    due = list(turns)
+    if stage.backend == "pando":  # its `llm.end` does not say that nobody asked for the end
+        acts = _acts(client.dialect, recorded, len(turns))
+        due = [_as_completed(turn) if not act else turn for turn, act in zip(turns, acts, strict=True)]
+    done = Repeated(due, _said(recorded, turns, rolls_back=stage.backend == "pod"), [], [], [])
+    if client.session is None and stage.router.sessions:
+        client.session = stage.router.sessions[0]
+    if client.session is not None:
+        done.turns = client.turns()
+        done.history = await client.history()
+    done.open, done.illegal = client.unanswered()
+    return done
+
+
+def _acts(dialect: str, recorded: list[Message], turns: int) -> list[bool]:
+    """Return for each turn whether the recorded client did anything in its middle."""
+    acts: list[bool] = []
+    wire: list[tuple[str, Any]] = []
+    for message in recorded:
+        if message.way == "said" and _is_input(message.value):
+            acts.append(False)
+        elif message.way == "said" and acts:
+            shown = READINGS[dialect](wire)
+            acts[-1] = acts[-1] or (bool(shown) and not shown[-1].end)
+        wire.append((message.way, message.value))
+    return [*acts, *[False] * turns][:turns]
+
+
+def _as_completed(turn: Turn) -> Turn:
+    return replace(turn, end="completed") if turn.end == "cancelled" else turn
+
+
+def _said(recorded: list[Message], turns: list[Turn], *, rolls_back: bool) -> list[Said]:
+    """Return who said what; a pod takes an input back that was stopped before anything came of it."""
+    inputs = [_text(usual(m.value)) for m in recorded if m.way == "said" and _is_input(m.value)]
+    said: list[Said] = []
+    for text, turn in zip(inputs, turns, strict=False):
+        if rolls_back and turn.empty and turn.end == "cancelled":
+            continue
+        said += [("user", text), ("assistant", turn.text)]
+    return said
+
+
+def _text(frame: dict[str, Any]) -> str:
+    params = frame.get("params") or frame
+    value = params.get("input") or params.get("content") or params.get("message")
+    return flat(value) if isinstance(value, list) else str(value)

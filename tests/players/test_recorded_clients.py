@@ -1,0 +1,91 @@
+"""Each recorded client, word for word, in front of backends of all dialects that answer what was recorded.
+
+What it is shown is what the recording shows, less what the table of pairs declares as lost; each of its requests gets
+its one answer, and the history at the end is what was said.
+"""
+
+from __future__ import annotations
+
+import pytest
+from msgspec import structs
+
+from tests.pairs.table import must_see
+from tests.players.captures import CAPTURES, messages
+from tests.players.playing import DIALECTS
+from tests.players.readings import Turn
+from tests.players.recorded_clients import Repeated, repeated
+
+ENDS = {"completed": "an answer ends", "failed": "a failure ends", "cancelled": "a cancel ends"}
+
+HOSTILE = {("codewhale", "09"), ("pando", "15")}
+"""Recordings of what is no request; tests/conformance says such."""
+
+ASKED = {("smooth", "03"), ("smooth", "05"), ("smooth", "07"), ("smooth", "21")}
+"""Recordings in which a form was filled in: its client drives the recorded server in test_recorded_backends.py."""
+
+PAUSED = {("pod", "05")}
+"""Recordings with pauses, which only a pod has."""
+
+RESUMED = {("pod", "07")}
+"""Recordings in which a client resumed: what comes of that answers no input."""
+
+REPEATED: dict[tuple[str, str, str], Repeated] = {}
+
+
+def _plays(dialect: str, number: str, backend: str) -> bool:
+    said = any(message.way == "said" and message.conn == "a" for message in messages(dialect, number))
+    pauses = (dialect, number) in PAUSED and backend != "pod"
+    return said and (dialect, number) not in HOSTILE | ASKED | RESUMED and not pauses
+
+
+CASES = [
+    (dialect, number, backend)
+    for dialect in DIALECTS
+    for number in CAPTURES[dialect]
+    for backend in DIALECTS
+    if _plays(dialect, number, backend)
+]
+says = pytest.mark.parametrize(("dialect", "number", "backend"), CASES)
+
+
+async def _again(dialect: str, number: str, backend: str) -> Repeated:
+    """Return what the recorded client was shown; each is played once."""
+    key = dialect, number, backend
+    if key not in REPEATED:
+        REPEATED[key] = await repeated(dialect, number, backend)
+    return REPEATED[key]
+
+
+@says
+async def test_a_recorded_client_is_shown_the_turns_that_it_began(dialect: str, number: str, backend: str) -> None:
+    done = await _again(dialect, number, backend)
+    assert [_plain(turn) for turn in done.turns] == [_through(turn, dialect, backend) for turn in done.due]
+
+
+@says
+async def test_a_recorded_client_reads_in_the_history_what_was_said(dialect: str, number: str, backend: str) -> None:
+    done = await _again(dialect, number, backend)
+    assert done.history == [(who, text) for who, text in done.said if text]
+
+
+@says
+async def test_each_request_of_a_recorded_client_is_answered_in_its_order(
+    dialect: str, number: str, backend: str
+) -> None:
+    done = await _again(dialect, number, backend)
+    assert done.illegal == ""
+    left_open = done.due and not done.due[-1].end
+    assert done.open == [] or left_open, done.open
+
+
+def _through(turn: Turn, client: str, backend: str) -> Turn:
+    """Return a turn as a client of this dialect can see it of such a backend."""
+    if client == "codewhale" and turn.end != "completed":  # an error has no events
+        turn = structs.replace(turn, thought="", calls=[], results=[])
+    thought = turn.thought if must_see("reasoning", client, backend) == "whole" else ""
+    end = must_see(ENDS[turn.end], client, backend) if turn.end else ""
+    return structs.replace(turn, thought=thought, end=end, ours=False, questions=0)
+
+
+def _plain(turn: Turn) -> Turn:
+    return structs.replace(turn, ours=False, questions=0)
