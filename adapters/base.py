@@ -2,8 +2,8 @@
 
 A *transport* is one live peer as frames. A *listener* waits for peers and hands each of them to `accept`, which must
 not block: the gateway starts a task for the link in its own TaskGroup, so an adapter owns no task that could outlive
-its link. Nothing is unbounded: reading pauses when the gateway falls behind, sending waits when the peer does,
-closing has a deadline.
+its link. Frames are pushed: they reach the link in the call that read them. Nothing is unbounded: reading pauses when
+the gateway falls behind, sending waits when the peer does, closing has a deadline.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ __all__ = [
     "CloseReason",
     "Limits",
     "Listener",
+    "Sink",
     "Transport",
 ]
 
@@ -58,7 +59,7 @@ class Limits(Struct, frozen=True, kw_only=True, gc=False):
 
     `max_message`: one message; what is longer arrives as Oversize. `max_parts`: the parts of one message, where
     messages have parts; one with more arrives as Oversize. `send_high`: written and not yet taken by the kernel, past
-    which `send` waits. `receive_high`: received and not yet asked for, past which reading pauses. `heartbeat`: the
+    which `send` waits. `receive_high`: received and not yet taken, past which reading pauses. `heartbeat`: the
     silence before a ping, for transports that have pings; 0 is none. `handshake_deadline`: a whole handshake from the
     peer, where there is one.
     """
@@ -72,26 +73,39 @@ class Limits(Struct, frozen=True, kw_only=True, gc=False):
     handshake_deadline: float = HANDSHAKE_DEADLINE
 
 
+Sink = Callable[[Sequence[Frame]], int]
+"""Takes the frames of one peer, all that one read completed, and returns how many it took, from the first on.
+
+The transport keeps the others and pauses reading until `resume`.
+"""
+
+
 class Transport(Protocol):
-    """One live peer. `receive` has one caller at a time, and loses nothing when it is cancelled."""
+    """One live peer as frames."""
 
     peer: str
     """Who it is, for logs: `uid=1000 pid=123`, `127.0.0.1:5555`."""
 
-    async def receive(self) -> Sequence[Frame]:
-        """All that is ready now, at least one frame; empty once the peer is gone and all it said was given."""
+    async def run(self, sink: Sink) -> None:
+        """Give `sink` each frame in the call that read it, until the peer is gone and all that it said was taken.
+
+        Called once. What the sink raises ends the reading and is raised here. Frames that came before are given first.
+        """
+
+    def resume(self) -> None:
+        """Give the sink the frames that it left, and read on; never called from within the sink."""
 
     async def send(self, frames: Sequence[bytes]) -> None:
         """Write these frames at once; returns when the peer keeps up. ConnectionError when it is gone."""
 
-    def offer(self, frames: Sequence[bytes]) -> bool:
-        """Write these frames now if that needs no waiting, and nothing that was sent waits; whether it did.
+    def try_send(self, frames: Sequence[bytes]) -> bool:
+        """Write these frames now if that needs no waiting and nothing that was sent before waits; return if it did.
 
-        A writer that is woken for each event of a quiet link costs as much as the write itself.
+        A writer task that is woken for each event of a quiet link costs as much as the write itself.
         """
 
-    def listens(self) -> bool:
-        """Once `receive` gave nothing more: whether the peer may still read, having ended its own direction alone."""
+    def peer_can_read(self) -> bool:
+        """Return, once `run` is over, whether the peer may still read: it has ended its own direction alone."""
 
     async def close(self, reason: CloseReason = CloseReason.DONE, text: str = "") -> None:
         """Write what waits, say why where the transport can, and end; idempotent, and over after the close deadline."""

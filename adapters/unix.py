@@ -1,9 +1,9 @@
 """Newline-delimited frames over a Unix stream socket, as client and as server.
 
 One object is the connection: asyncio's protocol on one side, a Transport on the other. Whole reads are split (5 times
-cheaper than a StreamReader) and wait in a list until the link asks. A peer that closed may have written before:
-whatever the kernel still holds is read and given before `receive` says that it is gone, also when our own write was
-what found out (pod sheet, section 11: a parent connects, writes `run` and closes without reading).
+cheaper than a StreamReader) and pushed to the link. A peer that closed may have written before: whatever the kernel
+still holds is read and given before `run` ends, also when our own write was what found out (pod sheet, section 11: a
+parent connects, writes `run` and closes without reading).
 """
 
 from __future__ import annotations
@@ -21,15 +21,14 @@ from collections.abc import Sequence
 from typing import cast
 
 from adapters.arriving import close_server
-from adapters.base import BACKLOG, Accept, CloseReason, Limits
+from adapters.base import BACKLOG, Accept, CloseReason, Limits, Sink
+from adapters.inbound import Inbound
 from adapters.lines import LineSplitter, join
-from mappings.dialect import Frame
 from mappings.errors import ConfigError
 
 __all__ = ["UnixListener", "UnixTransport", "alive", "check_bindable", "check_path", "connect", "listen"]
 
 SUN_PATH = 107 if sys.platform == "linux" else 103  # bytes of a path that fit into sockaddr_un, without its NUL
-FRAME_OVERHEAD = 64  # what an object costs beside its bytes: a flood of tiny lines counts as the memory it takes
 READ_SIZE = 256 * 1024  # asyncio's own
 OWNER_ONLY = 0o177  # umask of a socket: whoever may connect may drive the agent
 LISTENS = (0, errno.EAGAIN)  # of a connect; EAGAIN: somebody listens whose backlog is full
@@ -44,42 +43,32 @@ class UnixTransport(asyncio.Protocol):
         self._limits = limits
         self._accept = accept
         self._splitter = LineSplitter(limits.max_message)
-        self._frames: list[Frame] = []
-        self._waiting = 0  # bytes read since the link last asked
-        self._reading = True
+        self._inbound = Inbound(limits.receive_high, self._pause, self._read_on)
         self._ended = False  # nothing more will be read
         self._closing = False  # by us
-        self._loop = asyncio.get_running_loop()
-        self._reader: asyncio.Future[None] | None = None  # who waits; an Event costs 1.2 us more each time
         self._writable = asyncio.Event()
         self._lost = asyncio.Event()
         self._writable.set()
 
-    async def receive(self) -> Sequence[Frame]:
-        while not self._frames and not self._ended:
-            self._reader = self._loop.create_future()
-            try:
-                await self._reader
-            finally:
-                self._reader = None
-        frames, self._frames, self._waiting = self._frames, [], 0
-        if not self._reading and not self._ended and not self._transport.is_closing():
-            self._reading = True
-            self._transport.resume_reading()
-        return frames
+    async def run(self, sink: Sink) -> None:
+        with self._inbound.feeding(sink) as over:
+            await over
+
+    def resume(self) -> None:
+        self._inbound.resume()
 
     async def send(self, frames: Sequence[bytes]) -> None:
         await self._kept_up()
         self._transport.write(join(frames))
         await self._kept_up()
 
-    def offer(self, frames: Sequence[bytes]) -> bool:
+    def try_send(self, frames: Sequence[bytes]) -> bool:
         if not self._writable.is_set() or self._transport.is_closing():
             return False
         self._transport.write(join(frames))
         return True
 
-    def listens(self) -> bool:
+    def peer_can_read(self) -> bool:
         return not self._transport.is_closing() and not _hung_up(self._transport.get_extra_info("socket").fileno())
 
     async def close(self, reason: CloseReason = CloseReason.DONE, text: str = "") -> None:
@@ -109,10 +98,9 @@ class UnixTransport(asyncio.Protocol):
             self._accept(self)
 
     def data_received(self, data: bytes) -> None:
-        self._take(data)
-        if self._frames and self._waiting + FRAME_OVERHEAD * len(self._frames) > self._limits.receive_high:
-            self._reading = False
-            self._transport.pause_reading()
+        frames = self._splitter.feed(data)
+        if frames:
+            self._inbound.push(frames)
 
     def eof_received(self) -> bool:
         self._end()
@@ -133,22 +121,21 @@ class UnixTransport(asyncio.Protocol):
 
     # --------------------------------------------------------------------------------------------------
 
-    def _take(self, data: bytes) -> None:
-        self._waiting += len(data)
-        frames = self._splitter.feed(data)
-        if frames:
-            self._frames += frames
-            self._wake()
+    def _pause(self) -> None:
+        if not self._ended and not self._transport.is_closing():
+            self._transport.pause_reading()
 
-    def _wake(self) -> None:
-        if self._reader is not None and not self._reader.done():
-            self._reader.set_result(None)
+    def _read_on(self) -> None:
+        if not self._ended and not self._transport.is_closing():
+            self._transport.resume_reading()
 
     def _end(self) -> None:
         if not self._ended:
             self._ended = True
-            self._frames += self._splitter.finish()
-            self._wake()
+            rest = self._splitter.finish()
+            if rest:
+                self._inbound.push(rest)
+            self._inbound.end()
 
     def _read_rest(self) -> None:
         """Read what a gone peer left in the kernel; bounded, for it may have closed its reading side alone."""
@@ -157,7 +144,7 @@ class UnixTransport(asyncio.Protocol):
         with contextlib.suppress(OSError):
             while room > 0 and (data := os.read(descriptor, READ_SIZE)):
                 room -= len(data)
-                self._take(data)
+                self.data_received(data)
 
 
 class UnixListener:

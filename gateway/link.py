@@ -153,30 +153,35 @@ class Link:
         """Write rendered frames, or queue them. Whoever broadcasts looks at `outbox.full` first."""
         if self.tap is not None and frames:
             self.tap.put(frames)
-        if frames and not (self.outbox.idle and self._transport.offer(frames)):
+        if frames and not (self.outbox.idle and self._transport.try_send(frames)):
             self.outbox.put(frames)
 
     # -- tasks -----------------------------------------------------------------------------------------
 
     async def _read(self) -> None:
         try:
-            while frames := await self._transport.receive():
-                self.heard = True
-                tap = self.tap
-                if tap is None:
-                    self._apply(self._translator.receive(frames))
-                elif tap.session:
-                    tap.heard(frames)
-                    try:
-                        self._apply(self._translator.receive(frames))
-                    finally:
-                        tap.acted()
-                else:
-                    tap.receive(frames, self._take)
-                frames = ()  # while the link waits for more it holds no bytes
+            await self._transport.run(self._hear)
             await self._answer_the_rest()
         finally:
             self._over.set()  # what waits for the peer is still written: it may only have closed its own direction
+
+    def _hear(self, frames: Sequence[Frame]) -> int:
+        """Act on what the peer said, in the call that read it; all of it is taken. A link that is over acts no more."""
+        if self._over.is_set():
+            return len(frames)
+        self.heard = True
+        tap = self.tap
+        if tap is None:
+            self._apply(self._translator.receive(frames))
+        elif tap.session:
+            tap.heard(frames)
+            try:
+                self._apply(self._translator.receive(frames))
+            finally:
+                tap.acted()
+        else:
+            tap.receive(frames, self._take)
+        return len(frames)
 
     def _take(self, frames: Sequence[Frame]) -> None:
         self._apply(self._translator.receive(frames))
@@ -185,7 +190,7 @@ class Link:
         """The peer says no more and may wait for its answers, as a script does at the other end of a pipe."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LAST_ANSWERS):
-                while self._translator.owes and self._transport.listens():
+                while self._translator.owes and self._transport.peer_can_read():
                     self._answered.clear()
                     with contextlib.suppress(TimeoutError):
                         async with asyncio.timeout(LOOK):

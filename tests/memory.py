@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from adapters.base import CloseReason
+from adapters.base import CloseReason, Sink
+from adapters.inbound import Pulled
 from mappings.dialect import Frame
 
 __all__ = ["MemoryTransport"]
@@ -21,6 +22,7 @@ class MemoryTransport:
 
     def __init__(self) -> None:
         self.said: asyncio.Queue[list[Frame]] = asyncio.Queue()
+        self._pulled = Pulled()
         self.got: list[bytes] = []
         self.writes = 0
         self.reading = asyncio.Event()
@@ -30,8 +32,12 @@ class MemoryTransport:
         self.eager = True
         self.half_closed = False  # a peer that hangs up has ended its own direction alone
 
-    async def receive(self) -> Sequence[Frame]:
-        return await self.said.get()
+    async def run(self, sink: Sink) -> None:
+        while frames := await self.said.get():
+            await self._pulled.give(sink, frames)
+
+    def resume(self) -> None:
+        self._pulled.resume()
 
     async def send(self, frames: Sequence[bytes]) -> None:
         if self.broken:
@@ -40,14 +46,14 @@ class MemoryTransport:
         self.got += frames
         await self.reading.wait()
 
-    def offer(self, frames: Sequence[bytes]) -> bool:
+    def try_send(self, frames: Sequence[bytes]) -> bool:
         if self.broken or not self.eager or not self.reading.is_set():
             return False
         self.writes += 1
         self.got += frames
         return True
 
-    def listens(self) -> bool:
+    def peer_can_read(self) -> bool:
         return self.half_closed and not self.broken
 
     async def close(self, reason: CloseReason = CloseReason.DONE, text: str = "") -> None:

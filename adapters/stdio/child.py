@@ -11,12 +11,11 @@ import contextlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 
-from adapters.base import CloseReason, Limits
+from adapters.base import CloseReason, Limits, Sink
 from adapters.stdio.ends import REST
 from adapters.stdio.last_words import LastWords
 from adapters.stdio.process import Bounds, Process
 from adapters.stdio.stream import LineStream
-from mappings.dialect import Frame
 
 __all__ = ["Bounds", "ChildTransport"]
 
@@ -50,11 +49,9 @@ class ChildTransport(LineStream):
         said = f"{self._program} {status}"
         return f"{said}: {told}" if told else said
 
-    async def receive(self) -> Sequence[Frame]:
-        frames = await super().receive()
-        if not frames:
-            await self._last_breath()
-        return frames
+    async def run(self, sink: Sink) -> None:
+        await super().run(sink)
+        await self._last_breath()
 
     async def send(self, frames: Sequence[bytes]) -> None:
         try:
@@ -87,7 +84,7 @@ class ChildTransport(LineStream):
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._bounds.start_watch):
                 await self._begun.wait()
-        if self._process.exited.is_set() and not self._frames:
+        if self._process.exited.is_set() and self._inbound.empty:
             raise OSError(f"it ended at once: {self.reason}")
 
     # --------------------------------------------------------------------------------------------------
@@ -106,7 +103,7 @@ class ChildTransport(LineStream):
         if not self._process.exited.is_set():
             self._in.resume()
             return
-        while not self._in.closed and not self._full:
+        while not self._in.closed and not self._inbound.full:
             self._rest -= 1
             if not self._in.read() or not self._rest:
                 self._in.close()

@@ -25,7 +25,7 @@ _taken = threading.Lock()  # a process has one stdin and one stdout
 
 
 class OwnTransport(LineStream):
-    """Whoever holds the other ends; `receive` ends with stdin, `send` fails once nobody reads stdout."""
+    """Whoever holds the other ends; `run` ends with stdin, `send` fails once nobody reads stdout."""
 
     def __init__(self, limits: Limits) -> None:
         self._undo = contextlib.ExitStack()

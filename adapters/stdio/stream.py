@@ -6,14 +6,12 @@ import asyncio
 import contextlib
 from collections.abc import Sequence
 
-from adapters.base import Limits
+from adapters.base import Limits, Sink
+from adapters.inbound import Inbound
 from adapters.lines import LineSplitter, join
 from adapters.stdio.ends import File, ReadEnd, WriteEnd
-from mappings.dialect import Frame
 
 __all__ = ["LineStream"]
-
-FRAME_OVERHEAD = 64  # what an object costs beside its bytes: a flood of tiny lines counts as the memory it takes
 
 
 class LineStream:
@@ -22,34 +20,31 @@ class LineStream:
     def __init__(self, source: File, sink: File, limits: Limits, *, patient: bool = False) -> None:
         self._limits = limits
         self._splitter = LineSplitter(limits.max_message)
-        self._frames: list[Frame] = []
-        self._waiting = 0  # bytes read since the link last asked
-        self._readable = asyncio.Event()
+        self._inbound = Inbound(limits.receive_high, self._pause, self._read_on)
         self._discarding = False
         self._in = ReadEnd(source, self._take, self._end)
         self._out = WriteEnd(sink, limits.send_high, patient=patient)
         self._in.resume()
 
-    async def receive(self) -> Sequence[Frame]:
-        while not self._frames and not self._in.closed:
-            self._readable.clear()
-            await self._readable.wait()
-        frames, self._frames, self._waiting = self._frames, [], 0
-        self._read_on()
-        return frames
+    async def run(self, sink: Sink) -> None:
+        with self._inbound.feeding(sink) as over:
+            await over
+
+    def resume(self) -> None:
+        self._inbound.resume()
 
     async def send(self, frames: Sequence[bytes]) -> None:
         await self._out.kept_up()
         self._out.write(join(frames))
         await self._out.kept_up()
 
-    def offer(self, frames: Sequence[bytes]) -> bool:
+    def try_send(self, frames: Sequence[bytes]) -> bool:
         if not self._out.roomy:
             return False
         self._out.write(join(frames))
         return True
 
-    def listens(self) -> bool:
+    def peer_can_read(self) -> bool:
         return not self._out.hung_up
 
     async def _finish(self) -> None:
@@ -66,24 +61,20 @@ class LineStream:
         finally:
             self._out.close()
 
-    @property
-    def _full(self) -> bool:
-        return self._waiting + FRAME_OVERHEAD * len(self._frames) > self._limits.receive_high
+    def _pause(self) -> None:
+        self._in.pause()
 
     def _read_on(self) -> None:
         self._in.resume()
 
     def _take(self, data: bytes) -> None:
-        if self._discarding:
-            return
-        self._waiting += len(data)
-        frames = self._splitter.feed(data)
-        if frames:
-            self._frames += frames
-            self._readable.set()
-            if self._full:
-                self._in.pause()
+        if not self._discarding:
+            frames = self._splitter.feed(data)
+            if frames:
+                self._inbound.push(frames)
 
     def _end(self) -> None:
-        self._frames += self._splitter.finish()
-        self._readable.set()
+        rest = self._splitter.finish()
+        if rest:
+            self._inbound.push(rest)
+        self._inbound.end()

@@ -10,12 +10,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 from aiohttp import ClientWebSocketResponse, WSMessage, WSMsgType, web
 from aiohttp.base_protocol import BaseProtocol
 
-from adapters.base import CloseReason, Limits
+from adapters.base import CloseReason, Limits, Sink
+from adapters.inbound import Pulled
 from mappings.dialect import Frame, Oversize
 
 __all__ = [
@@ -44,7 +45,7 @@ class Writer(Protocol):
 
     async def send(self, frames: Sequence[bytes]) -> None: ...
 
-    def offer(self, frames: Sequence[bytes]) -> bool: ...
+    def try_send(self, frames: Sequence[bytes]) -> bool: ...
 
 
 class Corked:
@@ -68,7 +69,7 @@ class Corked:
         self._tcp.write(self._encode(frames))
         await self._kept_up()
 
-    def offer(self, frames: Sequence[bytes]) -> bool:
+    def try_send(self, frames: Sequence[bytes]) -> bool:
         if self._protocol.writing_paused or self._tcp.is_closing():
             return False
         self._tcp.write(self._encode(frames))
@@ -103,7 +104,7 @@ class Framewise:
         for frame in frames:
             await self._socket.send_frame(frame, WSMsgType.TEXT)
 
-    def offer(self, frames: Sequence[bytes]) -> bool:
+    def try_send(self, frames: Sequence[bytes]) -> bool:
         return False  # it knows only how to wait
 
 
@@ -120,7 +121,7 @@ class WebSocketTransport:
         self._tcp = tcp
         self._writer = writer
         self._limits = limits
-        self._frames: list[Frame] = []  # outlives a cancelled receive
+        self._pulled = Pulled()
         # What aiohttp has and nobody read yet; nothing where it does not let us look.
         self._unread: Sequence[tuple[WSMessage, int]] = getattr(getattr(socket, "_reader", None), "_buffer", ())
         self._ended = False  # nothing more will be read
@@ -129,25 +130,25 @@ class WebSocketTransport:
         self._look: asyncio.TimerHandle | None = None
         self._look_in(limits.heartbeat)
 
-    async def receive(self) -> Sequence[Frame]:
-        while not self._ended and (not self._frames or self._ready()):
-            message = await self._socket.receive()
-            if message.type is WSMsgType.PING:
-                with contextlib.suppress(ConnectionError):  # what the peer said behind it still counts
-                    await self._socket.pong(message.data)
-            self._take(message.type, message.data)
-        frames, self._frames = self._frames, []
-        return frames
+    async def run(self, sink: Sink) -> None:
+        # aiohttp reads in C code that calls nobody: this is the one transport that waits in a task.
+        while not self._ended:
+            frames = await self._read()
+            if frames:
+                await self._pulled.give(sink, frames)
+
+    def resume(self) -> None:
+        self._pulled.resume()
 
     async def send(self, frames: Sequence[bytes]) -> None:
         if self._socket.closed:
             raise ConnectionResetError(f"{self.peer} is gone")
         await self._writer.send(frames)
 
-    def offer(self, frames: Sequence[bytes]) -> bool:
-        return not self._socket.closed and self._writer.offer(frames)
+    def try_send(self, frames: Sequence[bytes]) -> bool:
+        return not self._socket.closed and self._writer.try_send(frames)
 
-    def listens(self) -> bool:
+    def peer_can_read(self) -> bool:
         return False
 
     async def close(self, reason: CloseReason = CloseReason.DONE, text: str = "") -> None:
@@ -186,13 +187,22 @@ class WebSocketTransport:
         else:
             self._tcp.abort()
 
-    def _take(self, kind: WSMsgType, data: Any) -> None:
-        self._heard = True
-        if kind is WSMsgType.TEXT or kind is WSMsgType.BINARY:
-            size, limit = len(data), self._limits.max_message
-            self._frames.append(data if size <= limit else Oversize(size=size, limit=limit))
-        elif kind not in (WSMsgType.PING, WSMsgType.PONG):  # one of four ways to end
-            self._ended = True
+    async def _read(self) -> list[Frame]:
+        """Wait for a message, and take the further ones that are here already; none at the end."""
+        frames: list[Frame] = []
+        while not self._ended and (not frames or self._ready()):
+            message = await self._socket.receive()
+            self._heard = True
+            kind = message.type
+            if kind is WSMsgType.TEXT or kind is WSMsgType.BINARY:
+                size, limit = len(message.data), self._limits.max_message
+                frames.append(message.data if size <= limit else Oversize(size=size, limit=limit))
+            elif kind is WSMsgType.PING:
+                with contextlib.suppress(ConnectionError):  # what the peer said behind it still counts
+                    await self._socket.pong(message.data)
+            elif kind is not WSMsgType.PONG:  # one of four ways to end
+                self._ended = True
+        return frames
 
     def _ready(self) -> bool:
         """Whether a frame is there without waiting."""

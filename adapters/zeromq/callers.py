@@ -15,9 +15,10 @@ from collections.abc import Callable, Sequence
 
 import zmq
 
-from adapters.base import Accept, CloseReason, Limits
+from adapters.base import Accept, CloseReason, Limits, Sink
+from adapters.inbound import Inbound
 from adapters.zeromq.polled import BATCH, Message
-from adapters.zeromq.sockets import Sockets, oversize, weight
+from adapters.zeromq.sockets import Sockets, oversize
 from mappings.dialect import Frame, Loss, Parts
 
 __all__ = ["Caller", "Callers"]
@@ -41,7 +42,7 @@ class Callers:
         self._most = most
         self._tell = lost
         self._known: dict[bytes, Caller] = {}  # the one that was silent longest comes first
-        self._waiting = 0  # memory of what no link has asked for
+        self._behind: set[Caller] = set()  # those whose link has not taken everything
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self.socket = sockets.socket(zmq.ROUTER, {zmq.ROUTER_MANDATORY: 1})
@@ -52,10 +53,14 @@ class Callers:
 
     # -- for the callers -------------------------------------------------------------------------------
 
-    def taken(self, size: int) -> None:
-        """A link asked, and has this much now."""
-        self._waiting -= size
-        if self._waiting <= self._limits.receive_high:
+    def left(self, caller: Caller) -> None:
+        """The link of this caller did not take everything."""
+        self._behind.add(caller)
+
+    def taken(self, caller: Caller) -> None:
+        """The link of this caller took everything, or is gone."""
+        self._behind.discard(caller)
+        if not self._too_much:
             self._polled.resume()
 
     def write(self, caller: Caller, frame: bytes) -> bool:
@@ -85,17 +90,22 @@ class Callers:
 
     # --------------------------------------------------------------------------------------------------
 
+    @property
+    def _too_much(self) -> bool:
+        return sum(caller.waiting for caller in self._behind) > self._limits.receive_high
+
     def _arrived(self, messages: list[Message]) -> None:
+        said: dict[Caller, list[Frame]] = {}
         for identity, *parts in messages:
             caller = self._known.get(identity) or self._new(identity)
             if caller is None:
                 continue
-            message = tuple(parts)
-            size = weight(message)
-            self._waiting += size
             self._touch(caller)
-            caller.take(oversize(message, self._limits) or Parts("rpc", identity, message), size)
-        if self._waiting > self._limits.receive_high:
+            message = tuple(parts)
+            said.setdefault(caller, []).append(oversize(message, self._limits) or Parts("rpc", identity, message))
+        for caller, frames in said.items():
+            caller.take(frames)
+        if self._too_much:
             self._polled.pause()
 
     def _new(self, identity: bytes) -> Caller | None:
@@ -149,17 +159,21 @@ class Caller:
         self.owed = 0
         """Answers that it waits for: exactly one for each message (pando sheet, section 5)."""
         self._callers = callers
-        self._frames: list[Frame] = []
-        self._size = 0
+        self._inbound = Inbound(0, lambda: callers.left(self), lambda: callers.taken(self))
         self._ended = False
         self._closed = False
-        self._readable = asyncio.Event()
 
-    async def receive(self) -> Sequence[Frame]:
-        while not self._frames and not self._ended:
-            self._readable.clear()
-            await self._readable.wait()
-        return self._give()
+    @property
+    def waiting(self) -> int:
+        """Memory (bytes) of what the link has not taken."""
+        return self._inbound.size
+
+    async def run(self, sink: Sink) -> None:
+        with self._inbound.feeding(sink) as over:
+            await over
+
+    def resume(self) -> None:
+        self._inbound.resume()
 
     async def send(self, frames: Sequence[bytes]) -> None:
         for number, frame in enumerate(frames, 1):
@@ -170,41 +184,33 @@ class Caller:
                 await asyncio.sleep(0)
         self._callers.wrote(self)
 
-    def offer(self, frames: Sequence[bytes]) -> bool:
+    def try_send(self, frames: Sequence[bytes]) -> bool:
         return False  # a message of several parts may have to wait in its middle
 
-    def listens(self) -> bool:
+    def peer_can_read(self) -> bool:
         return False
 
     async def close(self, reason: CloseReason = CloseReason.DONE, text: str = "") -> None:
         if not self._closed:
             self._closed = True
             self.end()
-            self._give()
+            self._callers.taken(self)
             await self._callers.forget(self)
 
-    def take(self, frame: Frame, size: int) -> None:
+    def take(self, frames: list[Frame]) -> None:
         """It said this."""
-        self.owed += 1
-        self._size += size
-        self._frames.append(frame)
-        self._readable.set()
+        self.owed += len(frames)
+        self._inbound.push(frames)
 
     def end(self) -> None:
         """Nothing more comes from it."""
         self._ended = True
-        self._readable.set()
+        self._inbound.end()
 
     def _write(self, frame: bytes) -> bool:
         if self._ended:
             raise ConnectionResetError(f"{self.peer} was forgotten")
         return self._callers.write(self, frame)
-
-    def _give(self) -> list[Frame]:
-        frames, self._frames = self._frames, []
-        size, self._size = self._size, 0
-        self._callers.taken(size)
-        return frames
 
 
 def _name(identity: bytes) -> str:

@@ -15,11 +15,10 @@ from collections.abc import Sequence
 
 import zmq
 
-from adapters.base import CloseReason, Limits
+from adapters.base import CloseReason, Limits, Sink
 from adapters.zeromq.intake import Intake
 from adapters.zeromq.polled import BATCH
 from adapters.zeromq.sockets import Sockets
-from mappings.dialect import Frame
 
 __all__ = ["CONNECT_DEADLINE", "DialledTransport", "connect"]
 
@@ -33,10 +32,7 @@ class DialledTransport:
     def __init__(self, peer: str, limits: Limits) -> None:
         self.peer = peer
         self._limits = limits
-        self._frames: list[Frame] = []
-        self._readable = asyncio.Event()
         self._lost = False  # a connection is gone, or we are closing
-        self._ended = False  # nothing more will be read
         self._closing: asyncio.Event | None = None
         self._sockets = Sockets(limits)
         self._published = self._intake("pub", zmq.SUB, {zmq.RCVHWM: RECEIVE_HWM})
@@ -44,7 +40,7 @@ class DialledTransport:
         self._intakes = (self._published, self._answered)
 
     def _intake(self, channel: str, kind: zmq.SocketType, options: dict[int, int]) -> Intake:
-        return Intake(channel, kind, options, self._sockets, self._limits, take=self._take, lost=self._gone)
+        return Intake(channel, kind, options, self._sockets, self._limits, lost=self._gone, caught_up=self._pull)
 
     @property
     def missed(self) -> int:
@@ -58,18 +54,14 @@ class DialledTransport:
         await self._published.connect(publications)
         await self._answered.connect(calls)
 
-    async def receive(self) -> Sequence[Frame]:
-        while not self._frames and not self._ended:
-            if self._lost:
-                self._pull()
-                await asyncio.sleep(0)  # a message of very many parts takes several reads
-            else:
-                self._readable.clear()
-                await self._readable.wait()
-        frames, self._frames = self._frames, []
+    async def run(self, sink: Sink) -> None:
+        with self._published.inbound.feeding(sink) as published, self._answered.inbound.feeding(sink) as answered:
+            self._pull()
+            await asyncio.gather(published, answered)
+
+    def resume(self) -> None:
         for intake in self._intakes:
-            frames += intake.asked()
-        return frames
+            intake.inbound.resume()
 
     async def send(self, frames: Sequence[bytes]) -> None:
         polled = self._answered.polled
@@ -82,10 +74,10 @@ class DialledTransport:
                 await asyncio.sleep(0)
         polled.sent()
 
-    def offer(self, frames: Sequence[bytes]) -> bool:
+    def try_send(self, frames: Sequence[bytes]) -> bool:
         return False  # a message of several parts may have to wait in its middle
 
-    def listens(self) -> bool:
+    def peer_can_read(self) -> bool:
         return False
 
     async def close(self, reason: CloseReason = CloseReason.DONE, text: str = "") -> None:
@@ -94,8 +86,8 @@ class DialledTransport:
             return
         self._closing = asyncio.Event()
         linger = 0.0 if self._lost else self._limits.close_deadline
-        self._lost = self._ended = True
-        self._readable.set()
+        self._lost = True
+        self._end()
         self._sockets.close(self._published.polled, 0)  # it only holds subscriptions that nobody took
         try:
             await self._sockets.release(linger)
@@ -104,20 +96,24 @@ class DialledTransport:
 
     # -- called by the intakes -------------------------------------------------------------------------
 
-    def _take(self, frames: list[Frame]) -> None:
-        self._frames += frames
-        self._readable.set()
-
     def _gone(self) -> None:
         if not self._lost:
             self._lost = True
             for intake in self._intakes:
                 intake.polled.pause()
-            self._readable.set()
+            self._pull()
 
     def _pull(self) -> None:
-        more = [intake.pull() for intake in self._intakes]
-        self._ended = not self._frames and not any(more)
+        """Read what a lost connection has brought, as long as the link takes it; then there is nothing more."""
+        while self._lost and all(intake.inbound.empty for intake in self._intakes):
+            pulled = [intake.pull() for intake in self._intakes]
+            if not any(pulled):
+                self._end()
+                return
+
+    def _end(self) -> None:
+        for intake in self._intakes:
+            intake.inbound.end()
 
 
 async def connect(publications: str, calls: str, limits: Limits, topics: Sequence[bytes] = (b"",)) -> DialledTransport:

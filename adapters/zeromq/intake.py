@@ -1,7 +1,7 @@
-"""One socket that we dialled: its connection, and what it brought that nobody has asked for yet.
+"""One socket that we dialled: its connection, and the messages that it brings.
 
-It is read at all times. Past `receive_high` what comes is dropped and counted, and a Missed stands in its place. Once
-the connection is lost nobody is stalled by us any more: then it is read only when asked.
+It is read at all times. While more than `receive_high` bytes wait for the link, messages are dropped and counted, and a
+Missed stands in their place. Once the connection is lost no primary is stalled by us: then it is read only by `pull`.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from collections.abc import Callable
 import zmq
 
 from adapters.base import Limits
+from adapters.inbound import Inbound, memory
 from adapters.zeromq.polled import Message
-from adapters.zeromq.sockets import Sockets, oversize, weight
+from adapters.zeromq.sockets import Sockets, oversize
 from mappings.dialect import Frame, Missed, Parts
 
 __all__ = ["Intake"]
@@ -27,20 +28,23 @@ EVENTS = zmq.EVENT_CONNECTED | zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONN
 
 
 class Intake:
-    """Gives frames to `take`, and calls `lost` when the connection ends."""
+    """Pushes frames into its `inbound`, and calls `lost` when the connection ends.
+
+    `caught_up` is called when the link has taken everything after some had waited.
+    """
 
     def __init__(
         self, channel: str, kind: zmq.SocketType, options: dict[int, int], sockets: Sockets, limits: Limits, *,
-        take: Callable[[list[Frame]], None], lost: Callable[[], None],
+        lost: Callable[[], None], caught_up: Callable[[], None],
     ) -> None:  # fmt: skip
         self.missed = 0
         """Messages that were dropped since the beginning."""
         self._channel = channel
         self._limits = limits
-        self._take = take
+        self.inbound = Inbound(limits.receive_high, lambda: None, self._taken)  # the socket is always read
+        self._caught_up = caught_up
         self._lost = lost
-        self._waiting = 0  # memory of what was given and not asked for
-        self._dropped = 0  # messages since then
+        self._dropped = 0  # messages since the link took everything
         self._reached = False  # somebody accepted the connection
         self._connected: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         socket = sockets.socket(kind, {zmq.RECONNECT_IVL: NEVER, **options})
@@ -58,34 +62,35 @@ class Intake:
         except OSError as error:
             raise type(error)(error.errno, f"{address}: {error.strerror}") from error
 
-    def asked(self) -> list[Frame]:
-        """The link has asked, and has all that waited; what it missed meanwhile."""
-        dropped, self._dropped, self._waiting = self._dropped, 0, 0
-        return [Missed(channel=self._channel, count=dropped)] if dropped else []
-
     def pull(self) -> bool:
         """Read some more of what a lost connection has brought; return whether there may be more."""
         messages, more = self.polled.receive()
         self._arrived(messages)
-        return more
+        return more or bool(messages)
 
     # --------------------------------------------------------------------------------------------------
 
+    def _taken(self) -> None:
+        dropped, self._dropped = self._dropped, 0
+        if dropped:
+            self.inbound.push([Missed(channel=self._channel, count=dropped)])
+        self._caught_up()
+
     def _arrived(self, messages: list[Message]) -> None:
-        channel, limits, room = self._channel, self._limits, self._limits.receive_high
+        channel, limits = self._channel, self._limits
+        room = limits.receive_high - self.inbound.size
         frames: list[Frame] = []
-        waiting = self._waiting
         for number, message in enumerate(messages):
-            if waiting > room:
+            if room < 0:
                 dropped = len(messages) - number
                 self._dropped += dropped
                 self.missed += dropped
                 break
-            waiting += weight(message)
-            frames.append(oversize(message, limits) or Parts(channel, b"", message))
-        self._waiting = waiting
+            frame = oversize(message, limits) or Parts(channel, b"", message)
+            room -= memory(frame)
+            frames.append(frame)
         if frames:
-            self._take(frames)
+            self.inbound.push(frames)
 
     def _hear(self, event: int, value: int) -> None:
         if self._connected.done():

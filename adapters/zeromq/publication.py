@@ -16,11 +16,11 @@ from collections.abc import Callable, Sequence
 
 import zmq
 
-from adapters.base import CloseReason, Limits
+from adapters.base import CloseReason, Limits, Sink
 from adapters.zeromq.polled import BATCH, Message
 from adapters.zeromq.sockets import Sockets
 from adapters.zeromq.subscribers import Subscribers
-from mappings.dialect import Frame, Loss
+from mappings.dialect import Loss
 
 __all__ = ["Publication"]
 
@@ -55,9 +55,11 @@ class Publication:
         self.subscribers = Subscribers(stall_deadline)
         sockets.monitor(self._polled, Subscribers.EVENTS, self.subscribers.hear)
 
-    async def receive(self) -> Sequence[Frame]:
+    async def run(self, sink: Sink) -> None:
         await self._over.wait()
-        return ()
+
+    def resume(self) -> None:
+        """Nothing is received, so that nothing waits."""
 
     async def send(self, frames: Sequence[bytes]) -> None:
         done, dropped = 0, 0
@@ -75,10 +77,10 @@ class Publication:
             self._count(done - dropped, dropped + len(frames) - done)
             self._polled.sent()
 
-    def offer(self, frames: Sequence[bytes]) -> bool:
+    def try_send(self, frames: Sequence[bytes]) -> bool:
         return False  # a message of several parts may have to wait in its middle
 
-    def listens(self) -> bool:
+    def peer_can_read(self) -> bool:
         return False
 
     async def close(self, reason: CloseReason = CloseReason.DONE, text: str = "") -> None:

@@ -13,7 +13,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct, structs
 
-from adapters.base import CloseReason
+from adapters.base import CloseReason, Sink
+from adapters.inbound import Pulled
 from mappings.canonical import Batch, Command, Event, SessionState
 from mappings.dialect import Burst, Clock, Dialect, Frame, NewId, Projection, Rendered, Step
 
@@ -42,6 +43,7 @@ class Inside:
     def __init__(self, hear: Callable[[Told], None]) -> None:
         self._hear = hear
         self._said: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self._pulled = Pulled()
 
     def say(self, command: Command) -> None:
         """The client says this."""
@@ -51,18 +53,22 @@ class Inside:
         """The client goes."""
         self._said.put_nowait(None)
 
-    async def receive(self) -> Sequence[Frame]:
-        frame = await self._said.get()
-        return [] if frame is None else [frame]
+    async def run(self, sink: Sink) -> None:
+        # From a queue, not in the call of `say`: what the client says within a step of the session comes after it.
+        while (frame := await self._said.get()) is not None:
+            await self._pulled.give(sink, [frame])
+
+    def resume(self) -> None:
+        self._pulled.resume()
 
     async def send(self, frames: Sequence[bytes]) -> None:
         for frame in frames:
             self._hear(TOLD.decode(frame))
 
-    def offer(self, frames: Sequence[bytes]) -> bool:  # what is told at once would come in the midst
+    def try_send(self, frames: Sequence[bytes]) -> bool:  # what is told at once would come in the midst
         return False  # of a step of the session: a client that answers then would be heard before it is over
 
-    def listens(self) -> bool:
+    def peer_can_read(self) -> bool:
         return False
 
     async def close(self, reason: CloseReason = CloseReason.DONE, text: str = "") -> None:

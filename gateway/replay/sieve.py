@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from adapters.base import CloseReason, Transport
+from adapters.base import CloseReason, Sink, Transport
 from mappings.dialect import Dialect, Frame, Step
 
 __all__ = ["Sieve"]
@@ -23,12 +23,16 @@ class Sieve:
         self._dialect = dialect
         self._ours = ours
 
-    async def receive(self) -> Sequence[Frame]:
-        while frames := await self._transport.receive():
-            kept = [frame for frame in frames if all(map(self._ours, self._named(frame)))]
-            if kept:
-                return kept
-        return frames
+    async def run(self, sink: Sink) -> None:
+        def hear(frames: Sequence[Frame]) -> int:
+            kept = [number for number, frame in enumerate(frames) if all(map(self._ours, self._named(frame)))]
+            taken = sink([frames[number] for number in kept]) if kept else 0
+            return kept[taken] if taken < len(kept) else len(frames)
+
+        await self._transport.run(hear)
+
+    def resume(self) -> None:
+        self._transport.resume()
 
     def _named(self, frame: Frame) -> list[str]:
         """The sessions that a frame names: none does that is wrong, and its translator says so."""
@@ -39,11 +43,11 @@ class Sieve:
     async def send(self, frames: Sequence[bytes]) -> None:
         await self._transport.send(frames)
 
-    def offer(self, frames: Sequence[bytes]) -> bool:
-        return self._transport.offer(frames)
+    def try_send(self, frames: Sequence[bytes]) -> bool:
+        return self._transport.try_send(frames)
 
-    def listens(self) -> bool:
-        return self._transport.listens()
+    def peer_can_read(self) -> bool:
+        return self._transport.peer_can_read()
 
     async def close(self, reason: CloseReason = CloseReason.DONE, text: str = "") -> None:
         await self._transport.close(reason, text)

@@ -16,8 +16,9 @@ import pytest
 
 from adapters.base import Limits, Listener, Transport
 from adapters.unix import SUN_PATH, UnixTransport, alive, connect, listen
-from mappings.dialect import Frame, Oversize
+from mappings.dialect import Oversize
 from mappings.errors import ConfigError
+from tests.reading import everything, receive
 
 DEADLINE = 20.0  # what should happen at once happens far below
 LIMITS = Limits(close_deadline=1.0)
@@ -77,13 +78,6 @@ def raw(path: str) -> socket.socket:
     return peer
 
 
-async def everything(transport: Transport) -> list[Frame]:
-    frames: list[Frame] = []
-    while received := await transport.receive():
-        frames += received
-    return frames
-
-
 async def refused(sending: Coroutine[None, None, None]) -> None:
     with pytest.raises(ConnectionError):
         await sending
@@ -104,9 +98,9 @@ async def cycles(count: int = 20) -> None:
 async def test_frames_go_both_ways(tmp_path: Path) -> None:
     async with serving(tmp_path) as server, dialled(server) as (client, ours):
         await client.send([b'{"method":"run"}'])
-        assert await ours.receive() == [b'{"method":"run"}']
+        assert await receive(ours) == [b'{"method":"run"}']
         await ours.send([b'{"event":"status"}'])
-        assert await client.receive() == [b'{"event":"status"}']
+        assert await receive(client) == [b'{"event":"status"}']
 
 
 async def test_all_frames_of_one_send_arrive_in_order(tmp_path: Path) -> None:
@@ -124,7 +118,7 @@ async def test_an_offer_is_written_at_once_until_the_peer_does_not_read(tmp_path
     frame = b"x" * 100_000
     async with serving(tmp_path) as server, dialled(server) as (client, ours):
         taken = 0
-        while ours.offer([b"%d" % taken, frame]):
+        while ours.try_send([b"%d" % taken, frame]):
             taken += 1
         assert taken > 0
         async with asyncio.TaskGroup() as group:
@@ -132,14 +126,14 @@ async def test_an_offer_is_written_at_once_until_the_peer_does_not_read(tmp_path
             await ours.send([b"last"])
             await ours.close()
         assert reading.result() == [f for n in range(taken) for f in (b"%d" % n, frame)] + [b"last"]
-        assert not ours.offer([b"late"])
+        assert not ours.try_send([b"late"])
 
 
 async def test_one_receive_gives_all_that_is_ready(tmp_path: Path) -> None:
     async with serving(tmp_path) as server:
         with raw(server.path) as peer:
             peer.sendall(b"one\ntwo\nthree\n")
-            assert await (await server.next()).receive() == [b"one", b"two", b"three"]
+            assert await receive(await server.next()) == [b"one", b"two", b"three"]
 
 
 async def test_a_line_in_two_writes_is_one_frame(tmp_path: Path) -> None:
@@ -149,7 +143,7 @@ async def test_a_line_in_two_writes_is_one_frame(tmp_path: Path) -> None:
             peer.sendall(b'{"method":"run"}')
             await cycles()
             peer.sendall(b"\n")
-            assert await ours.receive() == [b'{"method":"run"}']
+            assert await receive(ours) == [b'{"method":"run"}']
 
 
 async def test_an_oversized_line_costs_only_itself(tmp_path: Path) -> None:
@@ -158,18 +152,6 @@ async def test_an_oversized_line_costs_only_itself(tmp_path: Path) -> None:
             peer.sendall(b"x" * 101 + b"\nnext\n")
             peer.shutdown(socket.SHUT_WR)
             assert await everything(await server.next()) == [Oversize(size=101, limit=100), b"next"]
-
-
-async def test_a_cancelled_receive_loses_nothing(tmp_path: Path) -> None:
-    async with serving(tmp_path) as server:
-        with raw(server.path) as peer:
-            ours = await server.next()
-            async with asyncio.TaskGroup() as group:
-                waiting = group.create_task(ours.receive())
-                await cycles()
-                peer.sendall(b"one\n")
-                waiting.cancel()
-            assert await ours.receive() == [b"one"]
 
 
 # -- the end -------------------------------------------------------------------------------------------
@@ -199,7 +181,7 @@ async def test_a_probe_that_connects_and_drops_ends_quietly(tmp_path: Path) -> N
         raw(server.path).close()
         ours = await server.next()
         assert await everything(ours) == []
-        assert await ours.receive() == []
+        assert await receive(ours) == []
 
 
 async def test_sending_to_a_gone_peer_raises_connection_error(tmp_path: Path) -> None:
@@ -240,7 +222,7 @@ async def test_what_a_gone_peer_wrote_is_read_although_reading_was_paused(tmp_pa
             ours = await server.next()
             peer.sendall(b"one\n")
             await cycles()
-            assert not ours._reading
+            assert ours._inbound.full
             peer.sendall(b"two\nthree\n")
         await refused(send_forever(ours))
         await ours._lost.wait()
@@ -323,7 +305,7 @@ async def test_a_gateway_that_does_not_receive_stops_the_peer(tmp_path: Path) ->
                 except BlockingIOError:
                     stopped += 1
                 await asyncio.sleep(0)
-            held = sum(len(frame) for frame in ours._frames if isinstance(frame, bytes))
+            held = sum(len(frame) for frame in ours._inbound._frames if isinstance(frame, bytes))
             assert held < limits.receive_high + 256 * 1024, "at most the mark and one read"
             assert sent < 4 * 1024 * 1024, "the kernel's buffer and ours"
             peer.shutdown(socket.SHUT_WR)
@@ -334,7 +316,7 @@ async def test_a_gateway_that_does_not_receive_stops_the_peer(tmp_path: Path) ->
 async def test_a_line_longer_than_the_receive_mark_still_arrives(tmp_path: Path) -> None:
     line = b"x" * 3_000_000
     async with serving(tmp_path, Limits(receive_high=1024)) as server, dialled(server) as (client, ours):
-        _, received = await asyncio.gather(client.send([line]), ours.receive())
+        _, received = await asyncio.gather(client.send([line]), receive(ours))
         assert received == [line]
 
 
@@ -366,7 +348,7 @@ async def test_a_stale_socket_file_is_replaced(tmp_path: Path) -> None:
         dead.bind(str(tmp_path / "sock"))
     async with serving(tmp_path) as server, dialled(server) as (client, ours):
         await client.send([b"hello"])
-        assert await ours.receive() == [b"hello"]
+        assert await receive(ours) == [b"hello"]
 
 
 async def test_a_live_socket_is_refused_and_left_alone(tmp_path: Path) -> None:
@@ -377,7 +359,7 @@ async def test_a_live_socket_is_refused_and_left_alone(tmp_path: Path) -> None:
         await (await server.next()).close()  # the probe
         async with dialled(server) as (client, ours):
             await client.send([b"still here"])
-            assert await ours.receive() == [b"still here"]
+            assert await receive(ours) == [b"still here"]
 
 
 async def test_a_file_that_is_no_socket_is_refused_and_left_alone(tmp_path: Path) -> None:
@@ -416,7 +398,7 @@ async def test_closing_a_listener_removes_its_file_and_keeps_its_peers(tmp_path:
         with pytest.raises(FileNotFoundError, match="sock"):
             await connect(server.path, LIMITS)
         await client.send([b"still here"])
-        assert await ours.receive() == [b"still here"]
+        assert await receive(ours) == [b"still here"]
 
 
 async def test_closing_a_listener_leaves_a_file_that_is_not_its_own(tmp_path: Path) -> None:

@@ -13,7 +13,8 @@ from msgspec import structs
 
 from adapters.zeromq.callers import Caller
 from mappings.dialect import Missed, Parts
-from tests.adapters.zeromq.peers import BOUNDS, DEADLINE, LIMITS, dialled, everything, peer, primary, until
+from tests.adapters.zeromq.peers import BOUNDS, DEADLINE, LIMITS, dialled, peer, primary, until
+from tests.reading import everything, receive
 
 
 def numbered(count: int) -> list[bytes]:
@@ -23,12 +24,12 @@ def numbered(count: int) -> list[bytes]:
 async def test_events_go_one_way_and_calls_and_answers_both() -> None:
     async with primary() as ours, dialled(ours) as client:
         await ours.publication.send([b"session.update\0{}"])
-        assert await client.receive() == [Parts("pub", b"", (b"session.update\0{}",))]
+        assert await receive(client) == [Parts("pub", b"", (b"session.update\0{}",))]
         await client.send([b"call"])
         caller = await ours.accepted.get()
-        assert await caller.receive() == [Parts("rpc", caller.identity, (b"", b"call"))]
+        assert await receive(caller) == [Parts("rpc", caller.identity, (b"", b"call"))]
         await caller.send([b"answer"])
-        assert await client.receive() == [Parts("rpc", b"", (b"", b"answer"))]
+        assert await receive(client) == [Parts("rpc", b"", (b"", b"answer"))]
 
 
 async def test_a_burst_of_50_000_arrives_whole_at_a_link_that_reads() -> None:
@@ -44,8 +45,8 @@ async def test_a_burst_of_50_000_arrives_whole_at_a_link_that_reads() -> None:
 async def test_a_link_that_does_not_read_misses_what_it_is_told_and_nothing_else() -> None:
     async with primary() as ours, dialled(ours, structs.replace(LIMITS, receive_high=100_000)) as client:
         await ours.publication.send(numbered(20_000))
-        await until(lambda: len(client._frames) + client.missed + ours.publication.lost == 20_000)
-        frames = await client.receive()
+        await until(lambda: len(client._published.inbound._frames) + client.missed + ours.publication.lost == 20_000)
+        frames = await receive(client)
         missed = frames[-1]
         assert isinstance(missed, Missed)
         assert len(frames) - 1 + missed.count + ours.publication.lost == 20_000
@@ -104,7 +105,7 @@ async def one_conversation() -> None:
     async with primary() as ours, dialled(ours) as client, dialled(ours):
         await client.send([b"call"])
         caller = await ours.accepted.get()
-        await caller.receive()
+        await receive(caller)
         await ours.publication.send(numbered(10))
 
 
@@ -126,4 +127,4 @@ async def test_a_primary_reads_on_after_a_pause() -> None:
             await asyncio.to_thread(dealer.poll, 50)
             assert ours.accepted.empty()
             polled.resume()
-            assert await (await ours.accepted.get()).receive()
+            assert await receive(await ours.accepted.get())

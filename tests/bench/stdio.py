@@ -39,6 +39,7 @@ from tests.bench.frames import TEXT, frame
 from tests.bench.naive_aiohttp import LINE_LIMIT
 from tests.bench.ours import Live
 from tests.bench.processes import Process, cores, pin
+from tests.reading import receive
 
 __all__ = ["LINES", "OURS", "PUMP", "WEBSOCKETD", "Sample", "measure", "ratio", "websocketd"]
 
@@ -228,7 +229,7 @@ async def ours(lines: int) -> None:
     async with Children(1) as children, asyncio.TaskGroup() as group:
         spawned = await children.spawn(_child(lines), Limits(), env=dict(os.environ))
         translating = group.create_task(_translated(spawned, client), name="translate")
-        while frames := await client.receive():
+        while frames := await receive(client):
             await spawned.send([frame for frame in frames if isinstance(frame, bytes)])
         translating.cancel()
     await client.close()
@@ -237,7 +238,7 @@ async def ours(lines: int) -> None:
 
 async def _translated(source: Transport, target: Transport) -> None:
     live = Live()
-    while frames := await source.receive():
+    while frames := await receive(source):
         pieces = [frame for frame in frames if isinstance(frame, bytes)]
         written = live.translate(pieces, time.time_ns() // 1_000_000)
         if written:

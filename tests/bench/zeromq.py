@@ -28,6 +28,7 @@ from adapters.base import Limits
 from adapters.zeromq import connect
 from mappings.dialect import Parts
 from tests.bench.processes import cores, pin
+from tests.reading import receive
 
 __all__ = ["Sample", "measure", "ratio"]
 
@@ -117,7 +118,7 @@ async def _ours(published: str, asked: str) -> float:
         await transport.send([b"%d" % events])
         received = 0
         while received < events:
-            frames = await transport.receive()
+            frames = await receive(transport)
             received += len(frames)
             assert frames[-1] == Parts("pub", b"", (TOKEN,))
         assert not transport.missed

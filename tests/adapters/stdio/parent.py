@@ -19,6 +19,7 @@ import uvloop
 from adapters.base import Limits, Transport
 from adapters.stdio import Bounds, Children, listen
 from tests.adapters.stdio.programs import ENV, family
+from tests.reading import receive
 
 LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
     "asyncio": asyncio.new_event_loop,
@@ -47,7 +48,7 @@ class Parent:
             for child in spawned:
                 heard = 0
                 while heard < 2:  # the child and the grandchild
-                    heard += len(await child.receive())
+                    heard += len(await receive(child))
             sys.stderr.write("ready\n")
             async with asyncio.TaskGroup() as group:
                 tasks = [
@@ -61,7 +62,7 @@ class Parent:
 
     async def pump(self, source: Transport, target: Transport, end: str) -> None:
         with contextlib.suppress(ConnectionError):
-            while frames := await source.receive():
+            while frames := await receive(source):
                 await target.send([frame for frame in frames if isinstance(frame, bytes)])
             self.stop(end)
             return

@@ -14,6 +14,7 @@ from adapters.base import Limits
 from adapters.stdio import Bounds, Children, ChildTransport
 from mappings.dialect import Frame
 from tests.adapters.stdio.programs import DEADLINE, ENV, family, open_files, python, running, until
+from tests.reading import everything, receive
 
 pytestmark = pytest.mark.usefixtures("_orphans_are_ours")
 
@@ -39,17 +40,10 @@ async def child(argv: list[str], limits: Limits = LIMITS, bounds: Bounds = SHORT
     assert asyncio.all_tasks() == before
 
 
-async def everything(transport: ChildTransport) -> list[Frame]:
-    frames: list[Frame] = []
-    while received := await transport.receive():
-        frames += received
-    return frames
-
-
 async def exactly(transport: ChildTransport, count: int) -> list[Frame]:
     frames: list[Frame] = []
     while len(frames) < count:
-        received = await transport.receive()
+        received = await receive(transport)
         assert received, f"ended after {len(frames)}: {transport.reason}"
         frames += received
     return frames
@@ -72,7 +66,7 @@ async def test_frames_go_both_ways(mark: str) -> None:
 async def test_a_megabyte_in_one_line_goes_both_ways(mark: str) -> None:
     frame = b"x" * 1_000_000
     async with child(python(ECHO, mark)) as transport:
-        _, received = await asyncio.gather(transport.send([frame]), transport.receive())
+        _, received = await asyncio.gather(transport.send([frame]), receive(transport))
         assert received == [frame]
 
 
@@ -106,7 +100,7 @@ async def test_what_it_wrote_before_its_end_is_received_first(mark: str) -> None
     async with child(python(code, mark)) as transport:
         await transport.send([b"go"])
         assert await everything(transport) == [b"one", b"two"]
-        assert await transport.receive() == []
+        assert await receive(transport) == []
 
 
 async def test_what_it_wrote_before_its_end_is_received_although_reading_was_paused(mark: str) -> None:
@@ -136,7 +130,7 @@ async def test_a_grandchild_that_writes_for_ever_does_not_keep_it(mark: str) -> 
         sys.stdin.readline()
     """
     async with child(python(code, mark)) as transport:
-        await transport.receive()
+        await receive(transport)
         await transport.send([b"go"])
         assert set(await everything(transport)) - {b"x" * 50} <= {b"x" * n for n in range(50)}
         await transport.close()
@@ -174,7 +168,7 @@ async def test_a_child_that_closes_its_stdin_can_still_be_received(mark: str) ->
     code = "import os, signal; os.read(0, 99); os.close(0); os.write(1, b'closed\\n'); signal.pause()"
     async with child(python(code, mark)) as transport:
         await transport.send([b"go"])
-        assert await transport.receive() == [b"closed"]
+        assert await receive(transport) == [b"closed"]
         with pytest.raises(ConnectionError, match="runs"):
             await transport.send([b"more"])
 
@@ -216,7 +210,7 @@ async def test_a_child_that_nobody_receives_from_waits(mark: str) -> None:
     code = "import sys\nfor n in range(100_000): print('x' * 99)\nprint('all', file=sys.stderr)"
     async with child(python(code, mark), Limits(receive_high=64 * 1024)) as transport:
         await until(lambda: not transport._in._reading)
-        held = len(transport._frames)
+        held = len(transport._inbound._frames)
         assert held * 99 < 192 * 1024, "the mark and a read or two"
         assert not transport._process.exited.is_set()
         assert len(await everything(transport)) == 100_000
@@ -232,7 +226,7 @@ async def test_a_flood_on_stderr_does_not_stop_it(mark: str) -> None:
     """
     async with child(python(code, mark), bounds=Bounds(stderr=10_000)) as transport:
         await transport.send([b"go"])
-        assert await transport.receive() == [b"done"]
+        assert await receive(transport) == [b"done"]
         assert transport._words.size <= 10_000
 
 
@@ -290,7 +284,7 @@ async def test_a_close_that_is_cancelled_while_it_writes_leaves_nobody(mark: str
 async def test_receive_ends_after_close(mark: str) -> None:
     async with child(python(ECHO, mark)) as transport:
         async with asyncio.TaskGroup() as group:
-            receiving = group.create_task(transport.receive())
+            receiving = group.create_task(receive(transport))
             await asyncio.sleep(0)
             await transport.close()
         assert receiving.result() == []
@@ -307,7 +301,7 @@ async def test_no_file_stays_open(mark: str) -> None:
     async def once() -> None:
         async with child(python(ECHO, mark)) as transport:
             await transport.send([b"hello"])
-            await transport.receive()
+            await receive(transport)
 
     await once()  # a loop opens what it needs for the first one
     before = open_files()

@@ -11,6 +11,7 @@ import pytest
 from adapters.base import Limits
 from adapters.stdio import Bounds, Children, ChildTransport
 from tests.adapters.stdio.programs import DEADLINE, ENV, family, open_files, python, reap, running, until
+from tests.reading import receive
 
 pytestmark = pytest.mark.usefixtures("_orphans_are_ours")
 
@@ -42,8 +43,8 @@ async def test_a_child_that_ends_well_at_its_start_without_a_word_was_not_starte
 async def test_a_child_that_said_something_and_ended_is_received(mark: str) -> None:
     async with Children(1, SLOW_START) as children:
         transport = await children.spawn(python("print('hello')", mark), LIMITS, env=ENV)
-        assert await transport.receive() == [b"hello"]
-        assert await transport.receive() == []
+        assert await receive(transport) == [b"hello"]
+        assert await receive(transport) == []
 
 
 async def test_a_child_that_says_nothing_is_there_after_the_watch(mark: str) -> None:
@@ -171,12 +172,13 @@ async def test_a_process_that_ends_without_leaving_the_block_kills_them(mark: st
         from adapters.base import Limits
         from adapters.stdio import Children
         from tests.adapters.stdio.programs import ENV, family
+        from tests.reading import receive
         loop = asyncio.new_event_loop()
         async def begin():
             children = await Children(1).__aenter__()
             child = await children.spawn(family(sys.argv[1], "deaf"), Limits(), env=ENV)
             for _ in range(2):
-                await child.receive()
+                await receive(child)
         loop.run_until_complete(begin())
         sys.exit(3)
     """

@@ -18,9 +18,9 @@ import pytest
 
 from adapters.base import Limits, Transport
 from adapters.stdio import OwnTransport, listen
-from mappings.dialect import Frame
 from mappings.errors import ConfigError
 from tests.adapters.stdio.programs import open_files
+from tests.reading import everything, receive
 
 DEADLINE = 20.0
 LIMITS = Limits(close_deadline=0.2)
@@ -100,14 +100,6 @@ async def taken(limits: Limits = LIMITS) -> OwnTransport:
     return transport
 
 
-async def everything(transport: OwnTransport) -> list[Frame]:
-    frames: list[Frame] = []
-    async with asyncio.timeout(DEADLINE):
-        while received := await transport.receive():
-            frames += received
-    return frames
-
-
 def named(descriptor: int) -> str:
     """What it is, as the kernel names it."""
     return os.readlink(f"/proc/self/fd/{descriptor}")
@@ -121,7 +113,7 @@ async def test_frames_go_both_ways(make: Callable[[], Client]) -> None:
     async with spawned_by(make()) as client:
         transport = await taken()
         client.say(b'{"id":1}\n{"id":2}\n')
-        assert await transport.receive() == [b'{"id":1}', b'{"id":2}']
+        assert await receive(transport) == [b'{"id":1}', b'{"id":2}']
         await transport.send([b'{"id":1,"ok":true}', b'{"id":2,"ok":true}'])
         assert client.hear() == b'{"id":1,"ok":true}\n{"id":2,"ok":true}\n'
         await transport.close()
@@ -173,7 +165,7 @@ async def test_the_flags_that_we_share_with_others_stay_as_they_are() -> None:
     async with spawned_by(pipes()) as client:
         transport = await taken()
         client.say(b"one\n")
-        await transport.receive()
+        await receive(transport)
         transport._out.write(b"x" * 1_000_000)  # waits for room
         assert os.get_blocking(client.stdin)
         assert os.get_blocking(client.stdout)
@@ -199,7 +191,7 @@ async def test_nobody_else_reads_our_stdin() -> None:
         transport = await taken()
         client.say(b"for us\n")
         assert os.read(0, 100) == b""
-        assert await transport.receive() == [b"for us"]
+        assert await receive(transport) == [b"for us"]
         await transport.close()
 
 
@@ -294,7 +286,7 @@ async def test_a_terminal_that_was_hung_up_is_the_end() -> None:
     async with spawned_by(terminal()) as client:
         transport = await taken()
         client.say(b"one\n")
-        assert await transport.receive() == [b"one"]
+        assert await receive(transport) == [b"one"]
         client.hang_up()
         client.hears_no_more()
         assert await everything(transport) == []
@@ -348,4 +340,4 @@ async def test_close_gives_up_on_a_client_that_does_not_read() -> None:
         await transport.send([b"x" * 500_000])
         async with asyncio.timeout(DEADLINE):
             await transport.close()
-        assert await transport.receive() == []
+        assert await receive(transport) == []

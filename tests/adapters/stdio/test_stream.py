@@ -11,7 +11,8 @@ import pytest
 
 from adapters.base import Limits
 from adapters.stdio.stream import LineStream
-from mappings.dialect import Frame, Oversize
+from mappings.dialect import Oversize
+from tests.reading import everything, receive
 
 DEADLINE = 20.0
 
@@ -57,14 +58,6 @@ def peer(limits: Limits = Limits()) -> Iterator[Peer]:  # noqa: B008  # frozen
                 os.close(fd)
 
 
-async def everything(stream: LineStream) -> list[Frame]:
-    frames: list[Frame] = []
-    async with asyncio.timeout(DEADLINE):
-        while received := await stream.receive():
-            frames += received
-    return frames
-
-
 async def cycles(count: int = 20) -> None:
     for _ in range(count):
         await asyncio.sleep(0)
@@ -73,7 +66,7 @@ async def cycles(count: int = 20) -> None:
 async def test_one_receive_gives_all_that_is_ready() -> None:
     with peer() as other:
         other.say(b"one\ntwo\n\nthree\nfo")
-        assert await other.stream.receive() == [b"one", b"two", b"three"]
+        assert await receive(other.stream) == [b"one", b"two", b"three"]
 
 
 async def test_a_line_in_two_writes_is_one_frame() -> None:
@@ -81,7 +74,7 @@ async def test_a_line_in_two_writes_is_one_frame() -> None:
         other.say(b"one and ")
         await cycles()
         other.say(b"a half\n")
-        assert await other.stream.receive() == [b"one and a half"]
+        assert await receive(other.stream) == [b"one and a half"]
 
 
 async def test_the_unterminated_last_line_counts() -> None:
@@ -89,7 +82,7 @@ async def test_the_unterminated_last_line_counts() -> None:
         other.say(b"one\ntwo")
         other.hang_up()
         assert await everything(other.stream) == [b"one", b"two"]
-        assert await other.stream.receive() == []
+        assert await receive(other.stream) == []
 
 
 async def test_an_oversized_line_costs_only_itself() -> None:
@@ -105,16 +98,6 @@ async def test_one_send_is_one_write() -> None:
         assert other.hear() == b"one\ntwo\n"
 
 
-async def test_a_cancelled_receive_loses_nothing() -> None:
-    with peer() as other:
-        async with asyncio.TaskGroup() as group:
-            waiting = group.create_task(other.stream.receive())
-            await cycles()
-            other.say(b"one\n")
-            waiting.cancel()
-        assert await other.stream.receive() == [b"one"]
-
-
 async def test_who_does_not_receive_stops_the_peer() -> None:
     line = b"x" * 999 + b"\n"
     limits = Limits(receive_high=128 * 1024)
@@ -125,7 +108,7 @@ async def test_who_does_not_receive_stops_the_peer() -> None:
             sent += written
             stopped += not written
             await asyncio.sleep(0)
-        held = sum(len(frame) for frame in other.stream._frames if isinstance(frame, bytes))
+        held = sum(len(frame) for frame in other.stream._inbound._frames if isinstance(frame, bytes))
         assert held < limits.receive_high + 64 * 1024, "at most the mark and one read"
         assert sent < 512 * 1024, "the pipe and ours"
         other.hang_up()
@@ -158,15 +141,15 @@ async def test_send_waits_for_a_peer_that_does_not_read() -> None:
 
 async def test_an_offer_to_a_peer_that_keeps_up_is_written_at_once() -> None:
     with peer() as other:
-        assert other.stream.offer([b"one", b"two"])
+        assert other.stream.try_send([b"one", b"two"])
         assert other.hear() == b"one\ntwo\n"
 
 
 async def test_an_offer_to_a_peer_that_does_not_keep_up_is_refused() -> None:
     with peer(Limits(send_high=1024)) as other:
-        assert other.stream.offer([b"x" * 1024 * 1024])
+        assert other.stream.try_send([b"x" * 1024 * 1024])
         waiting = other.stream._out.waiting
-        assert not other.stream.offer([b"more"])
+        assert not other.stream.try_send([b"more"])
         assert other.stream._out.waiting == waiting > 1024, "nothing of it was written"
 
 
@@ -174,8 +157,8 @@ async def test_an_offer_to_a_gone_peer_is_refused() -> None:
     with peer() as other:
         os.close(other.reads)
         other.reads = -1
-        assert other.stream.offer([b"this finds it out"])
-        assert not other.stream.offer([b"anybody?"])
+        assert other.stream.try_send([b"this finds it out"])
+        assert not other.stream.try_send([b"anybody?"])
 
 
 async def test_sending_to_a_gone_peer_raises_connection_error() -> None:

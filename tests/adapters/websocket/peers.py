@@ -11,6 +11,7 @@ import pytest
 from adapters.base import CloseReason, Limits, Transport
 from adapters.websocket import WebSocketListener, WebSocketTransport, listen
 from mappings.dialect import Frame
+from tests.reading import receive
 
 DEADLINE = 20.0  # what should happen at once happens far below
 LIMITS = Limits(close_deadline=1.0)
@@ -89,17 +90,10 @@ class RawPeer:
         return data
 
 
-async def everything(transport: Transport) -> list[Frame]:
-    frames: list[Frame] = []
-    while received := await transport.receive():
-        frames += received
-    return frames
-
-
 async def some(transport: Transport, count: int) -> list[Frame]:
     frames: list[Frame] = []
     while len(frames) < count:
-        received = await transport.receive()
+        received = await receive(transport)
         assert received, f"the peer is gone after {len(frames)} frames"
         frames += received
     return frames

@@ -13,7 +13,8 @@ from adapters.websocket import DialledTransport, WebSocketTransport, connect
 from adapters.websocket.frames import text_frames
 from adapters.websocket.transport import Corked, address
 from mappings.dialect import Oversize
-from tests.adapters.websocket.peers import LIMITS, SMALL, everything, refused, send_all, serving, some
+from tests.adapters.websocket.peers import LIMITS, SMALL, refused, send_all, serving, some
+from tests.reading import everything, receive
 
 
 @pytest.fixture(params=["client", "server"])
@@ -54,17 +55,17 @@ async def test_a_burst_arrives_whole_and_in_order(side: str, write_path: str) ->
 
 async def test_an_offer_is_written_at_once_and_in_its_place(side: str) -> None:
     async with ends(side, BRIEF) as (ours, other):
-        assert ours.offer([b"a", b"b"])
+        assert ours.try_send([b"a", b"b"])
         await ours.send([b"c"])
         assert await some(other, 3) == [b"a", b"b", b"c"]
         await ours.close()
-        assert not ours.offer([b"late"])
+        assert not ours.try_send([b"late"])
 
 
 async def test_an_aiohttp_that_can_only_wait_takes_no_offer(side: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Corked, "possible", staticmethod(lambda _protocol: False))
     async with ends(side) as (ours, _):
-        assert not ours.offer([b"a"])
+        assert not ours.try_send([b"a"])
 
 
 class CountingTransport:
@@ -101,7 +102,7 @@ async def test_an_aiohttp_without_the_private_names_is_recognised() -> None:
 async def test_one_receive_gives_all_that_is_ready(side: str) -> None:
     async with ends(side) as (ours, other):
         await other.send([b"one", b"two", b"three"])
-        assert await ours.receive() == [b"one", b"two", b"three"]
+        assert await receive(ours) == [b"one", b"two", b"three"]
 
 
 async def test_an_oversized_message_costs_only_itself(side: str) -> None:
@@ -129,23 +130,23 @@ async def test_what_was_sent_before_a_close_arrives(side: str, write_path: str) 
 async def test_both_ends_may_close_at_once(side: str) -> None:
     async with ends(side) as (ours, other):
         await asyncio.gather(ours.close(CloseReason.GOING_AWAY), other.close(CloseReason.INTERNAL))
-        assert [await ours.receive(), await other.receive()] == [[], []]
+        assert [await receive(ours), await receive(other)] == [[], []]
 
 
 async def test_close_is_idempotent(side: str) -> None:
     async with ends(side, BRIEF) as (ours, _):
         await asyncio.gather(ours.close(CloseReason.GOING_AWAY), ours.close(CloseReason.DONE))
         await ours.close()
-        assert [await ours.receive() for _ in range(10)] == [[]] * 10
+        assert [await receive(ours) for _ in range(10)] == [[]] * 10
 
 
 async def test_after_our_own_close_nothing_more_is_received(side: str) -> None:
     async with ends(side, BRIEF) as (ours, other):
         await other.send([b"one"])
-        assert await ours.receive() == [b"one"]
+        assert await receive(ours) == [b"one"]
         await other.send([b"late"])
         await ours.close()
-        assert [await ours.receive() for _ in range(10)] == [[]] * 10
+        assert [await receive(ours) for _ in range(10)] == [[]] * 10
 
 
 async def test_sending_after_our_own_close_raises_connection_error(side: str) -> None:

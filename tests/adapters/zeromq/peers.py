@@ -13,7 +13,7 @@ from adapters.zeromq.callers import Caller
 from adapters.zeromq.client import DialledTransport, connect
 from adapters.zeromq.publication import Publication
 from adapters.zeromq.server import Bounds, ZeroMQListener, listen
-from mappings.dialect import Frame, Loss
+from mappings.dialect import Loss
 
 DEADLINE = 20.0  # what should happen at once happens far below
 PATIENCE = 10_000  # ms that a peer waits for what must come
@@ -110,10 +110,3 @@ def peer(kind: zmq.SocketType, address: str = "", /, **options: int) -> Iterator
 def bound(socket: zmq.Socket[bytes]) -> str:
     """Bind to a port that the OS chooses."""
     return f"tcp://127.0.0.1:{socket.bind_to_random_port('tcp://127.0.0.1')}"
-
-
-async def everything(transport: Transport) -> list[Frame]:
-    frames: list[Frame] = []
-    while received := await transport.receive():
-        frames += received
-    return frames

@@ -17,7 +17,8 @@ from adapters.zeromq import client as client_module
 from adapters.zeromq.client import DialledTransport, connect
 from adapters.zeromq.sockets import HARD_LIMIT
 from mappings.dialect import Missed, Oversize, Parts
-from tests.adapters.zeromq.peers import DEADLINE, LIMITS, PATIENCE, bound, everything, peer, until
+from tests.adapters.zeromq.peers import DEADLINE, LIMITS, PATIENCE, bound, peer, until
+from tests.reading import everything, receive
 
 Socket = zmq.Socket[bytes]
 
@@ -49,7 +50,7 @@ def published(frame: object) -> bytes:
 async def test_it_subscribes_to_everything_and_receives_what_is_published() -> None:
     async with connected() as (transport, publisher, _):
         await asyncio.to_thread(publisher.send, b"llm.end\0{}")
-        assert await transport.receive() == [Parts("pub", b"", (b"llm.end\0{}",))]
+        assert await receive(transport) == [Parts("pub", b"", (b"llm.end\0{}",))]
 
 
 async def test_it_subscribes_to_given_topics_alone() -> None:
@@ -59,7 +60,7 @@ async def test_it_subscribes_to_given_topics_alone() -> None:
             assert await asyncio.to_thread(publisher.recv) == b"\x01llm."
             for topic in (b"db.session.created", b"llm.end"):
                 await asyncio.to_thread(publisher.send, topic)
-            assert await transport.receive() == [Parts("pub", b"", (b"llm.end",))]
+            assert await receive(transport) == [Parts("pub", b"", (b"llm.end",))]
             await transport.close()
 
 
@@ -69,7 +70,7 @@ async def test_a_call_goes_out_behind_an_empty_frame_and_its_answer_comes_part_b
         identity, *call = await asyncio.to_thread(router.recv_multipart)
         assert call == [b"", b'{"id":"1"}']
         await asyncio.to_thread(router.send_multipart, [identity, b"", b'{"id":"1","result":{}}'])
-        assert await transport.receive() == [Parts("rpc", b"", (b"", b'{"id":"1","result":{}}'))]
+        assert await receive(transport) == [Parts("rpc", b"", (b"", b'{"id":"1","result":{}}'))]
 
 
 async def test_many_calls_in_one_send_arrive_in_order() -> None:
@@ -85,11 +86,10 @@ async def test_a_burst_of_50_000_reaches_a_link_that_reads() -> None:
         burst = asyncio.to_thread(publish, publisher, 50_000)
         async with asyncio.TaskGroup() as group:
             publishing = group.create_task(burst)
-            numbers: list[int] = []
-            while len(numbers) < 50_000:
-                numbers += [int(published(frame)[10:]) for frame in await transport.receive()]
+            reading = group.create_task(everything(transport))
             await publishing
-        assert numbers == list(range(50_000))
+            await asyncio.to_thread(publisher.close)
+        assert [int(published(frame)[10:]) for frame in reading.result()] == list(range(50_000))
         assert transport.missed == 0
 
 
@@ -97,13 +97,13 @@ async def test_a_link_that_does_not_ask_stalls_no_publisher_and_is_told_how_much
     limits = structs.replace(LIMITS, receive_high=64 * 1024)
     async with connected(limits) as (transport, publisher, _):
         await asyncio.to_thread(publish, publisher, 20_000)  # would time out if we were not read
-        await until(lambda: transport.missed + len(transport._frames) == 20_000)
-        *frames, missed = await transport.receive()
+        await until(lambda: transport.missed + len(transport._published.inbound._frames) == 20_000)
+        *frames, missed = await receive(transport)
         assert [int(published(frame)[10:]) for frame in frames] == list(range(len(frames)))
         assert missed == Missed(channel="pub", count=20_000 - len(frames))
         assert sum(len(published(frame)) for frame in frames) <= 64 * 1024
         await asyncio.to_thread(publisher.send, b"llm.end\0{}")
-        assert await transport.receive() == [Parts("pub", b"", (b"llm.end\0{}",))]
+        assert await receive(transport) == [Parts("pub", b"", (b"llm.end\0{}",))]
 
 
 async def test_a_flood_of_publications_costs_no_answer() -> None:
@@ -115,16 +115,16 @@ async def test_a_flood_of_publications_costs_no_answer() -> None:
         await until(lambda: transport.missed > 0)
         await asyncio.to_thread(router.send_multipart, [identity, b"", b"answer"])
         answer = Parts("rpc", b"", (b"", b"answer"))
-        await until(lambda: answer in transport._frames)
-        assert answer in await transport.receive()
+        await until(lambda: answer in transport._answered.inbound._frames)
+        assert answer in await receive(transport)
 
 
 async def test_a_message_over_the_limit_comes_as_oversize_and_the_next_one_as_itself() -> None:
     async with connected(structs.replace(LIMITS, max_message=100)) as (transport, publisher, _):
         await asyncio.to_thread(publisher.send, b"x" * 101)
-        assert await transport.receive() == [Oversize(size=101, limit=100)]
+        assert await receive(transport) == [Oversize(size=101, limit=100)]
         await asyncio.to_thread(publisher.send, b"x" * 100)
-        assert await transport.receive() == [Parts("pub", b"", (b"x" * 100,))]
+        assert await receive(transport) == [Parts("pub", b"", (b"x" * 100,))]
 
 
 async def test_a_message_far_over_the_limit_ends_the_connection() -> None:
@@ -136,7 +136,7 @@ async def test_a_message_far_over_the_limit_ends_the_connection() -> None:
 async def test_a_message_of_many_tiny_parts_is_large_too() -> None:
     async with connected(structs.replace(LIMITS, max_message=1_000)) as (transport, publisher, _):
         await asyncio.to_thread(publisher.send_multipart, [b"x"] * 20)
-        (frame,) = await transport.receive()
+        (frame,) = await receive(transport)
         assert isinstance(frame, Oversize)
         assert frame.unit == "bytes"
 
@@ -144,11 +144,11 @@ async def test_a_message_of_many_tiny_parts_is_large_too() -> None:
 async def test_a_message_of_too_many_parts_comes_as_oversize_and_the_next_one_as_itself() -> None:
     async with connected() as (transport, publisher, _):
         await asyncio.to_thread(publisher.send_multipart, [b"x"] * 5_000)
-        (frame,) = await transport.receive()
+        (frame,) = await receive(transport)
         assert isinstance(frame, Oversize)
         assert (frame.size > 64, frame.limit, frame.unit) == (True, 64, "parts")
         await asyncio.to_thread(publisher.send_multipart, [b"x"] * 64)
-        assert await transport.receive() == [Parts("pub", b"", (b"x",) * 64)]
+        assert await receive(transport) == [Parts("pub", b"", (b"x",) * 64)]
 
 
 async def test_a_message_of_many_parts_is_read_whole_after_its_connection_is_lost() -> None:
@@ -166,7 +166,7 @@ async def test_a_message_of_many_parts_is_read_whole_after_its_connection_is_los
 async def test_whichever_connection_is_lost_the_transport_ends_after_all_that_had_arrived(kind: int) -> None:
     async with connected() as (transport, publisher, router):
         await asyncio.to_thread(publish, publisher, 500)
-        await until(lambda: len(transport._frames) == 500)
+        await until(lambda: len(transport._published.inbound._frames) == 500)
         (publisher if kind == zmq.XPUB else router).close(linger=0)
         frames = await everything(transport)
         assert [int(published(frame)[10:]) for frame in frames] == list(range(500))
@@ -273,18 +273,9 @@ async def test_closing_is_over_after_the_deadline_when_the_primary_does_not_read
             assert 0.2 < time.monotonic() - began < DEADLINE / 2
 
 
-async def test_a_cancelled_receive_loses_nothing() -> None:
-    async with connected() as (transport, publisher, _):
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.01):
-                await transport.receive()
-        await asyncio.to_thread(publisher.send, b"still there")
-        assert await transport.receive() == [Parts("pub", b"", (b"still there",))]
-
-
 async def test_closing_twice_waits_for_the_same_end() -> None:
     async with connected() as (transport, _, _):
         async with asyncio.TaskGroup() as group:
             for _ in range(2):
                 group.create_task(transport.close())
-        assert await transport.receive() == []
+        assert await receive(transport) == []

@@ -14,6 +14,7 @@ from msgspec import structs
 from adapters.zeromq.server import Bounds
 from mappings.dialect import Loss
 from tests.adapters.zeromq.peers import BOUNDS, DEADLINE, LIMITS, Primary, peer, primary, until
+from tests.reading import receive
 
 Socket = zmq.Socket[bytes]
 
@@ -231,7 +232,7 @@ async def test_closing_is_over_after_the_deadline_when_somebody_does_not_read() 
 async def test_a_closed_publication_receives_nothing_and_takes_nothing() -> None:
     async with primary() as ours:
         await ours.publication.close()
-        assert await ours.publication.receive() == ()
+        assert await receive(ours.publication) == []
         with pytest.raises(ConnectionError):
             await ours.publication.send([b"anybody?"])
         assert ours.publication.lost == 1

@@ -40,6 +40,7 @@ from mappings.canonical.events import (
 )
 from mappings.canonical.values import Failure, FieldError, Message, flatten
 from tests.gateway.replay.tape import Tape
+from tests.reading import receive
 
 ASKED = ApprovalRequested(tool="refund", description="42", question="then")
 FORM = InteractionRequired(question="f then", kind="identity", spec=Raw(b"{}"), reason="who")
@@ -53,7 +54,7 @@ class Backend:
 
     async def hears(self) -> Any:
         """The next command."""
-        (frame,) = await asyncio.wait_for(self.driver.transport.receive(), 5)
+        (frame,) = await asyncio.wait_for(receive(self.driver.transport), 5)
         assert isinstance(frame, bytes)
         return COMMAND.decode(frame)
 

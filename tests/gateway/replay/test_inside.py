@@ -8,6 +8,7 @@ from mappings.canonical import Batch, SessionState
 from mappings.canonical.commands import Ping
 from mappings.canonical.events import ApprovalRequested, Pong, TextDelta
 from tests.gateway.replay.tape import said
+from tests.reading import everything, receive
 
 DIALECT = inside(registry.dialect("pod"))
 
@@ -17,7 +18,8 @@ async def test_what_it_says_arrives_as_it_said_it() -> None:
     translator = DIALECT.server(lambda: 0, lambda: "id", "")
     transport.say(said("one", request="a"))
     transport.say(Ping(request="b"))
-    heard = [item for _ in range(2) for item in translator.receive(await transport.receive()).bursts[0].items]
+    transport.leave()
+    heard = translator.receive(await everything(transport)).bursts[0].items
     assert heard == [said("one", request="a"), Ping(request="b")]
 
 
@@ -30,7 +32,7 @@ async def test_it_is_told_answers_the_session_and_what_is_delivered_to_all() -> 
         translator.send([Pong(request="b")]).frames, translator.attach(SessionState(id="s"), "").frames,
         projection.copy("r").render(batch).frames,
     ):  # fmt: skip
-        assert not transport.offer(frames), "not in the midst of a step"
+        assert not transport.try_send(frames), "not in the midst of a step"
         await transport.send(frames)
     assert told == [Told(event=Pong(request="b")), Told(attached="s"), Told(event=TextDelta(text="a"), turn="t")]
 
@@ -38,9 +40,9 @@ async def test_it_is_told_answers_the_session_and_what_is_delivered_to_all() -> 
 async def test_it_leaves_as_any_client_does() -> None:
     transport = Inside(lambda _told: None)
     transport.leave()
-    assert await transport.receive() == []
+    assert await receive(transport) == []
     await transport.close()
-    assert not transport.listens()
+    assert not transport.peer_can_read()
 
 
 def test_it_needs_no_questions_in_words() -> None:

@@ -7,6 +7,7 @@ from gateway import registry
 from gateway.replay.sieve import Sieve
 from mappings.dialect import Frame, Missed, Oversize, Parts
 from tests.memory import MemoryTransport
+from tests.reading import receive
 
 REPLY = b'{"jsonrpc":"2.0","id":"1","result":{"ok":true}}'
 
@@ -23,44 +24,44 @@ def sieve(names: tuple[str, ...] = ("ours",)) -> tuple[MemoryTransport, Sieve]:
 async def test_frames_of_other_sessions_do_not_come_through() -> None:
     made, sifted = sieve()
     made.say(token("theirs"), token("ours"), REPLY, token("theirs"))
-    assert list(await sifted.receive()) == [token("ours"), REPLY]
+    assert list(await receive(sifted)) == [token("ours"), REPLY]
 
 
 async def test_frames_are_looked_at_as_they_come_from_the_socket() -> None:
     made, sifted = sieve()
     published = [Parts("pub", b"", (token(name),)) for name in ("theirs", "ours")]
     made.say(*published)
-    assert list(await sifted.receive()) == published[1:]
+    assert list(await receive(sifted)) == published[1:]
 
 
 async def test_where_nothing_is_left_the_next_frames_are_waited_for() -> None:
     made, sifted = sieve()
     made.say(token("theirs"))
     made.say(token("ours"))
-    assert list(await sifted.receive()) == [token("ours")]
+    assert list(await receive(sifted)) == [token("ours")]
 
 
 async def test_what_names_no_session_or_cannot_be_read_is_the_translator_s_to_judge() -> None:
     made, sifted = sieve()
     frames: list[Frame] = [b"nonsense", Oversize(2, 1), Missed("pub", 3), b'instance.heartbeat\0{"payload":{}}']
     made.say(*frames)
-    assert list(await sifted.receive()) == frames
+    assert list(await receive(sifted)) == frames
 
 
 async def test_before_there_is_a_session_nothing_of_any_comes_through() -> None:
     made, sifted = sieve(())
     made.say(token("ours"), REPLY)
-    assert list(await sifted.receive()) == [REPLY]
+    assert list(await receive(sifted)) == [REPLY]
 
 
 async def test_the_end_and_all_that_is_sent_are_the_transport_s() -> None:
     made, sifted = sieve()
     made.hang_up()
-    assert list(await sifted.receive()) == []
-    assert sifted.offer([b"1"])
+    assert list(await receive(sifted)) == []
+    assert sifted.try_send([b"1"])
     await sifted.send([b"2"])
     assert made.got == [b"1", b"2"]
     made.half_closed = True
-    assert sifted.listens()
+    assert sifted.peer_can_read()
     await sifted.close(CloseReason.GOING_AWAY, "bye")
     assert (sifted.peer, made.closed) == ("memory", CloseReason.GOING_AWAY)

@@ -14,6 +14,7 @@ from gateway.config.model import Limits
 from gateway.endpoint import parse
 from gateway.transports.stdio import STDIO, Starter
 from mappings.errors import ConfigError
+from tests.reading import receive
 
 DIES = "import sys; print('bye', flush=True)"
 
@@ -57,7 +58,7 @@ async def test_a_child_is_spawned_in_the_folder_that_the_endpoint_names_with_our
     async with Children(1) as children:
         assert STDIO.dial is not None
         transport = await STDIO.dial(endpoint, Limits(), children)()
-        assert await transport.receive() == [f"{tmp_path} kept".encode()]
+        assert await receive(transport) == [f"{tmp_path} kept".encode()]
         await transport.close()
 
 

@@ -14,6 +14,7 @@ from gateway.transports import unix
 from gateway.transports.way import Children
 from mappings.errors import ConfigError
 from tests.gateway.doorkeepers import doorkeeper
+from tests.reading import receive
 
 
 async def test_what_listens_at_a_path_is_reached_by_dialling_it(tmp_path: Path) -> None:
@@ -26,7 +27,7 @@ async def test_what_listens_at_a_path_is_reached_by_dialling_it(tmp_path: Path) 
         ours = await unix.UNIX.dial(endpoint, Limits(), Children(1))()
         theirs = await accepted.get()
         await ours.send([b"{}"])
-        assert await theirs.receive() == [b"{}"]
+        assert await receive(theirs) == [b"{}"]
         for transport in (ours, theirs):
             await transport.close()
         await listener.close()

@@ -22,6 +22,7 @@ from mappings.dialect import Parts
 from mappings.errors import ConfigError
 from tests.gateway.doorkeepers import doorkeeper
 from tests.pando_projects import free_project
+from tests.reading import receive
 
 DEADLINE = 20
 
@@ -52,7 +53,7 @@ async def test_calls_and_publications_come_by_their_own_doors(way: object, proje
         ours = await found.dial(bound, Limits(), Children(1))()
         await ours.send([b"{}"])
         caller = await callers.get()
-        (call,) = await caller.receive()
+        (call,) = await receive(caller)
         assert isinstance(call, Parts)
         assert call.parts[-1] == b"{}"
         for transport in (ours, caller, *published):

@@ -1,0 +1,139 @@
+"""The way of frames to a sink: pushed at once, kept and paused when the sink takes no more, nothing lost."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from adapters.inbound import FRAME_OVERHEAD, Inbound, Pulled, memory
+from mappings.dialect import Frame, Oversize, Parts
+
+
+class Taker:
+    """A sink that takes `room` frames in all; `inbound` is fed into it."""
+
+    def __init__(self, room: int = 1_000, high: int = 1_000) -> None:
+        self.room = room
+        self.taken: list[Frame] = []
+        self.told: list[str] = []
+        self.inbound = Inbound(high, lambda: self.told.append("pause"), lambda: self.told.append("resume"))
+
+    def __call__(self, frames: Sequence[Frame]) -> int:
+        taken = frames[: self.room]
+        self.room -= len(taken)
+        self.taken += taken
+        return len(taken)
+
+
+async def test_a_frame_reaches_the_sink_in_the_call_that_pushed_it() -> None:
+    sink = Taker()
+    with sink.inbound.feeding(sink):
+        sink.inbound.push([b"one", b"two"])
+        assert (sink.taken, sink.told) == ([b"one", b"two"], [])
+
+
+async def test_frames_that_come_before_there_is_a_sink_are_given_first() -> None:
+    sink = Taker()
+    sink.inbound.push([b"one"])
+    sink.inbound.push([b"two"])
+    with sink.inbound.feeding(sink):
+        sink.inbound.push([b"three"])
+        assert sink.taken == [b"one", b"two", b"three"]
+
+
+async def test_reading_pauses_when_more_than_the_mark_waits_for_a_sink_and_goes_on_once_it_was_taken() -> None:
+    sink = Taker(high=3 * (1 + FRAME_OVERHEAD))
+    sink.inbound.push([b"1", b"2", b"3"])
+    assert sink.told == []
+    sink.inbound.push([b"4"])
+    assert sink.told == ["pause"]
+    with sink.inbound.feeding(sink):
+        assert (sink.taken, sink.told) == ([b"1", b"2", b"3", b"4"], ["pause", "resume"])
+
+
+async def test_what_a_sink_leaves_waits_in_its_order_and_pauses_reading() -> None:
+    sink = Taker(room=1)
+    with sink.inbound.feeding(sink):
+        sink.inbound.push([b"one", b"two", b"three"])
+        sink.inbound.push([b"four"])
+        assert (sink.taken, sink.told, sink.inbound.full) == ([b"one"], ["pause"], True)
+        sink.room = 2
+        sink.inbound.resume()
+        assert (sink.taken, sink.told) == ([b"one", b"two", b"three"], ["pause"])
+        sink.room = 2
+        sink.inbound.resume()
+        assert (sink.taken, sink.told) == ([b"one", b"two", b"three", b"four"], ["pause", "resume"])
+        assert (sink.inbound.empty, sink.inbound.size) == (True, 0)
+
+
+async def test_it_is_over_once_the_end_was_told_and_everything_was_taken() -> None:
+    sink = Taker(room=1)
+    with sink.inbound.feeding(sink) as over:
+        sink.inbound.push([b"one", b"two"])
+        sink.inbound.end()
+        assert not over.done()
+        sink.room = 1
+        sink.inbound.resume()
+        await over
+    assert sink.taken == [b"one", b"two"]
+
+
+async def test_an_end_that_was_told_before_there_is_a_sink_counts() -> None:
+    sink = Taker()
+    sink.inbound.push([b"one"])
+    sink.inbound.end()
+    with sink.inbound.feeding(sink) as over:
+        await over
+    assert sink.taken == [b"one"]
+
+
+async def test_what_the_sink_raises_is_raised_where_it_is_waited_for_and_nothing_more_is_given() -> None:
+    calls: list[Sequence[Frame]] = []
+
+    def broken(frames: Sequence[Frame]) -> int:
+        calls.append(frames)
+        raise ZeroDivisionError
+
+    inbound = Inbound(1_000, lambda: None, lambda: None)
+    with inbound.feeding(broken) as over:
+        inbound.push([b"one"])
+        inbound.push([b"two"])
+        with pytest.raises(ZeroDivisionError):
+            await over
+    assert calls == [[b"one"]]
+
+
+async def test_without_its_sink_again_it_keeps_what_comes() -> None:
+    sink = Taker()
+    with sink.inbound.feeding(sink):
+        sink.inbound.push([b"one"])
+    sink.inbound.push([b"two"])
+    assert sink.taken == [b"one"]
+    with sink.inbound.feeding(sink):
+        assert sink.taken == [b"one", b"two"]
+
+
+@pytest.mark.parametrize(
+    ("frame", "bytes_of_it"),
+    [
+        (b"12345", 5 + FRAME_OVERHEAD),
+        (Parts("rpc", b"", (b"12", b"345")), 5 + 3 * FRAME_OVERHEAD),
+        (Oversize(size=1_000_000, limit=10), FRAME_OVERHEAD),
+    ],
+)
+def test_a_flood_of_small_frames_counts_with_the_memory_it_takes(frame: Frame, bytes_of_it: int) -> None:
+    assert memory(frame) == bytes_of_it
+
+
+async def test_a_task_that_reads_waits_until_the_sink_has_taken_everything() -> None:
+    sink, pulled = Taker(room=1), Pulled()
+    async with asyncio.TaskGroup() as group:
+        giving = group.create_task(pulled.give(sink, [b"one", b"two", b"three"]))
+        await asyncio.sleep(0)
+        assert sink.taken == [b"one"]
+        sink.room = 2
+        pulled.resume()
+        await giving
+    assert sink.taken == [b"one", b"two", b"three"]
