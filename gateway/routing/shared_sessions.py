@@ -61,9 +61,16 @@ class SharedSessions:
         return self._make(canonical_id(self._route, name), ids)
 
     def newest(self) -> Session | None:
-        """Return the backend's session in which something happened last."""
+        """Return the backend's session in which something happened last.
+
+        A pando's sub-agents and titles have sessions of their own, with ids that are no UUIDs: any other comes first.
+        """
         own = [session for session in self._roster if session.state.backend_ids is not None]
-        return max(own, key=lambda session: session.state.updated_at, default=None)
+        return max(own, key=lambda session: (self._has_uuid(session), session.state.updated_at), default=None)
+
+    def _has_uuid(self, session: Session) -> bool:
+        state = session.state
+        return state.id in self._dialect.shown(state.id, state.backend_ids)
 
     def when_known(self, action: Callable[[], None]) -> bool:
         """Do it once the backend has told its sessions, or does not; False if too much waits for that already."""

@@ -144,7 +144,7 @@ class Session:
     @property
     def vacant(self) -> bool:
         """Nobody is here and nothing was ever said: a probe's session."""
-        never_used = self.state.backend_ids is None and not self.in_flight and not self.state.transcript
+        never_used = self.state.ids is None and not self.in_flight and not self.state.transcript
         return never_used and self.attendance.deserted and self.state.turn is None
 
     def open(self, link: Link, command: OpenSession | ResumeSession | GetSession, then: Command | None = None) -> None:

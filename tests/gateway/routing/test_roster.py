@@ -37,6 +37,13 @@ async def test_the_names_that_clients_choose_for_one_session_are_bounded() -> No
         assert len(roster.names(made.session)) == NAMES_MAX
 
 
+async def test_a_session_whose_name_a_client_chose_is_kept_though_nobody_used_it_yet() -> None:
+    async with stage() as made:
+        assert made.session.vacant
+        made.session.state.chosen_ids = keep(id="ours")
+        assert not made.session.vacant
+
+
 def rows(count: int) -> list[SessionSummary]:
     return [SessionSummary(session=f"{n}", title=f"t{n}", updated_at=n, messages=1) for n in range(count)]
 

@@ -47,6 +47,19 @@ async def test_whoever_names_no_session_is_shown_the_newest() -> None:
         assert (await made.answers("message.list", []))["session_id"] == OTHER
 
 
+async def test_whoever_names_no_session_is_shown_none_of_a_sub_agent() -> None:
+    """A real pando gives a sub-agent a session under the id of its tool call, and one for each title that it makes."""
+    async with pando_stage() as made:
+        smooth = made.join("smooth")
+        smooth.say(json.dumps(ask("list_conversations", "r1")).encode())
+        await made.begins(row(ONE))
+        for child in ("toolu_01", f"title-{ONE}"):
+            await made.publishes("session.update", **row(child, updated="2026-05-09T23:00:00Z"))
+        made.join("pod")
+        await settle()
+        assert (await made.answers("message.list", []))["session_id"] == ONE
+
+
 async def test_a_session_that_was_never_listed_is_made_when_it_is_spoken_of() -> None:
     async with pando_stage() as made:
         made.join("smooth").say(json.dumps(ask("list_conversations", "r1")).encode())
