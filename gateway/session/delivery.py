@@ -21,6 +21,7 @@ from gateway.session.weight import of_events
 from mappings.canonical import Batch, SessionState, prelude
 from mappings.canonical.events import (
     Event,
+    Gap,
     ModelTurnStarted,
     QuestionAnswered,
     QuestionAsked,
@@ -34,6 +35,9 @@ from mappings.errors import PeerError
 
 __all__ = ["Attachment", "Delivery", "up_to_questions"]
 
+ANSWERED = frozenset(("completed", "limit_reached"))
+"""Ends of a turn that has an answer."""
+
 GONE = PeerError("too_slow", "fell behind further than the log reaches", can_continue=False)
 
 
@@ -41,7 +45,8 @@ class Attachment(Struct, kw_only=True, eq=False):
     """A link that sees a session, in its `view` of it.
 
     `request` is the id under which its own turn runs, "" between and for others' turns. `behind` is its own projection
-    while it lags, and `cursor` the seq of the first event that it has not got.
+    while it lags, and `cursor` the seq of the first event that it has not got. `told` is the last gap of the model's
+    context that its client was told of.
     """
 
     link: Link
@@ -52,6 +57,7 @@ class Attachment(Struct, kw_only=True, eq=False):
     offered: int = 0
     rendered: int = 0
     merged: int = 0
+    told: Gap | None = None
 
 
 class Group(Struct, kw_only=True, eq=False):
@@ -181,14 +187,20 @@ class Delivery:
             if group.members:
                 self._broadcast(group, batch, plain)
         if opened or ended or type(batch.events[-1]) is QuestionAsked:
-            for attachment in list(self.attachments.values()):
-                if attachment.behind is None:
-                    self._tell_own(attachment, batch)
+            self._tell_runs(batch, opened)
         if ended:
-            self._end_turn()
+            self._end_turn(batch)
         if self.track is not None and before is not self.track:  # as it is for nearly every token
             self.track.leave(before)
         return weight
+
+    def _tell_runs(self, batch: Batch, opened: bool) -> None:
+        """Tell the links whose run begins or ends with this batch."""
+        if opened:
+            self._tell_forgotten()
+        for attachment in list(self.attachments.values()):
+            if attachment.behind is None:
+                self._tell_own(attachment, batch)
 
     def _broadcast(self, group: Group, batch: Batch, plain: bool) -> None:
         """Rendered once, put for each."""
@@ -210,6 +222,24 @@ class Delivery:
             attachment.offered += count
             attachment.rendered += count
             attachment.link.put(rendered.frames)
+
+    def _tell_forgotten(self) -> None:
+        """Tell each client, at the start of its next turn, that the model has forgotten the conversation.
+
+        A pod client was told by an alert. Clients of a dialect whose frames carry a request id are told in a turn of
+        their own, all others in any turn; in words where their dialect has no form for a gap (translation.md 4.11).
+        """
+        gap = self._state.forgotten
+        if gap is None:
+            return
+        words: list[Event] = [ModelTurnStarted(), TextDelta(text=f"[{gap.text}]\n\n")]
+        for group in list(self._groups.values()):
+            dialect = group.members[0].link.dialect
+            own = not dialect.addressed or bool(group.members[0].request)
+            if own and not dialect.one_session and any(member.told is not gap for member in group.members):
+                self._broadcast(group, self._now([gap] if dialect.events.can_say(Gap) else words), plain=False)
+                for member in group.members:
+                    member.told = gap
 
     def count(self, events: Sequence[Event], target: Dialect) -> None:
         """Of these events, which reached clients of this dialect, those that did without some of their fields.
@@ -249,8 +279,13 @@ class Delivery:
         if attachment.request or attachment.link.id == batch.origin.link:
             attachment.link.passed(batch)
 
-    def _end_turn(self) -> None:
+    def _end_turn(self, batch: Batch) -> None:
+        """Give the links that had a turn of their own back to their groups."""
+        last = batch.events[-1]
+        answered = isinstance(last, TurnEnded) and last.end in ANSWERED
         for attachment in self.attachments.values():
+            if not answered and attachment.told is self._state.forgotten:
+                attachment.told = None  # it is told again before its first answer
             if attachment.request and attachment.behind is None:
                 self._leave(attachment)
                 attachment.request = ""

@@ -17,6 +17,7 @@ from mappings.canonical.events import (
     ApprovalResolved,
     ErrorReported,
     Event,
+    Gap,
     GoalCleared,
     GoalUpdated,
     HistorySnapshot,
@@ -255,6 +256,13 @@ def _alert(state: SessionState, event: Alert) -> None:
     state.alerts.append(event)
 
 
+def _gap(state: SessionState, event: Gap) -> None:
+    """Remember that the model has forgotten the conversation, also for clients that come later."""
+    if event.context:
+        state.forgotten = event
+        state.alerts.append(Alert(level="warn", source="gateway", text=event.text))
+
+
 def _error(state: SessionState, event: ErrorReported) -> None:
     if state.turn is not None:
         state.turn.errors.append(event)
@@ -343,6 +351,7 @@ FOLD: dict[type, Fold] = {
     TurnResult: _result,
     StatusChanged: _status,
     Alert: _alert,
+    Gap: _gap,
     ErrorReported: _error,
     SessionUpdated: _title,
     GoalUpdated: _goal,

@@ -17,6 +17,7 @@ from mappings.canonical.events import (
     ApprovalRequested,
     ErrorReported,
     Event,
+    Gap,
     InteractionRequired,
     ModelTurnStarted,
     OtpRequired,
@@ -179,7 +180,8 @@ class SessionState(Struct, kw_only=True):
     ended turns that have no result yet (call -> tool). `otp` is the one-time code that is
     waited for. `opening` is what a backend that opens conversations is asked
     for this one, `backend_ids` the ids that it then gave: its own clients are shown those. `chosen_ids` are
-    ids that a client chose for it, in the form of `backend_ids`. `listed` is how
+    ids that a client chose for it, in the form of `backend_ids`. `forgotten` is the last gap that says that the
+    model has forgotten the conversation. `listed` is how
     the backend described it in a list, where it does; `archived` that it is put away. `goal` is the backend's
     JSON of what it is to reach. `conversation` is the backend's
     id of the history that it told last.
@@ -205,6 +207,7 @@ class SessionState(Struct, kw_only=True):
     opening: OpenSession | None = None
     backend_ids: Ext | None = None
     chosen_ids: Ext | None = None
+    forgotten: Gap | None = None
     listed: SessionSummary | None = None
     archived: bool = False
     goal: Raw | None = None

@@ -115,8 +115,12 @@ class BackendShutdown(EventBase, frozen=True, kw_only=True):
 
 
 class Gap(EventBase, frozen=True, kw_only=True):
-    """Something is known to be lost; `count` 0 means nobody knows how much."""
+    """Something is known to be lost; `count` 0 means nobody knows how much.
+
+    `context` says that the model has forgotten the conversation: every client of the session is told.
+    """
 
     text: str
     count: int = 0
+    context: bool = False
     visibility: ClassVar[Visibility] = "internal"

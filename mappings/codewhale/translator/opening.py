@@ -1,8 +1,8 @@
 """How our link with a child gets its thread: begun or gone on with once, before all else (codewhale sheet, 2.3 and 3).
 
-A link carries one thread (design.md, section 5). What is asked before the thread stands waits for it, bounded, and
-fails with it. A child that was started again knows the thread from its store and nothing of what was said in it: that
-is a Gap, whether the thread is found or not.
+A link carries one thread (design.md, section 5). Commands that come before the thread is open wait for it, bounded, and
+fail with it. A child keeps the model's context in memory alone: a thread that it resumes from its store is a Gap of the
+context, and so is a thread that takes the place of one that the store has lost.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ SPELLING = frozenset(("codewhale.method", "codewhale.jsonrpc"))
 """How a client of ours said a command: a child is asked in the usual form, by which a message can be interrupted."""
 
 UNOPENED = Failure(cause="internal", text="the backend opened no thread")
-LOST = "the backend was started again: it knows nothing of what was said before"
+LOST = "the backend has forgotten the conversation: it knows nothing of what was said before"
 
 
 class Opening:
@@ -94,9 +94,10 @@ class Opening:
             return [], [event]
         self._asked = None
         if isinstance(event, SessionOpened):
-            self.thread = given(event.ext, "thread_id", str, event.session)
+            fresh, self.thread = not self.thread, given(event.ext, "thread_id", str, event.session)
             held, self._held = self._held, []
-            lost: list[Event] = [Gap(text=LOST)] if self._known and not command.request else []
+            goes_on = bool(self._known) or (fresh and isinstance(command, commands.ResumeSession))
+            lost: list[Event] = [Gap(text=LOST, context=True)] if goes_on else []
             self._known = ""
             return [self._here(c) for c in held], [event, *lost]
         if isinstance(command, commands.ResumeSession) and self._known and not command.request:

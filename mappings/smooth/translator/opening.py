@@ -87,7 +87,10 @@ class Opening:
         events: list[Event] = [event]
         if self._conversation and event.session != self._conversation and not command.request:
             events.append(
-                Gap(text="the server no longer knows the conversation and began another: its history is gone")
+                Gap(
+                    text="the server no longer knows the conversation and began another: its history is gone",
+                    context=True,
+                )
             )
         self._conversation = event.session
         held, self._held = self._held, []

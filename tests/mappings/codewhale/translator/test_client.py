@@ -220,12 +220,21 @@ def test_a_thread_that_a_restarted_child_does_not_know_is_begun_anew_and_the_los
     assert isinstance(gap, say.Gap)
 
 
-def test_a_client_that_resumes_gets_its_answer_and_hears_of_no_loss() -> None:
+def test_a_thread_of_the_store_that_a_client_resumes_has_lost_its_context_too() -> None:
+    """codewhale sheet, section 3: the store keeps the thread, and the memory of the process its context."""
     child = Child()
     child.sent(ask.ResumeSession(request="r", session=SESSION))
     assert child.asked[0]["params"]["thread_id"] == THREAD
-    (opened,) = child.answers("thread/resume", {"thread_id": THREAD, "status": "resumed", "thread": ROW, "data": {}})
+    opened, gap = child.answers("thread/resume", {"thread_id": THREAD, "status": "resumed", "thread": ROW, "data": {}})
     assert (opened.request, opened.session) == ("r", SESSION)
+    assert gap.context
+
+
+def test_a_fresh_thread_has_lost_nothing() -> None:
+    child = Child()
+    child.sent(ask.OpenSession(request="r"))
+    answered = {"thread_id": THREAD, "status": "started", "thread": ROW, "data": {}}
+    assert [type(event) for event in child.answers("thread/start", answered)] == [say.SessionOpened]
 
 
 def test_an_odd_way_of_asking_is_not_handed_to_the_child() -> None:

@@ -1,0 +1,169 @@
+"""A model that has forgotten the conversation is told to every client of the session (translation.md 4.11)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from gateway.routing.door import Door
+from tests.gateway.smooth_words import ask
+from tests.gateway.stage import Peer, Stage, settle, stage
+from tests.gateway.whale_words import answers, asked, line, refuses, shown
+
+SESSION = "0198c3a1-0000-4000-8000-0000000000d1"
+KEPT = f"thread-{SESSION}"
+LOST = "knows nothing of what was said before"
+
+
+async def editor(made: Stage, name: str = "editor") -> Peer:
+    """A codewhale client that has resumed the thread: a gateway that was restarted knows it from the store alone."""
+    client = made.join(name, dialect="codewhale")
+    client.says(line(1, "thread/resume", thread_id=KEPT))
+    await settle()
+    if len(made.router.sessions) == 0:
+        await answers(made, "thread/resume", **shown(KEPT))
+        await answers(made, "thread/read", **shown(KEPT, "ok"))
+    client.news()
+    return client
+
+
+async def widget(made: Stage, name: str = "widget") -> Peer:
+    """A smooth client of the same session."""
+    client = made.join(name)
+    client.says(ask("create_conversation_session", "c", conversationId=SESSION, agentId=SESSION))
+    await settle()
+    client.news()
+    return client
+
+
+async def answered(made: Stage, text: str = "Hello") -> None:
+    """The child answers the message that it was sent last."""
+    await settle()
+    for word in ({"type": "response_start"}, {"type": "response_delta", "delta": text}, {"type": "response_end"}):
+        made.pod.says({"response_id": "r", **word})
+    await answers(made, "thread/message", thread_id=KEPT, status="accepted", data={"turn_id": "t"})
+
+
+def says(client: Peer, number: int, text: str = "Hi") -> None:
+    """A client begins a turn."""
+    if client.link.dialect.name == "smooth":
+        client.says(ask("send_message", f"m{number}", sessionId=sent_to(client), message=text))
+    else:
+        client.says(line(number, "thread/message", thread_id=KEPT, input=text))
+
+
+def sent_to(client: Peer) -> Any:
+    return next(frame["data"]["sessionId"] for frame in client.frames() if "sessionId" in frame.get("data", {}))
+
+
+def errors(client: Peer) -> list[str]:
+    """The EventFrames of the kind `error` in the results that a codewhale client got."""
+    events = [event for frame in client.news() for event in frame.get("result", {}).get("events", [])]
+    return [event["message"] for event in events if event["event"] == "error"]
+
+
+async def test_a_codewhale_client_is_told_in_the_result_of_its_next_turn_and_once() -> None:
+    async with stage(upstream="codewhale") as made:
+        client = await editor(made)
+        says(client, 2)
+        await answered(made)
+        (told,) = errors(client)
+        assert LOST in told
+        says(client, 3)
+        await answered(made)
+        assert errors(client) == []
+
+
+async def test_a_codewhale_client_whose_turn_failed_is_told_in_the_next_one() -> None:
+    async with stage(upstream="codewhale") as made:
+        client = await editor(made)
+        says(client, 2)
+        await refuses(made, "thread/message", -32603, "turn failed")
+        client.news()
+        says(client, 3)
+        await answered(made)
+        assert len(errors(client)) == 1
+
+
+async def test_a_smooth_client_reads_a_line_before_its_answer_which_stands_nowhere_else() -> None:
+    async with stage(upstream="codewhale") as made:
+        await editor(made)
+        client = await widget(made)
+        says(client, 2)
+        await answered(made)
+        accepted, line_of, token, terminal = client.news()
+        assert accepted["status"] == 202
+        assert LOST in line_of["token"]
+        assert token["token"] == "Hello"
+        assert LOST not in json.dumps(terminal)
+        (session,) = made.router.sessions
+        assert [message.text for message in session.state.messages()] == ["Hi", "Hello"]
+        says(client, 3)
+        await answered(made)
+        assert [frame["token"] for frame in client.news() if frame["type"] == "stream_token"] == ["Hello"]
+
+
+async def test_each_client_is_told_in_a_turn_of_its_own() -> None:
+    async with stage(upstream="codewhale") as made:
+        first, second = await editor(made), await widget(made)
+        says(first, 2)
+        await answered(made)
+        assert len(errors(first)) == 1
+        second.news()
+        says(second, 3)
+        await answered(made)
+        assert len([f for f in second.news() if f["type"] == "stream_token" and LOST in f["token"]]) == 1
+
+
+async def test_a_viewer_of_everything_reads_the_line_once_behind_the_start() -> None:
+    async with stage(upstream="codewhale") as made:
+        client, viewer = await editor(made), made.join("viewer", dialect="pando")
+        await settle()
+        viewer.news()
+        says(client, 2)
+        await answered(made)
+        told = [(f["topic"], f["payload"].get("token", "")) for f in viewer.news() if f["topic"].startswith("llm.")]
+        assert [topic for topic, _ in told] == ["llm.start", "llm.token", "llm.token", "llm.end"]
+        assert [LOST in token for _, token in told] == [False, True, False, False]
+
+
+async def test_a_pod_client_is_alerted_at_once_and_one_that_comes_later_before_its_snapshot() -> None:
+    async with stage(upstream="codewhale") as made:
+        client = await editor(made)
+        late = made.join("late", dialect="pod", door=Door(endpoint="pod", session=SESSION))
+        await settle()
+        assert [frame["event"] for frame in late.frames()] == ["alert", "snapshot"]
+        says(client, 2)
+        await answered(made)
+        made.pod.transport.hang_up()
+        await settle()
+        late.news()
+        says(client, 3)
+        await answers(made, "thread/resume", **shown(KEPT))
+        assert [LOST in f["data"]["message"] for f in late.news() if f["event"] == "alert"] == [True]
+        await answered(made)
+
+
+async def test_every_client_is_told_anew_of_a_child_that_was_replaced() -> None:
+    async with stage(upstream="codewhale") as made:
+        client = await editor(made)
+        says(client, 2)
+        await answered(made)
+        client.news()
+        made.pod.transport.hang_up()
+        await settle()
+        says(client, 3)
+        await answers(made, "thread/resume", **shown(KEPT))
+        await answered(made)
+        assert len(errors(client)) == 1
+        assert len(asked(made, "thread/message")) == 2
+
+
+async def test_nobody_is_told_of_a_fresh_thread() -> None:
+    async with stage(upstream="codewhale") as made:
+        client = made.join("editor", dialect="codewhale")
+        client.says(line(1, "thread/start"))
+        await answers(made, "thread/start", **shown(KEPT, "started"))
+        says(client, 2)
+        await answered(made)
+        assert errors(client) == []
