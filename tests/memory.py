@@ -63,6 +63,14 @@ class MemoryTransport:
         """The peer says this in one piece."""
         self.said.put_nowait(list(frames))
 
+    def join_pieces(self) -> None:
+        """What the peer said and nobody read yet is one piece."""
+        frames: list[Frame] = []
+        while not self.said.empty():
+            frames += self.said.get_nowait()
+        if frames:
+            self.said.put_nowait(frames)
+
     def hang_up(self) -> None:
         """The peer goes."""
         self.said.put_nowait([])

@@ -40,19 +40,19 @@ class Play(Struct):
     shown: dict[tuple[str, str], Shown] = field(default_factory=dict)
 
 
-PLAYS: dict[tuple[str, str, str], Play] = {}
+PLAYS: dict[tuple[str, str, str, str], Play] = {}
 
 
-async def played(backend: str, number: str, driver: str) -> Play:
-    """Return the play of a recording in which a client of dialect `driver` says what was said."""
-    key = backend, number, driver
+async def played(backend: str, number: str, driver: str, manner: str = "") -> Play:
+    """Return the play of a recording, said in some manner, in which a client of dialect `driver` says what was said."""
+    key = backend, number, driver, manner
     if key not in PLAYS:
-        PLAYS[key] = await _play(backend, number, driver)
+        PLAYS[key] = await _play(backend, number, driver, manner)
     return PLAYS[key]
 
 
-async def _play(backend: str, number: str, driver: str) -> Play:
-    recorded = BACKENDS[backend](number)
+async def _play(backend: str, number: str, driver: str, manner: str) -> Play:
+    recorded = BACKENDS[backend](number, manner)
     play = Play(recorded.turns(), recorded.history(), recorded.kept())
     middle = recorded.steps[recorded.middle()]
     audience: dict[tuple[str, str], Client] = {}

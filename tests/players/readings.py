@@ -210,6 +210,7 @@ class _PandoReading:
 
     def _told(self, topic: str, payload: Frame) -> None:
         if topic in ("llm.start", "llm.token", "tool.start", "tool.end"):
+            self._failed = False  # the cause of a failure stands right before its end
             self._content(self._run(), topic, payload)
         elif topic == "llm.end":
             self._end("failed" if self._failed else "completed")

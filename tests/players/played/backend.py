@@ -16,6 +16,7 @@ from gateway.session.session import Session
 from tests.gateway.stage import Peer, settle
 from tests.players.captures import Message, messages
 from tests.players.clients import Client, Said
+from tests.players.manners import BURST, MANNERS
 from tests.players.readings import READINGS, Turn
 from tests.players.stage import PlayStage
 
@@ -27,12 +28,14 @@ Hook = Callable[[int], Awaitable[None]]
 
 
 class PlayedBackend:
-    """One recording, played by a backend of its dialect. `steps` are its messages that are played."""
+    """One recording, played by a backend of its dialect: `recorded` is said in some manner, in these `steps`."""
 
     dialect: str
 
-    def __init__(self, number: str) -> None:
-        self.steps = self._chosen(messages(self.dialect, number))
+    def __init__(self, number: str, manner: str = "") -> None:
+        self.recorded = self._chosen(messages(self.dialect, number))
+        self.steps = list(MANNERS[self.dialect][manner](self.recorded) if manner else self.recorded)
+        self._burst = manner == BURST
         self.stage: PlayStage
         self.driver: Client
         self._heard: dict[int, int] = {}  # connection -> how many frames of it were looked at
@@ -49,7 +52,7 @@ class PlayedBackend:
 
     def turns(self) -> list[Turn]:
         """Return the turns that the recording shows."""
-        return READINGS[self.dialect]((message.way, message.value) for message in self.steps)
+        return READINGS[self.dialect]((message.way, message.value) for message in self.recorded)
 
     def upto(self, step: int) -> list[Turn]:
         """Return the turns that had begun before this step."""
@@ -93,8 +96,9 @@ class PlayedBackend:
             await before(at)
             if message.way == "got":
                 self.say(message)
-                await settle(A_WHILE)
-                self._answer_news()
+                if not self._burst:
+                    await settle(A_WHILE)
+                    self._answer_news()
             else:
                 await self.rest()
                 self.bring_about(message)
@@ -104,6 +108,8 @@ class PlayedBackend:
 
     async def rest(self) -> None:
         """Let everything run until the gateway asks no more."""
+        for peer in self.stage.pods:
+            peer.transport.join_pieces()
         await settle()
         while self._answer_news():
             await settle()

@@ -20,9 +20,9 @@ class PlayedWhale(PlayedBackend):
 
     dialect = "codewhale"
 
-    def __init__(self, number: str) -> None:
+    def __init__(self, number: str, manner: str = "") -> None:
         self._all = [usual(m.value) for m in messages("codewhale", number) if isinstance(m.value, dict)]
-        super().__init__(number)
+        super().__init__(number, manner)
         self._recorded: Any = None  # the id of the message that is played
         self._ids: dict[Any, tuple[Peer, Any]] = {}  # recorded id -> who was really asked, and under which id
         self._interrupts: list[Any] = []
@@ -59,7 +59,7 @@ class PlayedWhale(PlayedBackend):
     def history(self) -> list[Said]:
         said: list[Said] = []
         turns = iter(self.turns())
-        for message in self.steps:
+        for message in self.recorded:
             if message.way == "said" and _method(message.value) == "thread/message":
                 said.append(("user", message.value["params"]["input"]))
                 said.append(("assistant", next(turns).text))

@@ -27,9 +27,9 @@ class PlayedPando(PlayedBackend):
 
     dialect = "pando"
 
-    def __init__(self, number: str) -> None:
+    def __init__(self, number: str, manner: str = "") -> None:
         self._listed = self._last_list(number)
-        super().__init__(number)
+        super().__init__(number, manner)
         self._store = self._before()
         self._running = False
         self._run = 0
@@ -68,7 +68,7 @@ class PlayedPando(PlayedBackend):
 
     def _typed(self, run: int) -> str:
         """Return the input of a run: what was sent, else what the recorded store tells, else what anybody may type."""
-        sent = [m.value["params"]["content"] for m in self.steps if m.value.get("method") == "message.send"]
+        sent = [m.value["params"]["content"] for m in self.recorded if m.value.get("method") == "message.send"]
         users = [row["content"] for row in self._listed[len(self._before()) :] if row["role"] == "user"]
         return str([*(sent or users), *[TYPED] * (run + 1)][run])
 
@@ -115,6 +115,7 @@ class PlayedPando(PlayedBackend):
             self._store[-1]["content"] += payload["token"]
         elif topic == "llm.end":
             self._running = False
+            self._store[-1]["content"] = self.turns()[self._run - 1].text  # also what the bridge dropped
 
     def _append(self, role: str, content: str) -> None:
         self._store.append({"id": f"m-{len(self._store)}", "role": role, "content": content, "created_at": AT})

@@ -9,7 +9,7 @@ from tests.gateway.stage import Peer
 from tests.players.captures import Message
 from tests.players.clients import PodClient, Said, flat, pod_said
 from tests.players.played.backend import Frame, PlayedBackend
-from tests.players.readings import Turn
+from tests.players.readings import READINGS, Turn
 
 __all__ = ["PlayedPod"]
 
@@ -19,8 +19,8 @@ class PlayedPod(PlayedBackend):
 
     dialect = "pod"
 
-    def __init__(self, number: str) -> None:
-        super().__init__(number)
+    def __init__(self, number: str, manner: str = "") -> None:
+        super().__init__(number, manner)
         self._segments: list[Frame] = []  # of the input that was really asked for
         self._running = False
 
@@ -34,7 +34,7 @@ class PlayedPod(PlayedBackend):
         """Walk the log and the runs (pod sheet, sections 7 to 9): a rotation after a compaction seeds the log anew."""
         said: list[Said] = []
         start, turns, turn = 0, iter(self.turns()), Turn()
-        for message in self.steps:
+        for message in self.recorded:
             data = message.value.get("data") or {}
             match message.value.get("event"):
                 case "snapshot":
@@ -58,8 +58,8 @@ class PlayedPod(PlayedBackend):
 
     def _text_before(self, message: Message) -> str:
         """Return what the open run had said before this message."""
-        at = next(number for number, step in enumerate(self.steps) if step is message)
-        turns = self.upto(at)
+        at = next(number for number, step in enumerate(self.recorded) if step is message)
+        turns = READINGS["pod"]((step.way, step.value) for step in self.recorded[:at])
         return turns[-1].text if turns and not turns[-1].end else ""
 
     @staticmethod

@@ -23,9 +23,9 @@ class PlayedSmooth(PlayedBackend):
 
     dialect = "smooth"
 
-    def __init__(self, number: str) -> None:
+    def __init__(self, number: str, manner: str = "") -> None:
         self._created = next(m.value["data"] for m in messages("smooth", number) if _is_created(m.value))
-        super().__init__(number)
+        super().__init__(number, manner)
         self._turns: dict[str, str] = {}  # recorded id of a turn -> under which it was really asked for
         self._acks: list[str] = []  # ids of answers to questions, oldest first
         self._due = ""
@@ -41,7 +41,7 @@ class PlayedSmooth(PlayedBackend):
 
     def history(self) -> list[Said]:
         said: list[Said] = []
-        for message in self.steps:
+        for message in self.recorded:
             if message.value.get("action") == "send_message":
                 said.append(("user", message.value["message"]))
             elif message.value.get("type") == "eventual_response":

@@ -1,0 +1,59 @@
+"""The recorded conversations, said as rudely as real backends may: every client is shown what it is shown otherwise.
+
+The client that drives is a smooth one for a pod and a pod's for everybody else: what a manner changes, it changes in
+front of the session, which all clients share.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.players.manners import MANNERS
+from tests.players.playing import played
+from tests.players.test_recorded_backends import HISTORY_NOT_YET, PLAYED, compared, joined
+
+DRIVERS = {"pod": "smooth", "smooth": "pod", "pando": "pod", "codewhale": "pod"}
+
+QUESTION_FIRST = {("smooth", "10", "terminal alone")}
+"""Where a question in words is asked before the text that stands before it in the recording."""
+
+NOT_YET = {
+    ("pando", "02", "burst"): "what is typed is folded in wrongly when runs follow faster than the store answers"
+}
+
+CASES = [(backend, number, manner) for backend, number in PLAYED for manner in MANNERS[backend]]
+rudely = pytest.mark.parametrize(
+    ("backend", "number", "manner"),
+    [
+        pytest.param(*case, marks=pytest.mark.xfail(strict=False, reason=NOT_YET[case]) if case in NOT_YET else ())
+        for case in CASES
+        if case not in QUESTION_FIRST
+    ],
+)
+
+
+@rudely
+async def test_every_client_is_shown_the_turns_that_were_recorded(backend: str, number: str, manner: str) -> None:
+    play = await played(backend, number, DRIVERS[backend], manner)
+    differences = {}
+    for (when, dialect), shown in play.shown.items():
+        due, got = compared(play, backend, when, dialect, shown.turns)
+        if due != got:
+            differences[when, dialect] = {"recorded": due, "shown": got}
+    assert differences == {}
+
+
+@rudely
+async def test_every_client_is_told_who_said_what(backend: str, number: str, manner: str) -> None:
+    if (backend, number) in HISTORY_NOT_YET:
+        pytest.xfail(HISTORY_NOT_YET[backend, number])
+    play = await played(backend, number, DRIVERS[backend], manner)
+    due = joined(play.history)
+    other = {key: told for key, shown in play.shown.items() if (told := joined(shown.history)) != due}
+    assert other == {}, f"recorded: {due}"
+
+
+@rudely
+async def test_no_client_is_told_anything_in_an_illegal_order(backend: str, number: str, manner: str) -> None:
+    play = await played(backend, number, DRIVERS[backend], manner)
+    assert {key: shown.illegal for key, shown in play.shown.items() if shown.illegal} == {}
