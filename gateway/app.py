@@ -38,6 +38,7 @@ from gateway.replay.playing import Replay
 from gateway.replay.sieve import Sieve
 from gateway.routing.door import Door
 from gateway.routing.router import Router
+from gateway.session.session import Session
 from gateway.transports.way import Children, Connect, Doorkeeper
 from gateway.upstream import Backend, Connected, Upstream
 from mappings.canonical.events import Reply
@@ -64,11 +65,13 @@ class App:
     """Listeners and routes. `make_backend` replaces dialling the route's upstream: a backend played in process.
 
     With `ends_with_client` a client's `shutdown` ends the app at once: that of a program which its client launched.
+    `attend` hears of the session behind a pod's folder whenever it is new or has changed.
     """
 
     def __init__(
-        self, config: Config, *, make_backend: MakeBackend | None = None, ends_with_client: bool = False
-    ) -> None:
+        self, config: Config, *, make_backend: MakeBackend | None = None, ends_with_client: bool = False,
+        attend: Callable[[Session], None] = lambda _session: None,
+    ) -> None:  # fmt: skip
         self.config = config
         self._make_backend = make_backend
         self._group: asyncio.TaskGroup
@@ -79,6 +82,7 @@ class App:
         self._numbers = count(1)
         self._keepers: list[asyncio.Task[None]] = []  # of directories
         self._ends_with_client = ends_with_client
+        self._attend = attend
         self._hurry = False
         self._fault: PeerError | None = None  # of who spawned us, for which it was sent away
         self._closing = False
@@ -217,7 +221,13 @@ class App:
         self._listeners.append(listener)
         if isinstance(listener, PodFolder):
             folder = listener
-            router.watchers.append(lambda s: folder.tell(s.state) if router.behind(door) is s else None)
+
+            def watch(session: Session) -> None:
+                if router.behind(door) is session:
+                    folder.tell(session.state)
+                    self._attend(session)
+
+            router.watchers.append(watch)
         return f"{endpoint.dialect}+{listener.address}"
 
     async def _serve_directory(self, endpoint: Endpoint, route: Route, router: Router) -> str:

@@ -72,15 +72,18 @@ class Draft(Struct, frozen=True, kw_only=True):
     shutdown: Any
 
 
-def load(path: Path) -> Config:
-    """The configuration of a file without errors; else ConfigError has a line for each."""
-    checked = check(path)
+def load(path: Path, *, listens: bool = True) -> Config:
+    """The configuration of a file without errors; else ConfigError has a line for each.
+
+    Without `listens` a route needs no listener: the program that serves it is launched, and knows where it listens.
+    """
+    checked = check(path, listens=listens)
     if checked.config is None:
         raise ConfigError("\n".join(map(str, checked.errors)))
     return checked.config
 
 
-def check(path: Path) -> Checked:
+def check(path: Path, *, listens: bool = True) -> Checked:
     """Read a configuration file and say everything that is wrong with it, in the order of its lines."""
     try:
         data = path.read_bytes()
@@ -94,7 +97,7 @@ def check(path: Path) -> Checked:
     except tomli.TOMLDecodeError as error:
         return _unreadable(path, error.lineno, f"not TOML: {error.msg} (column {error.colno})")
     lines = Lines(text)
-    wrong, drafts = _read(table)
+    wrong, drafts = _read(table, listens)
     shared = _shared(path, drafts, table) if path.stat().st_mode & READABLE else []
     levels: list[tuple[list[Found], Literal["error", "warning"]]] = [(wrong, "error"), (shared, "warning")]
     problems = sorted(
@@ -124,7 +127,7 @@ def _unreadable(path: Path, line: int | None, text: str) -> Checked:
     return Checked(problems=(Problem(file=str(path), line=line, path="", text=text),))
 
 
-def _read(table: dict[str, Any]) -> tuple[list[Found], list[Draft]]:
+def _read(table: dict[str, Any], listens: bool) -> tuple[list[Found], list[Draft]]:
     """All that is wrong with a table, and the routes that it means."""
     if not table.get("route"):
         table = {**table, "route": []}
@@ -135,16 +138,18 @@ def _read(table: dict[str, Any]) -> tuple[list[Found], list[Draft]]:
     drafts = []
     for index, route in enumerate(table["route"] if isinstance(table["route"], list) else []):
         if isinstance(route, dict):
-            drafts.append(_draft(("route", index), route, found))
+            drafts.append(_draft(("route", index), route, found, listens))
     found += [*_same_names(drafts), *_overlaps(drafts), *_sessions(drafts), *_shutdowns(drafts)]
     found += _limits(table.get("limits"))
     found += [*_recording(table.get("recording")), *_redact(table.get("recording"))]
     return found, drafts
 
 
-def _draft(at: KeyPath, table: dict[str, Any], found: list[Found]) -> Draft:
+def _draft(at: KeyPath, table: dict[str, Any], found: list[Found], listens: bool) -> Draft:
     listen = table.get("listen")
-    if listen == []:
+    if listens and "listen" not in table:
+        found.append((at, "the key 'listen' is missing"))
+    elif listens and listen == []:
         found.append(((*at, "listen"), "names no endpoint"))
     texts = enumerate(listen) if isinstance(listen, list) else ()
     read = {index: _endpoint((*at, "listen", index), text, found) for index, text in texts}

@@ -129,9 +129,12 @@ class Route(RouteOptions, frozen=True, kw_only=True):
 
 
 class RouteTable(RouteOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A `[[route]]` of the file, before its endpoints are read."""
+    """A `[[route]]` of the file, before its endpoints are read.
 
-    listen: list[str]
+    A route that only a launched program serves has no `listen`.
+    """
+
+    listen: list[str] = []
     upstream: str
     name: str = "default"
 

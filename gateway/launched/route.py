@@ -1,7 +1,7 @@
 """What a launched program serves: a client knows one path and no arguments of ours, so the environment says it.
 
 $DRAGOMAN_CONFIG names a configuration file, $DRAGOMAN_ROUTE one of its routes, else it is the first. The route's
-upstream and its options hold; its listeners are left to the gateway.
+upstream and its options hold; its listeners are left to the gateway, and it needs none.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def chosen(environment: Mapping[str, str]) -> tuple[Config, Route]:
     path = environment.get("DRAGOMAN_CONFIG")
     if not path:
         raise ConfigError("set DRAGOMAN_CONFIG to a configuration file: its first route is what is served here")
-    whole = check.load(Path(path))
+    whole = check.load(Path(path), listens=False)
     wanted = environment.get("DRAGOMAN_ROUTE")
     route = next((route for route in whole.routes if wanted in (None, "", route.name)), None)
     if route is None:

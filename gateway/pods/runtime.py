@@ -1,4 +1,4 @@
-"""Where pods keep their sockets: the runtime directory of this user, and how a pod may be called (pod sheet, 2)."""
+"""Where pods keep their sockets and sessions, and how a pod may be called (docs/dialects/pod.md, section 2)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from mappings.errors import ConfigError
 
-__all__ = ["check_name", "runtime_directory"]
+__all__ = ["check_name", "runtime_directory", "sessions_directory"]
 
 NAME_MAX = 255  # bytes of a file's name
 
@@ -27,6 +27,19 @@ def runtime_directory(environment: Mapping[str, str] = os.environ) -> Path:
         if environment.get(variable):
             return Path(environment[variable]) / below
     raise ConfigError("no runtime directory for pods: set INSOMNIA_RUNTIME_DIR, INSOMNIA_HOME, XDG_RUNTIME_DIR or HOME")
+
+
+def sessions_directory(environment: Mapping[str, str] = os.environ) -> Path:
+    """Return the folder of the pods' sessions; the names of later pods come after those of the seed.
+
+    $INSOMNIA_DATA_DIR, $INSOMNIA_HOME, $YOI_DATA_DIR, $YOI_HOME, $HOME/.insomnia, and `sessions` in it.
+    """
+    for variable in ("INSOMNIA_DATA_DIR", "INSOMNIA_HOME", "YOI_DATA_DIR", "YOI_HOME"):
+        if environment.get(variable):
+            return Path(environment[variable]) / "sessions"
+    if environment.get("HOME"):
+        return Path(environment["HOME"]) / ".insomnia" / "sessions"
+    raise ConfigError("no data directory for pods: set INSOMNIA_DATA_DIR, INSOMNIA_HOME or HOME")
 
 
 def check_name(name: str) -> str:

@@ -101,6 +101,7 @@ class Session:
         """Called when the backend opened the session, with its name there, or refused it (""). Returns the session that
         clients are shown for it: another one if that was open under the same id."""
         self.watch: Callable[[Session], None] = lambda _session: None  # its status changed, or it rests
+        self.on_run: Callable[[Run], None] = lambda _run: None  # this was delivered, and is more than text
         self.rested: Callable[[Session], None] = lambda _session: None  # nobody came for `session_ttl`
         self._watched = state.status
         self.lobby = Lobby(self.attach, later, limits.snapshot_wait)
@@ -322,6 +323,8 @@ class Session:
             opened = bool(run.turn) and type(run.events[0]) is TurnAccepted
             batch = self.batch(run, at)
             self._turn_weight += self.delivery.deliver(batch, opened=opened, ended=run.ended, plain=run.plain)
+            if not run.plain:
+                self.on_run(run)
             if run.ended:
                 self._turn_weight = 0
                 self.cancelling.over()

@@ -14,7 +14,16 @@ from msgspec import UNSET, json
 from mappings.canonical import events
 from mappings.canonical.unmapped import Unmapped
 from mappings.canonical.values import Backend, Ext, Failure, SessionSummary, Status
-from mappings.pod.entries import MS, made_entries, result_summary, segment_start, system_item, user_segments
+from mappings.pod.entries import (
+    MS,
+    canonical_items,
+    logged_item,
+    made_entries,
+    result_summary,
+    segment_start,
+    system_item,
+    user_segments,
+)
 from mappings.pod.from_canonical.questions import FROM_EVENT
 from mappings.pod.segments import attachments
 from mappings.pod.vocabulary import (
@@ -70,9 +79,14 @@ def history_snapshot(event: events.HistorySnapshot, projection: Projection) -> E
 
 
 def _start(event: events.HistorySnapshot, projection: Projection) -> object:
-    if event.ext and "pod.entry" in event.ext:
+    """Return the entry that begins the segment: a pod's own, with the input that came before its rotation."""
+    if not event.ext or "pod.entry" not in event.ext:
+        return segment_start(projection.session, event.items, projection.at)
+    entry = json.decode(event.ext["pod.entry"])
+    told = len(canonical_items([entry]))
+    if told >= len(event.items) or not isinstance(entry, dict):
         return event.ext["pod.entry"]
-    return segment_start(projection.session, event.items, projection.at)
+    return {**entry, "history": [*entry.get("history", ()), *map(logged_item, event.items[told:])]}
 
 
 def greeting(backend: Backend) -> contents.Greeting:

@@ -15,6 +15,7 @@ import pytest
 
 from gateway.demo.app import demo_backend
 from gateway.endpoint import parse
+from gateway.launched.kept import Conversation, KeptConversation
 from gateway.launched.pod import launch
 from mappings.errors import ConfigError
 from tests.pairs.gateway import LIMITS
@@ -44,7 +45,11 @@ upstream = "smooth+ws://127.0.0.1:9/ws"
 def environment(tmp_path: Path) -> dict[str, str]:
     config = tmp_path / "config.toml"
     config.write_text(CONFIG.format(upstream=f"pod+unix:{tmp_path}/backend"))
-    return {"DRAGOMAN_CONFIG": str(config), "INSOMNIA_RUNTIME_DIR": f"{tmp_path}/run"}
+    return {
+        "DRAGOMAN_CONFIG": str(config),
+        "INSOMNIA_RUNTIME_DIR": f"{tmp_path}/run",
+        "INSOMNIA_DATA_DIR": f"{tmp_path}/data",
+    }
 
 
 # -- what is read of arguments and environment -------------------------------------------------------
@@ -78,14 +83,36 @@ def test_the_route_is_the_one_that_is_named(environment: dict[str, str]) -> None
     assert route.name == "other"
 
 
-@pytest.mark.parametrize(("arguments", "session"), [(("--session", "u"), "u"), (("--require-pod-state",), "latest")])
-def test_a_restored_pod_goes_on_with_a_conversation_where_its_backend_has_several(
-    arguments: tuple[str, ...], session: str, environment: dict[str, str]
-) -> None:
+def opened_session(environment: dict[str, str], *arguments: str) -> str:
+    """The conversation that the second route, whose backend has several, is launched with."""
     (route,) = launch(arguments, environment | {"DRAGOMAN_ROUTE": "other"}).config.routes
-    assert route.listen[0].option("session") == session
-    (single,) = launch(arguments, environment).config.routes
+    return route.listen[0].option("session")
+
+
+def test_a_conversation_is_named_only_where_the_backend_has_several(environment: dict[str, str]) -> None:
+    assert opened_session(environment, "--session", "u") == "u"
+    (single,) = launch(("--session", "u"), environment).config.routes
     assert single.listen[0].option("session") == ""
+
+
+@pytest.mark.parametrize("store", [(), ("--store", "STORE")])
+def test_a_pod_goes_on_with_the_conversation_that_is_kept_for_its_name(
+    store: tuple[str, ...], environment: dict[str, str], tmp_path: Path
+) -> None:
+    folder = tmp_path / "elsewhere" if store else tmp_path / "data/sessions"
+    where = tuple(str(folder) if word == "STORE" else word for word in store)
+    had = Conversation(pod_name="atlas", route="other", upstream="smooth+ws://127.0.0.1:9/ws", session="c1")
+    KeptConversation(folder, "atlas").write(had)
+    assert opened_session(environment, "--pod", "atlas", *where) == "c1"
+    assert opened_session(environment, "--pod", "atlas", "--require-pod-state", *where) == "c1"
+    assert opened_session(environment, "--pod", "atlas", "--session", "u", *where) == "u"
+    assert opened_session(environment, "--pod", "hermes", *where) == "", "it never ran"
+    assert opened_session(environment, "--overlay", 'pod.name = "atlas"', *where) == "", "a fresh pod of that name"
+
+
+def test_a_restored_pod_of_which_nothing_is_kept_is_refused(environment: dict[str, str]) -> None:
+    with pytest.raises(ConfigError, match="pod state missing for atlas"):
+        opened_session(environment, "--pod", "atlas", "--require-pod-state")
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,13 @@ def test_the_first_route_is_served_unless_another_is_named(config: str) -> None:
     assert chosen({"DRAGOMAN_CONFIG": config, "DRAGOMAN_ROUTE": "second"})[1].name == "second"
 
 
+def test_a_route_that_names_no_listener_can_be_launched(tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text('[[route]]\nname = "first"\nupstream = "pod+unix:/run/x"\n')
+    _, route = chosen({"DRAGOMAN_CONFIG": str(path)})
+    assert (route.name, route.listen) == ("first", ())
+
+
 def test_what_is_missing_is_said(config: str) -> None:
     with pytest.raises(ConfigError, match="set DRAGOMAN_CONFIG"):
         chosen({})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.pods.runtime import check_name, runtime_directory
+from gateway.pods.runtime import check_name, runtime_directory, sessions_directory
 from mappings.errors import ConfigError
 
 ORDER = [
@@ -27,6 +27,27 @@ def test_the_first_that_is_set_and_not_empty_decides(first: str, directory: str)
 def test_without_any_it_says_what_to_set() -> None:
     with pytest.raises(ConfigError, match="set INSOMNIA_RUNTIME_DIR"):
         runtime_directory({})
+
+
+SESSIONS = [
+    ("INSOMNIA_DATA_DIR", "/v/sessions"),
+    ("INSOMNIA_HOME", "/v/sessions"),
+    ("YOI_DATA_DIR", "/v/sessions"),
+    ("YOI_HOME", "/v/sessions"),
+    ("HOME", "/v/.insomnia/sessions"),
+]
+
+
+@pytest.mark.parametrize(("first", "directory"), SESSIONS)
+def test_the_sessions_stand_in_the_first_data_directory_that_is_set(first: str, directory: str) -> None:
+    at = [name for name, _ in SESSIONS].index(first)
+    environment = {name: "" for name, _ in SESSIONS[:at]} | {first: "/v"} | {n: "/w" for n, _ in SESSIONS[at + 1 :]}
+    assert str(sessions_directory(environment)) == directory
+
+
+def test_without_a_data_directory_it_says_what_to_set() -> None:
+    with pytest.raises(ConfigError, match="set INSOMNIA_DATA_DIR"):
+        sessions_directory({})
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a\0b", "x" * 256])

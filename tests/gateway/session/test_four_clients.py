@@ -31,6 +31,11 @@ FRESH_POD = (
 """The first run of a pod (pod sheet, section 7): its log begins in the middle of the run."""
 
 
+BEGUN = {"kind": "message", "role": "user", "content": [{"kind": "text", "text": "Hi"}]}
+USER_LINE_KEPT = (*FRESH_POD[:2], rotated(BEGUN), *FRESH_POD[3:])
+"""The same for pod clients: a rotation wipes what they show, so it brings the input that came before it."""
+
+
 def topic(name: str, **payload: Any) -> Frame:
     """A publication."""
     return {"topic": name, "payload": payload}
@@ -116,7 +121,7 @@ async def test_a_history_told_in_the_middle_of_a_run_is_no_result_of_the_message
             .pod_says(*FRESH_POD)
             .gets("c", *streamed("Hello"), accepted_by_whale(2))
             .gets("s", token("$t", "Hello"), answer("$t", "Hello"))
-            .gets("p", *FRESH_POD)
+            .gets("p", *USER_LINE_KEPT)
             .gets(
                 "v", topic("message.append", role="user"), topic("llm.start"), topic("llm.token", token="Hello"),
                 topic("llm.end"), topic("session.update"),

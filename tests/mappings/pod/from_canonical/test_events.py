@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from msgspec import Raw
+from msgspec import Raw, json
 
 from mappings.canonical import events as say
 from mappings.canonical.values import Failure, ImageAttachment, Message, SessionSummary, Text
@@ -36,6 +36,17 @@ def test_a_gap_is_an_alert() -> None:
 def test_a_backend_that_is_found_at_work_is_shown_running() -> None:
     rotated, status = said(say.HistorySnapshot(items=(), status="running"))
     assert (rotated["event"], status) == ("segment_rotated", {"event": "status", "data": {"status": "running"}})
+
+
+def test_a_rotation_behind_the_input_of_its_run_brings_that_input() -> None:
+    entry = {"config": {"top_p": 1}, "history": [], "kind": "segment_start", "ts": 5}
+    event = say.HistorySnapshot(
+        items=(Message(role="user", text="Hi", segments=(Text(text="Hi"),)),), rotated=True,
+        ext={"pod.entry": Raw(json.encode(entry))},
+    )  # fmt: skip
+    (rotated,) = said(event)
+    history = [{"content": [{"kind": "text", "text": "Hi"}], "kind": "message", "role": "user"}]
+    assert rotated == {"event": "segment_rotated", "data": {"entry": {**entry, "history": history}}}
 
 
 def test_a_rotation_of_a_pod_is_passed_on_as_it_came() -> None:

@@ -1,0 +1,111 @@
+"""What a launched pod reports to the parent that launched it (docs/dialects/pod.md, section 11).
+
+    a run ended finished            turn_ended
+    a run failed or was cancelled   errored, with the reason
+    the program ends                shut_down
+
+A run that a note began is the pod's own affair and is not reported. Each report is a connection of its own: read up to
+the parent's snapshot, write one line, close. A parent that does not answer costs the report, and nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+import msgspec
+import structlog
+from msgspec import Raw, Struct
+
+from gateway import registry
+from gateway.config.model import Limits
+from gateway.endpoint import Endpoint
+from gateway.session.runs import Run
+from gateway.transports.way import Children
+from mappings.canonical.commands import InjectNote
+from mappings.canonical.events import RunStarted, TurnEnded
+from mappings.dialect import Burst, Frame
+
+__all__ = ["Parent"]
+
+READ_DEADLINE = 5.0  # seconds for the parent's snapshot, as real pods allow
+CALLED_BY_USERS = "user_send"
+
+log = structlog.get_logger("dragoman.pod")
+
+
+class Tagged(Struct, frozen=True):
+    """What is read of a parent's event."""
+
+    event: str
+
+
+class Parent:
+    """The parent at the socket `path`, to which the pod `name` reports."""
+
+    def __init__(self, path: str, name: str) -> None:
+        endpoint = Endpoint(dialect="pod", transport="unix", address=path)
+        self._connect = registry.connector(endpoint, Limits(), Children(0))  # a socket spawns nothing
+        self._name = name
+        self._kind = CALLED_BY_USERS  # of the run that goes on
+
+    def hear(self, run: Run, spawn: Callable[[Coroutine[Any, Any, None], str], None]) -> None:
+        """Report how a turn of the pod's session ended; `spawn` runs what takes time."""
+        for event in run.events:
+            if isinstance(event, RunStarted):
+                self._kind = event.kind
+            elif isinstance(event, TurnEnded):
+                kind, self._kind = self._kind, CALLED_BY_USERS
+                report = self._report(event) if kind == CALLED_BY_USERS else None
+                if report is not None:
+                    spawn(self.tell(report), f"{self._name}:report")
+
+    def _report(self, event: TurnEnded) -> dict[str, str] | None:
+        if event.end == "completed":
+            return {"kind": "turn_ended", "pod_name": self._name}
+        if event.end not in ("failed", "cancelled"):
+            return None
+        text = event.failure.text if event.failure is not None else "Cancelled"
+        return {"kind": "errored", "pod_name": self._name, "message": text}
+
+    async def shut_down(self) -> None:
+        """Report that the program ends."""
+        await self.tell({"kind": "shut_down", "pod_name": self._name})
+
+    async def tell(self, report: dict[str, str]) -> None:
+        """Write one report; a parent that is gone or says nothing is logged."""
+        note = InjectNote(text="", ext={"pod.pod_event": Raw(msgspec.json.encode(report))})
+        frames = registry.dialect("pod").commands.write(Burst(items=[note])).frames
+        try:
+            async with asyncio.timeout(READ_DEADLINE):
+                await self._write(frames)
+        except (OSError, TimeoutError) as error:
+            log.warning("report not delivered to the parent", report=report["kind"], cause=str(error) or "no snapshot")
+
+    async def _write(self, frames: Sequence[bytes]) -> None:
+        transport = await self._connect()
+        try:
+            await transport.run(_until_snapshot)
+            raise ConnectionResetError("it hung up before its snapshot")
+        except _SnapshotSeen:
+            await transport.send(frames)
+        finally:
+            await transport.close()
+
+
+class _SnapshotSeen(Exception):  # noqa: N818  # it ends the reading, and is no error
+    """The parent has shown its session."""
+
+
+def _until_snapshot(frames: Sequence[Frame]) -> int:
+    if any(map(_is_snapshot, frames)):
+        raise _SnapshotSeen
+    return len(frames)
+
+
+def _is_snapshot(frame: Frame) -> bool:
+    try:
+        return isinstance(frame, bytes) and msgspec.json.decode(frame, type=Tagged).event == "snapshot"
+    except msgspec.DecodeError:
+        return False
