@@ -110,10 +110,12 @@ class Following:
 
     def holds(self, burst: Burst, event: say.Event, now: int) -> bool:
         """Keep an event that must wait and return True: it may be of the turn that an answer begins."""
+        if self.open:
+            return False
         opens = isinstance(event, OPENS)
-        if opens and not self.open and not self.waits:
+        if opens and not self.waits:
             self._learn(now)
-        waits = self.waits and not self.open and (self.held or opens)
+        waits = self.waits and (self.held or opens)
         if not waits or len(self.held) >= HELD_MAX:
             return False
         self.held.append((burst, event))
@@ -131,6 +133,7 @@ class Following:
         if not self.open:
             self.open, self.interrupt, self._last, self._ending, self._started = True, None, None, None, False
             self._text, self._length, self._calls, self._input = [], 0, {}, input
+            self.learning = None
 
     def interrupted(self, now: int) -> None:
         """The primary accepted our interrupt: the update that ends the run is still to come, or was read before."""

@@ -524,6 +524,15 @@ def test_a_run_does_not_wait_for_a_store_that_does_not_answer() -> None:
     assert primary.publishes("llm.token", token="lo") == [say.TextDelta(text="lo")]
 
 
+def test_what_waits_for_the_words_of_a_run_goes_on_if_an_input_of_ours_is_accepted() -> None:
+    primary = watched()
+    primary.publishes("llm.token", token="a")
+    primary.sent(run())
+    taken, *rest = primary.says("message.send", {"ok": True})
+    assert (type(taken), rest) == (say.TurnAccepted, [BEGUN, say.TextDelta(text="a")])
+    assert primary.publishes("llm.token", token="b") == [say.TextDelta(text="b")]
+
+
 def test_words_that_were_published_are_not_asked_for() -> None:
     primary = watched()
     primary.publishes("message.append", role="user", content="typed", message_id="m2")
