@@ -108,6 +108,7 @@ def _history(state: SessionState, event: HistorySnapshot) -> None:
     state.fresh = next((i for i, item in enumerate(event.items) if item.turn == own), len(event.items))
     state.snapshot_ext = event.ext
     state.conversation = event.conversation or state.conversation
+    state.summed_up = event.summed_up
     answered = {item.call for item in event.items if isinstance(item, ToolResult)}
     calls = {item.call: item.name for item in event.items if isinstance(item, ToolCall) and item.call not in answered}
     state.unanswered = dict(list(calls.items())[-UNANSWERED_KEPT:])
@@ -282,6 +283,7 @@ def _ended(state: SessionState, event: TurnEnded) -> None:
         turn.correct(event.text)
     if event.end == "rolled_back":  # translation.md 3.6: the user's message leaves the transcript
         del state.transcript[state.fresh :]
+        state.summed_up = min(state.summed_up, state.fresh)
     else:
         state.transcript += _items(turn, event.message)
         for call in turn.calls.values():

@@ -1,13 +1,19 @@
 """A session's history: ids for what a backend tells without any, and pages for who asks.
 
 A pod's entries have no ids; ours are promised for the life of the session (translation.md 3.1). So when a history comes
-again, after a reconnect or a compaction, what stands unchanged at its beginning keeps the ids it had.
+again, what stands unchanged at its beginning keeps the ids it had.
+
+A backend may know less of a conversation than the gateway saw: a pod logs no answer that was cancelled, and compacts
+its log. So a history of the same conversation only adds to the transcript (translation.md 4.7).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from msgspec import structs
 
+from gateway.session.addition import Addition
 from gateway.session.weight import of_item
 from mappings.canonical import SessionState
 from mappings.canonical.events import HistorySnapshot
@@ -27,6 +33,8 @@ def renew(event: HistorySnapshot, state: SessionState, new_id: NewId) -> History
     A rotated history does not speak of the input that is being worked on; it is kept behind it, unless the history has
     it.
     """
+    if event.conversation and event.conversation == state.conversation and state.transcript:
+        return _added(event, state, new_id)
     items: list[Item] = []
     turn = ""
     everything, spoken = _Prefix(state.transcript), _Prefix([i for i in state.transcript if _is_spoken(i)])
@@ -46,13 +54,28 @@ def renew(event: HistorySnapshot, state: SessionState, new_id: NewId) -> History
             items.append(structs.replace(item, turn=turn))
     if event.rotated:
         for own in state.transcript[state.fresh :]:
-            tail = range(max(0, len(items) - TAIL), len(items))
-            at = next((i for i in reversed(tail) if _same(own, items[i])), None)
+            at = _near_end(own, items)
             if at is None:
                 items.append(own)
             else:
                 items[at] = own
     return structs.replace(event, items=tuple(items))
+
+
+def _near_end(own: Item, items: Sequence[Item]) -> int | None:
+    """Return where an item of the input that is being worked on stands in a history, None if nowhere."""
+    return next((i for i in reversed(range(max(0, len(items) - TAIL), len(items))) if _same(own, items[i])), None)
+
+
+def _added(event: HistorySnapshot, state: SessionState, new_id: NewId) -> HistorySnapshot:
+    """The transcript, with what a history of the same conversation tells beyond it."""
+    if event.rotated and event.compacted:
+        own = state.transcript[state.fresh :]
+        told = next((n for n, item in enumerate(own) if _near_end(item, event.items) is None), len(own))
+        return structs.replace(event, items=tuple(state.transcript), summed_up=state.fresh + told)
+    summary = (event.runs[0].first if event.runs else len(event.items)) if event.compacted else 0
+    items, told = Addition(state.transcript, new_id).of(event.items[summary:])
+    return structs.replace(event, items=tuple(items), summed_up=told if event.compacted else 0)
 
 
 class _Prefix:
@@ -119,4 +142,5 @@ def trim(state: SessionState, limit: int) -> int:
     if dropped:
         del state.transcript[:dropped]
         state.fresh = max(0, state.fresh - dropped)
+        state.summed_up = max(0, state.summed_up - dropped)
     return dropped

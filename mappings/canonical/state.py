@@ -184,7 +184,8 @@ class SessionState(Struct, kw_only=True):
     model has forgotten the conversation. `listed` is how
     the backend described it in a list, where it does; `archived` that it is put away. `goal` is the backend's
     JSON of what it is to reach. `conversation` is the backend's
-    id of the history that it told last.
+    id of the history that it told last, `summed_up` how many items of the transcript a summary in `snapshot_ext` stands
+    for.
     """
 
     id: str
@@ -203,6 +204,7 @@ class SessionState(Struct, kw_only=True):
     alerts: deque[Alert] = field(default_factory=lambda: deque(maxlen=ALERTS_KEPT))
     snapshot_ext: Ext | None = None
     conversation: str = ""
+    summed_up: int = 0
     otp: Otp | None = None
     opening: OpenSession | None = None
     backend_ids: Ext | None = None

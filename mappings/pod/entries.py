@@ -66,6 +66,7 @@ class Kinded(Struct, frozen=True, kw_only=True, gc=False, tag_field="kind", tag=
 class SegmentStart(Kinded, frozen=True, kw_only=True):
     history: list[object]
     session_id: object = ""
+    compacted_from: object = None
     ts: int = 0
 
 
@@ -144,11 +145,15 @@ def opaque(value: object) -> Raw:
 
 
 class Conversation(Struct, frozen=True, kw_only=True):
-    """What the entries of a log tell: the items, oldest first, the runs, and the pod's id of it all."""
+    """What the entries of a log tell: the items, oldest first, the runs, and the pod's id of it all.
+
+    `compacted` says that a summary stands for what was said first.
+    """
 
     id: str
     items: tuple[Item, ...]
     runs: tuple[PastRun, ...]
+    compacted: bool = False
 
 
 def canonical_items(entries: Iterable[object]) -> tuple[Item, ...]:
@@ -163,7 +168,9 @@ def conversation(entries: Iterable[object]) -> Conversation:
         entry = _read(value, Entry)
         if entry is not None:
             reader.take(entry)
-    return Conversation(id=reader.id, items=tuple(reader.items), runs=tuple(reader.runs))
+    return Conversation(
+        id=reader.id, items=tuple(reader.items), runs=tuple(reader.runs), compacted=reader.compacted
+    )  # fmt: skip
 
 
 class _LogReader:
@@ -171,6 +178,7 @@ class _LogReader:
 
     def __init__(self) -> None:
         self.id = ""
+        self.compacted = False
         self.items: list[Item] = []
         self.runs: list[PastRun] = []
         self._names: dict[str, str] = {}
@@ -180,6 +188,7 @@ class _LogReader:
         at = entry.ts * MS
         if isinstance(entry, SegmentStart):
             self.id = _text(entry.session_id)
+            self.compacted = entry.compacted_from is not None
             self.items = [i for v in entry.history if (i := _logged(v, at, self._names)) is not None]
             self.runs = []
         elif isinstance(entry, Invoke):

@@ -136,6 +136,9 @@ class PodOracle:
         new, run = data["status"], self._run
         repeated, self._repeats = self._repeats and new == self._status, False
         if repeated and not self._user:
+            if run is not None and self._rotated:  # a server that lost its pod for a while: something may be missing
+                run.seen = False
+                self._blocks.begin(seen=False)
             return
         self._hold((self._status, new) in LEGAL or self._rotated, f"no status goes from {self._status} to {new}")
         self._status = new

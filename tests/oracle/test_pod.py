@@ -86,6 +86,9 @@ LEGAL = {
         snapshot(status="running"), fragment("1]}"), whole('{"a":[1]}'), result(), FINISHED, IDLE,
     ),
     "the history told anew": (*START, *whole_run(0), IDLE, rotated(), IDLE, rotated(), RUNNING, delta("a")),
+    "a history told anew in a run whose middle was missed": (
+        snapshot(), *took("Hi"), rotated(), RUNNING, delta("b"), done("ab"), FINISHED, IDLE,
+    ),
     "a reasoning block of which only the end is seen": (
         snapshot(status="running"), say("thinking_delta", text="b"), say("thinking_done", text="ab"), FINISHED, IDLE,
     ),

@@ -23,6 +23,7 @@ from mappings.canonical import OpenTurn, SessionState
 from mappings.canonical.events import (
     ErrorReported,
     Event,
+    Gap,
     HistorySnapshot,
     MessageAppended,
     ReasoningDone,
@@ -124,14 +125,16 @@ def missed(turn: OpenTurn, known: Sequence[Item], own: Sequence[Item]) -> list[E
 
     `known` are the items of the transcript that came with the turn.
     """
-    notes = [item.text for item in known if isinstance(item, Message) and item.role == "system"]
+    heard = [(item.role, item.text) for item in known if isinstance(item, Message)]
     texts = deque(block for block in turn.blocks if isinstance(block, TextBlock))
     thoughts = deque(block for block in turn.blocks if isinstance(block, ReasoningBlock))
     events: list[Event] = []
     for item in own:
-        if isinstance(item, Message) and item.role == "system":
-            if item.text in notes:
-                notes.remove(item.text)
+        if isinstance(item, Message) and item.role != "assistant":
+            if (item.role, item.text) in heard:
+                heard.remove((item.role, item.text))
+            elif item.role == "user" and (turn.blocks or turn.model_turn is not None):
+                events.append(Gap(text="the message that this turn answers was missed"))  # its place is gone
             else:
                 events.append(MessageAppended(message=item))
         elif isinstance(item, Message):

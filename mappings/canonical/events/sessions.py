@@ -58,7 +58,8 @@ class HistorySnapshot(EventBase, frozen=True, kw_only=True):
     A whole history is oldest first and tells status and backend where the dialect does; a page is newest
     first, `next_cursor` None on the last. `rotated` marks a history that changed under attached clients.
     `runs` are the runs of a whole history, oldest first, and `conversation` is the backend's id of what it tells,
-    both where the dialect tells them.
+    both where the dialect tells them. `compacted` says that a summary stands for what was said first; `summed_up` is
+    how many of `items` the backend's own account, of which they are no part, stands for then: the session sets it.
     """
 
     items: tuple[Item, ...]
@@ -69,6 +70,8 @@ class HistorySnapshot(EventBase, frozen=True, kw_only=True):
     rotated: bool = False
     runs: tuple[PastRun, ...] = ()
     conversation: str = ""
+    compacted: bool = False
+    summed_up: int = 0
 
 
 class MessageAppended(EventBase, frozen=True, kw_only=True):

@@ -247,6 +247,8 @@ def session_opened(event: events.SessionOpened, context: Context) -> Messages:
             "rotated",
             "runs",
             "conversation",
+            "compacted",
+            "summed_up",
         )
     ),
 )

@@ -59,7 +59,9 @@ def original(ext: Ext | None, field: str, shape: type[T], default: T) -> T:
     events.HistorySnapshot,
     produces=(wire.Snapshot, wire.SegmentRotated, wire.Status),
     # Times and segments in a rotation; what no pod told of its runs is made up by user message.
-    fidelity=Lossy(("items.id", "items.turn", "items.at", "items.segments", "runs", "conversation")),
+    fidelity=Lossy(
+        ("items.id", "items.turn", "items.at", "items.segments", "runs", "conversation", "compacted", "summed_up")
+    ),
 )
 def history_snapshot(event: events.HistorySnapshot, projection: Projection) -> Events:
     # A client that is attached never gets a second snapshot: a changed history reaches it as a rotation.

@@ -17,11 +17,14 @@ __all__ = ["rotation", "snapshot"]
 def snapshot(state: SessionState) -> wire.Snapshot:
     """The session as a pod tells it: its true entries if it is a pod's, and entries for what came after."""
     entries = _true_entries(state)
-    told = canonical_items(entries)
-    if not _begins_with(state.transcript, told):  # the history was cut or rewritten: the transcript is the truth
-        entries, told = [], ()
+    told = state.summed_up  # of what a summary stands for no item is told again
+    if not told:
+        items = canonical_items(entries)
+        told = len(items)
+        if not _begins_with(state.transcript, items):  # the history was cut or rewritten: the transcript is the truth
+            entries, told = [], 0
     made = made_entries(
-        state.transcript[len(told) :],
+        state.transcript[told:],
         run_open=run_is_open(entries),
         running=state.turn is not None or state.status == "running",
         paused=state.status == "paused",

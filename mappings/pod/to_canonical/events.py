@@ -30,6 +30,7 @@ def snapshot(message: wire.Snapshot) -> tuple[events.Event, ...]:
             items=told.items,
             runs=told.runs,
             conversation=told.id,
+            compacted=told.compacted,
             status=data.status,
             backend=_backend(data.greeting),
             ext={"pod.entries": opaque(data.entries)},
@@ -196,7 +197,10 @@ def segment_rotated(message: wire.SegmentRotated) -> tuple[events.Event, ...]:
     entry = message.data.entry
     told = conversation([entry])
     ext: Ext = {"pod.entry": opaque(entry)}
-    return (events.HistorySnapshot(items=told.items, rotated=True, conversation=told.id, ext=ext),)
+    rotated = events.HistorySnapshot(
+        items=told.items, rotated=True, conversation=told.id, compacted=told.compacted, ext=ext
+    )
+    return (rotated,)
 
 
 @TO_EVENT.rule(wire.Status, produces=(events.StatusChanged,))

@@ -72,6 +72,8 @@ def sessions_listed(event: events.SessionsListed, context: Context) -> Messages:
             "rotated",
             "runs",
             "conversation",
+            "compacted",
+            "summed_up",
         )
     ),
 )

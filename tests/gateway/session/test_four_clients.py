@@ -8,12 +8,28 @@ from typing import Any
 
 import pytest
 
+from adapters.base import CloseReason
 from gateway import registry
 from gateway.session.answers import answers_one
 from mappings.canonical import Batch, Event
 from mappings.canonical.events import QuestionAsked, TurnEnded
 from mappings.canonical.values import Origin
-from tests.gateway.pod_words import FINISHED, delta, done, echo, rotated, run, say, snapshot, status, user_entry
+from tests.gateway.pod_words import (
+    CANCEL,
+    FINISHED,
+    answer_entry,
+    delta,
+    done,
+    echo,
+    problem,
+    rotated,
+    run,
+    say,
+    snapshot,
+    status,
+    took,
+    user_entry,
+)
 from tests.gateway.smooth_words import CREATE, answer, history, opened, token
 from tests.gateway.stage import SESSION, START, Script, Stage, settle, stage
 from tests.gateway.whale_words import line
@@ -23,6 +39,7 @@ Frame = dict[str, Any]
 
 IDLE = snapshot()
 RUNNING = snapshot(user_entry("Hi"), status="running")
+SEGMENT = "0198c3a1-7b52-7c40-9d1e-5f0a6b7c8d9e"
 THREAD = f"thread-{SESSION}"
 FRESH_POD = (
     echo("Hi"), status("running"), rotated(), say("invoke_start", kind="user_send"), say("turn_start", turn=0),
@@ -212,3 +229,72 @@ async def test_what_another_client_typed_and_its_answer_bear_the_times_when_they
         entries = made.clients["new p"].frames()[-1]["data"]["entries"]
         spoken = [entry["ts"] for entry in entries if entry["kind"] in ("user_input", "assistant_item")]
         assert spoken == [question // 10**6, reply // 10**6]
+
+
+# -- one history -------------------------------------------------------------------------------------
+
+FOUR = ("smooth", "pod", "pando", "codewhale")
+STARTED = {"kind": "segment_start", "ts": 1, "session_id": SEGMENT, "system_prompt": None, "config": {}, "history": []}
+INVOKED = {"kind": "invoke", "trigger": "user_send", "ts": 1}
+ERRORED = {"kind": "run_errored", "interrupted": True, "message": "Cancelled", "ts": 1}
+
+
+async def test_after_a_cancel_every_history_says_the_same_live_and_after_a_reconnect() -> None:
+    """A pod logs nothing of an answer that was cut (translation.md 4.7)."""
+    said = [("user", "Hi"), ("assistant", "Hel")]
+    async with stage() as made:
+        await (
+            together(made, snapshot(STARTED))
+            .pod_says(echo("Hi"), status("running"), say("turn_start", turn=0), delta("Hel"))
+            .says("p", CANCEL)
+            .pod_gets(CANCEL)
+            .pod_says(problem("internal", "Cancelled"), status("idle"))
+            .ignores("s", "p", "v")
+            .done()
+        )
+        assert await histories(made) == dict.fromkeys(FOUR, said)
+        for name in ("new s", "new p", "new c", "new v"):
+            made.clients.pop(name).link.end(CloseReason.DONE)
+        made.pod.transport.hang_up()
+        await settle()
+        made.pod.says(snapshot(STARTED, INVOKED, user_entry("Hi"), ERRORED))
+        await settle()
+        assert await histories(made) == dict.fromkeys(FOUR, said)
+
+
+async def test_after_a_compaction_a_pod_that_attaches_is_shown_the_summary_and_all_others_what_was_said() -> None:
+    summary = {"kind": "message", "role": "system", "content": [{"kind": "text", "text": "[Summary]"}]}
+    shorter = {**STARTED, "history": [summary], "compacted_from": {"segment_id": SEGMENT, "at_turn_index": 1}}
+    everything = [("user", "Hi"), ("assistant", "Hello"), ("user", "More"), ("assistant", "Again")]
+    async with stage() as made:
+        await (
+            together(made, snapshot(STARTED, INVOKED, user_entry("Hi"), answer_entry("Hello")))
+            .pod_says(say("compact_start"), say("segment_rotated", entry=shorter))
+            .pod_says(say("compact_done", new_segment_id=SEGMENT))
+            .pod_says(*took("More"), say("turn_start", turn=1), delta("Again"), done("Again"))
+            .pod_says(say("turn_end", turn=1, result="finished"), *FINISHED)
+            .ignores("s", "p", "v")
+            .done()
+        )
+        told = await histories(made)
+        assert told.pop("pod") == everything[2:]
+        assert told == dict.fromkeys(told, everything)
+        entries = made.clients["new p"].frames()[0]["data"]["entries"]
+        assert entries[0] == shorter, "the pod's own summary"
+        for name in ("new s", "new p", "new c", "new v"):
+            made.clients.pop(name).link.end(CloseReason.DONE)
+        made.pod.transport.hang_up()
+        await settle()
+        made.pod.says(snapshot(shorter, INVOKED, user_entry("More"), answer_entry("Again")))
+        await settle()
+        told = await histories(made)
+        assert told.pop("pod") == everything[2:]
+        assert told == dict.fromkeys(told, everything), "and so after a reconnect"
+
+
+async def test_a_pod_that_tells_another_conversation_replaces_what_was_said() -> None:
+    other = {**STARTED, "session_id": "0198c3a1-7b52-7c40-9d1e-000000000000"}
+    async with stage() as made:
+        script = together(made, snapshot(STARTED, INVOKED, user_entry("Hi"), answer_entry("Hello")))
+        await script.pod_dies().pod_says(snapshot(other, INVOKED, user_entry("New"))).ignores("p", "v").done()
+        assert await histories(made) == {dialect: [("user", "New")] for dialect in FOUR}

@@ -91,6 +91,23 @@ async def test_blocks_that_became_whole_meanwhile_are_said_before_the_turn_goes_
         )  # fmt: skip
 
 
+@pytest.mark.parametrize("heard", [True, False])
+async def test_the_input_of_another_client_is_never_taken_for_the_answer(heard: bool) -> None:
+    async with stage() as made:
+        await (
+            made.script()
+            .opens("a")
+            .pod_says(*((echo("Hi"),) if heard else ()), status("running"), delta("Hel"))
+            .gets("a", token("$t", "Hel"))
+            .pod_dies()
+            .pod_says(snapshot(*run_entries("Hi"), status="running"), delta("lo"), done("Hello"), *FINISHED)
+            .gets("a", token("$t", "lo"), answer("$t", "Hello"))
+            .done()
+        )
+        assert said(made) == [*([("user", "Hi")] if heard else []), ("assistant", "Hello")]
+        assert made.gaps == (not heard), "an input that was missed is counted: a run may not be given one in its middle"
+
+
 async def test_what_was_heard_already_is_not_said_again() -> None:
     entries = run_entries("Hi", answer_entry("Hello"), *call_entries("c1", "read", "text"))
     called = say("tool_call_start", id="c1", name="read"), say("tool_call_done", id="c1", name="read", arguments="{}")
