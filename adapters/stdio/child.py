@@ -16,6 +16,7 @@ from adapters.stdio.ends import REST
 from adapters.stdio.last_words import LastWords
 from adapters.stdio.process import Bounds, Process
 from adapters.stdio.stream import LineStream
+from adapters.stdio.watchdog import Watchdog
 
 __all__ = ["Bounds", "ChildTransport"]
 
@@ -27,15 +28,16 @@ class ChildTransport(LineStream):
 
     def __init__(
         self, argv: Sequence[str], limits: Limits, bounds: Bounds, *, env: Mapping[str, str], cwd: str | None,
-        over: Callable[[ChildTransport], None],
+        over: Callable[[ChildTransport], None], watchdog: Watchdog,
     ) -> None:  # fmt: skip
         self._program = os.path.basename(argv[0]) if argv else ""
         self._bounds = bounds
         self._over = over
         self._rest = REST
         self._begun = asyncio.Event()  # it has said something, or ended
-        self._process = Process(argv, env, cwd, bounds, self._exited)
+        self._process = Process(argv, env, cwd, bounds, self._exited, over=watchdog.forget)
         self.pid = self._process.pid
+        watchdog.watch(self.pid)
         self.peer = f"{self._program} pid={self.pid}"
         self._words = LastWords(self._process.streams.stderr, bounds.stderr, pid=self.pid)
         super().__init__(self._process.streams.stdout, self._process.streams.stdin, limits)

@@ -4,7 +4,7 @@
         transport = await children.spawn(["codewhale", "app-server", "--stdio"], limits, env=env)
 
 There is no way to spawn past it. Leaving the block ends them all; a process that ends without leaving it (`sys.exit` in
-a signal handler) kills them with its last breath, and one that is killed leaves them EOF on their stdin.
+a signal handler) kills them with its last breath, and for one that is killed its watchdog ends them.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Self
 
 from adapters.base import Limits
 from adapters.stdio.child import Bounds, ChildTransport
+from adapters.stdio.watchdog import Watchdog
 
 __all__ = ["Children"]
 
@@ -32,6 +33,7 @@ class Children:
         self._bounds = bounds
         self._live: set[ChildTransport] = set()
         self._ending = False
+        self._watchdog = Watchdog()
 
     def __len__(self) -> int:
         return len(self._live)
@@ -44,7 +46,10 @@ class Children:
             raise OSError(errno.EBUSY, "busy: the gateway ends and spawns nothing more", *argv[:1])
         if len(self) >= self.most:
             raise OSError(errno.EBUSY, f"busy: {self.most} children run, and more are not allowed", *argv[:1])
-        child = ChildTransport(argv, limits, self._bounds, env=env, cwd=cwd, over=self._live.discard)
+        self._watchdog.start()
+        child = ChildTransport(
+            argv, limits, self._bounds, env=env, cwd=cwd, over=self._live.discard, watchdog=self._watchdog
+        )
         self._live.add(child)
         try:
             await child.begun()
@@ -63,6 +68,7 @@ class Children:
                     group.create_task(child.close(), name=f"{child.peer}:close")
         finally:
             self.kill()
+            self._watchdog.close()
 
     def kill(self) -> None:
         """KILL to all of their groups, without an event loop."""

@@ -54,13 +54,19 @@ class Streams(Struct, frozen=True):
 
 
 class Process:
-    """A child that runs; `ended` is called once, when it has ended and before anybody hears of it in another way."""
+    """A child that runs.
+
+    `ended` is called once, when it has ended and before anybody hears of it in another way. `over` is called once, with
+    its group, when nobody of that is left.
+    """
 
     def __init__(
-        self, argv: Sequence[str], env: Mapping[str, str], cwd: str | None, bounds: Bounds, ended: Callable[[], None]
-    ) -> None:
+        self, argv: Sequence[str], env: Mapping[str, str], cwd: str | None, bounds: Bounds, ended: Callable[[], None],
+        *, over: Callable[[int], None] = lambda _group: None,
+    ) -> None:  # fmt: skip
         self._bounds = bounds
         self._ended = ended
+        self._told_over = over
         self._loop = asyncio.get_running_loop()
         self._popen = _spawned(argv, env, cwd)
         self._over = False  # nobody of its group is left
@@ -119,7 +125,7 @@ class Process:
             os.close(self._pidfd)
         self._signal(signal.SIGTERM)  # a server that has ended has no use for its own children
         self._popen.wait()
-        self._over = self._nobody_left()
+        self._is_over()
         self.exited.set()
         self._ended()
 
@@ -128,9 +134,15 @@ class Process:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(wait):
                 await self.exited.wait()
-                while not self._over:
-                    await asyncio.sleep(POLL)  # grandchildren are not ours: nothing tells of their end
-                    self._over = self._nobody_left()
+                while not self._is_over():  # noqa: ASYNC110  # grandchildren are not ours: nothing tells of their end
+                    await asyncio.sleep(POLL)
+        return self._over
+
+    def _is_over(self) -> bool:
+        """Look whether anybody of its group is left; its number may be given to others as soon as nobody is."""
+        if not self._over and self._nobody_left():
+            self._over = True
+            self._told_over(self.pid)
         return self._over
 
     def _nobody_left(self) -> bool:

@@ -156,6 +156,21 @@ def test_nobody_outlives_a_child_that_crashes(mark: str, tmp_path: Path) -> None
         assert gateway.process.wait(DEADLINE) == 0
 
 
+@pytest.mark.parametrize("manners", ["orderly", "deaf"])
+def test_a_gateway_killed_in_the_middle_of_a_turn_leaves_no_child_and_no_inner_server(
+    mark: str, tmp_path: Path, manners: str
+) -> None:
+    with spawned(child(mark, tmp_path, manners)) as gateway:
+        thread = gateway.begin()
+        gateway.send("thread/message", thread_id=thread, input="wait a while")
+        assert gateway.process.stdout is not None
+        while b"while" not in gateway.process.stdout.readline():  # it streams, and waits for an interrupt
+            pass
+        gateway.process.kill()
+        assert gateway.process.wait(DEADLINE) == -signal.SIGKILL
+        asyncio.run(until(lambda: running(mark) == []))
+
+
 def test_what_is_no_text_ends_it_as_it_ends_a_real_server(mark: str, tmp_path: Path) -> None:
     """codewhale sheet, section 1: fatal, one line on stderr, status 1."""
     done = subprocess.run(

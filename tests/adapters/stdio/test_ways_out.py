@@ -1,7 +1,7 @@
 """Six ways in which a gateway with children ends, each with children that have a child of their own: none is left.
 
-The children are deaf (neither EOF nor TERM ends them, nor their own children) except where we are killed: then EOF is
-all that they get, and what a codewhale server does on EOF (it ends, and its inner server with it) is what ours does.
+The children are deaf: neither EOF nor TERM ends them, nor their own children. Where we are killed the watchdog ends
+them, also those that would have ended in order.
 """
 
 from __future__ import annotations
@@ -78,8 +78,9 @@ def test_nobody_outlives_a_gateway_that_is_asked_to_end(loop: str, mark: str, nu
         assert f"ends: {number.name}" in parent.said()
 
 
-def test_nobody_outlives_a_gateway_that_is_killed(loop: str, mark: str) -> None:
-    with gateway(loop, mark, "orderly") as parent:
+@pytest.mark.parametrize("manners", ["orderly", "deaf"])
+def test_nobody_outlives_a_gateway_that_is_killed(loop: str, mark: str, manners: str) -> None:
+    with gateway(loop, mark, manners) as parent:
         parent.process.kill()
         assert parent.wait() == -signal.SIGKILL
         asyncio.run(until(lambda: running(mark) == []))

@@ -1,0 +1,144 @@
+"""The watchdog: what it ends when the pipe closes, what it leaves alone, and what it holds."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from adapters.stdio.watchdog import Watchdog
+from tests.adapters.stdio.programs import DEADLINE, family, open_files, python, reap, running, unreaped, until
+
+pytestmark = pytest.mark.usefixtures("_orphans_are_ours")
+
+WAITS = "import signal; print('up', flush=True); signal.pause()"
+
+
+@pytest.fixture
+def watchdog() -> Iterator[Watchdog]:
+    made = Watchdog()
+    made.start()
+    yield made
+    made.close()
+    assert unreaped() == []
+
+
+@contextmanager
+def group(argv: list[str], lines: int = 1) -> Iterator[subprocess.Popen[bytes]]:
+    """A program in a process group of its own, which has said so many lines."""
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True) as process:
+        assert process.stdout is not None
+        for _ in range(lines):
+            process.stdout.readline()
+        try:
+            yield process
+        finally:
+            with_group(process.pid, signal.SIGKILL)
+
+
+def with_group(number: int, sent: int) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(number, sent)
+
+
+def die(watchdog: Watchdog) -> None:
+    """Close the pipe, as the kernel does when we are killed, and wait until the watchdog has done its work."""
+    assert watchdog.pid is not None
+    os.close(watchdog._pipe)
+    watchdog._pipe = -1
+    os.waitid(os.P_PID, watchdog.pid, os.WEXITED | os.WNOWAIT)
+
+
+def test_what_is_watched_ends_when_the_pipe_closes(watchdog: Watchdog, mark: str) -> None:
+    with group(python(WAITS, mark)) as process:
+        watchdog.watch(process.pid)
+        die(watchdog)
+        assert process.wait(DEADLINE) == -signal.SIGTERM
+
+
+def test_what_is_deaf_to_term_is_killed_with_its_own_children(watchdog: Watchdog, mark: str) -> None:
+    with group(family(mark, "deaf"), lines=2) as process:
+        watchdog.watch(process.pid)
+        die(watchdog)
+        assert process.wait(DEADLINE) == -signal.SIGKILL
+        reap()
+        assert running(mark) == []
+
+
+def test_a_group_that_has_ended_is_left_alone(watchdog: Watchdog, mark: str) -> None:
+    with group(python(WAITS, mark)) as process:
+        watchdog.watch(process.pid)
+        watchdog.forget(process.pid)
+        die(watchdog)
+        assert process.poll() is None
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT])
+def test_no_signal_that_asks_to_end_ends_it_before_the_gateway(
+    watchdog: Watchdog, mark: str, number: signal.Signals
+) -> None:
+    with group(python(WAITS, mark)) as process:
+        watchdog.watch(process.pid)
+        assert watchdog.pid is not None
+        asyncio.run(until(lambda: ignores(watchdog.pid, number)))
+        os.kill(watchdog.pid, number)
+        die(watchdog)
+        assert process.wait(DEADLINE) == -signal.SIGTERM
+
+
+def ignores(pid: int | None, number: signal.Signals) -> bool:
+    """Return True if the process has begun to ignore this signal."""
+    (line,) = [line for line in Path(f"/proc/{pid}/status").read_text("ascii").splitlines() if line[:7] == "SigIgn:"]
+    return bool(int(line.split()[1], 16) & 1 << (number - 1))
+
+
+def test_one_that_was_killed_is_started_again_and_knows_all_groups(watchdog: Watchdog, mark: str) -> None:
+    with group(python(WAITS, mark)) as first, group(python(WAITS, mark)) as second:
+        watchdog.watch(first.pid)
+        assert watchdog.pid is not None
+        os.kill(watchdog.pid, signal.SIGKILL)
+        os.waitid(os.P_PID, watchdog.pid, os.WEXITED | os.WNOWAIT)
+        watchdog.watch(second.pid)
+        die(watchdog)
+        assert [process.wait(DEADLINE) for process in (first, second)] == [-signal.SIGTERM] * 2
+
+
+def test_it_holds_nothing_of_ours_but_its_end_of_the_pipe() -> None:
+    with socket.create_server(("127.0.0.1", 0)):
+        watchdog = Watchdog()
+        watchdog.start()
+        try:
+            asyncio.run(until(lambda: ignores(watchdog.pid, signal.SIGTERM)))
+            folder = f"/proc/{watchdog.pid}/fd"
+            held = {name: os.readlink(f"{folder}/{name}") for name in os.listdir(folder)}
+            assert watchdog.pid is not None
+            assert os.getsid(watchdog.pid) == watchdog.pid
+        finally:
+            watchdog.close()
+    assert set(held) == {"0", "1", "2"}
+    assert held["0"].startswith("pipe:")
+    assert (held["1"], held["2"]) == ("/dev/null", "/dev/null")
+
+
+def test_it_leaves_nothing_behind() -> None:
+    before = open_files()
+    watchdog = Watchdog()
+    watchdog.start()
+    watchdog.close()
+    watchdog.close()
+    assert open_files() == before
+    assert watchdog.pid is None
+    assert unreaped() == []
+
+
+def test_a_group_that_ends_after_it_was_closed_starts_no_other(watchdog: Watchdog) -> None:
+    watchdog.close()
+    watchdog.forget(1)
+    assert watchdog.pid is None
