@@ -24,11 +24,11 @@ from mappings.dialect import NewId
 __all__ = ["Openings"]
 
 OF_A_TURN = (CancelTurn, PauseTurn, ResumeTurn, AnswerApproval, AnswerOtp, AnswerInteraction)
-"""What is about a turn: none is open in a session that is not."""
+"""Commands about an open turn: a session that is not open here has none."""
 
 
 class Openings:
-    """Asks the backend of one route for sessions."""
+    """The requests to the backend of one route for sessions that are not open here."""
 
     def __init__(self, route: str, sessions: Sessions, new_id: NewId) -> None:
         self._route = route
@@ -36,7 +36,7 @@ class Openings:
         self._new_id = new_id
 
     def may_be_kept(self, command: Command) -> bool:
-        """Whether a command is about a session that its backend may have in its store, and is not open here."""
+        """Return True if the backend may have the session of this command in its store, though it is not open here."""
         if not command.session or not self._all.keeps or isinstance(command, OF_A_TURN):
             return False
         return self._all.roster.named(command.session) is None

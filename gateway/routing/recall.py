@@ -1,12 +1,12 @@
-"""A resumed conversation, brought into its session: found, opened, and its history loaded page by page.
+"""Resume a conversation: find it, open it, and load its history page by page into its session.
 
-It stands between a session and a backend that opens conversations and tells their history only by pages, newest first
-(smooth sheet, section 5). Commands of clients wait while it works, in their order, so that what they bring about comes
-after the history; what it asks the backend under ids of its own is answered to it alone.
+A Recall stands between a session and a backend that opens conversations and returns their history in pages, newest
+first (smooth sheet, section 5). While it works, the commands of clients wait in their order, so that their effects come
+after the history. Its own requests have ids of their own, and their answers go to it alone.
 
-    an endpoint's `session=latest`   ListSessions, then as with an id; a fresh conversation where there is none
+    an endpoint's `session=latest`   ListSessions, then as with an id; a new conversation if there is none
     an endpoint's `session=ID`       ResumeSession, then the pages, then SessionOpened and one HistorySnapshot
-    a client resumed it              the pages; then the client has its answer, which may tell the history
+    a client resumed it              the pages, then SessionOpened, one HistorySnapshot, and the client's answer
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from msgspec import structs
 from gateway.config.model import Limits
 from gateway.ledger import Ledger
 from gateway.routing.door import LATEST
+from gateway.routing.ids import canonical_id
 from gateway.routing.paging import PAGE
 from gateway.session.weight import of_item
 from gateway.timers import Later, Timer
@@ -37,10 +38,10 @@ HELD_MAX = 64  # commands that wait meanwhile: as many as wait for a connection
 
 
 class Recall:
-    """A session's way to its backend; `backend` is set before anything is asked.
+    """The way of one session to its backend, with the history of a resumed conversation; `backend` is set first.
 
-    `resume` is what an endpoint wants resumed. `taken` is asked whether the conversation found is open in another
-    session, to which the clients of this one then go.
+    `resume` is the conversation that an endpoint asks for. `taken` returns True if another session has it open already;
+    the clients of this session then go there.
     """
 
     backend: Backend
@@ -189,7 +190,7 @@ class Recall:
         self._finish()
 
     def _finish(self) -> None:
-        """The history is here: the session has it, then what waited goes to the backend."""
+        """Give the session its history, then send the commands that waited."""
         held = self._held
         self._tell()
         if held:
@@ -205,7 +206,7 @@ class Recall:
             events.append(structs.replace(opened, request=""))
         if opened is not None or items or wanted:
             events.append(HistorySnapshot(items=items))
-        if opened is not None and wanted not in ("", opened.session, LATEST):
+        if opened is not None and wanted not in ("", LATEST) and not _same(wanted, opened.session):
             text = f"the backend does not know the conversation {wanted} and began another"
             events.append(Alert(level="warn", source="gateway", text=text))  # kept for who comes later, as no Gap is
         answers, self._late_answers = self._late_answers, []
@@ -242,10 +243,15 @@ class Recall:
             self._timer = None
 
     def _settle(self) -> None:
-        """Nothing is asked any more."""
+        """Forget the open request and everything that belongs to it."""
         self._rung()
         self._asked, self._opened, self._items, self._pages, self._held = None, None, [], 0, []
 
     def _lose(self, why: str) -> None:
         loss = Loss(kind="HistorySnapshot", field="items", why=why)
         self._ledger.record([loss], session=self.connected().id)
+
+
+def _same(wanted: str, opened: str) -> bool:
+    """Return True if both names mean one conversation: a thread is its UUID, bare or behind `thread-`."""
+    return canonical_id("", wanted) == canonical_id("", opened)

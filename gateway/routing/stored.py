@@ -55,7 +55,7 @@ class Stored:
         self._names: dict[str, SessionSummary] = {}
 
     def ask(self, archived: bool, told: Told) -> None:
-        """Tell `told` the backend's conversations, of which those that are open here are some."""
+        """Call `told` with the backend's conversations, including those that are open here."""
         request = self._requests.get(archived)
         if request is not None and len(self._waiting[request]) < WAITING_MAX:
             self._waiting[request].append(told)
@@ -68,7 +68,7 @@ class Stored:
             self.backend.send([ListSessions(request=request, limit=STORED_MAX, archived=archived)])
 
     def named(self, name: str) -> SessionSummary | None:
-        """The conversation that a client knows by this name from a list, as the backend calls it."""
+        """Return the row of the conversation that a list has shown to clients under this name."""
         return self._names.get(name)
 
     # -- the way of the control session ------------------------------------------------------------------
@@ -118,7 +118,7 @@ class Stored:
         return True
 
     def _remembered(self, row: SessionSummary) -> SessionSummary:
-        """A row under its canonical id; every name that a client can get of it stands for what the backend calls it."""
+        """Return a row under its canonical id, and remember it by every name that a client is shown for it."""
         known = structs.replace(row, session=canonical_id(self._route, row.session))
         for dialect in self._dialects().values():
             self._names |= dict.fromkeys(dialect.shown(known.session, known.ext), row)

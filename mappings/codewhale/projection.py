@@ -120,6 +120,9 @@ class Projection(Context):
         self.response_id = f"{self.session}:{self.turn}" if self.streams else f"{thread}:{self._bytes}"
 
     def _unseen(self, event: Event) -> None:
+        """Count what a client is not shown; a model that has forgotten is told in the client's next turn."""
+        if isinstance(event, say.Gap) and event.context:
+            return
         if type(event) in UNSEEN:
             self.lose(event, why="a turn that this client did not begin is read in its history")
 

@@ -128,6 +128,15 @@ def test_an_id_is_resumed_for_the_agent_of_the_route_and_its_pages_are_told_as_o
     assert [page.cursor for page in stage.asked if isinstance(page, GetHistory)] == ["", "4", "2"]
 
 
+def test_a_thread_that_was_asked_for_by_its_name_is_the_one_that_was_opened() -> None:
+    thread = "0198c3a1-0000-4000-8000-0000000000d1"
+    stage = Stage(f"thread-{thread}")
+    stage.recall.start()
+    stage.opened(thread)
+    stage.pages(["1"])
+    assert [type(event) for event in stage.told] == [SessionOpened, HistorySnapshot], "and nobody is warned of another"
+
+
 def test_the_latest_is_the_first_of_the_backends_list() -> None:
     stage = Stage("latest")
     stage.recall.start()

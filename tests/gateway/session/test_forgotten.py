@@ -156,6 +156,8 @@ async def test_every_client_is_told_anew_of_a_child_that_was_replaced() -> None:
         await answers(made, "thread/resume", **shown(KEPT))
         await answered(made)
         assert len(errors(client)) == 1
+        gaps = [entry for entry in made.ledger.entries() if (entry.kind, entry.target) == ("Gap", "codewhale")]
+        assert gaps == [], "it is not counted as left out"
         assert len(asked(made, "thread/message")) == 2
 
 
