@@ -13,7 +13,7 @@ from msgspec import UNSET, Raw, UnsetType
 from mappings.canonical import Unmapped, commands
 from mappings.canonical.values import Ext, FileAttachment, ImageAttachment, flatten
 from mappings.rules import Lossy, Rules
-from mappings.smooth.extras import given, omits_supports
+from mappings.smooth.extras import given
 from mappings.smooth.from_canonical.context import Context, Messages
 from mappings.smooth.wire import actions as wire
 
@@ -57,17 +57,10 @@ def _create(
             browser_fingerprint=fingerprint if isinstance(fingerprint, str) else None,
             metadata=_object(command.metadata),
             auth_context=msgspec.convert(auth, wire.AuthContext) if isinstance(auth, dict) else None,
-            supports=_supports(command),
+            supports=None if command.supports is None else list(command.supports),
             conversation_id=conversation,
         ),
     )
-
-
-def _supports(command: commands.OpenSession | commands.ResumeSession) -> list[str] | None:
-    """Return the claimed capabilities, None if the client omitted them: a resumed conversation keeps what it has."""
-    if command.supports is None or (not command.supports and omits_supports(command.ext)):
-        return None
-    return list(command.supports)
 
 
 @FROM_COMMAND.rule(

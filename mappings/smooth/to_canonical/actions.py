@@ -69,7 +69,7 @@ def create_conversation_session(action: wire.CreateConversationSession) -> tuple
             agent=agent,
             user_name=name,
             user_email=email,
-            supports=supports or (),  # who omits it claims nothing; on a resume it inherits
+            supports=supports,
             metadata=metadata,
             ext=ext,
         )

@@ -163,8 +163,8 @@ class ServerTranslator:
             step.add_fault(fault)
             step.frames.append(self._error(said, "VALIDATION_ERROR", fault.text))
             return
-        if isinstance(command, commands.OpenSession | commands.ResumeSession) and command.supports is not None:
-            self._supports, self._claimed = frozenset(command.supports), True
+        if isinstance(command, commands.OpenSession | commands.ResumeSession):
+            self._claim(command)
         if isinstance(command, commands.SubmitInput):
             self._begin(command, said, step)
         elif isinstance(command, commands.CancelTurn):
@@ -172,6 +172,11 @@ class ServerTranslator:
                 self._wait(msgspec.structs.replace(command, session=self._turn.session), said, step)
         else:
             self._wait(command, said, step)
+
+    def _claim(self, command: commands.OpenSession | commands.ResumeSession) -> None:
+        """Note what the client can show: nothing if it opens without a claim; a resume without one inherits."""
+        if isinstance(command, commands.OpenSession) or command.supports is not None:
+            self._supports, self._claimed = frozenset(command.supports or ()), True
 
     def _with_agent(self, heard: Step) -> Step:
         """A conversation that names no agent is refused since; the seed made an agent up (smooth sheet, section 10)."""
