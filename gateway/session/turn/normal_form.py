@@ -235,6 +235,8 @@ class NormalForm:
 
     def _gap(self, event: Gap) -> None:
         self.losses.append(Loss(kind="Gap", why=event.text, count=max(1, event.count)))
+        if event.context:
+            self.state.epoch += 1  # what the log says from here on does not follow from what it said (3.15)
         self.emit(event)
 
     def _content(self, event: Event) -> None:

@@ -1,0 +1,129 @@
+"""A smooth server that forgot a conversation: every client of its session is told (docs/translation.md, section 4.11).
+
+The server restarts: it does not know the session, and begins another conversation when it is asked to go on with it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mappings.canonical.values import Message
+from tests.gateway.pod_words import delta, done, echo, run, run_end, say, status
+from tests.gateway.server_words import (
+    CONVERSATION,
+    CREATED,
+    SERVER_SESSION,
+    acknowledged,
+    answered,
+    create,
+    problem,
+    said,
+    taken,
+    told,
+)
+from tests.gateway.smooth_words import AGENT, accepted, answer, token
+from tests.gateway.stage import Script, Stage, stage
+
+Frame = dict[str, Any]
+
+ELSE = "0198c3a1-0000-4000-8000-0000000000c1"
+FRESH = CREATED | {"sessionId": ELSE, "conversationId": "0198c3a1-0000-4000-8000-0000000000c2"}
+GONE = "the server no longer knows the conversation and began another: its history is gone"
+LINE = f"[{GONE}]\n\n"
+OPEN: Frame = {"action": "create_conversation_session", "requestId": "open", "agentId": AGENT}
+
+
+def send(request: str, text: str) -> Frame:
+    """The smooth client says something, under the session id that it was given first."""
+    return {"action": "send_message", "requestId": request, "sessionId": SERVER_SESSION, "message": text}
+
+
+def together(made: Stage) -> Script:
+    """A smooth client `a`, a pod's `p`, and a pando's subscribers `v`; one turn was held."""
+    return (
+        made.script()
+        .joins("p", dialect="pod")
+        .gets("p", say("snapshot"))
+        .says("p", run("Hi"))
+        .server_gets(create("$open"))
+        .server_says(acknowledged("$open", **CREATED))
+        .server_gets(told("$t", "Hi"))
+        .server_says(taken("$t"), said("$t", "Yes"), answered("$t", "Yes"))
+        .gets("p", echo("Hi"), status("running"), say("turn_start"), delta("Yes"), done("Yes"), *ENDED)
+        .joins("a")
+        .says("a", OPEN | {"conversationId": CONVERSATION})
+        .gets("a", {"type": "immediate_response", "status": 200})
+        .joins("v", dialect="pando")
+        .gets("v", topic("session.update"))
+    )
+
+
+ENDED = (say("turn_end"), run_end("finished"), status("idle"))
+
+
+def topic(name: str, **payload: Any) -> Frame:
+    """A publication."""
+    return {"topic": name, "payload": payload}
+
+
+def forgotten(script: Script) -> Script:
+    """The server restarts and begins another conversation."""
+    return (
+        script.server_dies()
+        .server_gets({"action": "get_session", "requestId": "$get", "sessionId": SERVER_SESSION})
+        .server_says(problem("$get", "SESSION_NOT_FOUND"))
+        .server_gets({**create("$again"), "conversationId": CONVERSATION})
+        .server_says(acknowledged("$again", **FRESH))
+        .gets("p", say("alert", level="warn", message=GONE))
+        .gets("a")
+        .gets("v")
+    )
+
+
+def again(request: str, text: str) -> Frame:
+    """The server is told something in its new session."""
+    return told(request, text) | {"sessionId": ELSE}
+
+
+async def test_clients_without_a_form_for_it_are_told_before_the_first_answer_and_once() -> None:
+    async with stage(upstream="smooth") as made:
+        await (
+            forgotten(together(made))
+            .says("a", send("r1", "And now?"))
+            .server_gets(again("$n", "And now?"))
+            .server_says(taken("$n"), said("$n", "Well"), said("$n", "."), answered("$n", "Well."))
+            .gets("a", accepted("r1"), token("r1", LINE), token("r1", "Well"), token("r1", "."), answer("r1", "Well."))
+            .gets(
+                "v", topic("message.append", content="And now?"), topic("llm.start"), topic("llm.token", token=LINE),
+                topic("llm.token", token="Well"), topic("llm.token", token="."), topic("llm.end"),
+                topic("session.update"),
+            )
+            .gets(
+                "p", echo("And now?"), status("running"), say("turn_start"), delta("Well"), delta("."), done("Well."),
+                *ENDED,
+            )
+            .says("a", send("r2", "Sure?"))
+            .server_gets(again("$m", "Sure?"))
+            .server_says(taken("$m"), said("$m", "Yes"), answered("$m", "Yes"))
+            .gets("a", accepted("r2"), token("r2", "Yes"), answer("r2", "Yes"))
+            .ignores("v", "p")
+            .done()
+        )  # fmt: skip
+        state = made.session.state
+        texts = [item.text for item in state.transcript if isinstance(item, Message)]
+        assert texts == ["Hi", "Yes", "And now?", "Well.", "Sure?", "Yes"], "the line is no part of the conversation"
+        assert state.epoch == 2
+        assert made.gaps == 1
+
+
+async def test_an_answer_that_is_told_in_its_terminal_alone_comes_after_the_line() -> None:
+    async with stage(upstream="smooth") as made:
+        await (
+            forgotten(together(made))
+            .says("a", send("r1", "And now?"))
+            .server_gets(again("$n", "And now?"))
+            .server_says(taken("$n"), answered("$n", "Well."))
+            .gets("a", accepted("r1"), token("r1", LINE), token("r1", "Well."), answer("r1", "Well."))
+            .ignores("v", "p")
+            .done()
+        )
