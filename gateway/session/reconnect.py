@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from gateway.link import Link
 from gateway.session.turn.missed import Found, look, missed
+from gateway.session.turn.repeated import Repeated
 from gateway.timers import Timer
 from mappings.canonical import Command
 from mappings.canonical.commands import CancelTurn, PauseTurn, SubmitInput
@@ -43,6 +44,7 @@ class Reconnect:
         self._failure: Failure | None = None  # why the turn fails if nothing better is heard; None while connected
         self._grace: Timer | None = None
         self._cancels: list[tuple[Link | None, CancelTurn]] = []
+        self._repeated: Repeated | None = None
 
     @property
     def severed(self) -> bool:
@@ -91,6 +93,15 @@ class Reconnect:
         keeps = self._learn(items[n], at)
         return [*items[:n], *items[n if keeps else n + 1 :]]
 
+    def unheard(self, items: list[Any]) -> list[Any]:
+        """Return what is new of the events of a turn that goes on: a gateway tells it again from its beginning."""
+        if self._repeated is None:
+            return items
+        if not self._repeated.expected(self._session.state):
+            self._repeated = None
+            return items
+        return self._repeated.without(items)
+
     def _learn(self, history: HistorySnapshot, at: int) -> bool:
         """Act on what a history says of the turn; whether the history itself is news to the clients."""
         session, failure = self._session, self._failure
@@ -108,6 +119,8 @@ class Reconnect:
         self._say_missed(found, at)
         if found.verdict == "ended":
             session.deliver(session.form.feed(found.last_words(), at), at)
+        else:
+            self._repeated = Repeated(session.state)
         self._settle(*STOPS, failure=UNKNOWN if found.verdict == "running" else None)
         self._release()
         return found.verdict == "ended" or session.state.turn is None

@@ -266,8 +266,9 @@ class Session:
             items, at = burst.items, burst.at or now
             if self.reconnect.severed:
                 items = self.reconnect.take(items, at)
-                if not items:
-                    continue
+            items = self.reconnect.unheard(items)
+            if not items:
+                continue
             if self._names_only:
                 items, losses = tool_names_only(items)
                 self.ledger.record(losses, session=self.state.id)

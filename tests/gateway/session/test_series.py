@@ -1,0 +1,159 @@
+"""Two gateways in series: the pod listener of one is the pod upstream of another, which then adds and loses nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from tests.gateway.pod_words import FINISHED, delta, done, echo, run, say, snapshot, status
+from tests.gateway.server_words import CREATED, acknowledged, answered, confirmation, said, taken
+from tests.gateway.stage import LIMITS, UPSTREAMS, Peer, Stage, settle
+
+Frame = dict[str, Any]
+
+
+class Series:
+    """The gateway `near` its pod client `p`, and `far` from it the one with the backend."""
+
+    def __init__(self, group: asyncio.TaskGroup, upstream: str) -> None:
+        self.near = Stage(group, LIMITS, "coalesce", UPSTREAMS["pod"])
+        self.far = Stage(group, LIMITS, "coalesce", UPSTREAMS[upstream])
+        self.links: list[Peer] = []  # those of the near gateway at the far one, one for each connection
+        self._carried = [0, 0]
+
+    async def carry(self) -> None:
+        """Carry what each says to the other, until both are silent."""
+        while True:
+            await settle()
+            if len(self.near.pods) > len(self.links):
+                self.links.append(self.far.join(f"near {len(self.links)}", dialect="pod"))
+                self._carried = [0, 0]
+                continue
+            down, up = self.links[-1].transport.got, self.near.pod.transport.got
+            news = down[self._carried[0] :], up[self._carried[1] :]
+            if not any(news):
+                return
+            self._carried = [len(down), len(up)]
+            if news[0]:
+                self.near.pod.says(*news[0])
+            for frame in news[1]:
+                self.links[-1].says(frame)
+
+    async def backend(self, *frames: Frame) -> None:
+        """The backend says this."""
+        self.far.pod.says(*frames)
+        await self.carry()
+
+    async def client(self, frame: Frame) -> None:
+        """The client says this."""
+        self.near.clients["p"].says(frame)
+        await self.carry()
+
+    async def severed(self) -> None:
+        """The connection between them is lost."""
+        self.near.pod.transport.hang_up()
+        self.near.pod.gone = True
+        self.links[-1].transport.hang_up()
+        await self.carry()
+
+    def asked(self, action: str) -> str:
+        """The request id of what a smooth server was asked last."""
+        return str([f for f in self.far.pod.frames() if f["action"] == action][-1]["requestId"])
+
+    def texts(self) -> list[str]:
+        """The text blocks that the client was told whole."""
+        return [f["data"]["text"] for f in self.near.clients["p"].frames() if f["event"] == "text_done"]
+
+
+@asynccontextmanager
+async def series(upstream: str = "pod") -> AsyncIterator[Series]:
+    async with asyncio.timeout(20), asyncio.TaskGroup() as group:
+        made = Series(group, upstream)
+        made.near.join("p", dialect="pod")
+        await made.carry()
+        yield made
+        assert made.near.gaps == 0, made.near.ledger.entries()
+        for stage in (made.near, made.far):
+            stage.end()
+
+
+TURN = say("turn_start", turn=0)
+END = (say("turn_end", turn=0, result="finished"), *FINISHED)
+
+
+async def test_a_turn_of_several_blocks_is_the_same_through_both() -> None:
+    async with series() as made:
+        await made.backend(snapshot())
+        await made.client(run("Hi"))
+        await made.backend(echo("Hi"), status("running"), TURN, delta("One"), done("One"))
+        await made.backend(say("thinking_start"), say("thinking_delta", text="hm"), say("thinking_done", text="hm"))
+        await made.backend(delta("Tw"), delta("o"), done("Two"), *END)
+        assert made.texts() == ["One", "Two"]
+
+
+async def test_a_block_that_the_backend_closes_with_more_or_not_at_all_contradicts_nothing() -> None:
+    async with series() as made:
+        await made.backend(snapshot())
+        await made.client(run("Hi"))
+        await made.backend(echo("Hi"), status("running"), TURN, delta("On"), done("One"), delta("Two"))
+        await made.backend(say("tool_call_start", id="c", name="ls"), delta("Three"), *END)
+        assert made.texts() == ["One", "Two", "Three"]
+
+
+async def test_a_gateway_that_is_found_again_in_the_middle_of_a_block_tells_its_text_once() -> None:
+    async with series() as made:
+        await made.backend(snapshot())
+        await made.client(run("Hi"))
+        await made.backend(echo("Hi"), status("running"), TURN, delta("Hello "))
+        await made.severed()
+        await made.backend(delta("wor"), delta("ld"), done("Hello world"), *END)
+        assert made.texts() == ["Hello world"]
+        deltas = [f["data"]["text"] for f in made.near.clients["p"].frames() if f["event"] == "text_delta"]
+        assert "".join(deltas) == "Hello world"
+
+
+async def test_a_question_in_words_contradicts_nothing() -> None:
+    async with series("smooth") as made:
+        await made.client(run("Delete it"))
+        await made.backend(acknowledged(made.asked("create_conversation_session"), **CREATED))
+        turn = made.asked("send_message")
+        await made.backend(taken(turn), said(turn, "Let me see."), confirmation(turn))
+        await made.client(run("approve"))
+        await made.backend(acknowledged(made.asked("confirm_tool_action")), said(turn, "Done."))
+        await made.backend(answered(turn, "Let me see.Done."))
+        first, question, last = made.texts()
+        assert (first, last) == ("Let me see.", "Done.")
+        assert question.startswith("\n\n")
+
+
+async def test_blocks_and_calls_that_were_heard_are_not_told_again() -> None:
+    async with series() as made:
+        await made.backend(snapshot())
+        await made.client(run("Hi"))
+        await made.backend(echo("Hi"), status("running"), TURN, delta("One"), done("One"), *called("c"))
+        await made.severed()
+        await made.backend(say("tool_result", id="c", summary="s", is_error=False), delta("Two"), done("Two"), *END)
+        names = [f["event"] for f in made.near.clients["p"].frames()]
+        assert made.texts() == ["One", "Two"]
+        assert [names.count(name) for name in ("tool_call_start", "tool_call_done", "tool_result")] == [1, 1, 1]
+
+
+async def test_what_was_said_while_they_were_apart_is_told_behind_what_was_heard() -> None:
+    async with series() as made:
+        await made.backend(snapshot())
+        await made.client(run("Hi"))
+        await made.backend(echo("Hi"), status("running"), TURN, delta("On"))
+        made.far.pod.says(delta("e"), done("One"), *called("c"))
+        made.near.pod.transport.hang_up()
+        made.near.pod.gone = True
+        made.links[-1].transport.hang_up()
+        await made.carry()
+        await made.backend(delta("Two"), done("Two"), *END)
+        assert made.texts() == ["One", "Two"]
+
+
+def called(call: str) -> tuple[Frame, ...]:
+    """A whole call."""
+    return say("tool_call_start", id=call, name="ls"), say("tool_call_done", id=call, name="ls", arguments="{}")
