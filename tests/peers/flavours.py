@@ -49,6 +49,8 @@ class Flavour(Struct, frozen=True, kw_only=True):
     failure: str = "AGENT_ERROR"  # section 8: R's word for a failed turn; T's is INTERNAL_ERROR
     one_turn: bool = True  # section 6: TURN_IN_PROGRESS is later
     resumes: bool = True  # section 10: the seed ignores conversationId on create
+    streams: bool = True  # section 9: a client must not rely on tokens; here the text is in the terminal alone
+    optional: bool = True  # section 4: times, words of an acknowledgement and top-level mirrors may be left out
     deaf: bool = False  # none of the sheet: one that is too busy to cancel
     park: float | None = PARK  # section 6: R denies at the end of it, T waits on
 
@@ -62,7 +64,22 @@ T = Flavour(
 SEED = Flavour(
     name="seed", actions=SEED_ACTIONS, reasons=False, suggests=False, tells_usage=False, one_turn=False, resumes=False
 )
-FLAVOURS = {flavour.name: flavour for flavour in (R, T, SEED)}
+TERSE = Flavour(
+    name="terse",
+    phases=False,
+    reasons=False,
+    suggests=False,
+    tells_usage=False,
+    pong_data=False,
+    stored_records=False,
+    thread=False,
+    bare_session=True,
+    streams=False,
+    optional=False,
+)
+"""None of the five: one that says no more than the schemas want."""
+
+FLAVOURS = {flavour.name: flavour for flavour in (R, T, SEED, TERSE)}
 
 
 class Session(Struct):
@@ -133,7 +150,11 @@ class Link:
     async def say(self, kind: str, request: str | None, **fields: Any) -> None:
         """An event with its time, and its request id where it has one (section 2)."""
         ids = {} if request is None else {"requestId": request}
-        await self.socket.send(json.dumps({"type": kind, **fields, "timestamp": 1_750_000_000_000, **ids}))
+        if self.flavour.optional:
+            fields["timestamp"] = 1_750_000_000_000
+        else:
+            fields = {key: value for key, value in fields.items() if key not in ("message", "error")}
+        await self.socket.send(json.dumps({"type": kind, **fields, **ids}))
 
     async def _refuse(self, request: str | None, code: str) -> None:
         error = {"code": code, "message": f"refused: {code}"}
@@ -306,7 +327,8 @@ class Turn:
     async def answer(self, *tokens: str) -> None:
         for text in tokens:
             self._said += text
-            await self.token("stream_token", text)
+            if self.link.flavour.streams:
+                await self.token("stream_token", text)
 
     async def chunk(self, node: str, state: dict[str, Any]) -> None:
         data = {"requestId": self.request, "node": node, "state": state}

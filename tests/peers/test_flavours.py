@@ -22,7 +22,7 @@ from tests.smooth_frames import check
 from tests.smooth_shapes import assert_reply
 
 ANSWER = "Well, that is it."
-THOUGHT = {"R": "Let me see.", "T": "", "seed": ""}
+THOUGHT = {"R": "Let me see.", "T": "", "seed": "", "terse": ""}
 LISTEN = {"smooth": "smooth+ws://127.0.0.1:0/ws", "pod": "pod+unix:{folder}/atlas/sock"}
 
 AT_ONCE = 20.0  # seconds: well below the cancel_deadline here, which is for servers that know the word
@@ -131,7 +131,7 @@ async def test_a_conversation_reads_the_same(flavour: Flavour, dialect: str, tmp
         assert (seen.text, seen.thought, seen.end) == (ANSWER, thought, "completed")
         assert (seen.calls, seen.results) == (["lookup_order"], 1)
         seen = await peer.turn("fail")
-        assert (seen.text, seen.end) == ("I was about to say", "failed")
+        assert (seen.text, seen.end) == ("I was about to say" if flavour.streams else "", "failed")
         assert (await peer.turn("hello")).text == ANSWER
 
 
@@ -246,7 +246,7 @@ async def test_a_write_that_the_server_itself_gave_up_on_is_denied(name: str) ->
 
 
 def test_r_gives_up_on_a_write_after_five_minutes_and_t_never() -> None:
-    assert {name: flavour.park for name, flavour in FLAVOURS.items()} == {"R": 300.0, "T": None, "seed": 300.0}
+    assert {name: FLAVOURS[name].park for name in ("R", "T", "seed")} == {"R": 300.0, "T": None, "seed": 300.0}
 
 
 # -- cancel -----------------------------------------------------------------------------------------
