@@ -23,7 +23,19 @@ from gateway.session.turn.repeated import Repeated
 from gateway.timers import Timer
 from mappings.canonical import Command
 from mappings.canonical.commands import CancelTurn, PauseTurn, SubmitInput
-from mappings.canonical.events import HistorySnapshot, Reply
+from mappings.canonical.events import (
+    HistorySnapshot,
+    ModelTurnStarted,
+    ReasoningDelta,
+    ReasoningDone,
+    ReasoningStarted,
+    Reply,
+    StatusChanged,
+    TextDelta,
+    TextDone,
+    ToolCallArguments,
+    ToolCallStarted,
+)
 from mappings.canonical.values import Failure, Message, flatten
 
 if TYPE_CHECKING:
@@ -33,6 +45,7 @@ __all__ = ["BUSY", "Reconnect"]
 
 BUSY = "the connection to the backend was lost and is being made again; try again"
 STOPS = (CancelTurn, PauseTurn)
+CONTENT = (TextDelta, TextDone, ReasoningStarted, ReasoningDelta, ReasoningDone, ToolCallStarted, ToolCallArguments)
 UNKNOWN = Failure(cause="upstream_lost", text="the connection was lost before the backend answered")
 
 
@@ -45,6 +58,12 @@ class Reconnect:
         self._grace: Timer | None = None
         self._cancels: list[tuple[Link | None, CancelTurn]] = []
         self._repeated: Repeated | None = None
+        self._start_unknown = False  # the start of the run's model turn may have been missed
+
+    @property
+    def listens(self) -> bool:
+        """Whether what the backend says next must pass `take`."""
+        return self._failure is not None or self._start_unknown
 
     @property
     def severed(self) -> bool:
@@ -84,14 +103,27 @@ class Reconnect:
             self._session.give_up(self._failure)
 
     def take(self, items: Sequence[Any], at: int) -> list[Any]:
-        """Learn from the first whole history among `items`; the events that remain to be acted on."""
+        """Learn from the first whole history among `items`; return the events that remain to be acted on."""
+        if not self.severed:
+            return self._with_start(items)
         n = next(
             (i for i, e in enumerate(items) if type(e) is HistorySnapshot and not e.request and not e.rotated), None
         )
         if n is None:
             return list(items)
         keeps = self._learn(items[n], at)
-        return [*items[:n], *items[n if keeps else n + 1 :]]
+        return self._with_start([*items[:n], *items[n if keeps else n + 1 :]])
+
+    def _with_start(self, items: Sequence[Any]) -> list[Any]:
+        """Return `items` with the start of the model turn before its first content, if that was missed."""
+        for i, item in enumerate(items if self._start_unknown else ()):
+            if isinstance(item, ModelTurnStarted) or (isinstance(item, StatusChanged) and item.status != "running"):
+                self._start_unknown = False
+                break
+            if isinstance(item, CONTENT):
+                self._start_unknown = False
+                return [*items[:i], ModelTurnStarted(), *items[i:]]
+        return list(items)
 
     def unheard(self, items: list[Any]) -> list[Any]:
         """Return what is new of the events of a turn that goes on: a gateway tells it again from its beginning."""
@@ -116,6 +148,7 @@ class Reconnect:
             return True
         self.close()
         session.inputs.accept_waiting(at)
+        self._start_unknown = session.state.turn is None or session.state.turn.model_turn is None
         self._say_missed(found, at)
         if found.verdict == "ended":
             session.deliver(session.form.feed(found.last_words(), at), at)
@@ -138,7 +171,7 @@ class Reconnect:
     def _say_missed(self, found: Found, at: int) -> None:
         state = self._session.state
         if state.turn is not None:
-            events = missed(state.turn, state.transcript[state.fresh :], found.own)
+            events = self._with_start(missed(state.turn, state.transcript[state.fresh :], found.own))
             if events:
                 self._session.deliver(self._session.form.feed(events, at), at)
 

@@ -264,7 +264,7 @@ class Session:
         now = self.clock()
         for burst in bursts:
             items, at = burst.items, burst.at or now
-            if self.reconnect.severed:
+            if self.reconnect.listens:
                 items = self.reconnect.take(items, at)
             items = self.reconnect.unheard(items)
             if not items:

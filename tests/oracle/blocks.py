@@ -35,6 +35,7 @@ class Blocks:
         self._kind = ""  # of the open block: "text", "thinking" or none
         self._parts: list[str] = []
         self._whole = True  # the open block was seen from its beginning
+        self._told_gap = False  # an alert said that something of the open block is lost
         self._calls: dict[str, Call] = {}
 
     def begin(self, *, seen: bool) -> None:
@@ -67,6 +68,8 @@ class Blocks:
             case "thinking_start":
                 self._none_open(name)
                 self._kind = "thinking"
+            case "alert":
+                self._told_gap = self._told_gap or "contradicts" in data["message"]
             case "text_delta" | "thinking_delta":
                 self._delta(name.partition("_")[0], data["text"])
             case "text_done" | "thinking_done":
@@ -97,7 +100,9 @@ class Blocks:
 
     def _done(self, kind: str, text: str) -> None:
         sent = "".join(self._parts)
-        if self._whole:
+        if self._told_gap:
+            self._told_gap = False  # the done text is the authority then (docs/translation.md, 4.2)
+        elif self._whole:
             self._hold(self._kind == kind or (kind, text) == ("text", ""), f"{kind}_done closes a {kind} block")
             empty = kind == "thinking" and not text
             self._hold(text == sent or empty, f"{kind}_done says what its deltas said")

@@ -50,6 +50,7 @@ async def test_a_run_without_a_word_is_ended_for_pod_clients_when_the_pod_is_los
             script.pod_says(status("running"))
             .gets("p", status("running"))
             .pod_dies()
+            .passes(FAR.reconnect_grace)
             .gets("p", {"event": "error"}, status("idle"))
             .gets("a", {"type": "error", "requestId": None})
             .done()

@@ -66,10 +66,10 @@ def look(state: SessionState, text: str | None, history: HistorySnapshot) -> Fou
     if state.conversation and history.conversation and state.conversation != history.conversation:
         return UNKNOWN
     if text is None:
-        run = history.runs[-1] if history.runs else None
-        if history.status != "running" and not _is_new(state, run, history):
-            return UNKNOWN
-        return _stands(run, run.first if run is not None else len(history.items), history)
+        runs = _new_runs(state, history)
+        if not runs and history.status == "running":
+            return Found(verdict="running")
+        return _stands(runs[0], runs[0].first, history) if len(runs) == 1 else UNKNOWN
     at, is_known = _find_input(state, text, history)
     if at is not None:
         run = next((run for run in history.runs if run.last > at), None)
@@ -91,10 +91,12 @@ def _stands(run: PastRun | None, first: int, history: HistorySnapshot) -> Found:
     return Found(verdict="ended", own=own, end="paused" if is_paused else run.end, failure=run.failure)
 
 
-def _is_new(state: SessionState, run: PastRun | None, history: HistorySnapshot) -> bool:
-    """Return True if this run stands behind everything that was known before the turn."""
+def _new_runs(state: SessionState, history: HistorySnapshot) -> list[PastRun]:
+    """Return the runs that stand behind everything that was known before the turn."""
     known, told = _said(state.transcript[: state.fresh]), _said(history.items)
-    return run is not None and told[: len(known)] == known and len(_said(history.items[: run.first])) >= len(known)
+    if told[: len(known)] != known:
+        return []
+    return [run for run in history.runs if len(_said(history.items[: run.first])) >= len(known)]
 
 
 def _said(items: Sequence[Item]) -> list[tuple[str, str]]:

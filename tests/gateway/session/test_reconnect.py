@@ -149,6 +149,40 @@ async def test_a_pod_client_sees_one_run_and_no_history_in_it() -> None:
         )
 
 
+async def test_a_model_turn_whose_start_was_missed_is_begun_for_pod_clients() -> None:
+    async with stage() as made:
+        await (
+            made.script()
+            .joins("p", dialect="pod")
+            .pod_says(snapshot())
+            .gets("p", snapshot())
+            .says("p", run("Hi"))
+            .pod_gets(run("Hi"))
+            .pod_says(*took("Hi"))
+            .gets("p", echo("Hi"), status("running"))
+            .pod_dies()
+            .pod_says(snapshot(*run_entries("Hi"), status="running"), delta("Hel"))
+            .gets("p", say("turn_start", turn=0), delta("Hel"))
+            .done()
+        )
+
+
+async def test_a_run_of_a_pod_that_was_started_anew_does_not_go_on_with_the_turn_of_the_old_one() -> None:
+    began = say("turn_start", turn=0), delta("Old")
+    noted = {"kind": "invoke", "trigger": "notify", "ts": 1}
+    async with stage() as made:
+        await (
+            made.script()
+            .opens("a")
+            .pod_says(status("running"), say("invoke_start", kind="notify"), *began)
+            .gets("a", token("$turn", "Old"))
+            .pod_dies()
+            .pod_says(snapshot(noted, noted, status="running"), delta("New"))
+            .gets("a", error("$turn", "INTERNAL_ERROR"), token("$next", "New"))
+            .done()
+        )
+
+
 # -- the run has ended ---------------------------------------------------------------------------------
 
 
