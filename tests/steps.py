@@ -42,11 +42,11 @@ def steps(work: Callable[[], object], readers: Container[str] = ()) -> int:
 
 
 def growth(work: Callable[[Any], Callable[[], object]], inputs: list[Any], readers: Container[str] = ()) -> float:
-    """Return by how much the steps grow from one input to the next, in the mean; `work` prepares the work on one.
+    """Return by how much the steps grow from the input before the last to the last, which is twice as large.
 
-    Each input is twice as large as the one before it, but for the first: that fills what is made once and kept, and is
-    not counted.
+    `work` prepares the work on one input. The work on the first one is not counted: it fills what is made once and
+    kept. Where a second look begins past some size all but the first input must be larger than that.
     """
     work(inputs[0])()
-    counts = [steps(work(given), readers) for given in inputs[1:]]
-    return float((counts[-1] / counts[0]) ** (1 / (len(counts) - 1)))
+    before, after = (steps(work(given), readers) for given in inputs[-2:])
+    return after / before

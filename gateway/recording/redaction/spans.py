@@ -53,9 +53,13 @@ def overlapping(spans: Sequence[Span], places: Iterable[tuple[int, int]]) -> Ite
 def replaced(text: str, spans: Sequence[Span], mark: Mark) -> str:
     """`text` with a placeholder for each of its (merged) spans."""
     parts: list[str] = []
+    marks: dict[tuple[str, str], str] = {}  # one secret may stand there very often
     at = 0
     for span in spans:
-        parts += (text[at : span.start], span.quote, mark(span.kind, text[span.start : span.end]), span.quote)
+        secret = (span.kind, text[span.start : span.end])
+        if secret not in marks:
+            marks[secret] = mark(*secret)
+        parts += (text[at : span.start], span.quote, marks[secret], span.quote)
         at = span.end
     parts.append(text[at:])
     return "".join(parts)

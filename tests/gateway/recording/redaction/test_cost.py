@@ -25,7 +25,7 @@ from gateway.recording.runs import Stored
 from mappings.canonical.events import TextDelta, TextDone
 from tests.steps import GROWTH, growth
 
-SIZES = (9, 12, 24, 48, 96)  # repetitions; the first is not counted
+SIZES = (12, 40, 80)  # repetitions
 RULES = rules({}, ["$..pass", "$.arguments.token"], window_bytes=64 * 1024, window_micros=2_000_000)
 READERS = frozenset(
     (
@@ -120,8 +120,8 @@ def characters_read(detector: Detector, text: str) -> int:
 @pytest.mark.parametrize("detector", BUILT_IN, ids=[f"{detector.kind}-{detector.anchors[0]}" for detector in BUILT_IN])
 def test_an_end_behind_repeated_anchors_is_looked_for_once_in_each_run(detector: Detector) -> None:
     for anchor, tail, end in itertools.product(detector.anchors, (*TAILS, "token=", ": x="), (" ", "!", '" ', "@")):
-        counts = [characters_read(detector, (anchor + tail) * count + end) for count in SIZES[1:]]
-        assert counts[-1] <= counts[0] * GROWTH ** (len(counts) - 1), (anchor, tail, end)
+        counts = [characters_read(detector, (anchor + tail) * count + end) for count in SIZES]
+        assert counts[-1] <= counts[-2] * GROWTH, (anchor, tail, end)
 
 
 # -- paths ------------------------------------------------------------------------------------------------
@@ -168,7 +168,7 @@ def test_a_frame_is_looked_through_in_proportion_to_its_size(name: str) -> None:
     def frame(text: str) -> list[Stored]:
         return [FrameLine(seq=1, t=1, link="up", dir="receive", dialect="pod", text=text)]
 
-    inputs = [frame(FRAMES[name](4 * count)) for count in SIZES]
+    inputs = [frame(FRAMES[name](10 * count)) for count in SIZES]  # the counted ones are LARGE (wires.py)
     assert growth(redaction, inputs, READERS) <= GROWTH
 
 

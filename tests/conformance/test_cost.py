@@ -1,0 +1,228 @@
+"""What a hostile message costs: steps in proportion to its size, for every dialect in both roles.
+
+Each message that a dialect can write is blown up in one of several ways, at n, 2n and 4n, and given to the translator
+that reads it. Steps are counted, never time. A new dialect is in the registry and so in here.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import time
+from collections.abc import Callable
+from typing import Any, get_args
+from uuid import UUID
+
+import pytest
+
+from adapters.lines import LineSplitter
+from gateway import registry
+from gateway.logs import escaped
+from gateway.recording.redaction.shown import shown
+from mappings.canonical import Command, Event
+from mappings.dialect import Burst, Dialect, Oversize, Parts, Step, Translator
+from tests.legal import legal
+from tests.steps import GROWTH, growth
+
+BASE = 160  # n: from 2n on every dialect takes its second look at a message
+SIZES = (32, 64, 128)
+SHAPE_SIZES = (BASE, 2 * BASE, 4 * BASE)
+ROLES = ("server", "client")
+
+DIALECTS = registry.dialects()
+
+READERS = frozenset(
+    {
+        *("Codec.check", "Codec.check_keys", "Codec.mend", "Codec.suspicious", "Codec._untyped", "_untyped", "_depth"),
+        *("as_go_reads", "Shared.suspicious", "Events.decode", "Events.mend", "Events.check", "Events.suspicious"),
+        *("Requests.decode", "Requests.mend", "Requests.check", "escaped", "LineSplitter.feed", "LineSplitter._hold"),
+        *("layers", "unescaped", "Finder._find_all", "Finder._find", "Detector.matches", "flatten"),
+    }
+)
+"""What reads all of the bytes or text that it is handed."""
+
+# -- blowing up -------------------------------------------------------------------------------------------
+
+
+def mapped(value: Any, change: Callable[[Any], Any]) -> Any:
+    """The JSON value with `change` applied to each part; what is changed is not looked into."""
+    changed = change(value)
+    if changed is not value:
+        return changed
+    if isinstance(value, dict):
+        return {key: mapped(item, change) for key, item in value.items()}
+    if isinstance(value, list):
+        return [mapped(item, change) for item in value]
+    return value
+
+
+def with_keys(value: Any, n: int) -> Any:
+    more = {f"undocumented{k}": k for k in range(n)}
+    if isinstance(value, dict):
+        return {key: with_keys(item, n) for key, item in value.items()} | more
+    return [with_keys(item, n) for item in value] if isinstance(value, list) else value
+
+
+def with_items(value: Any, n: int) -> Any:
+    return value * n if isinstance(value, list) and value else value
+
+
+def with_digits(value: Any, n: int) -> Any:
+    return 10**n if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+def with_text(unit: str) -> Callable[[Any, int], Any]:
+    return lambda value, n: value + unit * n if isinstance(value, str) and value == "text" else value
+
+
+SHAPES: dict[str, Callable[[Any, int], Any]] = {
+    "undocumented keys": with_keys,
+    "long lists": with_items,
+    "many digits": with_digits,
+    "quotes": with_text('"'),
+    "markup": with_text("<a>[x](y) @f {"),
+    "lines": with_text("\\n\\u2028 "),
+}
+
+
+def blown_up(frame: bytes, shape: str, n: int) -> bytes:
+    """The frame in this shape; what stands before the JSON of a published message stays."""
+    prefix, nul, body = frame.rpartition(b"\0")
+    change = SHAPES[shape]
+    value = mapped(json.loads(body), lambda part: change(part, n))
+    return prefix + nul + json.dumps(value, ensure_ascii=False).encode()
+
+
+def twice_said(frame: bytes, n: int) -> bytes:
+    """The frame with one key many times."""
+    prefix, nul, body = frame.rpartition(b"\0")
+    return prefix + nul + b"{" + b'"k":1,' * n + body.lstrip()[1:]
+
+
+def spaced(frame: bytes, n: int) -> bytes:
+    prefix, nul, body = frame.rpartition(b"\0")
+    return prefix + nul + b" " * n + body.replace(b":", b" " * n + b":") + b" " * n
+
+
+def cut(frame: bytes, n: int) -> bytes:
+    """Much of an open array, and no end."""
+    return frame[:-1] + b',"x":' + b"[1," * n
+
+
+def deep(frame: bytes, n: int) -> bytes:
+    """The frame with nested arrays for JSON that a message passes on, or in an undocumented key."""
+    nested = b"[" * n + b"]" * n
+    return (
+        frame.replace(b'{"a":[1,null]}', nested)
+        if b'{"a":[1,null]}' in frame
+        else frame[:-1] + b',"x":' + nested + b"}"
+    )
+
+
+RAW: dict[str, Callable[[bytes, int], bytes]] = {
+    "one key many times": twice_said,
+    "space": spaced,
+    "cut off": cut,
+    "deep": deep,
+}
+
+
+# -- dialects ---------------------------------------------------------------------------------------------
+
+
+def new_ids() -> Callable[[], str]:
+    numbers = itertools.count(1)
+    return lambda: str(UUID(int=next(numbers)))
+
+
+def translator(dialect: Dialect, role: str) -> Translator:
+    return dialect.server(time.time_ns, new_ids(), "") if role == "server" else dialect.client(time.time_ns, new_ids())
+
+
+def written(dialect: Dialect, role: str) -> list[bytes]:
+    """One frame of each kind that the peer of this role writes, as far as a message can be written by itself."""
+    direction, union = (dialect.commands, Command) if role == "server" else (dialect.events, Event)
+    frames: dict[Any, bytes] = {}
+    for item in (item for kind in get_args(union) for item in legal(kind)):
+        for frame in direction.write(Burst(items=[item], request="r1", at=1)).frames:
+            message = direction.codec.decode(frame)
+            frames.setdefault((type(message), getattr(message, "method", "")), frame)
+    return list(frames.values())
+
+
+def received(dialect: Dialect, role: str) -> Callable[[list[bytes]], Callable[[], object]]:
+    def prepare(frames: list[bytes]) -> Callable[[], object]:
+        link = translator(dialect, role)
+        link.opened()
+        return lambda: link.receive(frames)
+
+    return prepare
+
+
+@pytest.mark.parametrize("shape", [*SHAPES, *RAW])
+@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize("name", DIALECTS)
+def test_a_message_costs_in_proportion_to_its_size(name: str, role: str, shape: str) -> None:
+    frames = written(DIALECTS[name], role)
+    grown = {}
+    for frame in frames:
+        inputs = [RAW[shape](frame, n) if shape in RAW else blown_up(frame, shape, n) for n in SHAPE_SIZES]
+        if len(inputs[0]) < len(inputs[-1]):  # it has something to blow up
+            grown[frame[:80]] = growth(received(DIALECTS[name], role), [[each] for each in inputs], READERS)
+    assert {frame: times for frame, times in grown.items() if times > GROWTH} == {}
+
+
+def test_each_shape_blows_up_messages_of_some_dialect() -> None:
+    frames = [frame for dialect in DIALECTS.values() for role in ROLES for frame in written(dialect, role)]
+    assert len(frames) > 50
+    for shape in SHAPES:
+        assert any(len(blown_up(frame, shape, 2)) > len(blown_up(frame, shape, 1)) for frame in frames), shape
+
+
+@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize("name", DIALECTS)
+def test_many_messages_at_once_cost_in_proportion_to_their_number(name: str, role: str) -> None:
+    bad = [b"{", b'{"x":1}', b"\xff", b"[" * 600]
+    for frame in [*written(DIALECTS[name], role), *bad]:
+        times = growth(received(DIALECTS[name], role), [[frame] * n for n in SIZES], READERS)
+        assert times <= GROWTH, frame
+
+
+@pytest.mark.parametrize("name", [name for name, dialect in DIALECTS.items() if dialect.events.unwrap])
+def test_a_message_of_many_parts_costs_in_proportion_to_their_number(name: str) -> None:
+    for direction in (DIALECTS[name].events, DIALECTS[name].commands):
+        for channel in ("pub", "rpc"):
+
+            def prepare(n: int, direction: Any = direction, channel: str = channel) -> Callable[[], object]:
+                parts = Parts(channel, b"i", (b"",) * n + (b"{}",))
+                return lambda: direction.receive([parts, Oversize(n, 1, "parts")], Step())
+
+            assert growth(prepare, [4 * n for n in SIZES]) <= GROWTH
+
+
+# -- what every dialect shares ----------------------------------------------------------------------------
+
+
+def by_bytes(data: bytes) -> Callable[[], object]:
+    splitter = LineSplitter(1 << 20)
+    return lambda: [splitter.feed(data[at : at + 1]) for at in range(len(data))]
+
+
+@pytest.mark.parametrize("unit", [b"a", b"\n", b"a\n", b"\xe2\x80\xa8", b" \t", b"\xff"])
+@pytest.mark.parametrize("fed", [by_bytes, lambda data: lambda: LineSplitter(1 << 20).feed(data)])
+def test_a_line_costs_in_proportion_to_its_length_however_it_arrives(
+    fed: Callable[[bytes], Callable[[], object]], unit: bytes
+) -> None:
+    assert growth(fed, [unit * 8 * n for n in SIZES], READERS) <= GROWTH
+
+
+@pytest.mark.parametrize("unit", ["a", "\x1b[2J", "\n", "://a:b@", "secret=", '\\"', "\u202e"])
+def test_a_log_value_costs_in_proportion_to_its_length(unit: str) -> None:
+    assert growth(lambda text: lambda: escaped(shown(text)), [unit * 8 * n for n in SIZES], READERS) <= GROWTH
+
+
+def test_work_that_is_not_in_proportion_is_found() -> None:
+    def pairs(n: int) -> Callable[[], object]:
+        return lambda: [a for a in range(n) for b in range(n) if a == b]
+
+    assert growth(pairs, list(SIZES)) > GROWTH
