@@ -130,7 +130,7 @@ class Pulled:
 
     async def give(self, sink: Sink, frames: Sequence[Frame]) -> None:
         """Return once the sink has taken all frames."""
-        while (taken := sink(frames)) < len(frames):
+        while frames and (taken := sink(frames)) < len(frames):
             frames = frames[taken:]
             self._more.clear()
             await self._more.wait()

@@ -35,6 +35,7 @@ class MemoryTransport:
     async def run(self, sink: Sink) -> None:
         while frames := await self.said.get():
             await self._pulled.give(sink, frames)
+            del frames  # or it would hold them until the next ones
 
     def resume(self) -> None:
         self._pulled.resume()

@@ -133,9 +133,7 @@ class WebSocketTransport:
     async def run(self, sink: Sink) -> None:
         # aiohttp reads in C code that calls nobody: this is the one transport that waits in a task.
         while not self._ended:
-            frames = await self._read()
-            if frames:
-                await self._pulled.give(sink, frames)
+            await self._pulled.give(sink, await self._read())  # without a name that holds them until the next ones
 
     def resume(self) -> None:
         self._pulled.resume()
