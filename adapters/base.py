@@ -39,7 +39,7 @@ SEND_HIGH = 256 * 1024  # one full socket buffer ahead of the kernel's own: more
 RECEIVE_HIGH = 1024 * 1024  # four whole reads of asyncio: a busy gateway does not stop and start its peer
 CLOSE_DEADLINE = 2.0  # a peer that reads answers a close at once; below a supervisor's usual 10 s for the whole process
 HANDSHAKE_DEADLINE = 10.0  # the slowest of real clients gives up on its own side then (websockets' open_timeout)
-HEARTBEAT = 20.0  # smooth sheet, section 1: its own servers ping every 20 s
+HEARTBEAT = 20.0  # docs/dialects/smooth.md, section 1: its own servers ping every 20 s
 BACKLOG = 1024  # clients that connect at once after a restart; 5,000 sessions arrive at about 2,000 a second
 
 
@@ -115,7 +115,9 @@ class Listener(Protocol):
     """Where peers connect to us."""
 
     address: str
-    """The real one, with the port that was chosen; with `DIALECT+` before it, the endpoint (design.md, section 7)."""
+    """The real one, with the port that was chosen; with `DIALECT+` before it, the endpoint
+    (docs/design.md, section 7).
+    """
 
     async def close(self) -> None:
         """Stop accepting. Peers that are connected stay: their links close them."""

@@ -1,9 +1,9 @@
 """The way of a peer's frames from its transport to the sink: pushed in the call that read them.
 
-A future and a task that wakes for each read cost more than a token does (performance.md, "A prototype of the way of a
-token"). So a transport hands its frames to the sink at once. The sink answers how many it took. What it left waits here
-and the transport pauses reading, so that the peer feels the pressure; `resume` goes on. Frames that arrive before there
-is a sink wait in the same place.
+A future and a task that wakes for each read cost more than a token does (docs/performance.md, "A prototype of the way
+of a token"). So a transport hands its frames to the sink at once. The sink answers how many it took. What it left waits
+here and the transport pauses reading, so that the peer feels the pressure; `resume` goes on. Frames that arrive before
+there is a sink wait in the same place.
 
     Inbound   for transports that are called when data arrived: push, then end
     Pulled    for transports that read in a task of their own

@@ -2,8 +2,8 @@
 
 One chunk in, all of its complete lines out: the split of a whole read costs a tenth of reading line by line. A line
 that is over the limit is counted and thrown away up to its newline, and stands in its place as Oversize, so that it
-costs the peer one message and us no memory. Lines are trimmed and blank ones skipped, by Unicode's idea of white
-space (pod sheet, section 1; codewhale sheet, section 1). At EOF the unterminated last line counts.
+costs the peer one message and us no memory. Lines are trimmed and blank ones skipped, by Unicode's idea of white space
+(docs/dialects/pod.md, section 1; docs/dialects/codewhale.md, section 1). At EOF the unterminated last line counts.
 """
 
 from __future__ import annotations

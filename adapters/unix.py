@@ -2,8 +2,8 @@
 
 One object is the connection: asyncio's protocol on one side, a Transport on the other. Whole reads are split (5 times
 cheaper than a StreamReader) and pushed to the link. A peer that closed may have written before: whatever the kernel
-still holds is read and given before `run` ends, also when our own write was what found out (pod sheet, section 11: a
-parent connects, writes `run` and closes without reading).
+still holds is read and given before `run` ends, also when our own write was what found out
+(docs/dialects/pod.md, section 11: a parent connects, writes `run` and closes without reading).
 """
 
 from __future__ import annotations

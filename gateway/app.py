@@ -122,7 +122,7 @@ class App:
                     listening(await self._listen(endpoint, route, router))
             self.ready.set()
             gc.collect()
-            gc.freeze()  # performance.md: what stands now never dies; without it a full collection walks it all
+            gc.freeze()  # docs/performance.md: what stands now never dies; without it a full collection walks it all
             gc.set_threshold(*COLLECT)
             await self.stop.wait()
             await self._drain()

@@ -1,4 +1,4 @@
-"""Endpoints: `DIALECT[@GENERATION]+TRANSPORT:ADDRESS[?OPTIONS]` (design.md, section 7).
+"""Endpoints: `DIALECT[@GENERATION]+TRANSPORT:ADDRESS[?OPTIONS]` (docs/design.md, section 7).
 
     smooth+ws://127.0.0.1:8787/ws      pod+unix:/run/x/sock      pod@seed+unix:/run/x/sock?session=latest
     codewhale+stdio:codewhale app-server --stdio -- ?cwd=/src    codewhale+stdio:

@@ -1,4 +1,4 @@
-"""The loss ledger: everything that did not arrive, counted, with one sample each (design.md, section 6),
+"""The loss ledger: everything that did not arrive, counted, with one sample each (docs/design.md, section 6),
 in which no secret stands.
 
 Also the plain counters of the gateway (frames, events, merged deltas). Both are bounded: a kind beyond the bound is

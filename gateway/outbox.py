@@ -1,4 +1,4 @@
-"""What waits to be written to one link: bounded, never awaited by those who put (design.md, section 6).
+"""What waits to be written to one link: bounded, never awaited by those who put (docs/design.md, section 6).
 
 Past `soft` the outbox is `full`: whoever broadcasts keeps a cursor for this link instead of putting frames. Past `hard`
 it is `over`: the peer asks and does not read, and its link is disconnected. What the writer has taken is no longer

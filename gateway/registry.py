@@ -52,7 +52,7 @@ __all__ = [
     "upstream",
 ]
 
-FOLDER = frozenset({"cwd", "model"})  # what a client of another dialect cannot say (design.md, section 5)
+FOLDER = frozenset({"cwd", "model"})  # what a client of another dialect cannot say (docs/design.md, section 5)
 
 WAYS: dict[str, dict[str, Way]] = {
     "smooth": {"ws": WS, "wss": WSS},

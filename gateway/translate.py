@@ -89,7 +89,7 @@ def _read(reading: Direction, frame: Frame) -> Step:
 
 
 def _writes(writing: Direction, item: Any) -> bool:
-    """Whether the target has a word for this; for an unknown message, whether its sheet says that peers survive it."""
+    """Whether the target has a word for this; for an unknown message, whether its dialect's peers survive it."""
     entry = writing.from_canonical.entries.get(type(item))
     return entry is not None and bool(entry.produces)
 
@@ -108,7 +108,7 @@ class _Client:
         return str(UUID(int=next(self._numbers)))
 
     def refusal(self, step: Step) -> str:
-        """Why a session would not send this, "" if it would (translation.md 3.10)."""
+        """Why a session would not send this, "" if it would (docs/translation.md, rule 3.10)."""
         items = (item for burst in step.bursts for item in burst.items)
         empty = any(isinstance(item, SubmitInput) and not flatten(item.segments).strip() for item in items)
         return "the input is empty" if empty else ""

@@ -1,4 +1,4 @@
-"""What a projection keeps back while its clients are asked in words (translation.md 3.3).
+"""What a projection keeps back while its clients are asked in words (docs/translation.md, rule 3.3).
 
 Their run is over until the question is answered, but a backend says more of the turn meanwhile: smooth tells the call
 that waits right behind the question. That is shown when the turn goes on.

@@ -168,7 +168,7 @@ class Translator(Protocol):
         """This batch went out to the peer: it begins or ends a run that the peer began."""
 
     def can_be_asked(self, question: Event) -> bool:
-        """Whether the peer has a form for this question; else it is asked in words (translation.md 3.3)."""
+        """Whether the peer has a form for this question; else it is asked in words (docs/translation.md, rule 3.3)."""
 
     def closed(self, cause: str) -> Step:
         """The link is about to close: what is said last."""
@@ -366,16 +366,15 @@ class Dialect(Struct, frozen=True, kw_only=True):
     rendering than the rest. `shown(session, backend_ids)` are the ids under which its clients know a canonical session.
     `one_session` says that a backend of this dialect holds a single session; `named` that one link carries all sessions
     of a backend, and gives the backend_ids of the one that the backend calls so. `publication` makes the translator of
-    the link that broadcasts to everybody, where `server` serves calls alone (design.md, section 5), and `served` is
-    this record as the listener with that identity speaks it. `turn_outlives_connection` says that a turn of such a
+    the link that broadcasts to everybody, where `server` serves calls alone (docs/design.md, section 5), and `served`
+    is this record as the listener with that identity speaks it. `turn_outlives_connection` says that a turn of such a
     backend goes on while we are not connected; its client translator may be opened again on the next connection.
     `lists_silent` says that its servers list a session from its start, not only once something was said in it.
-    `overheard` makes the reader of one stream of events by who does not know what was asked, where that decides what
-    an answer means. `tells_calls` says that a history which comes unasked has the tool calls too, and not messages
-    alone. `takes_history` is the ext of a ResumeSession that brings what was said elsewhere into a conversation, None
-    where a backend has no way to take it; `brings_history` counts what a client's does. `stores_history` says that its
-    servers store every message and answer a request for history at any time; else the session's own transcript
-    answers it.
+    `overheard` makes the reader of one stream of events by who does not know what was asked, where that decides what an
+    answer means. `tells_calls` says that a history which comes unasked has the tool calls too, and not messages alone.
+    `takes_history` is the ext of a ResumeSession that brings what was said elsewhere into a conversation, None where a
+    backend has no way to take it; `brings_history` counts what a client's does. `stores_history` says that its servers
+    store every message and answer a request for history at any time; else the session's own transcript answers it.
     """
 
     name: str

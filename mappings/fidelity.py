@@ -66,11 +66,12 @@ BY_SESSION = frozenset(
         TurnResult,
     }
 )
-"""Events that clients get though their backend has no word for them: the session completes a turn (design.md, section
-3), tells of gaps, and gives the answers of `BY_GATEWAY`."""
+"""Events that clients get though their backend has no word for them: the session completes a turn
+(docs/design.md, section 3), tells of gaps, and gives the answers of `BY_GATEWAY`.
+"""
 
 BY_GATEWAY = frozenset({GetHistory, GetSession, ListSessions, OpenSession, Ping, ResumeSession, ShutdownBackend})
-"""Commands that the gateway answers though the backend has no word for them (translation.md 3.2, 3.16)."""
+"""Commands that the gateway answers though the backend has no word for them (docs/translation.md, rules 3.2, 3.16)."""
 
 GATEWAY = Emulated("the gateway's own answer")
 

@@ -22,8 +22,8 @@ __all__ = ["legal", "plain"]
 SESSION = "0b0e9b0e-0000-4000-8000-00000000000a"
 MS = 1_000_000  # ns
 
-A_UUID = "ids of sessions, messages and segments are UUIDs (translation.md 3.1)"
-WHOLE_MS = "each dialect writes times in its own precision (translation.md 3.12): whole milliseconds fit all of them"
+A_UUID = "ids of sessions, messages and segments are UUIDs (docs/translation.md, rule 3.1)"
+WHOLE_MS = "times differ in precision (docs/translation.md, rule 3.12): whole milliseconds fit all of them"
 LINKS = "it is the link that is asked: this command names no session"
 
 VALUES: dict[str, tuple[Any, str]] = {
@@ -32,7 +32,7 @@ VALUES: dict[str, tuple[Any, str]] = {
     "*.session": (SESSION, A_UUID),
     "Message.id": (SESSION, A_UUID),
     "CompactionDone.segment": (SESSION, A_UUID),
-    "SessionOpened.agent": (SESSION, "smooth clients name agents by UUID (smooth sheet, section 3)"),
+    "SessionOpened.agent": (SESSION, "smooth clients name agents by UUID (docs/dialects/smooth.md, section 3)"),
     "Ping.session": ("", LINKS),
     "OpenSession.session": ("", "a session that is not there yet has no name"),
     "ListSessions.session": ("", "all sessions are meant"),

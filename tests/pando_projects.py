@@ -1,7 +1,7 @@
 """Directories for projects of pando whose ports are free, and stay so.
 
-The ports follow from the path, and lie where the system takes ports for outgoing connections (pando sheet, section
-1.1): on a machine that does other things, one in a few dozen is in use.
+The ports follow from the path, and lie where the system takes ports for outgoing connections
+(docs/dialects/pando.md, section 1.1): on a machine that does other things, one in a few dozen is in use.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What a child says on stderr: read at all times, logged at debug level, its last lines kept for whoever asks why.
 
-An undrained stderr stops a child for good once its pipe is full (neighbours.md, 3), and one that is only logged is not
+An undrained stderr stops a child for good once its pipe is full, and one that is only logged is not
 there when its user is told that the backend is gone.
 """
 

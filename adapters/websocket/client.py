@@ -1,8 +1,9 @@
 """The client's side: dial a server, and say in one line why it did not work.
 
 Every connection has a ClientSession of its own, which ends with it: nothing is pooled, no cookie is kept, no redirect
-is followed (it is a refusal that names the right place). A URL may carry a token in its query (smooth sheet, section
-1), and an error ends up in logs: what looks like one is masked, wherever in the text it stands.
+is followed (it is a refusal that names the right place). A URL may carry a token in its query
+(docs/dialects/smooth.md, section 1), and an error ends up in logs: what looks like one is masked, wherever in the text
+it stands.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """One WebSocket connection after its handshake, whoever dialled; and the two ways to write to it.
 
-Sending is where the time goes: a system call costs 20 times a frame (performance.md, section 2b), and aiohttp makes
-one for every message. `Corked` therefore writes the headers itself and a batch at once; where the few semi-private
-names of aiohttp that it needs are missing, `Framewise` says the same slowly.
+Sending is where the time goes: a system call costs 20 times a frame (docs/performance.md, section 2b), and aiohttp
+makes one for every message. `Corked` therefore writes the headers itself and a batch at once; where the few
+semi-private names of aiohttp that it needs are missing, `Framewise` says the same slowly.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """Who calls us: one ROUTER socket, and a transport for each identity.
 
-ROUTER does not tell when a peer goes away. The views of a real client open a connection for a call and leave it (pando
-sheet, section 5), so an identity that was silent for `idle` seconds is forgotten; when it speaks again it is a new
-caller. Their number is bounded: the one that was silent longest makes room, but not while it waits for an answer.
+ROUTER does not tell when a peer goes away. The views of a real client open a connection for a call and leave it
+(docs/dialects/pando.md, section 5), so an identity that was silent for `idle` seconds is forgotten; when it speaks
+again it is a new caller. Their number is bounded: the one that was silent longest makes room, but not while it waits
+for an answer.
 
-ROUTER_MANDATORY is on, unlike the sheet says (section 9): without it an answer to a caller that is gone or does not
+ROUTER_MANDATORY is on (docs/dialects/pando.md, section 9): without it an answer to a caller that is gone or does not
 read is dropped in silence. With it the first is a ConnectionError, and the second lets `send` wait.
 """
 
@@ -157,7 +158,7 @@ class Caller:
         self.heard = 0.0
         """When it last spoke or was spoken to."""
         self.owed = 0
-        """Answers that it waits for: exactly one for each message (pando sheet, section 5)."""
+        """Answers that it waits for: exactly one for each message (docs/dialects/pando.md, section 5)."""
         self._callers = callers
         self._inbound = Inbound(0, lambda: callers.left(self), lambda: callers.taken(self))
         self._ended = False

@@ -1,7 +1,8 @@
 """Dial a primary: SUB for what it publishes, DEALER for calls, one transport over both.
 
-A Go publisher writes to its subscribers one after the other, so that one who does not read stalls the rest (pando
-sheet, section 9): both sockets are read at all times, and what would be too much is dropped and counted.
+A Go publisher writes to its subscribers one after the other, so that one who does not read stalls the rest
+(docs/dialects/pando.md, section 9): both sockets are read at all times, and what would be too much is dropped and
+counted.
 
 libzmq connects again by itself and hides it, and nothing would tell what was published meanwhile. So a lost connection
 is the end of the transport, as on every other one, after all that had arrived: whoever dialled dials again.
@@ -22,7 +23,7 @@ from adapters.zeromq.sockets import Sockets
 
 __all__ = ["CONNECT_DEADLINE", "DialledTransport", "connect"]
 
-CONNECT_DEADLINE = 5.0  # seconds: what a pando client allows for a connection (pando sheet, section 5)
+CONNECT_DEADLINE = 5.0  # seconds: what a pando client allows for a connection (docs/dialects/pando.md, section 5)
 RECEIVE_HWM = 100_000  # messages that libzmq holds while the event loop is busy: half a second at full speed
 
 

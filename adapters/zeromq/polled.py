@@ -9,7 +9,8 @@ follow, and all of them are kept here:
 3. Who waits for room is woken by every signal, tries again, and does not wait for ever: another's call may have taken
    the one that was his.
 
-zmq.asyncio does the same with a future for each message, which costs five times as much (performance.md, section 2c).
+zmq.asyncio does the same with a future for each message, which costs five times as much
+(docs/performance.md, section 2c).
 """
 
 from __future__ import annotations

@@ -32,10 +32,11 @@ class Bounds(Struct, frozen=True, kw_only=True, gc=False):
     a caller that is silent is forgotten, and how many there may be.
     """
 
-    publish_wait: float = 0.2  # design.md, section 6
+    publish_wait: float = 0.2  # docs/design.md, section 6
     stall_deadline: float = 10.0  # a terminal that was stopped by hand; a busy one reads again far sooner
     send_hwm: int = 1000  # libzmq's own; half of it must be read before a full subscriber takes more
-    idle: float = 60.0  # no call of a pando client lasts longer than 10 s, its limit (pando sheet, section 5)
+    # no call of a pando client lasts longer than 10 s, its limit (docs/dialects/pando.md, section 5)
+    idle: float = 60.0
     callers: int = 1024  # a view leaves one every few seconds, for as long as `idle`
 
 

@@ -3,7 +3,7 @@
 A context is two threads and three descriptors; one for each place makes its end certain: when the last holder lets go,
 the sockets are closed and the context is terminated, in a thread because that waits for what lingers.
 
-No socket has ZMTP heartbeats: Go peers do not answer them (pando sheet, section 9).
+No socket has ZMTP heartbeats: Go peers do not answer them (docs/dialects/pando.md, section 9).
 """
 
 from __future__ import annotations

@@ -29,7 +29,9 @@ def set_up(log_level: str, log_json: bool) -> None:
 
 
 def run(work: Coroutine[Any, Any, Any]) -> Any:
-    """The result of `work`, on uvloop where it is installed (performance.md: 0.85x CPU), else on asyncio's own loop."""
+    """The result of `work`, on uvloop where it is installed (docs/performance.md: 0.85x CPU), else on asyncio's own
+    loop.
+    """
     try:
         import uvloop
     except ImportError:

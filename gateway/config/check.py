@@ -215,7 +215,7 @@ def _sessions(drafts: Sequence[Draft]) -> Iterator[Found]:
 
 
 def _shutdowns(drafts: Sequence[Draft]) -> Iterator[Found]:
-    """translation.md 3.16: only who may do anything to this user's processes anyway may end the backend."""
+    """docs/translation.md, rule 3.16: only who may do anything to this user's processes anyway may end the backend."""
     for draft in drafts:
         if draft.shutdown != "backend" or not draft.listen:
             continue

@@ -33,18 +33,19 @@ class Limits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rena
     catch_up: Count = 4_096  # events rendered at once for a link that fell behind
     connect_deadline: Seconds = 5.0  # below a pando call's 10 s and a smooth request's 30 s
     handshake_deadline: Seconds = 10.0  # a WebSocket client's whole request: real ones give up then themselves
-    links: Count = 10_000  # clients at once: twice as many as sessions were measured with (performance.md, section 3)
+    # clients at once: twice as many as sessions were measured with (docs/performance.md, section 3)
+    links: Count = 10_000
     accept_deadline: Seconds = 30.0  # a pod that compacts lets a run wait; a smooth client gives up after 30 s
     open_deadline: Seconds = 9.0  # for a backend to open a session: a pando client gives up after 10 s
-    cancel_deadline: Seconds = 10.0  # translation.md 3.4
+    cancel_deadline: Seconds = 10.0  # docs/translation.md, rule 3.4
     answer_deadline: Seconds = 240.0  # a question is denied then: below the backends' own 300 s
     answer_guard: Seconds = 1.0  # an answer that crossed a further question on its way is not taken for it
     drain_deadline: Seconds = 10.0  # SIGTERM: turns may finish until then
-    reconnect_grace: Seconds = 2.0  # docs/translation.md, 4.10
+    reconnect_grace: Seconds = 2.0  # docs/translation.md, rule 4.10
     backoff_first: Seconds = 0.1
     backoff_max: Seconds = 5.0
     snapshot_wait: Seconds = 0.4  # a pod's prober waits 0.5 s for the first line
-    session_ttl: Seconds = 3600.0  # design.md, section 5
+    session_ttl: Seconds = 3600.0  # docs/design.md, section 5
     children: Count = 16  # processes that run at once: a codewhale with its inner server takes some 100 MB
     restarts: Count = 5  # of one child within `restart_window`: what ends that often is left alone for the rest of it
     restart_window: Seconds = 60.0
@@ -52,13 +53,13 @@ class Limits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rena
 
 
 class Show(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a route's clients are shown (translation.md 3.8): of tools everything, or their names alone."""
+    """What a route's clients are shown (docs/translation.md, rule 3.8): of tools everything, or their names alone."""
 
     tools: Literal["all", "names"] = "all"
 
 
 class Redact(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What stays out of recordings (design.md, section 8). Tokens in frames and one-time codes do in any case.
+    """What stays out of recordings (docs/design.md, section 8). Tokens in frames and one-time codes do in any case.
 
     `patterns`: the user's own, kind -> regular expression. `paths`: JSON paths of what is never recorded. `salt`: with
     one the placeholders of equal secrets are equal in all recordings, without in each for itself. Text that streams is
@@ -69,7 +70,7 @@ class Redact(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     patterns: dict[str, str] = {}
     paths: tuple[str, ...] = ()
     salt: str = ""
-    window_bytes: Bytes = 64 * 1024  # design.md, section 8
+    window_bytes: Bytes = 64 * 1024  # docs/design.md, section 8
     window_seconds: Seconds = 2.0  # a kill -9 costs so much of a text that streams
 
 
@@ -93,7 +94,7 @@ class Recording(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class RouteOptions(Struct, frozen=True, kw_only=True):
-    """What a route decides: the options that translation.md and design.md, section 5, name.
+    """What a route decides: the options that docs/translation.md and docs/design.md, section 5, name.
 
     `overflow`: a slow client gets merged text, or is disconnected. `approvals`: a question toward a client whose
     dialect has none is asked in words, denied, or (write confirmations alone) approved. `otp_resend`: after a right

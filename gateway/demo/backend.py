@@ -1,8 +1,8 @@
 """The demo backend: plays scripts in process, behind the same sessions and translators as a real one.
 
-It behaves as the pod sheet's section 8 says: one turn at a time; cancel or pause before any output rolls the input
-back, after it ends or pauses the turn; resume goes on where it stopped. A question parks the turn until it is answered
-or the turn is stopped (smooth sheet, section 6); resumed, it is asked again.
+It behaves as docs/dialects/pod.md, section 8 says: one turn at a time; cancel or pause before any output rolls the
+input back, after it ends or pauses the turn; resume goes on where it stopped. A question parks the turn until it is
+answered or the turn is stopped (docs/dialects/smooth.md, section 6); resumed, it is asked again.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ __all__ = ["DemoBackend"]
 
 BURST = 512  # events that are told at once where the script has no delays
 
-PAGE = 50  # messages of a page that asks for no number: the smooth sheet's section 5
+PAGE = 50  # messages of a page that asks for no number: docs/dialects/smooth.md, section 5
 
 ABOUT = Backend(
     name="demo", model="scripted", provider="unknown", cwd="/srv/demo", tools=("lookup_order", "list_files")
@@ -120,7 +120,9 @@ class DemoBackend:
     # -- what a session needs --------------------------------------------------------------------------
 
     def _open(self, command: OpenSession | ResumeSession | GetSession) -> None:
-        """A fresh conversation, the session itself; also for who goes on with an unknown one (smooth sheet, 6)."""
+        """A fresh conversation, the session itself; also for who goes on with an unknown one
+        (docs/dialects/smooth.md, section 6).
+        """
         if isinstance(command, GetSession):
             self._refuse(command.request, "not_found", f"session {command.session!r} not found")
             return

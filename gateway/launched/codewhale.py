@@ -1,4 +1,5 @@
-"""`dragoman-codewhale`: a program that is launched as `codewhale` is, by an unchanged client (codewhale sheet, 1).
+"""`dragoman-codewhale`: a program that is launched as `codewhale` is, by an unchanged client
+(docs/dialects/codewhale.md, section 1).
 
     dragoman-codewhale app-server --stdio [--config FILE]
 

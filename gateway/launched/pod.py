@@ -1,4 +1,5 @@
-"""`dragoman-pod`: a program that is launched as a pod is, by an unchanged TUI or parent pod (docs/dialects/pod.md, 2).
+"""`dragoman-pod`: a program that is launched as a pod is, by an unchanged TUI or parent pod
+(docs/dialects/pod.md, section 2).
 
 They know a single program path ($INSOMNIA_POD_COMMAND), so which route is served the environment says (route.py); the
 program listens where this pod's socket belongs.

@@ -1,9 +1,10 @@
-"""`pod+dir:DIR` as a listener: DIR/NAME/sock for each session of a route, made and removed with it (design.md, 5).
+"""`pod+dir:DIR` as a listener: DIR/NAME/sock for each session of a route, made and removed with it
+(docs/design.md, section 5).
 
 A pod client can ask for nothing but the pod that it connects to. So each session that is opened here gets a folder of
 its own, called after its title where that is a legal name, else after its id; and one folder, called after the route,
 is the way in: whoever connects there has a session behind that door, as with `pod+unix:`. Only from here do clients
-see more than their own session: all that stand here (pod sheet, section 10).
+see more than their own session: all that stand here (docs/dialects/pod.md, section 10).
 """
 
 from __future__ import annotations
@@ -175,7 +176,7 @@ def _name(state: SessionState, name: str) -> None:
 
 
 def _described(name: str, folder: PodFolder, session: Session, own: Session) -> dict[str, object]:
-    """A session as pod sheet, section 10, describes a pod."""
+    """A session as docs/dialects/pod.md, section 10, describes a pod."""
     return {
         "pod_name": name,
         "visibility": "self_pod" if session is own else "spawned_child",

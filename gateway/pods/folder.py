@@ -1,4 +1,5 @@
-"""A pod's folder: BASE/NAME with the socket `sock` and the files that a pod keeps beside it (pod sheet, section 2).
+"""A pod's folder: BASE/NAME with the socket `sock` and the files that a pod keeps beside it
+(docs/dialects/pod.md, section 2).
 
 Whoever looks for pods finds a session of ours there as it finds a pod. The folder is for its owner alone. A file that
 another pod left is replaced, a live pod's folder is refused: its socket decides, so that is bound first.

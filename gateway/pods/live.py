@@ -1,8 +1,8 @@
 """The pods of a directory, `pod+dir:DIR` as an upstream: every folder in it whose `sock` somebody listens at.
 
 The directory is read each time that it is asked about: pods come and go by themselves, and a folder may outlive its
-pod. What a pod does now is read from the `status.json` beside its socket (pod sheet, section 2); one that keeps none
-is taken for idle.
+pod. What a pod does now is read from the `status.json` beside its socket (docs/dialects/pod.md, section 2); one that
+keeps none is taken for idle.
 """
 
 from __future__ import annotations

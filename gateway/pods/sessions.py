@@ -1,4 +1,4 @@
-"""The sessions behind a directory of pods: one for each pod, made when it is asked for (design.md, section 5).
+"""The sessions behind a directory of pods: one for each pod, made when it is asked for (docs/design.md, section 5).
 
 A pod's session has the id of its endpoint, so that it is the same after a restart. A client names a pod by its session,
 or as it opens one: by an agent id (the pod's name, or UUIDv5 of route and name) or `metadata.pod`. One that names none

@@ -1,1 +1,3 @@
-"""Recordings of sessions: the file format, who writes it, who reads it (design.md, section 8; docs/recording.md)."""
+"""Recordings of sessions: the file format, who writes it, who reads it (docs/design.md, section 8;
+docs/recording.md).
+"""

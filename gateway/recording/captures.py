@@ -49,7 +49,9 @@ __all__ = ["Capture", "Import", "Said", "read_capture"]
 BEGINS = frozenset(
     {RunStarted, ModelTurnStarted, TextDelta, ReasoningStarted, ReasoningDelta, ToolCallStarted, TurnEnded}
 )
-"""What shows that a waiting input's turn has begun, where a backend answers when it is over (codewhale sheet)."""
+"""What shows that a waiting input's turn has begun, where a backend answers when it is over
+(docs/dialects/codewhale.md).
+"""
 
 LINE_MAX = 64 << 20  # bytes: four of the largest messages
 
@@ -215,7 +217,7 @@ class Import:
         yield self._frame(frame, "send")
 
     def _closed(self, said: Said) -> Iterator[Line]:
-        """A connection was closed: with one that is a session's own its turn is lost (design.md, section 5)."""
+        """A connection was closed: with one that is a session's own its turn is lost (docs/design.md, section 5)."""
         turn = self._state.turn
         if self._dialect.one_session or self._dialect.named is not None or turn is None:
             return
@@ -247,7 +249,9 @@ class Import:
                     yield from self._runs(self._form.end("failed", failure, at), at)
 
     def _is_open(self, request: str) -> bool:
-        """Whether the open turn was asked for under this request: an error under it ends it (translation.md 3.11)."""
+        """Whether the open turn was asked for under this request: an error under it ends it
+        (docs/translation.md, rule 3.11).
+        """
         turn = self._state.turn
         return bool(request) and turn is not None and turn.origin.request == request
 

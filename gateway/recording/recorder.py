@@ -29,7 +29,8 @@ Take = Callable[[Sequence[Frame]], None]
 class Recorder:
     """Tracks of the sessions of one route, and one for what belongs to none, made when there is such a thing.
 
-    With `everything` the frames of every client's link are recorded, else of the links design.md, section 8, names.
+    With `everything` the frames of every client's link are recorded, else of the links docs/design.md, section 8,
+    names.
     """
 
     def __init__(self, desk: Desk, header: Header, *, everything: bool) -> None:

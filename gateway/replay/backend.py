@@ -1,4 +1,4 @@
-"""A recording as the backend of one session (design.md, section 7).
+"""A recording as the backend of one session (docs/design.md, section 7).
 
 It says what was said to all clients then, and the session makes its normal form of it once more; so what the session
 adds by itself is left out here (lines.py). An input begins a scene, and a scene is played passage by passage: where a
@@ -40,7 +40,7 @@ from mappings.dialect import Burst
 __all__ = ["ReplayBackend"]
 
 BURST = 512  # events that are told at once where there are no pauses
-PAGE = 50  # messages of a page that asks for no number: the smooth sheet's section 5
+PAGE = 50  # messages of a page that asks for no number: docs/dialects/smooth.md, section 5
 
 CAUSES: dict[Outcome, Cause] = {"used": "invalid", "not_recorded": "invalid", "playing": "unsupported"}
 """Why a command is refused, where it is not `unsupported` for want of a place in the recording."""

@@ -1,4 +1,4 @@
-"""One conversation of a backend whose connections carry many (design.md, section 5: pando), for one session alone.
+"""One conversation of a backend whose connections carry many (docs/design.md, section 5: pando), for one session alone.
 
 It stands before a connection of the session's own, where routing/shared.py stands before one that all sessions of a
 route have. The first command opens a conversation there, which is none of those that the backend has: nobody else's is
@@ -137,7 +137,9 @@ class Conversation:
             self._gone()
 
     def _aside(self, items: Sequence[Any]) -> None:
-        """What belongs to no conversation. A list does not have every one that there is (pando sheet, section 6)."""
+        """What belongs to no conversation. A list does not have every one that there is
+        (docs/dialects/pando.md, section 6).
+        """
         for item in items:
             if isinstance(item, SessionsListed):
                 if self._ids is not None and self._asked is None:

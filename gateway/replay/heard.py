@@ -1,8 +1,9 @@
 """What a live backend said while it was driven: its events, each with its turn, as they are compared.
 
 Where a backend has questions and a recording was made of one that has, but the way between them has not (a pod), a
-gateway there puts a question in words: it ends the run, and what is typed next is the answer (translation.md 3.3). Such
-words are known by being the very ones, and the question stands here as itself: no part of the text, the turn one turn.
+gateway there puts a question in words: it ends the run, and what is typed next is the answer
+(docs/translation.md, rule 3.3). Such words are known by being the very ones, and the question stands here as itself: no
+part of the text, the turn one turn.
 """
 
 from __future__ import annotations

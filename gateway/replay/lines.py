@@ -1,4 +1,4 @@
-"""What of the log a replay says: all but what the session says by itself (design.md, section 3).
+"""What of the log a replay says: all but what the session says by itself (docs/design.md, section 3).
 
 The log is in normal form, and the session that replays makes that form anew. What it would say twice is left out: the
 user's message behind TurnAccepted, how a question ended that its client answered, questions in words, the status that

@@ -26,7 +26,7 @@ from mappings.dialect import Burst, Dialect, Loss, NewId
 __all__ = ["Live"]
 
 HELD_MAX = 64  # commands that wait while it is given the history: as many as wait for a connection
-PATIENCE = 5.0  # seconds for that: a pod's parent waits as long for its run to begin (pod sheet, section 11)
+PATIENCE = 5.0  # seconds for that: a pod's parent waits as long for its run to begin (docs/dialects/pod.md, section 11)
 
 log = structlog.get_logger("dragoman.replay")
 

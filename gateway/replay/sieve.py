@@ -1,7 +1,7 @@
 """What a connection tells of one of the sessions that it carries; of others nothing comes through.
 
-A backend that publishes tells everybody of everything (pando sheet, section 2). Behind a recording stands one
-conversation of it: nobody follows the others, asks for their messages or records what is said in them.
+A backend that publishes tells everybody of everything (docs/dialects/pando.md, section 2). Behind a recording stands
+one conversation of it: nobody follows the others, asks for their messages or records what is said in them.
 """
 
 from __future__ import annotations

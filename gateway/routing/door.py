@@ -1,4 +1,6 @@
-"""A door: the listener by which a link came, as far as it says which session the link means (design.md, section 5)."""
+"""A door: the listener by which a link came, as far as it says which session the link means
+(docs/design.md, section 5).
+"""
 
 from __future__ import annotations
 

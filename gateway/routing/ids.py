@@ -1,4 +1,4 @@
-"""The ids of sessions (translation.md 3.1): functions, so the same for every client and after a restart."""
+"""The ids of sessions (docs/translation.md, rule 3.1): functions, so the same for every client and after a restart."""
 
 from __future__ import annotations
 
@@ -21,5 +21,5 @@ def canonical_id(route: str, name: str) -> str:
 
 
 def agent_id(route: str) -> str:
-    """The agent that a route's sessions are opened for, where its upstream names none (design.md, section 5)."""
+    """The agent that a route's sessions are opened for, where its upstream names none (docs/design.md, section 5)."""
     return str(uuid5(NAMESPACE_URL, f"dragoman:{route}"))

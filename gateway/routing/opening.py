@@ -1,4 +1,6 @@
-"""Sessions that are not open here: new ones, and those that the backend may have in its store (design.md, 5)."""
+"""Sessions that are not open here: new ones, and those that the backend may have in its store
+(docs/design.md, section 5).
+"""
 
 from __future__ import annotations
 

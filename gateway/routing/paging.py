@@ -1,4 +1,5 @@
-"""Long histories, read page by page from a backend that gives at most PAGE messages at a time (smooth sheet, 5).
+"""Long histories, read page by page from a backend that gives at most PAGE messages at a time
+(docs/dialects/smooth.md, section 5).
 
 A client of another dialect asks for a whole history; its request is written as one for a page, and the next page is
 asked for under the same request id until the history, or `transcript_max`, ends.
@@ -27,7 +28,7 @@ from mappings.dialect import Burst, Loss
 
 __all__ = ["PAGE", "Pager"]
 
-PAGE = 100  # messages: the largest page that the schema of every server allows (smooth sheet, section 3)
+PAGE = 100  # messages: the largest page that the schema of every server allows (docs/dialects/smooth.md, section 3)
 READING_MAX = 256  # histories read at a time; the oldest, which its client waits for no more, is forgotten
 ITEM_WEIGHT = 300  # bytes that a message costs beside its text: pages of empty messages end too
 

@@ -1,4 +1,4 @@
-"""Who may see, open and answer a session of a route (design.md, section 5, "Identity").
+"""Who may see, open and answer a session of a route (docs/design.md, section 5, "Identity").
 
 A session belongs to the principal that opened it, "" to nobody yet. Whoever may not see it is answered as if it did not
 exist: the callers ask here first, and know nothing else of it.

@@ -1,8 +1,8 @@
 """Resume a conversation: find it, open it, and load its history page by page into its session.
 
 A Recall stands between a session and a backend that opens conversations and returns their history in pages, newest
-first (smooth sheet, section 5). While it works, the commands of clients wait in their order, so that their effects come
-after the history. Its own requests have ids of their own, and their answers go to it alone.
+first (docs/dialects/smooth.md, section 5). While it works, the commands of clients wait in their order, so that their
+effects come after the history. Its own requests have ids of their own, and their answers go to it alone.
 
     an endpoint's `session=latest`   ListSessions, then as with an id; a new conversation if there is none
     an endpoint's `session=ID`       ResumeSession, then the pages, then SessionOpened and one HistorySnapshot
@@ -33,7 +33,8 @@ from mappings.dialect import Burst, Loss, NewId
 __all__ = ["Recall"]
 
 PAGES_MAX = 20
-PATIENCE = 3.0  # seconds for all pages: a pod's parent waits 5 s for its run to begin (pod sheet, section 11)
+# seconds for all pages: a pod's parent waits 5 s for its run to begin (docs/dialects/pod.md, section 11)
+PATIENCE = 3.0
 HELD_MAX = 64  # commands that wait meanwhile: as many as wait for a connection
 
 

@@ -14,7 +14,7 @@ from mappings.errors import PeerError
 __all__ = ["Roster", "listing"]
 
 NAMES_MAX = 1024  # names of one session: who opens the one session of a backend chooses another each time
-LIST_DEFAULT, LIST_MAX = 50, 200  # smooth sheet, section 3: list_conversations
+LIST_DEFAULT, LIST_MAX = 50, 200  # docs/dialects/smooth.md, section 3: list_conversations
 
 
 class Roster:

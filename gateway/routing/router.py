@@ -1,4 +1,4 @@
-"""Which session: brings each command of a downstream link to the session that it means (design.md, section 5).
+"""Which session: brings each command of a downstream link to the session that it means (docs/design.md, section 5).
 
 One router a route. It answers what needs no session (ping, lists), opens and finds sessions, and attaches links to
 them. A client that names no session means the one behind the door by which it came. A foreign session is answered
@@ -251,7 +251,7 @@ class Router:
             session.command(link, command)
 
     def _shut_down(self, link: Link, command: ShutdownBackend) -> None:
-        """The end of this client's attachment, or of the backends that it uses (translation.md 3.16)."""
+        """The end of this client's attachment, or of the backends that it uses (docs/translation.md, rule 3.16)."""
         used = [session for session in self._all.roster if link.id in session.delivery.attachments]
         if self._route.shutdown == "backend" and used:
             first, *others = used
@@ -265,7 +265,7 @@ class Router:
         self.on_shutdown(link)
 
     def _ask_of_backend(self, link: Link, command: Command) -> None:
-        one_each = self._all.many is None  # a pando has no handler for such (pando sheet, section 6)
+        one_each = self._all.many is None  # a pando has no handler for such (docs/dialects/pando.md, section 6)
         if one_each and self._upstream.commands.can_say(type(command)):
             self._all.control.forward(link, command)
         else:

@@ -1,4 +1,6 @@
-"""The sessions of one route: made with their ways to the backend, found behind doors, dropped (design.md, 5)."""
+"""The sessions of one route: made with their ways to the backend, found behind doors, dropped
+(docs/design.md, section 5).
+"""
 
 from __future__ import annotations
 
@@ -139,7 +141,7 @@ class Sessions:
     def make_unopened(self, link: Link) -> Session:
         """Return a new session that gets its id, and is listed, once its backend has opened it for `link`.
 
-        Its id is the backend's own then (translation.md 3.1), so that it is the same after a restart.
+        Its id is the backend's own then (docs/translation.md, rule 3.1), so that it is the same after a restart.
         """
         session = self._session(self._new_id())
         if self._recorder is not None:
@@ -205,7 +207,7 @@ class Sessions:
         return any(map(self.roster.named, known)) or (ids is not None and waiting)
 
     def complete(self, command: Opening) -> Opening:
-        """With what a client could not say: the route says who answers and who asks (design.md, section 5)."""
+        """With what a client could not say: the route says who answers and who asks (docs/design.md, section 5)."""
         agent = command.agent or self._route.upstream.option("agent") or agent_id(self._route.name)
         user = command.user_name or self._route.upstream.option("user")
         if isinstance(command, OpenSession):
@@ -240,7 +242,8 @@ class Sessions:
 
     @property
     def control(self) -> Session:
-        """Whose backend is asked what concerns no session, a child of its own (design.md, section 6); nobody attaches.
+        """Whose backend is asked what concerns no session, a child of its own (docs/design.md, section 6); nobody
+        attaches.
 
         Made when it is first needed.
         """
@@ -424,7 +427,7 @@ class Sessions:
 
 
 def _pod_name(route: Route) -> str:
-    """The name under which pod clients know the session: the folder of its socket (pod sheet, section 2)."""
+    """The name under which pod clients know the session: the folder of its socket (docs/dialects/pod.md, section 2)."""
     for endpoint in route.listen:
         if endpoint.transport == "name":
             return endpoint.address

@@ -1,9 +1,9 @@
-"""One connection to a backend that carries many sessions (design.md, section 5: pando).
+"""One connection to a backend that carries many sessions (docs/design.md, section 5: pando).
 
 What the backend says goes to the session that it names, what answers a command to the session that asked. A session
 that nobody knows yet is made. Lists bring what sessions there are; they come when the connection stands, and anew when
-another instance answers than before. A list does not have every session (pando sheet, section 6): one that it lacks is
-asked for by itself before it counts as gone.
+another instance answers than before. A list does not have every session (docs/dialects/pando.md, section 6): one that
+it lacks is asked for by itself before it counts as gone.
 
 A shipped pando takes no input from others. Whoever types where the backend has no session yet would leave an empty one
 in its database. So the backend is first asked to interrupt the session that it does not have: if it cannot interrupt at

@@ -102,7 +102,9 @@ class SharedSessions:
         state.updated_at = max(state.updated_at, row.updated_at)
 
     def listed(self, event: SessionsListed) -> None:
-        """The backend has these sessions, and may have others that it does not list (pando sheet, section 6)."""
+        """The backend has these sessions, and may have others that it does not list
+        (docs/dialects/pando.md, section 6).
+        """
         found = set()
         for row in event.sessions:
             session = self.find(row.session)

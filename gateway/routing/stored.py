@@ -1,7 +1,8 @@
 """What a backend's store has beside the sessions that live here: asked for with each list, and known by its names then.
 
-It is the way of the control session to its backend, as nobody's session has the list (design.md, section 6). A backend
-that has no list, or does not tell it in time, adds nothing: what is listed then are the sessions that live here.
+It is the way of the control session to its backend, as nobody's session has the list (docs/design.md, section 6). A
+backend that has no list, or does not tell it in time, adds nothing: what is listed then are the sessions that live
+here.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from mappings.dialect import Burst, Dialect, Loss, NewId
 
 __all__ = ["Rows", "Stored", "joined"]
 
-STORED_MAX = 200  # rows that are asked for: the largest page of servers (smooth sheet, section 3: list_conversations)
+# rows that are asked for: the largest page of servers (docs/dialects/smooth.md, section 3: list_conversations)
+STORED_MAX = 200
 WAITING_MAX = 1024  # lists that wait for one answer; a further one is of the sessions that live here
 NAMES_MAX = 10_000  # names that are remembered, the oldest forgotten first: of some 1,000 conversations
 

@@ -1,4 +1,6 @@
-"""The backend's answers: each goes to the link that asked, not into the log, and once (translation.md 3.18)."""
+"""The backend's answers: each goes to the link that asked, not into the log, and once
+(docs/translation.md, rule 3.18).
+"""
 
 from __future__ import annotations
 
@@ -114,7 +116,8 @@ class Answers:
         if isinstance(pending.command, OPENING) and session.state.backend_ids is None:
             session.changed(session, "")  # it was not opened: nothing of it remains
         if isinstance(pending.command, CancelTurn) and failure is not None and failure.cause == "unsupported":
-            # It does not know the word: the turn ends for its clients (translation.md 3.4). Other refusals end nothing.
+            # It does not know the word: the turn ends for its clients (docs/translation.md, rule 3.4). Other refusals
+            # end nothing.
             session.cancelling.force()
             failure = None
         if isinstance(pending.command, RenameSession) and self._row(pending, failure):

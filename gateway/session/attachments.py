@@ -1,7 +1,7 @@
-"""Files that clients attach by URL, toward backends that read files themselves (translation.md 3.10).
+"""Files that clients attach by URL, toward backends that read files themselves (docs/translation.md, rule 3.10).
 
-No request can name a file outside of the route's `file_roots` (design.md, section 6): a path counts as it resolves,
-with all links followed.
+No request can name a file outside of the route's `file_roots` (docs/design.md, section 6): a path counts as it
+resolves, with all links followed.
 """
 
 from __future__ import annotations

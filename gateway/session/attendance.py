@@ -1,4 +1,6 @@
-"""Who is there: links come to a session and go, and the last one that goes starts its clock (design.md, section 5)."""
+"""Who is there: links come to a session and go, and the last one that goes starts its clock
+(docs/design.md, section 5).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Cancelling a turn (translation.md 3.4): asked of the backend, and done without it when it cannot or does not."""
+"""Cancelling a turn (docs/translation.md, rule 3.4): asked of the backend, and done without it when it cannot or
+does not.
+"""
 
 from __future__ import annotations
 

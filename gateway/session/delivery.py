@@ -1,4 +1,5 @@
-"""The one delivery path of a session: render once for all who see the same, put, never wait (design.md, section 6).
+"""The one delivery path of a session: render once for all who see the same, put, never wait
+(docs/design.md, section 6).
 
 Attachments that see the same share a projection. One whose outbox is full leaves its group with a copy of the
 projection and a cursor into the log; when its writer has drained, the suffix is rendered for it with adjacent text
@@ -113,7 +114,8 @@ class Delivery:
             # What it holds back of the turn so far, its group goes on with.
             attachment.behind = link.dialect.projection("", attachment.view)
             events = prelude(self._state)
-            if link.dialect.one_session:  # its clients may wait for the begin of a turn of their own (pod sheet, 11)
+            # its clients may wait for the begin of a turn of their own (docs/dialects/pod.md, section 11)
+            if link.dialect.one_session:
                 events = [event for event in events if type(event) is not ModelTurnStarted]
             for part in up_to_questions(events):
                 self._render(attachment, attachment.behind, self._now(part))
@@ -227,7 +229,8 @@ class Delivery:
         """Tell each client, at the start of its next turn, that the model has forgotten the conversation.
 
         A pod client was told by an alert. Clients of a dialect whose frames carry a request id are told in a turn of
-        their own, all others in any turn; in words where their dialect has no form for a gap (translation.md 4.11).
+        their own, all others in any turn; in words where their dialect has no form for a gap
+        (docs/translation.md, rule 4.11).
         """
         gap = self._state.forgotten
         if gap is None:

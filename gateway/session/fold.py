@@ -164,7 +164,8 @@ def _reasoning_delta(state: SessionState, event: ReasoningDelta) -> None:
 def _block_done(state: SessionState, event: TextDone | ReasoningDone) -> None:
     turn = state.turn
     if turn is not None and turn.open is not None:
-        turn.open.parts = [event.text]  # the authority (translation.md 4.2): of a block heard from its middle on, too
+        # the authority (docs/translation.md, rule 4.2): of a block heard from its middle on, too
+        turn.open.parts = [event.text]
         turn.open.done = True
         turn.open = None
 
@@ -281,7 +282,7 @@ def _ended(state: SessionState, event: TurnEnded) -> None:
     state.turn = None
     if event.text and event.text != turn.text():
         turn.correct(event.text)
-    if event.end == "rolled_back":  # translation.md 3.6: the user's message leaves the transcript
+    if event.end == "rolled_back":  # docs/translation.md, rule 3.6: the user's message leaves the transcript
         del state.transcript[state.fresh :]
         state.summed_up = min(state.summed_up, state.fresh)
     else:

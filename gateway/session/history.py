@@ -1,10 +1,10 @@
 """A session's history: ids for what a backend tells without any, and pages for who asks.
 
-A pod's entries have no ids; ours are promised for the life of the session (translation.md 3.1). So when a history comes
-again, what stands unchanged at its beginning keeps the ids it had.
+A pod's entries have no ids; ours are promised for the life of the session (docs/translation.md, rule 3.1). So when a
+history comes again, what stands unchanged at its beginning keeps the ids it had.
 
 A backend may know less of a conversation than the gateway saw: a pod logs no answer that was cancelled, and compacts
-its log. So a history of the same conversation only adds to the transcript (translation.md 4.7).
+its log. So a history of the same conversation only adds to the transcript (docs/translation.md, rule 4.7).
 """
 
 from __future__ import annotations

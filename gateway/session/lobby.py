@@ -1,7 +1,7 @@
 """Where links wait for the history of a session that its backend is about to tell.
 
 A pod client is shown a history once; what comes later is a rotation to it. So it waits for the backend, at the latest
-until `snapshot_wait`, or until it speaks itself (design.md, section 5).
+until `snapshot_wait`, or until it speaks itself (docs/design.md, section 5).
 """
 
 from __future__ import annotations

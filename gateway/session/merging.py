@@ -1,4 +1,4 @@
-"""Folds a store that knows only what was said into the transcript of a session (translation.md 4.7).
+"""Folds a store that knows only what was said into the transcript of a session (docs/translation.md, rule 4.7).
 
 The session may know more: calls, reasoning, answers that broke off. The store may know messages that nobody told. Two
 messages are the same if they have one id, or else one role and text after the last that both have. What the transcript

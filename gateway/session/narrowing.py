@@ -1,4 +1,4 @@
-"""What a route keeps from its clients (translation.md 3.8): the option `show` narrows, nothing widens.
+"""What a route keeps from its clients (docs/translation.md, rule 3.8): the option `show` narrows, nothing widens.
 
 With `tools = "names"` a public widget sees which tools ran, not what went in and came out. It is taken out where the
 backend's words come in: what a session does not know no client, late joiner or history page can be shown.

@@ -1,5 +1,5 @@
-"""Custody of questions (design.md, section 5; translation.md 3.3): who may answer, what an answer is, what the deadline
-does.
+"""Custody of questions (docs/design.md, section 5; docs/translation.md, rule 3.3): who may answer, what an answer is,
+what the deadline does.
 
 A question outlives its clients, not its backend. It is shown to everybody who attaches; the first answer wins. A client
 whose dialect has no questions is asked in words, and the next thing that it types is the answer.

@@ -1,4 +1,4 @@
-"""Keep the open turn of a session while the connection to its backend is lost (docs/translation.md, 4.10).
+"""Keep the open turn of a session while the connection to its backend is lost (docs/translation.md, rule 4.10).
 
     state       event                                        next state, and what is done
     connected   loss, nothing runs                           connected: what waits for an answer fails

@@ -1,6 +1,6 @@
 """Runs: events gathered in order, folded into the state as they come, and split where a turn begins or ends.
 
-A batch never crosses a turn's boundary (design.md, section 3): each run becomes one batch.
+A batch never crosses a turn's boundary (docs/design.md, section 3): each run becomes one batch.
 """
 
 from __future__ import annotations

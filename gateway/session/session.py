@@ -1,8 +1,8 @@
 """A session: one conversation, with its state, its way to the backend and the commands that are under way.
 
-Links attach to sessions; sessions own the way to their backend (design.md, section 5). Everything here is synchronous:
-what the backend says comes in by `receive`, what clients ask by `command`, and both leave by `Delivery` or to one link.
-The only timers are deadlines, and the scheduler for them is injected.
+Links attach to sessions; sessions own the way to their backend (docs/design.md, section 5). Everything here is
+synchronous: what the backend says comes in by `receive`, what clients ask by `command`, and both leave by `Delivery` or
+to one link. The only timers are deadlines, and the scheduler for them is injected.
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ class Session:
     # -- what clients ask ------------------------------------------------------------------------------
 
     def command(self, link: Link, command: Command) -> None:
-        """Act on a command of an attached link; it gets exactly one answer (translation.md 3.18)."""
+        """Act on a command of an attached link; it gets exactly one answer (docs/translation.md, rule 3.18)."""
         match command:
             case GetHistory() if self.state.backend_ids is None or not self.upstream.stores_history:
                 self._page(link, command)

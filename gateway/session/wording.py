@@ -1,6 +1,7 @@
-"""Questions in words, and the reading of typed answers, for clients whose dialect has none (translation.md 3.3).
+"""Questions in words, and the reading of typed answers, for clients whose dialect has none
+(docs/translation.md, rule 3.3).
 
-Pure. An approval takes one word, a one-time code is typed behind `code`, a form (smooth sheet, section 6:
+Pure. An approval takes one word, a one-time code is typed behind `code`, a form (docs/dialects/smooth.md, section 6:
 identity_intake and choices) is asked one field an input.
 """
 
@@ -163,7 +164,7 @@ def declines(said: str) -> bool:
 
 
 class IdentityField(Struct):
-    """smooth sheet, section 6: a field of identity_intake."""
+    """docs/dialects/smooth.md, section 6: a field of identity_intake."""
 
     key: str
     required: bool = True
@@ -184,7 +185,7 @@ class Option(Struct):
 
 
 class Question(Struct, rename="camel"):
-    """smooth sheet, section 6: a question of `choices`."""
+    """docs/dialects/smooth.md, section 6: a question of `choices`."""
 
     question: str
     header: str

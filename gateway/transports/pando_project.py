@@ -1,4 +1,4 @@
-"""A project directory of pando: who is its primary, and at which ports (pando sheet, section 1).
+"""A project directory of pando: who is its primary, and at which ports (docs/dialects/pando.md, section 1).
 
 To be the primary is to hold a flock on `.pando/ipc.lock`, as long as the process lives; that the file exists means
 nothing. What it says, and an entry in the registry of instances, is how others find our ports. The ports follow from
@@ -27,8 +27,8 @@ __all__ = ["INSTANCES", "Instance", "Lock", "Project", "ProjectListener", "find"
 
 log = structlog.get_logger("dragoman.pando")
 
-INSTANCES = Path("/tmp/pando-instances")  # noqa: S108  # the sheet's own, section 1.3; see _write for who else writes there
-MODE = "proxy"  # the one of the six modes (section 1.3) that comes nearest to what we are
+INSTANCES = Path("/tmp/pando-instances")  # noqa: S108  # pando's own folder; see _write for who else writes there
+MODE = "proxy"  # the one of the six modes (docs/dialects/pando.md, section 1.3) that comes nearest to what we are
 
 FNV_OFFSET, FNV_PRIME = 0x811C9DC5, 0x01000193
 FIRST_PORT, PORTS = 40000, 20000

@@ -1,7 +1,7 @@
 """`stdio:` endpoints: a command line is a child that we spawn, no address our own stdin and stdout.
 
 A child gets our environment and never a shell. One that ends is started again by whoever needs it, so many times
-within a while (design.md, section 6: a child restarted is a Gap, which its dialect tells).
+within a while (docs/design.md, section 6: a child restarted is a Gap, which its dialect tells).
 """
 
 from __future__ import annotations

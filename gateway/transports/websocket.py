@@ -40,7 +40,7 @@ WS = Way(
     listen=_listen,
     dial=_dial,
     listen_options=frozenset({"origin"}),
-    dial_options=frozenset({"agent", "user", "token"}),  # what a client cannot say itself (design.md, section 5)
+    dial_options=frozenset({"agent", "user", "token"}),  # what a client cannot say itself (docs/design.md, section 5)
     check=split_url,
     place=_place,
 )

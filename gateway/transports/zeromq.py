@@ -1,4 +1,6 @@
-"""A pando's endpoints: `tcp:` names a host and ports, `dir:` a project from which they follow (pando sheet, 1)."""
+"""A pando's endpoints: `tcp:` names a host and ports, `dir:` a project from which they follow
+(docs/dialects/pando.md, section 1).
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ from mappings.errors import ConfigError
 
 __all__ = ["PROJECT", "TCP"]
 
-HOST = "127.0.0.1"  # pandos listen nowhere else (pando sheet, section 1)
+HOST = "127.0.0.1"  # pandos listen nowhere else (docs/dialects/pando.md, section 1)
 EXAMPLE = "write host and port, for example pando+tcp://127.0.0.1:48254"
 
 

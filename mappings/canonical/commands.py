@@ -1,4 +1,4 @@
-"""Commands: what a client asks of a backend (translation.md, section 1, in its order).
+"""Commands: what a client asks of a backend (docs/translation.md, section 1, in its order).
 
 `request` is the id under which the answer goes back, "" where the client gave none. `session` is the
 session as its client names it; "" is the session that the link is attached to.
@@ -249,7 +249,7 @@ class Ping(CommandBase, frozen=True, kw_only=True):
 
 
 class ShutdownBackend(CommandBase, frozen=True, kw_only=True):
-    """End the client's attachment, or the backend where the route says so (translation.md 3.16)."""
+    """End the client's attachment, or the backend where the route says so (docs/translation.md, rule 3.16)."""
 
 
 class StoreWrite(CommandBase, frozen=True, kw_only=True):

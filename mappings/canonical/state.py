@@ -49,11 +49,11 @@ __all__ = [
     "prelude",
 ]
 
-ALERTS_KEPT = 64  # translation.md 3.14: replayed to late joiners, the oldest dropped
+ALERTS_KEPT = 64  # docs/translation.md, rule 3.14: replayed to late joiners, the oldest dropped
 
 
 class Batch(Struct, frozen=True, kw_only=True, gc=False):
-    """Events of one session that go out together; never across a turn's boundary (design.md, section 3).
+    """Events of one session that go out together; never across a turn's boundary (docs/design.md, section 3).
 
     `turn` is the UUID of the turn that they belong to, "" outside of any. `at` is in ns. Event i of the
     batch stands in the log at `epoch:first_seq + i`. `ids` are further ids of the session, as in its
@@ -150,7 +150,7 @@ class OpenTurn(Struct, kw_only=True):
     asked: int = 0  # how often a question in words ended a run of it
 
     def text(self) -> str:
-        """All visible text of the turn so far, without separators (translation.md 3.7)."""
+        """All visible text of the turn so far, without separators (docs/translation.md, rule 3.7)."""
         return "".join("".join(block.parts) for block in self.blocks if isinstance(block, TextBlock))
 
     def correct(self, text: str) -> None:

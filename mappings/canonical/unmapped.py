@@ -14,8 +14,8 @@ __all__ = ["Unmapped"]
 class Unmapped(Struct, frozen=True, kw_only=True, gc=False, tag_field="type", tag="unmapped"):
     """A whole message with an unknown name.
 
-    It is logged, recorded and counted, and goes out again only to its own dialect and only where that
-    dialect's sheet says that clients survive it. `raw` is the frame as text.
+    It is logged, recorded and counted, and goes out again only to its own dialect and only where the
+    clients of that dialect survive it. `raw` is the frame as text.
     """
 
     visibility: ClassVar[Visibility] = "internal"

@@ -1,6 +1,6 @@
 """The small values that canonical events, commands and states are made of.
 
-Times are integer nanoseconds since the Unix epoch (translation.md 3.12). Ids of sessions, turns and
+Times are integer nanoseconds since the Unix epoch (docs/translation.md, rule 3.12). Ids of sessions, turns and
 messages are UUID text; call ids and request ids are opaque text.
 """
 
@@ -48,12 +48,12 @@ Ext = dict[str, Raw]
 """Documented fields of the source dialect without a canonical place: `"DIALECT.field"` -> its JSON."""
 
 Visibility = Literal["public", "reasoning", "internal"]
-"""Who may see an event (translation.md 3.8). No rule may widen it."""
+"""Who may see an event (docs/translation.md, rule 3.8). No rule may widen it."""
 
 Status = Literal["idle", "running", "paused"]
 
 End = Literal["completed", "limit_reached", "failed", "cancelled", "paused", "rolled_back"]
-"""The six ways in which a turn ends (translation.md 3.6)."""
+"""The six ways in which a turn ends (docs/translation.md, rule 3.6)."""
 
 Cause = Literal[
     "invalid",
@@ -70,7 +70,7 @@ Cause = Literal[
     "model_failed",
     "tool_failed",
 ]
-"""The one vocabulary of causes (translation.md 3.11); each dialect has a table to its own codes."""
+"""The one vocabulary of causes (docs/translation.md, rule 3.11); each dialect has a table to its own codes."""
 
 Role = Literal["user", "assistant", "system"]
 
@@ -84,7 +84,7 @@ class Value(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
     """A plain part of an event, command or state."""
 
 
-# -- what a user says (translation.md 3.10) ---------------------------------------------------------
+# -- what a user says (docs/translation.md, rule 3.10) ----------------------------------------------
 
 
 class SegmentBase(Value, frozen=True, kw_only=True, tag_field="type"):
@@ -140,14 +140,14 @@ class FileAttachment(SegmentBase, frozen=True, kw_only=True, tag="file"):
 
 
 class UnknownSegment(SegmentBase, frozen=True, kw_only=True, tag="unknown"):
-    """A segment whose kind the backend's dialect does not know (pod sheet, section 5)."""
+    """A segment whose kind the backend's dialect does not know (docs/dialects/pod.md, section 5)."""
 
 
 Segment = Text | Paste | FileRef | KnowledgeRef | WorkflowInvoke | ImageAttachment | FileAttachment | UnknownSegment
 
 
 def flatten(segments: Sequence[Segment]) -> str:
-    """The segments as one string, by pod's own rule (pod sheet, section 5): no separators.
+    """The segments as one string, by pod's own rule (docs/dialects/pod.md, section 5): no separators.
 
     Attachments and unknown segments have no text form and give nothing.
     """

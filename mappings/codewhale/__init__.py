@@ -1,4 +1,5 @@
-"""codewhale: JSON-RPC lines over stdio between editors and the app-server of a coding agent (codewhale sheet).
+"""codewhale: JSON-RPC lines over stdio between editors and the app-server of a coding agent
+(docs/dialects/codewhale.md).
 
 wire            structs as on the wire     directions   both rule tables, line by line
 to_canonical    codewhale -> canonical     translator   one link's protocol

@@ -55,7 +55,7 @@ FROM_CLIENT = Direction(
 class Overheard:
     """What a server says, to who does not know what was asked: the answer behind a response is the end of its turn.
 
-    A response ends also where its turn failed, so that alone tells nothing (codewhale sheet, section 3).
+    A response ends also where its turn failed, so that alone tells nothing (docs/dialects/codewhale.md, section 3).
     """
 
     def __init__(self) -> None:

@@ -49,7 +49,9 @@ def thread_of(request: str) -> str:
 
 
 def echoed(id: Raw) -> Raw:
-    """An id as a server gives it back: compact, integers over 64 bits as floats (codewhale sheet, section 1.1)."""
+    """An id as a server gives it back: compact, integers over 64 bits as floats
+    (docs/dialects/codewhale.md, section 1.1).
+    """
     return Raw(msgspec.json.encode(_echoed(msgspec.json.decode(id))))
 
 
@@ -100,7 +102,7 @@ THREAD = re.compile(r"thread-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})")
 
 
 def thread_id(session: str) -> str:
-    """The thread of a session: `thread-` and a UUID, else what its backend calls it (translation.md 3.1)."""
+    """The thread of a session: `thread-` and a UUID, else what its backend calls it (docs/translation.md, rule 3.1)."""
     return name if THREAD.fullmatch(name := f"thread-{session}") else session
 
 

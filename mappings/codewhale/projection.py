@@ -1,4 +1,5 @@
-"""A session as one codewhale client sees it: the turn that it began, live, and nothing else (translation.md 3.17).
+"""A session as one codewhale client sees it: the turn that it began, live, and nothing else
+(docs/translation.md, rule 3.17).
 
 Its text is streamed in bare lines, the rest waits for the `events` of its result; an error has none, so there it is
 counted. `request` is the client's own turn; with a `view` and without a request the turn is somebody else's, and is

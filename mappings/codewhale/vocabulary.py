@@ -1,4 +1,4 @@
-"""The dialect's words for generations, methods, causes and ends (codewhale sheet, sections 1.2, 2 and 3)."""
+"""The dialect's words for generations, methods, causes and ends (docs/dialects/codewhale.md, sections 1.2, 2 and 3)."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ NEW = "New conversation"
 UNKNOWN_THREAD = "thread not found"
 INTERRUPTED = "turn interrupted"
 CANCELLED = frozenset((INTERRUPTED, "turn canceled"))
-"""Errors of a turn that was stopped, not of one that failed (translation.md 3.6)."""
+"""Errors of a turn that was stopped, not of one that failed (docs/translation.md, rule 3.6)."""
 
 CODE_OF_CAUSE: dict[Cause, int] = {
     "invalid": INVALID_PARAMS,

@@ -1,4 +1,5 @@
-"""pando: ZeroMQ between the instances of a coding agent, one primary that publishes and serves calls (pando sheet).
+"""pando: ZeroMQ between the instances of a coding agent, one primary that publishes and serves calls
+(docs/dialects/pando.md).
 
 wire            structs as on the wire     directions   both rule tables, message by message
 to_canonical    pando -> canonical         translator   one link's protocol: a client's, a caller's, the publication's

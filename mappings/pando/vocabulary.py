@@ -1,4 +1,6 @@
-"""The dialect's words for causes, roles and writes (pando sheet, sections 4 to 7; translation.md 3.11)."""
+"""The dialect's words for causes, roles and writes (docs/dialects/pando.md, sections 4 to 7;
+docs/translation.md, rule 3.11).
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ FAILED = -32000
 PARSE_ERROR_TEXT = "parse error"
 NO_METHOD_TEXT = "ipc: method not found"
 NO_ROWS = "sql: no rows in result set"
-"""An unknown id (pando sheet, section 6)."""
+"""An unknown id (docs/dialects/pando.md, section 6)."""
 
 CODE_OF_CAUSE: dict[Cause, int] = {
     "invalid": FAILED,
@@ -45,7 +47,8 @@ CODE_OF_CAUSE: dict[Cause, int] = {
 
 WORDS: tuple[tuple[str, Cause], ...] = (
     (NO_ROWS, "not_found"),
-    ("interrupter not available", "denied"),  # it knows the word and refuses: its run goes on (translation.md 4.5)
+    # it knows the word and refuses: its run goes on (docs/translation.md, rule 4.5)
+    ("interrupter not available", "denied"),
     ("not available on this instance", "unsupported"),
     ("METHOD_NOT_FOUND", "unsupported"),
     ("unknown write method", "unsupported"),
@@ -56,7 +59,7 @@ WORDS: tuple[tuple[str, Cause], ...] = (
     ("CONFLICT", "invalid"),
     ("TIMEOUT", "timeout"),
     ("UNREACHABLE", "upstream_lost"),
-    ("not found", "not_found"),  # a primary that is no pando itself: the sheet has other words
+    ("not found", "not_found"),  # a primary that is no pando itself: pando has other words
 )
 """What stands in an error's text, and the cause behind it: the code says nothing."""
 

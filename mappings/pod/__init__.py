@@ -1,4 +1,6 @@
-"""The pod dialect: newline-delimited JSON between a coding agent and its clients (protocols/pod.md), at the seed."""
+"""The pod dialect: newline-delimited JSON between a coding agent and its clients (docs/dialects/pod.md), at the
+seed.
+"""
 
 from mappings.dialect import Dialect
 from mappings.pod.directions import COMMANDS, EVENTS

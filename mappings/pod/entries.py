@@ -1,4 +1,4 @@
-"""Log entries of a pod and canonical transcript items, both ways (pod sheet, section 9).
+"""Log entries of a pod and canonical transcript items, both ways (docs/dialects/pod.md, section 9).
 
 On the wire entries are opaque: what cannot be read is skipped, as every known reader does. Written entries are plain
 dicts, whose keys the encoder sorts. The conversation that entries tell: `segment_start.history` resets and seeds,

@@ -1,4 +1,4 @@
-"""Segments of a user's input, both ways (translation.md 3.10)."""
+"""Segments of a user's input, both ways (docs/translation.md, rule 3.10)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The dialect's words for causes and ends, and what they are in the common vocabulary (translation.md 3.6, 3.11)."""
+"""The dialect's words for causes and ends, and what they are in the common vocabulary
+(docs/translation.md, rules 3.6, 3.11).
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,8 @@ __all__ = [
     "RESULT_OF_END",
 ]
 
-CANCELLED = "Cancelled"  # `error{internal}` with this text is the end of a cancelled run (pod sheet, section 8)
+# `error{internal}` with this text is the end of a cancelled run (docs/dialects/pod.md, section 8)
+CANCELLED = "Cancelled"
 
 CAUSE_OF_CODE: dict[ErrorCode, Cause] = {
     "already_running": "busy",
@@ -65,4 +68,4 @@ ERROR_CODES: dict[str, ErrorCode] = {code: code for code in get_args(ErrorCode)}
 COMPLETION_KINDS: dict[str, CompletionKind] = {kind: kind for kind in get_args(CompletionKind)}
 
 BAD_METHOD = "invalid method: "
-"""How a pod begins its error for a line that it cannot read (pod sheet, section 1.1)."""
+"""How a pod begins its error for a line that it cannot read (docs/dialects/pod.md, section 1.1)."""

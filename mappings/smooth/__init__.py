@@ -1,4 +1,4 @@
-"""smooth: JSON over WebSocket between chat clients and the servers of smooth-operator (smooth sheet).
+"""smooth: JSON over WebSocket between chat clients and the servers of smooth-operator (docs/dialects/smooth.md).
 
 wire            structs as on the wire     directions   both rule tables, line by line
 to_canonical    smooth -> canonical        translator   one link's protocol

@@ -1,4 +1,6 @@
-"""The generations of smooth, and what the seed's clients and servers do not know (smooth sheet, section 10)."""
+"""The generations of smooth, and what the seed's clients and servers do not know
+(docs/dialects/smooth.md, section 10).
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """A session as its smooth clients see it: every frame of a turn under one request id.
 
 The link that began a turn has a projection with its own request id and gets the 202; all others see the turn under the
-turn's UUID (translation.md 3.1). An `error` under a turn's request id would end the turn in the client, so errors
-inside a turn wait for its end. No frame is larger than the smallest reader takes.
+turn's UUID (docs/translation.md, rule 3.1). An `error` under a turn's request id would end the turn in the client, so
+errors inside a turn wait for its end. No frame is larger than the smallest reader takes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from mappings.smooth.wire.times import NS_PER_MS
 __all__ = ["MAX_EVENT", "Projection", "fitted"]
 
 MAX_EVENT = 1_000_000
-"""Bytes of a frame: Python and Go clients read at most 1 MiB (smooth sheet, section 1)."""
+"""Bytes of a frame: Python and Go clients read at most 1 MiB (docs/dialects/smooth.md, section 1)."""
 
 PIECE = 64_000
 """Characters of a text that fits: it stands twice in a frame, and a character takes up to 6 bytes."""
@@ -40,9 +40,9 @@ HELD_MAX = 64
 class Projection(Context):
     """The rendering of one session; `request` is the id of the link's own turn, "" for everybody else's.
 
-    `view` names the kinds of forms that its clients are asked in words (translation.md 3.3), and the generation if it
-    is the seed's. Such a question ends their turn with a terminal, and what comes after the answer is a turn of its own
-    to them.
+    `view` names the kinds of forms that its clients are asked in words (docs/translation.md, rule 3.3), and the
+    generation if it is the seed's. Such a question ends their turn with a terminal, and what comes after the answer is
+    a turn of its own to them.
     """
 
     __slots__ = ("_asking", "_held", "_view", "request", "runs")
@@ -150,7 +150,7 @@ class Projection(Context):
             frames += [EVENTS.encode(m) for m in FROM_EVENT.functions[ErrorReported](event, context)]
 
 
-# -- frames that are too large (translation.md 3.15) ------------------------------------------------
+# -- frames that are too large (docs/translation.md, rule 3.15) -------------------------------------
 
 
 def fitted(message: Any, context: Context) -> list[bytes]:

@@ -53,7 +53,7 @@ async def test_a_link_that_does_not_read_misses_what_it_is_told_and_nothing_else
 
 
 async def test_no_socket_sends_heartbeats_of_the_transport() -> None:
-    """A Go peer does not answer them, and takes them for calls (pando sheet, section 9)."""
+    """A Go peer does not answer them, and takes them for calls (docs/dialects/pando.md, section 9)."""
     async with primary() as ours, dialled(ours) as client:
         sockets = [polled.socket for each in (ours.listener._sockets, client._sockets) for polled in each._polled]
         assert {socket.type for socket in sockets} >= {zmq.XPUB, zmq.ROUTER, zmq.SUB, zmq.DEALER}

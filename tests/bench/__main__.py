@@ -1,4 +1,4 @@
-"""`make bench`: every goal of performance.md that can be measured so far, as ratios in one interleaved run.
+"""`make bench`: every goal of docs/performance.md that can be measured so far, as ratios in one interleaved run.
 
     python -m tests.bench [--quick] [--json] [--write README.md]
 
@@ -32,7 +32,7 @@ PARTS: dict[str, Callable[[int, bool], Report]] = {
 """What is measured: so many rounds of it, short ones for a first look."""
 
 ROUNDS, QUICK_ROUNDS = 7, 3
-QUOTED_ROUNDS = 5  # fewer are not worth quoting (performance.md: medians of at least five)
+QUOTED_ROUNDS = 5  # fewer are not worth quoting (docs/performance.md: medians of at least five)
 BEGIN, END = "<!-- bench -->", "<!-- /bench -->"
 
 

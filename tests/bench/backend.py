@@ -2,8 +2,8 @@
 
     python -m tests.bench.backend PATH
 
-It must cost little, for it shares a core with the client: frames are made once for each size of a turn, and written
-in blocks of LINES lines, as performance.md measures "bulk". The words are those of ordinary model output: short, most
+It must cost little, for it shares a core with the client: frames are made once for each size of a turn, and written in
+blocks of LINES lines, as docs/performance.md measures "bulk". The words are those of ordinary model output: short, most
 of them ASCII, some with what JSON must escape.
 """
 

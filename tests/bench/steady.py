@@ -1,8 +1,8 @@
 """G9: many sessions at reading speed, each token alone; CPU of dragoman an event against the naive bridge, both ways.
 
-Here the kernel's part is the largest: a wake, a read and a write for each token (performance.md, section 0). The load
-(backends, clients, the clock) is this process on one core, the bridge another process on the other; what it costs to
-connect is not counted. Each session is checked whole.
+Here the kernel's part is the largest: a wake, a read and a write for each token (docs/performance.md, section 0). The
+load (backends, clients, the clock) is this process on one core, the bridge another process on the other; what it costs
+to connect is not counted. Each session is checked whole.
 
 A pod is one session, on either side: dragoman gets a route for each pod, and a listener for each pod client. The naive
 bridge needs neither: it has one connection to the backend for each client.
@@ -48,8 +48,9 @@ BRIDGES = (NAIVE, DRAGOMAN)
 FROM_POD, FROM_SMOOTH = "a pod's tokens to smooth clients", "a smooth server's tokens to pod clients"
 WAYS = (FROM_POD, FROM_SMOOTH)
 
-SESSIONS = 250  # with RATE 15,000 tokens a second, as in performance.md's table of scaling: what one core can offer
-RATE = 60  # tokens a second and session, as performance.md measures "steady"
+# with RATE 15,000 tokens a second, as in docs/performance.md's table of scaling: what one core can offer
+SESSIONS = 250
+RATE = 60  # tokens a second and session, as docs/performance.md measures "steady"
 SECONDS, QUICK_SECONDS = 5, 2
 
 Conversation = PodConversation | SmoothConversation

@@ -1,8 +1,9 @@
 """One session, three parties: who says something wrong, and two bystanders who must not notice.
 
 A `Room` is a gateway in the test's own loop on real sockets, with a smooth and a pod listener before one session. A
-`Row` says what the asker sends, in which state of the session, and what the sheet promises: the answer to the asker,
-what becomes of its connection, and that both bystanders see nothing of it and go on to hold a turn each.
+`Row` says what the asker sends, in which state of the session, and what the dialect's page in docs/dialects promises:
+the answer to the asker, what becomes of its connection, and that both bystanders see nothing of it and go on to hold a
+turn each.
 
 Nobody reads in the background: each party reads when it is asked what it was told, up to the answer to a question of
 its own. What was sent before that answer was sent before it.
@@ -51,7 +52,7 @@ __all__ = [
 ]
 
 DEADLINE = 20.0  # seconds for anything that a party waits for
-MAX_MESSAGE = 4 * 1024 * 1024  # above the 3 MB line that a pod takes (pod sheet, section 1)
+MAX_MESSAGE = 4 * 1024 * 1024  # above the 3 MB line that a pod takes (docs/dialects/pod.md, section 1)
 TERMINALS = ("eventual_response", "error", "cancelled")
 LIMITS = Limits(max_message=MAX_MESSAGE, drain_deadline=0.5, snapshot_wait=10.0)
 DEMO = Endpoint(dialect="pod", transport="demo", address="conversation")
@@ -76,9 +77,9 @@ a bystander's is. `paused`: a bystander's turn is paused."""
 
 
 class Row(Struct, frozen=True, kw_only=True):
-    """One line of a table; `name` begins with the sheet's section.
+    """One line of a table; `name` begins with a section of the dialect's page in docs/dialects.
 
-    `answer` is all that the asker is told, each frame as far as the sheet says it (see `fits`). `closes` is the code
+    `answer` is all that the asker is told, each frame as far as that page says it (see `fits`). `closes` is the code
     with which the gateway closes (a pod's end has none: 0), None where the connection stays. `runs`: the answer is a
     turn, of which `answer` holds no stream; then the bystanders see that turn whole, and else nothing at all.
     """

@@ -1,4 +1,5 @@
-"""A codewhale server at a Unix socket that does as its sheet says, until a test has it say something else.
+"""A codewhale server at a Unix socket that does as docs/dialects/codewhale.md says, until a test has it say something
+else.
 
 Each connection is a process of its own to the gateway: one thread, one request after the other.
 """

@@ -1,4 +1,4 @@
-"""A pod that does as section 8 of its sheet says, until a test has it say something else."""
+"""A pod that does as docs/dialects/pod.md, section 8, says, until a test has it say something else."""
 
 from __future__ import annotations
 

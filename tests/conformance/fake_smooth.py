@@ -1,4 +1,4 @@
-"""A smooth server that does as its sheet says, until a test has it say something else."""
+"""A smooth server that does as docs/dialects/smooth.md says, until a test has it say something else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Between equal dialects the gateway is not there (translation.md 4.12): the same is told with it and without it."""
+"""Between equal dialects the gateway is not there (docs/translation.md, rule 4.12): the same is told with it and
+without it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Every event that a smooth server may say in a turn reaches a smooth client as it was said (smooth sheet, section 4).
+"""Every event that a smooth server may say in a turn reaches a smooth client as it was said
+(docs/dialects/smooth.md, section 4).
 
 The real server says only some of them; here a server that says anything is asked by a client through the gateway.
 """

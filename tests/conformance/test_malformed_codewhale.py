@@ -1,8 +1,9 @@
-"""Everything that a codewhale client can say wrong to us as its server (codewhale sheet, sections 1.1 to 1.4 and 2).
+"""Everything that a codewhale client can say wrong to us as its server
+(docs/dialects/codewhale.md, sections 1.1 to 1.4 and 2).
 
 The process is the one that clients spawn, on its real pipes; behind it a demo pod, at which a pod client watches that
 nothing of all this reaches it. One process is told every line that it survives, and answers each one in its turn: what
-the real server answered in the captures, else what the sheet says. Where ours differs on purpose it is said so.
+the real server answered in the captures, else what that page says. Where ours differs on purpose it is said so.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ MAX_MESSAGE = 16 * 1024 * 1024  # ours, by default
 
 
 class Row(Struct, frozen=True):
-    """A line and its answer, None where a server says nothing; `name` begins with the sheet's section."""
+    """A line and its answer, None where a server says nothing; `name` begins with a section of that page."""
 
     name: str
     line: bytes
@@ -72,7 +73,7 @@ def healthy(name: str, line: str, id: Any) -> Row:
 
 
 def garbled(name: str, line: str | bytes, why: str = "") -> Row:
-    """What is no request; the sheet tells how the message begins."""
+    """What is no request; section 1.2 tells how the message begins."""
     prefix = f"invalid json: {why}"
     return row(name, line, refused(-32700, lambda text: text.startswith(prefix), None))
 
@@ -117,7 +118,7 @@ UNREADABLE = [
             "params": '{"method":"healthz","params":{},"params":{}}',
             "thread_id": asked("thread/read", {"thread_id": "a"}).replace('"a"', '"a","thread_id":"b"'),
             "kind": asked("thread/request", {"kind": "list"}).replace('"list"', '"list","kind":"create"'),
-            # A codewhale minds known members only; design.md, section 4: commands are checked for duplicate keys.
+            # A codewhale minds known members only; docs/design.md, section 4: commands are checked for duplicate keys.
             "x": '{"id":1,"method":"healthz","x":1,"x":2}',
         }.items()
     ],
@@ -126,7 +127,7 @@ UNREADABLE = [
     garbled("1.1: a batch of none", "[]", "invalid length 0"),
     garbled("1.1: too long an array", '["2.0",1,"healthz",null,5]'),
     garbled("1.1: an array with a version of a wrong type", '[2,1,"healthz",null]'),
-    # A codewhale has no limit; design.md, section 6: what is over ours costs the one message.
+    # A codewhale has no limit; docs/design.md, section 6: what is over ours costs the one message.
     garbled("1: a line over max_message", "x" * (MAX_MESSAGE + 1)),
 ]
 
@@ -305,7 +306,7 @@ UNKNOWN = [
         )
         for method in ("thread/message", "thread/request")
     ],
-    # translation.md 3.2: what this backend has no word for.
+    # docs/translation.md, rule 3.2: what this backend has no word for.
     row(
         "3.2: a prompt",
         asked("prompt/run", {"prompt": "x"}),
@@ -377,7 +378,7 @@ def test_no_two_rows_have_one_name() -> None:
     assert len(set(names)) == len(names), [name for name in names if names.count(name) > 1]
 
 
-async def test_every_wrong_line_is_answered_in_its_turn_as_the_sheet_says_and_nobody_else_hears_of_it(
+async def test_every_wrong_line_is_answered_in_its_turn_as_documented_and_nobody_else_hears_of_it(
     tmp_path: Path,
 ) -> None:
     async with watched(tmp_path) as (upstream, bystander):
@@ -475,7 +476,9 @@ async def test_a_last_line_without_its_end_is_a_request_and_half_of_one_is_none(
 
 
 async def test_who_asks_without_end_while_a_turn_runs_is_answered_and_sent_away(tmp_path: Path) -> None:
-    """A codewhale keeps all; design.md, section 6: every queue of ours is bounded, and nothing is lost in silence."""
+    """A codewhale keeps all; docs/design.md, section 6: every queue of ours is bounded, and nothing is lost in
+    silence.
+    """
     async with watched(tmp_path) as (upstream, bystander):
         process = await asyncio.create_subprocess_exec(
             *spawn(upstream), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL

@@ -1,4 +1,5 @@
-"""Everything that a codewhale can say wrong to us as its client (codewhale sheet, sections 0, 1, 3, 5, 6 and 11).
+"""Everything that a codewhale can say wrong to us as its client
+(docs/dialects/codewhale.md, sections 0, 1, 3, 5, 6 and 11).
 
 Clients see legal lines alone and one end a turn; what was dropped is counted; the connection stays, and carries the
 next turn; a client in another session, whose codewhale is another process, notices nothing.
@@ -298,7 +299,7 @@ async def test_a_codewhale_that_does_not_tell_what_it_can_is_taken_for_one_of_to
 
 
 OLD_LINES = (bare("start", "t:4"), bare("end", "t:4"))
-"""The hook mirror of a message: no text (codewhale sheet, section 5)."""
+"""The hook mirror of a message: no text (docs/dialects/codewhale.md, section 5)."""
 
 OLD_EVENTS = [event("response_start"), event("response_delta", delta="queued"), event("response_end")]
 
@@ -325,7 +326,7 @@ async def test_the_text_of_an_old_release_is_read_in_its_result_and_its_hooks_ar
 async def test_a_turn_that_an_old_release_cannot_interrupt_is_ended_by_the_gateway_which_is_busy_until_it_has(
     dialect: str, tmp_path: Path
 ) -> None:
-    """translation.md 3.4."""
+    """docs/translation.md, rule 3.4."""
     async with stand(dialect, tmp_path, methods(SEED)) as at:
         await at.asker.begin("hold", tokens=0)
         await at.fake.holds()

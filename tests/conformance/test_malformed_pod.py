@@ -1,8 +1,8 @@
-"""Everything that a pod client can say wrong (pod sheet, sections 1, 3 to 5 and 8), to us as its pod.
+"""Everything that a pod client can say wrong (docs/dialects/pod.md, sections 1, 3 to 5 and 8), to us as its pod.
 
-A seed pod broadcasts its errors; ours go to the asker alone (translation.md 3.14). So each row says what the asker is
-told and what becomes of its connection, and the bystanders, one smooth and one pod client of the same session, see
-nothing of it.
+A seed pod broadcasts its errors; ours go to the asker alone (docs/translation.md, rule 3.14). So each row says what the
+asker is told and what becomes of its connection, and the bystanders, one smooth and one pod client of the same session,
+see nothing of it.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ LINES = [
         answer=ran(text("count 1 " + "x" * 3_000_000)),
         runs=True,
     ),
-    # A pod has no limit; design.md, section 6: what is over ours costs the one message.
+    # A pod has no limit; docs/design.md, section 6: what is over ours costs the one message.
     row("1: a line over max_message", "x" * (MAX_MESSAGE + 1), BAD),
     row("1: a line far over max_message", "x" * (5 * MAX_MESSAGE), BAD),
     row(
@@ -221,7 +221,7 @@ SHAPES = [
         '{"method":"run","params":{"input":[{"kind":"text","kind":"text","content":"a"}]}}',
         BAD,
     ),
-    # A pod minds known keys only; design.md, section 4: commands are checked for duplicate keys.
+    # A pod minds known keys only; docs/design.md, section 4: commands are checked for duplicate keys.
     row("4: an extra key twice", '{"method":"cancel","x":1,"x":2}', BAD),
     row("5: completions of an unknown kind", method("list_completions", kind="symbol", prefix=""), BAD),
     row("5: a report of an unknown kind", method("pod_event", kind="progress", pod_name="kid"), BAD),
@@ -294,7 +294,7 @@ SEGMENTS = [
         for value in each(None, 7, "x", [], {}, {"content": "x"}, {"kind": 7, "content": "x"}, {"kind": None})
     ],
     row("5: a bad segment behind a good one", run(COUNT, {"kind": "text"}), BAD),
-    # translation.md 3.10: an empty input is refused before it is sent.
+    # docs/translation.md, rule 3.10: an empty input is refused before it is sent.
     *[
         row(f"5: the empty input {segments}", run(*segments), error("invalid_request"))
         for segments in ([], [text("")], [text(" \n")])
@@ -332,7 +332,8 @@ CELLS = [
                 event("completions", entries=[{"value": "notes.md"}]),
                 state=state,
             ),
-            # Running, a pod refuses these (its controller is busy); the gateway knows the answers (translation.md 3.2).
+            # Running, a pod refuses these (its controller is busy); the gateway knows the answers
+            # (docs/translation.md, rule 3.2).
             row(f"8: list_visible_pods, {state}", {"method": "list_visible_pods"}, event("visible_pods"), state=state),
             row(f"8: inspect_pod, {state}", method("inspect_pod", name="demo"), OWN, state=state),
             row(
@@ -353,9 +354,9 @@ CELLS = [
                 error("invalid_request"),
                 state=state,
             ),
-            # translation.md 3.16: it ends this client's attachment, and never the backend or its turn.
+            # docs/translation.md, rule 3.16: it ends this client's attachment, and never the backend or its turn.
             row(f"8: shutdown, {state}", {"method": "shutdown"}, {"event": "shutdown"}, state=state, closes=0),
-            # translation.md 3.2: the demo backend has none of these.
+            # docs/translation.md, rule 3.2: the demo backend has none of these.
             row(f"8: compact, {state}", {"method": "compact"}, error("invalid_request"), state=state),
             row(f"8: notify, {state}", method("notify", message="x"), error("invalid_request"), state=state),
             row(

@@ -1,4 +1,4 @@
-"""Everything that a pod can say wrong to us as its client (pod sheet, sections 1, 4, 6 to 8).
+"""Everything that a pod can say wrong to us as its client (docs/dialects/pod.md, sections 1, 4, 6 to 8).
 
 Both clients, a smooth and a pod one, see legal frames alone and one terminal a turn; what was dropped is counted; the
 connection to the pod stays, and carries the next turn.
@@ -61,7 +61,7 @@ def token(text: str) -> dict[str, Any]:
 
 
 def answer(text: str) -> dict[str, Any]:
-    """The end of a turn whose whole visible text is `text` (translation.md 3.7)."""
+    """The end of a turn whose whole visible text is `text` (docs/translation.md, rule 3.7)."""
     return {
         "type": "eventual_response",
         "data": {"data": {"response": {"responseParts": lambda parts: "".join(parts) == text}}},
@@ -125,7 +125,7 @@ UNREADABLE = {
         json.dumps(event("snapshot", entries=[], greeting={"worker_name": "w"}, status="idle"))
     ),
 }
-"""Lines that a seed client's reader ends at (section 1.3); design.md, section 6: to us each costs itself alone."""
+"""Lines that a seed client's reader ends at (section 1.3); docs/design.md, section 6: to us each costs itself alone."""
 
 UNASKED = {
     "3: completions that nobody asked for": event("completions", kind="file", entries=[]),
@@ -137,7 +137,7 @@ UNASKED = {
     "3: the refusal of another client's cancel": event("error", code="not_running", message="m"),
     "3: the refusal of another client's resume": event("error", code="not_paused", message="m"),
 }
-"""What answers other clients of the pod: dropped and counted (translation.md 3.17)."""
+"""What answers other clients of the pod: dropped and counted (docs/translation.md, rule 3.17)."""
 
 ROWS = [
     *[idle(f"{name}", line, counted=1) for name, line in UNREADABLE.items()],
@@ -154,7 +154,8 @@ ROWS = [
         pod=names("status", "text_delta", "text_done", *THE_END),
         counted=1,
     ),
-    # Section 3: exactly one snapshot; to clients that are attached a changed history is a rotation (translation.md 2).
+    # Section 3: exactly one snapshot; to clients that are attached a changed history is a rotation
+    # (docs/translation.md, section 2).
     idle("3: a second snapshot", snapshot(), pod=names("segment_rotated", "status")),
     running(
         "3: a second snapshot in a run",
@@ -170,7 +171,7 @@ ROWS = [
     ),
     idle("6: an empty text_done without a run", event("text_done", text="")),
     idle("6: an empty thinking_done without a run", event("thinking_done", text="")),
-    # translation.md 3.17: content with no turn open opens one of the backend's.
+    # docs/translation.md, rule 3.17: content with no turn open opens one of the backend's.
     idle(
         "7: text without a run",
         delta("x"),
@@ -248,7 +249,8 @@ ROWS = [
         pod=names(*THE_END, "status", "text_delta", "text_done", *THE_END),
     ),
     running("8: status running again and again", RUNNING, RUNNING, *ENDED, smooth=[EMPTY], pod=names(*THE_END)),
-    # translation.md 3.7, 4.2: a done that differs sends the rest; one that contradicts is right, and a Gap is counted.
+    # docs/translation.md, rules 3.7, 4.2: a done that differs sends the rest; one that contradicts is right, and a Gap
+    # is counted.
     running(
         "6: text_done with more than was streamed",
         delta("a"),
@@ -383,7 +385,7 @@ ROWS = [
         smooth=[EMPTY],
         pod=names("user_message", *THE_END),
     ),
-    # translation.md 3.15: tokens are split, a terminal is never cut.
+    # docs/translation.md, rule 3.15: tokens are split, a terminal is never cut.
     running(
         "6: a text of 1.5 MB",
         delta("x" * 1_500_000),
@@ -393,8 +395,8 @@ ROWS = [
         ),
         pod=names("text_delta", "text_done", *THE_END),
     ),
-    # design.md, section 6: the open turn ends as failed with a cause; no command is repeated. The new snapshot is a
-    # rotation to clients that stayed.
+    # docs/design.md, section 6: the open turn ends as failed with a cause; no command is repeated. The new snapshot is
+    # a rotation to clients that stayed.
     running(
         "1: the end of the connection in a run",
         HANGS_UP,

@@ -1,4 +1,5 @@
-"""Everything that a smooth client can say wrong (smooth sheet, sections 1 to 3, 5, 6 and 8), to us as its server.
+"""Everything that a smooth client can say wrong (docs/dialects/smooth.md, sections 1 to 3, 5, 6 and 8), to us as its
+server.
 
 Each row: what the asker is answered, what becomes of its connection; the bystanders, one smooth and one pod client of
 the same session, see nothing of it. Where the servers of smooth differ, the row's name says whose word it is.
@@ -33,7 +34,7 @@ ACTIONS: dict[str, dict[str, Any]] = {
     "verify_otp": {"sessionId": "$session", "code": "123456"},
     "submit_interaction": {"sessionId": "$session", "interactionId": "i-1", "values": {}},
 }
-"""Every action with required fields, and those fields (smooth sheet, section 3)."""
+"""Every action with required fields, and those fields (docs/dialects/smooth.md, section 3)."""
 
 
 def action(name: str, /, **fields: Any) -> dict[str, Any]:
@@ -110,11 +111,11 @@ FRAMES = [
         for text in ("[]", '[{"action":"ping"}]', '"ping"', "7", "null", "true")
     ],
     row("1: text that is not UTF-8", '{"action":"ping","x":"\udcff"}', BAD_FRAME),
-    # R refuses binary frames, P and T read them; translation.md 3.15 has us take what any of them takes.
+    # R refuses binary frames, P and T read them; docs/translation.md, rule 3.15 has us take what any of them takes.
     row("1: a binary frame is read, as P and T do", b'{"action":"ping","requestId":"q"}', pong("q")),
     row("1: a binary frame that is not UTF-8", b'{"action":"\xff"}', BAD_FRAME),
     row("1: a binary frame that is no JSON", b"\x00\x01\x02", BAD_FRAME),
-    # P closes with 1009 and R takes 64 MiB; design.md, section 6: it costs the one message.
+    # P closes with 1009 and R takes 64 MiB; docs/design.md, section 6: it costs the one message.
     row("1: a frame over max_message", "x" * (MAX_MESSAGE + 1), BAD_FRAME),
     row("1: a frame at max_message", "x" * MAX_MESSAGE, BAD_FRAME),
     row("1: nested 100,000 deep", "[" * 100_000 + "]" * 100_000, BAD_FRAME),
@@ -278,7 +279,7 @@ TURNS = [
         error("TURN_IN_PROGRESS"),
         state="running",
     ),
-    # translation.md 4.13: an error that answers an action bears its id, also where that is the live turn's.
+    # docs/translation.md, rule 4.13: an error that answers an action bears its id, also where that is the live turn's.
     row(
         "6: a second turn under the turn's id",
         action("send_message", requestId="turn"),
@@ -298,7 +299,7 @@ TURNS = [
         error("TURN_IN_PROGRESS", "r"),
         state="running",
     ),
-    # translation.md 3.17: a session has one turn, whoever began it.
+    # docs/translation.md, rule 3.17: a session has one turn, whoever began it.
     row("6: a turn while somebody else's runs", action("send_message"), error("TURN_IN_PROGRESS"), state="occupied"),
     row(
         "6: a bad action under the turn's id does not end it",
@@ -408,14 +409,14 @@ STRAYS = [
             action("cancel", sessionId=7),
         )
     ],
-    # translation.md 3.4: a cancel is for the turn that this connection began.
+    # docs/translation.md, rule 3.4: a cancel is for the turn that this connection began.
     row(
         "6: cancel of somebody else's turn is met with silence",
         action("cancel", sessionId="$session"),
         state="occupied",
     ),
     row("8: rename of nothing", action("rename_conversation", conversationId=NOBODY), error("CONVERSATION_NOT_FOUND")),
-    # translation.md 3.2: answered by the gateway where it knows the answer; titles it keeps itself.
+    # docs/translation.md, rule 3.2: answered by the gateway where it knows the answer; titles it keeps itself.
     row(
         "3: rename where the backend cannot",
         action("rename_conversation"),

@@ -1,4 +1,5 @@
-"""Everything that a smooth server can say wrong to us as its client (smooth sheet, sections 1, 2, 4, 6, 8 and 11).
+"""Everything that a smooth server can say wrong to us as its client
+(docs/dialects/smooth.md, sections 1, 2, 4, 6, 8 and 11).
 
 Three clients look on: who asked for the turn, another of the same session, and one of another session. They see legal
 frames alone and one terminal a turn; what was dropped is counted; the connection to the server stays, and carries the
@@ -61,7 +62,7 @@ def token(text: str, request: object = "turn") -> dict[str, Any]:
 
 
 def answer(text: str, request: object = "turn") -> dict[str, Any]:
-    """The end of a turn whose whole visible text is `text` (translation.md 3.7)."""
+    """The end of a turn whose whole visible text is `text` (docs/translation.md, rule 3.7)."""
     response = {"responseParts": lambda parts: "".join(parts) == text}
     return {"type": "eventual_response", "requestId": request, "data": {"data": {"response": response}}}
 
@@ -196,7 +197,8 @@ ROWS = [
         },
         told=[token("x"), answer("x")],
     ),
-    # translation.md 3.7, 4.2: what differs sends the rest; a contradiction is a Gap, without a slot in smooth (3.9).
+    # docs/translation.md, rules 3.7, 4.2: what differs sends the rest; a contradiction is a Gap, without a slot in
+    # smooth (3.9).
     row("6: an end with more than was streamed", TOKEN, ended("xyz"), told=[token("x"), token("yz"), answer("xyz")]),
     row(
         "6: an end with less than was streamed",
@@ -214,7 +216,7 @@ ROWS = [
     row("2: a pong to nobody", {"type": "pong", "requestId": STRAY, "timestamp": 1}, counted=1),
     row("2: a 202 to nobody", {"type": "immediate_response", "requestId": STRAY, "status": 202, "data": {}}, counted=1),
     row("6: a second 202", {"type": "immediate_response", "requestId": "$turn", "status": 202, "data": {}}, counted=1),
-    # An `error` under the turn's id would end it in the client (translation.md 3.11).
+    # An `error` under the turn's id would end it in the client (docs/translation.md, rule 3.11).
     row(
         "8: an error without an id",
         said_error("INTERNAL_ERROR", None),
@@ -288,7 +290,7 @@ ROWS = [
         "9: an end under a foreign id", ended("y", STRAY), TOKEN, ended("x"), told=[token("x"), answer("x")], counted=1
     ),
     row("4: a keepalive", of_turn("keepalive"), told=lambda told: {f["type"] for f in told} <= {"keepalive"}),
-    # translation.md 3.15.
+    # docs/translation.md, rule 3.15.
     row(
         "1: an answer of 1.5 MB",
         ended("x" * 1_500_000),
@@ -306,7 +308,7 @@ ROWS = [
         },
         told=[error("AGENT_ERROR")],
     ),
-    # design.md, section 6: the open turn fails with a cause, and no command is repeated.
+    # docs/design.md, section 6: the open turn fails with a cause, and no command is repeated.
     *[
         row(f"1: the connection closes with {code}", HangsUp(code), told=[error("INTERNAL_ERROR")], again=True)
         for code in (1000, 1001, 1011, 4000)
@@ -444,7 +446,7 @@ async def test_a_turn_stays_parked_through_every_wrong_answer_and_the_right_one_
 
 
 async def test_an_event_that_nobody_knows_reaches_clients_of_its_own_dialect_and_ends_nothing(tmp_path: Path) -> None:
-    """Section 8: every client drops an unknown type silently, so it goes on to them (design.md, section 4)."""
+    """Section 8: every client drops an unknown type silently, so it goes on to them (docs/design.md, section 4)."""
     news = {"type": "weather", "data": {"sky": "blue"}}
     async with (
         FakeSmooth.serving() as fake,

@@ -1,8 +1,8 @@
-"""The same visit twice: straight to a smooth server, and through the gateway (translation.md 4.12).
+"""The same visit twice: straight to a smooth server, and through the gateway (docs/translation.md, rule 4.12).
 
 A walk says frames to a server and reads what comes; it is played at the server itself and through `smooth -> smooth`,
 each time at a fresh server with the same script. What both clients received must be equal frame by frame, once ids and
-times are replaced by names. What may differ is in `FREE`, with the section of the smooth sheet that says so.
+times are replaced by names. What may differ is in `FREE`, with the section of docs/dialects/smooth.md that says so.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ def difference(straight: list[str], through: list[str]) -> str:
 
 
 def _without_free_text(frame: Frame) -> Frame:
-    """The frame without the words that the sheet leaves to each server (sections 4 and 8)."""
+    """The frame without the words that docs/dialects/smooth.md leaves to each server (sections 4 and 8)."""
     match frame:
         case {"type": "immediate_response"}:
             return {key: value for key, value in frame.items() if key != "message"}

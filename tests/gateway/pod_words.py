@@ -1,4 +1,4 @@
-"""What a pod says and is told, as the tests of the gateway write it (pod sheet, sections 5 and 6)."""
+"""What a pod says and is told, as the tests of the gateway write it (docs/dialects/pod.md, sections 5 and 6)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What a smooth server says and is told, as the tests of the gateway write it (smooth sheet, sections 3 to 6).
+"""What a smooth server says and is told, as the tests of the gateway write it
+(docs/dialects/smooth.md, sections 3 to 6).
 
 Its request ids are the gateway's: a script binds them by "$name" where it looks at what the server got.
 """

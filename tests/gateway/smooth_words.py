@@ -1,4 +1,6 @@
-"""What a smooth client says and gets, as the tests of the gateway write it (smooth sheet, sections 3 to 6)."""
+"""What a smooth client says and gets, as the tests of the gateway write it
+(docs/dialects/smooth.md, sections 3 to 6).
+"""
 
 from __future__ import annotations
 

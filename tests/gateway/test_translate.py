@@ -410,7 +410,7 @@ def test_a_pod_s_commands_are_said_by_one_smooth_client_in_one_session() -> None
         b'{"method":"attach_or_restore_pod","params":{"name":"kid-1"}}',
     ]
     done = translated("pod", "smooth", said, "--commands")
-    session = str(uuid5(UUID(int=0), "session"))  # translation.md 3.1, of the session that is counted first
+    session = str(uuid5(UUID(int=0), "session"))  # docs/translation.md, rule 3.1, of the session that is counted first
     run, cancel, listed, inspected, attached = (json.loads(line) for line in done.lines)
     assert run == {"action": "send_message", "requestId": str(UUID(int=1)), "sessionId": session, "message": "hi@a.py"}
     assert cancel == {"action": "cancel", "requestId": str(UUID(int=2)), "sessionId": session}
@@ -456,7 +456,7 @@ def test_an_empty_input_is_not_sent_as_it_would_not_be_live(source: str, line: b
     )
 
 
-CONNECTING = {"create_conversation_session"}  # to a pod this is connecting to it (translation.md, section 1)
+CONNECTING = {"create_conversation_session"}  # to a pod this is connecting to it (docs/translation.md, section 1)
 
 
 @pytest.mark.parametrize(("source", "target"), [("pod", "smooth"), ("smooth", "pod")])

@@ -42,7 +42,9 @@ DECLARED = {
         },
     },
 }  # fmt: skip
-"""Lines of builds that sort keys, in the order that all other builds write (codewhale sheet, section 1.3)."""
+"""Lines of builds that sort keys, in the order that all other builds write
+(docs/dialects/codewhale.md, section 1.3).
+"""
 
 
 def canonical(row: dict[str, Any]) -> str:

@@ -1,4 +1,6 @@
-"""What codewhale clients and children say, as the tests of the gateway write it (codewhale sheet, sections 1 and 2)."""
+"""What codewhale clients and children say, as the tests of the gateway write it
+(docs/dialects/codewhale.md, sections 1 and 2).
+"""
 
 from __future__ import annotations
 

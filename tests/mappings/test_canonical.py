@@ -136,7 +136,7 @@ def test_the_schema_refuses_what_the_model_refuses(wrong: dict[str, Any]) -> Non
         msgspec.convert(wrong, Event)
 
 
-# -- visibility (translation.md 3.8) ----------------------------------------------------------------
+# -- visibility (docs/translation.md, rule 3.8) -----------------------------------------------------
 
 REASONING = {events.ReasoningStarted, events.ReasoningDelta, events.ReasoningDone}
 INTERNAL: set[type] = {
@@ -159,7 +159,7 @@ def test_visibility_is_of_the_type_and_never_on_the_wire() -> None:
     assert b"visibility" not in json.encode([full(kind) for kind in get_args(Event)])
 
 
-# -- segments (translation.md 3.10) -----------------------------------------------------------------
+# -- segments (docs/translation.md, rule 3.10) ------------------------------------------------------
 
 
 def test_segments_flatten_by_the_pod_s_rule_without_separators() -> None:
@@ -235,7 +235,7 @@ def test_states_share_no_list() -> None:
     assert (two.transcript, list(two.alerts)) == ([], [])
 
 
-# -- the prelude (design.md, section 5) -------------------------------------------------------------
+# -- the prelude (docs/design.md, section 5) --------------------------------------------------------
 
 
 def turn(**fields: Any) -> OpenTurn:

@@ -1,7 +1,8 @@
 """What the oracles share: a connection's messages in their order, and the failure that shows the last of them.
 
 An oracle is told everything that passed on one connection, as the client saw it: `said` is what the client sent, `got`
-what it received. It knows the dialect from the sheet alone and none of our code. It fails where an order is illegal.
+what it received. It knows the dialect from docs/dialects alone and none of our code. It fails where an order is
+illegal.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The blocks of a pod's run: text, reasoning and tool calls (pod sheet, sections 6, 8 and 9).
+"""The blocks of a pod's run: text, reasoning and tool calls (docs/dialects/pod.md, sections 6, 8 and 9).
 
 A done block says its deltas again, in one piece. A call goes start, fragments, done, result, by its id; its result may
 come in a later run, or belong to a call that only the history tells.
@@ -101,7 +101,7 @@ class Blocks:
     def _done(self, kind: str, text: str) -> None:
         sent = "".join(self._parts)
         if self._told_gap:
-            self._told_gap = False  # the done text is the authority then (docs/translation.md, 4.2)
+            self._told_gap = False  # the done text is the authority then (docs/translation.md, rule 4.2)
         elif self._whole:
             self._hold(self._kind == kind or (kind, text) == ("text", ""), f"{kind}_done closes a {kind} block")
             empty = kind == "thinking" and not text

@@ -1,4 +1,4 @@
-"""What a codewhale client may see on one connection (codewhale sheet, sections 1.2, 1.4, 2.2, 3, 10 and 11).
+"""What a codewhale client may see on one connection (docs/dialects/codewhale.md, sections 1.2, 1.4, 2.2, 3, 10 and 11).
 
 Answers come in the order of the requests, one for each line that is not blank, and none after that of `shutdown`. A
 bare line stands only where a message waits for its answer, which has one response; a release that streams does not say

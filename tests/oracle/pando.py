@@ -1,4 +1,5 @@
-"""What a pando client may see: one subscription to everything, and its calls (pando sheet, sections 2, 4, 5 and 9).
+"""What a pando client may see: one subscription to everything, and its calls
+(docs/dialects/pando.md, sections 2, 4, 5 and 9).
 
 Calls and publications come by two connections and have no order against each other. A run that had begun before the
 subscription stood is known by its remains only; nothing is missing of a session that was announced to it.

@@ -1,4 +1,4 @@
-"""What a pod client may see, in which order (pod sheet, sections 3, 6, 7, 8 and 9).
+"""What a pod client may see, in which order (docs/dialects/pod.md, sections 3, 6, 7, 8 and 9).
 
 The log lane (`segment_rotated`, `system_item`, `invoke_start`) has no order against the event lane, and alerts, lists
 and answers may stand anywhere. A run that had begun before we could see it is known by its remains only: the first

@@ -1,4 +1,4 @@
-"""What a smooth client may see, in which order (smooth sheet, sections 2, 4, 6 and 9).
+"""What a smooth client may see, in which order (docs/dialects/smooth.md, sections 2, 4, 6 and 9).
 
 A turn is ours when this connection sent its `send_message`, else somebody else's: it runs under an id that nobody here
 asked by, without a 202. Commands and turns may share one id, so an answer is first looked for among the commands.
@@ -33,7 +33,7 @@ ANSWERS = {
 
 REFUSALS = {"VALIDATION_ERROR", "UNSUPPORTED_ACTION", "TURN_IN_PROGRESS", "SESSION_NOT_FOUND", "INTERACTION_MISMATCH",
             "NO_PENDING_CONFIRMATION", "NO_PENDING_INTERACTION", "CONVERSATION_NOT_FOUND"}  # fmt: skip
-"""Codes that refuse one action and say nothing of the turn whose id it bears (translation.md 4.13)."""
+"""Codes that refuse one action and say nothing of the turn whose id it bears (docs/translation.md, rule 4.13)."""
 
 
 class Turn(Struct):

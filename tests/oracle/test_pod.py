@@ -46,7 +46,7 @@ def logged(call: str = "c") -> Message:
 
 
 def whole_run(turn: int) -> tuple[Message, ...]:
-    """The end of a run that went well: its model turn ends right before it (pod sheet, section 7)."""
+    """The end of a run that went well: its model turn ends right before it (docs/dialects/pod.md, section 7)."""
     return say("turn_end", turn=turn, result="finished"), FINISHED
 
 

@@ -16,7 +16,7 @@ def says(action: str, request: str | None = "r") -> Message:
 
 
 def gets(kind: str, request: str | None = "r", **fields: Any) -> Message:
-    """A frame with its mirrors (smooth sheet, section 2)."""
+    """A frame with its mirrors (docs/dialects/smooth.md, section 2)."""
     ids = {} if request is None else {"requestId": request}
     return {"type": kind, **ids, **fields, "data": {**ids, **fields}, "timestamp": 1}
 

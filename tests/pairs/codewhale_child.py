@@ -1,8 +1,8 @@
 """A codewhale server as a program of its own, which the tests spawn: what it says, what it does, and its inner server.
 
-It speaks the default generation (codewhale sheet, sections 2, 3 and 10) and keeps its threads in a folder beside it, as
-a real server does in its store. Like a real one it stores no message: the history of a thread is always empty. While a
-turn runs it acts on `thread/interrupt` alone and answers everything else after the turn.
+It speaks the default generation (docs/dialects/codewhale.md, sections 2, 3 and 10) and keeps its threads in a folder
+beside it, as a real server does in its store. Like a real one it stores no message: the history of a thread is always
+empty. While a turn runs it acts on `thread/interrupt` alone and answers everything else after the turn.
 
     thread/message "crash"      it is killed          "flood"     10 MB on stderr first
                    "mute"       no answer             "wait ..."  streams its words and waits for an interrupt

@@ -1,4 +1,5 @@
-"""A codewhale client as editors are (codewhale sheet, sections 1 and 11): one line a request, answers in their order.
+"""A codewhale client as editors are (docs/dialects/codewhale.md, sections 1 and 11): one line a request, answers in
+their order.
 
 What is a bare line, an answer or neither it finds by looking at the keys; on anything else it fails.
 """

@@ -116,7 +116,7 @@ class Recorded(Struct, kw_only=True):
 
     @property
     def end(self) -> str:
-        """How it ended (codewhale sheet, section 3)."""
+        """How it ended (docs/dialects/codewhale.md, section 3)."""
         if not self.error:
             return "completed"
         return "cancelled" if self.error in ("turn interrupted", "turn canceled") else "failed"

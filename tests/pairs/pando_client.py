@@ -1,7 +1,7 @@
-"""A pando client as the real ones are (pando sheet, sections 2, 4, 5 and 9).
+"""A pando client as the real ones are (docs/dialects/pando.md, sections 2, 4, 5 and 9).
 
 Its subscription is to everything. Each call is a connection of its own, under a new identity, that is left open as the
-views do; the next message on it is the answer, whatever its id says. It dies on every frame that the sheet forbids.
+views do; the next message on it is the answer, whatever its id says. It dies on every frame that section 5 forbids.
 """
 
 from __future__ import annotations

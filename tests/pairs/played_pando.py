@@ -175,6 +175,6 @@ def _about(call: Any) -> Any:
 
 
 def _member(call: Any, name: str) -> Any:
-    """A primary takes member names in any case (pando sheet, section 3)."""
+    """A primary takes member names in any case (docs/dialects/pando.md, section 3)."""
     known = call if isinstance(call, dict) else {}
     return next((said for key, said in reversed(known.items()) if key.lower() == name), None)

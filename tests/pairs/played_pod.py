@@ -1,4 +1,6 @@
-"""A pod as a random backend (pod sheet, sections 5 to 10): any legal run, in any legal order of its two lanes."""
+"""A pod as a random backend (docs/dialects/pod.md, sections 5 to 10): any legal run, in any legal order of its two
+lanes.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A smooth server as a random backend (smooth sheet, sections 3 to 6): any legal turn, other requests in its middle."""
+"""A smooth server as a random backend (docs/dialects/smooth.md, sections 3 to 6): any legal turn, other requests in
+its middle.
+"""
 
 from __future__ import annotations
 

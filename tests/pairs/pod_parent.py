@@ -1,4 +1,4 @@
-"""What a parent pod does with a child of its own, connection by connection (pod sheet, section 11)."""
+"""What a parent pod does with a child of its own, connection by connection (docs/dialects/pod.md, section 11)."""
 
 from __future__ import annotations
 

@@ -172,7 +172,7 @@ def test_a_gateway_killed_in_the_middle_of_a_turn_leaves_no_child_and_no_inner_s
 
 
 def test_what_is_no_text_ends_it_as_it_ends_a_real_server(mark: str, tmp_path: Path) -> None:
-    """codewhale sheet, section 1: fatal, one line on stderr, status 1."""
+    """docs/dialects/codewhale.md, section 1: fatal, one line on stderr, status 1."""
     done = subprocess.run(
         argv(child(mark, tmp_path)), input=b'{"id":1,"method":"healthz"}\n\xff\n', capture_output=True, check=False
     )
@@ -182,7 +182,7 @@ def test_what_is_no_text_ends_it_as_it_ends_a_real_server(mark: str, tmp_path: P
 
 
 def test_a_script_at_the_end_of_a_pipe_gets_every_answer_and_the_whole_turn(mark: str, tmp_path: Path) -> None:
-    """codewhale sheet, section 1: at EOF what was asked is answered, then the process ends with 0."""
+    """docs/dialects/codewhale.md, section 1: at EOF what was asked is answered, then the process ends with 0."""
     with spawned(child(mark, tmp_path)) as gateway:
         thread = gateway.begin()
         lines = [

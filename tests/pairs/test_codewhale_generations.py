@@ -1,4 +1,6 @@
-"""A listener of the seed's generation, live, against the codewhale sheet's section 10 and the capture of a real one."""
+"""A listener of the seed's generation, live, against docs/dialects/codewhale.md, section 10 and the capture of a
+real one.
+"""
 
 from __future__ import annotations
 

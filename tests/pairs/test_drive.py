@@ -117,7 +117,9 @@ IDENTITY = {"fields": [{"key": "name", "label": "name"}, {"key": "email", "requi
 async def test_what_was_filled_in_is_typed_where_a_form_is_put_in_words(
     backend: str, kind: str, spec: object, answer: dict[str, object], tmp_path: Path
 ) -> None:
-    """The recorded turn is one, and so is that of a backend that ends its run with each field (translation.md 3.3)."""
+    """The recorded turn is one, and so is that of a backend that ends its run with each field
+    (docs/translation.md, rule 3.3).
+    """
 
     async def talk(peer: Peer) -> None:
         assert isinstance(peer, SmoothPeer)

@@ -71,7 +71,9 @@ async def test_a_pod_client_is_told_what_the_live_backend_does_not_know(tmp_path
 
 
 async def test_conversations_of_one_live_pando_hear_and_record_nothing_of_each_other(tmp_path: Path) -> None:
-    """Two sessions and a client of the pando itself, which publishes all to everybody (pando sheet, section 2)."""
+    """Two sessions and a client of the pando itself, which publishes all to everybody
+    (docs/dialects/pando.md, section 2).
+    """
     recording, kept = await record("pod", "pod", tmp_path), tmp_path / "again"
     async with living("pando", tmp_path / "live") as upstream:
         replay = parse(f"replay+file:{recording}?speed=instant&mode=spy&upstream={quote(upstream, safe='')}")

@@ -17,7 +17,7 @@ from tests.pairs.pando_client import NOBODY, PandoClient, RefusalError
 from tests.pairs.table import DIALECTS
 from tests.pairs.test_pairs import LIMITS, LISTEN
 
-OWN = "Ours/1"  # no UUID: an id is only ever an opaque string (pando sheet, section 7)
+OWN = "Ours/1"  # no UUID: an id is only ever an opaque string (docs/dialects/pando.md, section 7)
 UNKNOWN = "0b0e9b0e-0000-4000-8000-00000000dead"
 NO_ROWS = "sql: no rows in result set"
 

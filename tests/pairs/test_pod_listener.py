@@ -127,7 +127,7 @@ async def test_a_smooth_client_attaches_to_the_session_of_a_pod_listener_by_its_
         assert pod.joined("text_delta") == "The second try worked." * 3
 
 
-# -- a parent pod (pod sheet, section 11) ------------------------------------------------------------
+# -- a parent pod (docs/dialects/pod.md, section 11) -------------------------------------------------
 
 
 async def test_a_parent_sends_reads_the_output_and_is_refused_while_a_turn_runs(socket: str) -> None:

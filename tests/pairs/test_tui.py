@@ -1,4 +1,6 @@
-"""The terminal client of the tests behaves as the sheet says its original does: else it would prove nothing."""
+"""The terminal client of the tests behaves as the real one (docs/dialects/pod.md, section 8): else it would prove
+nothing.
+"""
 
 from __future__ import annotations
 

@@ -320,7 +320,7 @@ class Theatre:
         self._agree()
 
     def _hides(self, client: Client) -> None:
-        """Nobody sees more than is his (translation.md 3.8)."""
+        """Nobody sees more than is his (docs/translation.md, rule 3.8)."""
         for frame in client.peer.frames():
             text = json.dumps(frame, ensure_ascii=False)
             if client.dialect == "smooth":

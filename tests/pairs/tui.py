@@ -1,6 +1,6 @@
-"""The pod's own terminal client, as far as a pod can tell (pod sheet, sections 1.3, 2 and 8).
+"""The pod's own terminal client, as far as a pod can tell (docs/dialects/pod.md, sections 1.3, 2 and 8).
 
-It probes the socket before it connects, holds what is typed while a run goes on, and takes each key as the sheet says.
+It probes the socket before it connects, holds what is typed while a run goes on, and takes each key as the real one.
 An event that its types do not allow ends its reader for good: here it fails the test.
 """
 

@@ -45,7 +45,9 @@ class Seen(Struct):
 
 
 def arguments(name: str, said: object) -> str:
-    """A call as one text: arguments are an object or JSON text, in any order of keys (smooth sheet, section 4)."""
+    """A call as one text: arguments are an object or JSON text, in any order of keys
+    (docs/dialects/smooth.md, section 4).
+    """
     value = said
     if isinstance(said, str):
         try:

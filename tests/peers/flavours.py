@@ -1,7 +1,7 @@
 """Smooth servers of the kinds that no package index has, in the test's own loop: R, T and the seed's 1.3.0.
 
-Each difference between them is one value of a `Flavour`, with the section of the smooth sheet that tells it. What they
-say is scripted by what they are asked: "hello", "look up", "delete", "fail", "wait".
+Each difference between them is one value of a `Flavour`, with the section of docs/dialects/smooth.md that tells it.
+What they say is scripted by what they are asked: "hello", "look up", "delete", "fail", "wait".
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ PARK = 300.0  # section 6: R denies what nobody answered for so long
 
 
 class Flavour(Struct, frozen=True, kw_only=True):
-    """One server of the sheet, as far as it differs from the others."""
+    """One smooth server, as far as it differs from the others."""
 
     name: str
     actions: frozenset[str] = HEAD_ACTIONS
@@ -51,7 +51,7 @@ class Flavour(Struct, frozen=True, kw_only=True):
     resumes: bool = True  # section 10: the seed ignores conversationId on create
     streams: bool = True  # section 9: a client must not rely on tokens; here the text is in the terminal alone
     optional: bool = True  # section 4: times, words of an acknowledgement and top-level mirrors may be left out
-    deaf: bool = False  # none of the sheet: one that is too busy to cancel
+    deaf: bool = False  # none of the five: one that is too busy to cancel
     park: float | None = PARK  # section 6: R denies at the end of it, T waits on
 
 

@@ -66,7 +66,7 @@ def ended(client: SmoothClient, request: str) -> bool:
     return any(frame["requestId"] == request for frame in client.terminals())
 
 
-# -- the servers say what the sheet says ------------------------------------------------------------
+# -- the servers say what the real ones say ---------------------------------------------------------
 
 
 @asynccontextmanager

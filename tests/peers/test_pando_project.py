@@ -92,7 +92,7 @@ async def test_a_port_in_use_is_told_and_the_lock_is_given_back(project: Path, w
 
 
 async def test_what_another_process_holds_is_respected_though_it_has_written_half_of_it(project: Path) -> None:
-    """A loser may see an empty or half-written file (pando sheet, section 1.2)."""
+    """A loser may see an empty or half-written file (docs/dialects/pando.md, section 1.2)."""
     lock = project / ".pando/ipc.lock"
     lock.parent.mkdir()
     lock.write_text('{"instance_id": "half', "utf-8")

@@ -1,8 +1,9 @@
 """The pod's terminal client before the real smooth server: what that asks of its user, a pod's user is asked in words.
 
-On the wire a question ends the client's run, not the turn (translation.md 3.3): text_delta and text_done with the
-question's words, run_end{paused}, status{paused}. The next input that answers it is echoed, and what remains of the
-turn is a run of its own: user_message, status{running}, invoke_start, turn_start, ... run_end{finished}, status{idle}.
+On the wire a question ends the client's run, not the turn (docs/translation.md, rule 3.3): text_delta and text_done
+with the question's words, run_end{paused}, status{paused}. The next input that answers it is echoed, and what remains
+of the turn is a run of its own: user_message, status{running}, invoke_start, turn_start, ... run_end{finished},
+status{idle}.
 """
 
 from __future__ import annotations
@@ -339,7 +340,7 @@ IDENTITY = '{"fields": [{"key": "email", "required": true}], "reason": "to know 
 
 
 async def test_a_right_code_sends_the_refused_input_again(tmp_path: Path) -> None:
-    """An address given in a form is where the server then sends its code (smooth sheet, section 6)."""
+    """An address given in a form is where the server then sends its code (docs/dialects/smooth.md, section 6)."""
     parts = verified_only(AGENT)
     async with room(tmp_path, **parts) as (server, tui):
         server.model.push_tool_call("c0", "request_identity_intake", IDENTITY).push_text("Hello Ann.")

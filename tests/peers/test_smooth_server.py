@@ -196,7 +196,7 @@ async def test_a_refused_form_is_answered_to_the_asker_and_stays_open(way: str) 
 
 
 async def test_a_client_that_claims_no_forms_is_asked_by_the_server_itself(server: RealServer, client: Client) -> None:
-    """Translation.md 3.3: the real client cannot say `supports`, so nothing is claimed for it."""
+    """docs/translation.md, rule 3.3: the real client cannot say `supports`, so nothing is claimed for it."""
     server.model.push_tool_call("c1", "request_identity_intake", IDENTITY).push_text("What is your email?")
     asked = client.say("a quote, please")
     assert parts(await asked) == client.tokens(asked.request_id) == "What is your email?"

@@ -213,7 +213,7 @@ class PodClient(Client):
 
 
 def pod_said(entry: Frame) -> list[Said]:
-    """Return what user and assistant say in a log entry (pod sheet, section 9)."""
+    """Return what user and assistant say in a log entry (docs/dialects/pod.md, section 9)."""
     if entry["kind"] == "segment_start":
         return [said for item in entry["history"] for said in _item_said(item)]
     if entry["kind"] == "user_input":
@@ -231,7 +231,7 @@ SIGILS = {"file_ref": ("@", "path"), "knowledge_ref": ("#", "slug"), "workflow_i
 
 
 def flat(segments: list[Frame]) -> str:
-    """Return segments as one text, by pod's own rule (pod sheet, section 5)."""
+    """Return segments as one text, by pod's own rule (docs/dialects/pod.md, section 5)."""
     text = ""
     for segment in segments:
         sigil, key = SIGILS.get(segment["kind"], ("", "content"))

@@ -41,7 +41,9 @@ def done_texts_alone(messages: list[Message]) -> list[Message]:
 
 
 def log_lane_first(messages: list[Message]) -> list[Message]:
-    """Let the log lane of a pod overtake the event lane, up to the input before it (pod sheet, section 3)."""
+    """Let the log lane of a pod overtake the event lane, up to the input before it
+    (docs/dialects/pod.md, section 3).
+    """
     kept: list[Message] = []
     for message in messages:
         at = len(kept)
@@ -76,7 +78,9 @@ def terminal_alone(messages: list[Message]) -> list[Message]:
 
 
 def last_tokens_lost(messages: list[Message]) -> list[Message]:
-    """Let the bridge of a pando drop the last tokens of each run that is completed (pando sheet, section 4)."""
+    """Let the bridge of a pando drop the last tokens of each run that is completed
+    (docs/dialects/pando.md, section 4).
+    """
     kept: list[Message] = []
     for message in messages:
         if _name(message) == "llm.end":

@@ -1,4 +1,4 @@
-"""What each dialect's wire shows of the turns of one session, read by the sheets alone.
+"""What each dialect's wire shows of the turns of one session, read by docs/dialects alone.
 
 A reading takes the messages of one connection in their order, each with who said it, and gives the turns. The same
 reading is used for a recorded backend and for what our clients get, so that the two can be compared.
@@ -50,7 +50,7 @@ def plain(arguments: object) -> str:
     return json.dumps(value, sort_keys=True, ensure_ascii=False)
 
 
-# -- pod (sheet, sections 6 to 8) -----------------------------------------------------------------------
+# -- pod (docs/dialects/pod.md, sections 6 to 8) --------------------------------------------------------
 
 
 class _PodReading:
@@ -124,7 +124,7 @@ class _PodReading:
                 turn.results.append((self._names.get(data["id"], ""), data.get("output") or data["summary"]))
 
 
-# -- smooth (sheet, sections 4 and 6) -------------------------------------------------------------------
+# -- smooth (docs/dialects/smooth.md, sections 4 and 6) -------------------------------------------------
 
 
 class _SmoothReading:
@@ -178,7 +178,7 @@ class _SmoothReading:
             turn.results.append((raw["toolResult"]["name"], raw["toolResult"]["result"]))
 
 
-# -- pando (sheet, sections 4 and 6) --------------------------------------------------------------------
+# -- pando (docs/dialects/pando.md, sections 4 and 6) ---------------------------------------------------
 
 
 class _PandoReading:
@@ -248,7 +248,7 @@ class _PandoReading:
                 pass
 
 
-# -- codewhale (sheet, sections 2, 3 and 6) -------------------------------------------------------------
+# -- codewhale (docs/dialects/codewhale.md, sections 2, 3 and 6) ----------------------------------------
 
 
 class _WhaleReading:

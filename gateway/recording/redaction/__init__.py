@@ -1,4 +1,4 @@
-"""Secrets stay out of recordings (design.md, section 8): pure, without files, clock or randomness.
+"""Secrets stay out of recordings (docs/design.md, section 8): pure, without files, clock or randomness.
 
 redactor              lines on their way into the file   blocks         streamed text, held back and given out again
 wires, sayings        frames, and what they say piece by piece

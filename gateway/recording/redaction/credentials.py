@@ -169,7 +169,7 @@ def _may_hold_any(texts: list[str]) -> bool:
 
 
 def has_credentials(value: Any) -> bool:
-    """Whether a smooth client shows its identity in this action (smooth sheet, sections 2 and 4).
+    """Whether a smooth client shows its identity in this action (docs/dialects/smooth.md, sections 2 and 4).
 
     It does so with a token, a signed context or a one-time code.
     """

@@ -103,7 +103,7 @@ PARAMETER = Detector(
     needs="sign",
 )
 
-ONE_TIME_CODE = Detector(  # typed by clients whose dialect has no form for it (translation.md 3.3)
+ONE_TIME_CODE = Detector(  # typed by clients whose dialect has no form for it (docs/translation.md, rule 3.3)
     kind="otp",
     anchors=("code ",),
     pattern=re.compile(r"(?<![^\"])(?i:code)\s{1,4}+(?P<secret>[0-9]{4,10}+)(?=\s{0,4}+(?:\"|\Z))"),

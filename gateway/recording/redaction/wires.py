@@ -35,7 +35,7 @@ KNOWN_MAX = 64  # wires whose streams are known
 HALVINGS = 5  # until an odd frame among many has been found, or it is seen that many are odd
 
 TOKENS_OF_TEXT = ("stream_token", "llm.token")
-"""Where `token` is a piece of text (smooth sheet, section 5; pando sheet, section 4)."""
+"""Where `token` is a piece of text (docs/dialects/smooth.md, section 5; docs/dialects/pando.md, section 4)."""
 
 
 Around = list[list[str]]

@@ -78,7 +78,7 @@ def complete(form: NormalForm, block: CallBlock) -> None:
 
 
 def _meant(turn: OpenTurn, call: str, name: str, *, finished: bool) -> CallBlock | None:
-    """The call that is meant: by its id, else the first open one of that name (translation.md 3.1)."""
+    """The call that is meant: by its id, else the first open one of that name (docs/translation.md, rule 3.1)."""
     if call:
         return turn.calls.get(call)
     for block in turn.calls.values():

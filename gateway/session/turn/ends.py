@@ -107,7 +107,9 @@ def finish(
 
 
 def _close_everything(form: NormalForm, end: End) -> None:
-    """Close what is open in the turn; its model turn only where the output is complete (translation.md 4.3)."""
+    """Close what is open in the turn; its model turn only where the output is complete
+    (docs/translation.md, rule 4.3).
+    """
     turn = form.state.turn
     if turn is None:
         return

@@ -1,4 +1,4 @@
-"""What a history says of the turn during which the connection to its backend was lost (docs/translation.md, 4.10).
+"""What a history says of the turn during which the connection to its backend was lost (docs/translation.md, rule 4.10).
 
 A backend that outlives its connections shows its history again to whoever comes back. `look` finds the input of the
 open turn there and says how that turn stands:

@@ -1,4 +1,4 @@
-"""The normal form of a turn (design.md, section 3; translation.md 3.6, 3.7, 3.17).
+"""The normal form of a turn (docs/design.md, section 3; docs/translation.md, rules 3.6, 3.7, 3.17).
 
 Each message maps by itself to what it says; this module adds what its backend did not say, so that every dialect can
 rely on it: a turn is opened by our own accepted input or by the backend's content, its text and reasoning blocks are

@@ -1,7 +1,7 @@
 """Questions in normal form: with an id, in words beside the backend's own form, and over before their turn is.
 
 Nothing but the call that waits for the answer may come while a question is open: whatever else its backend says shows
-that it asks no more, and the question is closed as denied (translation.md 3.3).
+that it asks no more, and the question is closed as denied (docs/translation.md, rule 3.3).
 """
 
 from __future__ import annotations

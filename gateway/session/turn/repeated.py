@@ -1,4 +1,4 @@
-"""What a gateway in a pod's place tells again of an open turn, once it is found again (docs/translation.md, 4.10).
+"""What a gateway in a pod's place tells again of an open turn, once it is found again (docs/translation.md, rule 4.10).
 
 A pod goes on where it is. A gateway shows the turn in progress to every link that attaches, in the order of its blocks:
 what was heard before the connection was lost comes once more. It is known by being the very same from its beginning.

@@ -1,4 +1,4 @@
-"""Events: what a backend tells its clients (translation.md, section 2, in its order).
+"""Events: what a backend tells its clients (docs/translation.md, section 2, in its order).
 
 An event carries content and `ext` only; session, turn, origin and time stand on its batch. Events with a
 `request` answer one command and go to the link that asked; HistorySnapshot and Reply without one, and all

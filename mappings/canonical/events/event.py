@@ -1,4 +1,4 @@
-"""The union of all events, in the order of translation.md, section 2."""
+"""The union of all events, in the order of docs/translation.md, section 2."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Events by which a backend asks its user something.
 
 An approval or an interaction parks its turn. Toward clients whose dialect has no such questions it is put in words, by
-QuestionAsked and QuestionAnswered: there a question ends the client's run, not the turn (translation.md 3.3).
+QuestionAsked and QuestionAnswered: there a question ends the client's run, not the turn
+(docs/translation.md, rule 3.3).
 """
 
 from __future__ import annotations

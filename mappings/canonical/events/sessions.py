@@ -75,6 +75,6 @@ class HistorySnapshot(EventBase, frozen=True, kw_only=True):
 
 
 class MessageAppended(EventBase, frozen=True, kw_only=True):
-    """The user or the system said something. A system message is internal (translation.md 3.8)."""
+    """The user or the system said something. A system message is internal (docs/translation.md, rule 3.8)."""
 
     message: Message

@@ -118,7 +118,9 @@ def resume_session(command: commands.ResumeSession, context: Context) -> Message
 
 
 def taken_along(items: Sequence[Item]) -> Ext | None:
-    """The ext of a ResumeSession that adds what was said elsewhere to a thread (codewhale sheet, 2.3)."""
+    """The ext of a ResumeSession that adds what was said elsewhere to a thread
+    (docs/dialects/codewhale.md, section 2.3).
+    """
     said = [raw({"role": item.role, "content": item.text}) for item in items if isinstance(item, Message)]
     return keep(params=wire.ResumeParams(thread_id="", history=said, persist_extended_history=False))
 

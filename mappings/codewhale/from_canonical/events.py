@@ -56,7 +56,7 @@ def model_turn_started(_event: events.ModelTurnStarted, context: Context) -> Mes
 def text_delta(event: events.TextDelta, context: Context) -> Messages:
     response = context.response_id
     if not event.text and not context.alone:
-        return ()  # a delta has text (codewhale sheet, section 3)
+        return ()  # a delta has text (docs/dialects/codewhale.md, section 3)
     if not context.streams:
         return (*_begun(context), frames.ResponseDelta(response_id=response, delta=event.text))
     return (*_begun(context), lines.ResponseDelta(response_id=response, delta=event.text))
@@ -162,7 +162,7 @@ def gap(event: events.Gap, context: Context) -> Messages:
     return (frames.Error(response_id=context.response_id, message=event.text),)
 
 
-# -- questions in words (translation.md 3.3) --------------------------------------------------------
+# -- questions in words (docs/translation.md, rule 3.3) ---------------------------------------------
 
 
 @FROM_EVENT.rule(

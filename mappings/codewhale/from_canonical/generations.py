@@ -1,6 +1,6 @@
 """Results in the form of the generation that a client speaks, whatever the generation of the backend.
 
-The two differ in few fields (codewhale sheet, sections 2.2 and 10):
+The two differ in few fields (docs/dialects/codewhale.md, sections 2.2 and 10):
 
     goal.continuation_count     required since 0.8.61, unknown before
     app/config/get data.value   secrets are masked since 0.9.0

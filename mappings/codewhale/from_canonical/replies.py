@@ -1,4 +1,6 @@
-"""What a codewhale client is shown of sessions: threads, lists, histories (codewhale sheet, sections 2.2 and 2.3)."""
+"""What a codewhale client is shown of sessions: threads, lists, histories
+(docs/dialects/codewhale.md, sections 2.2 and 2.3).
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ from mappings.rfc3339 import NS
 
 __all__ = ["described", "goal_of", "history", "listed", "missing", "opened", "row", "showing", "shown", "told"]
 
-HISTORY_MAX = 500  # items that a server tells (codewhale sheet, section 2.2)
+HISTORY_MAX = 500  # items that a server tells (docs/dialects/codewhale.md, section 2.2)
 PREVIEW_MAX = 120  # characters
 PROVIDER = "deepseek"
 ARCHIVED: Final = "archived"  # what a thread is that was put away

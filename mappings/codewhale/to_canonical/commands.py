@@ -1,4 +1,4 @@
-"""Requests to canonical commands, in the order of the codewhale sheet, section 2.
+"""Requests to canonical commands, in the order of docs/dialects/codewhale.md, section 2.
 
 `ext` keeps how a request was said: under which of its names, and with which params that have no canonical place.
 """

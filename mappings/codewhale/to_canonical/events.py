@@ -1,4 +1,4 @@
-"""Bare lines and answers to canonical events, in the order of the codewhale sheet, sections 3 and 5, then 1.2.
+"""Bare lines and answers to canonical events, in the order of docs/dialects/codewhale.md, sections 3 and 5, then 1.2.
 
 Which response a line belongs to stands on the burst. What an answer means depends on what was asked: here it is what
 its EventFrames say and then Reply with its raw result, or the end of a turn, which is the one result that says

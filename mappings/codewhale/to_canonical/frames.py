@@ -1,4 +1,4 @@
-"""EventFrames to canonical events, in the order of the codewhale sheet, section 6.
+"""EventFrames to canonical events, in the order of docs/dialects/codewhale.md, section 6.
 
 An event keeps its frame in `ext`: most frames have members without a canonical place. Only where messages are read and
 written line by line; what a client's link hands on has none (`plain`).

@@ -1,4 +1,4 @@
-"""Results, as the typed answer to the command that a link sent (translation.md 3.18).
+"""Results, as the typed answer to the command that a link sent (docs/translation.md, rule 3.18).
 
 What does not fit is None: the answer then stays a Reply with its raw result.
 """

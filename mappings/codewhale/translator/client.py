@@ -1,4 +1,5 @@
-"""A link with a child, on which we play the client (codewhale sheet, sections 1.4, 3, 5 and 11; translation.md 3.20).
+"""A link with a child, on which we play the client (docs/dialects/codewhale.md, sections 1.4, 3, 5 and 11;
+docs/translation.md, rule 3.20).
 
 Answers come in the order of our requests, so a bare line belongs to the oldest that has none. A turn is accepted once
 its line is written: the child may take 15 s to begin. What its result says again of the text is not counted twice, nor
@@ -33,7 +34,7 @@ WAITING_MAX = 1024
 """Requests without an answer; a further one is refused."""
 
 CONFIGURING = (ask.SetConfig, ask.UnsetConfig, ask.ReloadConfig)
-"""Commands by which a child forgets the context of its threads (codewhale sheet, section 3)."""
+"""Commands by which a child forgets the context of its threads (docs/dialects/codewhale.md, section 3)."""
 
 UNANSWERABLE = (say.ApprovalRequested, say.InteractionRequired, say.RunStarted)
 """What the frames of a result tell of a turn that is over by then: nothing waits for an answer."""
@@ -243,7 +244,7 @@ class ClientTranslator:
         return [*told, say.TurnEnded(end="failed", failure=failure)]
 
     def _typed(self, command: Command, event: say.Reply) -> Event:
-        """The typed answer to a command (translation.md 3.18), else the reply as it is."""
+        """The typed answer to a command (docs/translation.md, rule 3.18), else the reply as it is."""
         request = command.request
         answer: Event | None = None
         if event.failure is None:

@@ -1,8 +1,9 @@
-"""How our link with a child gets its thread: begun or gone on with once, before all else (codewhale sheet, 2.3 and 3).
+"""How our link with a child gets its thread: begun or gone on with once, before all else
+(docs/dialects/codewhale.md, sections 2.3 and 3).
 
-A link carries one thread (design.md, section 5). Commands that come before the thread is open wait for it, bounded, and
-fail with it. A child keeps the model's context in memory alone: a thread that it resumes from its store is a Gap of the
-context, and so is a thread that takes the place of one that the store has lost.
+A link carries one thread (docs/design.md, section 5). Commands that come before the thread is open wait for it,
+bounded, and fail with it. A child keeps the model's context in memory alone: a thread that it resumes from its store is
+a Gap of the context, and so is a thread that takes the place of one that the store has lost.
 """
 
 from __future__ import annotations
@@ -117,7 +118,9 @@ class Opening:
         return here
 
     def _placed(self, command: commands.ResumeSession) -> commands.ResumeSession:
-        """With the folder: without it a thread that goes on is put into the server's own (codewhale sheet, 2.3)."""
+        """With the folder: without it a thread that goes on is put into the server's own
+        (docs/dialects/codewhale.md, section 2.3).
+        """
         if not self._cwd:
             return command
         usual = ResumeParams(thread_id=command.session, persist_extended_history=False)

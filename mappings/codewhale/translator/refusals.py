@@ -1,4 +1,6 @@
-"""How a server says no, method by method (codewhale sheet, sections 1.2 and 2): errors, and results that say so."""
+"""How a server says no, method by method (docs/dialects/codewhale.md, sections 1.2 and 2): errors, and results that
+say so.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A link with a codewhale client, on which we play `app-server --stdio` (codewhale sheet, sections 1.4, 2, 3 and 11).
+"""A link with a codewhale client, on which we play `app-server --stdio`
+(docs/dialects/codewhale.md, sections 1.4, 2, 3 and 11).
 
 One request at a time, answers in the order of requests, exactly one for each line that is not blank. Only while a
 `thread/message` runs are the next lines looked at: an interrupt acts at once and is answered in its turn, a shutdown
@@ -87,7 +88,7 @@ class ServerTranslator:
 
     @property
     def owes(self) -> bool:
-        """A real server answers what it has read, and ends then (codewhale sheet, section 1)."""
+        """A real server answers what it has read, and ends then (docs/dialects/codewhale.md, section 1)."""
         return bool(self._order)
 
     def opened(self) -> Step:
@@ -107,7 +108,7 @@ class ServerTranslator:
             for fault in heard.faults:
                 if (
                     not fault.can_continue
-                ):  # no line, so no answer: a real server ends here (codewhale sheet, section 1)
+                ):  # no line, so no answer: a real server ends here (docs/dialects/codewhale.md, section 1)
                     continue
                 own, problem = refusals.of_fault(fault)
                 self._order.append(Slot(said="", answer=_encoded(results.Answer(id=own, error=problem))))
@@ -160,7 +161,7 @@ class ServerTranslator:
         return self._advance(Step())
 
     def can_be_asked(self, question: Event) -> bool:
-        """No message of this dialect brings an answer back (codewhale sheet, section 4)."""
+        """No message of this dialect brings an answer back (docs/dialects/codewhale.md, section 4)."""
         return False
 
     def closed(self, cause: str) -> Step:
@@ -344,5 +345,5 @@ def _encoded(answer: results.Answer) -> tuple[bytes, ...]:
 
 
 def _blank(frame: Frame) -> bool:
-    """Whether this is a line that servers skip (codewhale sheet, section 1)."""
+    """Whether this is a line that servers skip (docs/dialects/codewhale.md, section 1)."""
     return isinstance(frame, bytes) and not frame.strip()

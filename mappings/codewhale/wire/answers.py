@@ -1,4 +1,4 @@
-"""The codec of what a server says: answers, and bare lines before them (codewhale sheet, sections 0 and 11).
+"""The codec of what a server says: answers, and bare lines before them (docs/dialects/codewhale.md, sections 0 and 11).
 
 A line is told by its members, never by how it begins: some builds sort all of them.
 """

@@ -1,7 +1,7 @@
-"""What every struct of the codewhale wire has (codewhale sheet, sections 1 and 2.2).
+"""What every struct of the codewhale wire has (docs/dialects/codewhale.md, sections 1 and 2.2).
 
-Members are written in declaration order. An option that is None is left out, as its serializer leaves it out; where the
-sheet shows a null on the wire, or a peer may say a default or leave it away, the member is UNSET when it is absent.
+Members are written in declaration order. An option that is None is left out, as its serializer leaves it out; where
+the wire can carry a null, or a peer may say a default or leave it away, the member is UNSET when it is absent.
 """
 
 from __future__ import annotations

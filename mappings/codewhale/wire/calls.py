@@ -1,4 +1,5 @@
-"""The codec of what a client asks (codewhale sheet, section 1.1): every name of a method, arrays for objects too.
+"""The codec of what a client asks (docs/dialects/codewhale.md, section 1.1): every name of a method, arrays for objects
+too.
 
 What is wrong is told in three ways, by which a server answers: a fault without `value` is no request at all (-32700),
 one whose value says another `jsonrpc` is not ours (-32600), in any other the params are wrong (-32602).

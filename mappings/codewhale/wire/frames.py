@@ -1,4 +1,6 @@
-"""EventFrames: what stands in the `events` of results, and nowhere else on stdio (codewhale sheet, section 6)."""
+"""EventFrames: what stands in the `events` of results, and nowhere else on stdio
+(docs/dialects/codewhale.md, section 6).
+"""
 
 from __future__ import annotations
 

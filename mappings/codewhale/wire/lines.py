@@ -1,4 +1,5 @@
-"""Bare lines: what is streamed before a result, without `jsonrpc` and `id` (codewhale sheet, sections 3 and 5).
+"""Bare lines: what is streamed before a result, without `jsonrpc` and `id`
+(docs/dialects/codewhale.md, sections 3 and 5).
 
 Since 0.9.4 only the first three, of a turn; before, the hook mirror printed all of them. Options are null, not absent.
 """

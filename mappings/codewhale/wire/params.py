@@ -1,4 +1,4 @@
-"""The params of requests (codewhale sheet, section 2.1), without the `kind` that some stand beside."""
+"""The params of requests (docs/dialects/codewhale.md, section 2.1), without the `kind` that some stand beside."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests (codewhale sheet, sections 1.1 and 2): one struct a meaning, whatever name it was called by.
+"""Requests (docs/dialects/codewhale.md, sections 1.1 and 2): one struct a meaning, whatever name it was called by.
 
 Most meanings have a method of their own and a `kind` of `thread/request` or `app/request`; `method` keeps which of its
 names a request used. `params` is UNSET where it was left out, None where it was null.

@@ -1,4 +1,4 @@
-"""Answers and their results (codewhale sheet, sections 1.2, 2 and 2.2).
+"""Answers and their results (docs/dialects/codewhale.md, sections 1.2, 2 and 2.2).
 
 A result does not say what was asked: its shape tells (`shape_of`). Absent and null are told apart where both occur, for
 `thread/message` at 0.9.10 writes nulls that everything else leaves out.

@@ -1,4 +1,6 @@
-"""The runtime API, which a codewhale's own bridge reads over HTTP (codewhale sheet, section 9): types only."""
+"""The runtime API, which a codewhale's own bridge reads over HTTP (docs/dialects/codewhale.md, section 9): types
+only.
+"""
 
 from __future__ import annotations
 

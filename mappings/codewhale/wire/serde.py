@@ -1,4 +1,4 @@
-"""What is wrong with params, in the words of the real server (codewhale sheet, section 1.2)."""
+"""What is wrong with params, in the words of the real server (docs/dialects/codewhale.md, section 1.2)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Untyped JSON in the shape of a struct: how a lax reader of codewhale reads what the strict decoder refused.
 
 Members that are not documented are taken out and named; EventFrames of an unknown name too, for one of them must not
-cost the answer that it stands in. A unit variant may also come as `{"ready": null}` (codewhale sheet, section 7).
+cost the answer that it stands in. A unit variant may also come as `{"ready": null}`
+(docs/dialects/codewhale.md, section 7).
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""The small values of the codewhale wire (codewhale sheet, sections 6 and 7); some are carried by no message yet."""
+"""The small values of the codewhale wire (docs/dialects/codewhale.md, sections 6 and 7); some are carried by no
+message yet.
+"""
 
 from __future__ import annotations
 

@@ -145,7 +145,7 @@ def tool_call_finished(event: events.ToolCallFinished, context: Context) -> Mess
     fidelity=Emulated("llm.token, and llm.end where the turn waits"),
 )
 def question_asked(event: events.QuestionAsked, context: Context) -> Messages:
-    """In words (translation.md 3.3): it ends the run that viewers see, not the turn."""
+    """In words (docs/translation.md, rule 3.3): it ends the run that viewers see, not the turn."""
     start = model_turn_started(events.ModelTurnStarted(), context)
     words = text_delta(events.TextDelta(text=event.paragraph), context)
     if not event.parked and context.in_turn:

@@ -1,4 +1,4 @@
-"""What a pando client is shown of sessions: descriptions, rows, lists and histories (translation.md 3.1)."""
+"""What a pando client is shown of sessions: descriptions, rows, lists and histories (docs/translation.md, rule 3.1)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests to canonical commands, in the order of the pando sheet, sections 6 and 7.
+"""Requests to canonical commands, in the order of docs/dialects/pando.md, sections 6 and 7.
 
 `ext` carries what tells the request again where its own command does not: null params, the meta of a write, a row.
 """

@@ -1,4 +1,4 @@
-"""Published messages and replies to canonical events, in the order of the pando sheet, section 4.
+"""Published messages and replies to canonical events, in the order of docs/dialects/pando.md, section 4.
 
 Which instance speaks, when, and of which session stand on the burst: `envelope` and `place` read them. What a reply
 means depends on what was asked: here it is Reply with its raw result, the client translator makes the typed answer.

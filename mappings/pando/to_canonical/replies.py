@@ -1,4 +1,4 @@
-"""Results of calls, as the typed answer to the command that a link sent (translation.md 3.18).
+"""Results of calls, as the typed answer to the command that a link sent (docs/translation.md, rule 3.18).
 
 Read laxly, as Go does. What does not fit is None: the answer then stays a Reply with its raw result.
 """

@@ -1,4 +1,4 @@
-"""A link with a primary, on which we play the client (pando sheet, sections 5, 6 and 8).
+"""A link with a primary, on which we play the client (docs/dialects/pando.md, sections 5, 6 and 8).
 
 One link carries all sessions of the primary: bursts name theirs by the primary's own id, and so must commands. Replies
 are matched by id. There is no replay: what the sessions are is asked by lists, when the link begins and when another
@@ -43,10 +43,10 @@ TICK = 1.0
 """Seconds between two looks at the clock: a third of the shortest silence that ends a turn."""
 
 SILENT_MAX = 15.0
-"""Seconds without anything after which a primary is asked whether it lives (pando sheet, section 8)."""
+"""Seconds without anything after which a primary is asked whether it lives (docs/dialects/pando.md, section 8)."""
 
 CALL_MAX = 10.0
-"""Seconds after which a call is given up, as real clients do (pando sheet, section 5)."""
+"""Seconds after which a call is given up, as real clients do (docs/dialects/pando.md, section 5)."""
 
 Why = Literal["command", "history", "text", "sessions", "alive"]
 

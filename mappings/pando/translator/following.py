@@ -1,4 +1,5 @@
-"""One session of a primary as we follow it: what its turn has said, and when that turn has ended (translation.md 3.6).
+"""One session of a primary as we follow it: what its turn has said, and when that turn has ended
+(docs/translation.md, rule 3.6).
 
 A pando publishes `llm.end` for a run that went well and nothing for any other, and its bridge drops tokens in a burst.
 A shipped one never publishes `llm.start`: it is said here, because pod clients and pando's own views wait for it.
@@ -11,8 +12,8 @@ come on two sockets without a common order, so the run ends when both were read.
 A shipped primary never tells what its user typed. So when a run begins that nobody here asked for, its first events
 wait while `message.list` is asked for the words that began it; at the end of a run it is asked again.
 
-A primary that tells failures at all says the cause in a system message right before `llm.end` (translation.md 3.6). Any
-other system message there has an id of its own, and an answer stands in the list.
+A primary that tells failures at all says the cause in a system message right before `llm.end`
+(docs/translation.md, rule 3.6). Any other system message there has an id of its own, and an answer stands in the list.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from mappings.rfc3339 import NS
 
 __all__ = ["ANSWER_DEADLINE", "TEXT_MAX", "TOOL_MAX", "TURN_QUIET", "Following", "Patience"]
 
-TURN_QUIET = 15.0  # seconds: translation.md 3.6
+TURN_QUIET = 15.0  # seconds: docs/translation.md, rule 3.6
 UPDATE_QUIET = 3.0  # seconds after a session.update in a run that an input of ours began
 TOOL_MAX = 30 * 60.0  # seconds that an open tool call stops that clock
 LEARN_MAX = 1.0  # seconds that the first words of a run wait for the input that began it
@@ -309,7 +310,9 @@ class Following:
         return [m for m in listed[last_input + 1 :] if m.role == "assistant" and m.id not in self.known.ids]
 
     def _rest(self, listed: tuple[Message, ...]) -> list[Any]:
-        """What the store has beyond what was published; where that contradicts it, a gap (translation.md 3.7)."""
+        """What the store has beyond what was published; where that contradicts it, a gap
+        (docs/translation.md, rule 3.7).
+        """
         missing = self.known.missing(listed, self._input)
         if self._length > TEXT_MAX:
             return missing

@@ -1,4 +1,4 @@
-"""The messages of one session that are known already, by us or by what was published (translation.md 4.7).
+"""The messages of one session that are known already, by us or by what was published (docs/translation.md, rule 4.7).
 
 A list of the primary's store is compared with them. A message of the user is new if neither its id nor, for what was
 said through us, its text is known.

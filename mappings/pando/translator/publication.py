@@ -1,4 +1,4 @@
-"""The link that publishes: one for everybody who subscribes (design.md, section 5).
+"""The link that publishes: one for everybody who subscribes (docs/design.md, section 5).
 
 Nobody speaks on it. It lives from the beginning of the listener to its end, and shows that it does every 5 seconds.
 """
@@ -22,7 +22,7 @@ from mappings.pando.wire.times import duration, rfc3339
 __all__ = ["HEARTBEAT", "PublicationTranslator"]
 
 HEARTBEAT = 5.0
-"""Seconds between two heartbeats, the first one that long after the start (pando sheet, section 8)."""
+"""Seconds between two heartbeats, the first one that long after the start (docs/dialects/pando.md, section 8)."""
 
 
 class PublicationTranslator:
@@ -72,7 +72,7 @@ class PublicationTranslator:
         return False
 
     def closed(self, cause: str) -> Step:
-        """The instance goes away; real clients nearly never get to read it (pando sheet, section 4)."""
+        """The instance goes away; real clients nearly never get to read it (docs/dialects/pando.md, section 4)."""
         said = wire.Shutdown(instance_id=self._instance.id, reason="graceful shutdown")
         return Step(frames=[EVENTS.encode(wire.InstanceShutdown(payload=said, **self._context().envelope))])
 

@@ -1,4 +1,6 @@
-"""How a primary says no, method by method (pando sheet, sections 5 to 7): in words, which clients compare."""
+"""How a primary says no, method by method (docs/dialects/pando.md, sections 5 to 7): in words, which clients
+compare.
+"""
 
 from __future__ import annotations
 

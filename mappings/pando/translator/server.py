@@ -1,4 +1,4 @@
-"""A link with a caller, on which we play the primary (pando sheet, sections 5 to 7).
+"""A link with a caller, on which we play the primary (docs/dialects/pando.md, sections 5 to 7).
 
 Real clients take the next message for their answer, whatever its id: so each request gets exactly one reply, replies
 go out in the order of their requests, and nothing else is said. Session and history are shown to the call that asks;

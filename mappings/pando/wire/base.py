@@ -1,4 +1,4 @@
-"""What every pando message has, and how Go reads JSON (pando sheet, section 3).
+"""What every pando message has, and how Go reads JSON (docs/dialects/pando.md, section 3).
 
 Written is what a pando writes: all members in declaration order, zero values too. Read is what Go reads: names in any
 case, null and absent as the zero value, the last of two equal names.

@@ -1,4 +1,5 @@
-"""The two codecs of pando: EVENTS (what is published, and replies) and REQUESTS (pando sheet, sections 2, 3 and 5).
+"""The two codecs of pando: EVENTS (what is published, and replies) and REQUESTS
+(docs/dialects/pando.md, sections 2, 3 and 5).
 
 A published message is its topic, 0x00 and an envelope; 0x00 never stands in JSON, so it tells what is published from a
 reply. The common path is one typed decode, chosen by the topic or the method; what that refuses is read again as Go

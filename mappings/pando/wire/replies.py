@@ -1,4 +1,6 @@
-"""What a pando answers (pando sheet, sections 5 to 7): one reply a request, and the results that we write or read."""
+"""What a pando answers (docs/dialects/pando.md, sections 5 to 7): one reply a request, and the results that we write
+or read.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What a client asks by RPC (pando sheet, sections 5 to 7); `db.write` by what it writes where we serve that."""
+"""What a client asks by RPC (docs/dialects/pando.md, sections 5 to 7); `db.write` by what it writes where we serve
+that.
+"""
 
 from __future__ import annotations
 

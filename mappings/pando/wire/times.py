@@ -1,4 +1,4 @@
-"""Times as a pando writes them: RFC 3339, and durations as Go's text (pando sheet, section 3)."""
+"""Times as a pando writes them: RFC 3339, and durations as Go's text (docs/dialects/pando.md, section 3)."""
 
 from __future__ import annotations
 

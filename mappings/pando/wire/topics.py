@@ -1,4 +1,6 @@
-"""What a pando publishes (pando sheet, sections 2 and 4): an envelope and the payload of its topic, in its order."""
+"""What a pando publishes (docs/dialects/pando.md, sections 2 and 4): an envelope and the payload of its topic, in
+its order.
+"""
 
 from __future__ import annotations
 

@@ -278,7 +278,7 @@ def sessions_listed(event: events.SessionsListed, _projection: Projection) -> Ev
 
 
 def _pod(session: SessionSummary) -> object:
-    """A session as an item of the list of pods (pod sheet, section 10)."""
+    """A session as an item of the list of pods (docs/dialects/pod.md, section 10)."""
     if session.ext and "pod.pod" in session.ext:
         return session.ext["pod.pod"]
     return {**described(session.session, session.status), "state": "readable"}

@@ -1,4 +1,4 @@
-"""Questions to the user, for clients that have no form for them (translation.md 3.3).
+"""Questions to the user, for clients that have no form for them (docs/translation.md, rule 3.3).
 
 A question in words ends the client's run and not the turn; its answer begins a run in which the rest of the turn
 arrives.

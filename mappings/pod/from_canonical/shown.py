@@ -1,4 +1,6 @@
-"""What a pod client is shown of a session when it attaches: the alerts, then one snapshot (pod sheet, section 3)."""
+"""What a pod client is shown of a session when it attaches: the alerts, then one snapshot
+(docs/dialects/pod.md, section 3).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pod methods to canonical commands, in the order of the pod sheet, section 5.
+"""Pod methods to canonical commands, in the order of docs/dialects/pod.md, section 5.
 
 Pods know no request ids: the server translator mints them.
 """

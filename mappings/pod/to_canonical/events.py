@@ -1,4 +1,4 @@
-"""Pod events to canonical ones: one small function a message, in the order of the pod sheet, section 6.
+"""Pod events to canonical ones: one small function a message, in the order of docs/dialects/pod.md, section 6.
 
 What has no canonical place rides in `ext` under `pod.FIELD`, so that a pod client gets the frame that a pod wrote.
 """
@@ -220,7 +220,7 @@ def visible_pods(message: wire.VisiblePods) -> tuple[events.Event, ...]:
 
 
 def _summary(pod: object) -> SessionSummary:
-    """A pod of a list, by the name under which it is asked for (pod sheet, section 10)."""
+    """A pod of a list, by the name under which it is asked for (docs/dialects/pod.md, section 10)."""
     known = pod if isinstance(pod, dict) else {}
     live = known.get("live")
     state = live.get("status") if isinstance(live, dict) else None

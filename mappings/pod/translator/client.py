@@ -119,7 +119,8 @@ class ClientTranslator:
             why = entry.fidelity.why if isinstance(entry.fidelity, Nothing) else "it has no such method"
             return _reply(command.request, "unsupported", f"a pod cannot be asked this: {why}")
         step.frames += [wire.METHODS.encode(message) for message in messages]
-        # A paused pod says nothing to `pause`; notes and shutdown have no answer at all (pod sheet, section 8).
+        # A paused pod says nothing to `pause`; notes and shutdown have no answer at all
+        # (docs/dialects/pod.md, section 8).
         if kind not in TRACKED or (kind is ask.PauseTurn and self._status == "paused"):
             return _done(command.request)
         self._pending.add(command, running=self._status == "running")
@@ -183,7 +184,7 @@ class ClientTranslator:
         return code in ("already_running", "not_running", "not_paused")
 
     def _alert(self, event: say.Alert) -> tuple[say.Event, ...]:
-        # A compact that there is nothing to do for is answered with this alert alone (pod sheet, section 8).
+        # A compact that there is nothing to do for is answered with this alert alone (docs/dialects/pod.md, section 8).
         if event.source == "compactor" and self._status != "running":
             return self._compacted(event)
         return (event,)

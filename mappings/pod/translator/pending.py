@@ -1,4 +1,5 @@
-"""The commands of ours that a pod has not answered, and which of them an event answers (translation.md 3.17).
+"""The commands of ours that a pod has not answered, and which of them an event answers
+(docs/translation.md, rule 3.17).
 
 Pods have no request ids: a method is matched by kind and order. Methods of one connection are handled in order, and
 the answers and errors of other clients reach us too; what fits nothing of ours belongs to them.
@@ -26,7 +27,7 @@ from mappings.canonical.values import Segment
 
 __all__ = ["PENDING_MAX", "TRACKED", "Entry", "Pending"]
 
-PENDING_MAX = 64  # twice the method queue of a pod (pod sheet, section 3): more than that it would not read
+PENDING_MAX = 64  # twice the method queue of a pod (docs/dialects/pod.md, section 3): more than that it would not read
 
 LOOKUPS: tuple[type, ...] = (Compact, ListSessions, GetSession, ResumeSession)
 STOPS: tuple[type, ...] = (CancelTurn, PauseTurn)
@@ -84,7 +85,8 @@ class Pending(Struct):
     def echo(self, segments: tuple[Segment, ...]) -> Entry | None:
         """A user_message came: the run that it echoes, if any.
 
-        A pod takes the runs of one connection in order, so those before it were lost on the way (pod sheet, 1.2).
+        A pod takes the runs of one connection in order, so those before it were lost on the way
+        (docs/dialects/pod.md, section 1.2).
         """
         runs = [entry for entry in self.entries if entry.kind is SubmitInput]
         run = next((entry for entry in runs if entry.segments == segments and not entry.echoed), None)

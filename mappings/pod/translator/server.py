@@ -1,6 +1,6 @@
 """The peer is a pod client: it gets its alerts and one snapshot when it attaches, and the session's broadcast after.
 
-Answers and errors go to the client that asked, though a seed pod would broadcast them (translation.md 3.14).
+Answers and errors go to the client that asked, though a seed pod would broadcast them (docs/translation.md, rule 3.14).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from mappings.rules import Emulated
 __all__ = ["ServerTranslator"]
 
 TEXT_MAX = 500  # characters of an error's text: it may quote what the peer sent
-ALERTS_SHOWN = 64  # translation.md 3.14
+ALERTS_SHOWN = 64  # docs/translation.md, rule 3.14
 
 
 class ServerTranslator:
@@ -45,7 +45,7 @@ class ServerTranslator:
             say.SessionsListed,
             say.PodInspected,
             say.PodAttached,
-            say.BackendShutdown,  # to this client alone: the answer to its `shutdown` (translation.md 3.16)
+            say.BackendShutdown,  # to this client alone: the answer to its `shutdown` (docs/translation.md, rule 3.16)
         )
     )
 
@@ -165,12 +165,12 @@ METHOD_NAMES = ", ".join(f"`{method.__struct_config__.tag}`" for method in get_a
 
 
 def _blank(frame: Frame) -> bool:
-    """Whether this is a line that pods skip (pod sheet, section 1)."""
+    """Whether this is a line that pods skip (docs/dialects/pod.md, section 1)."""
     return isinstance(frame, bytes) and frame[:1] != b"{" and not frame.decode(errors="replace").strip()
 
 
 def _not_paused(failure: Failure) -> Failure:
-    """A refused `resume` in a pod's own word, where the backend is none (pod sheet, section 8)."""
+    """A refused `resume` in a pod's own word, where the backend is none (docs/dialects/pod.md, section 8)."""
     if failure.cause != "not_running" or failure.ext is not None:
         return failure
     return structs.replace(failure, ext={"pod.code": Raw(b'"not_paused"')})

@@ -1,4 +1,5 @@
-"""The two codecs of the pod dialect: METHODS (client to pod) and EVENTS (pod to client), pod sheet, section 4.
+"""The two codecs of the pod dialect: METHODS (client to pod) and EVENTS (pod to client),
+docs/dialects/pod.md, section 4.
 
 Two legal spellings are rare and mended only when the typed decoder refused the line: the two-element array
 `[name, content]` for a whole message, and segments of a kind that is not known here, which are `unknown`.

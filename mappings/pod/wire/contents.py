@@ -1,4 +1,4 @@
-"""The contents of a pod's events: what stands in `data` (pod sheet, section 6, in its order).
+"""The contents of a pod's events: what stands in `data` (docs/dialects/pod.md, section 6, in its order).
 
 Opaque values (`entries`, `item`, `entry`, `pods`, `pod`, `result`) are any JSON and stay untyped; they are decoded all
 the same, because text in them that is not UTF-8 must be found, and their keys are sorted when they are written.

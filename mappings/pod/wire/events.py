@@ -1,4 +1,6 @@
-"""What a pod says to its clients (pod sheet, section 6): `{"event": NAME, "data": CONTENT}`, in the sheet's order."""
+"""What a pod says to its clients (docs/dialects/pod.md, section 6): `{"event": NAME, "data": CONTENT}`, in that
+order.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a client says to a pod (pod sheet, section 5): `{"method": NAME, "params": CONTENT}`.
+"""What a client says to a pod (docs/dialects/pod.md, section 5): `{"method": NAME, "params": CONTENT}`.
 
 A method without content has no `params` when it is written; when it is read, null will do and `{}` will not.
 """

@@ -1,4 +1,4 @@
-"""The parts that pod methods and events are made of (pod sheet, sections 4 to 6).
+"""The parts that pod methods and events are made of (docs/dialects/pod.md, sections 4 to 6).
 
 Tags stand in `kind`. Integers are bounded as the peers' own parsers bound them. An optional field that upstream skips
 when it has none, beside fields with defaults that are always emitted, has the default UNSET: null is read, nothing

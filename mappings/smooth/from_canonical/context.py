@@ -77,7 +77,7 @@ def code_of(cause: Cause, ext: Ext | None) -> str:
 def error_event(
     context: Context, code: str, text: str, ext: Ext | None = None, *, loose: bool = False
 ) -> wire.ErrorEvent:
-    """An `error` for the context's request, or a `loose` one that ends no turn (translation.md 3.11)."""
+    """An `error` for the context's request, or a `loose` one that ends no turn (docs/translation.md, rule 3.11)."""
     body = wire.ErrorBody(code=code, message=text)
     request = None if loose else context.top
     return wire.ErrorEvent(

@@ -27,7 +27,7 @@ __all__ = ["FROM_EVENT"]
     fidelity=Lossy(("end", "text", "message", "usage", "failure.cause")),
 )
 def turn_ended(event: events.TurnEnded, context: Context) -> Messages:
-    """The terminal (translation.md 3.6), after the errors that waited for it."""
+    """The terminal (docs/translation.md, rule 3.6), after the errors that waited for it."""
     if context.told:
         event = msgspec.structs.replace(event, text=event.text[context.told :])
     end, failure = event.end, event.failure or UNEXPLAINED
@@ -50,7 +50,9 @@ def turn_ended(event: events.TurnEnded, context: Context) -> Messages:
     fidelity=Emulated("the question in smooth's own form; in words only to a client that cannot show it"),
 )
 def question_asked(event: events.QuestionAsked, context: Context) -> Messages:
-    """To a client that cannot show a form: the question as text, and the end of its turn (translation.md 3.3)."""
+    """To a client that cannot show a form: the question as text, and the end of its turn
+    (docs/translation.md, rule 3.3).
+    """
     if not context.asks_in_words(event.kind):
         return ()
     said = event.before[context.told :]
@@ -96,7 +98,7 @@ def _eventual(event: events.TurnEnded, context: Context) -> wire.EventualRespons
 
 
 def _response(event: events.TurnEnded) -> object:
-    """The backend's own `response` with the whole visible text of the turn in it (translation.md 3.7)."""
+    """The backend's own `response` with the whole visible text of the turn in it (docs/translation.md, rule 3.7)."""
     original = given(event.ext, "response")
     if original is UNSET:
         return answer_of(event.text)

@@ -87,7 +87,7 @@ def history_snapshot(event: events.HistorySnapshot, context: Context) -> Message
 
 @FROM_EVENT.rule(events.TurnAccepted, produces=(wire.ImmediateResponse,))
 def turn_accepted(event: events.TurnAccepted, context: Context) -> Messages:
-    """202, only to the link that began the turn (translation.md 3.17)."""
+    """202, only to the link that began the turn (docs/translation.md, rule 3.17)."""
     if not context.own or (context.turn and event.request != context.request_id):
         return ()  # somebody else's, or an answer in words that gave the turn to somebody else
     message, data = given(event.ext, "message"), given(event.ext, "data")
@@ -108,7 +108,7 @@ def turn_accepted(event: events.TurnAccepted, context: Context) -> Messages:
     fidelity=Lossy(("failure.cause",)),  # several causes have one code
 )
 def reply(event: events.Reply, context: Context) -> Messages:
-    """A 200 or an error; cancel and verify_otp have no acknowledgement (smooth sheet, section 3)."""
+    """A 200 or an error; cancel and verify_otp have no acknowledgement (docs/dialects/smooth.md, section 3)."""
     if event.failure is not None:
         return _refusal(event.failure, context)
     if isinstance(context.asked, commands.CancelTurn | commands.AnswerOtp):

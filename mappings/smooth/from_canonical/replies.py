@@ -1,4 +1,4 @@
-"""What a smooth client is shown of sessions: ids, descriptions, history and lists (translation.md 3.1).
+"""What a smooth client is shown of sessions: ids, descriptions, history and lists (docs/translation.md, rule 3.1).
 
 The ids are functions of the canonical session id, so every client sees the same ones, after a reconnect too. Strict
 clients refuse an id that is no UUID: what is none becomes one, the same one each time.

@@ -1,7 +1,7 @@
-"""The payload of a 200, as the typed answer to the command that a link sent (translation.md 3.18).
+"""The payload of a 200, as the typed answer to the command that a link sent (docs/translation.md, rule 3.18).
 
-Read laxly (smooth sheet, section 5: R's real page differs from its schema). What does not fit is None: the answer then
-stays a Reply with its raw data.
+Read laxly (docs/dialects/smooth.md, section 5: R's real page differs from its schema). What does not fit is None: the
+answer then stays a Reply with its raw data.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""What a smooth server refuses of a well-formed action, and what it puts right (smooth sheet, sections 3 and 5)."""
+"""What a smooth server refuses of a well-formed action, and what it puts right
+(docs/dialects/smooth.md, sections 3 and 5).
+"""
 
 from __future__ import annotations
 

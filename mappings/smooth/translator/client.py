@@ -1,4 +1,5 @@
-"""A link with a smooth server, on which we play the client (smooth sheet, sections 2, 6 and 9; translation.md 3.11).
+"""A link with a smooth server, on which we play the client (docs/dialects/smooth.md, sections 2, 6 and 9;
+docs/translation.md, rule 3.11).
 
 Every command goes out under a request id of ours: servers want one, and a confirm must not carry its turn's. What comes
 back belongs to a command that waits, to a turn that runs, or to neither; a turn that we did not begin is one as soon as

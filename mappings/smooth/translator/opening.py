@@ -1,9 +1,10 @@
-"""How our link with a smooth server gets its session (smooth sheet, section 6): opened or resumed once, before all
-else.
+"""How our link with a smooth server gets its session (docs/dialects/smooth.md, section 6): opened or resumed once,
+before all else.
 
-A link carries one session (design.md, section 5). What a client asks before the session stands waits for it, bounded,
-and fails with it. After a lost connection: `get_session` with the old id; where that is unknown `create` with the
-conversationId; where another conversation comes back the history is gone, and that is a Gap (translation.md 3.15).
+A link carries one session (docs/design.md, section 5). What a client asks before the session stands waits for it,
+bounded, and fails with it. After a lost connection: `get_session` with the old id; where that is unknown `create` with
+the conversationId; where another conversation comes back the history is gone, and that is a Gap
+(docs/translation.md, rule 3.15).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A link with a smooth client, on which we play the server (smooth sheet, sections 2, 3 and 6).
+"""A link with a smooth client, on which we play the server (docs/dialects/smooth.md, sections 2, 3 and 6).
 
 It refuses what a server refuses, keeps the one turn that a connection may have, and the commands that wait for their
 answer, so that an answer takes the form of its command. A client may use one request id twice at a time (a confirm
@@ -179,7 +179,9 @@ class ServerTranslator:
             self._supports, self._claimed = frozenset(command.supports or ()), True
 
     def _with_agent(self, heard: Step) -> Step:
-        """A conversation that names no agent is refused since; the seed made an agent up (smooth sheet, section 10)."""
+        """A conversation that names no agent is refused since; the seed made an agent up
+        (docs/dialects/smooth.md, section 10).
+        """
         value = heard.faults[0].value
         if not isinstance(value, dict) or value.get("action") != CREATE or value.get("agentId") is not None:
             return heard
@@ -188,7 +190,9 @@ class ServerTranslator:
         return again
 
     def _as_seed_reads(self, item: Command) -> Command:
-        """Without what came later: a conversation is always fresh, a blank agent is made up (smooth sheet, 10)."""
+        """Without what came later: a conversation is always fresh, a blank agent is made up
+        (docs/dialects/smooth.md, section 10).
+        """
         if not isinstance(item, commands.OpenSession | commands.ResumeSession):
             return item
         return commands.OpenSession(

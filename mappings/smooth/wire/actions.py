@@ -1,4 +1,4 @@
-"""What a smooth client says (smooth sheet, section 3).
+"""What a smooth client says (docs/dialects/smooth.md, section 3).
 
 Servers are laxer than the schemas: further spellings are read through spellings.py, unknown keys are dropped, formats
 and lengths are the translator's business. `before` of the seed's history paging is no key of this generation: every
@@ -38,7 +38,7 @@ MAX_DEPTH = 512  # as for events: metadata and values are small forms
 
 
 class AuthContext(Closed, frozen=True, kw_only=True):
-    """Who the embedding page says the user is (smooth sheet, section 7)."""
+    """Who the embedding page says the user is (docs/dialects/smooth.md, section 7)."""
 
     user_id: str
     signature: str

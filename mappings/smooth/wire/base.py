@@ -1,4 +1,4 @@
-"""What every smooth message has (smooth sheet, section 2)."""
+"""What every smooth message has (docs/dialects/smooth.md, section 2)."""
 
 from __future__ import annotations
 

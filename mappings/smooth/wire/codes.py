@@ -1,4 +1,6 @@
-"""Error codes of smooth and the causes behind them (smooth sheet, section 8; translation.md 3.11)."""
+"""Error codes of smooth and the causes behind them (docs/dialects/smooth.md, section 8;
+docs/translation.md, rule 3.11).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a smooth server says (smooth sheet, section 4), exactly as the strict schemas have it.
+"""What a smooth server says (docs/dialects/smooth.md, section 4), exactly as the strict schemas have it.
 
 Every struct is closed. A payload stands in `data`, for questions one level deeper in `data.data`; `requestId` and the
 leading fields are repeated inside `data` ("mirrors"). Servers that leave mirrors out are read through spellings.py.
@@ -184,7 +184,7 @@ class Cancelled(EventBase, frozen=True, kw_only=True, tag="cancelled"):
 
 
 class ErrorBody(Closed, frozen=True, kw_only=True):
-    """What went wrong; codes are an open set (smooth sheet, section 8)."""
+    """What went wrong; codes are an open set (docs/dialects/smooth.md, section 8)."""
 
     code: str
     message: str

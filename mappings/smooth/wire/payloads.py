@@ -1,4 +1,5 @@
-"""Conventions inside the opaque JSON of two events: tool chunks and the final answer (smooth sheet, section 4).
+"""Conventions inside the opaque JSON of two events: tool chunks and the final answer
+(docs/dialects/smooth.md, section 4).
 
 `arguments` of a call is a JSON string from R and an object from P and T; `response` is any JSON,
 in practice one object.

@@ -1,4 +1,4 @@
-"""What a smooth server asks of the user, and how it refuses an answer (smooth sheet, section 4)."""
+"""What a smooth server asks of the user, and how it refuses an answer (docs/dialects/smooth.md, section 4)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 CAPABILITY_OF_KIND = {"identity_intake": "identity_form", "choices": "choice_chips"}
-"""Kind of interaction -> what a client must claim in `supports` to be shown it (smooth sheet, section 6)."""
+"""Kind of interaction -> what a client must claim in `supports` to be shown it (docs/dialects/smooth.md, section 6)."""
 
 
 class WriteConfirmation(Closed, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""What stands in `data` of an immediate_response (smooth sheet, sections 3 and 5).
+"""What stands in `data` of an immediate_response (docs/dialects/smooth.md, sections 3 and 5).
 
 Written as the strict schemas have it; read laxly, because servers add keys here (R's history records) or leave some out
 (T's get_session): these structs pass over what they do not know.

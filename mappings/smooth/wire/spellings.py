@@ -1,4 +1,5 @@
-"""Further legal spellings of smooth messages, turned into the usual one (smooth sheet, sections 2, 3 and 11.2).
+"""Further legal spellings of smooth messages, turned into the usual one
+(docs/dialects/smooth.md, sections 2, 3 and 11.2).
 
 Only frames that the strict decoder refused come here. What is not repaired is still refused afterwards.
 """

@@ -166,7 +166,7 @@ def test_two_routes_of_one_name_are_refused_at_the_second(write: Write) -> None:
         ("smooth+ws://localhost:8787/ws", "smooth+ws://LOCALHOST:8787/ws"),
         ("pod+unix:TMP/s", "pod+unix:TMP/x/../s"),
         ("pando+tcp://127.0.0.1:48254", "pando+tcp://127.0.0.1:48254?rpc=1"),
-        ("pando+dir:/", "pando+tcp://127.0.0.1:48254"),  # the ports of "/" (pando sheet, section 1.1)
+        ("pando+dir:/", "pando+tcp://127.0.0.1:48254"),  # the ports of "/" (docs/dialects/pando.md, section 1.1)
     ],
 )
 def test_one_place_cannot_be_listened_on_twice(write: Write, tmp_path: Path, first: str, second: str) -> None:

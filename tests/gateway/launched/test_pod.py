@@ -22,7 +22,7 @@ from tests.pairs.gateway import LIMITS
 from tests.pairs.pod_client import PodClient
 from tests.pairs.pod_parent import spawn, stop
 
-START = 20.0  # seconds that a TUI waits for the ready line (pod sheet, section 2)
+START = 20.0  # seconds that a TUI waits for the ready line (docs/dialects/pod.md, section 2)
 PROGRAM = (sys.executable, "-c", "from gateway.launched.pod import main; main()")
 
 CONFIG = """

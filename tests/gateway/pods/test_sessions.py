@@ -54,7 +54,7 @@ async def opened(url: str, **fields: Any) -> dict[str, Any]:
 
 
 def conversation(base: Path, name: str) -> str:
-    """The id of this pod's session (translation.md 3.1)."""
+    """The id of this pod's session (docs/translation.md, rule 3.1)."""
     return session_id("test", f"pod+unix:{base}/{name}/sock")
 
 

@@ -190,7 +190,7 @@ async def test_after_a_lost_connection_the_same_conversation_goes_on() -> None:
 
 @pytest.mark.parametrize("kept", [True, False])
 async def test_one_that_is_not_listed_any_more_is_asked_for_before_it_counts_as_gone(kept: bool) -> None:
-    """A list lacks sessions in which nothing was said (pando sheet, section 6)."""
+    """A list lacks sessions in which nothing was said (docs/dialects/pando.md, section 6)."""
     async with alone() as made:
         await made.asks(said("go"))
         await made.opens()
@@ -228,7 +228,7 @@ async def test_what_is_said_before_that_is_known_waits_and_is_not_refused() -> N
 
 
 async def test_a_turn_of_which_nothing_is_published_ends_when_the_messages_say_so() -> None:
-    """translation.md 3.6: two equal answers, a silence apart."""
+    """docs/translation.md, rule 3.6: two equal answers, a silence apart."""
     async with alone() as made:
         await made.asks(said("go"))
         await made.opens()

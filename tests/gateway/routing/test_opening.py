@@ -17,7 +17,7 @@ SAID = (("user", "Hi"), ("assistant", "Hello"))
 
 
 async def test_a_message_to_a_thread_that_only_the_store_has_goes_on_with_it() -> None:
-    """codewhale sheet, section 3: a server asks nobody to resume a thread before a message."""
+    """docs/dialects/codewhale.md, section 3: a server asks nobody to resume a thread before a message."""
     async with stage(upstream="codewhale") as made:
         client = made.join("editor", dialect="codewhale")
         client.says(line(1, "thread/message", thread_id=KEPT, input="And now?"))
@@ -86,7 +86,7 @@ CHOSEN = "0198c3a1-0000-4000-8000-0000000000e1"
 
 
 async def test_a_session_is_named_after_the_thread_that_its_backend_opened() -> None:
-    """translation.md 4.8: and so it has the same id in every dialect, and after a restart of the gateway."""
+    """docs/translation.md, rule 4.8: and so it has the same id in every dialect, and after a restart of the gateway."""
     async with stage(upstream="codewhale") as made:
         widget, editor = made.join("widget"), made.join("editor", dialect="codewhale")
         widget.says(ask("create_conversation_session", "c", agentId=OPENED))
@@ -206,7 +206,7 @@ async def test_an_interrupt_of_a_thread_that_is_not_open_here_asks_nobody() -> N
 
 
 async def test_a_message_to_a_session_that_only_the_server_knows_is_sent_there() -> None:
-    """smooth sheet, section 6: the old sessionId on a new socket, as long as the server knows it."""
+    """docs/dialects/smooth.md, section 6: the old sessionId on a new socket, as long as the server knows it."""
     async with stage(upstream="smooth") as made:
         client, session = made.join("widget"), "0198c3a1-0000-4000-8000-0000000000d2"
         client.says(ask("send_message", "r1", sessionId=session, message="Hi"))
@@ -224,7 +224,7 @@ async def test_a_message_to_a_session_that_only_the_server_knows_is_sent_there()
 
 @pytest.mark.parametrize("known", [True, False])
 async def test_a_foreign_thread_is_as_unknown_as_any(known: bool) -> None:
-    """design.md, section 5: and its backend is not asked for it."""
+    """docs/design.md, section 5: and its backend is not asked for it."""
     async with stage(upstream="codewhale", share="owner") as made:
         if known:
             owner = made.join("owner", principal="ann", dialect="codewhale")

@@ -290,7 +290,7 @@ def test_once_stopped_nothing_is_waited_for() -> None:
 
 
 def test_a_client_that_resumes_is_answered_once_the_history_is_loaded() -> None:
-    """A codewhale's answer tells the history (translation.md, section 1)."""
+    """A codewhale's answer tells the history (docs/translation.md, section 1)."""
     stage = Stage()
     stage.recall.send([ResumeSession(request="open", session="c1")])
     stage.opened()

@@ -40,7 +40,7 @@ async def test_a_publication_is_told_of_every_session_old_and_new() -> None:
 
 
 async def test_a_publication_is_told_no_more_of_a_session_once_it_is_somebodys() -> None:
-    """design.md, section 5: sessions with an owner are not published unless the route says so."""
+    """docs/design.md, section 5: sessions with an owner are not published unless the route says so."""
     async with pando_stage(structs.replace(ROUTE, share="owner")) as made:
         told = await listening(made)
         await made.begins(row(ONE), row(OTHER))

@@ -113,7 +113,7 @@ async def test_an_answer_that_was_missed_is_completed_from_the_store() -> None:
         client = await in_a_turn(made)
         await made.begins(row(ONE))
         alive = {"status": "ok", "instance_id": "i-1", "uptime": "0s"}
-        for _ in range(4):  # two answers, 15 s apart (docs/translation.md, 3.6)
+        for _ in range(4):  # two answers, 15 s apart (docs/translation.md, rule 3.6)
             while made.asked():
                 (method, *_) = made.asked()
                 await made.answers(method, stored if method == "message.list" else alive)
@@ -180,7 +180,9 @@ async def test_what_a_primary_will_not_open_refuses_the_words_that_waited() -> N
 
 
 async def test_words_in_front_of_a_shipped_primary_without_sessions_are_refused_and_write_nothing() -> None:
-    """It takes no input from others (pando sheet, section 6): a session made for the words would stay there, empty."""
+    """It takes no input from others (docs/dialects/pando.md, section 6): a session made for the words would stay
+    there, empty.
+    """
     async with pando_stage() as made:
         pod = made.join("pod")
         await made.begins()
@@ -275,7 +277,7 @@ async def test_heartbeats_of_the_primary_are_no_loss() -> None:
 async def test_what_the_gateway_has_nothing_for_is_refused_as_a_primary_refuses_it(
     call: dict[str, object], code: int, text: str
 ) -> None:
-    """translation.md 3.19; pando sheet, section 6."""
+    """docs/translation.md, rule 3.19; docs/dialects/pando.md, section 6."""
     async with pando_stage() as made:
         caller = made.join("pando")
         says(caller, {"jsonrpc": "2.0", "id": "1", **call})
@@ -287,7 +289,9 @@ async def test_what_the_gateway_has_nothing_for_is_refused_as_a_primary_refuses_
 
 
 async def test_toward_a_shipped_primary_which_takes_no_input_the_gateway_observes() -> None:
-    """translation.md 3.19: each client has the refusal in its own dialect, and what the primary's own user does."""
+    """docs/translation.md, rule 3.19: each client has the refusal in its own dialect, and what the primary's own
+    user does.
+    """
     reason = "message.send: agent runner not available on this instance"
     async with pando_stage() as made:
         smooth, pod, pando = made.join("smooth"), made.join("pod"), made.join("pando")

@@ -127,7 +127,7 @@ async def test_a_store_is_not_listed_where_what_it_has_may_be_somebodys() -> Non
 
 
 async def test_a_conversation_of_a_list_opens_under_the_id_that_the_list_gave_it() -> None:
-    """translation.md 3.1: the same for every client, also for one of another dialect than the backend's."""
+    """docs/translation.md, rule 3.1: the same for every client, also for one of another dialect than the backend's."""
     async with stage(upstream="codewhale") as made:
         client = made.join("widget")
         client.says(ask("list_conversations", "l"))

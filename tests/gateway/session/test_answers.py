@@ -29,7 +29,9 @@ THREAD = "thread-0198c3a1-0000-4000-8000-0000000000d1"
 
 
 async def test_a_thread_that_is_archived_leaves_the_list_until_it_is_fetched_back() -> None:
-    """codewhale sheet, section 2.3, and captures/codewhale/06: an archived thread says so where it is asked for."""
+    """docs/dialects/codewhale.md, section 2.3, and captures/codewhale/06: an archived thread says so where it is
+    asked for.
+    """
     async with stage(upstream="codewhale") as made:
         client = made.join("editor", dialect="codewhale")
         client.says(line(1, "thread/start"))

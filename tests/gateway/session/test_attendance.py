@@ -10,7 +10,7 @@ from tests.gateway.stage import settle
 from tests.memory import MemoryTransport
 
 ONE = "0b0e9b0e-0000-4000-8000-000000000001"
-TTL = 3600.0  # design.md, section 5
+TTL = 3600.0  # docs/design.md, section 5
 
 
 async def called(made: PandoStage, method: str, **params: object) -> MemoryTransport:

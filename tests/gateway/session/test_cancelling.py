@@ -1,4 +1,6 @@
-"""Cancelling a turn (translation.md 3.4): asked of the backend, and done without it when it cannot or does not."""
+"""Cancelling a turn (docs/translation.md, rule 3.4): asked of the backend, and done without it when it cannot or
+does not.
+"""
 
 from __future__ import annotations
 
@@ -142,7 +144,7 @@ async def test_a_pause_is_refused_toward_a_backend_that_has_none() -> None:
 
 ID = "0b0e9b0e-0000-4000-8000-000000000001"
 REFUSED = "session.interrupt: agent interrupter not available on this instance"
-"""What a shipped pando says to every cancel (pando sheet, section 6)."""
+"""What a shipped pando says to every cancel (docs/dialects/pando.md, section 6)."""
 
 ASKS_TO_STOP: dict[str, Frame] = {
     "smooth": ask("cancel", "r1", sessionId=ID),
@@ -209,7 +211,7 @@ async def test_a_cancel_that_its_backend_refuses_is_told_to_who_asked_and_the_tu
 
 
 async def test_an_action_that_a_server_does_not_know_is_done_without_it() -> None:
-    """It lacks the word, which is no refusal: translation.md 3.4."""
+    """It lacks the word, which is no refusal: docs/translation.md, rule 3.4."""
     async with pando_stage() as made:
         clients = await everybody(made)
         says(clients["pod"], CANCEL)

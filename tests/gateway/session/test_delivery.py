@@ -293,7 +293,7 @@ async def test_a_lagging_client_whose_input_is_accepted_in_mid_turn_gets_its_202
 async def test_what_arrives_without_some_fields_is_counted_once_a_rendering(
     source: str, counted: dict[str, int]
 ) -> None:
-    """design.md, section 6: every lossy translation; what came in a dialect goes out in it whole."""
+    """docs/design.md, section 6: every lossy translation; what came in a dialect goes out in it whole."""
     async with stage(source=source) as made:
         for name in ("one", "other"):  # who see the same, and so share a rendering
             made.join(name)

@@ -1,4 +1,6 @@
-"""A model that has forgotten the conversation is told to every client of the session (translation.md 4.11)."""
+"""A model that has forgotten the conversation is told to every client of the session
+(docs/translation.md, rule 4.11).
+"""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ FRESH_POD = (
     echo("Hi"), status("running"), rotated(), say("invoke_start", kind="user_send"), say("turn_start", turn=0),
     delta("Hello"), done("Hello"), say("turn_end", turn=0, result="finished"), *FINISHED,
 )  # fmt: skip
-"""The first run of a pod (pod sheet, section 7): its log begins in the middle of the run."""
+"""The first run of a pod (docs/dialects/pod.md, section 7): its log begins in the middle of the run."""
 
 
 BEGUN = {"kind": "message", "role": "user", "content": [{"kind": "text", "text": "Hi"}]}
@@ -118,7 +118,7 @@ async def histories(made: Stage) -> dict[str, list[tuple[str, str]]]:
 
 
 def logged(entries: list[Frame]) -> Iterator[tuple[str, str]]:
-    """What user and assistant said in a pod's log (pod sheet, section 9)."""
+    """What user and assistant said in a pod's log (docs/dialects/pod.md, section 9)."""
     for entry in entries:
         if entry["kind"] == "user_input":
             yield "user", "".join(segment["content"] for segment in entry["segments"])
@@ -152,7 +152,7 @@ ANSWER: dict[str, Callable[[Frame], bool]] = {
     "pando": lambda frame: "topic" not in frame,
     "codewhale": lambda frame: "jsonrpc" in frame,
 }
-"""Which frames of a dialect answer a request, by its sheet; a pod's have no request."""
+"""Which frames of a dialect answer a request; a pod's have no request."""
 
 
 @pytest.mark.parametrize("dialect", ANSWER)
@@ -240,7 +240,7 @@ ERRORED = {"kind": "run_errored", "interrupted": True, "message": "Cancelled", "
 
 
 async def test_after_a_cancel_every_history_says_the_same_live_and_after_a_reconnect() -> None:
-    """A pod logs nothing of an answer that was cut (translation.md 4.7)."""
+    """A pod logs nothing of an answer that was cut (docs/translation.md, rule 4.7)."""
     said = [("user", "Hi"), ("assistant", "Hel")]
     async with stage() as made:
         await (

@@ -1,5 +1,5 @@
-"""Custody of questions, as conversations (design.md, section 5; translation.md 3.3): who is asked, who may answer, what
-the others are told, and what happens when nobody does.
+"""Custody of questions, as conversations (docs/design.md, section 5; docs/translation.md, rule 3.3): who is asked, who
+may answer, what the others are told, and what happens when nobody does.
 
 The backend is a smooth server. `p` and `q` are pod clients, who are asked in words; `a` and `b` smooth clients, who see
 approvals natively, and forms if they claim them.

@@ -1,7 +1,7 @@
 """A pod that is lost in a turn and found again within the grace (docs/translation.md, section 4.10).
 
-The frames are those of a real pod: it shows its log again to whoever connects, with the blocks that are whole (pod
-sheet, sections 3 and 9), and what still streams goes on behind it.
+The frames are those of a real pod: it shows its log again to whoever connects, with the blocks that are whole
+(docs/dialects/pod.md, sections 3 and 9), and what still streams goes on behind it.
 """
 
 from __future__ import annotations

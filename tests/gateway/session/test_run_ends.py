@@ -1,6 +1,6 @@
 """A pod's parent keys on `turn_end`: what a pod client is told at the end of a run, in front of each backend.
 
-Pod sheet, section 7: `usage` precedes `turn_end`, which stands right before `run_end{finished}`.
+docs/dialects/pod.md, section 7: `usage` precedes `turn_end`, which stands right before `run_end{finished}`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Questions in words, and what counts as an answer (translation.md 3.3; smooth sheet, section 6)."""
+"""Questions in words, and what counts as an answer (docs/translation.md, rule 3.3;
+docs/dialects/smooth.md, section 6).
+"""
 
 from __future__ import annotations
 

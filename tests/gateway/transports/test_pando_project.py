@@ -87,11 +87,11 @@ def put(path: Path, content: object) -> None:
     [("/", 48254), ("/tmp/workspace", 47481), ("/home/user/projects/my-project", 58615),
      ("/home/josé/proj", 47352), ("/home/user/proj/", 43438)],
 )  # fmt: skip
-def test_the_ports_of_a_path_are_those_that_the_sheet_checked(path: str, first: int) -> None:
+def test_the_ports_of_a_path_are_those_that_were_checked(path: str, first: int) -> None:
     assert ports(path) == (first, first + 1)
 
 
-def test_the_lock_says_who_we_are_in_the_form_of_the_sheet(folder: Path) -> None:
+def test_the_lock_says_who_we_are_in_the_form_of_a_pando(folder: Path) -> None:
     with claimed(folder) as project:
         first, second = ports(str(folder))
         assert (project.publish_port, project.call_port) == (first, second)

@@ -110,7 +110,7 @@ def test_a_hook_line_or_a_goal_that_is_none_is_counted() -> None:
 
 
 def test_a_history_of_elsewhere_is_added_to_a_thread_as_it_is_resumed() -> None:
-    """codewhale sheet, 2.3: resume with `history` appends it."""
+    """docs/dialects/codewhale.md, section 2.3: resume with `history` appends it."""
     assert DIALECT.takes_history is not None
     said: list[Item] = [Message(role="user", text="one"), Reasoning(text="hm"), Message(role="assistant", text="1")]
     frame = asked(ask.ResumeSession(session=UUID, ext=DIALECT.takes_history(said)))
@@ -120,7 +120,7 @@ def test_a_history_of_elsewhere_is_added_to_a_thread_as_it_is_resumed() -> None:
 
 @pytest.mark.parametrize(("known", "archived", "status"), [("running", True, "archived"), ("archived", False, "idle")])
 def test_a_thread_that_was_archived_or_fetched_back_says_so(known: ThreadStatus, archived: bool, status: str) -> None:
-    """codewhale sheet, section 2.3: one that was fetched back is idle."""
+    """docs/dialects/codewhale.md, section 2.3: one that was fetched back is idle."""
     row = replies.row(SessionSummary(session=UUID), HEAD)
     for ids in (keep(thread=replace(row, status=known)), None):
         state = SessionState(id=UUID, archived=archived, backend_ids=ids)

@@ -38,7 +38,7 @@ def test_every_line_and_request_is_written_by_some_rule() -> None:
 
 
 def test_what_is_neither_text_nor_a_hook_of_old_releases_is_no_bare_line() -> None:
-    """A bare line of reasoning would be shown as text (codewhale sheet, section 11)."""
+    """A bare line of reasoning would be shown as text (docs/dialects/codewhale.md, section 11)."""
     spoken = {
         kind.__name__
         for kind, entry in FROM_EVENT.entries.items()

@@ -20,7 +20,7 @@ OWN_FORM: dict[str, Any] = {
     "req.positional_params": {"jsonrpc": "2.0", "id": 72, "method": "thread/read", "params": {"thread_id": THREAD}},
     "req.positional_request": {"jsonrpc": "2.0", "id": 73, "method": "healthz", "params": None},
 }
-"""What a server accepts and no client would emit -> how a client says it (codewhale sheet, section 1.1)."""
+"""What a server accepts and no client would emit -> how a client says it (docs/dialects/codewhale.md, section 1.1)."""
 
 CAPTURED_OWN_FORM: dict[str, Any] = {
     '["2.0",12,"healthz",null]': {"jsonrpc": "2.0", "id": 12, "method": "healthz", "params": None},

@@ -37,7 +37,7 @@ def test_every_wire_type_is_written_by_some_rule() -> None:
     assert written - {msgspec.Raw} == FROM_PRIMARY | set(get_args(Request))
 
 
-def test_the_topics_of_the_store_are_those_of_the_sheet() -> None:
+def test_the_topics_of_the_store_are_those_that_a_pando_has() -> None:
     assert len(get_args(ChangeTopic)) == 13
     assert all(topic.startswith("db.") and topic.count(".") == 2 for topic in get_args(ChangeTopic))
 

@@ -40,7 +40,7 @@ OWN_FORM: dict[str, Any] = {
     "rep.ok.null_both": {"jsonrpc": "2.0", "id": "req-1", "result": {"ok": True}},
     "rep.ok.error_data": {"jsonrpc": "2.0", "id": "req-1", "error": {"code": -32000, "message": "x"}},
 }
-"""What a peer accepts and would not emit -> how a peer would say it (pando sheet, sections 2, 3 and 5)."""
+"""What a peer accepts and would not emit -> how a peer would say it (docs/dialects/pando.md, sections 2, 3 and 5)."""
 
 BAD = [row for row in VECTORS if ".bad." in row["name"]]
 GOOD = [row for row in VECTORS if row not in BAD]

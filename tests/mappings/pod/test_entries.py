@@ -1,4 +1,4 @@
-"""Log entries and transcript items (pod sheet, section 9)."""
+"""Log entries and transcript items (docs/dialects/pod.md, section 9)."""
 
 from __future__ import annotations
 

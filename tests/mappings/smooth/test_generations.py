@@ -1,4 +1,6 @@
-"""The seed as a server speaks it: no form that came later goes out, no later action is taken (smooth sheet, 10)."""
+"""The seed as a server speaks it: no form that came later goes out, no later action is taken
+(docs/dialects/smooth.md, section 10).
+"""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 A play goes through a recording step by step. What the backend said is said, with the ids that really were asked under.
 What its client said is brought about by `driver`, a client of any dialect, where that dialect has words for it; else
 it is passed over, and what comes of it is another client's doing to the gateway. What the gateway asks on its own is
-answered as the recording answers, or as the sheet says.
+answered as the recording answers, or as the dialect's page in docs/dialects says.
 """
 
 from __future__ import annotations

@@ -102,7 +102,9 @@ class PlayedWhale(PlayedBackend):
             peer.says({"jsonrpc": "2.0", "id": request, **self._answer(frame)})
 
     def _answer(self, frame: Frame) -> Frame:
-        """Answer as the recording does: to the same request, else to the same method; else as the sheet says."""
+        """Answer as the recording does: to the same request, else to the same method; else as
+        docs/dialects/codewhale.md says.
+        """
         method, params = frame["method"], frame.get("params")
         asked = [said for said in self._all if said.get("method") == method]
         asked.sort(key=lambda said: said.get("params") != params)

@@ -31,7 +31,9 @@ class PlayedPod(PlayedBackend):
         return self._history(compacted=True)
 
     def _history(self, *, compacted: bool) -> list[Said]:
-        """Walk the log and the runs (pod sheet, sections 7 to 9): a rotation after a compaction seeds the log anew."""
+        """Walk the log and the runs (docs/dialects/pod.md, sections 7 to 9): a rotation after a compaction seeds the
+        log anew.
+        """
         said: list[Said] = []
         start, turns, turn = 0, iter(self.turns()), Turn()
         for message in self.recorded:

@@ -1,4 +1,4 @@
-"""A smooth server that plays a recorded conversation; its store holds what the sheet's section 6 says."""
+"""A smooth server that plays a recorded conversation; its store holds what docs/dialects/smooth.md, section 6, says."""
 
 from __future__ import annotations
 

@@ -221,7 +221,7 @@ def test_a_thread_that_a_restarted_child_does_not_know_is_begun_anew_and_the_los
 
 
 def test_a_thread_of_the_store_that_a_client_resumes_has_lost_its_context_too() -> None:
-    """codewhale sheet, section 3: the store keeps the thread, and the memory of the process its context."""
+    """docs/dialects/codewhale.md, section 3: the store keeps the thread, and the memory of the process its context."""
     child = Child()
     child.sent(ask.ResumeSession(request="r", session=SESSION))
     assert child.asked[0]["params"]["thread_id"] == THREAD
@@ -238,7 +238,7 @@ def test_a_fresh_thread_has_lost_nothing() -> None:
 
 
 def test_an_odd_way_of_asking_is_not_handed_to_the_child() -> None:
-    """A message that is asked by thread/request cannot be interrupted (codewhale sheet, section 1.4)."""
+    """A message that is asked by thread/request cannot be interrupted (docs/dialects/codewhale.md, section 1.4)."""
     child = Child().open()
     command = ask.SubmitInput(session=SESSION, segments=(Text(text="x"),), ext=keep(method="thread/request"))
     child.sent(command)

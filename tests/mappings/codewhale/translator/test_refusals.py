@@ -52,7 +52,7 @@ def test_an_unknown_thread_is_what_it_is_to_the_real_server(command: ask.Command
 
 @pytest.mark.parametrize("command", [ask.ResumeSession(), ask.ForkSession()])
 def test_a_thread_that_an_older_backend_calls_missing_is_an_error_to_a_newer_client(command: ask.Command) -> None:
-    """codewhale sheet, section 10."""
+    """docs/dialects/codewhale.md, section 10."""
     failure = Failure(cause="not_found", text="no", ext=keep(result={"thread_id": GHOST, "status": "missing"}))
     said = refusal(command, failure, GHOST, HEAD)
     assert isinstance(said, Problem)

@@ -232,7 +232,7 @@ def test_a_turn_ends_when_its_text_was_compared_with_the_store() -> None:
 
 
 def test_an_answer_begins_once_whether_the_primary_says_so_or_not() -> None:
-    """A shipped one does not (pando sheet, section 4)."""
+    """A shipped one does not (docs/dialects/pando.md, section 4)."""
     silent, told = accepted(), accepted()
     assert told.publishes("llm.start") == [BEGUN]
     assert told.publishes("llm.token", token="a") == [say.TextDelta(text="a")]
@@ -372,7 +372,7 @@ def test_an_interrupt_that_is_refused_ends_nothing() -> None:
 
 
 def test_a_late_double_of_the_update_ends_no_later_turn() -> None:
-    """A terminal-UI primary publishes each update twice (pando sheet, section 4)."""
+    """A terminal-UI primary publishes each update twice (docs/dialects/pando.md, section 4)."""
     primary = interrupted()
     primary.says("session.interrupt", {"ok": True})
     primary.publishes("session.update")

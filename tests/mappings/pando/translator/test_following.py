@@ -49,7 +49,9 @@ WHY = [say.ErrorReported(cause="internal", text="no model"), say.StatusChanged(s
     ids=["no answer", "no list", "the answer that it broke off", "an answer without text"],
 )
 def test_a_system_message_right_before_the_end_is_why_the_turn_failed(streamed: str, listed: list[Message]) -> None:
-    """translation.md 3.6: a failed turn is its cause as a system message, under the id of its answer, and `llm.end`."""
+    """docs/translation.md, rule 3.6: a failed turn is its cause as a system message, under the id of its answer, and
+    `llm.end`.
+    """
     session = Following(Patience())
     session.begin(0)
     said = session.hear(say.TextDelta(text=streamed), 0) if streamed else []

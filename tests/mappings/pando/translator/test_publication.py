@@ -80,7 +80,9 @@ def test_the_end_is_said() -> None:
 
 
 def test_a_change_of_the_store_is_told_to_everybody() -> None:
-    """Of the captured conversations: what a real primary publishes after a write (pando sheet, section 4)."""
+    """Of the captured conversations: what a real primary publishes after a write
+    (docs/dialects/pando.md, section 4).
+    """
     change = {
         "instance_id": "i-1", "path": "/srv/work", "topic": "db.file.created", "payload": {"method": "CreateFile"},
         "timestamp": "2026-11-21T00:54:45Z",

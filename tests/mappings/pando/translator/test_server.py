@@ -16,7 +16,7 @@ from mappings.dialect import Instance, Oversize, Parts, Step
 from mappings.pando import ServerTranslator
 from mappings.pando.translator.server import PENDING_MAX
 
-PARSE_ERROR = -32700  # pando sheet, section 5
+PARSE_ERROR = -32700  # docs/dialects/pando.md, section 5
 NOW = 1_778_362_100 * 10**9
 SESSION = "0192f0e8-4d84-7d6e-a000-0000000000aa"
 INSTANCE = Instance(id="us", started_at=NOW - 65 * 10**9)

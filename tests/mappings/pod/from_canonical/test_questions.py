@@ -1,4 +1,4 @@
-"""Questions in words as pod clients see them: they end the run and not the turn (translation.md 3.3)."""
+"""Questions in words as pod clients see them: they end the run and not the turn (docs/translation.md, rule 3.3)."""
 
 from __future__ import annotations
 

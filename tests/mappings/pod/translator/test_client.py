@@ -1,4 +1,4 @@
-"""A link on which the peer is a pod: what its events answer of ours (translation.md 3.17)."""
+"""A link on which the peer is a pod: what its events answer of ours (docs/translation.md, rule 3.17)."""
 
 from __future__ import annotations
 

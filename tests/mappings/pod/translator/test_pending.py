@@ -1,4 +1,4 @@
-"""Which command of ours an event of a pod answers (translation.md 3.17)."""
+"""Which command of ours an event of a pod answers (docs/translation.md, rule 3.17)."""
 
 from __future__ import annotations
 

@@ -1,0 +1,155 @@
+"""Every citation in the repository leads to a heading or a numbered rule of a document in docs/.
+
+A citation is written `docs/design.md, section 5`, `docs/translation.md, rules 3.6 and 3.7`, `docs/dialects/pod.md,
+sections 6 to 8`, or as the document alone. In a document of docs/ that numbers its headings, `section 5` and `rule 3.6`
+mean its own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+THIS = Path(__file__).resolve()
+CITING = ("mappings", "adapters", "gateway", "tests", "docs")
+KINDS = ("*.py", "*.md", "*.toml", "*.html")
+
+GAP = r"\s+(?:#\s*)?"  # a citation may be wrapped, also in a comment
+NUMBER = r"\d+[a-z]?(?:\.\d+)*"
+SEVERAL = rf"{NUMBER}(?:(?:,|{GAP}and|{GAP}to){GAP}{NUMBER})*"
+PLACE = rf"(?:(?:section|rule){GAP}(?P<one>{NUMBER})|(?:sections|rules){GAP}(?P<many>{SEVERAL}))"
+CITATION = re.compile(rf"(?P<path>docs/[a-z/]+\.md)(?:,{GAP}{PLACE})?")
+OWN = re.compile(PLACE)
+LINK = re.compile(r"\]\((?!https?://|#)(?P<target>[^)#\s]+)")
+UNRESOLVED = re.compile(
+    rf"(?<![/\w\[(])(?:design|translation|performance|house|style|peers|neighbours)\.md\b"
+    rf"|\((?:design|translation|performance|house|style|peers|neighbours)\.md{GAP}"
+    rf"|docs/[a-z/]+\.md`?,?{GAP}\d|docs/[a-z/]+\.md`?{GAP}(?:section|rule)"
+    rf"|\b(?:smooth|pod|pando|codewhale)(?:'s)?{GAP}sheets?\b|\b[Tt]he{GAP}sheets?\b|protocols/\w+\.md",
+    re.IGNORECASE,
+)
+"""Names of documents that are not in this repository, documents without their folder, and other forms of citations."""
+
+HEADING = re.compile(rf"#+ (?P<number>{NUMBER})\.? ")
+ITEM = re.compile(r"(?P<number>\d+)\. ")
+
+
+@cache
+def places(path: str) -> frozenset[str] | None:
+    """Return the numbers of a document's headings and of the items of their numbered lists; None without a document."""
+    file = ROOT / path
+    if not file.is_file():
+        return None
+    found: set[str] = set()
+    section = ""
+    for line in file.read_text("utf-8").split("\n"):
+        if heading := HEADING.match(line):
+            section = heading["number"]
+            found.add(section)
+        elif item := ITEM.match(line):
+            found.add(f"{section}.{item['number']}")
+    return frozenset(found)
+
+
+def numbers(match: re.Match[str]) -> list[str]:
+    return re.findall(NUMBER, match["one"] or match["many"] or "")
+
+
+def dangling(text: str, own: str = "") -> Iterator[str]:
+    """Yield each citation of `text` that leads nowhere. `own` is the path of the document that the text is, if any."""
+    for match in CITATION.finditer(text):
+        known = places(match["path"])
+        if known is None:
+            yield f"there is no {match['path']}"
+            continue
+        yield from (f"{match['path']} has no section or rule {n}" for n in numbers(match) if n not in known)
+    if own and places(own):
+        rest = CITATION.sub("", text)
+        for match in OWN.finditer(rest):
+            yield from (f"{own} has no section or rule {n}" for n in numbers(match) if n not in (places(own) or ()))
+    for match in UNRESOLVED.finditer(text):
+        yield f"{match[0]!r} is no citation of a document in docs/"
+
+
+def citing() -> list[Path]:
+    files = [path for top in CITING for kind in KINDS for path in (ROOT / top).rglob(kind)]
+    return sorted([*files, *ROOT.glob("*.md"), *ROOT.glob("*.toml"), ROOT / "Makefile"])
+
+
+def name(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def test_every_citation_leads_to_a_heading_or_a_rule() -> None:
+    found = [
+        f"    {name(path)}: {problem}"
+        for path in citing()
+        if path != THIS
+        for problem in dangling(path.read_text("utf-8"), name(path) if name(path).startswith("docs/") else "")
+    ]
+    assert not found, "\n" + "\n".join(found)
+
+
+def test_every_link_of_a_page_leads_to_a_file() -> None:
+    found = [
+        f"    {name(path)}: {link['target']}"
+        for path in citing()
+        if path.suffix == ".md"
+        for link in LINK.finditer(path.read_text("utf-8"))
+        if not (path.parent / link["target"]).exists()
+    ]
+    assert not found, "\n" + "\n".join(found)
+
+
+def test_the_source_cites_every_document_that_it_is_about() -> None:
+    """So a change of the form of citations cannot pass by finding none."""
+    cited = {match["path"] for path in citing() for match in CITATION.finditer(path.read_text("utf-8"))}
+    dialects = {f"docs/dialects/{dialect}.md" for dialect in ("smooth", "pod", "pando", "codewhale")}
+    assert cited >= {"docs/design.md", "docs/translation.md", "docs/performance.md", *dialects}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "docs/design.md",
+        "docs/design.md, section 5: pando",
+        "docs/translation.md, rule 3.18 and nothing else",
+        "docs/translation.md, rules 3.6, 3.7 and 4.1",
+        "docs/dialects/pod.md, sections 1, 3 to 5 and 8",
+        "docs/dialects/smooth.md, section 11.2",
+        "docs/performance.md, section 2b",
+        "a = 1  # (docs/dialects/pando.md, section\n# 1.1)",
+    ],
+)
+def test_what_there_is_can_be_cited(text: str) -> None:
+    assert list(dangling(text)) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("docs/plan.md, section 1", "there is no docs/plan.md"),
+        ("docs/design.md, section 99", "docs/design.md has no section or rule 99"),
+        ("docs/translation.md, rule 3.99", "docs/translation.md has no section or rule 3.99"),
+        ("docs/translation.md, rules 3.1 and 3.99", "docs/translation.md has no section or rule 3.99"),
+        ("docs/dialects/pod.md, sections 6 to\n    99", "docs/dialects/pod.md has no section or rule 99"),
+        ("docs/dialects/smooth.md, section 11.99", "docs/dialects/smooth.md has no section or rule 11.99"),
+        ("see design.md, section 5", "'design.md' is no citation of a document in docs/"),
+        ("(translation.md 3.4)", "'(translation.md ' is no citation of a document in docs/"),
+        ("docs/translation.md, 3.4", "'docs/translation.md, 3' is no citation of a document in docs/"),
+        ("the pod sheet's section 8", "'pod sheet' is no citation of a document in docs/"),
+    ],
+)
+def test_a_citation_that_leads_nowhere_is_found(text: str, problem: str) -> None:
+    assert list(dangling(text)) == [problem]
+
+
+def test_a_document_that_cites_a_section_of_its_own_must_have_it() -> None:
+    assert list(dangling("see section 5 and rule 3.6", "docs/translation.md")) == [
+        "docs/translation.md has no section or rule 5"
+    ]
