@@ -206,9 +206,9 @@ async def stand(dialect: str, folder: Path, can: Any = ...) -> AsyncIterator[Sta
 
 
 def dropped(app: App) -> int:
-    """Everything of what the backend said that went nowhere."""
+    """Everything of what the backend said that went nowhere; a gap is what it did not say."""
     faults = sum(n for name, n in app.ledger.counters.items() if name.startswith("faults_"))
-    return faults + sum(entry.count for entry in app.ledger.entries() if not entry.target)
+    return faults + sum(entry.count for entry in app.ledger.entries() if not entry.target and entry.kind != "Gap")
 
 
 async def says(fake: FakeCodewhale, row: Row) -> None:
