@@ -33,6 +33,9 @@ class LineSplitter:
         """The lines that `data` completes."""
         lines = data.split(b"\n")
         rest = lines.pop()
+        if not rest and not self._size and len(lines) == 1 and len(data) <= self.max_line and data.isascii():
+            line = lines[0].strip()  # one line that came alone, as tokens at reading speed do
+            return [line] if line else []
         frames: list[Frame] = []
         if lines and self._size:
             self._hold(lines.pop(0))

@@ -70,6 +70,7 @@ class Link:
         self._alarm: Timer | None = None
         self._reason = CloseReason.DONE
         self._over = asyncio.Event()
+        self._ended = False
         self._answered = asyncio.Event()  # what the peer waits for may have been said
         self._flush = FLUSH_DEADLINE
         self.log = log.bind(link=id, dialect=dialect.name, peer=transport.peer)
@@ -104,11 +105,11 @@ class Link:
 
     def end(self, reason: CloseReason, cause: str = "") -> None:
         """Send the peer away: what waits for it is written, then the transport is closed."""
-        if self._over.is_set():
+        if self._ended:
             return
         self._reason = reason
         self._apply(self._translator.closed(cause))
-        self._over.set()
+        self._finish()
 
     def cut(self, fault: PeerError) -> None:
         """Send the peer away for what it did; what waits for it is dropped, for it would never read it."""
@@ -117,6 +118,11 @@ class Link:
         self._reason = CloseReason.TOO_SLOW
         self._flush = 0.0
         self.outbox.discard()
+        self._finish()
+
+    def _finish(self) -> None:
+        """The peer is gone or is sent away: nothing more is heard of it."""
+        self._ended = True
         self._over.set()
 
     # -- what is said to the peer ----------------------------------------------------------------------
@@ -163,11 +169,11 @@ class Link:
             await self._transport.run(self._hear)
             await self._answer_the_rest()
         finally:
-            self._over.set()  # what waits for the peer is still written: it may only have closed its own direction
+            self._finish()  # what waits for the peer is still written: it may only have closed its own direction
 
     def _hear(self, frames: Sequence[Frame]) -> int:
         """Act on what the peer said, in the call that read it; all of it is taken. A link that is over acts no more."""
-        if self._over.is_set():
+        if self._ended:
             return len(frames)
         self.heard = True
         tap = self.tap
@@ -224,8 +230,10 @@ class Link:
             self._sink(self, step.bursts)
         if step.alarm is not None:
             self._set(step.alarm)
-        fatal = next((fault for fault in step.faults if not fault.can_continue), None)
-        if fatal is not None:
+        if (
+            step.faults
+            and (fatal := next((fault for fault in step.faults if not fault.can_continue), None)) is not None
+        ):
             self.fault = fatal
             self.end(CloseReason.PROTOCOL, fatal.code)
 
@@ -233,16 +241,16 @@ class Link:
         """The translator wants to be asked again."""
         if self._alarm is not None:
             self._alarm.cancel()
-        if self._later is not None and not self._over.is_set():
+        if self._later is not None and not self._ended:
             self._alarm = self._later(alarm.after, lambda: self._ring(alarm))
 
     def _ring(self, alarm: Alarm) -> None:
         self._alarm = None
-        if self._over.is_set():
+        if self._ended:
             return
         try:
             self._apply(alarm.ring())
         except Exception:  # no caller is above a timer: the link's failure ends this link alone
             self.log.exception("link failed at an alarm")
             self._reason = CloseReason.INTERNAL
-            self._over.set()
+            self._finish()

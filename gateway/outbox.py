@@ -21,14 +21,13 @@ class Outbox:
         self._hard = hard
         self._frames: list[bytes] = []
         self._waiter: asyncio.Future[None] | None = None
+        self.idle = False
+        """Whether its writer waits for frames: all that was put is written."""
+        self.full = False
+        """Whether a broadcast must not be put here now."""
         self.size = 0
         self.closed = False
         self.was_full = False  # so whoever broadcasts may keep a cursor for it; its writer sets it back
-
-    @property
-    def full(self) -> bool:
-        """Whether a broadcast must not be put here now."""
-        return self.size > self._soft
 
     @property
     def over(self) -> bool:
@@ -40,17 +39,13 @@ class Outbox:
         """Whether everything was taken."""
         return not self._frames
 
-    @property
-    def idle(self) -> bool:
-        """Whether its writer waits for frames: all that was put is written."""
-        return self._waiter is not None and not self._waiter.done() and not self.closed
-
     def put(self, frames: Sequence[bytes]) -> None:
         """Add frames; dropped when closed, since nobody will read them."""
         if self.closed or not frames:
             return
         self._frames += frames
         self.size += sum(map(len, frames))
+        self.full = self.size > self._soft
         self.was_full = self.was_full or self.full
         self._wake()
 
@@ -61,20 +56,23 @@ class Outbox:
 
     def discard(self) -> None:
         """Forget what waits and close: the peer is gone."""
-        self._frames, self.size = [], 0
+        self._frames, self.size, self.full = [], 0, False
         self.close()
 
     async def take(self) -> list[bytes]:
         """Everything that waits, at least one frame; [] once closed and empty."""
         while not self._frames and not self.closed:
             self._waiter = asyncio.get_running_loop().create_future()
+            self.idle = True
             try:
                 await self._waiter
             finally:
+                self.idle = False
                 self._waiter = None
-        frames, self._frames, self.size = self._frames, [], 0
+        frames, self._frames, self.size, self.full = self._frames, [], 0, False
         return frames
 
     def _wake(self) -> None:
+        self.idle = False
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)

@@ -238,7 +238,8 @@ class Direction(Struct, frozen=True, kw_only=True):
                     events: list[Any] = []
                     for message in messages:
                         events += functions[type(message)](message)
-                    _flush(events, None, step)
+                    if events:
+                        step.bursts.append(Burst(items=events))
                     return
         elif len(frames) == 1 and self._received_one(frames[0], step):
             return

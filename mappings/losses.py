@@ -22,29 +22,28 @@ OTHER = Loss(kind="other", why="more kinds of losses than are told apart", count
 class Losses:
     """The losses of one writer, whose table says why it has no word for a type. `take` empties it."""
 
-    __slots__ = ("_rows", "_rules")
+    __slots__ = ("_rules", "rows")
 
     def __init__(self, rules: Rules) -> None:
         self._rules = rules
-        self._rows: dict[tuple[str, str, str], Loss] = {}
+        self.rows: dict[tuple[str, str, str], Loss] = {}
+        """Losses since the last `take`; a writer of a token looks here before it calls."""
 
     def lose(self, source: object, field: str = "", why: str = "") -> None:
         """`source`, or one field of it, does not arrive. `why` is the table's reason unless it is said here."""
         key = (type(source).__name__, field, why or self._why_none(source))
-        known = self._rows.get(key)
-        if known is None and len(self._rows) >= ROWS_MAX:
+        known = self.rows.get(key)
+        if known is None and len(self.rows) >= ROWS_MAX:
             key = (OTHER.kind, OTHER.field, OTHER.why)
-            known = self._rows.get(key, OTHER)
+            known = self.rows.get(key, OTHER)
         if known is None:
             known = Loss(kind=key[0], field=key[1], why=key[2], sample=_sample(source), count=0)
-        self._rows[key] = structs.replace(known, count=known.count + 1)
+        self.rows[key] = structs.replace(known, count=known.count + 1)
 
     def take(self) -> list[Loss]:
         """The losses since the last call."""
-        if not self._rows:
-            return []
-        losses = list(self._rows.values())
-        self._rows.clear()
+        losses = list(self.rows.values())
+        self.rows.clear()
         return losses
 
     def _why_none(self, source: object) -> str:

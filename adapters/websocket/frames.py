@@ -23,6 +23,10 @@ LONG = struct.Struct(">BBQ").pack
 
 def text_frames(frames: Sequence[bytes]) -> bytes:
     """The frames as a server's messages."""
+    if len(frames) == 1:
+        (frame,) = frames
+        size = len(frame)
+        return (HEADERS[size] if size < len(HEADERS) else _header(size)) + frame
     try:
         return b"".join([part for frame in frames for part in (HEADERS[len(frame)], frame)])
     except IndexError:

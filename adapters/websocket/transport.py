@@ -49,7 +49,10 @@ class Writer(Protocol):
 
 
 class Corked:
-    """Writes a batch at once, past aiohttp's writer, and keeps to its flow control. Leans on `_drain_waiter`."""
+    """Writes a batch at once, past aiohttp's writer, and keeps to its flow control.
+
+    It leans on `_drain_waiter` and `_paused` of aiohttp's protocol.
+    """
 
     def __init__(
         self, protocol: BaseProtocol, tcp: asyncio.Transport, encode: Callable[[Sequence[bytes]], bytes], ping: bytes
@@ -62,7 +65,7 @@ class Corked:
     @staticmethod
     def possible(protocol: BaseProtocol) -> bool:
         """Whether this aiohttp has what we lean on."""
-        return hasattr(protocol, "_drain_waiter") and hasattr(protocol, "writing_paused")
+        return hasattr(protocol, "_drain_waiter") and hasattr(protocol, "_paused")
 
     async def send(self, frames: Sequence[bytes]) -> None:
         await self._kept_up()
@@ -70,7 +73,7 @@ class Corked:
         await self._kept_up()
 
     def try_send(self, frames: Sequence[bytes]) -> bool:
-        if self._protocol.writing_paused or self._tcp.is_closing():
+        if self._protocol._paused or self._tcp.is_closing():  # noqa: SLF001  # `writing_paused` costs a call for each token
             return False
         self._tcp.write(self._encode(frames))
         return True
@@ -124,7 +127,7 @@ class WebSocketTransport:
         self._pulled = Pulled()
         # What aiohttp has and nobody read yet; nothing where it does not let us look.
         self._unread: Sequence[tuple[WSMessage, int]] = getattr(getattr(socket, "_reader", None), "_buffer", ())
-        self._ended = False  # nothing more will be read
+        self._ended = False  # nothing more will be read, and nothing may be written: the closing handshake has begun
         self._lost = asyncio.Event()
         self._heard = False  # since the last look whether the peer lives
         self._look: asyncio.TimerHandle | None = None
@@ -144,12 +147,13 @@ class WebSocketTransport:
         await self._writer.send(frames)
 
     def try_send(self, frames: Sequence[bytes]) -> bool:
-        return not self._socket.closed and self._writer.try_send(frames)
+        return not self._ended and self._writer.try_send(frames)
 
     def peer_can_read(self) -> bool:
         return False
 
     async def close(self, reason: CloseReason = CloseReason.DONE, text: str = "") -> None:
+        self._ended = True
         cut = text.encode()[:REASON_SIZE].decode(errors="ignore")
         try:
             with contextlib.suppress(TimeoutError):

@@ -18,7 +18,6 @@ from adapters.base import CloseReason
 from gateway.ledger import Ledger
 from gateway.link import Link
 from gateway.recording.track import Track
-from gateway.session.weight import of_events
 from mappings.canonical import Batch, SessionState, prelude
 from mappings.canonical.events import (
     Event,
@@ -170,15 +169,21 @@ class Delivery:
 
     # -- what happens ----------------------------------------------------------------------------------
 
-    def deliver(self, batch: Batch, *, opened: bool, ended: bool, plain: bool = False) -> int:
-        """Log a batch and give it to everybody; `opened` and `ended` say that it begins or ends its turn.
+    def deliver(self, batch: Batch, weight: int, *, opened: bool, ended: bool, plain: bool = False) -> None:
+        """Log a batch of `weight` characters and give it to everybody.
 
-        `plain` says that it is nothing but text. Returns its weight.
+        `opened` and `ended` say that it begins or ends its turn, `plain` that it holds nothing but text.
         """
         before = None
         if self.track is not None:
             before = self.track.batch(batch)
-        weight = self._append(batch)
+        self._log.append(batch)
+        self._weights.append(weight)
+        self._logged += len(batch.events)
+        self._weight += weight
+        while (self._logged > self._log_max or self._weight > self._log_bytes) and len(self._log) > 1:
+            self._logged -= len(self._log.popleft().events)
+            self._weight -= self._weights.popleft()
         if opened:
             self._begin_turn(batch)
         for group in list(self._groups.values()):
@@ -194,7 +199,6 @@ class Delivery:
             self._end_turn(batch)
         if self.track is not None and before is not self.track:  # as it is for nearly every token
             self.track.leave(before)
-        return weight
 
     def _tell_runs(self, batch: Batch, opened: bool) -> None:
         """Tell the links whose run begins or ends with this batch."""
@@ -256,17 +260,6 @@ class Delivery:
             fields = lossy.get(type(event))
             if fields is not None:
                 self._ledger.in_part(self._source, target.name, type(event), fields)
-
-    def _append(self, batch: Batch) -> int:
-        weight = of_events(batch.events)
-        self._log.append(batch)
-        self._weights.append(weight)
-        self._logged += len(batch.events)
-        self._weight += weight
-        while (self._logged > self._log_max or self._weight > self._log_bytes) and len(self._log) > 1:
-            self._logged -= len(self._log.popleft().events)
-            self._weight -= self._weights.popleft()
-        return weight
 
     def _begin_turn(self, batch: Batch) -> None:
         """The link that began the turn sees it under its own request id."""

@@ -54,6 +54,8 @@ class Reconnect:
 
     def __init__(self, session: Session) -> None:
         self._session = session
+        self.severed = False
+        """Whether the connection is lost and the turn may still go on."""
         self._failure: Failure | None = None  # why the turn fails if nothing better is heard; None while connected
         self._grace: Timer | None = None
         self._cancels: list[tuple[Link | None, CancelTurn]] = []
@@ -63,12 +65,7 @@ class Reconnect:
     @property
     def listens(self) -> bool:
         """Whether what the backend says next must pass `take`."""
-        return self._failure is not None or self._start_unknown
-
-    @property
-    def severed(self) -> bool:
-        """Whether the connection is lost and the turn may still go on."""
-        return self._failure is not None
+        return self._failure is not None or self._start_unknown or self._repeated is not None
 
     def lost(self, failure: Failure, unsent: Sequence[Command]) -> bool:
         """The connection is lost, or could not be made again; whether the turn may still go on."""
@@ -79,7 +76,7 @@ class Reconnect:
             return True
         if not session.outlives_connection or not (session.busy or session.state.status == "running"):
             return False
-        self._failure = failure
+        self._failure, self.severed = failure, True
         self._grace = session.later(session.limits.reconnect_grace, self._expire)
         for request in session.in_flight:
             pending = session.in_flight.get(request)
@@ -93,7 +90,7 @@ class Reconnect:
 
     def close(self) -> None:
         """The turn is decided, or the gateway ends."""
-        self._failure = None
+        self._failure, self.severed = None, False
         if self._grace is not None:
             self._grace.cancel()
             self._grace = None
@@ -104,6 +101,9 @@ class Reconnect:
 
     def take(self, items: Sequence[Any], at: int) -> list[Any]:
         """Learn from the first whole history among `items`; return the events that remain to be acted on."""
+        return self._unheard(self._learned(items, at))
+
+    def _learned(self, items: Sequence[Any], at: int) -> list[Any]:
         if not self.severed:
             return self._with_start(items)
         n = next(
@@ -125,7 +125,7 @@ class Reconnect:
                 return [*items[:i], ModelTurnStarted(), *items[i:]]
         return list(items)
 
-    def unheard(self, items: list[Any]) -> list[Any]:
+    def _unheard(self, items: list[Any]) -> list[Any]:
         """Return what is new of the events of a turn that goes on: a gateway tells it again from its beginning."""
         if self._repeated is None:
             return items

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from gateway.session.fold import FOLD, happens, open_turn
+from gateway.session.fold import FOLD, open_turn
 from mappings.canonical import Event, OpenTurn, SessionState
 from mappings.canonical.values import Origin
 
@@ -17,19 +17,13 @@ __all__ = ["Run", "Runs"]
 class Run(Struct, kw_only=True, gc=False):
     """Events that belong to one turn ("" to none), in order.
 
-    `ended` says that the turn's terminal is the last, `plain` that there is nothing but more of the open text.
+    `ended` says that the turn's terminal is the last.
     """
 
     turn: str
     origin: Origin
     events: list[Event]
     ended: bool = False
-    plain: bool = False
-
-    @property
-    def happens(self) -> bool:
-        """Whether anything happens in the session."""
-        return self.plain or happens(self.events)
 
 
 class Runs:

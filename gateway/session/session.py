@@ -10,6 +10,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from itertools import groupby
+from operator import attrgetter
+from typing import Any
 
 import structlog
 from msgspec import structs
@@ -21,6 +23,7 @@ from gateway.session.answers import ADDRESSED, Answers, answers_one
 from gateway.session.attendance import Attendance
 from gateway.session.cancelling import Cancelling
 from gateway.session.delivery import Delivery
+from gateway.session.fold import happens
 from gateway.session.history import page, summary, trim
 from gateway.session.inflight import InFlight, Pending
 from gateway.session.inputs import Inputs
@@ -30,6 +33,7 @@ from gateway.session.questions import Questions
 from gateway.session.reconnect import BUSY, Reconnect
 from gateway.session.runs import Run
 from gateway.session.turn import NormalForm
+from gateway.session.weight import of_events
 from gateway.timers import Later
 from gateway.upstream import Backend
 from mappings.canonical import Batch, Command, Event, SessionState
@@ -52,8 +56,10 @@ from mappings.canonical.events import (
     SessionActivated,
     SessionClosed,
     SessionUpdated,
+    TextDelta,
     TurnAccepted,
 )
+from mappings.canonical.state import TextBlock
 from mappings.canonical.unmapped import Unmapped
 from mappings.canonical.values import Cause, Failure, Segment
 from mappings.dialect import Burst, Clock, Dialect, Loss, NewId
@@ -61,6 +67,9 @@ from mappings.dialect import Burst, Clock, Dialect, Loss, NewId
 __all__ = ["Session"]
 
 log = structlog.get_logger("dragoman.session")
+
+_ONLY_TEXT = frozenset({TextDelta})
+_TEXT = attrgetter("text")
 
 
 class Session:
@@ -266,8 +275,9 @@ class Session:
             items, at = burst.items, burst.at or now
             if self.reconnect.listens:
                 items = self.reconnect.take(items, at)
-            items = self.reconnect.unheard(items)
-            if not items:
+                if not items:
+                    continue
+            if _ONLY_TEXT.issuperset(map(type, items)) and self._more_text(items, at):
                 continue
             if self._names_only:
                 items, losses = tool_names_only(items)
@@ -283,6 +293,31 @@ class Session:
                     self.deliver(self.form.feed(list(some), at), at)
             self._trim()
             self.lobby.open()  # a whole history stands among them, or an answer: the backend has told what there was
+
+    def _more_text(self, events: list[Any], at: int) -> bool:
+        """Give further text of the open block to everybody: the direct call for what a turn mostly consists of.
+
+        False, and nothing done, where the normal form has anything to add.
+        """
+        state, turn = self.state, self.state.turn
+        block = turn.open if turn is not None else None
+        if turn is None or type(block) is not TextBlock or self.form.discarding:
+            return False
+        texts = [*map(_TEXT, events)]
+        block.parts += texts
+        turn.now = at
+        batch = Batch(
+            session=state.id, epoch=state.epoch, first_seq=state.seq, events=[*events], turn=turn.id,
+            origin=turn.origin, at=at, ids=state.chosen_ids if state.backend_ids is None else state.backend_ids,
+        )  # fmt: skip
+        state.seq += len(texts)
+        state.updated_at = at
+        weight = sum(map(len, texts))
+        self._turn_weight += weight
+        self.delivery.deliver(batch, weight, opened=False, ended=False, plain=True)
+        if self._turn_weight > self.limits.transcript_max:
+            self._end_endless(at)
+        return True
 
     def settle(self, request: str) -> Pending | None:
         """This command waits no more; what it was."""
@@ -322,10 +357,11 @@ class Session:
         """Log what happened and give it to everybody."""
         for run in runs:
             opened = bool(run.turn) and type(run.events[0]) is TurnAccepted
-            batch = self.batch(run, at)
-            self._turn_weight += self.delivery.deliver(batch, opened=opened, ended=run.ended, plain=run.plain)
-            if not run.plain:
-                self.on_run(run)
+            batch = self._batch(run, at)
+            weight = of_events(batch.events)
+            self._turn_weight += weight
+            self.delivery.deliver(batch, weight, opened=opened, ended=run.ended)
+            self.on_run(run)
             if run.ended:
                 self._turn_weight = 0
                 self.cancelling.over()
@@ -333,8 +369,6 @@ class Session:
                 self.describe()
         if self._turn_weight > self.limits.transcript_max and self.state.turn is not None:
             self._end_endless(at)
-        if len(runs) == 1 and runs[0].plain:
-            return  # the hot path: more text changes nothing else
         self._note_quiet()
         self.questions.note()
         while self.form.unwanted:
@@ -366,7 +400,7 @@ class Session:
         now = self.clock()
         self.deliver(self.form.feed([event], now), now)
 
-    def batch(self, run: Run, at: int) -> Batch:
+    def _batch(self, run: Run, at: int) -> Batch:
         """A run as the next batch of the log."""
         state = self.state
         batch = Batch(
@@ -374,7 +408,8 @@ class Session:
             origin=run.origin, at=at, ids=state.ids,
         )  # fmt: skip
         state.seq += len(run.events)
-        state.updated_at = at if run.happens else state.updated_at
+        if happens(run.events):
+            state.updated_at = at
         return batch
 
     def _trim(self) -> None:

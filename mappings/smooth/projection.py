@@ -14,7 +14,7 @@ import msgspec
 
 from mappings.asking import Asking
 from mappings.canonical import Batch, Event
-from mappings.canonical.events import ErrorReported, QuestionAnswered, QuestionAsked
+from mappings.canonical.events import ErrorReported, QuestionAnswered, QuestionAsked, TextDelta
 from mappings.canonical.values import Cause
 from mappings.dialect import Rendered
 from mappings.smooth.extras import as_json
@@ -69,8 +69,8 @@ class Projection(Context):
         self.top = self.request_id or None
         self.timestamp = batch.at // NS_PER_MS
         events: Sequence[Event] = batch.events
-        if self._view:
-            events = self._in_view(events)
+        if self._view and (self._asking.parked or len(events) != 1 or type(events[0]) is not TextDelta):
+            events = self._in_view(events)  # a lone token is shown to everybody who does not wait for an answer
         speaking, encode = FROM_EVENT.speaking, EVENTS.encode
         if speaking.keys().isdisjoint(map(type, events)):  # ends at the first event that has a form
             return Rendered(frames=frames, losses=self.losses.take())
@@ -90,7 +90,7 @@ class Projection(Context):
                     frames += fitted(message, self)
                 else:
                     frames.append(frame)
-        return Rendered(frames=frames, losses=self.losses.take())
+        return Rendered(frames=frames, losses=self.losses.take() if self.losses.rows else [])
 
     def copy(self, request: str | None = None) -> Projection:
         """An independent projection in the same state; with `request` for the link whose run this is from here on."""

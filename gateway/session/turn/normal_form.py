@@ -54,15 +54,12 @@ from mappings.canonical.events import (
     TurnResult,
     UsageReported,
 )
-from mappings.canonical.state import TextBlock
 from mappings.canonical.values import End, Failure, Message, Origin, Segment
 from mappings.dialect import Loss, NewId
 
 __all__ = ["NormalForm"]
 
 Question = ApprovalRequested | InteractionRequired
-
-_ONLY_TEXT = frozenset({TextDelta})
 
 
 class NormalForm:
@@ -88,10 +85,6 @@ class NormalForm:
 
     def feed(self, events: Sequence[Event], at: int) -> list[Run]:
         """Normalise `events`, said at `at` (ns)."""
-        if not self.discarding and _ONLY_TEXT.issuperset(map(type, events)):
-            run = self._more_text(events, at)
-            if run is not None:
-                return [run]
         self._begin(at)
         for event in events:
             if self.discarding and self._discard(event):
@@ -104,15 +97,6 @@ class NormalForm:
             else:
                 handler(self, event)
         return self._runs.finish()
-
-    def _more_text(self, events: Sequence[Any], at: int) -> Run | None:
-        """Text deltas of a block that is open already: nothing to add, and a fifth of the cost of one by one."""
-        turn = self.state.turn
-        if turn is None or type(turn.open) is not TextBlock:
-            return None
-        turn.open.parts += [event.text for event in events]
-        turn.now = at
-        return Run(turn=turn.id, origin=turn.origin, events=list(events), plain=True)
 
     def accept(self, origin: Origin, message: Message, at: int) -> list[Run]:
         """The backend took an input of ours: its turn begins, or the one that is open turns out to be it."""

@@ -71,7 +71,8 @@ class ClientTranslator:
             items = burst.items
             if not self._special.isdisjoint(map(type, items)):
                 items[:] = [said for item in items for said in self._seen.get(type(item), _as_it_is)(item)]
-        step.bursts = [burst for burst in step.bursts if burst.items]
+                if not items:  # a pod has no request ids, so that there is one burst
+                    step.bursts = []
         if self._foreign:
             step.losses.append(Loss(kind="ErrorReported", why="answer to another client", count=self._foreign))
             self._foreign = 0

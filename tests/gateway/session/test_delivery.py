@@ -17,6 +17,7 @@ from gateway.link import Link
 from gateway.outbox import Outbox
 from gateway.session.delivery import Delivery
 from gateway.session.turn import NormalForm
+from gateway.session.weight import of_events
 from mappings.canonical import Batch, Event, SessionState
 from mappings.canonical.events import (
     MessageAppended,
@@ -73,7 +74,7 @@ class Stage:
             at=10**9,
         )
         self.state.seq += len(events)
-        self.delivery.deliver(batch, opened=opened, ended=ended)
+        self.delivery.deliver(batch, of_events(batch.events), opened=opened, ended=ended)
 
     def begin(self, link: str = "", request: str = "", turn: str = TURN) -> None:
         self.origin = Origin(link=link, request=request)

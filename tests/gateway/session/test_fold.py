@@ -15,7 +15,7 @@ from msgspec import Raw
 
 from gateway import registry
 from gateway.session.delivery import up_to_questions
-from gateway.session.fold import add_usage, fold
+from gateway.session.fold import add_usage, fold, happens
 from gateway.session.runs import Run
 from gateway.session.turn import NormalForm
 from gateway.session.turn.questions import Given, denied
@@ -95,7 +95,7 @@ class Live:
                 at=self._at,
             )  # fmt: skip
             self.state.seq += len(run.events)
-            if run.happens:
+            if happens(run.events):
                 self.state.updated_at = self._at
             self.log.append(batch)
 

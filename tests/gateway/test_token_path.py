@@ -1,0 +1,69 @@
+"""What a lone token costs: the Python calls from the read of a pod's line to the write of a smooth client's frame.
+
+Counted, never timed (docs/performance.md): a call is a `call` event of sys.setprofile in one of our three packages.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+import uvloop
+
+from tests.conformance.fake_pod import FakePod, event
+from tests.pairs.gateway import SmoothClient, bridged, socket_path
+
+CALLS_MAX = 20
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = tuple(f"{ROOT / name}/" for name in ("gateway", "adapters", "mappings"))
+WARM = 5  # tokens before the one that is counted: the turn is open and streams
+
+
+@pytest.fixture(params=[None, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+def calls(request: pytest.FixtureRequest) -> list[str]:
+    """The calls of one token, in order, on either loop."""
+    with asyncio.Runner(loop_factory=request.param) as runner:
+        counted: list[str] = runner.run(counted_calls(request.getfixturevalue("tmp_path")))
+    return counted
+
+
+async def counted_calls(folder: Path) -> list[str]:
+    path = socket_path(folder)
+    async with (
+        FakePod.serving(path) as pod,
+        bridged(f"pod+unix:{path}") as (_app, url),
+        SmoothClient.connected(url) as client,
+    ):
+        await client.say("hold")
+        await pod.holds()
+        await pod.say(event("turn_start", turn=0))
+        for number in range(WARM):
+            await pod.say(event("text_delta", text=f"{number}"))
+            await client.until(lambda number=number: tokens(client) == number + 1)
+        called: list[str] = []
+
+        def note(frame: FrameType, what: str, _argument: Any) -> None:
+            if what == "call" and frame.f_code.co_filename.startswith(PACKAGES):
+                called.append(f"{Path(frame.f_code.co_filename).stem}.{frame.f_code.co_qualname}")
+
+        sys.setprofile(note)
+        try:
+            await pod.say(event("text_delta", text="counted"))
+            await client.until(lambda: tokens(client) == WARM + 1)
+        finally:
+            sys.setprofile(None)
+        return called
+
+
+def tokens(client: SmoothClient) -> int:
+    return sum(frame["type"] == "stream_token" for frame in client.frames)
+
+
+def test_a_lone_token_takes_few_calls_from_the_read_to_the_write(calls: list[str]) -> None:
+    assert calls[0] == "unix.UnixTransport.data_received"
+    assert calls[-1] == "frames.text_frames", "written in the call that read it: no task was woken for it"
+    assert len(calls) <= CALLS_MAX, "\n".join(calls)
