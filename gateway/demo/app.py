@@ -29,6 +29,6 @@ def demo_backend(endpoint: Endpoint, turns: Sequence[list[Line]] = (), limits: L
     route = Route(name="demo-backend", listen=(endpoint,), upstream=nowhere)
     app = App(
         Config(routes=(route,), limits=limits),
-        make_backend=lambda session: DemoBackend(session, app.spawn, Scripts(turns)),
+        make_backend=lambda session: DemoBackend(session, app.spawn, Scripts(turns), rotates=one),
     )
     return app

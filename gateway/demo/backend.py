@@ -3,6 +3,7 @@
 It behaves as docs/dialects/pod.md, section 8 says: one turn at a time; cancel or pause before any output rolls the
 input back, after it ends or pauses the turn; resume goes on where it stopped. A question parks the turn until it is
 answered or the turn is stopped (docs/dialects/smooth.md, section 6); resumed, it is asked again.
+A fresh pod begins a log with its first run: with `rotates` the first run tells a history.
 """
 
 from __future__ import annotations
@@ -62,11 +63,17 @@ class DemoBackend:
     """Answers a session's commands from scripts."""
 
     def __init__(
-        self, session: Connected, spawn: Callable[[Coroutine[Any, Any, None], str], None], scripts: Scripts
+        self,
+        session: Connected,
+        spawn: Callable[[Coroutine[Any, Any, None], str], None],
+        scripts: Scripts,
+        *,
+        rotates: bool = False,
     ) -> None:
         self._session = session
         self._spawn = spawn
         self._scripts = scripts
+        self._rotates = rotates
         self._status: Status = "idle"
         self._rest: Iterator[Line] | None = None
         self._output = False
@@ -152,6 +159,9 @@ class DemoBackend:
         self._outcome = ""
         self._begin(self._scripts.turn(flatten(command.segments)), output=False)
         self._say(TurnAccepted(request=command.request), StatusChanged(status="running"))
+        if self._rotates:  # as the first run of a fresh pod does (docs/dialects/pod.md, section 7)
+            self._rotates = False
+            self._say(HistorySnapshot(items=(), rotated=True))
 
     def _resume(self, request: str) -> None:
         if self._status != "paused" or self._rest is None:

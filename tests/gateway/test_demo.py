@@ -582,7 +582,8 @@ async def test_a_run_is_told_in_a_pod_s_order(tmp_path: Path) -> None:
         client.run("retry")
         names = await client.until("status", status="idle")
         assert names == [
-            *("user_message", "status", "turn_start", "llm_call_start", "llm_retry", "text_delta", "text_delta"),
+            *("user_message", "status", "segment_rotated"),  # it is the first run of this pod
+            *("turn_start", "llm_call_start", "llm_retry", "text_delta", "text_delta"),
             *("text_done", "usage", "llm_call_end", "turn_end", "run_end", "status"),
         ]
         assert client.lines[1]["data"] == {"segments": [{"kind": "text", "content": "retry"}]}

@@ -12,6 +12,7 @@ from tests.pairs.codewhale_client import CodewhaleClient
 from tests.pairs.gateway import SmoothClient
 from tests.pairs.pando_client import PandoClient, RefusalError
 from tests.pairs.pod_client import PodClient
+from tests.players.clients import pod_said
 
 __all__ = ["CLIENTS", "Peer", "Seen", "join"]
 
@@ -209,7 +210,7 @@ class PodPeer(Runs):
         """As a client that joins now is shown it."""
         async with PodClient.connected(self._path) as late:
             (entries,) = [data["entries"] for name, data in late.events if name == "snapshot"]
-        return [said for entry in entries for said in _said(entry)]
+        return [said for entry in entries for said in pod_said(entry)]
 
     async def listed(self) -> list[str]:
         before = self.client.names().count("visible_pods")
@@ -217,14 +218,6 @@ class PodPeer(Runs):
         await self.client.until(lambda: self.client.names().count("visible_pods") > before)
         pods = next(data for name, data in reversed(self.client.events) if name == "visible_pods")["pods"]
         return [pod["pod_name"] for pod in pods]
-
-
-def _said(entry: dict[str, Any]) -> list[tuple[str, str]]:
-    if entry["kind"] == "user_input":
-        return [("user", "".join(segment["content"] for segment in entry["segments"]))]
-    if entry["kind"] == "assistant_item" and entry["item"]["kind"] == "message":
-        return [("assistant", "".join(part["text"] for part in entry["item"]["content"]))]
-    return []
 
 
 class PandoPeer(Runs):

@@ -84,11 +84,12 @@ class ActedStage(PlayStage):
     def __init__(self, group: asyncio.TaskGroup, dialect: str, turns: list[list[Line]]) -> None:
         self.turns = turns
         self.actors: list[Acting] = []
+        self._rotates = dialect == "pod"  # as the first run of each pod does
         nowhere = Endpoint(dialect="pod" if dialect in ONE_SESSION else "smooth", transport="demo", address="play")
         super().__init__(group, dialect, upstream=nowhere, keeps=False)
 
     def _upstream(self, session: Connected, endpoint: Endpoint) -> Any:
-        actor = Acting(session, self.spawn, Scripts(self.turns))
+        actor = Acting(session, self.spawn, Scripts(self.turns), rotates=self._rotates)
         self.actors.append(actor)
         return actor
 
