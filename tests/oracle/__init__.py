@@ -2,11 +2,12 @@
 
 from tests.oracle.base import Oracle, heard
 from tests.oracle.codewhale import CodewhaleOracle
+from tests.oracle.history import told_as_said
 from tests.oracle.pando import PandoOracle
 from tests.oracle.pod import PodOracle
 from tests.oracle.smooth import SmoothOracle
 
-__all__ = ["ORACLES", "CodewhaleOracle", "Oracle", "PandoOracle", "PodOracle", "SmoothOracle", "heard"]
+__all__ = ["ORACLES", "CodewhaleOracle", "Oracle", "PandoOracle", "PodOracle", "SmoothOracle", "heard", "told_as_said"]
 
 ORACLES: dict[str, type[PodOracle] | type[SmoothOracle] | type[PandoOracle] | type[CodewhaleOracle]] = {
     "pod": PodOracle,

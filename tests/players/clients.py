@@ -10,16 +10,14 @@ from gateway.routing.door import Door
 from gateway.session.session import Session
 from tests.gateway.smooth_words import AGENT
 from tests.gateway.stage import Peer
+from tests.oracle.history import Said
 from tests.oracle.pando import PandoOracle
 from tests.pando_frames import check_published
 from tests.players.readings import READINGS, Turn
 from tests.players.stage import PlayStage
 from tests.smooth_frames import check
 
-__all__ = ["CLIENTS", "Client", "Said"]
-
-Said = tuple[str, str]
-"""Who (user or assistant) said what."""
+__all__ = ["CLIENTS", "Client", "Said", "flat", "pod_said"]
 
 Frame = dict[str, Any]
 FORMS = ["identity_form", "choice_chips"]

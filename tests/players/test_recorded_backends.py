@@ -12,6 +12,7 @@ import re
 import pytest
 from msgspec import structs
 
+from tests.oracle import told_as_said
 from tests.pairs.table import must_see
 from tests.players.captures import CAPTURES
 from tests.players.clients import Said
@@ -27,23 +28,11 @@ CODE_WANTED = re.compile(r"\n\n\S+ needs a one-time code .*", re.DOTALL)
 ENDS = {"completed": "an answer ends", "failed": "a failure ends", "cancelled": "a cancel ends"}
 
 # What is being mended at this moment; empty when that has landed.
-COMPACTED = "a compaction wipes the history that the gateway knows"
-HISTORY_NOT_YET = {("pod", "09"): COMPACTED}
+CASES = [(backend, number, driver) for backend, number in PLAYED for driver in DIALECTS]
+plays = pytest.mark.parametrize(("backend", "number", "driver"), CASES)
 
 
-def plays(not_yet: dict[tuple[str, str], str]) -> pytest.MarkDecorator:
-    """Parametrize a test by recording and the dialect of the client that drives."""
-    cases = []
-    for backend, number in PLAYED:
-        reason = not_yet.get((backend, number))
-        marks = pytest.mark.xfail(strict=False, reason=reason) if reason else ()
-        cases += [
-            pytest.param(backend, number, driver, marks=marks, id=f"{backend}-{number}-{driver}") for driver in DIALECTS
-        ]
-    return pytest.mark.parametrize(("backend", "number", "driver"), cases)
-
-
-@plays({})
+@plays
 async def test_every_client_is_shown_the_turns_that_were_recorded(backend: str, number: str, driver: str) -> None:
     play = await played(backend, number, driver)
     differences = {}
@@ -54,22 +43,14 @@ async def test_every_client_is_shown_the_turns_that_were_recorded(backend: str, 
     assert differences == {}
 
 
-@plays(HISTORY_NOT_YET)
+@plays
 async def test_every_client_is_told_who_said_what_in_the_order_in_which_it_was_said(
     backend: str, number: str, driver: str
 ) -> None:
-    play = await played(backend, number, driver)
-    due = joined(play.history)
-    told = {key: joined(shown.history) for key, shown in play.shown.items()}
-    other = {
-        key: history
-        for key, history in told.items()
-        if history != (due if key[1] != "pod" or play.kept is None else joined(play.kept))
-    }
-    assert other == {}, f"recorded: {due}"
+    assert otherwise(await played(backend, number, driver)) == {}
 
 
-@plays({})
+@plays
 async def test_no_client_is_told_anything_in_an_illegal_order(backend: str, number: str, driver: str) -> None:
     play = await played(backend, number, driver)
     assert {key: shown.illegal for key, shown in play.shown.items() if shown.illegal} == {}
@@ -81,6 +62,12 @@ def test_the_recordings_show_texts_thoughts_calls_results_and_ends() -> None:
     assert sum(len(turn.calls) for turn in turns) >= 4
     assert any(turn.thought for turn in turns)
     assert any(turn.results for turn in turns)
+
+
+def otherwise(play: Play) -> dict[tuple[str, str], list[Said]]:
+    """Return the histories that do not say what was said, of a pod what its log keeps of that."""
+    kept = {key: play.kept if key[1] == "pod" and play.kept is not None else play.history for key in play.shown}
+    return {key: shown.history for key, shown in play.shown.items() if not told_as_said(shown.history, kept[key])}
 
 
 # -- what is declared as lost -------------------------------------------------------------------------
@@ -153,14 +140,3 @@ def _whole(turns: list[Turn]) -> Turn:
         results=[result for turn in turns for result in turn.results],
         end=turns[-1].end if turns else "",
     )
-
-
-def joined(history: list[Said]) -> list[Said]:
-    """Join what one of them said in a row in one turn: a pod's blocks are one message elsewhere."""
-    joined: list[Said] = []
-    for who, text in history:
-        if joined and joined[-1][0] == who == "assistant":
-            joined[-1] = who, joined[-1][1] + text
-        elif text:
-            joined.append((who, text))
-    return joined

@@ -1,0 +1,24 @@
+"""What a history may say: who said what, in the order in which it was said (translation.md 4.7)."""
+
+from __future__ import annotations
+
+__all__ = ["Said", "joined", "told_as_said"]
+
+Said = tuple[str, str]
+"""Who (user or assistant) said what."""
+
+
+def joined(history: list[Said]) -> list[Said]:
+    """Join what the assistant said in a row: a pod's blocks are one message elsewhere. Inputs stay apart."""
+    known: list[Said] = []
+    for who, text in history:
+        if known and known[-1][0] == who == "assistant":
+            known[-1] = who, known[-1][1] + text
+        elif text:
+            known.append((who, text))
+    return known
+
+
+def told_as_said(told: list[Said], said: list[Said]) -> bool:
+    """Return True if user and assistant alternate in a history as they did, and say the same."""
+    return joined(told) == joined(said)
