@@ -1,4 +1,4 @@
-"""What a history may say: who said what, in the order in which it was said (translation.md 4.7)."""
+"""What a history may say: who said what, in the order in which it was said (docs/translation.md, rule 4.7)."""
 
 from __future__ import annotations
 
