@@ -14,7 +14,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from mappings.dialect import Frame
+from dragoman.mappings.dialect import Frame
 
 __all__ = [
     "BACKLOG",

@@ -15,8 +15,8 @@ import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from adapters.base import Sink
-from mappings.dialect import Frame, Parts
+from dragoman.adapters.base import Sink
+from dragoman.mappings.dialect import Frame, Parts
 
 __all__ = ["Inbound", "Pulled", "memory"]
 

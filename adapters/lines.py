@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mappings.dialect import Frame, Oversize
+from dragoman.mappings.dialect import Frame, Oversize
 
 __all__ = ["LineSplitter", "join"]
 

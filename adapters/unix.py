@@ -20,11 +20,11 @@ import sys
 from collections.abc import Sequence
 from typing import cast
 
-from adapters.arriving import close_server
-from adapters.base import BACKLOG, Accept, CloseReason, Limits, Sink
-from adapters.inbound import Inbound
-from adapters.lines import LineSplitter, join
-from mappings.errors import ConfigError
+from dragoman.adapters.arriving import close_server
+from dragoman.adapters.base import BACKLOG, Accept, CloseReason, Limits, Sink
+from dragoman.adapters.inbound import Inbound
+from dragoman.adapters.lines import LineSplitter, join
+from dragoman.mappings.errors import ConfigError
 
 __all__ = ["UnixListener", "UnixTransport", "alive", "check_bindable", "check_path", "connect", "listen"]
 

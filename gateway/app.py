@@ -21,30 +21,30 @@ from uuid import uuid4
 import structlog
 from msgspec import structs
 
-from adapters.base import CloseReason, Listener, Transport
-from gateway import registry
-from gateway.config.model import Config, Route
-from gateway.endpoint import Endpoint
-from gateway.ledger import Ledger
-from gateway.link import Link
-from gateway.outbox import Outbox
-from gateway.pods.directory import PodDirectory
-from gateway.pods.folder import PodFolder
-from gateway.recording.recorder import Recorder
-from gateway.recording.recordings import Recordings
-from gateway.replay.conversation import Conversation
-from gateway.replay.live import Live
-from gateway.replay.playing import Replay
-from gateway.replay.sieve import Sieve
-from gateway.routing.door import Door
-from gateway.routing.router import Router
-from gateway.session.session import Session
-from gateway.transports.way import Children, Connect, Doorkeeper
-from gateway.upstream import Backend, Connected, Upstream
-from mappings.canonical.events import Reply
-from mappings.canonical.values import Failure
-from mappings.dialect import Dialect, Instance, Loss, Translator
-from mappings.errors import PeerError
+from dragoman.adapters.base import CloseReason, Listener, Transport
+from dragoman.gateway import registry
+from dragoman.gateway.config.model import Config, Route
+from dragoman.gateway.endpoint import Endpoint
+from dragoman.gateway.ledger import Ledger
+from dragoman.gateway.link import Link
+from dragoman.gateway.outbox import Outbox
+from dragoman.gateway.pods.directory import PodDirectory
+from dragoman.gateway.pods.folder import PodFolder
+from dragoman.gateway.recording.recorder import Recorder
+from dragoman.gateway.recording.recordings import Recordings
+from dragoman.gateway.replay.conversation import Conversation
+from dragoman.gateway.replay.live import Live
+from dragoman.gateway.replay.playing import Replay
+from dragoman.gateway.replay.sieve import Sieve
+from dragoman.gateway.routing.door import Door
+from dragoman.gateway.routing.router import Router
+from dragoman.gateway.session.session import Session
+from dragoman.gateway.transports.way import Children, Connect, Doorkeeper
+from dragoman.gateway.upstream import Backend, Connected, Upstream
+from dragoman.mappings.canonical.events import Reply
+from dragoman.mappings.canonical.values import Failure
+from dragoman.mappings.dialect import Dialect, Instance, Loss, Translator
+from dragoman.mappings.errors import PeerError
 
 COLLECT = (50_000, 20, 50)  # what a gateway makes dies by itself or stays long: looking for cycles seldom finds one
 LOSSES_LOGGED = 100  # rows of the ledger that are told at the end, the largest first

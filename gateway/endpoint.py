@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from msgspec import Struct, structs
 
-from mappings.errors import ConfigError
+from dragoman.mappings.errors import ConfigError
 
 __all__ = ["EXAMPLES", "Endpoint", "parse", "split_url"]
 

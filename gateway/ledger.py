@@ -13,8 +13,8 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from gateway.recording.redaction.shown import shown
-from mappings.dialect import Loss
+from dragoman.gateway.recording.redaction.shown import shown
+from dragoman.mappings.dialect import Loss
 
 __all__ = ["Entry", "Ledger"]
 

@@ -13,15 +13,15 @@ from typing import Any
 
 import structlog
 
-from adapters.base import CloseReason, Transport
-from gateway.ledger import Ledger
-from gateway.outbox import Outbox
-from gateway.recording.recorder import Tap
-from gateway.routing.door import Door
-from gateway.timers import Later, Timer
-from mappings.canonical import Batch, Event, SessionState
-from mappings.dialect import Alarm, Burst, Dialect, Frame, Step, Translator
-from mappings.errors import PeerError
+from dragoman.adapters.base import CloseReason, Transport
+from dragoman.gateway.ledger import Ledger
+from dragoman.gateway.outbox import Outbox
+from dragoman.gateway.recording.recorder import Tap
+from dragoman.gateway.routing.door import Door
+from dragoman.gateway.timers import Later, Timer
+from dragoman.mappings.canonical import Batch, Event, SessionState
+from dragoman.mappings.dialect import Alarm, Burst, Dialect, Frame, Step, Translator
+from dragoman.mappings.errors import PeerError
 
 __all__ = ["Link", "Sink"]
 

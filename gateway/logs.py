@@ -18,8 +18,8 @@ from typing import Any, TextIO
 
 import structlog
 
-from gateway.log_queue import LogQueue
-from gateway.recording.redaction.shown import shown
+from dragoman.gateway.log_queue import LogQueue
+from dragoman.gateway.recording.redaction.shown import shown
 
 __all__ = ["LEVELS", "Unfailing", "configure", "escaped", "tell"]
 

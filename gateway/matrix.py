@@ -8,7 +8,7 @@ from rich.console import Console, ConsoleOptions
 from rich.table import Table
 from rich.text import Text
 
-from mappings.fidelity import Cell
+from dragoman.mappings.fidelity import Cell
 
 __all__ = ["markdown", "pairs", "show"]
 

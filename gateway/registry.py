@@ -11,25 +11,25 @@ from importlib.metadata import entry_points
 
 from msgspec import structs
 
-from adapters.base import Listener
-from gateway.config.model import Limits
-from gateway.endpoint import Endpoint, parse
-from gateway.recording.format import Header
-from gateway.replay.options import header as read_header
-from gateway.replay.options import read_options
-from gateway.transports.file import FILE
-from gateway.transports.stdio import STDIO
-from gateway.transports.unix import DIRECTORY, NAME, UNIX, pods
-from gateway.transports.way import Children, Connect, Doorkeeper, Place, Way
-from gateway.transports.websocket import WS, WSS
-from gateway.transports.zeromq import PROJECT, TCP
-from mappings.canonical.events import ModelTurnStarted
-from mappings.codewhale import DIALECT as CODEWHALE
-from mappings.dialect import Dialect
-from mappings.errors import ConfigError
-from mappings.pando import DIALECT as PANDO
-from mappings.pod import DIALECT as POD
-from mappings.smooth import DIALECT as SMOOTH
+from dragoman.adapters.base import Listener
+from dragoman.gateway.config.model import Limits
+from dragoman.gateway.endpoint import Endpoint, parse
+from dragoman.gateway.recording.format import Header
+from dragoman.gateway.replay.options import header as read_header
+from dragoman.gateway.replay.options import read_options
+from dragoman.gateway.transports.file import FILE
+from dragoman.gateway.transports.stdio import STDIO
+from dragoman.gateway.transports.unix import DIRECTORY, NAME, UNIX, pods
+from dragoman.gateway.transports.way import Children, Connect, Doorkeeper, Place, Way
+from dragoman.gateway.transports.websocket import WS, WSS
+from dragoman.gateway.transports.zeromq import PROJECT, TCP
+from dragoman.mappings.canonical.events import ModelTurnStarted
+from dragoman.mappings.codewhale import DIALECT as CODEWHALE
+from dragoman.mappings.dialect import Dialect
+from dragoman.mappings.errors import ConfigError
+from dragoman.mappings.pando import DIALECT as PANDO
+from dragoman.mappings.pod import DIALECT as POD
+from dragoman.mappings.smooth import DIALECT as SMOOTH
 
 __all__ = [
     "PLAYED",

@@ -14,13 +14,13 @@ from uuid import UUID
 
 from msgspec import Struct, structs
 
-from gateway.session.answers import answers_one
-from gateway.session.turn import NormalForm
-from mappings.canonical import Batch, Command, SessionState, Unmapped
-from mappings.canonical.commands import ListSessions, OpenSession, Ping, ResumeSession, SubmitInput
-from mappings.canonical.values import flatten
-from mappings.dialect import Burst, Dialect, Direction, Frame, Loss, Rendered, Step
-from mappings.errors import PeerError
+from dragoman.gateway.session.answers import answers_one
+from dragoman.gateway.session.turn import NormalForm
+from dragoman.mappings.canonical import Batch, Command, SessionState, Unmapped
+from dragoman.mappings.canonical.commands import ListSessions, OpenSession, Ping, ResumeSession, SubmitInput
+from dragoman.mappings.canonical.values import flatten
+from dragoman.mappings.dialect import Burst, Dialect, Direction, Frame, Loss, Rendered, Step
+from dragoman.mappings.errors import PeerError
 
 __all__ = ["Report", "translate"]
 

@@ -16,17 +16,17 @@ from typing import Any, Protocol
 
 import structlog
 
-from adapters.base import CloseReason, Transport
-from gateway.config.model import Limits
-from gateway.ledger import Ledger
-from gateway.link import Link
-from gateway.outbox import Outbox
-from gateway.public_reason import public_reason
-from gateway.recording.recorder import Tap
-from gateway.timers import Later
-from mappings.canonical import Command, SessionState
-from mappings.canonical.values import Cause
-from mappings.dialect import Burst, Clock, Dialect, NewId, Translator
+from dragoman.adapters.base import CloseReason, Transport
+from dragoman.gateway.config.model import Limits
+from dragoman.gateway.ledger import Ledger
+from dragoman.gateway.link import Link
+from dragoman.gateway.outbox import Outbox
+from dragoman.gateway.public_reason import public_reason
+from dragoman.gateway.recording.recorder import Tap
+from dragoman.gateway.timers import Later
+from dragoman.mappings.canonical import Command, SessionState
+from dragoman.mappings.canonical.values import Cause
+from dragoman.mappings.dialect import Burst, Clock, Dialect, NewId, Translator
 
 __all__ = ["Backend", "Connected", "Upstream"]
 

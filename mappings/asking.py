@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from mappings.canonical.events import (
+from dragoman.mappings.canonical.events import (
     ModelCallEnded,
     ModelCallStarted,
     ModelContinuation,

@@ -16,8 +16,8 @@ from typing import Any, Generic, Protocol, TypeVar
 import msgspec
 from msgspec import UNSET, inspect
 
-from mappings.canonical import Unmapped
-from mappings.errors import PeerError
+from dragoman.mappings.canonical import Unmapped
+from dragoman.mappings.errors import PeerError
 
 __all__ = ["MALFORMED", "Codec", "Format"]
 

@@ -13,12 +13,12 @@ from typing import Any, Literal, Protocol
 
 from msgspec import Struct, field
 
-from mappings.canonical import Batch, Event, SessionState, Unmapped
-from mappings.canonical.commands import ResumeSession
-from mappings.canonical.values import Ext, Item
-from mappings.codec import MALFORMED, Format
-from mappings.errors import PeerError
-from mappings.rules import Nothing, Rules
+from dragoman.mappings.canonical import Batch, Event, SessionState, Unmapped
+from dragoman.mappings.canonical.commands import ResumeSession
+from dragoman.mappings.canonical.values import Ext, Item
+from dragoman.mappings.codec import MALFORMED, Format
+from dragoman.mappings.errors import PeerError
+from dragoman.mappings.rules import Nothing, Rules
 
 __all__ = [
     "Alarm",

@@ -13,8 +13,8 @@ from typing import get_args
 
 from msgspec import Struct
 
-from mappings.canonical import Command, Event, Unmapped
-from mappings.canonical.commands import (
+from dragoman.mappings.canonical import Command, Event, Unmapped
+from dragoman.mappings.canonical.commands import (
     GetHistory,
     GetSession,
     ListSessions,
@@ -23,7 +23,7 @@ from mappings.canonical.commands import (
     ResumeSession,
     ShutdownBackend,
 )
-from mappings.canonical.events import (
+from dragoman.mappings.canonical.events import (
     BackendShutdown,
     Gap,
     HistorySnapshot,
@@ -41,8 +41,8 @@ from mappings.canonical.events import (
     TurnEnded,
     TurnResult,
 )
-from mappings.dialect import Dialect, Direction
-from mappings.rules import EXACT, Emulated, Fidelity, Lossy, Nothing
+from dragoman.mappings.dialect import Dialect, Direction
+from dragoman.mappings.rules import EXACT, Emulated, Fidelity, Lossy, Nothing
 
 __all__ = ["BY_GATEWAY", "BY_SESSION", "Cell", "matrix"]
 

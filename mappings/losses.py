@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from msgspec import json, structs
 
-from mappings.dialect import Loss
-from mappings.rules import Nothing, Rules
+from dragoman.mappings.dialect import Loss
+from dragoman.mappings.rules import Nothing, Rules
 
 __all__ = ["ROWS_MAX", "SAMPLE_MAX", "Losses"]
 

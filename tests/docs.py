@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gateway import registry
-from gateway.matrix import markdown, pairs
-from mappings import fidelity
+from dragoman.gateway import registry
+from dragoman.gateway.matrix import markdown, pairs
+from dragoman.mappings import fidelity
 
 __all__ = ["FIDELITY", "README", "with_pairs"]
 

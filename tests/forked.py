@@ -2,7 +2,7 @@
 
 A program imports all of it once and forks itself for each call. What it forks has the arguments, environment, folder,
 stdin, stdout and stderr of that call, and nothing of an earlier one. Whoever claims something about signals, pipes or
-the start of a process runs `python -m gateway` itself.
+the start of a process runs `python -m dragoman` itself.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ def _become(call: Call, fds: list[int]) -> list[str]:
 if __name__ == "__main__":
     import typer._adapters  # noqa: F401  # typer imports it late
 
-    from gateway import cli
+    from dragoman.gateway import cli
 
     gc.freeze()  # a collection at the end of a call would copy all that was imported
     sys.argv[1:] = serve(sys.argv[1], int(sys.argv[2]))

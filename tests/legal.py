@@ -13,8 +13,8 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, inspect
 from msgspec.structs import replace
 
-from mappings.canonical import commands, events
-from mappings.canonical.values import Failure, Message, Text, flatten
+from dragoman.mappings.canonical import commands, events
+from dragoman.mappings.canonical.values import Failure, Message, Text, flatten
 from tests.samples import full, least
 
 __all__ = ["legal", "plain"]

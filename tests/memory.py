@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from adapters.base import CloseReason, Sink
-from adapters.inbound import Pulled
-from mappings.dialect import Frame
+from dragoman.adapters.base import CloseReason, Sink
+from dragoman.adapters.inbound import Pulled
+from dragoman.mappings.dialect import Frame
 
 __all__ = ["MemoryTransport"]
 

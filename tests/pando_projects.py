@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from itertools import count
 from pathlib import Path
 
-from gateway.transports.pando_project import ports
+from dragoman.gateway.transports.pando_project import ports
 from tests.ports import keep
 
 __all__ = ["free_project"]

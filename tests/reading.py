@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Sequence
 from typing import Protocol
 
-from adapters.base import Sink
-from mappings.dialect import Frame
+from dragoman.adapters.base import Sink
+from dragoman.mappings.dialect import Frame
 
 __all__ = ["everything", "receive"]
 

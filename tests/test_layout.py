@@ -9,8 +9,9 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "dragoman"  # links to the folders at the top; in an sdist it holds them
 TOPS = ("mappings", "adapters", "gateway")
-SOURCES = [path for top in TOPS for path in sorted((ROOT / top).rglob("*.py"))]
+SOURCES = [path for top in TOPS for path in sorted((PACKAGE / top).rglob("*.py"))]
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
 
 MAX_LINES = 600  # past it a module does two jobs
@@ -30,7 +31,7 @@ def parsed(path: Path) -> ast.Module:
 
 
 def name(path: Path) -> str:
-    return path.relative_to(ROOT).as_posix()
+    return path.relative_to(PACKAGE if path.is_relative_to(PACKAGE) else ROOT).as_posix()
 
 
 def listed(problems: Iterable[str]) -> str:
@@ -57,9 +58,9 @@ def is_dialect(folder: Path) -> bool:
 def mirrors(path: Path) -> Iterator[Path]:
     """The test files that may hold a module's tests: its own, or that of the package of which it is a part."""
     folder = path.parent
-    yield ROOT / "tests" / folder.relative_to(ROOT) / f"test_{path.stem}.py"
-    while folder.parent != ROOT and not is_dialect(folder):
-        yield ROOT / "tests" / folder.parent.relative_to(ROOT) / f"test_{folder.name}.py"
+    yield ROOT / "tests" / folder.relative_to(PACKAGE) / f"test_{path.stem}.py"
+    while folder.parent != PACKAGE and not is_dialect(folder):
+        yield ROOT / "tests" / folder.parent.relative_to(PACKAGE) / f"test_{folder.name}.py"
         folder = folder.parent
 
 
@@ -76,7 +77,7 @@ def unexplained(line: str) -> bool:
 
 
 def test_there_are_sources_to_look_at() -> None:
-    assert {path.relative_to(ROOT).parts[0] for path in SOURCES} == set(TOPS)
+    assert {path.relative_to(PACKAGE).parts[0] for path in SOURCES} == set(TOPS)
 
 
 def test_no_module_is_too_long() -> None:
@@ -96,7 +97,7 @@ def test_each_module_that_does_something_has_its_test_file() -> None:
 
 
 def test_an_exception_names_a_module_that_has_no_test_file() -> None:
-    modules = [ROOT / module for module in WITHOUT_TEST]
+    modules = [PACKAGE / module for module in WITHOUT_TEST]
     stale = [name(m) for m in modules if not m.exists() or any(mirror.exists() for mirror in mirrors(m))]
     assert not stale, listed(stale)
 

@@ -1,7 +1,7 @@
 """Newline-delimited frames over stdin and stdout: of children that we spawn (`Children`), and our own (`listen`)."""
 
-from adapters.stdio.child import Bounds, ChildTransport
-from adapters.stdio.children import Children
-from adapters.stdio.own import OwnListener, OwnTransport, listen
+from dragoman.adapters.stdio.child import Bounds, ChildTransport
+from dragoman.adapters.stdio.children import Children
+from dragoman.adapters.stdio.own import OwnListener, OwnTransport, listen
 
 __all__ = ["Bounds", "ChildTransport", "Children", "OwnListener", "OwnTransport", "listen"]

@@ -11,12 +11,12 @@ import contextlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 
-from adapters.base import CloseReason, Limits, Sink
-from adapters.stdio.ends import REST
-from adapters.stdio.last_words import LastWords
-from adapters.stdio.process import Bounds, Process
-from adapters.stdio.stream import LineStream
-from adapters.stdio.watchdog import Watchdog
+from dragoman.adapters.base import CloseReason, Limits, Sink
+from dragoman.adapters.stdio.ends import REST
+from dragoman.adapters.stdio.last_words import LastWords
+from dragoman.adapters.stdio.process import Bounds, Process
+from dragoman.adapters.stdio.stream import LineStream
+from dragoman.adapters.stdio.watchdog import Watchdog
 
 __all__ = ["Bounds", "ChildTransport"]
 

@@ -16,9 +16,9 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
-from adapters.base import Limits
-from adapters.stdio.child import Bounds, ChildTransport
-from adapters.stdio.watchdog import Watchdog
+from dragoman.adapters.base import Limits
+from dragoman.adapters.stdio.child import Bounds, ChildTransport
+from dragoman.adapters.stdio.watchdog import Watchdog
 
 __all__ = ["Children"]
 

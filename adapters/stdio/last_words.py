@@ -10,9 +10,9 @@ from collections import deque
 
 import structlog
 
-from adapters.lines import LineSplitter
-from adapters.stdio.ends import REST, File, ReadEnd
-from mappings.dialect import Frame, Oversize
+from dragoman.adapters.lines import LineSplitter
+from dragoman.adapters.stdio.ends import REST, File, ReadEnd
+from dragoman.mappings.dialect import Frame, Oversize
 
 __all__ = ["LastWords"]
 

@@ -13,9 +13,9 @@ import sys
 import threading
 from collections.abc import Iterator
 
-from adapters.base import Accept, CloseReason, Limits
-from adapters.stdio.stream import LineStream
-from mappings.errors import ConfigError
+from dragoman.adapters.base import Accept, CloseReason, Limits
+from dragoman.adapters.stdio.stream import LineStream
+from dragoman.mappings.errors import ConfigError
 
 __all__ = ["OwnListener", "OwnTransport", "listen"]
 

@@ -22,8 +22,8 @@ from typing import IO, cast
 
 from msgspec import Struct
 
-from adapters.stdio.ends import File
-from mappings.errors import ConfigError
+from dragoman.adapters.stdio.ends import File
+from dragoman.mappings.errors import ConfigError
 
 __all__ = ["Bounds", "Process", "Streams"]
 

@@ -6,10 +6,10 @@ import asyncio
 import contextlib
 from collections.abc import Sequence
 
-from adapters.base import Limits, Sink
-from adapters.inbound import Inbound
-from adapters.lines import LineSplitter, join
-from adapters.stdio.ends import File, ReadEnd, WriteEnd
+from dragoman.adapters.base import Limits, Sink
+from dragoman.adapters.inbound import Inbound
+from dragoman.adapters.lines import LineSplitter, join
+from dragoman.adapters.stdio.ends import File, ReadEnd, WriteEnd
 
 __all__ = ["LineStream"]
 

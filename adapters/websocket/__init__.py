@@ -4,8 +4,8 @@ A message is a frame, text or binary alike: dialects read both. What is sent is 
 is never negotiated (100 KiB a session).
 """
 
-from adapters.websocket.client import DialledTransport, connect
-from adapters.websocket.server import WebSocketListener, listen
-from adapters.websocket.transport import WebSocketTransport
+from dragoman.adapters.websocket.client import DialledTransport, connect
+from dragoman.adapters.websocket.server import WebSocketListener, listen
+from dragoman.adapters.websocket.transport import WebSocketTransport
 
 __all__ = ["DialledTransport", "WebSocketListener", "WebSocketTransport", "connect", "listen"]

@@ -32,9 +32,16 @@ from aiohttp import (
 )
 from aiohttp.client_proto import ResponseHandler
 
-from adapters.base import CloseReason, Limits
-from adapters.websocket.frames import MASKED_PING, masked_text_frames
-from adapters.websocket.transport import HARD_LIMIT, ClientSocket, Corked, Framewise, WebSocketTransport, retrieve
+from dragoman.adapters.base import CloseReason, Limits
+from dragoman.adapters.websocket.frames import MASKED_PING, masked_text_frames
+from dragoman.adapters.websocket.transport import (
+    HARD_LIMIT,
+    ClientSocket,
+    Corked,
+    Framewise,
+    WebSocketTransport,
+    retrieve,
+)
 
 __all__ = ["DialledTransport", "connect"]
 

@@ -12,10 +12,17 @@ from urllib.parse import urlsplit
 
 from aiohttp import web
 
-from adapters.arriving import close_server
-from adapters.base import BACKLOG, Accept, Limits
-from adapters.websocket.frames import PING, text_frames
-from adapters.websocket.transport import HARD_LIMIT, Corked, Framewise, ServerSocket, WebSocketTransport, address
+from dragoman.adapters.arriving import close_server
+from dragoman.adapters.base import BACKLOG, Accept, Limits
+from dragoman.adapters.websocket.frames import PING, text_frames
+from dragoman.adapters.websocket.transport import (
+    HARD_LIMIT,
+    Corked,
+    Framewise,
+    ServerSocket,
+    WebSocketTransport,
+    address,
+)
 
 __all__ = ["WebSocketListener", "listen"]
 

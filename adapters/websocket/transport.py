@@ -15,9 +15,9 @@ from typing import Literal, Protocol
 from aiohttp import ClientWebSocketResponse, WSMessage, WSMsgType, web
 from aiohttp.base_protocol import BaseProtocol
 
-from adapters.base import CloseReason, Limits, Sink
-from adapters.inbound import Pulled
-from mappings.dialect import Frame, Oversize
+from dragoman.adapters.base import CloseReason, Limits, Sink
+from dragoman.adapters.inbound import Pulled
+from dragoman.mappings.dialect import Frame, Oversize
 
 __all__ = [
     "HARD_LIMIT",

@@ -16,11 +16,11 @@ from collections.abc import Callable, Sequence
 
 import zmq
 
-from adapters.base import Accept, CloseReason, Limits, Sink
-from adapters.inbound import Inbound
-from adapters.zeromq.polled import BATCH, Message
-from adapters.zeromq.sockets import Sockets, oversize
-from mappings.dialect import Frame, Loss, Parts
+from dragoman.adapters.base import Accept, CloseReason, Limits, Sink
+from dragoman.adapters.inbound import Inbound
+from dragoman.adapters.zeromq.polled import BATCH, Message
+from dragoman.adapters.zeromq.sockets import Sockets, oversize
+from dragoman.mappings.dialect import Frame, Loss, Parts
 
 __all__ = ["Caller", "Callers"]
 

@@ -16,10 +16,10 @@ from collections.abc import Sequence
 
 import zmq
 
-from adapters.base import CloseReason, Limits, Sink
-from adapters.zeromq.intake import Intake
-from adapters.zeromq.polled import BATCH
-from adapters.zeromq.sockets import Sockets
+from dragoman.adapters.base import CloseReason, Limits, Sink
+from dragoman.adapters.zeromq.intake import Intake
+from dragoman.adapters.zeromq.polled import BATCH
+from dragoman.adapters.zeromq.sockets import Sockets
 
 __all__ = ["CONNECT_DEADLINE", "DialledTransport", "connect"]
 

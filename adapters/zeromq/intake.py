@@ -13,11 +13,11 @@ from collections.abc import Callable
 
 import zmq
 
-from adapters.base import Limits
-from adapters.inbound import Inbound, memory
-from adapters.zeromq.polled import Message
-from adapters.zeromq.sockets import Sockets, oversize
-from mappings.dialect import Frame, Missed, Parts
+from dragoman.adapters.base import Limits
+from dragoman.adapters.inbound import Inbound, memory
+from dragoman.adapters.zeromq.polled import Message
+from dragoman.adapters.zeromq.sockets import Sockets, oversize
+from dragoman.mappings.dialect import Frame, Missed, Parts
 
 __all__ = ["Intake"]
 

@@ -16,11 +16,11 @@ from collections.abc import Callable, Sequence
 
 import zmq
 
-from adapters.base import CloseReason, Limits, Sink
-from adapters.zeromq.polled import BATCH, Message
-from adapters.zeromq.sockets import Sockets
-from adapters.zeromq.subscribers import Subscribers
-from mappings.dialect import Loss
+from dragoman.adapters.base import CloseReason, Limits, Sink
+from dragoman.adapters.zeromq.polled import BATCH, Message
+from dragoman.adapters.zeromq.sockets import Sockets
+from dragoman.adapters.zeromq.subscribers import Subscribers
+from dragoman.mappings.dialect import Loss
 
 __all__ = ["Publication"]
 

@@ -13,11 +13,11 @@ from collections.abc import Callable
 import zmq
 from msgspec import Struct
 
-from adapters.base import Accept, Limits
-from adapters.zeromq.callers import Callers
-from adapters.zeromq.publication import Publication
-from adapters.zeromq.sockets import Sockets
-from mappings.dialect import Loss
+from dragoman.adapters.base import Accept, Limits
+from dragoman.adapters.zeromq.callers import Callers
+from dragoman.adapters.zeromq.publication import Publication
+from dragoman.adapters.zeromq.sockets import Sockets
+from dragoman.mappings.dialect import Loss
 
 __all__ = ["Bounds", "ZeroMQListener", "listen"]
 

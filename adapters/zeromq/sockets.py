@@ -15,9 +15,9 @@ from itertools import count
 
 import zmq
 
-from adapters.base import Limits
-from adapters.zeromq.polled import Message, Polled
-from mappings.dialect import Oversize
+from dragoman.adapters.base import Limits
+from dragoman.adapters.zeromq.polled import Message, Polled
+from dragoman.mappings.dialect import Oversize
 
 __all__ = ["HARD_LIMIT", "OVERHEAD", "Hear", "Sockets", "oversize", "weight"]
 

@@ -5,6 +5,6 @@ running    an event loop for a command, logs, signals               filtering   
 listing    dialects, matrix and schemas                             replaying   replay, drive
 """
 
-from gateway.cli.program import app, main
+from dragoman.gateway.cli.program import app, main
 
 __all__ = ["app", "main"]

@@ -12,20 +12,20 @@ from typing import Annotated, BinaryIO, Literal
 
 import typer
 
-from gateway import logs, registry
-from gateway.cli.progress import progress
-from gateway.cli.recordings import FILE, opened
-from gateway.cli.redacting import default_redactor
-from gateway.recording import blocks
-from gateway.recording.captures import Capture, read_capture
-from gateway.recording.cloudevents import cloud_events
-from gateway.recording.format import Header, RecordingError, encode
-from gateway.recording.page import page
-from gateway.recording.part_file import open_part
-from gateway.recording.reader import Recording
-from gateway.recording.rewriting import redacted
-from gateway.recording.runs import Stored
-from mappings.errors import ConfigError
+from dragoman.gateway import logs, registry
+from dragoman.gateway.cli.progress import progress
+from dragoman.gateway.cli.recordings import FILE, opened
+from dragoman.gateway.cli.redacting import default_redactor
+from dragoman.gateway.recording import blocks
+from dragoman.gateway.recording.captures import Capture, read_capture
+from dragoman.gateway.recording.cloudevents import cloud_events
+from dragoman.gateway.recording.format import Header, RecordingError, encode
+from dragoman.gateway.recording.page import page
+from dragoman.gateway.recording.part_file import open_part
+from dragoman.gateway.recording.reader import Recording
+from dragoman.gateway.recording.rewriting import redacted
+from dragoman.gateway.recording.runs import Stored
+from dragoman.mappings.errors import ConfigError
 
 __all__ = ["export", "import_"]
 

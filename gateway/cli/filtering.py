@@ -10,12 +10,12 @@ from typing import Annotated, BinaryIO, TextIO
 import msgspec
 import typer
 
-from adapters.lines import LineSplitter
-from gateway import registry
-from gateway.config.model import Limits
-from gateway.translate import Report
-from gateway.translate import translate as run_translate
-from mappings.dialect import Frame
+from dragoman.adapters.lines import LineSplitter
+from dragoman.gateway import registry
+from dragoman.gateway.config.model import Limits
+from dragoman.gateway.translate import Report
+from dragoman.gateway.translate import translate as run_translate
+from dragoman.mappings.dialect import Frame
 
 __all__ = ["translate"]
 

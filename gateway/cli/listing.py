@@ -9,13 +9,13 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from gateway import registry
-from gateway.cli.running import AsJson
-from gateway.config.model import ConfigFile
-from gateway.matrix import markdown, show
-from mappings import fidelity
-from mappings.canonical import Command, Event
-from mappings.errors import ConfigError
+from dragoman.gateway import registry
+from dragoman.gateway.cli.running import AsJson
+from dragoman.gateway.config.model import ConfigFile
+from dragoman.gateway.matrix import markdown, show
+from dragoman.mappings import fidelity
+from dragoman.mappings.canonical import Command, Event
+from dragoman.mappings.errors import ConfigError
 
 __all__ = ["dialects", "matrix", "schema"]
 

@@ -8,16 +8,16 @@ import contextlib
 import os
 import sys
 from collections.abc import Callable
-from importlib.metadata import PackageNotFoundError, version
 from io import TextIOWrapper
 from typing import Annotated, Any, TextIO
 
 import typer
 from typer.exceptions import TyperException
 
-from gateway import logs
-from gateway.cli import exporting, filtering, listing, recordings, redacting, replaying, serving
-from mappings.errors import ConfigError, DragomanError
+from dragoman import __version__
+from dragoman.gateway import logs
+from dragoman.gateway.cli import exporting, filtering, listing, recordings, redacting, replaying, serving
+from dragoman.mappings.errors import ConfigError, DragomanError
 
 __all__ = ["app", "main"]
 
@@ -124,13 +124,9 @@ for command, examples in COMMANDS:
 
 
 def _show_version(wanted: bool) -> None:
-    if not wanted:
-        return
-    try:
-        typer.echo(f"dragoman {version('dragoman')}")
-    except PackageNotFoundError:
-        typer.echo("dragoman, from a checkout that is not installed")
-    raise typer.Exit
+    if wanted:
+        typer.echo(f"dragoman {__version__}")
+        raise typer.Exit
 
 
 @app.callback()

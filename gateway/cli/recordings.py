@@ -16,18 +16,18 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from gateway import logs, registry
-from gateway.cli.progress import progress
-from gateway.cli.running import AsJson
-from gateway.ledger import Ledger
-from gateway.recording.compare import Difference, compared, turns
-from gateway.recording.lines import Line
-from gateway.recording.printable import printable
-from gateway.recording.projected import projected
-from gateway.recording.reader import Recording, open_recording
-from gateway.recording.transcript import KINDS, Entry, transcript
-from mappings.dialect import Dialect
-from mappings.errors import ConfigError
+from dragoman.gateway import logs, registry
+from dragoman.gateway.cli.progress import progress
+from dragoman.gateway.cli.running import AsJson
+from dragoman.gateway.ledger import Ledger
+from dragoman.gateway.recording.compare import Difference, compared, turns
+from dragoman.gateway.recording.lines import Line
+from dragoman.gateway.recording.printable import printable
+from dragoman.gateway.recording.projected import projected
+from dragoman.gateway.recording.reader import Recording, open_recording
+from dragoman.gateway.recording.transcript import KINDS, Entry, transcript
+from dragoman.mappings.dialect import Dialect
+from dragoman.mappings.errors import ConfigError
 
 __all__ = ["FILE", "diff", "opened", "show", "tell_problems"]
 

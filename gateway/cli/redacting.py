@@ -13,14 +13,14 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from gateway import logs
-from gateway.cli.recordings import FILE, opened
-from gateway.cli.running import AsJson
-from gateway.config.check import load
-from gateway.config.model import Redact
-from gateway.recording import rewriting
-from gateway.recording.reader import Recording
-from gateway.recording.redaction import EVER, Entry, Found, Redactor, Rules, rules
+from dragoman.gateway import logs
+from dragoman.gateway.cli.recordings import FILE, opened
+from dragoman.gateway.cli.running import AsJson
+from dragoman.gateway.config.check import load
+from dragoman.gateway.config.model import Redact
+from dragoman.gateway.recording import rewriting
+from dragoman.gateway.recording.reader import Recording
+from dragoman.gateway.recording.redaction import EVER, Entry, Found, Redactor, Rules, rules
 
 __all__ = ["default_redactor", "redact", "scan"]
 

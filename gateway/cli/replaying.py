@@ -11,18 +11,18 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from gateway import logs
-from gateway.cli.progress import steps
-from gateway.cli.recordings import tell_problems
-from gateway.cli.running import AsJson, LogJson, LogLevel, run, serve_until_signalled, set_up
-from gateway.endpoint import Endpoint, parse
-from gateway.recording.printable import printable
-from gateway.replay.driving import DEADLINE, Driven
-from gateway.replay.missing import check_appendable, keep_missing, missing_folder
-from gateway.replay.options import MODES
-from gateway.replay.standalone import drive as drive_play
-from gateway.replay.standalone import driven_play, replaying
-from mappings.errors import ConfigError
+from dragoman.gateway import logs
+from dragoman.gateway.cli.progress import steps
+from dragoman.gateway.cli.recordings import tell_problems
+from dragoman.gateway.cli.running import AsJson, LogJson, LogLevel, run, serve_until_signalled, set_up
+from dragoman.gateway.endpoint import Endpoint, parse
+from dragoman.gateway.recording.printable import printable
+from dragoman.gateway.replay.driving import DEADLINE, Driven
+from dragoman.gateway.replay.missing import check_appendable, keep_missing, missing_folder
+from dragoman.gateway.replay.options import MODES
+from dragoman.gateway.replay.standalone import drive as drive_play
+from dragoman.gateway.replay.standalone import driven_play, replaying
+from dragoman.mappings.errors import ConfigError
 
 __all__ = ["drive", "replay"]
 

@@ -9,9 +9,9 @@ from typing import Annotated, Any
 
 import typer
 
-from gateway import logs, ownership
-from gateway.app import App
-from mappings.errors import ConfigError
+from dragoman.gateway import logs
+from dragoman.gateway.app import App
+from dragoman.mappings.errors import ConfigError
 
 __all__ = ["AsJson", "LogJson", "LogLevel", "run", "serve_until_signalled", "set_up"]
 
@@ -25,7 +25,6 @@ def set_up(log_level: str, log_json: bool) -> None:
     if log_level not in logs.LEVELS:
         raise ConfigError(f"--log-level {log_level!r}: write one of {', '.join(logs.LEVELS)}")
     logs.configure(log_level, as_json=log_json)
-    ownership.check()
 
 
 def run(work: Coroutine[Any, Any, Any]) -> Any:

@@ -12,20 +12,20 @@ from msgspec import structs
 from rich.console import Console
 from rich.text import Text
 
-from gateway import logs, ownership
-from gateway.app import App
-from gateway.cli.running import AsJson, LogJson, LogLevel, run, serve_until_signalled, set_up
-from gateway.config import model as config
-from gateway.config.check import Checked, Problem, check_route
-from gateway.config.check import check as check_file
-from gateway.config.lines import written
-from gateway.config.model import Config, Route
-from gateway.config.probe import probe as probe_upstreams
-from gateway.demo.app import demo_backend as make_demo_backend
-from gateway.demo.conversation import demo as play_demo
-from gateway.demo.script import load as load_script
-from gateway.endpoint import parse
-from mappings.errors import ConfigError
+from dragoman.gateway import logs
+from dragoman.gateway.app import App
+from dragoman.gateway.cli.running import AsJson, LogJson, LogLevel, run, serve_until_signalled, set_up
+from dragoman.gateway.config import model as config
+from dragoman.gateway.config.check import Checked, Problem, check_route
+from dragoman.gateway.config.check import check as check_file
+from dragoman.gateway.config.lines import written
+from dragoman.gateway.config.model import Config, Route
+from dragoman.gateway.config.probe import probe as probe_upstreams
+from dragoman.gateway.demo.app import demo_backend as make_demo_backend
+from dragoman.gateway.demo.conversation import demo as play_demo
+from dragoman.gateway.demo.script import load as load_script
+from dragoman.gateway.endpoint import parse
+from dragoman.mappings.errors import ConfigError
 
 __all__ = ["bridge", "check", "demo", "demo_backend", "serve"]
 
@@ -176,5 +176,4 @@ def demo_backend(
 def demo() -> None:
     """Show one backend in conversation with clients of all four dialects through the gateway; needs nothing else."""
     logs.configure("error")
-    ownership.check()
     run(play_demo(Console(highlight=False)))

@@ -15,15 +15,15 @@ import msgspec
 import tomli
 from msgspec import Struct
 
-from gateway import registry
-from gateway.config.lines import KeyPath, Lines, written
-from gateway.config.model import Config, ConfigFile, Limits, Route, RouteOptions
-from gateway.config.shape import faults
-from gateway.endpoint import Endpoint, parse
-from gateway.recording.places import OneFile, place
-from gateway.recording.redaction import json_path, pattern
-from mappings.canonical.commands import ShutdownBackend
-from mappings.errors import ConfigError
+from dragoman.gateway import registry
+from dragoman.gateway.config.lines import KeyPath, Lines, written
+from dragoman.gateway.config.model import Config, ConfigFile, Limits, Route, RouteOptions
+from dragoman.gateway.config.shape import faults
+from dragoman.gateway.endpoint import Endpoint, parse
+from dragoman.gateway.recording.places import OneFile, place
+from dragoman.gateway.recording.redaction import json_path, pattern
+from dragoman.mappings.canonical.commands import ShutdownBackend
+from dragoman.mappings.errors import ConfigError
 
 __all__ = ["Checked", "Problem", "check", "check_route", "load"]
 

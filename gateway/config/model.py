@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from gateway.endpoint import Endpoint
+from dragoman.gateway.endpoint import Endpoint
 
 __all__ = ["Config", "ConfigFile", "Limits", "Recording", "Route", "RouteOptions", "RouteTable"]
 

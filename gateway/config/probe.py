@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-from gateway import registry
-from gateway.config.model import Config, Limits
-from gateway.endpoint import Endpoint
-from gateway.transports.way import Children
+from dragoman.gateway import registry
+from dragoman.gateway.config.model import Config, Limits
+from dragoman.gateway.endpoint import Endpoint
+from dragoman.gateway.transports.way import Children
 
 __all__ = ["probe"]
 

@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 import msgspec
 from msgspec import Struct
 
-from gateway.config.lines import KeyPath
+from dragoman.gateway.config.lines import KeyPath
 
 __all__ = ["either", "faults", "nearest"]
 

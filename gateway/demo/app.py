@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gateway import registry
-from gateway.app import App
-from gateway.config.model import Config, Limits, Route
-from gateway.demo.backend import DemoBackend
-from gateway.demo.script import Line, Scripts
-from gateway.endpoint import Endpoint
+from dragoman.gateway import registry
+from dragoman.gateway.app import App
+from dragoman.gateway.config.model import Config, Limits, Route
+from dragoman.gateway.demo.backend import DemoBackend
+from dragoman.gateway.demo.script import Line, Scripts
+from dragoman.gateway.endpoint import Endpoint
 
 __all__ = ["demo_backend"]
 

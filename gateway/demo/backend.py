@@ -13,11 +13,11 @@ from collections.abc import Callable, Coroutine, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
-from gateway.demo.script import Line, Outcome, Scripts
-from gateway.session.history import page
-from gateway.upstream import Connected
-from mappings.canonical import Command
-from mappings.canonical.commands import (
+from dragoman.gateway.demo.script import Line, Outcome, Scripts
+from dragoman.gateway.session.history import page
+from dragoman.gateway.upstream import Connected
+from dragoman.mappings.canonical import Command
+from dragoman.mappings.canonical.commands import (
     AnswerApproval,
     AnswerInteraction,
     AnswerOtp,
@@ -32,7 +32,7 @@ from mappings.canonical.commands import (
     ShutdownBackend,
     SubmitInput,
 )
-from mappings.canonical.events import (
+from dragoman.mappings.canonical.events import (
     ApprovalRequested,
     CompletionsListed,
     HistorySnapshot,
@@ -45,8 +45,8 @@ from mappings.canonical.events import (
     TurnEnded,
     TurnResult,
 )
-from mappings.canonical.values import Backend, Cause, Completion, End, Failure, Status, flatten
-from mappings.dialect import Burst
+from dragoman.mappings.canonical.values import Backend, Cause, Completion, End, Failure, Status, flatten
+from dragoman.mappings.dialect import Burst
 
 __all__ = ["DemoBackend"]
 

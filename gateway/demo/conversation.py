@@ -11,11 +11,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from gateway.app import App
-from gateway.config.model import Config, Route
-from gateway.demo.app import demo_backend
-from gateway.demo.clients import Heard, Listening, connected
-from gateway.endpoint import parse
+from dragoman.gateway.app import App
+from dragoman.gateway.config.model import Config, Route
+from dragoman.gateway.demo.app import demo_backend
+from dragoman.gateway.demo.clients import Heard, Listening, connected
+from dragoman.gateway.endpoint import parse
 
 __all__ = ["QUESTIONS", "demo"]
 

@@ -18,11 +18,11 @@ from typing import Any, Literal, get_args
 import msgspec
 from msgspec import Struct
 
-from gateway.config.shape import either, nearest
-from gateway.session.answers import ANSWERS
-from mappings.canonical import Event, Unmapped
-from mappings.canonical.events import ModelTurnStarted, TextDelta, TurnEnded
-from mappings.errors import ConfigError
+from dragoman.gateway.config.shape import either, nearest
+from dragoman.gateway.session.answers import ANSWERS
+from dragoman.mappings.canonical import Event, Unmapped
+from dragoman.mappings.canonical.events import ModelTurnStarted, TextDelta, TurnEnded
+from dragoman.mappings.errors import ConfigError
 
 __all__ = ["Line", "Outcome", "Scripts", "load", "read"]
 
@@ -107,7 +107,7 @@ def _near_event(tag: str) -> str:
 
 @cache
 def _bundled() -> dict[str, list[list[Line]]]:
-    folder = files("gateway.demo") / "scripts"
+    folder = files("dragoman.gateway.demo") / "scripts"
     return {
         entry.name.removesuffix(".jsonl"): read(entry.read_text("utf-8"), entry.name)
         for entry in folder.iterdir()

@@ -17,10 +17,10 @@ from collections.abc import Mapping, Sequence
 import structlog
 from msgspec import structs
 
-from gateway.app import App
-from gateway.config.model import Config
-from gateway.endpoint import Endpoint
-from gateway.launched.route import chosen, run
+from dragoman.gateway.app import App
+from dragoman.gateway.config.model import Config
+from dragoman.gateway.endpoint import Endpoint
+from dragoman.gateway.launched.route import chosen, run
 
 __all__ = ["launch", "main"]
 

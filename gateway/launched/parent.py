@@ -18,14 +18,14 @@ import msgspec
 import structlog
 from msgspec import Raw, Struct
 
-from gateway import registry
-from gateway.config.model import Limits
-from gateway.endpoint import Endpoint
-from gateway.session.runs import Run
-from gateway.transports.way import Children
-from mappings.canonical.commands import InjectNote
-from mappings.canonical.events import RunStarted, TurnEnded
-from mappings.dialect import Burst, Frame
+from dragoman.gateway import registry
+from dragoman.gateway.config.model import Limits
+from dragoman.gateway.endpoint import Endpoint
+from dragoman.gateway.session.runs import Run
+from dragoman.gateway.transports.way import Children
+from dragoman.mappings.canonical.commands import InjectNote
+from dragoman.mappings.canonical.events import RunStarted, TurnEnded
+from dragoman.mappings.dialect import Burst, Frame
 
 __all__ = ["Parent"]
 

@@ -29,16 +29,16 @@ import structlog
 import tomli
 from msgspec import Struct, structs
 
-from gateway import logs, registry
-from gateway.app import App
-from gateway.config.model import Config
-from gateway.endpoint import Endpoint
-from gateway.launched.kept import Conversation, KeptConversation
-from gateway.launched.parent import Parent
-from gateway.launched.route import chosen, run
-from gateway.pods.runtime import check_name, sessions_directory
-from gateway.session.session import Session
-from mappings.errors import ConfigError
+from dragoman.gateway import logs, registry
+from dragoman.gateway.app import App
+from dragoman.gateway.config.model import Config
+from dragoman.gateway.endpoint import Endpoint
+from dragoman.gateway.launched.kept import Conversation, KeptConversation
+from dragoman.gateway.launched.parent import Parent
+from dragoman.gateway.launched.route import chosen, run
+from dragoman.gateway.pods.runtime import check_name, sessions_directory
+from dragoman.gateway.session.session import Session
+from dragoman.mappings.errors import ConfigError
 
 __all__ = ["Launch", "launch", "main"]
 

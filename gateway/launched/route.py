@@ -14,10 +14,10 @@ from typing import Any, NoReturn
 
 import uvloop
 
-from gateway import logs, ownership
-from gateway.config import check
-from gateway.config.model import Config, Route
-from mappings.errors import ConfigError, DragomanError
+from dragoman.gateway import logs
+from dragoman.gateway.config import check
+from dragoman.gateway.config.model import Config, Route
+from dragoman.mappings.errors import ConfigError, DragomanError
 
 __all__ = ["chosen", "run"]
 
@@ -40,7 +40,6 @@ def run(serve: Callable[[], Coroutine[Any, Any, None]]) -> NoReturn:
     """Run until told to end, and exit: 0 well, 1 the work failed, 2 bad usage or configuration."""
     logs.configure("warning")
     try:
-        ownership.check()
         work = serve()
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(work)

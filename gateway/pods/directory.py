@@ -17,16 +17,16 @@ import msgspec
 import structlog
 from msgspec import Raw, structs
 
-from adapters.base import Listener
-from gateway.pods.folder import PodFolder
-from gateway.pods.runtime import check_name
-from gateway.routing.door import NEW, Door
-from gateway.session.session import Session
-from mappings.canonical import Event, SessionState
-from mappings.canonical.commands import GetSession, ListSessions, ResumeSession
-from mappings.canonical.events import PodAttached, PodInspected, Reply, SessionsListed
-from mappings.canonical.values import Failure, SessionSummary
-from mappings.errors import ConfigError
+from dragoman.adapters.base import Listener
+from dragoman.gateway.pods.folder import PodFolder
+from dragoman.gateway.pods.runtime import check_name
+from dragoman.gateway.routing.door import NEW, Door
+from dragoman.gateway.session.session import Session
+from dragoman.mappings.canonical import Event, SessionState
+from dragoman.mappings.canonical.commands import GetSession, ListSessions, ResumeSession
+from dragoman.mappings.canonical.events import PodAttached, PodInspected, Reply, SessionsListed
+from dragoman.mappings.canonical.values import Failure, SessionSummary
+from dragoman.mappings.errors import ConfigError
 
 __all__ = ["Listen", "PodDirectory"]
 

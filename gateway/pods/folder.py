@@ -15,9 +15,9 @@ from pathlib import Path
 import msgspec
 import structlog
 
-from adapters.base import Listener
-from gateway.pods.runtime import check_name
-from mappings.canonical import SessionState
+from dragoman.adapters.base import Listener
+from dragoman.gateway.pods.runtime import check_name
+from dragoman.mappings.canonical import SessionState
 
 __all__ = ["PodFolder"]
 

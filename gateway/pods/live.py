@@ -13,8 +13,8 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct, structs
 
-from gateway.endpoint import Endpoint
-from mappings.canonical.values import Status
+from dragoman.gateway.endpoint import Endpoint
+from dragoman.mappings.canonical.values import Status
 
 __all__ = ["Pod", "Pods"]
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from mappings.errors import ConfigError
+from dragoman.mappings.errors import ConfigError
 
 __all__ = ["check_name", "runtime_directory", "sessions_directory"]
 

@@ -12,14 +12,14 @@ from collections.abc import Callable
 import msgspec
 from msgspec import UNSET, Struct
 
-from gateway.pods.live import Pod, Pods
-from gateway.routing.door import LATEST, NEW
-from gateway.routing.ids import session_id
-from gateway.routing.policy import Policy
-from gateway.routing.roster import Roster
-from gateway.session.session import Session
-from mappings.canonical.commands import OpenSession, ResumeSession
-from mappings.dialect import Dialect
+from dragoman.gateway.pods.live import Pod, Pods
+from dragoman.gateway.routing.door import LATEST, NEW
+from dragoman.gateway.routing.ids import session_id
+from dragoman.gateway.routing.policy import Policy
+from dragoman.gateway.routing.roster import Roster
+from dragoman.gateway.session.session import Session
+from dragoman.mappings.canonical.commands import OpenSession, ResumeSession
+from dragoman.mappings.dialect import Dialect
 
 __all__ = ["PodSessions"]
 

@@ -10,9 +10,9 @@ from typing import Literal
 
 from msgspec import Struct
 
-from gateway.recording.lines import FrameLine, frame_line
-from gateway.recording.runs import FrameRun
-from mappings.dialect import Frame
+from dragoman.gateway.recording.lines import FrameLine, frame_line
+from dragoman.gateway.recording.runs import FrameRun
+from dragoman.mappings.dialect import Frame
 
 __all__ = ["frame_lines"]
 

@@ -19,7 +19,7 @@ import msgspec
 import zstandard
 from msgspec import Struct
 
-from gateway.recording.format import VERSION, LineError, decode_line
+from dragoman.gateway.recording.format import VERSION, LineError, decode_line
 
 __all__ = ["BLOCK", "MAGIC", "Block", "Lost", "compressed", "decompressed", "find_block", "index_of"]
 

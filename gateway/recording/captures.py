@@ -18,15 +18,15 @@ from uuid import NAMESPACE_URL, uuid5
 import msgspec
 from msgspec import Meta, Struct
 
-from gateway.recording.format import FORMAT, Header, RecordingError
-from gateway.recording.lines import UP, EventLine, Line, frame_line
-from gateway.session.answers import answers_one
-from gateway.session.runs import Run
-from gateway.session.turn import NormalForm
-from gateway.session.turn.questions import Given
-from mappings.canonical import SessionState
-from mappings.canonical.commands import AnswerApproval, AnswerInteraction, SubmitInput
-from mappings.canonical.events import (
+from dragoman.gateway.recording.format import FORMAT, Header, RecordingError
+from dragoman.gateway.recording.lines import UP, EventLine, Line, frame_line
+from dragoman.gateway.session.answers import answers_one
+from dragoman.gateway.session.runs import Run
+from dragoman.gateway.session.turn import NormalForm
+from dragoman.gateway.session.turn.questions import Given
+from dragoman.mappings.canonical import SessionState
+from dragoman.mappings.canonical.commands import AnswerApproval, AnswerInteraction, SubmitInput
+from dragoman.mappings.canonical.events import (
     ApprovalResolved,
     ErrorReported,
     InteractionResolved,
@@ -41,8 +41,8 @@ from mappings.canonical.events import (
     TurnAccepted,
     TurnEnded,
 )
-from mappings.canonical.values import Failure, Message, Origin, flatten
-from mappings.dialect import Burst, Dialect, Direction, Frame, Parts, Step
+from dragoman.mappings.canonical.values import Failure, Message, Origin, flatten
+from dragoman.mappings.dialect import Burst, Dialect, Direction, Frame, Parts, Step
 
 __all__ = ["Capture", "Import", "Said", "read_capture"]
 

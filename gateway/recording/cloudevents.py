@@ -13,8 +13,8 @@ from urllib.parse import quote
 
 import msgspec
 
-from gateway.recording.format import Header
-from gateway.recording.lines import FrameLine, Line
+from dragoman.gateway.recording.format import Header
+from dragoman.gateway.recording.lines import FrameLine, Line
 
 __all__ = ["cloud_events"]
 

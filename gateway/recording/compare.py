@@ -16,9 +16,9 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from gateway.recording.lines import EventLine
-from mappings.canonical import events as e
-from mappings.canonical.values import End
+from dragoman.gateway.recording.lines import EventLine
+from dragoman.mappings.canonical import events as e
+from dragoman.mappings.canonical.values import End
 
 __all__ = ["Block", "Difference", "Turn", "compare", "compared", "turns", "turns_of"]
 

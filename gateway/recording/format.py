@@ -15,8 +15,8 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct
 
-from gateway.recording.runs import Stored
-from mappings.errors import ConfigError
+from dragoman.gateway.recording.runs import Stored
+from dragoman.mappings.errors import ConfigError
 
 __all__ = [
     "CONVERTERS",

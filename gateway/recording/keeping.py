@@ -17,8 +17,8 @@ from pathlib import Path
 import structlog
 from msgspec import Struct
 
-from gateway.recording import blocks
-from gateway.recording.places import OURS, ZST
+from dragoman.gateway.recording import blocks
+from dragoman.gateway.recording.places import OURS, ZST
 
 __all__ = ["Keep", "compress", "left", "lock", "sweep", "sync_file_system", "sync_folder"]
 

@@ -7,9 +7,9 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from mappings.canonical import Command, Event
-from mappings.canonical.values import Origin
-from mappings.dialect import Frame, Missed, Oversize, Parts
+from dragoman.mappings.canonical import Command, Event
+from dragoman.mappings.canonical.values import Origin
+from dragoman.mappings.dialect import Frame, Missed, Oversize, Parts
 
 __all__ = ["UP", "Cursor", "EventLine", "FrameLine", "Line", "Micros", "Part", "frame_line"]
 

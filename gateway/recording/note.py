@@ -7,9 +7,9 @@ from typing import Literal, NamedTuple
 
 from msgspec import Struct
 
-from gateway.recording.lines import EventLine
-from mappings.canonical import Batch
-from mappings.dialect import Frame
+from dragoman.gateway.recording.lines import EventLine
+from dragoman.mappings.canonical import Batch
+from dragoman.mappings.dialect import Frame
 
 __all__ = ["FramesNote", "Note", "Step", "Tapped"]
 

@@ -11,13 +11,13 @@ from itertools import groupby
 
 from msgspec import structs
 
-from gateway.recording.alike import frame_lines
-from gateway.recording.lines import EventLine, frame_line
-from gateway.recording.note import FramesNote, Note, Step
-from gateway.recording.runs import Stored, Stream, count
-from gateway.recording.streams import Row, rounds_of, row_of, step_of, stream_of
-from mappings.canonical import Batch
-from mappings.dialect import Frame, Parts
+from dragoman.gateway.recording.alike import frame_lines
+from dragoman.gateway.recording.lines import EventLine, frame_line
+from dragoman.gateway.recording.note import FramesNote, Note, Step
+from dragoman.gateway.recording.runs import Stored, Stream, count
+from dragoman.gateway.recording.streams import Row, rounds_of, row_of, step_of, stream_of
+from dragoman.mappings.canonical import Batch
+from dragoman.mappings.dialect import Frame, Parts
 
 __all__ = ["Notes"]
 

@@ -13,10 +13,10 @@ from html import escape
 
 import msgspec
 
-from gateway.recording.lines import UP, EventLine, FrameLine, Line
-from gateway.recording.printable import printable
-from gateway.recording.reader import Recording
-from gateway.recording.transcript import Entry, transcript
+from dragoman.gateway.recording.lines import UP, EventLine, FrameLine, Line
+from dragoman.gateway.recording.printable import printable
+from dragoman.gateway.recording.reader import Recording
+from dragoman.gateway.recording.transcript import Entry, transcript
 
 __all__ = ["page"]
 

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from gateway.recording import blocks
-from gateway.recording.format import Header, LineError, RecordingError, decode_header, decode_line
-from gateway.recording.runs import Stored, count, last_t
+from dragoman.gateway.recording import blocks
+from dragoman.gateway.recording.format import Header, LineError, RecordingError, decode_header, decode_line
+from dragoman.gateway.recording.runs import Stored, count, last_t
 
 __all__ = ["PartFile", "Problems", "open_part"]
 

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
 
-from mappings.errors import ConfigError
+from dragoman.mappings.errors import ConfigError
 
 __all__ = ["OURS", "ZST", "Folder", "OneFile", "Place", "is_named_as_one", "part_names", "place", "siblings"]
 

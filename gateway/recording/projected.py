@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from gateway.recording.lines import EventLine, Line
-from gateway.recording.reader import batches
-from mappings.canonical.events import TurnAccepted, TurnEnded
-from mappings.dialect import Dialect, Rendered
+from dragoman.gateway.recording.lines import EventLine, Line
+from dragoman.gateway.recording.reader import batches
+from dragoman.mappings.canonical.events import TurnAccepted, TurnEnded
+from dragoman.mappings.dialect import Dialect, Rendered
 
 __all__ = ["projected"]
 

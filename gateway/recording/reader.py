@@ -14,13 +14,13 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from gateway.recording.format import Header, NewerError, RecordingError
-from gateway.recording.lines import UP, EventLine, FrameLine, Line
-from gateway.recording.part_file import PartFile, Problems, open_part
-from gateway.recording.places import is_named_as_one, siblings
-from gateway.recording.runs import Stored, lines_of
-from mappings.canonical import Batch, Command, Event
-from mappings.canonical.events import QuestionAnswered, QuestionAsked
+from dragoman.gateway.recording.format import Header, NewerError, RecordingError
+from dragoman.gateway.recording.lines import UP, EventLine, FrameLine, Line
+from dragoman.gateway.recording.part_file import PartFile, Problems, open_part
+from dragoman.gateway.recording.places import is_named_as_one, siblings
+from dragoman.gateway.recording.runs import Stored, lines_of
+from dragoman.mappings.canonical import Batch, Command, Event
+from dragoman.mappings.canonical.events import QuestionAnswered, QuestionAsked
 
 __all__ = ["Missing", "Recording", "batches", "open_recording"]
 

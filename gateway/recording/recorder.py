@@ -14,12 +14,12 @@ from typing import Any
 
 from msgspec import structs
 
-from gateway.recording.format import Header
-from gateway.recording.lines import UP
-from gateway.recording.note import FramesNote, Tapped
-from gateway.recording.track import Desk, Track
-from mappings.canonical import Command, SessionState
-from mappings.dialect import Dialect, Frame, Step
+from dragoman.gateway.recording.format import Header
+from dragoman.gateway.recording.lines import UP
+from dragoman.gateway.recording.note import FramesNote, Tapped
+from dragoman.gateway.recording.track import Desk, Track
+from dragoman.mappings.canonical import Command, SessionState
+from dragoman.mappings.dialect import Dialect, Frame, Step
 
 __all__ = ["Recorder", "Tap"]
 

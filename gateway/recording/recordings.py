@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from importlib.metadata import PackageNotFoundError, version
 from secrets import token_bytes
 
 import structlog
 
-from gateway.config.model import Config, Redact, Route
-from gateway.ledger import Ledger
-from gateway.recording.format import Header
-from gateway.recording.keeping import Keep
-from gateway.recording.places import place
-from gateway.recording.recorder import Recorder
-from gateway.recording.redaction import Redactor, rules
-from gateway.recording.track import Desk
-from gateway.recording.writer import Writer
+from dragoman import __version__
+from dragoman.gateway.config.model import Config, Redact, Route
+from dragoman.gateway.ledger import Ledger
+from dragoman.gateway.recording.format import Header
+from dragoman.gateway.recording.keeping import Keep
+from dragoman.gateway.recording.places import place
+from dragoman.gateway.recording.recorder import Recorder
+from dragoman.gateway.recording.redaction import Redactor, rules
+from dragoman.gateway.recording.track import Desk
+from dragoman.gateway.recording.writer import Writer
 
 __all__ = ["Recordings", "redactors"]
 
@@ -57,7 +57,7 @@ class Recordings:
             return None
         endpoints = (*route.listen, route.upstream)
         header = Header(
-            gateway=_version(), route=route.name, upstream=route.upstream.masked,
+            gateway=__version__, route=route.name, upstream=route.upstream.masked,
             dialects={endpoint.dialect: endpoint.generation for endpoint in endpoints},
         )  # fmt: skip
         recorder = Recorder(self._desk, header, everything=self._wanted.links == "all")
@@ -82,10 +82,3 @@ def redactors(wanted: Redact) -> Callable[[], Redactor]:
             window_bytes=wanted.window_bytes, window_micros=int(wanted.window_seconds * 1e6),
         )  # fmt: skip
     return lambda: Redactor(compiled, wanted.salt.encode() or token_bytes(16))
-
-
-def _version() -> str:
-    try:
-        return version("dragoman")
-    except PackageNotFoundError:
-        return ""

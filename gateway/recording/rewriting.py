@@ -15,14 +15,14 @@ from pathlib import Path
 
 from msgspec import structs
 
-from gateway.recording import blocks
-from gateway.recording.format import VERSION, Header, encode, encode_lines
-from gateway.recording.keeping import lock, sync_folder
-from gateway.recording.places import ZST, part_names
-from gateway.recording.reader import Recording
-from gateway.recording.redaction import Entry, Redactor
-from gateway.recording.runs import Stored
-from mappings.errors import ConfigError
+from dragoman.gateway.recording import blocks
+from dragoman.gateway.recording.format import VERSION, Header, encode, encode_lines
+from dragoman.gateway.recording.keeping import lock, sync_folder
+from dragoman.gateway.recording.places import ZST, part_names
+from dragoman.gateway.recording.reader import Recording
+from dragoman.gateway.recording.redaction import Entry, Redactor
+from dragoman.gateway.recording.runs import Stored
+from dragoman.mappings.errors import ConfigError
 
 __all__ = ["redact", "redacted", "scan"]
 

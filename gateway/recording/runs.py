@@ -10,10 +10,10 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
-from gateway.recording.lines import Cursor, EventLine, FrameLine, Line, Micros
-from mappings.canonical import Event
-from mappings.canonical.events import ReasoningDelta, TextDelta, ToolOutputDelta
-from mappings.canonical.values import Origin
+from dragoman.gateway.recording.lines import Cursor, EventLine, FrameLine, Line, Micros
+from dragoman.mappings.canonical import Event
+from dragoman.mappings.canonical.events import ReasoningDelta, TextDelta, ToolOutputDelta
+from dragoman.mappings.canonical.values import Origin
 
 __all__ = ["EventRun", "FrameRun", "Round", "Stored", "Stream", "Wire", "count", "last_t", "lines_of"]
 

@@ -17,10 +17,10 @@ from typing import Any
 
 import msgspec
 
-from gateway.recording.note import FramesNote, Note, Step
-from gateway.recording.runs import Round, Stream, Wire
-from mappings.canonical import Batch
-from mappings.canonical.events import ReasoningDelta, TextDelta, ToolOutputDelta
+from dragoman.gateway.recording.note import FramesNote, Note, Step
+from dragoman.gateway.recording.runs import Round, Stream, Wire
+from dragoman.mappings.canonical import Batch
+from dragoman.mappings.canonical.events import ReasoningDelta, TextDelta, ToolOutputDelta
 
 __all__ = ["Row", "rounds_of", "row_of", "step_of", "stream_of"]
 

@@ -17,19 +17,19 @@ from typing import Protocol
 import structlog
 from msgspec import structs
 
-from gateway.ledger import Ledger
-from gateway.recording.format import Header, encode, encode_lines
-from gateway.recording.lines import UP, EventLine
-from gateway.recording.note import FramesNote, Note, Tapped
-from gateway.recording.notes import Notes
-from gateway.recording.redaction import Ledger as Redacted
-from gateway.recording.redaction import Redactor
-from gateway.recording.runs import Stored, count
-from gateway.recording.writer import File, Writer
-from gateway.timers import Later, Timer
-from mappings.canonical import Batch, Command, Event, SessionState
-from mappings.canonical.events import ReasoningDelta, TextDelta, ToolOutputDelta, TurnAccepted, TurnEnded
-from mappings.dialect import Frame
+from dragoman.gateway.ledger import Ledger
+from dragoman.gateway.recording.format import Header, encode, encode_lines
+from dragoman.gateway.recording.lines import UP, EventLine
+from dragoman.gateway.recording.note import FramesNote, Note, Tapped
+from dragoman.gateway.recording.notes import Notes
+from dragoman.gateway.recording.redaction import Ledger as Redacted
+from dragoman.gateway.recording.redaction import Redactor
+from dragoman.gateway.recording.runs import Stored, count
+from dragoman.gateway.recording.writer import File, Writer
+from dragoman.gateway.timers import Later, Timer
+from dragoman.mappings.canonical import Batch, Command, Event, SessionState
+from dragoman.mappings.canonical.events import ReasoningDelta, TextDelta, ToolOutputDelta, TurnAccepted, TurnEnded
+from dragoman.mappings.dialect import Frame
 
 __all__ = ["FLUSH", "RETRY", "Desk", "Speaking", "Track"]
 

@@ -12,12 +12,12 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from gateway.recording.lines import UP, EventLine, FrameLine, Line
-from gateway.recording.reader import Missing
-from mappings.canonical import events as e
-from mappings.canonical.commands import SubmitInput
-from mappings.canonical.unmapped import Unmapped
-from mappings.canonical.values import Failure, Usage, flatten
+from dragoman.gateway.recording.lines import UP, EventLine, FrameLine, Line
+from dragoman.gateway.recording.reader import Missing
+from dragoman.mappings.canonical import events as e
+from dragoman.mappings.canonical.commands import SubmitInput
+from dragoman.mappings.canonical.unmapped import Unmapped
+from dragoman.mappings.canonical.values import Failure, Usage, flatten
 
 __all__ = ["KINDS", "Entry", "Kind", "transcript"]
 

@@ -24,8 +24,8 @@ from pathlib import Path
 import structlog
 from msgspec import Struct
 
-from gateway.recording.keeping import Keep, compress, left, lock, sweep, sync_file_system, sync_folder
-from gateway.recording.places import Folder, Place
+from dragoman.gateway.recording.keeping import Keep, compress, left, lock, sweep, sync_file_system, sync_folder
+from dragoman.gateway.recording.places import Folder, Place
 
 __all__ = ["File", "Writer"]
 

@@ -12,18 +12,18 @@ from collections.abc import Callable, Iterator, Sequence
 
 from msgspec import UNSET, structs
 
-from gateway.recording.lines import EventLine
-from gateway.replay.casting import Casting
-from gateway.replay.lines import Lines
-from gateway.replay.matching import ANSWERS, means
-from gateway.replay.pace import Pace
-from gateway.replay.reports import WHY, Outcome, Report, Reporter, named
-from gateway.replay.scenes import Passage, Play, Scene
-from gateway.session.history import page
-from gateway.timers import Later, Timer
-from gateway.upstream import Connected
-from mappings.canonical import Command, Event
-from mappings.canonical.commands import (
+from dragoman.gateway.recording.lines import EventLine
+from dragoman.gateway.replay.casting import Casting
+from dragoman.gateway.replay.lines import Lines
+from dragoman.gateway.replay.matching import ANSWERS, means
+from dragoman.gateway.replay.pace import Pace
+from dragoman.gateway.replay.reports import WHY, Outcome, Report, Reporter, named
+from dragoman.gateway.replay.scenes import Passage, Play, Scene
+from dragoman.gateway.session.history import page
+from dragoman.gateway.timers import Later, Timer
+from dragoman.gateway.upstream import Connected
+from dragoman.mappings.canonical import Command, Event
+from dragoman.mappings.canonical.commands import (
     GetHistory,
     GetSession,
     ListSessions,
@@ -33,9 +33,9 @@ from mappings.canonical.commands import (
     ShutdownBackend,
     SubmitInput,
 )
-from mappings.canonical.events import Pong, Reply, SessionOpened, SessionsListed, TurnEnded
-from mappings.canonical.values import Cause, Failure
-from mappings.dialect import Burst
+from dragoman.mappings.canonical.events import Pong, Reply, SessionOpened, SessionsListed, TurnEnded
+from dragoman.mappings.canonical.values import Cause, Failure
+from dragoman.mappings.dialect import Burst
 
 __all__ = ["ReplayBackend"]
 

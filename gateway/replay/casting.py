@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gateway.replay.matching import Likeness, means, nearest
-from gateway.replay.reports import Candidate, Outcome, Report, named
-from gateway.replay.scenes import Passage, Play, Scene
-from mappings.canonical import Command
+from dragoman.gateway.replay.matching import Likeness, means, nearest
+from dragoman.gateway.replay.reports import Candidate, Outcome, Report, named
+from dragoman.gateway.replay.scenes import Passage, Play, Scene
+from dragoman.mappings.canonical import Command
 
 __all__ = ["Casting"]
 

@@ -15,11 +15,11 @@ from typing import Any
 
 from msgspec import structs
 
-from gateway.ledger import Ledger
-from gateway.upstream import Connected, Upstream
-from mappings.canonical import Command, SessionState
-from mappings.canonical.commands import GetSession, OpenSession
-from mappings.canonical.events import (
+from dragoman.gateway.ledger import Ledger
+from dragoman.gateway.upstream import Connected, Upstream
+from dragoman.mappings.canonical import Command, SessionState
+from dragoman.mappings.canonical.commands import GetSession, OpenSession
+from dragoman.mappings.canonical.events import (
     Gap,
     Heartbeat,
     Reply,
@@ -30,8 +30,8 @@ from mappings.canonical.events import (
     SessionUpdated,
     StoreChanged,
 )
-from mappings.canonical.values import Cause, Ext, Failure
-from mappings.dialect import Burst, Dialect, Loss, NewId
+from dragoman.mappings.canonical.values import Cause, Ext, Failure
+from dragoman.mappings.dialect import Burst, Dialect, Loss, NewId
 
 __all__ = ["GONE", "Conversation"]
 

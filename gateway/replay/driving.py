@@ -13,13 +13,13 @@ from itertools import count, pairwise
 
 from msgspec import Struct, structs
 
-from gateway.recording.compare import Difference, compare, turns, turns_of
-from gateway.replay.heard import Heard, Question, resolved, typed
-from gateway.replay.inside import Inside, Told
-from gateway.replay.matching import ANSWERS
-from gateway.replay.scenes import Passage, Play, Scene
-from mappings.canonical import Command, Event
-from mappings.canonical.commands import (
+from dragoman.gateway.recording.compare import Difference, compare, turns, turns_of
+from dragoman.gateway.replay.heard import Heard, Question, resolved, typed
+from dragoman.gateway.replay.inside import Inside, Told
+from dragoman.gateway.replay.matching import ANSWERS
+from dragoman.gateway.replay.scenes import Passage, Play, Scene
+from dragoman.mappings.canonical import Command, Event
+from dragoman.mappings.canonical.commands import (
     AnswerApproval,
     AnswerInteraction,
     CancelTurn,
@@ -27,7 +27,7 @@ from mappings.canonical.commands import (
     ResumeTurn,
     SubmitInput,
 )
-from mappings.canonical.events import (
+from dragoman.mappings.canonical.events import (
     ApprovalRequested,
     ApprovalResolved,
     InteractionInvalid,
@@ -38,8 +38,8 @@ from mappings.canonical.events import (
     TurnAccepted,
     TurnEnded,
 )
-from mappings.canonical.values import Text
-from mappings.errors import DragomanError
+from dragoman.mappings.canonical.values import Text
+from dragoman.mappings.errors import DragomanError
 
 __all__ = ["DEADLINE", "Driven", "Driver", "DrivingError"]
 

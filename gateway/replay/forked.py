@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gateway.replay.backend import ReplayBackend
-from gateway.replay.live import Live
-from gateway.replay.reports import Report, Reporter, named
-from gateway.replay.scenes import OF_THE_GATEWAY
-from mappings.canonical import Command
+from dragoman.gateway.replay.backend import ReplayBackend
+from dragoman.gateway.replay.live import Live
+from dragoman.gateway.replay.reports import Report, Reporter, named
+from dragoman.gateway.replay.scenes import OF_THE_GATEWAY
+from dragoman.mappings.canonical import Command
 
 __all__ = ["Forked"]
 

@@ -13,10 +13,10 @@ from typing import Any
 
 from msgspec import UNSET, Raw, structs
 
-from gateway.session.wording import Form, in_words
-from mappings.canonical import Command
-from mappings.canonical.commands import AnswerApproval, AnswerInteraction
-from mappings.canonical.events import (
+from dragoman.gateway.session.wording import Form, in_words
+from dragoman.mappings.canonical import Command
+from dragoman.mappings.canonical.commands import AnswerApproval, AnswerInteraction
+from dragoman.mappings.canonical.events import (
     ApprovalRequested,
     ApprovalResolved,
     InteractionInvalid,

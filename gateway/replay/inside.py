@@ -13,10 +13,10 @@ from typing import Any
 import msgspec
 from msgspec import Struct, structs
 
-from adapters.base import CloseReason, Sink
-from adapters.inbound import Pulled
-from mappings.canonical import Batch, Command, Event, SessionState
-from mappings.dialect import Burst, Clock, Dialect, Frame, NewId, Projection, Rendered, Step
+from dragoman.adapters.base import CloseReason, Sink
+from dragoman.adapters.inbound import Pulled
+from dragoman.mappings.canonical import Batch, Command, Event, SessionState
+from dragoman.mappings.dialect import Burst, Clock, Dialect, Frame, NewId, Projection, Rendered, Step
 
 __all__ = ["Inside", "Told", "inside"]
 

@@ -12,11 +12,11 @@ from collections.abc import Callable
 
 from msgspec import structs
 
-from gateway.recording.lines import EventLine
-from gateway.replay.matching import ANSWERS
-from mappings.canonical import Command, Event, SessionState
-from mappings.canonical.commands import SubmitInput
-from mappings.canonical.events import (
+from dragoman.gateway.recording.lines import EventLine
+from dragoman.gateway.replay.matching import ANSWERS
+from dragoman.mappings.canonical import Command, Event, SessionState
+from dragoman.mappings.canonical.commands import SubmitInput
+from dragoman.mappings.canonical.events import (
     ApprovalResolved,
     InteractionResolved,
     MessageAppended,

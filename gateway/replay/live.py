@@ -13,15 +13,15 @@ from typing import Any
 import structlog
 from msgspec import structs
 
-from gateway.ledger import Ledger
-from gateway.replay.lines import SAID_FOR_IT, Counted, uncounted
-from gateway.timers import Later, Timer
-from gateway.upstream import Backend, Connected
-from mappings.canonical import Command, SessionState
-from mappings.canonical.commands import OpenSession, ResumeSession, SubmitInput
-from mappings.canonical.events import Alert, HistorySnapshot, Reply, SessionOpened, StatusChanged, TurnEnded
-from mappings.canonical.values import Cause, Ext, Item, Message
-from mappings.dialect import Burst, Dialect, Loss, NewId
+from dragoman.gateway.ledger import Ledger
+from dragoman.gateway.replay.lines import SAID_FOR_IT, Counted, uncounted
+from dragoman.gateway.timers import Later, Timer
+from dragoman.gateway.upstream import Backend, Connected
+from dragoman.mappings.canonical import Command, SessionState
+from dragoman.mappings.canonical.commands import OpenSession, ResumeSession, SubmitInput
+from dragoman.mappings.canonical.events import Alert, HistorySnapshot, Reply, SessionOpened, StatusChanged, TurnEnded
+from dragoman.mappings.canonical.values import Cause, Ext, Item, Message
+from dragoman.mappings.dialect import Burst, Dialect, Loss, NewId
 
 __all__ = ["Live"]
 

@@ -18,9 +18,9 @@ from typing import Any, Literal
 import msgspec
 from msgspec import UNSET, Raw, Struct
 
-from mappings.canonical import Command
-from mappings.canonical.commands import AnswerApproval, AnswerInteraction
-from mappings.canonical.values import flatten
+from dragoman.mappings.canonical import Command
+from dragoman.mappings.canonical.commands import AnswerApproval, AnswerInteraction
+from dragoman.mappings.canonical.values import flatten
 
 __all__ = ["ANSWERS", "NEAR", "Difference", "Likeness", "Rung", "compare", "means", "nearest"]
 

@@ -14,11 +14,11 @@ from pathlib import Path
 
 from msgspec import structs
 
-from gateway.recording.format import encode_lines
-from gateway.recording.lines import UP, EventLine, Line
-from gateway.recording.reader import open_recording
-from mappings.canonical.commands import SubmitInput
-from mappings.errors import ConfigError
+from dragoman.gateway.recording.format import encode_lines
+from dragoman.gateway.recording.lines import UP, EventLine, Line
+from dragoman.gateway.recording.reader import open_recording
+from dragoman.mappings.canonical.commands import SubmitInput
+from dragoman.mappings.errors import ConfigError
 
 __all__ = ["append_missing", "check_appendable", "keep_missing", "missing", "missing_folder"]
 

@@ -7,11 +7,11 @@ from typing import Literal
 
 from msgspec import Struct
 
-from gateway.endpoint import Endpoint, parse
-from gateway.recording.format import Header
-from gateway.recording.reader import open_recording
-from gateway.replay.pace import read_speed
-from mappings.errors import ConfigError
+from dragoman.gateway.endpoint import Endpoint, parse
+from dragoman.gateway.recording.format import Header
+from dragoman.gateway.recording.reader import open_recording
+from dragoman.gateway.replay.pace import read_speed
+from dragoman.mappings.errors import ConfigError
 
 __all__ = ["MODES", "OPTIONS", "Mode", "Options", "Until", "header", "read_options", "read_until"]
 

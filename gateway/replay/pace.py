@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from mappings.errors import ConfigError
+from dragoman.mappings.errors import ConfigError
 
 __all__ = ["INSTANT", "Pace", "read_speed"]
 

@@ -8,23 +8,23 @@ from pathlib import Path
 
 import structlog
 
-from gateway import logs
-from gateway.endpoint import Endpoint
-from gateway.ledger import Ledger
-from gateway.recording.reader import open_recording
-from gateway.replay.backend import ReplayBackend
-from gateway.replay.forked import Forked
-from gateway.replay.lines import Lines
-from gateway.replay.live import Live
-from gateway.replay.options import Until, read_options
-from gateway.replay.pace import Pace
-from gateway.replay.reports import Reporter
-from gateway.replay.scenes import Play, cut, read
-from gateway.timers import Later
-from gateway.upstream import Backend, Connected
-from mappings.canonical.events import ModelTurnStarted
-from mappings.dialect import Dialect
-from mappings.errors import ConfigError
+from dragoman.gateway import logs
+from dragoman.gateway.endpoint import Endpoint
+from dragoman.gateway.ledger import Ledger
+from dragoman.gateway.recording.reader import open_recording
+from dragoman.gateway.replay.backend import ReplayBackend
+from dragoman.gateway.replay.forked import Forked
+from dragoman.gateway.replay.lines import Lines
+from dragoman.gateway.replay.live import Live
+from dragoman.gateway.replay.options import Until, read_options
+from dragoman.gateway.replay.pace import Pace
+from dragoman.gateway.replay.reports import Reporter
+from dragoman.gateway.replay.scenes import Play, cut, read
+from dragoman.gateway.timers import Later
+from dragoman.gateway.upstream import Backend, Connected
+from dragoman.mappings.canonical.events import ModelTurnStarted
+from dragoman.mappings.dialect import Dialect
+from dragoman.mappings.errors import ConfigError
 
 __all__ = ["MakeLive", "Replay"]
 

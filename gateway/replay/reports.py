@@ -11,12 +11,12 @@ from typing import Literal
 import structlog
 from msgspec import Struct
 
-from gateway.ledger import Ledger
-from gateway.recording.redaction.shown import shown
-from gateway.replay.matching import Difference
-from mappings.canonical import Command
-from mappings.canonical.commands import SubmitInput
-from mappings.canonical.values import flatten, snake_case
+from dragoman.gateway.ledger import Ledger
+from dragoman.gateway.recording.redaction.shown import shown
+from dragoman.gateway.replay.matching import Difference
+from dragoman.mappings.canonical import Command
+from dragoman.mappings.canonical.commands import SubmitInput
+from dragoman.mappings.canonical.values import flatten, snake_case
 
 __all__ = ["WHY", "Candidate", "Outcome", "Report", "Reporter", "named"]
 

@@ -15,11 +15,11 @@ from collections.abc import Iterator
 
 from msgspec import Struct, structs
 
-from gateway.recording.lines import UP, EventLine
-from gateway.recording.reader import Recording
-from gateway.replay.matching import ANSWERS, compare
-from mappings.canonical import Command, Event
-from mappings.canonical.commands import (
+from dragoman.gateway.recording.lines import UP, EventLine
+from dragoman.gateway.recording.reader import Recording
+from dragoman.gateway.replay.matching import ANSWERS, compare
+from dragoman.mappings.canonical import Command, Event
+from dragoman.mappings.canonical.commands import (
     AnswerApproval,
     AnswerInteraction,
     AnswerOtp,
@@ -35,7 +35,7 @@ from mappings.canonical.commands import (
     ResumeTurn,
     SubmitInput,
 )
-from mappings.canonical.events import (
+from dragoman.mappings.canonical.events import (
     ApprovalRequested,
     ApprovalResolved,
     HistorySnapshot,

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from adapters.base import CloseReason, Sink, Transport
-from mappings.dialect import Dialect, Frame, Step
+from dragoman.adapters.base import CloseReason, Sink, Transport
+from dragoman.mappings.dialect import Dialect, Frame, Step
 
 __all__ = ["Sieve"]
 

@@ -6,15 +6,15 @@ import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
-from gateway import registry
-from gateway.app import App
-from gateway.config.check import check_route
-from gateway.config.model import Config, Limits, Recording, Route
-from gateway.endpoint import Endpoint
-from gateway.recording.reader import open_recording
-from gateway.replay.driving import DEADLINE, Driven, Driver
-from gateway.replay.inside import inside
-from gateway.replay.scenes import Play, read
+from dragoman.gateway import registry
+from dragoman.gateway.app import App
+from dragoman.gateway.config.check import check_route
+from dragoman.gateway.config.model import Config, Limits, Recording, Route
+from dragoman.gateway.endpoint import Endpoint
+from dragoman.gateway.recording.reader import open_recording
+from dragoman.gateway.replay.driving import DEADLINE, Driven, Driver
+from dragoman.gateway.replay.inside import inside
+from dragoman.gateway.replay.scenes import Play, read
 
 __all__ = ["drive", "driven_play", "replaying"]
 

@@ -11,13 +11,13 @@ from queue import Empty, Queue
 
 import structlog
 
-from gateway.app import App
-from gateway.config.model import Limits
-from gateway.endpoint import Endpoint, parse
-from gateway.replay.driving import DEADLINE, Driven
-from gateway.replay.reports import Report
-from gateway.replay.standalone import drive, driven_play, replaying
-from mappings.errors import ConfigError, DragomanError
+from dragoman.gateway.app import App
+from dragoman.gateway.config.model import Limits
+from dragoman.gateway.endpoint import Endpoint, parse
+from dragoman.gateway.replay.driving import DEADLINE, Driven
+from dragoman.gateway.replay.reports import Report
+from dragoman.gateway.replay.standalone import drive, driven_play, replaying
+from dragoman.mappings.errors import ConfigError, DragomanError
 
 __all__ = ["Served", "driven", "listen_endpoint", "served"]
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
-from mappings.canonical import Event
-from mappings.canonical.commands import GetSession, ListSessions, ResumeSession
+from dragoman.mappings.canonical import Event
+from dragoman.mappings.canonical.commands import GetSession, ListSessions, ResumeSession
 
 if TYPE_CHECKING:
-    from gateway.session.session import Session  # which has links, and a link has its door
+    from dragoman.gateway.session.session import Session  # which has links, and a link has its door
 
 __all__ = ["LATEST", "NEW", "Directory", "Door"]
 

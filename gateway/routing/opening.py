@@ -6,11 +6,11 @@ from __future__ import annotations
 
 from msgspec import structs
 
-from gateway.link import Link
-from gateway.routing.ids import canonical_id
-from gateway.routing.sessions import Sessions
-from mappings.canonical import Command
-from mappings.canonical.commands import (
+from dragoman.gateway.link import Link
+from dragoman.gateway.routing.ids import canonical_id
+from dragoman.gateway.routing.sessions import Sessions
+from dragoman.mappings.canonical import Command
+from dragoman.mappings.canonical.commands import (
     AnswerApproval,
     AnswerInteraction,
     AnswerOtp,
@@ -21,7 +21,7 @@ from mappings.canonical.commands import (
     ResumeSession,
     ResumeTurn,
 )
-from mappings.dialect import NewId
+from dragoman.mappings.dialect import NewId
 
 __all__ = ["Openings"]
 

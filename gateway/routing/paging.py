@@ -17,14 +17,14 @@ from typing import Any
 
 from msgspec import Struct, structs
 
-from gateway.ledger import Ledger
-from gateway.session.weight import of_item
-from gateway.upstream import Backend, Connected
-from mappings.canonical import Command, SessionState
-from mappings.canonical.commands import GetHistory
-from mappings.canonical.events import HistorySnapshot
-from mappings.canonical.values import Cause, Item
-from mappings.dialect import Burst, Loss
+from dragoman.gateway.ledger import Ledger
+from dragoman.gateway.session.weight import of_item
+from dragoman.gateway.upstream import Backend, Connected
+from dragoman.mappings.canonical import Command, SessionState
+from dragoman.mappings.canonical.commands import GetHistory
+from dragoman.mappings.canonical.events import HistorySnapshot
+from dragoman.mappings.canonical.values import Cause, Item
+from dragoman.mappings.dialect import Burst, Loss
 
 __all__ = ["PAGE", "Pager"]
 

@@ -6,8 +6,8 @@ exist: the callers ask here first, and know nothing else of it.
 
 from __future__ import annotations
 
-from gateway.config.model import RouteOptions
-from mappings.canonical import SessionState
+from dragoman.gateway.config.model import RouteOptions
+from dragoman.mappings.canonical import SessionState
 
 __all__ = ["Policy"]
 

@@ -16,19 +16,19 @@ from typing import Any
 
 from msgspec import structs
 
-from gateway.config.model import Limits
-from gateway.ledger import Ledger
-from gateway.routing.door import LATEST
-from gateway.routing.ids import canonical_id
-from gateway.routing.paging import PAGE
-from gateway.session.weight import of_item
-from gateway.timers import Later, Timer
-from gateway.upstream import Backend, Connected
-from mappings.canonical import Command, SessionState
-from mappings.canonical.commands import GetHistory, GetSession, ListSessions, OpenSession, ResumeSession
-from mappings.canonical.events import Alert, Event, HistorySnapshot, Reply, SessionOpened, SessionsListed
-from mappings.canonical.values import Cause, Item
-from mappings.dialect import Burst, Loss, NewId
+from dragoman.gateway.config.model import Limits
+from dragoman.gateway.ledger import Ledger
+from dragoman.gateway.routing.door import LATEST
+from dragoman.gateway.routing.ids import canonical_id
+from dragoman.gateway.routing.paging import PAGE
+from dragoman.gateway.session.weight import of_item
+from dragoman.gateway.timers import Later, Timer
+from dragoman.gateway.upstream import Backend, Connected
+from dragoman.mappings.canonical import Command, SessionState
+from dragoman.mappings.canonical.commands import GetHistory, GetSession, ListSessions, OpenSession, ResumeSession
+from dragoman.mappings.canonical.events import Alert, Event, HistorySnapshot, Reply, SessionOpened, SessionsListed
+from dragoman.mappings.canonical.values import Cause, Item
+from dragoman.mappings.dialect import Burst, Loss, NewId
 
 __all__ = ["Recall"]
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 
-from gateway.session.session import Session
-from mappings.canonical.commands import ListSessions
-from mappings.canonical.events import SessionsListed
-from mappings.canonical.values import SessionSummary
-from mappings.dialect import Dialect
-from mappings.errors import PeerError
+from dragoman.gateway.session.session import Session
+from dragoman.mappings.canonical.commands import ListSessions
+from dragoman.mappings.canonical.events import SessionsListed
+from dragoman.mappings.canonical.values import SessionSummary
+from dragoman.mappings.dialect import Dialect
+from dragoman.mappings.errors import PeerError
 
 __all__ = ["Roster", "listing"]
 

@@ -12,21 +12,21 @@ from functools import partial
 
 from msgspec import structs
 
-from adapters.base import CloseReason
-from gateway.config.model import Limits, Route
-from gateway.ledger import Ledger
-from gateway.link import Link
-from gateway.pods.live import Pods
-from gateway.recording.recorder import Recorder
-from gateway.routing.opening import Openings
-from gateway.routing.roster import listing
-from gateway.routing.sessions import MakeBackend, Sessions
-from gateway.routing.stored import Rows, joined
-from gateway.session.history import summary
-from gateway.session.session import Session
-from gateway.timers import Later
-from mappings.canonical import Command
-from mappings.canonical.commands import (
+from dragoman.adapters.base import CloseReason
+from dragoman.gateway.config.model import Limits, Route
+from dragoman.gateway.ledger import Ledger
+from dragoman.gateway.link import Link
+from dragoman.gateway.pods.live import Pods
+from dragoman.gateway.recording.recorder import Recorder
+from dragoman.gateway.routing.opening import Openings
+from dragoman.gateway.routing.roster import listing
+from dragoman.gateway.routing.sessions import MakeBackend, Sessions
+from dragoman.gateway.routing.stored import Rows, joined
+from dragoman.gateway.session.history import summary
+from dragoman.gateway.session.session import Session
+from dragoman.gateway.timers import Later
+from dragoman.mappings.canonical import Command
+from dragoman.mappings.canonical.commands import (
     AnswerApproval,
     AnswerInteraction,
     AnswerOtp,
@@ -48,7 +48,7 @@ from mappings.canonical.commands import (
     StoreWrite,
     UnsetConfig,
 )
-from mappings.canonical.events import (
+from dragoman.mappings.canonical.events import (
     BackendShutdown,
     Pong,
     Reply,
@@ -57,10 +57,10 @@ from mappings.canonical.events import (
     SessionOpened,
     SessionsListed,
 )
-from mappings.canonical.unmapped import Unmapped
-from mappings.canonical.values import Failure
-from mappings.dialect import Burst, Clock, Dialect, Loss, NewId
-from mappings.errors import PeerError
+from dragoman.mappings.canonical.unmapped import Unmapped
+from dragoman.mappings.canonical.values import Failure
+from dragoman.mappings.dialect import Burst, Clock, Dialect, Loss, NewId
+from dragoman.mappings.errors import PeerError
 
 __all__ = ["Router"]
 

@@ -10,32 +10,32 @@ from typing import TypeVar
 
 from msgspec import structs
 
-from adapters.base import CloseReason
-from gateway.config.model import Limits, Route
-from gateway.endpoint import Endpoint
-from gateway.ledger import Ledger
-from gateway.link import Link
-from gateway.pods.live import Pod, Pods
-from gateway.pods.sessions import PodSessions
-from gateway.recording.recorder import Recorder
-from gateway.recording.track import Track
-from gateway.routing.door import LATEST, NEW, Door
-from gateway.routing.ids import agent_id, canonical_id, session_id
-from gateway.routing.paging import Pager
-from gateway.routing.policy import Policy
-from gateway.routing.recall import Recall
-from gateway.routing.roster import Roster
-from gateway.routing.shared_sessions import SharedSessions
-from gateway.routing.stored import Stored
-from gateway.session.session import Session
-from gateway.timers import Later
-from gateway.upstream import Backend, Connected, Upstream
-from mappings.canonical import Event, SessionState
-from mappings.canonical.commands import DeleteSession, ListSessions, OpenSession, ResumeSession
-from mappings.canonical.values import Backend as About
-from mappings.canonical.values import Ext, Failure, SessionSummary
-from mappings.dialect import Clock, Dialect, NewId
-from mappings.errors import ConfigError
+from dragoman.adapters.base import CloseReason
+from dragoman.gateway.config.model import Limits, Route
+from dragoman.gateway.endpoint import Endpoint
+from dragoman.gateway.ledger import Ledger
+from dragoman.gateway.link import Link
+from dragoman.gateway.pods.live import Pod, Pods
+from dragoman.gateway.pods.sessions import PodSessions
+from dragoman.gateway.recording.recorder import Recorder
+from dragoman.gateway.recording.track import Track
+from dragoman.gateway.routing.door import LATEST, NEW, Door
+from dragoman.gateway.routing.ids import agent_id, canonical_id, session_id
+from dragoman.gateway.routing.paging import Pager
+from dragoman.gateway.routing.policy import Policy
+from dragoman.gateway.routing.recall import Recall
+from dragoman.gateway.routing.roster import Roster
+from dragoman.gateway.routing.shared_sessions import SharedSessions
+from dragoman.gateway.routing.stored import Stored
+from dragoman.gateway.session.session import Session
+from dragoman.gateway.timers import Later
+from dragoman.gateway.upstream import Backend, Connected, Upstream
+from dragoman.mappings.canonical import Event, SessionState
+from dragoman.mappings.canonical.commands import DeleteSession, ListSessions, OpenSession, ResumeSession
+from dragoman.mappings.canonical.values import Backend as About
+from dragoman.mappings.canonical.values import Ext, Failure, SessionSummary
+from dragoman.mappings.dialect import Clock, Dialect, NewId
+from dragoman.mappings.errors import ConfigError
 
 __all__ = ["MakeBackend", "Sessions"]
 

@@ -18,12 +18,12 @@ from typing import Any, Protocol
 import structlog
 from msgspec import structs
 
-from gateway.ledger import Ledger
-from gateway.session.session import Session
-from gateway.upstream import Upstream
-from mappings.canonical import Command, Event, SessionState
-from mappings.canonical.commands import CancelTurn, GetSession, OpenSession, ResumeSession, SubmitInput
-from mappings.canonical.events import (
+from dragoman.gateway.ledger import Ledger
+from dragoman.gateway.session.session import Session
+from dragoman.gateway.upstream import Upstream
+from dragoman.mappings.canonical import Command, Event, SessionState
+from dragoman.mappings.canonical.commands import CancelTurn, GetSession, OpenSession, ResumeSession, SubmitInput
+from dragoman.mappings.canonical.events import (
     Heartbeat,
     HistorySnapshot,
     Reply,
@@ -33,8 +33,8 @@ from mappings.canonical.events import (
     SessionUpdated,
     StoreChanged,
 )
-from mappings.canonical.values import Cause, Failure, SessionSummary
-from mappings.dialect import Burst, Dialect, Loss, NewId
+from dragoman.mappings.canonical.values import Cause, Failure, SessionSummary
+from dragoman.mappings.dialect import Burst, Dialect, Loss, NewId
 
 __all__ = ["Keeper", "Shared", "Way"]
 

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gateway.ledger import Ledger
-from gateway.routing.ids import canonical_id
-from gateway.routing.roster import Roster
-from gateway.routing.shared import Shared
-from gateway.session.session import Session
-from gateway.timers import Later, Timer
-from mappings.canonical import Event
-from mappings.canonical.events import SessionsListed
-from mappings.canonical.values import Ext, SessionSummary
-from mappings.dialect import Dialect, NewId
+from dragoman.gateway.ledger import Ledger
+from dragoman.gateway.routing.ids import canonical_id
+from dragoman.gateway.routing.roster import Roster
+from dragoman.gateway.routing.shared import Shared
+from dragoman.gateway.session.session import Session
+from dragoman.gateway.timers import Later, Timer
+from dragoman.mappings.canonical import Event
+from dragoman.mappings.canonical.events import SessionsListed
+from dragoman.mappings.canonical.values import Ext, SessionSummary
+from dragoman.mappings.dialect import Dialect, NewId
 
 __all__ = ["SharedSessions"]
 

@@ -12,17 +12,17 @@ from typing import Any
 
 from msgspec import structs
 
-from gateway.ledger import Ledger
-from gateway.routing.ids import canonical_id
-from gateway.session.history import summary
-from gateway.session.session import Session
-from gateway.timers import Later, Timer
-from gateway.upstream import Backend, Connected
-from mappings.canonical import Command, SessionState
-from mappings.canonical.commands import ListSessions
-from mappings.canonical.events import SessionsListed
-from mappings.canonical.values import Cause, SessionSummary
-from mappings.dialect import Burst, Dialect, Loss, NewId
+from dragoman.gateway.ledger import Ledger
+from dragoman.gateway.routing.ids import canonical_id
+from dragoman.gateway.session.history import summary
+from dragoman.gateway.session.session import Session
+from dragoman.gateway.timers import Later, Timer
+from dragoman.gateway.upstream import Backend, Connected
+from dragoman.mappings.canonical import Command, SessionState
+from dragoman.mappings.canonical.commands import ListSessions
+from dragoman.mappings.canonical.events import SessionsListed
+from dragoman.mappings.canonical.values import Cause, SessionSummary
+from dragoman.mappings.dialect import Burst, Dialect, Loss, NewId
 
 __all__ = ["Rows", "Stored", "joined"]
 

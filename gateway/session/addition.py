@@ -16,8 +16,8 @@ from collections.abc import Sequence
 
 from msgspec import structs
 
-from mappings.canonical.values import Item, Message, Reasoning, ToolCall
-from mappings.dialect import NewId
+from dragoman.mappings.canonical.values import Item, Message, Reasoning, ToolCall
+from dragoman.mappings.dialect import NewId
 
 __all__ = ["Addition"]
 

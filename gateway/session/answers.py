@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET, structs
 
-from gateway.session.inflight import OPENING, Pending
-from mappings.canonical import Command
-from mappings.canonical.commands import (
+from dragoman.gateway.session.inflight import OPENING, Pending
+from dragoman.mappings.canonical import Command
+from dragoman.mappings.canonical.commands import (
     ArchiveSession,
     CancelTurn,
     RenameSession,
     SubmitInput,
     UnarchiveSession,
 )
-from mappings.canonical.events import (
+from dragoman.mappings.canonical.events import (
     CompletionsListed,
     HistorySnapshot,
     InteractionInvalid,
@@ -31,11 +31,11 @@ from mappings.canonical.events import (
     SessionsListed,
     TurnAccepted,
 )
-from mappings.canonical.values import Cause, Failure
-from mappings.dialect import Loss
+from dragoman.mappings.canonical.values import Cause, Failure
+from dragoman.mappings.dialect import Loss
 
 if TYPE_CHECKING:
-    from gateway.session.session import Session
+    from dragoman.gateway.session.session import Session
 
 __all__ = ["ADDRESSED", "Answers", "answers_one"]
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from mappings.canonical.values import FileAttachment, FileRef, ImageAttachment, Segment
+from dragoman.mappings.canonical.values import FileAttachment, FileRef, ImageAttachment, Segment
 
 __all__ = ["as_references"]
 

@@ -6,11 +6,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gateway.link import Link
-from gateway.timers import Timer
+from dragoman.gateway.link import Link
+from dragoman.gateway.timers import Timer
 
 if TYPE_CHECKING:
-    from gateway.session.session import Session
+    from dragoman.gateway.session.session import Session
 
 __all__ = ["Attendance"]
 

@@ -6,12 +6,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gateway.link import Link
-from gateway.timers import Timer
-from mappings.canonical.commands import CancelTurn
+from dragoman.gateway.link import Link
+from dragoman.gateway.timers import Timer
+from dragoman.mappings.canonical.commands import CancelTurn
 
 if TYPE_CHECKING:
-    from gateway.session.session import Session
+    from dragoman.gateway.session.session import Session
 
 __all__ = ["Cancelling"]
 

@@ -14,12 +14,12 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import Struct, structs
 
-from adapters.base import CloseReason
-from gateway.ledger import Ledger
-from gateway.link import Link
-from gateway.recording.track import Track
-from mappings.canonical import Batch, SessionState, prelude
-from mappings.canonical.events import (
+from dragoman.adapters.base import CloseReason
+from dragoman.gateway.ledger import Ledger
+from dragoman.gateway.link import Link
+from dragoman.gateway.recording.track import Track
+from dragoman.mappings.canonical import Batch, SessionState, prelude
+from dragoman.mappings.canonical.events import (
     Event,
     Gap,
     ModelTurnStarted,
@@ -29,9 +29,9 @@ from mappings.canonical.events import (
     TurnAccepted,
     TurnEnded,
 )
-from mappings.canonical.values import Origin
-from mappings.dialect import Dialect, Projection
-from mappings.errors import PeerError
+from dragoman.mappings.canonical.values import Origin
+from dragoman.mappings.dialect import Dialect, Projection
+from dragoman.mappings.errors import PeerError
 
 __all__ = ["Attachment", "Delivery", "up_to_questions"]
 

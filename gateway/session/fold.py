@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from mappings.canonical import Batch, OpenTurn, SessionState
-from mappings.canonical.events import (
+from dragoman.mappings.canonical import Batch, OpenTurn, SessionState
+from dragoman.mappings.canonical.events import (
     Alert,
     ApprovalRequested,
     ApprovalResolved,
@@ -45,8 +45,8 @@ from mappings.canonical.events import (
     TurnResult,
     UsageReported,
 )
-from mappings.canonical.state import CallBlock, Otp, QuestionBlock, ReasoningBlock, ResultBlock, TextBlock
-from mappings.canonical.values import Item, Message, Reasoning, Text, ToolCall, ToolResult, Usage
+from dragoman.mappings.canonical.state import CallBlock, Otp, QuestionBlock, ReasoningBlock, ResultBlock, TextBlock
+from dragoman.mappings.canonical.values import Item, Message, Reasoning, Text, ToolCall, ToolResult, Usage
 
 __all__ = ["FOLD", "add_usage", "fold", "happens", "open_turn"]
 

@@ -13,12 +13,12 @@ from collections.abc import Sequence
 
 from msgspec import structs
 
-from gateway.session.addition import Addition
-from gateway.session.weight import of_item
-from mappings.canonical import SessionState
-from mappings.canonical.events import HistorySnapshot
-from mappings.canonical.values import Item, Message, SessionSummary
-from mappings.dialect import NewId
+from dragoman.gateway.session.addition import Addition
+from dragoman.gateway.session.weight import of_item
+from dragoman.mappings.canonical import SessionState
+from dragoman.mappings.canonical.events import HistorySnapshot
+from dragoman.mappings.canonical.values import Item, Message, SessionSummary
+from dragoman.mappings.dialect import NewId
 
 __all__ = ["page", "renew", "summary", "trim"]
 

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator
 
 from msgspec import Struct
 
-from gateway.config.model import Limits
-from gateway.link import Link
-from gateway.timers import Later, Timer
-from mappings.canonical import Command
-from mappings.canonical.commands import GetSession, OpenSession, ResumeSession
-from mappings.canonical.values import Segment
+from dragoman.gateway.config.model import Limits
+from dragoman.gateway.link import Link
+from dragoman.gateway.timers import Later, Timer
+from dragoman.mappings.canonical import Command
+from dragoman.mappings.canonical.commands import GetSession, OpenSession, ResumeSession
+from dragoman.mappings.canonical.values import Segment
 
 __all__ = ["OPENING", "PENDING_MAX", "InFlight", "Pending"]
 

@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from gateway.link import Link
-from gateway.session.attachments import as_references
-from gateway.session.inflight import Pending
-from gateway.session.reconnect import BUSY
-from mappings.canonical import Event
-from mappings.canonical.commands import SubmitInput
-from mappings.canonical.events import TurnAccepted
-from mappings.canonical.values import FileAttachment, ImageAttachment, Message, Origin, flatten
+from dragoman.gateway.link import Link
+from dragoman.gateway.session.attachments import as_references
+from dragoman.gateway.session.inflight import Pending
+from dragoman.gateway.session.reconnect import BUSY
+from dragoman.mappings.canonical import Event
+from dragoman.mappings.canonical.commands import SubmitInput
+from dragoman.mappings.canonical.events import TurnAccepted
+from dragoman.mappings.canonical.values import FileAttachment, ImageAttachment, Message, Origin, flatten
 
 if TYPE_CHECKING:
-    from gateway.session.session import Session
+    from dragoman.gateway.session.session import Session
 
 __all__ = ["Inputs"]
 

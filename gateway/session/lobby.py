@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gateway.link import Link
-from gateway.timers import Later, Timer
+from dragoman.gateway.link import Link
+from dragoman.gateway.timers import Later, Timer
 
 __all__ = ["Lobby"]
 

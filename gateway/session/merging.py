@@ -13,8 +13,8 @@ from collections.abc import Sequence
 
 from msgspec import structs
 
-from mappings.canonical.values import Item, Message
-from mappings.dialect import NewId
+from dragoman.mappings.canonical.values import Item, Message
+from dragoman.mappings.dialect import NewId
 
 __all__ = ["fold_in"]
 

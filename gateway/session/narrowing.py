@@ -11,15 +11,15 @@ from typing import Any
 
 from msgspec import structs
 
-from mappings.canonical.events import (
+from dragoman.mappings.canonical.events import (
     HistorySnapshot,
     StateSnapshot,
     ToolCallArguments,
     ToolCallFinished,
     ToolOutputDelta,
 )
-from mappings.canonical.values import Item, ToolCall, ToolResult
-from mappings.dialect import Loss
+from dragoman.mappings.canonical.values import Item, ToolCall, ToolResult
+from dragoman.mappings.dialect import Loss
 
 __all__ = ["tool_names_only"]
 

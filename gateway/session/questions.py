@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING
 import structlog
 from msgspec import UNSET, structs
 
-from gateway.link import Link
-from gateway.session import wording
-from gateway.session.turn.questions import Given, denied
-from gateway.timers import Timer
-from mappings.canonical.commands import (
+from dragoman.gateway.link import Link
+from dragoman.gateway.session import wording
+from dragoman.gateway.session.turn.questions import Given, denied
+from dragoman.gateway.timers import Timer
+from dragoman.mappings.canonical.commands import (
     AnswerApproval,
     AnswerInteraction,
     AnswerOtp,
     SubmitInput,
 )
-from mappings.canonical.events import (
+from dragoman.mappings.canonical.events import (
     Alert,
     ApprovalRequested,
     ApprovalResolved,
@@ -37,12 +37,12 @@ from mappings.canonical.events import (
     StatusChanged,
     TurnAccepted,
 )
-from mappings.canonical.state import QuestionBlock
-from mappings.canonical.values import Failure, Origin, Segment, flatten
+from dragoman.mappings.canonical.state import QuestionBlock
+from dragoman.mappings.canonical.values import Failure, Origin, Segment, flatten
 
 if TYPE_CHECKING:
-    from gateway.session.inflight import Pending
-    from gateway.session.session import Session
+    from dragoman.gateway.session.inflight import Pending
+    from dragoman.gateway.session.session import Session
 
 __all__ = ["Questions"]
 

@@ -17,13 +17,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from gateway.link import Link
-from gateway.session.turn.missed import Found, look, missed
-from gateway.session.turn.repeated import Repeated
-from gateway.timers import Timer
-from mappings.canonical import Command
-from mappings.canonical.commands import CancelTurn, PauseTurn, SubmitInput
-from mappings.canonical.events import (
+from dragoman.gateway.link import Link
+from dragoman.gateway.session.turn.missed import Found, look, missed
+from dragoman.gateway.session.turn.repeated import Repeated
+from dragoman.gateway.timers import Timer
+from dragoman.mappings.canonical import Command
+from dragoman.mappings.canonical.commands import CancelTurn, PauseTurn, SubmitInput
+from dragoman.mappings.canonical.events import (
     HistorySnapshot,
     ModelTurnStarted,
     ReasoningDelta,
@@ -36,10 +36,10 @@ from mappings.canonical.events import (
     ToolCallArguments,
     ToolCallStarted,
 )
-from mappings.canonical.values import Failure, Message, flatten
+from dragoman.mappings.canonical.values import Failure, Message, flatten
 
 if TYPE_CHECKING:
-    from gateway.session.session import Session
+    from dragoman.gateway.session.session import Session
 
 __all__ = ["BUSY", "Reconnect"]
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from gateway.session.fold import FOLD, open_turn
-from mappings.canonical import Event, OpenTurn, SessionState
-from mappings.canonical.values import Origin
+from dragoman.gateway.session.fold import FOLD, open_turn
+from dragoman.mappings.canonical import Event, OpenTurn, SessionState
+from dragoman.mappings.canonical.values import Origin
 
 __all__ = ["Run", "Runs"]
 

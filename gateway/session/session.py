@@ -16,28 +16,28 @@ from typing import Any
 import structlog
 from msgspec import structs
 
-from gateway.config.model import Limits, RouteOptions
-from gateway.ledger import Ledger
-from gateway.link import Link
-from gateway.session.answers import ADDRESSED, Answers, answers_one
-from gateway.session.attendance import Attendance
-from gateway.session.cancelling import Cancelling
-from gateway.session.delivery import Delivery
-from gateway.session.fold import happens
-from gateway.session.history import page, summary, trim
-from gateway.session.inflight import InFlight, Pending
-from gateway.session.inputs import Inputs
-from gateway.session.lobby import Lobby
-from gateway.session.narrowing import tool_names_only
-from gateway.session.questions import Questions
-from gateway.session.reconnect import BUSY, Reconnect
-from gateway.session.runs import Run
-from gateway.session.turn import NormalForm
-from gateway.session.weight import of_events
-from gateway.timers import Later
-from gateway.upstream import Backend
-from mappings.canonical import Batch, Command, Event, SessionState
-from mappings.canonical.commands import (
+from dragoman.gateway.config.model import Limits, RouteOptions
+from dragoman.gateway.ledger import Ledger
+from dragoman.gateway.link import Link
+from dragoman.gateway.session.answers import ADDRESSED, Answers, answers_one
+from dragoman.gateway.session.attendance import Attendance
+from dragoman.gateway.session.cancelling import Cancelling
+from dragoman.gateway.session.delivery import Delivery
+from dragoman.gateway.session.fold import happens
+from dragoman.gateway.session.history import page, summary, trim
+from dragoman.gateway.session.inflight import InFlight, Pending
+from dragoman.gateway.session.inputs import Inputs
+from dragoman.gateway.session.lobby import Lobby
+from dragoman.gateway.session.narrowing import tool_names_only
+from dragoman.gateway.session.questions import Questions
+from dragoman.gateway.session.reconnect import BUSY, Reconnect
+from dragoman.gateway.session.runs import Run
+from dragoman.gateway.session.turn import NormalForm
+from dragoman.gateway.session.weight import of_events
+from dragoman.gateway.timers import Later
+from dragoman.gateway.upstream import Backend
+from dragoman.mappings.canonical import Batch, Command, Event, SessionState
+from dragoman.mappings.canonical.commands import (
     AnswerApproval,
     AnswerInteraction,
     CancelTurn,
@@ -50,7 +50,7 @@ from mappings.canonical.commands import (
     ResumeTurn,
     SubmitInput,
 )
-from mappings.canonical.events import (
+from dragoman.mappings.canonical.events import (
     ModelTurnStarted,
     Reply,
     SessionActivated,
@@ -59,10 +59,10 @@ from mappings.canonical.events import (
     TextDelta,
     TurnAccepted,
 )
-from mappings.canonical.state import TextBlock
-from mappings.canonical.unmapped import Unmapped
-from mappings.canonical.values import Cause, Failure, Segment
-from mappings.dialect import Burst, Clock, Dialect, Loss, NewId
+from dragoman.mappings.canonical.state import TextBlock
+from dragoman.mappings.canonical.unmapped import Unmapped
+from dragoman.mappings.canonical.values import Cause, Failure, Segment
+from dragoman.mappings.dialect import Burst, Clock, Dialect, Loss, NewId
 
 __all__ = ["Session"]
 

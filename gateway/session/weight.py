@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import Any, assert_never
 
-from mappings.canonical import Event
-from mappings.canonical.events import (
+from dragoman.mappings.canonical import Event
+from dragoman.mappings.canonical.events import (
     HistorySnapshot,
     MessageAppended,
     ReasoningDelta,
@@ -18,7 +18,7 @@ from mappings.canonical.events import (
     ToolCallFinished,
     TurnEnded,
 )
-from mappings.canonical.values import Item, Message, Reasoning, ToolCall, ToolResult
+from dragoman.mappings.canonical.values import Item, Message, Reasoning, ToolCall, ToolResult
 
 __all__ = ["of_events", "of_item"]
 

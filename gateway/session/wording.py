@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from mappings.canonical.events import (
+from dragoman.mappings.canonical.events import (
     ApprovalRequested,
     InteractionInvalid,
     InteractionRequired,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from gateway.endpoint import Endpoint
-from gateway.replay.options import OPTIONS, header, read_options
-from gateway.transports.way import Way
+from dragoman.gateway.endpoint import Endpoint
+from dragoman.gateway.replay.options import OPTIONS, header, read_options
+from dragoman.gateway.transports.way import Way
 
 __all__ = ["FILE"]
 

@@ -20,8 +20,8 @@ import msgspec
 import structlog
 from msgspec import Struct
 
-from adapters.base import Listener
-from mappings.errors import ConfigError
+from dragoman.adapters.base import Listener
+from dragoman.mappings.errors import ConfigError
 
 __all__ = ["INSTANCES", "Instance", "Lock", "Project", "ProjectListener", "find", "ports"]
 

@@ -14,12 +14,12 @@ from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
-from adapters import stdio
-from adapters.base import Listener, Transport
-from gateway.config.model import Limits
-from gateway.endpoint import Endpoint
-from gateway.transports.way import Children, Connect, Doorkeeper, Place, Way, adapter_limits
-from mappings.errors import ConfigError
+from dragoman.adapters import stdio
+from dragoman.adapters.base import Listener, Transport
+from dragoman.gateway.config.model import Limits
+from dragoman.gateway.endpoint import Endpoint
+from dragoman.gateway.transports.way import Children, Connect, Doorkeeper, Place, Way, adapter_limits
+from dragoman.mappings.errors import ConfigError
 
 __all__ = ["STDIO", "Starter"]
 

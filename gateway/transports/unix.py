@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from adapters import unix
-from adapters.base import Listener
-from gateway.config.model import Limits
-from gateway.endpoint import Endpoint
-from gateway.pods.folder import PodFolder
-from gateway.pods.live import Pods
-from gateway.pods.runtime import check_name, runtime_directory
-from gateway.transports.way import Children, Connect, Doorkeeper, Place, Way, adapter_limits
+from dragoman.adapters import unix
+from dragoman.adapters.base import Listener
+from dragoman.gateway.config.model import Limits
+from dragoman.gateway.endpoint import Endpoint
+from dragoman.gateway.pods.folder import PodFolder
+from dragoman.gateway.pods.live import Pods
+from dragoman.gateway.pods.runtime import check_name, runtime_directory
+from dragoman.gateway.transports.way import Children, Connect, Doorkeeper, Place, Way, adapter_limits
 
 __all__ = ["DIRECTORY", "NAME", "UNIX", "pods"]
 

@@ -7,12 +7,12 @@ from typing import Any
 
 from msgspec import Struct
 
-from adapters.base import Accept, Listener, Transport
-from adapters.base import Limits as AdapterLimits
-from adapters.stdio import Children
-from gateway.config.model import Limits
-from gateway.endpoint import Endpoint
-from mappings.dialect import Instance, Loss
+from dragoman.adapters.base import Accept, Listener, Transport
+from dragoman.adapters.base import Limits as AdapterLimits
+from dragoman.adapters.stdio import Children
+from dragoman.gateway.config.model import Limits
+from dragoman.gateway.endpoint import Endpoint
+from dragoman.mappings.dialect import Instance, Loss
 
 __all__ = ["Children", "Connect", "Doorkeeper", "Place", "Way", "adapter_limits"]
 

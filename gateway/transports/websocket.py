@@ -7,11 +7,11 @@ from urllib.parse import urlencode
 
 from msgspec import structs
 
-from adapters import websocket
-from adapters.base import Listener
-from gateway.config.model import Limits
-from gateway.endpoint import Endpoint, split_url
-from gateway.transports.way import Children, Connect, Doorkeeper, Place, Way, adapter_limits
+from dragoman.adapters import websocket
+from dragoman.adapters.base import Listener
+from dragoman.gateway.config.model import Limits
+from dragoman.gateway.endpoint import Endpoint, split_url
+from dragoman.gateway.transports.way import Children, Connect, Doorkeeper, Place, Way, adapter_limits
 
 __all__ = ["WS", "WSS"]
 

@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from adapters import zeromq
-from adapters.base import Listener, Transport
-from adapters.zeromq.publication import Publication
-from gateway.config.model import Limits
-from gateway.endpoint import Endpoint
-from gateway.transports.pando_project import Project, ProjectListener, find, ports
-from gateway.transports.way import Children, Connect, Doorkeeper, Place, Way, adapter_limits
-from mappings.errors import ConfigError
+from dragoman.adapters import zeromq
+from dragoman.adapters.base import Listener, Transport
+from dragoman.adapters.zeromq.publication import Publication
+from dragoman.gateway.config.model import Limits
+from dragoman.gateway.endpoint import Endpoint
+from dragoman.gateway.transports.pando_project import Project, ProjectListener, find, ports
+from dragoman.gateway.transports.way import Children, Connect, Doorkeeper, Place, Way, adapter_limits
+from dragoman.mappings.errors import ConfigError
 
 __all__ = ["PROJECT", "TCP"]
 

@@ -5,10 +5,10 @@ events     backend -> client          state      a session as folded from its lo
 unmapped   a message of unknown name
 """
 
-from mappings.canonical import commands, events
-from mappings.canonical.commands import Command
-from mappings.canonical.events import Event
-from mappings.canonical.state import Batch, OpenTurn, SessionState, prelude
-from mappings.canonical.unmapped import Unmapped
+from dragoman.mappings.canonical import commands, events
+from dragoman.mappings.canonical.commands import Command
+from dragoman.mappings.canonical.events import Event
+from dragoman.mappings.canonical.state import Batch, OpenTurn, SessionState, prelude
+from dragoman.mappings.canonical.unmapped import Unmapped
 
 __all__ = ["Batch", "Command", "Event", "OpenTurn", "SessionState", "Unmapped", "commands", "events", "prelude"]

@@ -10,8 +10,8 @@ from typing import Union
 
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from mappings.canonical.unmapped import Unmapped
-from mappings.canonical.values import Ext, Segment, snake_case
+from dragoman.mappings.canonical.unmapped import Unmapped
+from dragoman.mappings.canonical.values import Ext, Segment, snake_case
 
 __all__ = [
     "AnswerApproval",

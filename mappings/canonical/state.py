@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 from msgspec import Raw, Struct, field, structs
 
-from mappings.canonical.commands import OpenSession
-from mappings.canonical.events import (
+from dragoman.mappings.canonical.commands import OpenSession
+from dragoman.mappings.canonical.events import (
     Alert,
     ApprovalRequested,
     ErrorReported,
@@ -33,7 +33,18 @@ from mappings.canonical.events import (
     ToolCallStarted,
     TurnResult,
 )
-from mappings.canonical.values import Backend, End, Ext, Item, Message, Origin, Segment, SessionSummary, Status, Usage
+from dragoman.mappings.canonical.values import (
+    Backend,
+    End,
+    Ext,
+    Item,
+    Message,
+    Origin,
+    Segment,
+    SessionSummary,
+    Status,
+    Usage,
+)
 
 __all__ = [
     "Batch",

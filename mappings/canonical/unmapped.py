@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from msgspec import Struct
 
-from mappings.canonical.values import Visibility
+from dragoman.mappings.canonical.values import Visibility
 
 __all__ = ["Unmapped"]
 

@@ -6,12 +6,12 @@ to_canonical    codewhale -> canonical     translator   one link's protocol
 from_canonical  canonical -> codewhale     projection   one client's turn as it is streamed
 """
 
-from mappings.codewhale.directions import FROM_CLIENT, FROM_SERVER, Overheard
-from mappings.codewhale.from_canonical import brought_along, shown, taken_along
-from mappings.codewhale.projection import Projection
-from mappings.codewhale.translator import ClientTranslator, ServerTranslator
-from mappings.codewhale.vocabulary import GENERATIONS
-from mappings.dialect import Dialect
+from dragoman.mappings.codewhale.directions import FROM_CLIENT, FROM_SERVER, Overheard
+from dragoman.mappings.codewhale.from_canonical import brought_along, shown, taken_along
+from dragoman.mappings.codewhale.projection import Projection
+from dragoman.mappings.codewhale.translator import ClientTranslator, ServerTranslator
+from dragoman.mappings.codewhale.vocabulary import GENERATIONS
+from dragoman.mappings.dialect import Dialect
 
 __all__ = ["DIALECT", "ClientTranslator", "Projection", "ServerTranslator"]
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from mappings.canonical import events as say
-from mappings.codewhale.from_canonical import FROM_COMMAND, FROM_EVENT, Context
-from mappings.codewhale.from_canonical.context import bundled
-from mappings.codewhale.to_canonical import TO_COMMAND, TO_EVENT, envelope, place
-from mappings.codewhale.wire import EVENTS, REQUESTS
-from mappings.dialect import Burst, Direction, Rendered
+from dragoman.mappings.canonical import events as say
+from dragoman.mappings.codewhale.from_canonical import FROM_COMMAND, FROM_EVENT, Context
+from dragoman.mappings.codewhale.from_canonical.context import bundled
+from dragoman.mappings.codewhale.to_canonical import TO_COMMAND, TO_EVENT, envelope, place
+from dragoman.mappings.codewhale.wire import EVENTS, REQUESTS
+from dragoman.mappings.dialect import Burst, Direction, Rendered
 
 __all__ = ["FROM_CLIENT", "FROM_SERVER", "Overheard"]
 

@@ -7,7 +7,7 @@ from typing import TypeVar
 import msgspec
 from msgspec import UNSET, Raw
 
-from mappings.canonical.values import Ext
+from dragoman.mappings.canonical.values import Ext
 
 __all__ = ["carried", "given", "keep", "raw"]
 

@@ -12,17 +12,17 @@ from typing import Any
 
 from msgspec import UNSET
 
-from mappings.asking import Asking
-from mappings.canonical import Batch, Event
-from mappings.canonical import events as say
-from mappings.codewhale.from_canonical import FROM_EVENT, Context
-from mappings.codewhale.from_canonical.context import bundled
-from mappings.codewhale.from_canonical.events import WELL, accepted
-from mappings.codewhale.ids import thread_id, thread_of
-from mappings.codewhale.vocabulary import HEAD, SEED
-from mappings.codewhale.wire import frames, results
-from mappings.codewhale.wire.frames import FrameBase
-from mappings.dialect import Rendered
+from dragoman.mappings.asking import Asking
+from dragoman.mappings.canonical import Batch, Event
+from dragoman.mappings.canonical import events as say
+from dragoman.mappings.codewhale.from_canonical import FROM_EVENT, Context
+from dragoman.mappings.codewhale.from_canonical.context import bundled
+from dragoman.mappings.codewhale.from_canonical.events import WELL, accepted
+from dragoman.mappings.codewhale.ids import thread_id, thread_of
+from dragoman.mappings.codewhale.vocabulary import HEAD, SEED
+from dragoman.mappings.codewhale.wire import frames, results
+from dragoman.mappings.codewhale.wire.frames import FrameBase
+from dragoman.mappings.dialect import Rendered
 
 __all__ = ["FRAMES_MAX", "Projection"]
 

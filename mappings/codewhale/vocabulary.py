@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mappings.canonical.values import Cause
+from dragoman.mappings.canonical.values import Cause
 
 __all__ = [
     "CANCELLED",

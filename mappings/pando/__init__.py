@@ -6,8 +6,8 @@ to_canonical    pando -> canonical         translator   one link's protocol: a c
 from_canonical  canonical -> pando         projection   one session as it is published
 """
 
-from mappings.pando.dialect import DIALECT
-from mappings.pando.projection import Projection
-from mappings.pando.translator import ClientTranslator, PublicationTranslator, ServerTranslator
+from dragoman.mappings.pando.dialect import DIALECT
+from dragoman.mappings.pando.projection import Projection
+from dragoman.mappings.pando.translator import ClientTranslator, PublicationTranslator, ServerTranslator
 
 __all__ = ["DIALECT", "ClientTranslator", "Projection", "PublicationTranslator", "ServerTranslator"]

@@ -6,12 +6,12 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from mappings.dialect import Dialect, Instance
-from mappings.pando.directions import FROM_CLIENT, FROM_PRIMARY
-from mappings.pando.extras import keep
-from mappings.pando.from_canonical import shown
-from mappings.pando.projection import Projection
-from mappings.pando.translator import ClientTranslator, PublicationTranslator, ServerTranslator
+from dragoman.mappings.dialect import Dialect, Instance
+from dragoman.mappings.pando.directions import FROM_CLIENT, FROM_PRIMARY
+from dragoman.mappings.pando.extras import keep
+from dragoman.mappings.pando.from_canonical import shown
+from dragoman.mappings.pando.projection import Projection
+from dragoman.mappings.pando.translator import ClientTranslator, PublicationTranslator, ServerTranslator
 
 __all__ = ["DIALECT"]
 

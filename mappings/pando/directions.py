@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import msgspec
 
-from mappings.dialect import Burst, Direction, Lines, Parts, Rendered
-from mappings.errors import PeerError
-from mappings.pando.from_canonical import FROM_COMMAND, FROM_EVENT, Context
-from mappings.pando.to_canonical import TO_COMMAND, TO_EVENT, envelope, place
-from mappings.pando.wire import EVENTS, REQUESTS
+from dragoman.mappings.dialect import Burst, Direction, Lines, Parts, Rendered
+from dragoman.mappings.errors import PeerError
+from dragoman.mappings.pando.from_canonical import FROM_COMMAND, FROM_EVENT, Context
+from dragoman.mappings.pando.to_canonical import TO_COMMAND, TO_EVENT, envelope, place
+from dragoman.mappings.pando.wire import EVENTS, REQUESTS
 
 __all__ = ["FROM_CLIENT", "FROM_PRIMARY", "PUB", "RPC"]
 

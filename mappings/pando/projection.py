@@ -6,9 +6,9 @@ kept for the end that takes the user's message back.
 
 from __future__ import annotations
 
-from mappings.asking import Asking
-from mappings.canonical import Batch, Event
-from mappings.canonical.events import (
+from dragoman.mappings.asking import Asking
+from dragoman.mappings.canonical import Batch, Event
+from dragoman.mappings.canonical.events import (
     HistorySnapshot,
     MessageAppended,
     Pong,
@@ -18,13 +18,13 @@ from mappings.canonical.events import (
     TurnAccepted,
     TurnEnded,
 )
-from mappings.canonical.values import Ext, Message
-from mappings.dialect import Instance, Rendered
-from mappings.pando.from_canonical import FROM_EVENT, Context, shown
-from mappings.pando.from_canonical.context import NOBODY, Messages
-from mappings.pando.wire import EVENTS
-from mappings.pando.wire import topics as wire
-from mappings.pando.wire.times import rfc3339
+from dragoman.mappings.canonical.values import Ext, Message
+from dragoman.mappings.dialect import Instance, Rendered
+from dragoman.mappings.pando.from_canonical import FROM_EVENT, Context, shown
+from dragoman.mappings.pando.from_canonical.context import NOBODY, Messages
+from dragoman.mappings.pando.wire import EVENTS
+from dragoman.mappings.pando.wire import topics as wire
+from dragoman.mappings.pando.wire.times import rfc3339
 
 __all__ = ["Projection"]
 

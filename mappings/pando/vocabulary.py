@@ -4,7 +4,7 @@ docs/translation.md, rule 3.11).
 
 from __future__ import annotations
 
-from mappings.canonical.values import Cause, Role
+from dragoman.mappings.canonical.values import Cause, Role
 
 __all__ = [
     "BAD_JSON",

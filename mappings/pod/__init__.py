@@ -2,10 +2,10 @@
 seed.
 """
 
-from mappings.dialect import Dialect
-from mappings.pod.directions import COMMANDS, EVENTS
-from mappings.pod.projection import Projection
-from mappings.pod.translator import ClientTranslator, ServerTranslator
+from dragoman.mappings.dialect import Dialect
+from dragoman.mappings.pod.directions import COMMANDS, EVENTS
+from dragoman.mappings.pod.projection import Projection
+from dragoman.mappings.pod.translator import ClientTranslator, ServerTranslator
 
 __all__ = ["DIALECT", "ClientTranslator", "Projection", "ServerTranslator"]
 

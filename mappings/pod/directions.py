@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from mappings.dialect import Burst, Direction, Rendered
-from mappings.losses import Losses
-from mappings.pod import wire
-from mappings.pod.from_canonical.commands import FROM_COMMAND
-from mappings.pod.from_canonical.events import FROM_EVENT
-from mappings.pod.projection import Projection
-from mappings.pod.to_canonical.commands import TO_COMMAND
-from mappings.pod.to_canonical.events import TO_EVENT
+from dragoman.mappings.dialect import Burst, Direction, Rendered
+from dragoman.mappings.losses import Losses
+from dragoman.mappings.pod import wire
+from dragoman.mappings.pod.from_canonical.commands import FROM_COMMAND
+from dragoman.mappings.pod.from_canonical.events import FROM_EVENT
+from dragoman.mappings.pod.projection import Projection
+from dragoman.mappings.pod.to_canonical.commands import TO_COMMAND
+from dragoman.mappings.pod.to_canonical.events import TO_EVENT
 
 __all__ = ["COMMANDS", "EVENTS"]
 

@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Raw, Struct, structs
 
-from mappings.canonical.events import ToolCallFinished
-from mappings.canonical.values import (
+from dragoman.mappings.canonical.events import ToolCallFinished
+from dragoman.mappings.canonical.values import (
     End,
     Failure,
     Item,
@@ -28,12 +28,12 @@ from mappings.canonical.values import (
     flatten,
     snake_case,
 )
-from mappings.pod.segments import from_segments, to_segments
-from mappings.pod.vocabulary import CANCELLED, END_OF_RESULT
-from mappings.pod.wire import EVENTS
-from mappings.pod.wire.codecs import known_segments
-from mappings.pod.wire.contents import RunResult
-from mappings.pod.wire.values import Segment
+from dragoman.mappings.pod.segments import from_segments, to_segments
+from dragoman.mappings.pod.vocabulary import CANCELLED, END_OF_RESULT
+from dragoman.mappings.pod.wire import EVENTS
+from dragoman.mappings.pod.wire.codecs import known_segments
+from dragoman.mappings.pod.wire.contents import RunResult
+from dragoman.mappings.pod.wire.values import Segment
 
 __all__ = [
     "MS",

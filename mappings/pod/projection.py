@@ -11,12 +11,12 @@ from typing import Any
 
 from msgspec import Struct
 
-from mappings.asking import Asking
-from mappings.canonical import Batch
-from mappings.dialect import Rendered
-from mappings.losses import Losses
-from mappings.pod.from_canonical.events import FROM_EVENT
-from mappings.pod.wire import EVENTS
+from dragoman.mappings.asking import Asking
+from dragoman.mappings.canonical import Batch
+from dragoman.mappings.dialect import Rendered
+from dragoman.mappings.losses import Losses
+from dragoman.mappings.pod.from_canonical.events import FROM_EVENT
+from dragoman.mappings.pod.wire import EVENTS
 
 __all__ = ["Counter", "Projection"]
 

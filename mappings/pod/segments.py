@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from mappings.canonical import values
-from mappings.pod.wire import values as wire
+from dragoman.mappings.canonical import values
+from dragoman.mappings.pod.wire import values as wire
 
 __all__ = ["attachments", "from_segments", "to_segments"]
 

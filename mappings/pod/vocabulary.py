@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from typing import get_args
 
-from mappings.canonical.values import Cause, End
-from mappings.pod.wire.contents import AlertSource, ErrorCode, InvokeKind, RunResult
-from mappings.pod.wire.values import CompletionKind
+from dragoman.mappings.canonical.values import Cause, End
+from dragoman.mappings.pod.wire.contents import AlertSource, ErrorCode, InvokeKind, RunResult
+from dragoman.mappings.pod.wire.values import CompletionKind
 
 __all__ = [
     "ALERT_SOURCES",

@@ -5,12 +5,12 @@ to_canonical    smooth -> canonical        translator   one link's protocol
 from_canonical  canonical -> smooth        projection   one session's rendering
 """
 
-from mappings.dialect import Dialect
-from mappings.smooth.directions import FROM_CLIENT, FROM_SERVER
-from mappings.smooth.from_canonical import shown
-from mappings.smooth.generations import GENERATIONS
-from mappings.smooth.projection import Projection
-from mappings.smooth.translator import ClientTranslator, ServerTranslator
+from dragoman.mappings.dialect import Dialect
+from dragoman.mappings.smooth.directions import FROM_CLIENT, FROM_SERVER
+from dragoman.mappings.smooth.from_canonical import shown
+from dragoman.mappings.smooth.generations import GENERATIONS
+from dragoman.mappings.smooth.projection import Projection
+from dragoman.mappings.smooth.translator import ClientTranslator, ServerTranslator
 
 __all__ = ["DIALECT"]
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import msgspec
 
-from mappings.dialect import Burst, Direction, Rendered
-from mappings.smooth.extras import given
-from mappings.smooth.from_canonical import FROM_COMMAND, FROM_EVENT, Context
-from mappings.smooth.to_canonical import TO_COMMAND, TO_EVENT, envelope
-from mappings.smooth.wire import ACTIONS, EVENTS
+from dragoman.mappings.dialect import Burst, Direction, Rendered
+from dragoman.mappings.smooth.extras import given
+from dragoman.mappings.smooth.from_canonical import FROM_COMMAND, FROM_EVENT, Context
+from dragoman.mappings.smooth.to_canonical import TO_COMMAND, TO_EVENT, envelope
+from dragoman.mappings.smooth.wire import ACTIONS, EVENTS
 
 __all__ = ["FROM_CLIENT", "FROM_SERVER"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 from msgspec import UNSET, Raw
 
-from mappings.canonical.values import Ext
+from dragoman.mappings.canonical.values import Ext
 
 __all__ = ["as_json", "given", "keep", "omits_supports", "raw"]
 

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from mappings.canonical import commands, events
+from dragoman.mappings.canonical import commands, events
 
 __all__ = ["GENERATIONS", "LATER", "SEED", "UNKNOWN_TO_SEED", "UNSHOWN_BY_SEED"]
 

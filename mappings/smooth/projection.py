@@ -12,18 +12,18 @@ from typing import Any
 
 import msgspec
 
-from mappings.asking import Asking
-from mappings.canonical import Batch, Event
-from mappings.canonical.events import ErrorReported, QuestionAnswered, QuestionAsked, TextDelta
-from mappings.canonical.values import Cause
-from mappings.dialect import Rendered
-from mappings.smooth.extras import as_json
-from mappings.smooth.from_canonical import FROM_EVENT, Context, derived, error_event
-from mappings.smooth.generations import SEED, UNSHOWN_BY_SEED
-from mappings.smooth.wire import EVENTS
-from mappings.smooth.wire import events as wire
-from mappings.smooth.wire.payloads import call_of, call_state, result_of, result_state
-from mappings.smooth.wire.times import NS_PER_MS
+from dragoman.mappings.asking import Asking
+from dragoman.mappings.canonical import Batch, Event
+from dragoman.mappings.canonical.events import ErrorReported, QuestionAnswered, QuestionAsked, TextDelta
+from dragoman.mappings.canonical.values import Cause
+from dragoman.mappings.dialect import Rendered
+from dragoman.mappings.smooth.extras import as_json
+from dragoman.mappings.smooth.from_canonical import FROM_EVENT, Context, derived, error_event
+from dragoman.mappings.smooth.generations import SEED, UNSHOWN_BY_SEED
+from dragoman.mappings.smooth.wire import EVENTS
+from dragoman.mappings.smooth.wire import events as wire
+from dragoman.mappings.smooth.wire.payloads import call_of, call_state, result_of, result_state
+from dragoman.mappings.smooth.wire.times import NS_PER_MS
 
 __all__ = ["MAX_EVENT", "Projection", "fitted"]
 

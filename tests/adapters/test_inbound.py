@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from adapters.inbound import FRAME_OVERHEAD, Inbound, Pulled, memory
-from mappings.dialect import Frame, Oversize, Parts
+from dragoman.adapters.inbound import FRAME_OVERHEAD, Inbound, Pulled, memory
+from dragoman.mappings.dialect import Frame, Oversize, Parts
 
 
 class Taker:

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from adapters.lines import LineSplitter, join
-from mappings.dialect import Frame, Oversize
+from dragoman.adapters.lines import LineSplitter, join
+from dragoman.mappings.dialect import Frame, Oversize
 
 ROOMY = 1024
 

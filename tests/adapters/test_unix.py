@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from adapters.base import Limits, Listener, Transport
-from adapters.unix import SUN_PATH, UnixTransport, alive, connect, listen
-from mappings.dialect import Oversize
-from mappings.errors import ConfigError
+from dragoman.adapters.base import Limits, Listener, Transport
+from dragoman.adapters.unix import SUN_PATH, UnixTransport, alive, connect, listen
+from dragoman.mappings.dialect import Oversize
+from dragoman.mappings.errors import ConfigError
 from tests.reading import everything, receive
 
 DEADLINE = 20.0  # what should happen at once happens far below

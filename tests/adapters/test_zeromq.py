@@ -11,8 +11,8 @@ import pytest
 import zmq
 from msgspec import structs
 
-from adapters.zeromq.callers import Caller
-from mappings.dialect import Missed, Parts
+from dragoman.adapters.zeromq.callers import Caller
+from dragoman.mappings.dialect import Missed, Parts
 from tests.adapters.zeromq.peers import BOUNDS, DEADLINE, LIMITS, dialled, peer, primary, until
 from tests.reading import everything, receive
 

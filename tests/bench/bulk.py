@@ -84,7 +84,7 @@ def _sample(bridge: str, pod: str, quick: bool, core: int | None) -> Sample:
 
 def _command(bridge: str, pod: str) -> tuple[str, ...]:
     if bridge == DRAGOMAN:
-        return ("gateway", "bridge", "smooth+ws://127.0.0.1:0/ws", f"pod+unix:{pod}", "--log-level", "warning")
+        return ("dragoman", "bridge", "smooth+ws://127.0.0.1:0/ws", f"pod+unix:{pod}", "--log-level", "warning")
     return (f"tests.bench.{bridge.replace(' ', '_')}", pod)
 
 

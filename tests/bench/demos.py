@@ -10,9 +10,9 @@ import sys
 
 import uvloop
 
-from gateway import logs
-from gateway.demo.app import demo_backend
-from gateway.endpoint import parse
+from dragoman.gateway import logs
+from dragoman.gateway.demo.app import demo_backend
+from dragoman.gateway.endpoint import parse
 
 
 async def main(endpoints: list[str]) -> None:

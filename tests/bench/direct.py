@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from mappings.pod.wire import events as pod
-from mappings.smooth.wire import events as smooth
+from dragoman.mappings.pod.wire import events as pod
+from dragoman.mappings.smooth.wire import events as smooth
 from tests.bench.material import ANSWER, MESSAGE, REQUEST
 
 __all__ = ["DIRECT", "Turn"]

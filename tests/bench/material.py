@@ -11,8 +11,15 @@ from collections.abc import Callable, Iterator
 import msgspec
 from msgspec import Struct
 
-from mappings.canonical.events import ErrorReported, Event, StatusChanged, TurnAccepted, TurnEnded, UsageReported
-from mappings.canonical.values import Failure
+from dragoman.mappings.canonical.events import (
+    ErrorReported,
+    Event,
+    StatusChanged,
+    TurnAccepted,
+    TurnEnded,
+    UsageReported,
+)
+from dragoman.mappings.canonical.values import Failure
 
 __all__ = ["ANSWER", "BATCH", "KINDS", "MESSAGE", "REQUEST", "Kind", "turn"]
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from gateway.session.turn import NormalForm
-from mappings.canonical import Batch, SessionState
-from mappings.canonical.events import Event
-from mappings.dialect import Step
-from mappings.pod import DIALECT as POD
-from mappings.smooth import DIALECT as SMOOTH
+from dragoman.gateway.session.turn import NormalForm
+from dragoman.mappings.canonical import Batch, SessionState
+from dragoman.mappings.canonical.events import Event
+from dragoman.mappings.dialect import Step
+from dragoman.mappings.pod import DIALECT as POD
+from dragoman.mappings.smooth import DIALECT as SMOOTH
 from tests.bench.material import MESSAGE, REQUEST
 
 __all__ = ["Bare", "Live"]

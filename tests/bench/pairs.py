@@ -61,7 +61,7 @@ def measure(rounds: int, quick: bool) -> list[dict[tuple[str, str], Sample]]:
     with tempfile.TemporaryDirectory(prefix="dragoman-bench-") as folder, _backends(folder, load) as backends:
         config = Path(folder, "config.toml")
         config.write_text("".join(_routes(folder, backends)), "utf-8")
-        arguments = ("gateway", "serve", "--config", str(config), "--log-level", "warning")
+        arguments = ("dragoman", "serve", "--config", str(config), "--log-level", "warning")
         with Process(*arguments, core=tested, listeners=len(PAIRS)) as gateway:
             urls = [endpoint.partition("+")[2] for endpoint in gateway.endpoints]
             clients = {pair: CALLERS[pair[0]](url) for pair, url in zip(PAIRS, urls, strict=True)}

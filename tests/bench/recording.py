@@ -15,11 +15,11 @@ from random import Random
 
 from msgspec import Struct
 
-from gateway.recording import blocks
-from gateway.recording.format import Header, encode
-from gateway.recording.lines import EventLine, FrameLine, Line
-from gateway.recording.reader import Recording, open_recording
-from mappings.canonical.events import TextDelta
+from dragoman.gateway.recording import blocks
+from dragoman.gateway.recording.format import Header, encode
+from dragoman.gateway.recording.lines import EventLine, FrameLine, Line
+from dragoman.gateway.recording.reader import Recording, open_recording
+from dragoman.mappings.canonical.events import TextDelta
 from tests.bench import bulk, steady
 from tests.bench.client import Client
 from tests.bench.processes import Process, cores, pin
@@ -100,7 +100,7 @@ def _bulk(way: str, pod: str, quick: bool, core: int | None) -> Bulk:
     with tempfile.TemporaryDirectory(prefix="dragoman-bench-") as folder:
         config = Path(folder, "config.toml")
         config.write_text(_config(way, pod, folder))
-        arguments = ("gateway", "serve", "--config", str(config), "--log-level", "warning")
+        arguments = ("dragoman", "serve", "--config", str(config), "--log-level", "warning")
         with Process(*arguments, core=core) as process:
             client = Client(process.endpoint.partition("+")[2])
             bulk.checked(client, bulk.WARM_UP)

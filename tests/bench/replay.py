@@ -16,18 +16,18 @@ from typing import Any
 
 from msgspec import Struct
 
-from gateway import registry
-from gateway.config.model import Limits, RouteOptions
-from gateway.endpoint import parse
-from gateway.ledger import Ledger
-from gateway.recording.reader import Recording, open_recording
-from gateway.replay.playing import Replay
-from gateway.session.session import Session
-from mappings.canonical import Command, SessionState
-from mappings.canonical.commands import SubmitInput
-from mappings.canonical.events import TextDelta
-from mappings.canonical.values import Cause, Text
-from mappings.dialect import Burst
+from dragoman.gateway import registry
+from dragoman.gateway.config.model import Limits, RouteOptions
+from dragoman.gateway.endpoint import parse
+from dragoman.gateway.ledger import Ledger
+from dragoman.gateway.recording.reader import Recording, open_recording
+from dragoman.gateway.replay.playing import Replay
+from dragoman.gateway.session.session import Session
+from dragoman.mappings.canonical import Command, SessionState
+from dragoman.mappings.canonical.commands import SubmitInput
+from dragoman.mappings.canonical.events import TextDelta
+from dragoman.mappings.canonical.values import Cause, Text
+from dragoman.mappings.dialect import Burst
 from tests.gateway.replay.tape import Tape
 from tests.gateway.stage import Time
 

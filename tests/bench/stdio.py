@@ -30,9 +30,9 @@ import uvloop
 from aiohttp import WSMsgType, web
 from msgspec import Struct
 
-from adapters.base import Limits, Transport
-from adapters.stdio import Children
-from adapters.websocket import listen
+from dragoman.adapters.base import Limits, Transport
+from dragoman.adapters.stdio import Children
+from dragoman.adapters.websocket import listen
 from tests.bench.backend import LINES, answer, turn
 from tests.bench.client import PATIENCE, TERMINAL, Client
 from tests.bench.frames import TEXT, frame

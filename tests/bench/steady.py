@@ -164,7 +164,7 @@ def _bridge_to_pods(folder: Path, bridge: str, paths: list[Path], core: int | No
         routes.append(f'[recording]\npath = "{folder}/rec"\ncompress = false\n')
     config = folder / "config.toml"
     config.write_text("\n".join(routes))
-    arguments = ("gateway", "serve", "--config", str(config), "--log-level", "warning")
+    arguments = ("dragoman", "serve", "--config", str(config), "--log-level", "warning")
     return Process(*arguments, core=core, listeners=len(paths))
 
 
@@ -179,7 +179,7 @@ def _from_smooth(folder: Path, bridge: str, core: int | None) -> Iterator[Load]:
         arguments: tuple[str, ...] = ("tests.bench.naive_reverse", str(paths[0]), url)
         if bridge == DRAGOMAN:
             doors = [f"pod+unix:{path}" for path in paths]
-            arguments = ("gateway", "bridge", *doors, f"smooth+{url}", "--log-level", "warning")
+            arguments = ("dragoman", "bridge", *doors, f"smooth+{url}", "--log-level", "warning")
         process = stack.enter_context(Process(*arguments, core=core, listeners=len(paths)))
         clients, conversations = [], []
         for n in range(SESSIONS):

@@ -24,9 +24,9 @@ import zmq
 import zmq.asyncio
 from msgspec import Struct
 
-from adapters.base import Limits
-from adapters.zeromq import connect
-from mappings.dialect import Parts
+from dragoman.adapters.base import Limits
+from dragoman.adapters.zeromq import connect
+from dragoman.mappings.dialect import Parts
 from tests.bench.processes import cores, pin
 from tests.reading import receive
 

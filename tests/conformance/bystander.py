@@ -23,13 +23,13 @@ import aiohttp
 from aiohttp import WSMsgType
 from msgspec import Struct
 
-from gateway.app import App
-from gateway.config.model import Config, Limits, Route
-from gateway.demo.backend import DemoBackend
-from gateway.demo.script import Scripts
-from gateway.endpoint import Endpoint, parse
-from gateway.upstream import Connected
-from mappings.pod.wire import EVENTS
+from dragoman.gateway.app import App
+from dragoman.gateway.config.model import Config, Limits, Route
+from dragoman.gateway.demo.backend import DemoBackend
+from dragoman.gateway.demo.script import Scripts
+from dragoman.gateway.endpoint import Endpoint, parse
+from dragoman.gateway.upstream import Connected
+from dragoman.mappings.pod.wire import EVENTS
 from tests.smooth_frames import check
 
 __all__ = [

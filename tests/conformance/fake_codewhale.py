@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from mappings.codewhale.vocabulary import HEAD, methods
+from dragoman.mappings.codewhale.vocabulary import HEAD, methods
 
 __all__ = ["FakeCodewhale", "accepted", "bare"]
 

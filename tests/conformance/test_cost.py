@@ -15,12 +15,12 @@ from uuid import UUID
 
 import pytest
 
-from adapters.lines import LineSplitter
-from gateway import registry
-from gateway.logs import escaped
-from gateway.recording.redaction.shown import shown
-from mappings.canonical import Command, Event
-from mappings.dialect import Burst, Dialect, Oversize, Parts, Step, Translator
+from dragoman.adapters.lines import LineSplitter
+from dragoman.gateway import registry
+from dragoman.gateway.logs import escaped
+from dragoman.gateway.recording.redaction.shown import shown
+from dragoman.mappings.canonical import Command, Event
+from dragoman.mappings.dialect import Burst, Dialect, Oversize, Parts, Step, Translator
 from tests.legal import legal
 from tests.steps import GROWTH, growth
 

@@ -13,7 +13,7 @@ from uuid import uuid4
 
 import pytest
 
-from gateway.endpoint import parse
+from dragoman.gateway.endpoint import parse
 from tests.conformance.bystander import SmoothPeer, listening
 from tests.conformance.fake_smooth import FakeSmooth, ended, of_turn
 

@@ -19,9 +19,9 @@ from typing import Any
 
 from msgspec import Struct
 
-from gateway.demo.app import demo_backend
-from gateway.endpoint import parse
-from mappings.codewhale.translator.server import PENDING_MAX
+from dragoman.gateway.demo.app import demo_backend
+from dragoman.gateway.endpoint import parse
+from dragoman.mappings.codewhale.translator.server import PENDING_MAX
 from tests.mappings.codewhale.data import CAPTURES, captured
 from tests.pairs.codewhale_client import CodewhaleClient
 from tests.pairs.gateway import serving
@@ -347,7 +347,7 @@ ROWS = [*_seen(), *UNREADABLE, *READABLE, *PARAMS, *UNKNOWN]
 
 
 def spawn(upstream: str) -> list[str]:
-    return [sys.executable, "-m", "gateway", "bridge", "codewhale+stdio:", upstream]
+    return [sys.executable, "-m", "dragoman", "bridge", "codewhale+stdio:", upstream]
 
 
 @asynccontextmanager

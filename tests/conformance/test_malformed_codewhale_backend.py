@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 from msgspec import Struct
 
-from gateway.app import App
-from gateway.config.model import Config, Limits, Route
-from gateway.endpoint import parse
-from mappings.codewhale.vocabulary import SEED, methods
+from dragoman.gateway.app import App
+from dragoman.gateway.config.model import Config, Limits, Route
+from dragoman.gateway.endpoint import parse
+from dragoman.mappings.codewhale.vocabulary import SEED, methods
 from tests.conformance.fake_codewhale import FakeCodewhale, accepted, bare
 from tests.pairs.gateway import serving
 from tests.pairs.turns import Peer, join

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from gateway.config.model import Limits
-from gateway.endpoint import parse
+from dragoman.gateway.config.model import Limits
+from dragoman.gateway.endpoint import parse
 from tests.conformance.bystander import EOF, MAX_MESSAGE, PodPeer, Row, Said, State, fits, listening, play, room
 
 VECTORS = Path(__file__).parents[1] / "data" / "vectors" / "pod.jsonl"

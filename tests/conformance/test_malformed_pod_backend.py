@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from msgspec import Struct
 
-from gateway.app import App
-from gateway.endpoint import parse
+from dragoman.gateway.app import App
+from dragoman.gateway.endpoint import parse
 from tests.conformance.bystander import MAX_MESSAGE, Frame, Room, fits, room
 from tests.conformance.fake_pod import ENDED, FakePod, event, snapshot
 

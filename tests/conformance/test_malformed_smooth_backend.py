@@ -16,8 +16,8 @@ from typing import Any, Literal
 import pytest
 from msgspec import Struct
 
-from gateway.app import App
-from gateway.endpoint import parse
+from dragoman.gateway.app import App
+from dragoman.gateway.endpoint import parse
 from tests.conformance.bystander import ABSENT, GOOD, MAX_MESSAGE, TERMINALS, Frame, SmoothPeer, fits, listening
 from tests.conformance.fake_smooth import FakeSmooth, ended, of_turn
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from adapters.base import Accept, Transport
-from gateway.transports.way import Doorkeeper
-from mappings.dialect import Instance, Loss
+from dragoman.adapters.base import Accept, Transport
+from dragoman.gateway.transports.way import Doorkeeper
+from dragoman.mappings.dialect import Instance, Loss
 
 __all__ = ["doorkeeper"]
 

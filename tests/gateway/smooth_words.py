@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from gateway.routing.ids import session_id
-from mappings.smooth.from_canonical import shown
+from dragoman.gateway.routing.ids import session_id
+from dragoman.mappings.smooth.from_canonical import shown
 
 __all__ = [
     "AGENT", "CONVERSATION", "CREATE", "SHOWN", "accepted", "answer", "ask", "cancel", "cancelled", "error", "history",

@@ -14,20 +14,20 @@ from functools import cached_property
 from itertools import count
 from typing import Any
 
-from adapters.base import CloseReason, Transport
-from gateway import registry
-from gateway.config.model import Limits, Overflow, Route
-from gateway.endpoint import Endpoint, parse
-from gateway.ledger import Ledger
-from gateway.link import Link
-from gateway.outbox import Outbox
-from gateway.routing.door import Door
-from gateway.routing.ids import session_id
-from gateway.routing.router import Router
-from gateway.session.session import Session
-from gateway.upstream import Connected, Upstream
-from mappings.canonical import Command
-from mappings.dialect import Burst, Parts
+from dragoman.adapters.base import CloseReason, Transport
+from dragoman.gateway import registry
+from dragoman.gateway.config.model import Limits, Overflow, Route
+from dragoman.gateway.endpoint import Endpoint, parse
+from dragoman.gateway.ledger import Ledger
+from dragoman.gateway.link import Link
+from dragoman.gateway.outbox import Outbox
+from dragoman.gateway.routing.door import Door
+from dragoman.gateway.routing.ids import session_id
+from dragoman.gateway.routing.router import Router
+from dragoman.gateway.session.session import Session
+from dragoman.gateway.upstream import Connected, Upstream
+from dragoman.mappings.canonical import Command
+from dragoman.mappings.dialect import Burst, Parts
 from tests.gateway.pod_words import snapshot
 from tests.gateway.smooth_words import CREATE, opened
 from tests.memory import MemoryTransport

@@ -16,18 +16,18 @@ import aiohttp
 import pytest
 from structlog.testing import capture_logs
 
-from adapters.base import Accept, CloseReason
-from gateway import registry
-from gateway.app import App
-from gateway.config.model import Config, Limits, Route
-from gateway.endpoint import Endpoint, parse
-from gateway.session.session import Session
-from gateway.transports.way import Doorkeeper
-from gateway.upstream import Connected
-from mappings.canonical import Command, Event
-from mappings.canonical.events import HistorySnapshot, StatusChanged, TextDelta, TurnAccepted, TurnResult
-from mappings.dialect import Burst
-from mappings.errors import ConfigError
+from dragoman.adapters.base import Accept, CloseReason
+from dragoman.gateway import registry
+from dragoman.gateway.app import App
+from dragoman.gateway.config.model import Config, Limits, Route
+from dragoman.gateway.endpoint import Endpoint, parse
+from dragoman.gateway.session.session import Session
+from dragoman.gateway.transports.way import Doorkeeper
+from dragoman.gateway.upstream import Connected
+from dragoman.mappings.canonical import Command, Event
+from dragoman.mappings.canonical.events import HistorySnapshot, StatusChanged, TextDelta, TurnAccepted, TurnResult
+from dragoman.mappings.dialect import Burst
+from dragoman.mappings.errors import ConfigError
 from tests.gateway.stage import settle
 from tests.memory import MemoryTransport
 from tests.pairs.gateway import DEADLINE, SmoothClient, bridged

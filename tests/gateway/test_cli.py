@@ -18,8 +18,8 @@ import pytest
 import tomli
 from msgspec import json as msgspec_json
 
-from gateway import registry
-from mappings.canonical import Command, Event
+from dragoman.gateway import registry
+from dragoman.mappings.canonical import Command, Event
 from tests.forked import dragoman
 from tests.gateway.recording.lines import numbered, written
 from tests.pando_projects import free_project
@@ -131,7 +131,7 @@ def test_a_bridge_that_cannot_be_says_what_to_write(arguments: tuple[str, ...], 
 def test_what_a_terminal_has_no_sign_for_is_written_as_utf_8(tmp_path: Path, more: tuple[str, ...]) -> None:
     recording = written(tmp_path / "a.jsonl", numbered(4, text="木曜日"))
     environment = {**os.environ, "PYTHONIOENCODING": "latin-1"}
-    arguments = (sys.executable, "-m", "gateway", "show", str(recording), *more)
+    arguments = (sys.executable, "-m", "dragoman", "show", str(recording), *more)
     done = subprocess.run(arguments, capture_output=True, timeout=60, check=False, env=environment)
     assert (done.returncode, done.stderr) == (0, b"")
     assert "木曜日 2木曜日 4" in done.stdout.decode("utf-8")
@@ -258,7 +258,7 @@ def test_a_config_with_errors_is_not_dialled(wrong: Path) -> None:
 
 def served(*arguments: str, listeners: int = 1) -> tuple[list[str], str]:
     """The endpoints that a served command prints, and what it says after SIGTERM; it must exit 0."""
-    command = [sys.executable, "-m", "gateway", *arguments]
+    command = [sys.executable, "-m", "dragoman", *arguments]
     with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         lines = [process.stderr.readline() for _ in range(listeners)]
@@ -314,7 +314,7 @@ upstream = "pando+tcp://127.0.0.1:{port}?rpc=1"
     path.write_text(text.format(ws=WS, project=project, port=nobody))
     jsonschema.Draft202012Validator(schema("config")).validate(tomli.loads(path.read_text("utf-8")))
     assert dragoman("check", str(path)).stdout == f"{path}: ok, it can be served: watched, gone\n"
-    command = [sys.executable, "-m", "gateway", "demo-backend", f"pando+dir:{project}"]
+    command = [sys.executable, "-m", "dragoman", "demo-backend", f"pando+dir:{project}"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as backend:
         assert backend.stderr is not None
         assert backend.stderr.readline() == f"listening pando+dir:{project}\n"
@@ -333,7 +333,7 @@ upstream = "pando+tcp://127.0.0.1:{port}?rpc=1"
 
 def test_a_codewhale_is_served_checked_probed_and_known_to_the_schema_like_any_other(tmp_path: Path) -> None:
     path = tmp_path / "c.toml"
-    command = f"{sys.executable} -m gateway demo-backend codewhale+stdio:"
+    command = f"{sys.executable} -m dragoman demo-backend codewhale+stdio:"
     text = f"""
 [[route]]
 name = "spawned"
@@ -446,7 +446,7 @@ BIG = '{"event":"thinking_start"}\n' * 50_000
 
 def piped(shell: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
     """A pipeline around `dragoman ...`; its first line of output is the exit code of ours."""
-    script = shell.replace("dragoman", f"{sys.executable} -m gateway")
+    script = shell.replace("dragoman", f"{sys.executable} -m dragoman")
     return subprocess.run(["bash", "-c", script], input=stdin, capture_output=True, text=True, timeout=40, check=False)
 
 

@@ -17,21 +17,21 @@ from uuid import uuid4
 import msgspec
 import pytest
 
-from gateway.demo.app import demo_backend
-from gateway.demo.backend import DemoBackend
-from gateway.demo.conversation import QUESTIONS
-from gateway.demo.script import COUNT_MAX, DELAY_MAX, Line, Scripts, load, read
-from gateway.endpoint import parse
-from mappings.canonical import Command, SessionState
-from mappings.canonical import commands as ask
-from mappings.canonical import events as say
-from mappings.canonical.values import Cause, Message, Text
-from mappings.dialect import Burst
-from mappings.errors import ConfigError
+from dragoman.gateway.demo.app import demo_backend
+from dragoman.gateway.demo.backend import DemoBackend
+from dragoman.gateway.demo.conversation import QUESTIONS
+from dragoman.gateway.demo.script import COUNT_MAX, DELAY_MAX, Line, Scripts, load, read
+from dragoman.gateway.endpoint import parse
+from dragoman.mappings.canonical import Command, SessionState
+from dragoman.mappings.canonical import commands as ask
+from dragoman.mappings.canonical import events as say
+from dragoman.mappings.canonical.values import Cause, Message, Text
+from dragoman.mappings.dialect import Burst
+from dragoman.mappings.errors import ConfigError
 from tests.pairs.gateway import SmoothClient
 
 DEADLINE = 20.0  # seconds for anything that a test waits for
-BUNDLED = {file.name: file.read_text("utf-8") for file in (files("gateway.demo") / "scripts").iterdir()}
+BUNDLED = {file.name: file.read_text("utf-8") for file in (files("dragoman.gateway.demo") / "scripts").iterdir()}
 
 # -- scripts ----------------------------------------------------------------------------------------
 
@@ -790,7 +790,7 @@ async def test_a_script_of_one_s_own_is_served() -> None:
 
 def test_the_demo_shows_both_turns_and_ends_by_itself_with_exit_0() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "gateway", "demo"], capture_output=True, text=True, timeout=50, check=False
+        [sys.executable, "-m", "dragoman", "demo"], capture_output=True, text=True, timeout=50, check=False
     )
     assert (done.returncode, done.stderr) == (0, "")
     for client, question in QUESTIONS.items():

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.endpoint import EXAMPLES, Endpoint, parse, split_url
-from mappings.errors import ConfigError
+from dragoman.gateway.endpoint import EXAMPLES, Endpoint, parse, split_url
+from dragoman.mappings.errors import ConfigError
 
 GOOD = {
     "smooth+ws://127.0.0.1:8787/ws": Endpoint(dialect="smooth", transport="ws", address="//127.0.0.1:8787/ws"),

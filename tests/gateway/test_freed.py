@@ -24,15 +24,13 @@ import msgspec
 import pytest
 from msgspec import Struct
 
-import adapters
-import gateway
-import mappings
-from gateway import registry
-from gateway.ledger import Ledger
-from gateway.link import Link
-from gateway.outbox import Outbox
-from mappings.dialect import Burst, Dialect, Direction, Step, Translator
-from mappings.errors import PeerError
+from dragoman import adapters, gateway, mappings
+from dragoman.gateway import registry
+from dragoman.gateway.ledger import Ledger
+from dragoman.gateway.link import Link
+from dragoman.gateway.outbox import Outbox
+from dragoman.mappings.dialect import Burst, Dialect, Direction, Step, Translator
+from dragoman.mappings.errors import PeerError
 from tests.gateway.stage import settle
 from tests.memory import MemoryTransport
 
@@ -155,7 +153,7 @@ CONTAINERS = {tuple, list, dict, Sequence, Mapping, typing.ClassVar, typing.Unio
 OPAQUE = {Any, object}
 """JSON that was decoded: it has no cycles and no objects of ours."""
 
-CANONICAL = {"mappings.dialect.Burst.items"}
+CANONICAL = {"dragoman.mappings.dialect.Burst.items"}
 """Declared as Any, and always a list of commands or events, which are looked at by themselves."""
 
 
@@ -169,7 +167,7 @@ def structs() -> Iterator[type[Struct]]:
     while waiting:
         kind = waiting.pop()
         waiting += kind.__subclasses__()
-        if kind.__module__.split(".")[0] in {"mappings", "adapters", "gateway"}:
+        if kind.__module__.split(".")[0] == "dragoman":
             yield kind
 
 

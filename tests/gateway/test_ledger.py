@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.ledger import ENTRIES_MAX, SAMPLE_MAX, Ledger
-from mappings.dialect import Loss
+from dragoman.gateway.ledger import ENTRIES_MAX, SAMPLE_MAX, Ledger
+from dragoman.mappings.dialect import Loss
 from tests.gateway.recording.redaction.corpus import SHAPES
 
 

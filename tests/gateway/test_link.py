@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from adapters.base import CloseReason
-from gateway.ledger import Ledger
-from gateway.link import Link
-from gateway.outbox import Outbox
-from mappings.canonical import Batch, Event, SessionState
-from mappings.dialect import Alarm, Burst, Frame, Loss, Step
-from mappings.errors import PeerError
-from mappings.smooth import DIALECT
+from dragoman.adapters.base import CloseReason
+from dragoman.gateway.ledger import Ledger
+from dragoman.gateway.link import Link
+from dragoman.gateway.outbox import Outbox
+from dragoman.mappings.canonical import Batch, Event, SessionState
+from dragoman.mappings.dialect import Alarm, Burst, Frame, Loss, Step
+from dragoman.mappings.errors import PeerError
+from dragoman.mappings.smooth import DIALECT
 from tests.gateway.stage import Time, settle
 from tests.memory import MemoryTransport
 
@@ -260,7 +260,7 @@ async def test_a_peer_that_asks_and_does_not_read_is_cut() -> None:
 async def test_a_peer_that_is_sent_away_and_does_not_read_is_not_waited_for_for_ever(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("gateway.link.FLUSH_DEADLINE", 0.01)
+    monkeypatch.setattr("dragoman.gateway.link.FLUSH_DEADLINE", 0.01)
     async with served() as made:
         made.transport.reading.clear()
         made.link.put([b"never read"])

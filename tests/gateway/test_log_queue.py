@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from gateway.log_queue import BYTES_MAX, LINES_MAX, LogQueue
+from dragoman.gateway.log_queue import BYTES_MAX, LINES_MAX, LogQueue
 
 DEADLINE = 20.0
 SMALL = 4096  # bytes: the smallest pipe there is

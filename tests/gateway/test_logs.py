@@ -9,13 +9,13 @@ import sys
 
 import pytest
 
-from gateway import logs
+from dragoman.gateway import logs
 from tests.gateway.recording.redaction.corpus import SHAPES
 
 PROGRAM = """
 import sys
 import structlog
-from gateway import logs
+from dragoman.gateway import logs
 log = structlog.get_logger("dragoman")
 logs.configure({level!r}, as_json={as_json})
 log = log.bind(link="pod-1")
@@ -80,7 +80,7 @@ def test_an_exception_on_a_terminal_tells_where_it_was_and_no_values() -> None:
     program = """
 import sys
 import structlog
-from gateway import logs
+from dragoman.gateway import logs
 sys.stderr.isatty = lambda: True
 logs.configure()
 def deep(text):
@@ -104,7 +104,7 @@ def hostile_line(setup: str) -> str:
     program = f"""
 import sys
 import structlog
-from gateway import logs
+from dragoman.gateway import logs
 {setup}
 log = structlog.get_logger("dragoman")
 log.info({HOSTILE!r}, text={HOSTILE!r}, found=[{HOSTILE!r}], **{{{HOSTILE!r}: 1}})
@@ -135,7 +135,7 @@ def test_what_a_peer_says_reaches_a_terminal_without_control_characters_and_begi
 def test_what_libraries_log_takes_the_same_way() -> None:
     program = f"""
 import logging
-from gateway import logs
+from dragoman.gateway import logs
 logs.configure()
 logging.getLogger("aiohttp.server").error("bad request from %s", {HOSTILE!r})
 logging.getLogger("aiohttp.access").info("GET /")
@@ -156,7 +156,7 @@ def test_lines_that_are_told_stand_between_lines_of_the_log_in_order() -> None:
     program = """
 import sys
 import structlog
-from gateway import logs
+from dragoman.gateway import logs
 logs.configure()
 for number in range(100):
     structlog.get_logger("dragoman").info(f"line-{number}")
@@ -186,7 +186,7 @@ def test_no_secret_is_logged(as_json: bool) -> None:
     key = SHAPES["github_token"]
     program = f"""
 import structlog
-from gateway import logs
+from dragoman.gateway import logs
 logs.configure("info", as_json={as_json})
 log = structlog.get_logger("dragoman").bind(cause="no: {key}")
 log.info("token={key}", found=["{key}", 3])

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from gateway import registry
-from gateway.matrix import markdown, pairs, show
-from mappings.fidelity import BY_GATEWAY, Cell, matrix
+from dragoman.gateway import registry
+from dragoman.gateway.matrix import markdown, pairs, show
+from dragoman.mappings.fidelity import BY_GATEWAY, Cell, matrix
 from tests.docs import FIDELITY, README, with_pairs
 from tests.forked import dragoman
 from tests.gateway.smooth_words import AGENT, CONVERSATION, CREATE, ask, history

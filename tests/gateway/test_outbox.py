@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from gateway.outbox import Outbox
+from dragoman.gateway.outbox import Outbox
 from tests.gateway.stage import settle
 
 

@@ -6,7 +6,7 @@ import errno
 
 import pytest
 
-from gateway.public_reason import public_reason
+from dragoman.gateway.public_reason import public_reason
 
 
 @pytest.mark.parametrize(

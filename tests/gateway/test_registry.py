@@ -8,14 +8,14 @@ from typing import Any, get_args
 
 import pytest
 
-from gateway import registry
-from gateway.config.model import Limits
-from gateway.endpoint import parse
-from gateway.transports.way import Children
-from mappings.canonical import Batch, Command, Event, Unmapped
-from mappings.dialect import Dialect
-from mappings.errors import ConfigError
-from mappings.rules import Emulated, Nothing
+from dragoman.gateway import registry
+from dragoman.gateway.config.model import Limits
+from dragoman.gateway.endpoint import parse
+from dragoman.gateway.transports.way import Children
+from dragoman.mappings.canonical import Batch, Command, Event, Unmapped
+from dragoman.mappings.dialect import Dialect
+from dragoman.mappings.errors import ConfigError
+from dragoman.mappings.rules import Emulated, Nothing
 from tests.gateway.doorkeepers import doorkeeper
 from tests.gateway.recording.lines import FROZEN
 from tests.samples import full

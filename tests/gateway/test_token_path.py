@@ -19,7 +19,7 @@ from tests.pairs.gateway import SmoothClient, bridged, socket_path
 
 CALLS_MAX = 20
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = tuple(f"{ROOT / name}/" for name in ("gateway", "adapters", "mappings"))
+PACKAGES = tuple(f"{ROOT}/dragoman/{name}/" for name in ("gateway", "adapters", "mappings"))
 WARM = 5  # tokens before the one that is counted: the turn is open and streams
 
 

@@ -19,10 +19,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import Struct
 
-from gateway import registry
-from gateway.translate import Report, translate
-from mappings.dialect import Frame, Oversize
-from mappings.smooth.wire.replies import Session
+from dragoman.gateway import registry
+from dragoman.gateway.translate import Report, translate
+from dragoman.mappings.dialect import Frame, Oversize
+from dragoman.mappings.smooth.wire.replies import Session
 from tests.forked import dragoman_bytes
 from tests.players.captures import messages
 from tests.players.readings import READINGS, Turn
@@ -305,7 +305,7 @@ def raw_response(frame: dict[str, Any]) -> dict[str, Any]:
 
 def test_equal_input_gives_equal_output_byte_for_byte() -> None:
     text = b"".join(line + b"\n" for path in CAPTURES[:4] for line in captured_pod(path))
-    command = [sys.executable, "-m", "gateway", "translate", "--from", "pod", "--to", "smooth"]
+    command = [sys.executable, "-m", "dragoman", "translate", "--from", "pod", "--to", "smooth"]
     one, other = (
         subprocess.run(
             command,

@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from adapters.base import Transport
-from gateway import registry
-from gateway.config.model import Limits
-from gateway.ledger import Ledger
-from gateway.upstream import WAITING_MAX, Upstream
-from mappings.canonical import Command, SessionState
-from mappings.canonical.commands import SubmitInput
-from mappings.canonical.values import Cause, Text
-from mappings.dialect import Burst
+from dragoman.adapters.base import Transport
+from dragoman.gateway import registry
+from dragoman.gateway.config.model import Limits
+from dragoman.gateway.ledger import Ledger
+from dragoman.gateway.upstream import WAITING_MAX, Upstream
+from dragoman.mappings.canonical import Command, SessionState
+from dragoman.mappings.canonical.commands import SubmitInput
+from dragoman.mappings.canonical.values import Cause, Text
+from dragoman.mappings.dialect import Burst
 from tests.gateway.pod_words import run
 from tests.gateway.stage import AT_ONCE, NEVER, settle
 from tests.memory import MemoryTransport

@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import UNSET, Struct, inspect
 
-from mappings.dialect import Direction
+from dragoman.mappings.dialect import Direction
 from tests.mappings.codewhale import data as codewhale_data
 from tests.mappings.codewhale import test_directions as codewhale
 from tests.mappings.pando import data as pando_data

@@ -17,10 +17,10 @@ from uuid import UUID
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from mappings.canonical import commands, events
-from mappings.canonical.values import Message, Text
-from mappings.dialect import Burst, Dialect, Direction, Loss, Step, Translator
-from mappings.rules import Emulated, Exact, Fidelity, Lossy, Nothing
+from dragoman.mappings.canonical import commands, events
+from dragoman.mappings.canonical.values import Message, Text
+from dragoman.mappings.dialect import Burst, Dialect, Direction, Loss, Step, Translator
+from dragoman.mappings.rules import Emulated, Exact, Fidelity, Lossy, Nothing
 from tests.legal import SESSION, legal
 
 __all__ = ["QUESTIONS", "differing", "faults", "misheard"]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from mappings.asking import KEPT_MAX, Asking
-from mappings.canonical.events import (
+from dragoman.mappings.asking import KEPT_MAX, Asking
+from dragoman.mappings.canonical.events import (
     Alert,
     QuestionAnswered,
     QuestionAsked,

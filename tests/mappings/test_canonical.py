@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw, json
 
-from mappings.canonical import Command, Event, OpenTurn, SessionState, Unmapped, commands, events, prelude
-from mappings.canonical.state import ALERTS_KEPT, CallBlock, ReasoningBlock, ResultBlock, TextBlock
-from mappings.canonical.values import (
+from dragoman.mappings.canonical import Command, Event, OpenTurn, SessionState, Unmapped, commands, events, prelude
+from dragoman.mappings.canonical.state import ALERTS_KEPT, CallBlock, ReasoningBlock, ResultBlock, TextBlock
+from dragoman.mappings.canonical.values import (
     FileAttachment,
     FileRef,
     ImageAttachment,

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw, Struct, json
 
-from mappings.canonical import Unmapped
-from mappings.codec import MALFORMED, Codec
-from mappings.errors import PeerError
+from dragoman.mappings.canonical import Unmapped
+from dragoman.mappings.codec import MALFORMED, Codec
+from dragoman.mappings.errors import PeerError
 
 DEPTH = 6
 

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from msgspec import Raw, Struct, json
 
-from mappings.canonical import Unmapped
-from mappings.canonical.events import TextDelta, TextDone
-from mappings.codec import Codec
-from mappings.dialect import Burst, Direction, Oversize, Parts, Rendered, Step
-from mappings.rules import Rules
+from dragoman.mappings.canonical import Unmapped
+from dragoman.mappings.canonical.events import TextDelta, TextDone
+from dragoman.mappings.codec import Codec
+from dragoman.mappings.dialect import Burst, Direction, Oversize, Parts, Rendered, Step
+from dragoman.mappings.rules import Rules
 
 
 class Say(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", tag="say"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mappings.errors import ConfigError, DragomanError, PeerError, TranslationError
+from dragoman.mappings.errors import ConfigError, DragomanError, PeerError, TranslationError
 
 
 @pytest.mark.parametrize("kind", [ConfigError, TranslationError, PeerError])

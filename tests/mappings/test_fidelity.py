@@ -6,11 +6,11 @@ from typing import Any, get_args
 
 import pytest
 
-from gateway import registry
-from mappings.canonical import Command, Event, Unmapped, commands, events
-from mappings.dialect import Dialect, Direction
-from mappings.fidelity import BY_GATEWAY, BY_SESSION, Cell, matrix
-from mappings.rules import EXACT, Emulated, Fidelity, Lossy, Nothing
+from dragoman.gateway import registry
+from dragoman.mappings.canonical import Command, Event, Unmapped, commands, events
+from dragoman.mappings.dialect import Dialect, Direction
+from dragoman.mappings.fidelity import BY_GATEWAY, BY_SESSION, Cell, matrix
+from dragoman.mappings.rules import EXACT, Emulated, Fidelity, Lossy, Nothing
 from tests.mappings.golden import GOLDEN, documented, said
 from tests.mappings.measured import QUESTIONS, differing, faults, misheard
 

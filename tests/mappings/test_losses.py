@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from mappings.losses import ROWS_MAX, SAMPLE_MAX, Losses
-from mappings.rules import Rules
+from dragoman.mappings.losses import ROWS_MAX, SAMPLE_MAX, Losses
+from dragoman.mappings.rules import Rules
 
 
 class Word(Struct):

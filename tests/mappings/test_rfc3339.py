@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mappings.rfc3339 import NS, parse, seconds
+from dragoman.mappings.rfc3339 import NS, parse, seconds
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

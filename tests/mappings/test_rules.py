@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mappings.rules import EXACT, Emulated, Fidelity, Lossy, Nothing, Rules
+from dragoman.mappings.rules import EXACT, Emulated, Fidelity, Lossy, Nothing, Rules
 
 
 class Noting:

@@ -10,8 +10,8 @@ from functools import partial
 import pytest
 from msgspec import structs
 
-from adapters import zeromq
-from gateway.demo import script
+from dragoman.adapters import zeromq
+from dragoman.gateway.demo import script
 from tests.pairs.gateway import DEADLINE
 
 UNHURRIED = ("slow", "wait")

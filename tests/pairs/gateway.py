@@ -12,9 +12,9 @@ from uuid import uuid4
 
 import aiohttp
 
-from gateway.app import App, MakeBackend
-from gateway.config.model import Config, Limits, Route
-from gateway.endpoint import parse
+from dragoman.gateway.app import App, MakeBackend
+from dragoman.gateway.config.model import Config, Limits, Route
+from dragoman.gateway.endpoint import parse
 from tests.oracle import SmoothOracle
 from tests.smooth_frames import check
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from mappings.dialect import Parts
+from dragoman.mappings.dialect import Parts
 from tests.gateway.routing.pando_stage import PandoStage, frames
 from tests.gateway.stage import settle
 from tests.mappings.pando.data import captured, value

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any, get_args
 
-from mappings.pod.wire.events import Event
+from dragoman.mappings.pod.wire.events import Event
 from tests.oracle import PodOracle
 
 __all__ = ["PodClient"]

@@ -10,14 +10,14 @@ from pathlib import Path
 
 from msgspec import structs
 
-from gateway.app import App
-from gateway.config.model import Config, Limits, Recording, Route
-from gateway.demo.app import demo_backend
-from gateway.demo.script import Line, read
-from gateway.endpoint import Endpoint, parse
-from gateway.recording.reader import Recording as Read
-from gateway.recording.reader import open_recording
-from mappings.canonical.commands import SubmitInput
+from dragoman.gateway.app import App
+from dragoman.gateway.config.model import Config, Limits, Recording, Route
+from dragoman.gateway.demo.app import demo_backend
+from dragoman.gateway.demo.script import Line, read
+from dragoman.gateway.endpoint import Endpoint, parse
+from dragoman.gateway.recording.reader import Recording as Read
+from dragoman.gateway.recording.reader import open_recording
+from dragoman.mappings.canonical.commands import SubmitInput
 from tests.pairs.turns import Peer, Seen, join
 
 __all__ = ["LIMITS", "LISTEN", "conversation", "record", "served", "spoken", "turns"]
@@ -37,7 +37,7 @@ PAUSE = 0.02  # seconds: as long as a cancel takes to get there; where nothing i
 
 def turns() -> list[list[Line]]:
     """The first turn of these scripts, one after the other, without their long pauses."""
-    folder = files("gateway.demo") / "scripts"
+    folder = files("dragoman.gateway.demo") / "scripts"
     read_turns = [(name, read((folder / f"{name}.jsonl").read_text("utf-8"), name)[0]) for name in SCRIPTS]
     return [
         [structs.replace(line, delay=PAUSE if name == "slow" else 0.0) for line in turn] for name, turn in read_turns

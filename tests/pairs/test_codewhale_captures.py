@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from gateway.config.model import Limits
-from mappings.codewhale.vocabulary import HEAD, methods
+from dragoman.gateway.config.model import Limits
+from dragoman.mappings.codewhale.vocabulary import HEAD, methods
 from tests.mappings.codewhale.data import CAPTURES, captured
 from tests.pairs.codewhale_client import CodewhaleClient
 from tests.pairs.codewhale_player import player

@@ -18,10 +18,10 @@ from typing import Any
 
 import pytest
 
-from gateway.app import App
-from gateway.config.model import Config, Limits, Route
-from gateway.demo.app import demo_backend
-from gateway.endpoint import parse
+from dragoman.gateway.app import App
+from dragoman.gateway.config.model import Config, Limits, Route
+from dragoman.gateway.demo.app import demo_backend
+from dragoman.gateway.endpoint import parse
 from tests.adapters.stdio.programs import DEADLINE, marker, running, unreaped, until
 from tests.pairs.codewhale_child import child
 from tests.pairs.codewhale_client import CodewhaleClient
@@ -77,7 +77,7 @@ class Spawned:
 
 
 def argv(upstream: str) -> list[str]:
-    return [sys.executable, "-m", "gateway", "bridge", "codewhale+stdio:", upstream]
+    return [sys.executable, "-m", "dragoman", "bridge", "codewhale+stdio:", upstream]
 
 
 @contextmanager

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from gateway.demo.app import demo_backend
-from gateway.endpoint import parse
-from mappings.codewhale.vocabulary import SEED
+from dragoman.gateway.demo.app import demo_backend
+from dragoman.gateway.endpoint import parse
+from dragoman.mappings.codewhale.vocabulary import SEED
 from tests.mappings.codewhale.data import CAPTURES, VECTORS, captured
 from tests.oracle.codewhale import CodewhaleOracle
 from tests.pairs.codewhale_client import CodewhaleClient

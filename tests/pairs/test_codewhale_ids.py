@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from gateway.endpoint import parse
+from dragoman.gateway.endpoint import parse
 from tests.pairs.codewhale_child import child
 from tests.pairs.codewhale_client import CodewhaleClient
 from tests.pairs.gateway import SmoothClient

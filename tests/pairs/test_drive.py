@@ -11,18 +11,18 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from gateway.demo.app import demo_backend
-from gateway.demo.backend import DemoBackend
-from gateway.demo.script import Line, read
-from gateway.endpoint import Endpoint, parse
-from gateway.recording.reader import open_recording
-from gateway.replay.driving import Driven, DrivingError
-from gateway.replay.standalone import drive, driven_play
-from mappings.canonical import Command
-from mappings.canonical.commands import AnswerInteraction
-from mappings.canonical.events import InteractionInvalid, TextDelta, TurnEnded
-from mappings.canonical.values import FieldError
-from mappings.dialect import Burst
+from dragoman.gateway.demo.app import demo_backend
+from dragoman.gateway.demo.backend import DemoBackend
+from dragoman.gateway.demo.script import Line, read
+from dragoman.gateway.endpoint import Endpoint, parse
+from dragoman.gateway.recording.reader import open_recording
+from dragoman.gateway.replay.driving import Driven, DrivingError
+from dragoman.gateway.replay.standalone import drive, driven_play
+from dragoman.mappings.canonical import Command
+from dragoman.mappings.canonical.commands import AnswerInteraction
+from dragoman.mappings.canonical.events import InteractionInvalid, TextDelta, TurnEnded
+from dragoman.mappings.canonical.values import FieldError
+from dragoman.mappings.dialect import Burst
 from tests.gateway.recording.lines import FROZEN
 from tests.pairs.recorded import LISTEN, record, turns
 from tests.pairs.table import DIALECTS
@@ -169,7 +169,7 @@ async def test_a_form_that_is_refused_is_filled_in_again_as_it_was(
             over = {"eventual_response"} if phone != "1" else {"interaction_invalid"}
             await client.until(lambda over=over: client.frames[-1]["type"] in over)
 
-    monkeypatch.setattr("gateway.demo.app.DemoBackend", Picky)
+    monkeypatch.setattr("dragoman.gateway.demo.app.DemoBackend", Picky)
     script = [*asks("identity_intake", IDENTITY), turns()[0]]
     recording = await record("smooth", "smooth", tmp_path, script=script, talk=talk)
     found = await driven(recording, backend, tmp_path, script, deadline=5)

@@ -14,16 +14,16 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from adapters.zeromq import Bounds
-from adapters.zeromq.publication import Publication
-from gateway import registry
-from gateway.app import App
-from gateway.config.model import Config, Limits, Route
-from gateway.demo.backend import DemoBackend
-from gateway.demo.script import Scripts
-from gateway.endpoint import Endpoint, parse
-from mappings.canonical import Batch
-from mappings.dialect import Rendered
+from dragoman.adapters.zeromq import Bounds
+from dragoman.adapters.zeromq.publication import Publication
+from dragoman.gateway import registry
+from dragoman.gateway.app import App
+from dragoman.gateway.config.model import Config, Limits, Route
+from dragoman.gateway.demo.backend import DemoBackend
+from dragoman.gateway.demo.script import Scripts
+from dragoman.gateway.endpoint import Endpoint, parse
+from dragoman.mappings.canonical import Batch
+from dragoman.mappings.dialect import Rendered
 from tests.adapters.zeromq.peers import until
 from tests.pairs.codewhale_client import CodewhaleClient
 from tests.pairs.gateway import LIMITS, SmoothClient, serving

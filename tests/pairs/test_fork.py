@@ -11,8 +11,8 @@ from urllib.parse import quote
 
 import pytest
 
-from gateway.demo.app import demo_backend
-from gateway.endpoint import parse
+from dragoman.gateway.demo.app import demo_backend
+from dragoman.gateway.endpoint import parse
 from tests.pairs.recorded import LISTEN, record, served
 from tests.pairs.table import DIALECTS
 from tests.pairs.turns import Peer, join

@@ -5,13 +5,20 @@ from __future__ import annotations
 import json
 from itertools import count
 
-from gateway.config.model import Limits
-from gateway.session.turn import NormalForm
-from mappings.canonical import Event, SessionState
-from mappings.canonical.commands import SubmitInput
-from mappings.canonical.events import ErrorReported, ModelTurnEnded, ModelTurnStarted, Reply, TextDelta, TurnEnded
-from mappings.canonical.values import Message, Origin, Text
-from mappings.pod import DIALECT as POD
+from dragoman.gateway.config.model import Limits
+from dragoman.gateway.session.turn import NormalForm
+from dragoman.mappings.canonical import Event, SessionState
+from dragoman.mappings.canonical.commands import SubmitInput
+from dragoman.mappings.canonical.events import (
+    ErrorReported,
+    ModelTurnEnded,
+    ModelTurnStarted,
+    Reply,
+    TextDelta,
+    TurnEnded,
+)
+from dragoman.mappings.canonical.values import Message, Origin, Text
+from dragoman.mappings.pod import DIALECT as POD
 from tests.gateway.pod_words import delta, echo, problem, run, run_end, say, snapshot, status, took
 from tests.gateway.smooth_words import CREATE, error, opened, send
 from tests.gateway.stage import NEVER, Script, Stage, settle, stage

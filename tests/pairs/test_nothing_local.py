@@ -17,9 +17,9 @@ import pytest
 import zmq
 import zmq.asyncio
 
-from gateway.app import App
-from gateway.config.model import Config, Limits, Route
-from gateway.endpoint import parse
+from dragoman.gateway.app import App
+from dragoman.gateway.config.model import Config, Limits, Route
+from dragoman.gateway.endpoint import parse
 from tests.pairs.gateway import serving
 
 LIMITS = Limits(

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from gateway import registry
-from gateway.config.model import Limits
-from gateway.demo.app import demo_backend
-from gateway.endpoint import parse
-from mappings.fidelity import Cell, matrix
+from dragoman.gateway import registry
+from dragoman.gateway.config.model import Limits
+from dragoman.gateway.demo.app import demo_backend
+from dragoman.gateway.endpoint import parse
+from dragoman.mappings.fidelity import Cell, matrix
 from tests.pairs.gateway import bridged
 from tests.pairs.table import DIALECTS, PAIRS, must_see
 from tests.pairs.turns import Peer, join

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from gateway.demo.app import demo_backend
-from gateway.endpoint import parse
+from dragoman.gateway.demo.app import demo_backend
+from dragoman.gateway.endpoint import parse
 from tests.pairs.gateway import DEADLINE, bridged, serving
 from tests.pairs.pando_client import NOBODY, PandoClient, RefusalError
 from tests.pairs.table import DIALECTS

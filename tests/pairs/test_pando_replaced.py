@@ -11,9 +11,9 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from gateway.app import App
-from gateway.config.model import Config, Limits, Route
-from gateway.endpoint import parse
+from dragoman.gateway.app import App
+from dragoman.gateway.config.model import Config, Limits, Route
+from dragoman.gateway.endpoint import parse
 from tests.pairs.gateway import SmoothClient
 from tests.pairs.pando_client import PandoClient
 from tests.pairs.pando_primary import PlayedPrimary, message, row

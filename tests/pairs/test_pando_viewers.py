@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from gateway.demo.app import demo_backend
-from gateway.endpoint import parse
+from dragoman.gateway.demo.app import demo_backend
+from dragoman.gateway.endpoint import parse
 from tests.pairs.gateway import DEADLINE, LIMITS, bridged, serving
 from tests.pairs.pando_client import PandoClient
 from tests.pairs.pod_client import PodClient

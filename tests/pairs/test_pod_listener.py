@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from gateway.app import App
-from gateway.config.model import Config, Limits, Route
-from gateway.demo.app import demo_backend
-from gateway.endpoint import parse
-from gateway.session.session import Session
+from dragoman.gateway.app import App
+from dragoman.gateway.config.model import Config, Limits, Route
+from dragoman.gateway.demo.app import demo_backend
+from dragoman.gateway.endpoint import parse
+from dragoman.gateway.session.session import Session
 from tests.pairs.gateway import DEADLINE, LIMITS, SmoothClient
 from tests.pairs.pod_client import PodClient
 from tests.pairs.pod_parent import probe, read_output, said, send, spawn, stop

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from gateway.recording.compare import turns
-from gateway.recording.lines import UP, EventLine, FrameLine, Line
-from gateway.recording.reader import open_recording
-from mappings.canonical.commands import SubmitInput
-from mappings.canonical.events import TextDelta
-from mappings.dialect import Parts
+from dragoman.gateway.recording.compare import turns
+from dragoman.gateway.recording.lines import UP, EventLine, FrameLine, Line
+from dragoman.gateway.recording.reader import open_recording
+from dragoman.mappings.canonical.commands import SubmitInput
+from dragoman.mappings.canonical.events import TextDelta
+from dragoman.mappings.dialect import Parts
 from tests.pairs.recorded import record
 from tests.pairs.table import PAIRS
 

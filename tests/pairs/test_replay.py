@@ -13,10 +13,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateway import registry
-from gateway.endpoint import Endpoint, parse
-from gateway.recording.reader import open_recording
-from mappings.canonical.events import SessionActivated, SessionUpdated, TurnAccepted
+from dragoman.gateway import registry
+from dragoman.gateway.endpoint import Endpoint, parse
+from dragoman.gateway.recording.reader import open_recording
+from dragoman.mappings.canonical.events import SessionActivated, SessionUpdated, TurnAccepted
 from tests.gateway.recording.lines import FROZEN
 from tests.pairs.recorded import conversation, record, served, spoken
 from tests.pairs.table import DIALECTS, PAIRS, must_see

@@ -7,10 +7,10 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from gateway.app import App
-from gateway.config.model import Limits
-from gateway.demo.app import demo_backend
-from gateway.endpoint import parse
+from dragoman.gateway.app import App
+from dragoman.gateway.config.model import Limits
+from dragoman.gateway.demo.app import demo_backend
+from dragoman.gateway.endpoint import parse
 from tests.pairs.gateway import DEADLINE, SmoothClient, bridged
 
 TOKENS = 100_000  # just below what a terminal may hold

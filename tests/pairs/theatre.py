@@ -14,12 +14,12 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from adapters.base import CloseReason
-from gateway.config.model import Limits
-from gateway.endpoint import Endpoint, parse
-from gateway.routing.door import Door
-from gateway.session.session import Session
-from mappings.smooth.from_canonical import shown
+from dragoman.adapters.base import CloseReason
+from dragoman.gateway.config.model import Limits
+from dragoman.gateway.endpoint import Endpoint, parse
+from dragoman.gateway.routing.door import Door
+from dragoman.gateway.session.session import Session
+from dragoman.mappings.smooth.from_canonical import shown
 from tests.gateway.smooth_words import AGENT
 from tests.gateway.stage import AT_ONCE, Peer, Stage, settle
 from tests.oracle import ORACLES

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from mappings.pod.wire.events import Event
+from dragoman.mappings.pod.wire.events import Event
 from tests.pairs.pod_client import PodClient
 
 __all__ = ["Tui"]

@@ -72,7 +72,7 @@ async def running(*arguments: str) -> AsyncIterator[Process]:
         await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
-            "gateway",
+            "dragoman",
             *arguments,
             stderr=asyncio.subprocess.PIPE,
             stdin=asyncio.subprocess.DEVNULL,

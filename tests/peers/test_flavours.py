@@ -13,7 +13,7 @@ import aiohttp
 import pytest
 from msgspec import structs
 
-from gateway.config.model import Limits
+from dragoman.gateway.config.model import Limits
 from tests.pairs.gateway import LIMITS, SmoothClient, bridged
 from tests.pairs.pod_client import PodClient
 from tests.pairs.turns import Peer, join

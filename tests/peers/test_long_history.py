@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from smooth_operator_server.session_store import MessageDirection
 
-from gateway.config.model import Limits
+from dragoman.gateway.config.model import Limits
 from tests.pairs.gateway import LIMITS, bridged
 from tests.pairs.pando_client import PandoClient
 from tests.peers.smooth_server import RealServer, serving

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from gateway.transports.pando_project import INSTANCES, Lock, ports
+from dragoman.gateway.transports.pando_project import INSTANCES, Lock, ports
 from tests.pairs.pando_client import PandoClient
 from tests.pando_projects import free_project
 from tests.peers.processes import running
@@ -66,7 +66,7 @@ def bridge(project: Path) -> tuple[str, ...]:
 async def refused(*arguments: str) -> str:
     """What `dragoman ARGUMENTS` says, which must end with 1 and without a traceback."""
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "gateway", *arguments, stderr=asyncio.subprocess.PIPE
+        sys.executable, "-m", "dragoman", *arguments, stderr=asyncio.subprocess.PIPE
     )
     async with asyncio.timeout(DEADLINE):
         _, said = await process.communicate()

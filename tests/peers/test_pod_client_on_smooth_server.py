@@ -19,7 +19,7 @@ from uuid import uuid4
 import pytest
 from msgspec import structs
 
-from gateway.config.model import Limits
+from dragoman.gateway.config.model import Limits
 from tests.pairs.gateway import LIMITS, bridged
 from tests.pairs.tui import Tui
 from tests.peers.smooth_server import RealServer, serving, verified_only

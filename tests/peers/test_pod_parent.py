@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import pytest
 
-from gateway.app import App
+from dragoman.gateway.app import App
 from tests.pairs.gateway import SmoothClient
 from tests.pairs.pod_client import PodClient
 from tests.pairs.pod_parent import probe, read_output, said, send, spawn, stop

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from smooth_operator.client import ProtocolError
 
-from gateway.recording.reader import open_recording
-from mappings.canonical.commands import SubmitInput
-from mappings.canonical.events import TurnEnded
-from mappings.canonical.values import flatten
+from dragoman.gateway.recording.reader import open_recording
+from dragoman.mappings.canonical.commands import SubmitInput
+from dragoman.mappings.canonical.events import TurnEnded
+from dragoman.mappings.canonical.values import flatten
 from tests.gateway.recording.lines import FROZEN
 from tests.pairs.recorded import record
 from tests.peers.client import connected
@@ -76,7 +76,7 @@ def imported(tmp_path: Path) -> Callable[[str], str]:
     def make(name: str) -> str:
         assert SHARED is not None
         recording, capture = tmp_path / f"{name}.jsonl", SHARED / "smooth-operator" / "captures" / f"{name}.jsonl"
-        program = (sys.executable, "-m", "gateway", "import", str(capture))
+        program = (sys.executable, "-m", "dragoman", "import", str(capture))
         subprocess.run([*program, "--dialect", "smooth", "-o", str(recording)], check=True, timeout=50)
         return str(recording)
 

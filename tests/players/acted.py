@@ -10,11 +10,11 @@ import asyncio
 from collections.abc import Iterator
 from typing import Any
 
-from gateway.demo.backend import DemoBackend
-from gateway.demo.script import Line, Scripts
-from gateway.endpoint import Endpoint
-from gateway.upstream import Connected
-from mappings.canonical.events import (
+from dragoman.gateway.demo.backend import DemoBackend
+from dragoman.gateway.demo.script import Line, Scripts
+from dragoman.gateway.endpoint import Endpoint
+from dragoman.gateway.upstream import Connected
+from dragoman.mappings.canonical.events import (
     ModelTurnStarted,
     ReasoningDelta,
     ReasoningDone,
@@ -26,7 +26,7 @@ from mappings.canonical.events import (
     ToolCallStarted,
     TurnEnded,
 )
-from mappings.canonical.values import End
+from dragoman.mappings.canonical.values import End
 from tests.gateway.stage import Peer, settle
 from tests.players.readings import Turn
 from tests.players.stage import PlayStage

@@ -6,8 +6,8 @@ import json
 from typing import Any
 from uuid import NAMESPACE_URL, uuid5
 
-from gateway.routing.door import Door
-from gateway.session.session import Session
+from dragoman.gateway.routing.door import Door
+from dragoman.gateway.session.session import Session
 from tests.gateway.smooth_words import AGENT
 from tests.gateway.stage import Peer
 from tests.oracle.history import Said

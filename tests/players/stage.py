@@ -7,15 +7,15 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import cached_property
 
-from adapters.base import CloseReason
-from gateway import registry
-from gateway.config.model import Limits
-from gateway.endpoint import Endpoint, parse
-from gateway.link import Link
-from gateway.outbox import Outbox
-from gateway.session.session import Session
-from gateway.upstream import Connected, Upstream
-from mappings.dialect import Dialect, Translator
+from dragoman.adapters.base import CloseReason
+from dragoman.gateway import registry
+from dragoman.gateway.config.model import Limits
+from dragoman.gateway.endpoint import Endpoint, parse
+from dragoman.gateway.link import Link
+from dragoman.gateway.outbox import Outbox
+from dragoman.gateway.session.session import Session
+from dragoman.gateway.upstream import Connected, Upstream
+from dragoman.mappings.dialect import Dialect, Translator
 from tests.gateway.stage import AT_ONCE, Peer, Stage, settle
 from tests.memory import MemoryTransport
 

@@ -10,10 +10,10 @@ placeholders, ledger  what is left of a secret           spans          where se
 shown                 texts in logs and samples
 """
 
-from gateway.recording.redaction.ledger import Entry, Found, Ledger
-from gateway.recording.redaction.paths import parse as json_path
-from gateway.recording.redaction.placeholders import PLACEHOLDER
-from gateway.recording.redaction.redactor import Redactor
-from gateway.recording.redaction.rules import EVER, Rules, pattern, rules
+from dragoman.gateway.recording.redaction.ledger import Entry, Found, Ledger
+from dragoman.gateway.recording.redaction.paths import parse as json_path
+from dragoman.gateway.recording.redaction.placeholders import PLACEHOLDER
+from dragoman.gateway.recording.redaction.redactor import Redactor
+from dragoman.gateway.recording.redaction.rules import EVER, Rules, pattern, rules
 
 __all__ = ["EVER", "PLACEHOLDER", "Entry", "Found", "Ledger", "Redactor", "Rules", "json_path", "pattern", "rules"]

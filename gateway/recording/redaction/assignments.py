@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable
 from functools import lru_cache
 
-from gateway.recording.redaction.detectors import Detector, Judge, value_of
+from dragoman.gateway.recording.redaction.detectors import Detector, Judge, value_of
 
 __all__ = ["ASSIGNMENTS", "TOKEN", "is_secret_name", "named"]
 

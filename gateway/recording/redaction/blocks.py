@@ -19,8 +19,8 @@ from typing import Generic, TypeVar
 
 from msgspec import Struct
 
-from gateway.recording.redaction.finder import Finder
-from gateway.recording.redaction.spans import Mark, Span, merged
+from dragoman.gateway.recording.redaction.finder import Finder
+from dragoman.gateway.recording.redaction.spans import Mark, Span, merged
 
 __all__ = ["BEHIND", "BEHIND_MAX", "HIDDEN", "Block", "Delta"]
 

@@ -12,12 +12,12 @@ from typing import Any
 import msgspec
 from msgspec import Struct, field, structs
 
-from gateway.recording.lines import FrameLine, Line
-from gateway.recording.redaction.escapes import layers
-from gateway.recording.redaction.finder import Finder
-from gateway.recording.redaction.ledger import NoteLine
-from gateway.recording.redaction.spans import Mark, replaced
-from gateway.recording.runs import FrameRun, Stream
+from dragoman.gateway.recording.lines import FrameLine, Line
+from dragoman.gateway.recording.redaction.escapes import layers
+from dragoman.gateway.recording.redaction.finder import Finder
+from dragoman.gateway.recording.redaction.ledger import NoteLine
+from dragoman.gateway.recording.redaction.spans import Mark, replaced
+from dragoman.gateway.recording.runs import FrameRun, Stream
 
 __all__ = ["Cleaner", "Credentials", "has_credentials", "texts_of"]
 

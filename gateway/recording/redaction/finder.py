@@ -8,10 +8,10 @@ from functools import lru_cache
 from itertools import combinations
 from typing import TypeVar
 
-from gateway.recording.redaction.detectors import RUN, Detector, value_of
-from gateway.recording.redaction.escapes import Layer, layers, undecided
-from gateway.recording.redaction.placeholders import PLACEHOLDER, PLACEHOLDER_MAX, PREFIX
-from gateway.recording.redaction.spans import Span, merged
+from dragoman.gateway.recording.redaction.detectors import RUN, Detector, value_of
+from dragoman.gateway.recording.redaction.escapes import Layer, layers, undecided
+from dragoman.gateway.recording.redaction.placeholders import PLACEHOLDER, PLACEHOLDER_MAX, PREFIX
+from dragoman.gateway.recording.redaction.spans import Span, merged
 
 __all__ = ["Finder", "finder"]
 

@@ -14,9 +14,9 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import Struct
 
-from gateway.recording.redaction.escapes import Layer, unescaped
-from gateway.recording.redaction.spans import Span
-from mappings.errors import ConfigError
+from dragoman.gateway.recording.redaction.escapes import Layer, unescaped
+from dragoman.gateway.recording.redaction.spans import Span
+from dragoman.mappings.errors import ConfigError
 
 __all__ = ["Path", "Paths", "parse"]
 

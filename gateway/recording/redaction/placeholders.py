@@ -10,7 +10,7 @@ from __future__ import annotations
 import hmac
 import re
 
-from gateway.recording.redaction.escapes import layers
+from dragoman.gateway.recording.redaction.escapes import layers
 
 __all__ = ["KIND", "PLACEHOLDER", "PLACEHOLDER_MAX", "PREFIX", "Placeholders"]
 

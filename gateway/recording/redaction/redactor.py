@@ -15,21 +15,21 @@ from typing import Any
 
 from msgspec import structs
 
-from gateway.recording.lines import EventLine, FrameLine, Line
-from gateway.recording.redaction.assignments import named
-from gateway.recording.redaction.blocks import Block, Delta, Given
-from gateway.recording.redaction.credentials import Cleaner, Credentials
-from gateway.recording.redaction.finder import finder as finder_of
-from gateway.recording.redaction.ledger import Found, Ledger
-from gateway.recording.redaction.paths import Paths
-from gateway.recording.redaction.placeholders import Placeholders
-from gateway.recording.redaction.rules import Rules
-from gateway.recording.redaction.shapes import ALWAYS
-from gateway.recording.redaction.spans import Span
-from gateway.recording.redaction.values import Values, place_of
-from gateway.recording.redaction.wires import Wires
-from gateway.recording.runs import EventRun, FrameRun, Stored, Stream
-from mappings.canonical.events import (
+from dragoman.gateway.recording.lines import EventLine, FrameLine, Line
+from dragoman.gateway.recording.redaction.assignments import named
+from dragoman.gateway.recording.redaction.blocks import Block, Delta, Given
+from dragoman.gateway.recording.redaction.credentials import Cleaner, Credentials
+from dragoman.gateway.recording.redaction.finder import finder as finder_of
+from dragoman.gateway.recording.redaction.ledger import Found, Ledger
+from dragoman.gateway.recording.redaction.paths import Paths
+from dragoman.gateway.recording.redaction.placeholders import Placeholders
+from dragoman.gateway.recording.redaction.rules import Rules
+from dragoman.gateway.recording.redaction.shapes import ALWAYS
+from dragoman.gateway.recording.redaction.spans import Span
+from dragoman.gateway.recording.redaction.values import Values, place_of
+from dragoman.gateway.recording.redaction.wires import Wires
+from dragoman.gateway.recording.runs import EventRun, FrameRun, Stored, Stream
+from dragoman.mappings.canonical.events import (
     ReasoningDelta,
     ReasoningDone,
     ReasoningStarted,
@@ -41,7 +41,7 @@ from mappings.canonical.events import (
     TurnAccepted,
     TurnEnded,
 )
-from mappings.canonical.values import Origin
+from dragoman.mappings.canonical.values import Origin
 
 __all__ = ["Redactor"]
 

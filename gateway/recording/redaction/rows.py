@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from typing import Any
 
-from gateway.recording.redaction.finder import Finder
-from gateway.recording.redaction.spans import Mark, Span, overlapping
+from dragoman.gateway.recording.redaction.finder import Finder
+from dragoman.gateway.recording.redaction.spans import Mark, Span, overlapping
 
 __all__ = ["Text", "across", "gather", "put_back"]
 

@@ -9,11 +9,11 @@ from typing import Any
 
 from msgspec import Struct
 
-from gateway.recording.redaction.detectors import Detector
-from gateway.recording.redaction.paths import Paths, parse
-from gateway.recording.redaction.placeholders import KIND
-from gateway.recording.redaction.shapes import BUILT_IN
-from mappings.errors import ConfigError
+from dragoman.gateway.recording.redaction.detectors import Detector
+from dragoman.gateway.recording.redaction.paths import Paths, parse
+from dragoman.gateway.recording.redaction.placeholders import KIND
+from dragoman.gateway.recording.redaction.shapes import BUILT_IN
+from dragoman.mappings.errors import ConfigError
 
 __all__ = ["EVER", "PATTERN_MAX", "REACH_MAX", "Rules", "pattern", "rules"]
 

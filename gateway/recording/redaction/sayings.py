@@ -16,8 +16,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct, field
 
-from gateway.recording.redaction.escapes import unescaped
-from gateway.recording.redaction.rows import Text, gather
+from dragoman.gateway.recording.redaction.escapes import unescaped
+from dragoman.gateway.recording.redaction.rows import Text, gather
 
 __all__ = ["Part", "Said", "Saying", "Sayings", "Wire"]
 

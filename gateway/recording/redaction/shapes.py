@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 
-from gateway.recording.redaction.assignments import ASSIGNMENTS
-from gateway.recording.redaction.detectors import Detector
+from dragoman.gateway.recording.redaction.assignments import ASSIGNMENTS
+from dragoman.gateway.recording.redaction.detectors import Detector
 
 __all__ = ["ALWAYS", "BUILT_IN"]
 

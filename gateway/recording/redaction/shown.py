@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from secrets import token_bytes
 
-from gateway.recording.redaction.blocks import HIDDEN
-from gateway.recording.redaction.finder import finder
-from gateway.recording.redaction.placeholders import Placeholders
-from gateway.recording.redaction.shapes import BUILT_IN
-from gateway.recording.redaction.spans import merged, replaced
+from dragoman.gateway.recording.redaction.blocks import HIDDEN
+from dragoman.gateway.recording.redaction.finder import finder
+from dragoman.gateway.recording.redaction.placeholders import Placeholders
+from dragoman.gateway.recording.redaction.shapes import BUILT_IN
+from dragoman.gateway.recording.redaction.spans import merged, replaced
 
 __all__ = ["shown"]
 

@@ -12,14 +12,14 @@ from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 import msgspec
 from msgspec import Raw, Struct, structs
 
-from gateway.recording.redaction.assignments import is_secret_name
-from gateway.recording.redaction.finder import Finder
-from gateway.recording.redaction.ledger import Note
-from gateway.recording.redaction.paths import Keys, Paths
-from gateway.recording.redaction.rows import Text, across, gather, put_back
-from gateway.recording.redaction.spans import Mark, Span, merged, replaced
-from mappings.canonical.commands import AnswerOtp, SetConfig
-from mappings.canonical.events import ToolCallArguments
+from dragoman.gateway.recording.redaction.assignments import is_secret_name
+from dragoman.gateway.recording.redaction.finder import Finder
+from dragoman.gateway.recording.redaction.ledger import Note
+from dragoman.gateway.recording.redaction.paths import Keys, Paths
+from dragoman.gateway.recording.redaction.rows import Text, across, gather, put_back
+from dragoman.gateway.recording.redaction.spans import Mark, Span, merged, replaced
+from dragoman.mappings.canonical.commands import AnswerOtp, SetConfig
+from dragoman.mappings.canonical.events import ToolCallArguments
 
 __all__ = ["Values", "place_of"]
 

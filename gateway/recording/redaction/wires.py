@@ -15,16 +15,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 
-from gateway.recording.lines import FrameLine, Line
-from gateway.recording.redaction.assignments import is_secret_name
-from gateway.recording.redaction.blocks import BEHIND, BEHIND_MAX, HIDDEN
-from gateway.recording.redaction.credentials import Cleaner, has_credentials, texts_of
-from gateway.recording.redaction.finder import Finder
-from gateway.recording.redaction.rows import across
-from gateway.recording.redaction.sayings import Part, Said, Saying, Sayings, Wire
-from gateway.recording.redaction.spans import overlapping
-from gateway.recording.runs import FrameRun, Stream
-from gateway.recording.runs import Wire as WireOfStream
+from dragoman.gateway.recording.lines import FrameLine, Line
+from dragoman.gateway.recording.redaction.assignments import is_secret_name
+from dragoman.gateway.recording.redaction.blocks import BEHIND, BEHIND_MAX, HIDDEN
+from dragoman.gateway.recording.redaction.credentials import Cleaner, has_credentials, texts_of
+from dragoman.gateway.recording.redaction.finder import Finder
+from dragoman.gateway.recording.redaction.rows import across
+from dragoman.gateway.recording.redaction.sayings import Part, Said, Saying, Sayings, Wire
+from dragoman.gateway.recording.redaction.spans import overlapping
+from dragoman.gateway.recording.runs import FrameRun, Stream
+from dragoman.gateway.recording.runs import Wire as WireOfStream
 
 __all__ = ["Wires"]
 

@@ -1,5 +1,5 @@
 """The normal form of a turn: what every dialect can rely on, whatever its backend says or leaves out."""
 
-from gateway.session.turn.normal_form import NormalForm
+from dragoman.gateway.session.turn.normal_form import NormalForm
 
 __all__ = ["NormalForm"]

@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from mappings.canonical.events import (
+from dragoman.mappings.canonical.events import (
     ReasoningDelta,
     ReasoningDone,
     ReasoningStarted,
     TextDelta,
     TextDone,
 )
-from mappings.canonical.state import ReasoningBlock, TextBlock
+from dragoman.mappings.canonical.state import ReasoningBlock, TextBlock
 
 if TYPE_CHECKING:
-    from gateway.session.turn.normal_form import NormalForm
+    from dragoman.gateway.session.turn.normal_form import NormalForm
 
 __all__ = ["close", "reasoning_delta", "reasoning_done", "reasoning_started", "text_delta", "text_done"]
 

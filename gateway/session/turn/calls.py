@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from gateway.session.turn import blocks
-from mappings.canonical import OpenTurn
-from mappings.canonical.events import ToolCallArguments, ToolCallFinished, ToolCallStarted
-from mappings.canonical.state import CallBlock
-from mappings.canonical.values import ToolCall
-from mappings.dialect import Loss
+from dragoman.gateway.session.turn import blocks
+from dragoman.mappings.canonical import OpenTurn
+from dragoman.mappings.canonical.events import ToolCallArguments, ToolCallFinished, ToolCallStarted
+from dragoman.mappings.canonical.state import CallBlock
+from dragoman.mappings.canonical.values import ToolCall
+from dragoman.mappings.dialect import Loss
 
 if TYPE_CHECKING:
-    from gateway.session.turn.normal_form import NormalForm
+    from dragoman.gateway.session.turn.normal_form import NormalForm
 
 __all__ = ["arguments", "complete", "finished", "started"]
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from gateway.session.turn import blocks, calls, questions
-from mappings.canonical import OpenTurn
-from mappings.canonical.events import (
+from dragoman.gateway.session.turn import blocks, calls, questions
+from dragoman.mappings.canonical import OpenTurn
+from dragoman.mappings.canonical.events import (
     ErrorReported,
     ModelTurnEnded,
     ModelTurnStarted,
@@ -19,11 +19,11 @@ from mappings.canonical.events import (
     TurnResult,
     UsageReported,
 )
-from mappings.canonical.state import ReasoningBlock, TextBlock
-from mappings.canonical.values import End, Failure, Status
+from dragoman.mappings.canonical.state import ReasoningBlock, TextBlock
+from dragoman.mappings.canonical.values import End, Failure, Status
 
 if TYPE_CHECKING:
-    from gateway.session.turn.normal_form import NormalForm
+    from dragoman.gateway.session.turn.normal_form import NormalForm
 
 __all__ = ["ended", "finish", "result", "status"]
 

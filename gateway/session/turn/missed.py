@@ -19,8 +19,8 @@ from typing import Literal
 
 from msgspec import Struct
 
-from mappings.canonical import OpenTurn, SessionState
-from mappings.canonical.events import (
+from dragoman.mappings.canonical import OpenTurn, SessionState
+from dragoman.mappings.canonical.events import (
     ErrorReported,
     Event,
     Gap,
@@ -33,8 +33,8 @@ from mappings.canonical.events import (
     ToolCallFinished,
     TurnResult,
 )
-from mappings.canonical.state import ReasoningBlock, TextBlock
-from mappings.canonical.values import End, Failure, Item, Message, PastRun, Reasoning, ToolCall, ToolResult
+from dragoman.mappings.canonical.state import ReasoningBlock, TextBlock
+from dragoman.mappings.canonical.values import End, Failure, Item, Message, PastRun, Reasoning, ToolCall, ToolResult
 
 __all__ = ["Found", "look", "missed"]
 

@@ -13,12 +13,12 @@ from typing import Any
 
 from msgspec import structs
 
-from gateway.session.history import renew
-from gateway.session.merging import fold_in
-from gateway.session.runs import Run, Runs
-from gateway.session.turn import blocks, calls, ends, questions
-from mappings.canonical import OpenTurn, SessionState
-from mappings.canonical.events import (
+from dragoman.gateway.session.history import renew
+from dragoman.gateway.session.merging import fold_in
+from dragoman.gateway.session.runs import Run, Runs
+from dragoman.gateway.session.turn import blocks, calls, ends, questions
+from dragoman.mappings.canonical import OpenTurn, SessionState
+from dragoman.mappings.canonical.events import (
     Alert,
     ApprovalRequested,
     ApprovalResolved,
@@ -54,8 +54,8 @@ from mappings.canonical.events import (
     TurnResult,
     UsageReported,
 )
-from mappings.canonical.values import End, Failure, Message, Origin, Segment
-from mappings.dialect import Loss, NewId
+from dragoman.mappings.canonical.values import End, Failure, Message, Origin, Segment
+from dragoman.mappings.dialect import Loss, NewId
 
 __all__ = ["NormalForm"]
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, structs
 
-from gateway.session import wording
-from gateway.session.turn import blocks
-from mappings.canonical import OpenTurn
-from mappings.canonical.events import (
+from dragoman.gateway.session import wording
+from dragoman.gateway.session.turn import blocks
+from dragoman.mappings.canonical import OpenTurn
+from dragoman.mappings.canonical.events import (
     ApprovalRequested,
     ApprovalResolved,
     InteractionRequired,
@@ -24,10 +24,10 @@ from mappings.canonical.events import (
     QuestionAsked,
     TurnAccepted,
 )
-from mappings.canonical.values import Origin, Segment
+from dragoman.mappings.canonical.values import Origin, Segment
 
 if TYPE_CHECKING:
-    from gateway.session.turn.normal_form import NormalForm
+    from dragoman.gateway.session.turn.normal_form import NormalForm
 
 __all__ = [
     "Given",

@@ -16,8 +16,8 @@ from typing import Any
 
 from msgspec import structs
 
-from mappings.canonical import SessionState, prelude
-from mappings.canonical.events import (
+from dragoman.mappings.canonical import SessionState, prelude
+from dragoman.mappings.canonical.events import (
     Event,
     ReasoningDelta,
     ReasoningDone,

@@ -5,14 +5,14 @@ An event carries content and `ext` only; session, turn, origin and time stand on
 other events, go to everybody who is attached.
 """
 
-from mappings.canonical.events.answers import (
+from dragoman.mappings.canonical.events.answers import (
     CompletionsListed,
     PodAttached,
     PodInspected,
     Pong,
     Reply,
 )
-from mappings.canonical.events.ends import (
+from dragoman.mappings.canonical.events.ends import (
     ErrorReported,
     ModelContinuation,
     ModelRetry,
@@ -21,10 +21,10 @@ from mappings.canonical.events.ends import (
     TurnResult,
     UsageReported,
 )
-from mappings.canonical.events.event import (
+from dragoman.mappings.canonical.events.event import (
     Event,
 )
-from mappings.canonical.events.questions import (
+from dragoman.mappings.canonical.events.questions import (
     ApprovalRequested,
     ApprovalResolved,
     InteractionInvalid,
@@ -37,7 +37,7 @@ from mappings.canonical.events.questions import (
     QuestionAnswered,
     QuestionAsked,
 )
-from mappings.canonical.events.reports import (
+from dragoman.mappings.canonical.events.reports import (
     Alert,
     BackendShutdown,
     CompactionDone,
@@ -52,7 +52,7 @@ from mappings.canonical.events.reports import (
     MemoryWork,
     StoreChanged,
 )
-from mappings.canonical.events.sessions import (
+from dragoman.mappings.canonical.events.sessions import (
     HistorySnapshot,
     MessageAppended,
     SessionActivated,
@@ -61,7 +61,7 @@ from mappings.canonical.events.sessions import (
     SessionsListed,
     SessionUpdated,
 )
-from mappings.canonical.events.turns import (
+from dragoman.mappings.canonical.events.turns import (
     ModelCallEnded,
     ModelCallStarted,
     ModelTurnEnded,

@@ -6,8 +6,8 @@ from typing import ClassVar
 
 from msgspec import UNSET, Raw, UnsetType
 
-from mappings.canonical.events.base import EventBase
-from mappings.canonical.values import Completion, Failure, Visibility
+from dragoman.mappings.canonical.events.base import EventBase
+from dragoman.mappings.canonical.values import Completion, Failure, Visibility
 
 __all__ = ["CompletionsListed", "PodAttached", "PodInspected", "Pong", "Reply"]
 

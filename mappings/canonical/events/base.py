@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from msgspec import Struct
 
-from mappings.canonical.values import Ext, Visibility, snake_case
+from dragoman.mappings.canonical.values import Ext, Visibility, snake_case
 
 __all__ = ["EventBase"]
 

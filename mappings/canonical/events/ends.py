@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from mappings.canonical.events.base import EventBase
-from mappings.canonical.values import Cause, End, Failure, Status, Usage, Visibility
+from dragoman.mappings.canonical.events.base import EventBase
+from dragoman.mappings.canonical.values import Cause, End, Failure, Status, Usage, Visibility
 
 __all__ = [
     "ErrorReported",

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Union
 
-from mappings.canonical.events.answers import (
+from dragoman.mappings.canonical.events.answers import (
     CompletionsListed,
     PodAttached,
     PodInspected,
     Pong,
     Reply,
 )
-from mappings.canonical.events.ends import (
+from dragoman.mappings.canonical.events.ends import (
     ErrorReported,
     ModelContinuation,
     ModelRetry,
@@ -20,7 +20,7 @@ from mappings.canonical.events.ends import (
     TurnResult,
     UsageReported,
 )
-from mappings.canonical.events.questions import (
+from dragoman.mappings.canonical.events.questions import (
     ApprovalRequested,
     ApprovalResolved,
     InteractionInvalid,
@@ -33,7 +33,7 @@ from mappings.canonical.events.questions import (
     QuestionAnswered,
     QuestionAsked,
 )
-from mappings.canonical.events.reports import (
+from dragoman.mappings.canonical.events.reports import (
     Alert,
     BackendShutdown,
     CompactionDone,
@@ -48,7 +48,7 @@ from mappings.canonical.events.reports import (
     MemoryWork,
     StoreChanged,
 )
-from mappings.canonical.events.sessions import (
+from dragoman.mappings.canonical.events.sessions import (
     HistorySnapshot,
     MessageAppended,
     SessionActivated,
@@ -57,7 +57,7 @@ from mappings.canonical.events.sessions import (
     SessionsListed,
     SessionUpdated,
 )
-from mappings.canonical.events.turns import (
+from dragoman.mappings.canonical.events.turns import (
     ModelCallEnded,
     ModelCallStarted,
     ModelTurnEnded,
@@ -76,7 +76,7 @@ from mappings.canonical.events.turns import (
     ToolOutputDelta,
     TurnAccepted,
 )
-from mappings.canonical.unmapped import Unmapped
+from dragoman.mappings.canonical.unmapped import Unmapped
 
 __all__ = ["Event"]
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from msgspec import Raw
 
-from mappings.canonical.events.base import EventBase
-from mappings.canonical.values import FieldError, Segment
+from dragoman.mappings.canonical.events.base import EventBase
+from dragoman.mappings.canonical.values import FieldError, Segment
 
 __all__ = [
     "ApprovalRequested",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mappings.canonical.events.base import EventBase
-from mappings.canonical.values import Backend, Item, Message, PastRun, SessionSummary, Status
+from dragoman.mappings.canonical.events.base import EventBase
+from dragoman.mappings.canonical.values import Backend, Item, Message, PastRun, SessionSummary, Status
 
 __all__ = [
     "HistorySnapshot",

@@ -6,8 +6,8 @@ from typing import ClassVar, Literal
 
 from msgspec import Raw
 
-from mappings.canonical.events.base import EventBase
-from mappings.canonical.values import Visibility
+from dragoman.mappings.canonical.events.base import EventBase
+from dragoman.mappings.canonical.values import Visibility
 
 __all__ = [
     "ModelCallEnded",

@@ -1,8 +1,8 @@
 """canonical -> codewhale: the mirror of to_canonical, in the same order."""
 
-from mappings.codewhale.from_canonical.commands import FROM_COMMAND, brought_along, taken_along
-from mappings.codewhale.from_canonical.context import Context
-from mappings.codewhale.from_canonical.events import FROM_EVENT
-from mappings.codewhale.from_canonical.replies import shown
+from dragoman.mappings.codewhale.from_canonical.commands import FROM_COMMAND, brought_along, taken_along
+from dragoman.mappings.codewhale.from_canonical.context import Context
+from dragoman.mappings.codewhale.from_canonical.events import FROM_EVENT
+from dragoman.mappings.codewhale.from_canonical.replies import shown
 
 __all__ = ["FROM_COMMAND", "FROM_EVENT", "Context", "brought_along", "shown", "taken_along"]

@@ -13,15 +13,15 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 from msgspec.structs import replace
 
-from mappings.canonical import Unmapped, commands
-from mappings.canonical.values import Ext, FileAttachment, ImageAttachment, Item, Message, flatten
-from mappings.codewhale.extras import given, keep, raw
-from mappings.codewhale.from_canonical.context import Context, Messages
-from mappings.codewhale.ids import said, thread_id
-from mappings.codewhale.wire import params as wire
-from mappings.codewhale.wire import requests
-from mappings.codewhale.wire.values import Answer
-from mappings.rules import Emulated, Lossy, Nothing, Rules
+from dragoman.mappings.canonical import Unmapped, commands
+from dragoman.mappings.canonical.values import Ext, FileAttachment, ImageAttachment, Item, Message, flatten
+from dragoman.mappings.codewhale.extras import given, keep, raw
+from dragoman.mappings.codewhale.from_canonical.context import Context, Messages
+from dragoman.mappings.codewhale.ids import said, thread_id
+from dragoman.mappings.codewhale.wire import params as wire
+from dragoman.mappings.codewhale.wire import requests
+from dragoman.mappings.codewhale.wire.values import Answer
+from dragoman.mappings.rules import Emulated, Lossy, Nothing, Rules
 
 __all__ = ["FROM_COMMAND", "brought_along", "taken_along"]
 

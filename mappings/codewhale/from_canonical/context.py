@@ -13,16 +13,16 @@ import msgspec
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from mappings.canonical.commands import Command
-from mappings.canonical.values import Ext
-from mappings.codewhale.extras import given
-from mappings.codewhale.ids import said
-from mappings.codewhale.vocabulary import HEAD
-from mappings.codewhale.wire import results
-from mappings.codewhale.wire.answers import EVENTS, FRAMES
-from mappings.codewhale.wire.frames import FrameBase
-from mappings.losses import Losses
-from mappings.rules import Rules
+from dragoman.mappings.canonical.commands import Command
+from dragoman.mappings.canonical.values import Ext
+from dragoman.mappings.codewhale.extras import given
+from dragoman.mappings.codewhale.ids import said
+from dragoman.mappings.codewhale.vocabulary import HEAD
+from dragoman.mappings.codewhale.wire import results
+from dragoman.mappings.codewhale.wire.answers import EVENTS, FRAMES
+from dragoman.mappings.codewhale.wire.frames import FrameBase
+from dragoman.mappings.losses import Losses
+from dragoman.mappings.rules import Rules
 
 __all__ = ["Context", "Messages", "bundled"]
 

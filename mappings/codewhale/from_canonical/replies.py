@@ -11,16 +11,16 @@ import msgspec
 from msgspec import UNSET, Raw
 from msgspec.structs import replace
 
-from mappings.canonical import SessionState, commands
-from mappings.canonical.events import HistorySnapshot, SessionOpened, SessionsListed
-from mappings.canonical.values import Ext, Item, Message, SessionSummary
-from mappings.codewhale.extras import given, raw
-from mappings.codewhale.from_canonical.generations import goal_in
-from mappings.codewhale.ids import session_id, thread_id
-from mappings.codewhale.vocabulary import NEW
-from mappings.codewhale.wire import results
-from mappings.codewhale.wire.values import Checkpoint, HistoryItem, Thread, ThreadGoal
-from mappings.rfc3339 import NS
+from dragoman.mappings.canonical import SessionState, commands
+from dragoman.mappings.canonical.events import HistorySnapshot, SessionOpened, SessionsListed
+from dragoman.mappings.canonical.values import Ext, Item, Message, SessionSummary
+from dragoman.mappings.codewhale.extras import given, raw
+from dragoman.mappings.codewhale.from_canonical.generations import goal_in
+from dragoman.mappings.codewhale.ids import session_id, thread_id
+from dragoman.mappings.codewhale.vocabulary import NEW
+from dragoman.mappings.codewhale.wire import results
+from dragoman.mappings.codewhale.wire.values import Checkpoint, HistoryItem, Thread, ThreadGoal
+from dragoman.mappings.rfc3339 import NS
 
 __all__ = ["described", "goal_of", "history", "listed", "missing", "opened", "row", "showing", "shown", "told"]
 

@@ -1,6 +1,6 @@
 """codewhale -> canonical: one small function a message, in the order of the wire modules."""
 
-from mappings.codewhale.to_canonical.commands import TO_COMMAND
-from mappings.codewhale.to_canonical.events import TO_EVENT, envelope, place
+from dragoman.mappings.codewhale.to_canonical.commands import TO_COMMAND
+from dragoman.mappings.codewhale.to_canonical.events import TO_EVENT, envelope, place
 
 __all__ = ["TO_COMMAND", "TO_EVENT", "envelope", "place"]

@@ -9,14 +9,14 @@ from typing import Any
 
 from msgspec import UNSET, Raw, UnsetType
 
-from mappings.canonical import commands
-from mappings.canonical.values import Ext, Text
-from mappings.codewhale.extras import keep, raw
-from mappings.codewhale.ids import heard, session_id, thread_id
-from mappings.codewhale.wire import params as wire
-from mappings.codewhale.wire import requests
-from mappings.codewhale.wire.requests import RequestBase
-from mappings.rules import Rules
+from dragoman.mappings.canonical import commands
+from dragoman.mappings.canonical.values import Ext, Text
+from dragoman.mappings.codewhale.extras import keep, raw
+from dragoman.mappings.codewhale.ids import heard, session_id, thread_id
+from dragoman.mappings.codewhale.wire import params as wire
+from dragoman.mappings.codewhale.wire import requests
+from dragoman.mappings.codewhale.wire.requests import RequestBase
+from dragoman.mappings.rules import Rules
 
 __all__ = ["TO_COMMAND"]
 

@@ -13,11 +13,11 @@ import msgspec
 from msgspec import UNSET, Raw
 from msgspec.structs import replace
 
-from mappings.canonical import events
-from mappings.codewhale.extras import keep, raw
-from mappings.codewhale.wire import frames as wire
-from mappings.codewhale.wire import values
-from mappings.rules import Rules
+from dragoman.mappings.canonical import events
+from dragoman.mappings.codewhale.extras import keep, raw
+from dragoman.mappings.codewhale.wire import frames as wire
+from dragoman.mappings.codewhale.wire import values
+from dragoman.mappings.rules import Rules
 
 __all__ = ["FRAME", "TO_FRAME", "heard_in", "plain"]
 

@@ -10,15 +10,15 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from mappings.canonical.events import GoalUpdated, SessionOpened, SessionsListed
-from mappings.canonical.values import Message, Role, SessionSummary, Status
-from mappings.codewhale.extras import keep, raw
-from mappings.codewhale.ids import session_id
-from mappings.codewhale.vocabulary import NEW
-from mappings.codewhale.wire.answers import typed
-from mappings.codewhale.wire.results import AppResponse, Capabilities, ThreadResponse
-from mappings.codewhale.wire.values import HistoryItem, Thread, ThreadGoal
-from mappings.rfc3339 import NS
+from dragoman.mappings.canonical.events import GoalUpdated, SessionOpened, SessionsListed
+from dragoman.mappings.canonical.values import Message, Role, SessionSummary, Status
+from dragoman.mappings.codewhale.extras import keep, raw
+from dragoman.mappings.codewhale.ids import session_id
+from dragoman.mappings.codewhale.vocabulary import NEW
+from dragoman.mappings.codewhale.wire.answers import typed
+from dragoman.mappings.codewhale.wire.results import AppResponse, Capabilities, ThreadResponse
+from dragoman.mappings.codewhale.wire.values import HistoryItem, Thread, ThreadGoal
+from dragoman.mappings.rfc3339 import NS
 
 __all__ = ["goal", "history", "methods_of", "session_opened", "sessions_listed"]
 

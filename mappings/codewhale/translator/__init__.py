@@ -1,6 +1,6 @@
 """The protocol of one codewhale link: in `client` the peer is a child that we drive, in `server` a client of ours."""
 
-from mappings.codewhale.translator.client import ClientTranslator
-from mappings.codewhale.translator.server import ServerTranslator
+from dragoman.mappings.codewhale.translator.client import ClientTranslator
+from dragoman.mappings.codewhale.translator.server import ServerTranslator
 
 __all__ = ["ClientTranslator", "ServerTranslator"]

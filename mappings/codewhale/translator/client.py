@@ -15,18 +15,18 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from mappings.canonical import Batch, Event, SessionState, Unmapped
-from mappings.canonical import commands as ask
-from mappings.canonical import events as say
-from mappings.canonical.commands import Command
-from mappings.canonical.values import Failure, FileAttachment, ImageAttachment, flatten
-from mappings.codewhale.directions import FROM_SERVER
-from mappings.codewhale.from_canonical import FROM_COMMAND, Context
-from mappings.codewhale.to_canonical.frames import plain
-from mappings.codewhale.to_canonical.replies import goal, history, methods_of, session_opened, sessions_listed
-from mappings.codewhale.translator.opening import Opening
-from mappings.codewhale.wire import REQUESTS
-from mappings.dialect import Burst, Clock, Frame, Loss, NewId, Step
+from dragoman.mappings.canonical import Batch, Event, SessionState, Unmapped
+from dragoman.mappings.canonical import commands as ask
+from dragoman.mappings.canonical import events as say
+from dragoman.mappings.canonical.commands import Command
+from dragoman.mappings.canonical.values import Failure, FileAttachment, ImageAttachment, flatten
+from dragoman.mappings.codewhale.directions import FROM_SERVER
+from dragoman.mappings.codewhale.from_canonical import FROM_COMMAND, Context
+from dragoman.mappings.codewhale.to_canonical.frames import plain
+from dragoman.mappings.codewhale.to_canonical.replies import goal, history, methods_of, session_opened, sessions_listed
+from dragoman.mappings.codewhale.translator.opening import Opening
+from dragoman.mappings.codewhale.wire import REQUESTS
+from dragoman.mappings.dialect import Burst, Clock, Frame, Loss, NewId, Step
 
 __all__ = ["WAITING_MAX", "ClientTranslator"]
 

@@ -12,13 +12,13 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from mappings.canonical import SessionState, Unmapped, commands
-from mappings.canonical.commands import Command
-from mappings.canonical.events import Event, Gap, Reply, SessionOpened
-from mappings.canonical.values import Ext, Failure
-from mappings.codewhale.extras import given, raw
-from mappings.codewhale.wire.params import ResumeParams, StartParams
-from mappings.codewhale.wire.values import Thread
+from dragoman.mappings.canonical import SessionState, Unmapped, commands
+from dragoman.mappings.canonical.commands import Command
+from dragoman.mappings.canonical.events import Event, Gap, Reply, SessionOpened
+from dragoman.mappings.canonical.values import Ext, Failure
+from dragoman.mappings.codewhale.extras import given, raw
+from dragoman.mappings.codewhale.wire.params import ResumeParams, StartParams
+from dragoman.mappings.codewhale.wire.values import Thread
 
 __all__ = ["Opening"]
 

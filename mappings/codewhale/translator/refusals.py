@@ -9,15 +9,15 @@ from typing import Any
 from msgspec import Raw
 from msgspec.structs import replace
 
-from mappings.canonical import commands as ask
-from mappings.canonical.commands import Command
-from mappings.canonical.values import Failure
-from mappings.codewhale.extras import carried, given, raw
-from mappings.codewhale.from_canonical import FROM_COMMAND, Context
-from mappings.codewhale.from_canonical.events import problem_of
-from mappings.codewhale.from_canonical.replies import missing
-from mappings.codewhale.ids import echoed
-from mappings.codewhale.vocabulary import (
+from dragoman.mappings.canonical import commands as ask
+from dragoman.mappings.canonical.commands import Command
+from dragoman.mappings.canonical.values import Failure
+from dragoman.mappings.codewhale.extras import carried, given, raw
+from dragoman.mappings.codewhale.from_canonical import FROM_COMMAND, Context
+from dragoman.mappings.codewhale.from_canonical.events import problem_of
+from dragoman.mappings.codewhale.from_canonical.replies import missing
+from dragoman.mappings.codewhale.ids import echoed
+from dragoman.mappings.codewhale.vocabulary import (
     FAILED,
     INVALID_PARAMS,
     INVALID_REQUEST,
@@ -27,11 +27,11 @@ from mappings.codewhale.vocabulary import (
     SEED,
     UNKNOWN_THREAD,
 )
-from mappings.codewhale.wire import results
-from mappings.codewhale.wire.answers import typed
-from mappings.codewhale.wire.calls import GROUPS, unknown_kind
-from mappings.codewhale.wire.results import Problem
-from mappings.errors import PeerError
+from dragoman.mappings.codewhale.wire import results
+from dragoman.mappings.codewhale.wire.answers import typed
+from dragoman.mappings.codewhale.wire.calls import GROUPS, unknown_kind
+from dragoman.mappings.codewhale.wire.results import Problem
+from dragoman.mappings.errors import PeerError
 
 __all__ = ["of_fault", "of_seed", "refusal", "unknown_method"]
 

@@ -16,20 +16,20 @@ from typing import Any
 from msgspec import UNSET, Raw, Struct
 from msgspec.structs import replace
 
-from mappings.canonical import Batch, Event, SessionState, Unmapped
-from mappings.canonical import commands as ask
-from mappings.canonical import events as say
-from mappings.canonical.commands import Command
-from mappings.canonical.values import Failure
-from mappings.codewhale.directions import FROM_CLIENT
-from mappings.codewhale.extras import given, raw
-from mappings.codewhale.from_canonical import FROM_EVENT, Context, replies
-from mappings.codewhale.from_canonical.context import bundled
-from mappings.codewhale.from_canonical.events import accepted
-from mappings.codewhale.from_canonical.generations import masked, result_in
-from mappings.codewhale.ids import marked, said, thread_id
-from mappings.codewhale.translator import refusals
-from mappings.codewhale.vocabulary import (
+from dragoman.mappings.canonical import Batch, Event, SessionState, Unmapped
+from dragoman.mappings.canonical import commands as ask
+from dragoman.mappings.canonical import events as say
+from dragoman.mappings.canonical.commands import Command
+from dragoman.mappings.canonical.values import Failure
+from dragoman.mappings.codewhale.directions import FROM_CLIENT
+from dragoman.mappings.codewhale.extras import given, raw
+from dragoman.mappings.codewhale.from_canonical import FROM_EVENT, Context, replies
+from dragoman.mappings.codewhale.from_canonical.context import bundled
+from dragoman.mappings.codewhale.from_canonical.events import accepted
+from dragoman.mappings.codewhale.from_canonical.generations import masked, result_in
+from dragoman.mappings.codewhale.ids import marked, said, thread_id
+from dragoman.mappings.codewhale.translator import refusals
+from dragoman.mappings.codewhale.vocabulary import (
     FAILED,
     HEAD,
     PROMPT_METHODS,
@@ -39,12 +39,12 @@ from mappings.codewhale.vocabulary import (
     methods,
     thread_methods,
 )
-from mappings.codewhale.wire import EVENTS, results
-from mappings.codewhale.wire.answers import typed
-from mappings.codewhale.wire.calls import GROUPS
-from mappings.codewhale.wire.results import Problem
-from mappings.dialect import Burst, Clock, Frame, Loss, NewId, Step
-from mappings.errors import PeerError
+from dragoman.mappings.codewhale.wire import EVENTS, results
+from dragoman.mappings.codewhale.wire.answers import typed
+from dragoman.mappings.codewhale.wire.calls import GROUPS
+from dragoman.mappings.codewhale.wire.results import Problem
+from dragoman.mappings.dialect import Burst, Clock, Frame, Loss, NewId, Step
+from dragoman.mappings.errors import PeerError
 
 __all__ = ["PENDING_MAX", "ServerTranslator"]
 

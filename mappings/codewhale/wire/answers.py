@@ -10,12 +10,12 @@ from typing import Any, get_args
 import msgspec
 from msgspec import UNSET, Raw, UnsetType, inspect
 
-from mappings.canonical.unmapped import Unmapped
-from mappings.codewhale.wire import lines, results
-from mappings.codewhale.wire.base import Wire
-from mappings.codewhale.wire.frames import EventFrame
-from mappings.codewhale.wire.shapes import depth, fitted
-from mappings.errors import PeerError
+from dragoman.mappings.canonical.unmapped import Unmapped
+from dragoman.mappings.codewhale.wire import lines, results
+from dragoman.mappings.codewhale.wire.base import Wire
+from dragoman.mappings.codewhale.wire.frames import EventFrame
+from dragoman.mappings.codewhale.wire.shapes import depth, fitted
+from dragoman.mappings.errors import PeerError
 
 __all__ = ["EVENTS", "FRAMES", "MAX_DEPTH", "typed"]
 

@@ -14,14 +14,14 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType, inspect
 from msgspec.structs import replace
 
-from mappings.canonical.unmapped import Unmapped
-from mappings.codewhale.ids import heard
-from mappings.codewhale.wire import requests
-from mappings.codewhale.wire.base import Wire
-from mappings.codewhale.wire.params import ForkParams, NoParams, ResumeParams
-from mappings.codewhale.wire.serde import in_words, said_as
-from mappings.codewhale.wire.shapes import depth, fitted
-from mappings.errors import PeerError
+from dragoman.mappings.canonical.unmapped import Unmapped
+from dragoman.mappings.codewhale.ids import heard
+from dragoman.mappings.codewhale.wire import requests
+from dragoman.mappings.codewhale.wire.base import Wire
+from dragoman.mappings.codewhale.wire.params import ForkParams, NoParams, ResumeParams
+from dragoman.mappings.codewhale.wire.serde import in_words, said_as
+from dragoman.mappings.codewhale.wire.shapes import depth, fitted
+from dragoman.mappings.errors import PeerError
 
 __all__ = ["GROUPS", "REQUESTS", "unknown_kind"]
 

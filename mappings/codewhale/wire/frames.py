@@ -8,8 +8,8 @@ from typing import Literal
 
 from msgspec import UNSET, Raw, UnsetType
 
-from mappings.codewhale.wire.base import Wire
-from mappings.codewhale.wire.values import ApprovalRequest, McpSummary, McpUpdate, ThreadGoal, UserInputRequest
+from dragoman.mappings.codewhale.wire.base import Wire
+from dragoman.mappings.codewhale.wire.values import ApprovalRequest, McpSummary, McpUpdate, ThreadGoal, UserInputRequest
 
 __all__ = [
     "ApplyPatchApproval",

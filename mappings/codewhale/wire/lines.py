@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from msgspec import Raw
 
-from mappings.codewhale.wire.base import Wire
-from mappings.codewhale.wire.frames import EventFrame
+from dragoman.mappings.codewhale.wire.base import Wire
+from dragoman.mappings.codewhale.wire.frames import EventFrame
 
 __all__ = ["ApprovalHook", "FrameHook", "JobHook", "Line", "ResponseDelta", "ResponseEnd", "ResponseStart", "ToolHook"]
 

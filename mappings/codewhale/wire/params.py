@@ -6,8 +6,8 @@ from typing import Annotated
 
 from msgspec import UNSET, Meta, Raw, UnsetType
 
-from mappings.codewhale.wire.base import Wire
-from mappings.codewhale.wire.values import Answer
+from dragoman.mappings.codewhale.wire.base import Wire
+from dragoman.mappings.codewhale.wire.values import Answer
 
 __all__ = [
     "AnswersParams",

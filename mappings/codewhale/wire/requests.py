@@ -10,8 +10,8 @@ from typing import ClassVar
 
 from msgspec import UNSET, Raw, UnsetType
 
-from mappings.codewhale.wire.base import Wire
-from mappings.codewhale.wire.params import (
+from dragoman.mappings.codewhale.wire.base import Wire
+from dragoman.mappings.codewhale.wire.params import (
     AnswersParams,
     CreateParams,
     ForkParams,

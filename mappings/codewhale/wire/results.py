@@ -11,9 +11,9 @@ from typing import Any, Literal
 
 from msgspec import UNSET, Raw, UnsetType
 
-from mappings.codewhale.wire.base import Wire
-from mappings.codewhale.wire.frames import EventFrame
-from mappings.codewhale.wire.values import Thread, ThreadGoal
+from dragoman.mappings.codewhale.wire.base import Wire
+from dragoman.mappings.codewhale.wire.frames import EventFrame
+from dragoman.mappings.codewhale.wire.values import Thread, ThreadGoal
 
 __all__ = [
     "EMPTY",

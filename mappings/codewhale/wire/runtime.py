@@ -8,7 +8,7 @@ from typing import Literal
 
 from msgspec import UNSET, Raw, UnsetType
 
-from mappings.codewhale.wire.base import Wire
+from dragoman.mappings.codewhale.wire.base import Wire
 
 __all__ = ["ApprovalPost", "RuntimeEvent"]
 

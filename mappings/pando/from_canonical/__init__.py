@@ -1,8 +1,8 @@
 """canonical -> pando: the mirror of to_canonical, in the same order."""
 
-from mappings.pando.from_canonical.commands import FROM_COMMAND
-from mappings.pando.from_canonical.context import Context
-from mappings.pando.from_canonical.events import FROM_EVENT
-from mappings.pando.from_canonical.replies import shown
+from dragoman.mappings.pando.from_canonical.commands import FROM_COMMAND
+from dragoman.mappings.pando.from_canonical.context import Context
+from dragoman.mappings.pando.from_canonical.events import FROM_EVENT
+from dragoman.mappings.pando.from_canonical.replies import shown
 
 __all__ = ["FROM_COMMAND", "FROM_EVENT", "Context", "shown"]

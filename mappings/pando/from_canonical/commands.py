@@ -10,12 +10,12 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 from msgspec.structs import replace
 
-from mappings.canonical import Unmapped, commands
-from mappings.canonical.values import Ext, FileAttachment, ImageAttachment, flatten
-from mappings.pando.extras import given
-from mappings.pando.from_canonical.context import Context, Messages
-from mappings.pando.wire import requests as wire
-from mappings.rules import Lossy, Rules
+from dragoman.mappings.canonical import Unmapped, commands
+from dragoman.mappings.canonical.values import Ext, FileAttachment, ImageAttachment, flatten
+from dragoman.mappings.pando.extras import given
+from dragoman.mappings.pando.from_canonical.context import Context, Messages
+from dragoman.mappings.pando.wire import requests as wire
+from dragoman.mappings.rules import Lossy, Rules
 
 __all__ = ["FROM_COMMAND"]
 

@@ -10,14 +10,14 @@ from typing import Any, TypedDict
 
 from msgspec import UNSET, UnsetType
 
-from mappings.canonical.commands import Command
-from mappings.canonical.values import Ext
-from mappings.dialect import Instance
-from mappings.losses import Losses
-from mappings.pando.extras import given
-from mappings.pando.wire.requests import Meta
-from mappings.pando.wire.times import rfc3339
-from mappings.rules import Rules
+from dragoman.mappings.canonical.commands import Command
+from dragoman.mappings.canonical.values import Ext
+from dragoman.mappings.dialect import Instance
+from dragoman.mappings.losses import Losses
+from dragoman.mappings.pando.extras import given
+from dragoman.mappings.pando.wire.requests import Meta
+from dragoman.mappings.pando.wire.times import rfc3339
+from dragoman.mappings.rules import Rules
 
 __all__ = ["NOBODY", "Context", "Envelope", "Messages"]
 

@@ -12,16 +12,16 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Raw
 
-from mappings.canonical import Unmapped, commands, events
-from mappings.canonical.values import Failure, flatten
-from mappings.pando.extras import given, raw
-from mappings.pando.from_canonical import replies
-from mappings.pando.from_canonical.context import Context, Messages
-from mappings.pando.vocabulary import CODE_OF_CAUSE
-from mappings.pando.wire import topics as wire
-from mappings.pando.wire.replies import Done, Problem, Reply
-from mappings.pando.wire.times import duration, rfc3339
-from mappings.rules import Emulated, Lossy, Rules
+from dragoman.mappings.canonical import Unmapped, commands, events
+from dragoman.mappings.canonical.values import Failure, flatten
+from dragoman.mappings.pando.extras import given, raw
+from dragoman.mappings.pando.from_canonical import replies
+from dragoman.mappings.pando.from_canonical.context import Context, Messages
+from dragoman.mappings.pando.vocabulary import CODE_OF_CAUSE
+from dragoman.mappings.pando.wire import topics as wire
+from dragoman.mappings.pando.wire.replies import Done, Problem, Reply
+from dragoman.mappings.pando.wire.times import duration, rfc3339
+from dragoman.mappings.rules import Emulated, Lossy, Rules
 
 __all__ = ["FROM_EVENT"]
 

@@ -8,16 +8,16 @@ from typing import Any
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
-from mappings.canonical import SessionState, commands
-from mappings.canonical.events import HistorySnapshot, Pong, SessionOpened, SessionsListed
-from mappings.canonical.values import Ext, Item, Message, SessionSummary
-from mappings.dialect import Instance
-from mappings.pando.extras import given
-from mappings.pando.wire import replies as wire
-from mappings.pando.wire import requests
-from mappings.pando.wire.times import duration, rfc3339
-from mappings.pando.wire.topics import Session
-from mappings.rfc3339 import NS
+from dragoman.mappings.canonical import SessionState, commands
+from dragoman.mappings.canonical.events import HistorySnapshot, Pong, SessionOpened, SessionsListed
+from dragoman.mappings.canonical.values import Ext, Item, Message, SessionSummary
+from dragoman.mappings.dialect import Instance
+from dragoman.mappings.pando.extras import given
+from dragoman.mappings.pando.wire import replies as wire
+from dragoman.mappings.pando.wire import requests
+from dragoman.mappings.pando.wire.times import duration, rfc3339
+from dragoman.mappings.pando.wire.topics import Session
+from dragoman.mappings.rfc3339 import NS
 
 __all__ = ["described", "listed", "messages", "opened", "row_of", "session", "shown", "status"]
 

@@ -1,8 +1,8 @@
 """pando -> canonical: one small function a message, in the order of the wire modules."""
 
-from mappings.pando.to_canonical.commands import TO_COMMAND
-from mappings.pando.to_canonical.events import TO_EVENT, envelope, place
-from mappings.pando.to_canonical.replies import history, pong, session_opened, sessions_listed, summary
+from dragoman.mappings.pando.to_canonical.commands import TO_COMMAND
+from dragoman.mappings.pando.to_canonical.events import TO_EVENT, envelope, place
+from dragoman.mappings.pando.to_canonical.replies import history, pong, session_opened, sessions_listed, summary
 
 __all__ = [
     "TO_COMMAND",

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from msgspec import UNSET, Raw
 
-from mappings.canonical import commands
-from mappings.canonical.values import Ext, Text
-from mappings.pando.extras import keep
-from mappings.pando.wire import requests as wire
-from mappings.rules import Rules
+from dragoman.mappings.canonical import commands
+from dragoman.mappings.canonical.values import Ext, Text
+from dragoman.mappings.pando.extras import keep
+from dragoman.mappings.pando.wire import requests as wire
+from dragoman.mappings.rules import Rules
 
 __all__ = ["TO_COMMAND"]
 

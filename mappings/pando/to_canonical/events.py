@@ -11,15 +11,15 @@ from typing import Any
 
 from msgspec import UNSET, UnsetType
 
-from mappings.canonical import events
-from mappings.canonical.values import Ext, Failure, Message, Text, Usage
-from mappings.pando.extras import keep, raw
-from mappings.pando.to_canonical.replies import summary
-from mappings.pando.vocabulary import CANONICAL_ROLE, CODE_OF_CAUSE, cause_of
-from mappings.pando.wire import topics as wire
-from mappings.pando.wire.replies import Reply
-from mappings.pando.wire.times import nanoseconds
-from mappings.rules import Rules
+from dragoman.mappings.canonical import events
+from dragoman.mappings.canonical.values import Ext, Failure, Message, Text, Usage
+from dragoman.mappings.pando.extras import keep, raw
+from dragoman.mappings.pando.to_canonical.replies import summary
+from dragoman.mappings.pando.vocabulary import CANONICAL_ROLE, CODE_OF_CAUSE, cause_of
+from dragoman.mappings.pando.wire import topics as wire
+from dragoman.mappings.pando.wire.replies import Reply
+from dragoman.mappings.pando.wire.times import nanoseconds
+from dragoman.mappings.rules import Rules
 
 __all__ = ["TO_EVENT", "envelope", "place"]
 

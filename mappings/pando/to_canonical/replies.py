@@ -10,16 +10,16 @@ from typing import TypeVar
 import msgspec
 from msgspec import UNSET, Raw, UnsetType, inspect
 
-from mappings.canonical.events import Pong, SessionOpened, SessionsListed
-from mappings.canonical.values import Ext, Message, SessionSummary
-from mappings.errors import PeerError
-from mappings.pando.extras import keep
-from mappings.pando.vocabulary import CANONICAL_ROLE
-from mappings.pando.wire import replies as wire
-from mappings.pando.wire.base import usual
-from mappings.pando.wire.codecs import as_go_reads
-from mappings.pando.wire.times import nanoseconds, rfc3339
-from mappings.pando.wire.topics import Session
+from dragoman.mappings.canonical.events import Pong, SessionOpened, SessionsListed
+from dragoman.mappings.canonical.values import Ext, Message, SessionSummary
+from dragoman.mappings.errors import PeerError
+from dragoman.mappings.pando.extras import keep
+from dragoman.mappings.pando.vocabulary import CANONICAL_ROLE
+from dragoman.mappings.pando.wire import replies as wire
+from dragoman.mappings.pando.wire.base import usual
+from dragoman.mappings.pando.wire.codecs import as_go_reads
+from dragoman.mappings.pando.wire.times import nanoseconds, rfc3339
+from dragoman.mappings.pando.wire.topics import Session
 
 __all__ = ["history", "pong", "session_opened", "sessions_listed", "stored", "summary", "time_of"]
 

@@ -2,8 +2,8 @@
 `publication` everybody who subscribes to us.
 """
 
-from mappings.pando.translator.client import ClientTranslator
-from mappings.pando.translator.publication import PublicationTranslator
-from mappings.pando.translator.server import ServerTranslator
+from dragoman.mappings.pando.translator.client import ClientTranslator
+from dragoman.mappings.pando.translator.publication import PublicationTranslator
+from dragoman.mappings.pando.translator.server import ServerTranslator
 
 __all__ = ["ClientTranslator", "PublicationTranslator", "ServerTranslator"]

@@ -13,23 +13,23 @@ from typing import Any, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from mappings.canonical import Batch, Event, SessionState
-from mappings.canonical import commands as ask
-from mappings.canonical import events as say
-from mappings.canonical.commands import Command
-from mappings.canonical.unmapped import Unmapped
-from mappings.canonical.values import Cause, Failure, FileAttachment, ImageAttachment, flatten
-from mappings.dialect import Alarm, Burst, Clock, Frame, Loss, Missed, NewId, Step
-from mappings.errors import PeerError
-from mappings.pando.directions import FROM_PRIMARY
-from mappings.pando.extras import given
-from mappings.pando.from_canonical import FROM_COMMAND, Context, shown
-from mappings.pando.to_canonical import history, pong, session_opened, sessions_listed
-from mappings.pando.translator.following import Following, Interrupt, Patience
-from mappings.pando.wire import REQUESTS
-from mappings.pando.wire.requests import Meta
-from mappings.pando.wire.times import rfc3339
-from mappings.rfc3339 import NS
+from dragoman.mappings.canonical import Batch, Event, SessionState
+from dragoman.mappings.canonical import commands as ask
+from dragoman.mappings.canonical import events as say
+from dragoman.mappings.canonical.commands import Command
+from dragoman.mappings.canonical.unmapped import Unmapped
+from dragoman.mappings.canonical.values import Cause, Failure, FileAttachment, ImageAttachment, flatten
+from dragoman.mappings.dialect import Alarm, Burst, Clock, Frame, Loss, Missed, NewId, Step
+from dragoman.mappings.errors import PeerError
+from dragoman.mappings.pando.directions import FROM_PRIMARY
+from dragoman.mappings.pando.extras import given
+from dragoman.mappings.pando.from_canonical import FROM_COMMAND, Context, shown
+from dragoman.mappings.pando.to_canonical import history, pong, session_opened, sessions_listed
+from dragoman.mappings.pando.translator.following import Following, Interrupt, Patience
+from dragoman.mappings.pando.wire import REQUESTS
+from dragoman.mappings.pando.wire.requests import Meta
+from dragoman.mappings.pando.wire.times import rfc3339
+from dragoman.mappings.rfc3339 import NS
 
 __all__ = ["ClientTranslator"]
 

@@ -23,11 +23,11 @@ from typing import Any
 
 from msgspec import Struct
 
-from mappings.canonical import events as say
-from mappings.canonical.values import Message
-from mappings.dialect import Burst
-from mappings.pando.translator.known import KnownMessages, up_to_input
-from mappings.rfc3339 import NS
+from dragoman.mappings.canonical import events as say
+from dragoman.mappings.canonical.values import Message
+from dragoman.mappings.dialect import Burst
+from dragoman.mappings.pando.translator.known import KnownMessages, up_to_input
+from dragoman.mappings.rfc3339 import NS
 
 __all__ = ["ANSWER_DEADLINE", "TEXT_MAX", "TOOL_MAX", "TURN_QUIET", "Following", "Patience"]
 

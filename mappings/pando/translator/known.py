@@ -11,8 +11,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from mappings.canonical import events as say
-from mappings.canonical.values import Message, Text
+from dragoman.mappings.canonical import events as say
+from dragoman.mappings.canonical.values import Message, Text
 
 __all__ = ["SAID_MAX", "KnownMessages", "up_to_input"]
 

@@ -8,16 +8,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from mappings.canonical import Batch, Event, SessionState
-from mappings.canonical import events as say
-from mappings.dialect import Alarm, Clock, Frame, Instance, Loss, NewId, Step
-from mappings.errors import PeerError
-from mappings.pando.from_canonical import FROM_EVENT, Context
-from mappings.pando.from_canonical.context import NOBODY
-from mappings.pando.from_canonical.replies import described
-from mappings.pando.wire import EVENTS
-from mappings.pando.wire import topics as wire
-from mappings.pando.wire.times import duration, rfc3339
+from dragoman.mappings.canonical import Batch, Event, SessionState
+from dragoman.mappings.canonical import events as say
+from dragoman.mappings.dialect import Alarm, Clock, Frame, Instance, Loss, NewId, Step
+from dragoman.mappings.errors import PeerError
+from dragoman.mappings.pando.from_canonical import FROM_EVENT, Context
+from dragoman.mappings.pando.from_canonical.context import NOBODY
+from dragoman.mappings.pando.from_canonical.replies import described
+from dragoman.mappings.pando.wire import EVENTS
+from dragoman.mappings.pando.wire import topics as wire
+from dragoman.mappings.pando.wire.times import duration, rfc3339
 
 __all__ = ["HEARTBEAT", "PublicationTranslator"]
 

@@ -4,12 +4,20 @@ compare.
 
 from __future__ import annotations
 
-from mappings.canonical import commands as ask
-from mappings.canonical.commands import Command
-from mappings.canonical.values import Failure, flatten
-from mappings.pando.extras import given
-from mappings.pando.vocabulary import BAD_JSON, CODE_OF_CAUSE, FAILED, NO_METHOD, NO_METHOD_TEXT, NO_ROWS, WRITE_CODE
-from mappings.pando.wire.replies import Problem
+from dragoman.mappings.canonical import commands as ask
+from dragoman.mappings.canonical.commands import Command
+from dragoman.mappings.canonical.values import Failure, flatten
+from dragoman.mappings.pando.extras import given
+from dragoman.mappings.pando.vocabulary import (
+    BAD_JSON,
+    CODE_OF_CAUSE,
+    FAILED,
+    NO_METHOD,
+    NO_METHOD_TEXT,
+    NO_ROWS,
+    WRITE_CODE,
+)
+from dragoman.mappings.pando.wire.replies import Problem
 
 __all__ = ["bad_params", "method_of", "missing", "parse_error", "problem", "unknown"]
 

@@ -14,19 +14,19 @@ from typing import Any
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from mappings.canonical import Batch, Event, SessionState, Unmapped
-from mappings.canonical import commands as ask
-from mappings.canonical import events as say
-from mappings.canonical.commands import Command
-from mappings.dialect import Burst, Clock, Frame, Instance, Loss, NewId, Step
-from mappings.errors import PeerError
-from mappings.pando.directions import FROM_CLIENT
-from mappings.pando.extras import raw
-from mappings.pando.from_canonical import FROM_EVENT, Context, replies
-from mappings.pando.from_canonical.context import NOBODY
-from mappings.pando.translator import refusals
-from mappings.pando.wire import EVENTS
-from mappings.pando.wire.replies import Done, Problem, Reply
+from dragoman.mappings.canonical import Batch, Event, SessionState, Unmapped
+from dragoman.mappings.canonical import commands as ask
+from dragoman.mappings.canonical import events as say
+from dragoman.mappings.canonical.commands import Command
+from dragoman.mappings.dialect import Burst, Clock, Frame, Instance, Loss, NewId, Step
+from dragoman.mappings.errors import PeerError
+from dragoman.mappings.pando.directions import FROM_CLIENT
+from dragoman.mappings.pando.extras import raw
+from dragoman.mappings.pando.from_canonical import FROM_EVENT, Context, replies
+from dragoman.mappings.pando.from_canonical.context import NOBODY
+from dragoman.mappings.pando.translator import refusals
+from dragoman.mappings.pando.wire import EVENTS
+from dragoman.mappings.pando.wire.replies import Done, Problem, Reply
 
 __all__ = ["HISTORY_MAX", "PENDING_MAX", "ServerTranslator"]
 

@@ -1,5 +1,5 @@
 """The pando wire: structs exactly as on the wire, one codec for each direction."""
 
-from mappings.pando.wire.codecs import EVENTS, REQUESTS
+from dragoman.mappings.pando.wire.codecs import EVENTS, REQUESTS
 
 __all__ = ["EVENTS", "REQUESTS"]

@@ -16,12 +16,12 @@ from typing import Any, get_args
 import msgspec
 from msgspec import Struct, inspect
 
-from mappings.canonical import Unmapped
-from mappings.errors import PeerError
-from mappings.pando.wire import requests, topics
-from mappings.pando.wire.base import struct_type, usual
-from mappings.pando.wire.replies import Reply
-from mappings.pando.wire.times import nanoseconds
+from dragoman.mappings.canonical import Unmapped
+from dragoman.mappings.errors import PeerError
+from dragoman.mappings.pando.wire import requests, topics
+from dragoman.mappings.pando.wire.base import struct_type, usual
+from dragoman.mappings.pando.wire.replies import Reply
+from dragoman.mappings.pando.wire.times import nanoseconds
 
 __all__ = ["EVENTS", "MAX_DEPTH", "REQUESTS", "as_go_reads"]
 

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from msgspec import UNSET, Raw, UnsetType
 
-from mappings.pando.wire.base import Wire
-from mappings.pando.wire.requests import Text
-from mappings.pando.wire.times import ZERO
-from mappings.pando.wire.topics import Session
+from dragoman.mappings.pando.wire.base import Wire
+from dragoman.mappings.pando.wire.requests import Text
+from dragoman.mappings.pando.wire.times import ZERO
+from dragoman.mappings.pando.wire.topics import Session
 
 __all__ = ["Done", "Message", "Problem", "Reply", "SessionRow", "State", "Status"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from mappings.rfc3339 import NS, parse, seconds
+from dragoman.mappings.rfc3339 import NS, parse, seconds
 
 __all__ = ["ZERO", "duration", "nanoseconds", "rfc3339"]
 

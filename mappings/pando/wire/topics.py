@@ -8,8 +8,8 @@ from typing import Literal
 
 from msgspec import UNSET, Raw, UnsetType
 
-from mappings.pando.wire.base import Wire
-from mappings.pando.wire.times import ZERO
+from dragoman.mappings.pando.wire.base import Wire
+from dragoman.mappings.pando.wire.times import ZERO
 
 __all__ = [
     "Call",

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from msgspec import json
 
-from mappings.canonical import commands
-from mappings.canonical.unmapped import Unmapped
-from mappings.losses import Losses
-from mappings.pod.segments import attachments, from_segments
-from mappings.pod.vocabulary import COMPLETION_KINDS
-from mappings.pod.wire import methods as wire
-from mappings.pod.wire.values import ChildReport
-from mappings.rules import Lossy, Rules
+from dragoman.mappings.canonical import commands
+from dragoman.mappings.canonical.unmapped import Unmapped
+from dragoman.mappings.losses import Losses
+from dragoman.mappings.pod.segments import attachments, from_segments
+from dragoman.mappings.pod.vocabulary import COMPLETION_KINDS
+from dragoman.mappings.pod.wire import methods as wire
+from dragoman.mappings.pod.wire.values import ChildReport
+from dragoman.mappings.rules import Lossy, Rules
 
 __all__ = ["FROM_COMMAND"]
 

@@ -11,10 +11,10 @@ from uuid import UUID
 
 from msgspec import UNSET, json
 
-from mappings.canonical import events
-from mappings.canonical.unmapped import Unmapped
-from mappings.canonical.values import Backend, Ext, Failure, SessionSummary, Status
-from mappings.pod.entries import (
+from dragoman.mappings.canonical import events
+from dragoman.mappings.canonical.unmapped import Unmapped
+from dragoman.mappings.canonical.values import Backend, Ext, Failure, SessionSummary, Status
+from dragoman.mappings.pod.entries import (
     MS,
     canonical_items,
     logged_item,
@@ -24,9 +24,9 @@ from mappings.pod.entries import (
     system_item,
     user_segments,
 )
-from mappings.pod.from_canonical.questions import FROM_EVENT
-from mappings.pod.segments import attachments
-from mappings.pod.vocabulary import (
+from dragoman.mappings.pod.from_canonical.questions import FROM_EVENT
+from dragoman.mappings.pod.segments import attachments
+from dragoman.mappings.pod.vocabulary import (
     ALERT_SOURCES,
     CANCELLED,
     CODE_OF_CAUSE,
@@ -35,12 +35,12 @@ from mappings.pod.vocabulary import (
     INVOKE_KINDS,
     RESULT_OF_END,
 )
-from mappings.pod.wire import contents as contents
-from mappings.pod.wire import events as wire
-from mappings.rules import Emulated, Lossy
+from dragoman.mappings.pod.wire import contents as contents
+from dragoman.mappings.pod.wire import events as wire
+from dragoman.mappings.rules import Emulated, Lossy
 
 if TYPE_CHECKING:
-    from mappings.pod.projection import Projection
+    from dragoman.mappings.pod.projection import Projection
 
 __all__ = ["FROM_EVENT", "described", "greeting", "original", "problem"]
 

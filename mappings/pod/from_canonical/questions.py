@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mappings.canonical import events
-from mappings.canonical.values import Status
-from mappings.pod.segments import from_segments
-from mappings.pod.wire import contents as contents
-from mappings.pod.wire import events as wire
-from mappings.rules import Emulated, Rules
+from dragoman.mappings.canonical import events
+from dragoman.mappings.canonical.values import Status
+from dragoman.mappings.pod.segments import from_segments
+from dragoman.mappings.pod.wire import contents as contents
+from dragoman.mappings.pod.wire import events as wire
+from dragoman.mappings.rules import Emulated, Rules
 
 if TYPE_CHECKING:
-    from mappings.pod.projection import Projection
+    from dragoman.mappings.pod.projection import Projection
 
 __all__ = ["FROM_EVENT"]
 

@@ -6,12 +6,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mappings.canonical.state import SessionState
-from mappings.canonical.values import Item, Message, Reasoning
-from mappings.pod.entries import canonical_items, made_entries, run_is_open, segment_start
-from mappings.pod.from_canonical.events import greeting, original
-from mappings.pod.wire import contents as contents
-from mappings.pod.wire import events as wire
+from dragoman.mappings.canonical.state import SessionState
+from dragoman.mappings.canonical.values import Item, Message, Reasoning
+from dragoman.mappings.pod.entries import canonical_items, made_entries, run_is_open, segment_start
+from dragoman.mappings.pod.from_canonical.events import greeting, original
+from dragoman.mappings.pod.wire import contents as contents
+from dragoman.mappings.pod.wire import events as wire
 
 __all__ = ["rotation", "snapshot"]
 

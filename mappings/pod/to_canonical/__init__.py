@@ -1,6 +1,6 @@
 """pod -> canonical: one small function a message, in the order of the wire modules."""
 
-from mappings.pod.to_canonical.commands import TO_COMMAND
-from mappings.pod.to_canonical.events import TO_EVENT
+from dragoman.mappings.pod.to_canonical.commands import TO_COMMAND
+from dragoman.mappings.pod.to_canonical.events import TO_EVENT
 
 __all__ = ["TO_COMMAND", "TO_EVENT"]

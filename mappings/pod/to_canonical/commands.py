@@ -5,12 +5,12 @@ Pods know no request ids: the server translator mints them.
 
 from __future__ import annotations
 
-from mappings.canonical import commands
-from mappings.pod.entries import opaque
-from mappings.pod.segments import to_segments
-from mappings.pod.wire import methods as wire
-from mappings.pod.wire import values as wire_values
-from mappings.rules import Rules
+from dragoman.mappings.canonical import commands
+from dragoman.mappings.pod.entries import opaque
+from dragoman.mappings.pod.segments import to_segments
+from dragoman.mappings.pod.wire import methods as wire
+from dragoman.mappings.pod.wire import values as wire_values
+from dragoman.mappings.rules import Rules
 
 __all__ = ["TO_COMMAND"]
 

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from msgspec import UNSET, Raw, json
 
-from mappings.canonical import events
-from mappings.canonical.values import Backend, Completion, Ext, Message, SessionSummary, Usage, flatten
-from mappings.pod.entries import MS, conversation, opaque, system_text
-from mappings.pod.segments import to_segments
-from mappings.pod.vocabulary import CANCELLED, CAUSE_OF_CODE, CODE_OF_CAUSE, END_OF_RESULT
-from mappings.pod.wire import contents as contents
-from mappings.pod.wire import events as wire
-from mappings.rules import Rules
+from dragoman.mappings.canonical import events
+from dragoman.mappings.canonical.values import Backend, Completion, Ext, Message, SessionSummary, Usage, flatten
+from dragoman.mappings.pod.entries import MS, conversation, opaque, system_text
+from dragoman.mappings.pod.segments import to_segments
+from dragoman.mappings.pod.vocabulary import CANCELLED, CAUSE_OF_CODE, CODE_OF_CAUSE, END_OF_RESULT
+from dragoman.mappings.pod.wire import contents as contents
+from dragoman.mappings.pod.wire import events as wire
+from dragoman.mappings.rules import Rules
 
 __all__ = ["TO_EVENT"]
 

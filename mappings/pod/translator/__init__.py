@@ -1,6 +1,6 @@
 """The protocol of one pod link: in `server` the peer is a pod client, in `client` it is a pod."""
 
-from mappings.pod.translator.client import ClientTranslator
-from mappings.pod.translator.server import ServerTranslator
+from dragoman.mappings.pod.translator.client import ClientTranslator
+from dragoman.mappings.pod.translator.server import ServerTranslator
 
 __all__ = ["ClientTranslator", "ServerTranslator"]

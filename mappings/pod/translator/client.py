@@ -7,21 +7,21 @@ from typing import Any
 
 from msgspec import structs
 
-from mappings.canonical import Batch, Event, SessionState
-from mappings.canonical import commands as ask
-from mappings.canonical import events as say
-from mappings.canonical.values import Cause, Failure
-from mappings.dialect import Burst, Clock, Frame, Loss, NewId, Step
-from mappings.losses import Losses
-from mappings.pod import wire
-from mappings.pod.directions import EVENTS
-from mappings.pod.from_canonical.commands import FROM_COMMAND
-from mappings.pod.from_canonical.events import problem
-from mappings.pod.segments import attachments
-from mappings.pod.translator.pending import PENDING_MAX, TRACKED, Entry, Pending
-from mappings.pod.vocabulary import BAD_METHOD
-from mappings.pod.wire import contents as contents
-from mappings.rules import Emulated, Nothing
+from dragoman.mappings.canonical import Batch, Event, SessionState
+from dragoman.mappings.canonical import commands as ask
+from dragoman.mappings.canonical import events as say
+from dragoman.mappings.canonical.values import Cause, Failure
+from dragoman.mappings.dialect import Burst, Clock, Frame, Loss, NewId, Step
+from dragoman.mappings.losses import Losses
+from dragoman.mappings.pod import wire
+from dragoman.mappings.pod.directions import EVENTS
+from dragoman.mappings.pod.from_canonical.commands import FROM_COMMAND
+from dragoman.mappings.pod.from_canonical.events import problem
+from dragoman.mappings.pod.segments import attachments
+from dragoman.mappings.pod.translator.pending import PENDING_MAX, TRACKED, Entry, Pending
+from dragoman.mappings.pod.vocabulary import BAD_METHOD
+from dragoman.mappings.pod.wire import contents as contents
+from dragoman.mappings.rules import Emulated, Nothing
 
 __all__ = ["ClientTranslator"]
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct, field
 
-from mappings.canonical.commands import (
+from dragoman.mappings.canonical.commands import (
     CancelTurn,
     Command,
     Compact,
@@ -23,7 +23,7 @@ from mappings.canonical.commands import (
     ResumeTurn,
     SubmitInput,
 )
-from mappings.canonical.values import Segment
+from dragoman.mappings.canonical.values import Segment
 
 __all__ = ["PENDING_MAX", "TRACKED", "Entry", "Pending"]
 

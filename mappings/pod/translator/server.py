@@ -10,24 +10,24 @@ from typing import Any, get_args
 
 from msgspec import Raw, structs
 
-from mappings.canonical import Batch, Event, SessionState, Unmapped
-from mappings.canonical import commands as ask
-from mappings.canonical import events as say
-from mappings.canonical.values import Failure
-from mappings.dialect import Burst, Clock, Frame, Loss, NewId, Step
-from mappings.errors import PeerErrorCode
-from mappings.pod import wire
-from mappings.pod.directions import COMMANDS
-from mappings.pod.entries import opaque
-from mappings.pod.from_canonical import shown
-from mappings.pod.from_canonical.events import FROM_EVENT, described
-from mappings.pod.projection import Projection
-from mappings.pod.translator.pending import PENDING_MAX
-from mappings.pod.vocabulary import BAD_METHOD
-from mappings.pod.wire import contents as contents
-from mappings.pod.wire import events as out
-from mappings.pod.wire.methods import Method
-from mappings.rules import Emulated
+from dragoman.mappings.canonical import Batch, Event, SessionState, Unmapped
+from dragoman.mappings.canonical import commands as ask
+from dragoman.mappings.canonical import events as say
+from dragoman.mappings.canonical.values import Failure
+from dragoman.mappings.dialect import Burst, Clock, Frame, Loss, NewId, Step
+from dragoman.mappings.errors import PeerErrorCode
+from dragoman.mappings.pod import wire
+from dragoman.mappings.pod.directions import COMMANDS
+from dragoman.mappings.pod.entries import opaque
+from dragoman.mappings.pod.from_canonical import shown
+from dragoman.mappings.pod.from_canonical.events import FROM_EVENT, described
+from dragoman.mappings.pod.projection import Projection
+from dragoman.mappings.pod.translator.pending import PENDING_MAX
+from dragoman.mappings.pod.vocabulary import BAD_METHOD
+from dragoman.mappings.pod.wire import contents as contents
+from dragoman.mappings.pod.wire import events as out
+from dragoman.mappings.pod.wire.methods import Method
+from dragoman.mappings.rules import Emulated
 
 __all__ = ["ServerTranslator"]
 

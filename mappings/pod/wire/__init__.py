@@ -1,5 +1,5 @@
 """The pod wire: structs exactly as on the wire, one codec for each direction."""
 
-from mappings.pod.wire.codecs import EVENTS, MAX_DEPTH, METHODS
+from dragoman.mappings.pod.wire.codecs import EVENTS, MAX_DEPTH, METHODS
 
 __all__ = ["EVENTS", "MAX_DEPTH", "METHODS"]

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import get_args
 
-from mappings.codec import Codec
-from mappings.pod.wire.events import Event
-from mappings.pod.wire.methods import Method
-from mappings.pod.wire.values import Segment
+from dragoman.mappings.codec import Codec
+from dragoman.mappings.pod.wire.events import Event
+from dragoman.mappings.pod.wire.methods import Method
+from dragoman.mappings.pod.wire.values import Segment
 
 __all__ = ["EVENTS", "MAX_DEPTH", "METHODS"]
 

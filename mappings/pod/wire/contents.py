@@ -11,7 +11,7 @@ from uuid import UUID
 
 from msgspec import UNSET, UnsetType
 
-from mappings.pod.wire.values import I64, U16, U32, U64, CompletionKind, Segment, Wire, check_u64
+from dragoman.mappings.pod.wire.values import I64, U16, U32, U64, CompletionKind, Segment, Wire, check_u64
 
 __all__ = [
     "AlertSource",

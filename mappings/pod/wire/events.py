@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from typing import Union
 
-from mappings.canonical.values import snake_case
-from mappings.pod.wire.contents import (
+from dragoman.mappings.canonical.values import snake_case
+from dragoman.mappings.pod.wire.contents import (
     Attachment,
     Call,
     CompactError,
@@ -36,7 +36,7 @@ from mappings.pod.wire.contents import (
     WholeCall,
     Words,
 )
-from mappings.pod.wire.values import Wire
+from dragoman.mappings.pod.wire.values import Wire
 
 __all__ = [
     "Alert",

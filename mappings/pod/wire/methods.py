@@ -5,8 +5,8 @@ A method without content has no `params` when it is written; when it is read, nu
 
 from __future__ import annotations
 
-from mappings.canonical.values import snake_case
-from mappings.pod.wire.values import ChildReport, CompletionKind, Segment, Wire
+from dragoman.mappings.canonical.values import snake_case
+from dragoman.mappings.pod.wire.values import ChildReport, CompletionKind, Segment, Wire
 
 __all__ = [
     "AttachOrRestorePod",

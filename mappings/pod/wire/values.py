@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from mappings.canonical.values import snake_case
+from dragoman.mappings.canonical.values import snake_case
 
 __all__ = [
     "I64",

@@ -1,8 +1,8 @@
 """canonical -> smooth: the mirror of to_canonical, in the same order."""
 
-from mappings.smooth.from_canonical.actions import FROM_COMMAND
-from mappings.smooth.from_canonical.context import Context, code_of, error_event
-from mappings.smooth.from_canonical.ends import FROM_EVENT
-from mappings.smooth.from_canonical.replies import derived, shown
+from dragoman.mappings.smooth.from_canonical.actions import FROM_COMMAND
+from dragoman.mappings.smooth.from_canonical.context import Context, code_of, error_event
+from dragoman.mappings.smooth.from_canonical.ends import FROM_EVENT
+from dragoman.mappings.smooth.from_canonical.replies import derived, shown
 
 __all__ = ["FROM_COMMAND", "FROM_EVENT", "Context", "code_of", "derived", "error_event", "shown"]

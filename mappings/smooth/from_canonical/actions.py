@@ -10,12 +10,12 @@ from typing import Literal
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-from mappings.canonical import Unmapped, commands
-from mappings.canonical.values import Ext, FileAttachment, ImageAttachment, flatten
-from mappings.rules import Lossy, Rules
-from mappings.smooth.extras import given
-from mappings.smooth.from_canonical.context import Context, Messages
-from mappings.smooth.wire import actions as wire
+from dragoman.mappings.canonical import Unmapped, commands
+from dragoman.mappings.canonical.values import Ext, FileAttachment, ImageAttachment, flatten
+from dragoman.mappings.rules import Lossy, Rules
+from dragoman.mappings.smooth.extras import given
+from dragoman.mappings.smooth.from_canonical.context import Context, Messages
+from dragoman.mappings.smooth.wire import actions as wire
 
 __all__ = ["FROM_COMMAND"]
 

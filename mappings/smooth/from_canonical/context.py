@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from mappings.canonical.commands import Command
-from mappings.canonical.events import ErrorReported, QuestionAnswered, QuestionAsked
-from mappings.canonical.values import Cause, Ext
-from mappings.losses import Losses
-from mappings.rules import Rules
-from mappings.smooth.extras import given
-from mappings.smooth.wire import events as wire
-from mappings.smooth.wire.codes import CODE_OF_CAUSE
-from mappings.smooth.wire.times import NS_PER_MS
+from dragoman.mappings.canonical.commands import Command
+from dragoman.mappings.canonical.events import ErrorReported, QuestionAnswered, QuestionAsked
+from dragoman.mappings.canonical.values import Cause, Ext
+from dragoman.mappings.losses import Losses
+from dragoman.mappings.rules import Rules
+from dragoman.mappings.smooth.extras import given
+from dragoman.mappings.smooth.wire import events as wire
+from dragoman.mappings.smooth.wire.codes import CODE_OF_CAUSE
+from dragoman.mappings.smooth.wire.times import NS_PER_MS
 
 __all__ = ["Context", "Messages", "code_of", "error_event"]
 

@@ -7,15 +7,15 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
-from mappings.canonical import events
-from mappings.canonical.values import Failure, Usage
-from mappings.rules import Emulated, Lossy
-from mappings.smooth.extras import given
-from mappings.smooth.from_canonical import replies
-from mappings.smooth.from_canonical.context import Context, Messages, code_of, error_event
-from mappings.smooth.from_canonical.events import FROM_EVENT, text_delta
-from mappings.smooth.wire import events as wire
-from mappings.smooth.wire.payloads import answer_of, text_of
+from dragoman.mappings.canonical import events
+from dragoman.mappings.canonical.values import Failure, Usage
+from dragoman.mappings.rules import Emulated, Lossy
+from dragoman.mappings.smooth.extras import given
+from dragoman.mappings.smooth.from_canonical import replies
+from dragoman.mappings.smooth.from_canonical.context import Context, Messages, code_of, error_event
+from dragoman.mappings.smooth.from_canonical.events import FROM_EVENT, text_delta
+from dragoman.mappings.smooth.wire import events as wire
+from dragoman.mappings.smooth.wire.payloads import answer_of, text_of
 
 __all__ = ["FROM_EVENT"]
 

@@ -9,18 +9,18 @@ from __future__ import annotations
 import msgspec
 from msgspec import UNSET, Raw
 
-from mappings.canonical import Unmapped, commands, events
-from mappings.canonical.values import Ext, Failure
-from mappings.rules import Emulated, Lossy
-from mappings.smooth.extras import given
-from mappings.smooth.from_canonical import replies
-from mappings.smooth.from_canonical.context import Context, Messages, code_of, error_event
-from mappings.smooth.from_canonical.questions import FROM_EVENT, otp_failure
-from mappings.smooth.to_canonical.events import ACCEPTED, DONE
-from mappings.smooth.wire import events as wire
-from mappings.smooth.wire.payloads import call_of, call_state, result_of, result_state
-from mappings.smooth.wire.questions import OtpInvalid
-from mappings.smooth.wire.times import NS_PER_MS
+from dragoman.mappings.canonical import Unmapped, commands, events
+from dragoman.mappings.canonical.values import Ext, Failure
+from dragoman.mappings.rules import Emulated, Lossy
+from dragoman.mappings.smooth.extras import given
+from dragoman.mappings.smooth.from_canonical import replies
+from dragoman.mappings.smooth.from_canonical.context import Context, Messages, code_of, error_event
+from dragoman.mappings.smooth.from_canonical.questions import FROM_EVENT, otp_failure
+from dragoman.mappings.smooth.to_canonical.events import ACCEPTED, DONE
+from dragoman.mappings.smooth.wire import events as wire
+from dragoman.mappings.smooth.wire.payloads import call_of, call_state, result_of, result_state
+from dragoman.mappings.smooth.wire.questions import OtpInvalid
+from dragoman.mappings.smooth.wire.times import NS_PER_MS
 
 __all__ = ["FROM_EVENT"]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-from mappings.canonical import events
-from mappings.rules import Lossy, Rules
-from mappings.smooth.from_canonical.context import Context, Messages
-from mappings.smooth.wire import questions as wire
+from dragoman.mappings.canonical import events
+from dragoman.mappings.rules import Lossy, Rules
+from dragoman.mappings.smooth.from_canonical.context import Context, Messages
+from dragoman.mappings.smooth.wire import questions as wire
 
 __all__ = ["FROM_EVENT", "otp_failure"]
 

@@ -10,12 +10,12 @@ from uuid import NAMESPACE_OID, UUID, uuid5
 
 from msgspec import UNSET
 
-from mappings.canonical.commands import AnswerApproval, AnswerInteraction, GetSession, RenameSession
-from mappings.canonical.events import HistorySnapshot, SessionOpened, SessionsListed
-from mappings.canonical.values import Ext, Message
-from mappings.smooth.extras import given
-from mappings.smooth.wire import replies as wire
-from mappings.smooth.wire.times import rfc3339
+from dragoman.mappings.canonical.commands import AnswerApproval, AnswerInteraction, GetSession, RenameSession
+from dragoman.mappings.canonical.events import HistorySnapshot, SessionOpened, SessionsListed
+from dragoman.mappings.canonical.values import Ext, Message
+from dragoman.mappings.smooth.extras import given
+from dragoman.mappings.smooth.wire import replies as wire
+from dragoman.mappings.smooth.wire.times import rfc3339
 
 __all__ = ["acknowledged", "as_uuid", "conversations", "derived", "page", "session", "shown"]
 

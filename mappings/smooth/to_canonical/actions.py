@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from msgspec import UNSET
 
-from mappings.canonical.commands import (
+from dragoman.mappings.canonical.commands import (
     AnswerApproval,
     AnswerInteraction,
     AnswerOtp,
@@ -23,11 +23,11 @@ from mappings.canonical.commands import (
     ResumeSession,
     SubmitInput,
 )
-from mappings.canonical.values import Ext, FileAttachment, ImageAttachment, Segment, Text
-from mappings.rules import Rules
-from mappings.smooth.extras import keep, raw
-from mappings.smooth.wire import actions as wire
-from mappings.smooth.wire.base import ActionBase
+from dragoman.mappings.canonical.values import Ext, FileAttachment, ImageAttachment, Segment, Text
+from dragoman.mappings.rules import Rules
+from dragoman.mappings.smooth.extras import keep, raw
+from dragoman.mappings.smooth.wire import actions as wire
+from dragoman.mappings.smooth.wire.base import ActionBase
 
 __all__ = ["TO_COMMAND"]
 

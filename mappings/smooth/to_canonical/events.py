@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
-from mappings.canonical.events import (
+from dragoman.mappings.canonical.events import (
     ErrorReported,
     Event,
     Heartbeat,
@@ -30,14 +30,14 @@ from mappings.canonical.events import (
     TurnAccepted,
     TurnEnded,
 )
-from mappings.canonical.values import Ext, Usage
-from mappings.rules import Rules
-from mappings.smooth.extras import keep, raw
-from mappings.smooth.wire import events as wire
-from mappings.smooth.wire.base import EventBase
-from mappings.smooth.wire.codes import CODE_OF_CAUSE, cause_of
-from mappings.smooth.wire.payloads import answer_of, call_of, result_of, text_of
-from mappings.smooth.wire.times import NS_PER_MS
+from dragoman.mappings.canonical.values import Ext, Usage
+from dragoman.mappings.rules import Rules
+from dragoman.mappings.smooth.extras import keep, raw
+from dragoman.mappings.smooth.wire import events as wire
+from dragoman.mappings.smooth.wire.base import EventBase
+from dragoman.mappings.smooth.wire.codes import CODE_OF_CAUSE, cause_of
+from dragoman.mappings.smooth.wire.payloads import answer_of, call_of, result_of, text_of
+from dragoman.mappings.smooth.wire.times import NS_PER_MS
 
 __all__ = ["ACCEPTED", "DONE", "TO_EVENT", "envelope", "keep_envelope"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mappings.canonical.events import (
+from dragoman.mappings.canonical.events import (
     ApprovalRequested,
     Event,
     InteractionInvalid,
@@ -12,10 +12,10 @@ from mappings.canonical.events import (
     OtpSent,
     OtpVerified,
 )
-from mappings.canonical.values import FieldError
-from mappings.smooth.extras import raw
-from mappings.smooth.to_canonical.events import TO_EVENT, keep_envelope
-from mappings.smooth.wire import questions as wire
+from dragoman.mappings.canonical.values import FieldError
+from dragoman.mappings.smooth.extras import raw
+from dragoman.mappings.smooth.to_canonical.events import TO_EVENT, keep_envelope
+from dragoman.mappings.smooth.wire import questions as wire
 
 __all__ = ["TO_EVENT"]
 

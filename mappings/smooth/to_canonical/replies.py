@@ -11,11 +11,11 @@ from typing import TypeVar
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-from mappings.canonical.events import HistorySnapshot, SessionOpened, SessionsListed
-from mappings.canonical.values import Message, SessionSummary
-from mappings.smooth.extras import keep
-from mappings.smooth.wire import replies as wire
-from mappings.smooth.wire.times import nanoseconds
+from dragoman.mappings.canonical.events import HistorySnapshot, SessionOpened, SessionsListed
+from dragoman.mappings.canonical.values import Message, SessionSummary
+from dragoman.mappings.smooth.extras import keep
+from dragoman.mappings.smooth.wire import replies as wire
+from dragoman.mappings.smooth.wire.times import nanoseconds
 
 __all__ = ["history_page", "session_opened", "sessions_listed"]
 

@@ -10,10 +10,10 @@ from typing import Any
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from mappings.canonical import commands
-from mappings.canonical.commands import Command
-from mappings.canonical.values import FileAttachment, ImageAttachment, flatten
-from mappings.errors import PeerError
+from dragoman.mappings.canonical import commands
+from dragoman.mappings.canonical.commands import Command
+from dragoman.mappings.canonical.values import FileAttachment, ImageAttachment, flatten
+from dragoman.mappings.errors import PeerError
 
 __all__ = ["admitted"]
 

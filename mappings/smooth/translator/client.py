@@ -14,9 +14,9 @@ from typing import Any
 
 import msgspec
 
-from mappings.canonical import Batch, SessionState, commands
-from mappings.canonical.commands import Command
-from mappings.canonical.events import (
+from dragoman.mappings.canonical import Batch, SessionState, commands
+from dragoman.mappings.canonical.commands import Command
+from dragoman.mappings.canonical.events import (
     ErrorReported,
     Event,
     Heartbeat,
@@ -29,15 +29,15 @@ from mappings.canonical.events import (
     TurnAccepted,
     TurnEnded,
 )
-from mappings.canonical.unmapped import Unmapped
-from mappings.canonical.values import Failure
-from mappings.dialect import Burst, Clock, Frame, Loss, NewId, Step
-from mappings.smooth.directions import FROM_SERVER
-from mappings.smooth.extras import given
-from mappings.smooth.from_canonical import FROM_COMMAND, Context
-from mappings.smooth.to_canonical import history_page, session_opened, sessions_listed
-from mappings.smooth.translator.opening import Opening
-from mappings.smooth.wire import ACTIONS
+from dragoman.mappings.canonical.unmapped import Unmapped
+from dragoman.mappings.canonical.values import Failure
+from dragoman.mappings.dialect import Burst, Clock, Frame, Loss, NewId, Step
+from dragoman.mappings.smooth.directions import FROM_SERVER
+from dragoman.mappings.smooth.extras import given
+from dragoman.mappings.smooth.from_canonical import FROM_COMMAND, Context
+from dragoman.mappings.smooth.to_canonical import history_page, session_opened, sessions_listed
+from dragoman.mappings.smooth.translator.opening import Opening
+from dragoman.mappings.smooth.wire import ACTIONS
 
 __all__ = ["ClientTranslator"]
 

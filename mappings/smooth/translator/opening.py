@@ -13,11 +13,11 @@ from collections.abc import Sequence
 
 from msgspec import structs
 
-from mappings.canonical import SessionState, commands
-from mappings.canonical.commands import Command
-from mappings.canonical.events import Event, Gap, Reply, SessionOpened
-from mappings.canonical.values import Failure
-from mappings.smooth.extras import given, omits_supports
+from dragoman.mappings.canonical import SessionState, commands
+from dragoman.mappings.canonical.commands import Command
+from dragoman.mappings.canonical.events import Event, Gap, Reply, SessionOpened
+from dragoman.mappings.canonical.values import Failure
+from dragoman.mappings.smooth.extras import given, omits_supports
 
 __all__ = ["Opening"]
 

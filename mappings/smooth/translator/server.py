@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from mappings.canonical import Batch, Event, SessionState, Unmapped, commands
-from mappings.canonical.commands import Command
-from mappings.canonical.events import (
+from dragoman.mappings.canonical import Batch, Event, SessionState, Unmapped, commands
+from dragoman.mappings.canonical.commands import Command
+from dragoman.mappings.canonical.events import (
     HistorySnapshot,
     InteractionRequired,
     QuestionAsked,
@@ -23,18 +23,18 @@ from mappings.canonical.events import (
     SessionOpened,
     TurnEnded,
 )
-from mappings.canonical.values import Message
-from mappings.dialect import Burst, Clock, Frame, Loss, NewId, Step
-from mappings.errors import PeerError
-from mappings.smooth.directions import FROM_CLIENT
-from mappings.smooth.extras import omits_supports
-from mappings.smooth.from_canonical import FROM_EVENT, Context, error_event
-from mappings.smooth.generations import SEED, UNKNOWN_TO_SEED
-from mappings.smooth.projection import MAX_EVENT, fitted
-from mappings.smooth.translator.admission import admitted
-from mappings.smooth.wire import EVENTS
-from mappings.smooth.wire import events as wire
-from mappings.smooth.wire.questions import CAPABILITY_OF_KIND
+from dragoman.mappings.canonical.values import Message
+from dragoman.mappings.dialect import Burst, Clock, Frame, Loss, NewId, Step
+from dragoman.mappings.errors import PeerError
+from dragoman.mappings.smooth.directions import FROM_CLIENT
+from dragoman.mappings.smooth.extras import omits_supports
+from dragoman.mappings.smooth.from_canonical import FROM_EVENT, Context, error_event
+from dragoman.mappings.smooth.generations import SEED, UNKNOWN_TO_SEED
+from dragoman.mappings.smooth.projection import MAX_EVENT, fitted
+from dragoman.mappings.smooth.translator.admission import admitted
+from dragoman.mappings.smooth.wire import EVENTS
+from dragoman.mappings.smooth.wire import events as wire
+from dragoman.mappings.smooth.wire.questions import CAPABILITY_OF_KIND
 
 __all__ = ["ServerTranslator"]
 

@@ -11,9 +11,9 @@ from typing import Annotated, Literal, TypeAlias, Union
 
 from msgspec import Meta
 
-from mappings.codec import Codec
-from mappings.smooth.wire.base import ActionBase, Closed
-from mappings.smooth.wire.spellings import usual_action
+from dragoman.mappings.codec import Codec
+from dragoman.mappings.smooth.wire.base import ActionBase, Closed
+from dragoman.mappings.smooth.wire.spellings import usual_action
 
 __all__ = [
     "ACTIONS",

@@ -4,7 +4,7 @@ docs/translation.md, rule 3.11).
 
 from __future__ import annotations
 
-from mappings.canonical.values import Cause
+from dragoman.mappings.canonical.values import Cause
 
 __all__ = ["CAUSE_OF_CODE", "CODE_OF_CAUSE", "cause_of"]
 

@@ -11,9 +11,9 @@ from typing import Literal, TypeAlias, Union
 
 from msgspec import UNSET
 
-from mappings.codec import Codec
-from mappings.smooth.wire.base import Closed, EventBase
-from mappings.smooth.wire.questions import (
+from dragoman.mappings.codec import Codec
+from dragoman.mappings.smooth.wire.base import Closed, EventBase
+from dragoman.mappings.smooth.wire.questions import (
     InteractionInvalid,
     InteractionRequired,
     OtpInvalid,
@@ -22,7 +22,7 @@ from mappings.smooth.wire.questions import (
     OtpVerified,
     WriteConfirmationRequired,
 )
-from mappings.smooth.wire.spellings import usual_event
+from dragoman.mappings.smooth.wire.spellings import usual_event
 
 __all__ = [
     "EVENTS",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mappings.smooth.wire.base import Closed, EventBase
+from dragoman.mappings.smooth.wire.base import Closed, EventBase
 
 __all__ = [
     "CAPABILITY_OF_KIND",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mappings.rfc3339 import NS, parse, seconds
+from dragoman.mappings.rfc3339 import NS, parse, seconds
 
 __all__ = ["NS_PER_MS", "nanoseconds", "rfc3339"]
 

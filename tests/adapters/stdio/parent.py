@@ -16,8 +16,8 @@ from collections.abc import Callable
 
 import uvloop
 
-from adapters.base import Limits, Transport
-from adapters.stdio import Bounds, Children, listen
+from dragoman.adapters.base import Limits, Transport
+from dragoman.adapters.stdio import Bounds, Children, listen
 from tests.adapters.stdio.programs import ENV, family
 from tests.reading import receive
 

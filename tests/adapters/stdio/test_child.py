@@ -10,9 +10,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from adapters.base import Limits
-from adapters.stdio import Bounds, Children, ChildTransport
-from mappings.dialect import Frame
+from dragoman.adapters.base import Limits
+from dragoman.adapters.stdio import Bounds, Children, ChildTransport
+from dragoman.mappings.dialect import Frame
 from tests.adapters.stdio.programs import DEADLINE, ENV, family, open_files, python, running, until
 from tests.reading import everything, receive
 

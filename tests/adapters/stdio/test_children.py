@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from adapters.base import Limits
-from adapters.stdio import Bounds, Children, ChildTransport
+from dragoman.adapters.base import Limits
+from dragoman.adapters.stdio import Bounds, Children, ChildTransport
 from tests.adapters.stdio.programs import DEADLINE, ENV, family, open_files, python, reap, running, until
 from tests.reading import receive
 
@@ -169,16 +169,17 @@ async def test_a_process_that_ends_without_leaving_the_block_kills_them(mark: st
     code = f"""
         import asyncio, sys
         sys.path.insert(0, {sys.path[0]!r})
-        from adapters.base import Limits
-        from adapters.stdio import Children
+        from dragoman.adapters.base import Limits
+        from dragoman.adapters.stdio import Children
         from tests.adapters.stdio.programs import ENV, family
         from tests.reading import receive
         loop = asyncio.new_event_loop()
         async def begin():
             children = await Children(1).__aenter__()
             child = await children.spawn(family(sys.argv[1], "deaf"), Limits(), env=ENV)
-            for _ in range(2):
-                await receive(child)
+            told = []
+            while len(told) < 2:
+                told += await receive(child)
         loop.run_until_complete(begin())
         sys.exit(3)
     """

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from adapters.stdio.ends import ReadEnd, WriteEnd
+from dragoman.adapters.stdio.ends import ReadEnd, WriteEnd
 
 DEADLINE = 20.0
 MUCH = b"0123456789abcdef" * 64 * 1024  # a megabyte: far more than a pipe or a socket holds

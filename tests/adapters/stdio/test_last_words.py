@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from structlog.testing import capture_logs
 
-from adapters.stdio.last_words import LastWords
+from dragoman.adapters.stdio.last_words import LastWords
 
 
 @contextmanager

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from adapters.base import Limits, Transport
-from adapters.stdio import OwnTransport, listen
-from mappings.errors import ConfigError
+from dragoman.adapters.base import Limits, Transport
+from dragoman.adapters.stdio import OwnTransport, listen
+from dragoman.mappings.errors import ConfigError
 from tests.adapters.stdio.programs import open_files
 from tests.reading import everything, receive
 

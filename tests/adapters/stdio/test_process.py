@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from adapters.stdio.process import Bounds, Process
-from mappings.errors import ConfigError
+from dragoman.adapters.stdio.process import Bounds, Process
+from dragoman.mappings.errors import ConfigError
 from tests.adapters.stdio.programs import DEADLINE, ENV, family, open_files, python, running, unreaped, until
 
 pytestmark = pytest.mark.usefixtures("_orphans_are_ours")

@@ -9,9 +9,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from adapters.base import Limits
-from adapters.stdio.stream import LineStream
-from mappings.dialect import Oversize
+from dragoman.adapters.base import Limits
+from dragoman.adapters.stdio.stream import LineStream
+from dragoman.mappings.dialect import Oversize
 from tests.reading import everything, receive
 
 DEADLINE = 20.0

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from adapters.stdio.watchdog import Watchdog
+from dragoman.adapters.stdio.watchdog import Watchdog
 from tests.adapters.stdio.programs import DEADLINE, family, open_files, python, reap, running, unreaped, until
 
 pytestmark = pytest.mark.usefixtures("_orphans_are_ours")

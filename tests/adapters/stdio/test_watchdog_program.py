@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
-from adapters.stdio.watchdog import PROGRAM
-from adapters.stdio.watchdog_program import send
+from dragoman.adapters.stdio.watchdog import PROGRAM
+from dragoman.adapters.stdio.watchdog_program import send
 from tests.adapters.stdio.programs import DEADLINE, python
 
 WAITS = "import signal; print('up', flush=True); signal.pause()"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from adapters.websocket.transport import Corked
+from dragoman.adapters.websocket.transport import Corked
 
 
 @pytest.fixture(params=["corked", "framewise"])

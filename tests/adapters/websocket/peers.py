@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
-from adapters.base import CloseReason, Limits, Transport
-from adapters.websocket import WebSocketListener, WebSocketTransport, listen
-from mappings.dialect import Frame
+from dragoman.adapters.base import CloseReason, Limits, Transport
+from dragoman.adapters.websocket import WebSocketListener, WebSocketTransport, listen
+from dragoman.mappings.dialect import Frame
 from tests.reading import receive
 
 DEADLINE = 20.0  # what should happen at once happens far below

@@ -19,9 +19,9 @@ from aiohttp import ClientResponse, ClientSession, ClientWebSocketResponse
 from aiohttp.connector import Connection
 from websockets.asyncio.server import ServerConnection, serve
 
-from adapters.base import CloseReason, Limits
-from adapters.websocket import DialledTransport, connect
-from mappings.dialect import Oversize
+from dragoman.adapters.base import CloseReason, Limits
+from dragoman.adapters.websocket import DialledTransport, connect
+from dragoman.mappings.dialect import Oversize
 from tests.adapters.websocket.peers import (
     DEADLINE,
     FLOOD,

@@ -11,7 +11,7 @@ from websockets.frames import Frame as OtherFrame
 from websockets.frames import Opcode
 from websockets.streams import StreamReader
 
-from adapters.websocket.frames import masked, masked_text_frames, text_frames
+from dragoman.adapters.websocket.frames import masked, masked_text_frames, text_frames
 
 
 def test_the_headers_are_those_of_the_standard() -> None:

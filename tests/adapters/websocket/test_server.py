@@ -14,10 +14,10 @@ import pytest
 from aiohttp import WSMsgType
 from websockets.asyncio.client import ClientConnection, connect
 
-from adapters.base import CloseReason, Limits
-from adapters.websocket import WebSocketTransport, listen
-from adapters.websocket.transport import Corked
-from mappings.dialect import Oversize
+from dragoman.adapters.base import CloseReason, Limits
+from dragoman.adapters.websocket import WebSocketTransport, listen
+from dragoman.adapters.websocket.transport import Corked
+from dragoman.mappings.dialect import Oversize
 from tests.adapters.websocket.peers import (
     FLOOD,
     LIMITS,

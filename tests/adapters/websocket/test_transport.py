@@ -8,11 +8,11 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from adapters.base import CloseReason, Limits
-from adapters.websocket import DialledTransport, WebSocketTransport, connect
-from adapters.websocket.frames import text_frames
-from adapters.websocket.transport import Corked, address
-from mappings.dialect import Oversize
+from dragoman.adapters.base import CloseReason, Limits
+from dragoman.adapters.websocket import DialledTransport, WebSocketTransport, connect
+from dragoman.adapters.websocket.frames import text_frames
+from dragoman.adapters.websocket.transport import Corked, address
+from dragoman.mappings.dialect import Oversize
 from tests.adapters.websocket.peers import LIMITS, SMALL, refused, send_all, serving, some
 from tests.reading import everything, receive
 

@@ -8,12 +8,12 @@ from contextlib import asynccontextmanager, contextmanager
 
 import zmq
 
-from adapters.base import Limits, Transport
-from adapters.zeromq.callers import Caller
-from adapters.zeromq.client import DialledTransport, connect
-from adapters.zeromq.publication import Publication
-from adapters.zeromq.server import Bounds, ZeroMQListener, listen
-from mappings.dialect import Loss
+from dragoman.adapters.base import Limits, Transport
+from dragoman.adapters.zeromq.callers import Caller
+from dragoman.adapters.zeromq.client import DialledTransport, connect
+from dragoman.adapters.zeromq.publication import Publication
+from dragoman.adapters.zeromq.server import Bounds, ZeroMQListener, listen
+from dragoman.mappings.dialect import Loss
 
 DEADLINE = 20.0  # what should happen at once happens far below
 PATIENCE = 10_000  # ms that a peer waits for what must come

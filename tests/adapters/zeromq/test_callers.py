@@ -9,10 +9,10 @@ import pytest
 import zmq
 from msgspec import structs
 
-from adapters.base import CloseReason
-from adapters.zeromq.callers import Caller
-from adapters.zeromq.sockets import HARD_LIMIT
-from mappings.dialect import Frame, Loss, Oversize, Parts
+from dragoman.adapters.base import CloseReason
+from dragoman.adapters.zeromq.callers import Caller
+from dragoman.adapters.zeromq.sockets import HARD_LIMIT
+from dragoman.mappings.dialect import Frame, Loss, Oversize, Parts
 from tests.adapters.zeromq.peers import BOUNDS, LIMITS, Primary, peer, primary, until
 from tests.reading import receive
 

@@ -12,11 +12,11 @@ import pytest
 import zmq
 from msgspec import structs
 
-from adapters.base import Limits
-from adapters.zeromq import client as client_module
-from adapters.zeromq.client import DialledTransport, connect
-from adapters.zeromq.sockets import HARD_LIMIT
-from mappings.dialect import Missed, Oversize, Parts
+from dragoman.adapters.base import Limits
+from dragoman.adapters.zeromq import client as client_module
+from dragoman.adapters.zeromq.client import DialledTransport, connect
+from dragoman.adapters.zeromq.sockets import HARD_LIMIT
+from dragoman.mappings.dialect import Missed, Oversize, Parts
 from tests.adapters.zeromq.peers import DEADLINE, LIMITS, PATIENCE, bound, peer, until
 from tests.reading import everything, receive
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import pytest
 import zmq
 
-from adapters.zeromq.polled import BATCH, SLICE, Message, Polled
+from dragoman.adapters.zeromq.polled import BATCH, SLICE, Message, Polled
 from tests.adapters.zeromq.peers import DEADLINE, bound, peer, until
 
 Socket = zmq.Socket[bytes]

@@ -11,8 +11,8 @@ import pytest
 import zmq
 from msgspec import structs
 
-from adapters.zeromq.server import Bounds
-from mappings.dialect import Loss
+from dragoman.adapters.zeromq.server import Bounds
+from dragoman.mappings.dialect import Loss
 from tests.adapters.zeromq.peers import BOUNDS, DEADLINE, LIMITS, Primary, peer, primary, until
 from tests.reading import receive
 

@@ -8,8 +8,8 @@ import socket
 import pytest
 import zmq
 
-from adapters.zeromq import server
-from adapters.zeromq.server import listen
+from dragoman.adapters.zeromq import server
+from dragoman.adapters.zeromq.server import listen
 from tests.adapters.zeromq.peers import LIMITS, peer, primary
 from tests.ports import kept
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import zmq
 
-from adapters.zeromq.subscribers import Subscribers
+from dragoman.adapters.zeromq.subscribers import Subscribers
 
 DEADLINE = 10.0
 ACCEPTED, DISCONNECTED = int(zmq.EVENT_ACCEPTED), int(zmq.EVENT_DISCONNECTED)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.recording.reader import open_recording
+from dragoman.gateway.recording.reader import open_recording
 from tests.gateway.cli.test_recordings import V1, Run, dragoman
 from tests.gateway.recording.lines import in_parts, numbered
 

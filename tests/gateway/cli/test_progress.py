@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from gateway.cli.progress import LONG, progress, steps
+from dragoman.gateway.cli.progress import LONG, progress, steps
 
 
 def test_without_a_terminal_there_is_no_progress(capfd: pytest.CaptureFixture[str]) -> None:

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cli import main
-from gateway.recording.lines import EventLine, Line
-from gateway.recording.reader import open_recording
-from mappings.canonical import Event
-from mappings.canonical.events import TextDelta, TextDone, TurnEnded
+from dragoman.gateway.cli import main
+from dragoman.gateway.recording.lines import EventLine, Line
+from dragoman.gateway.recording.reader import open_recording
+from dragoman.mappings.canonical import Event
+from dragoman.mappings.canonical.events import TextDelta, TextDone, TurnEnded
 from tests.gateway.recording.lines import FROZEN, in_parts, numbered, written
 
 V1 = str(FROZEN / "v1.jsonl")
@@ -110,7 +110,7 @@ def test_diff_of_equal_conversations_exits_0(dragoman: Run) -> None:
 def test_two_large_recordings_share_one_bar_of_progress(
     dragoman: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.cli.progress.LONG", 0)
+    monkeypatch.setattr("dragoman.gateway.cli.progress.LONG", 0)
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("TTY_COMPATIBLE", "1")
     code, out, err = dragoman("diff", V1, f"{V1}.zst")

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cli import main
-from gateway.recording.lines import EventLine, Line
-from gateway.recording.reader import open_recording
-from mappings.canonical import Event
-from mappings.canonical.events import TextDelta, TextDone, ToolCallArguments
+from dragoman.gateway.cli import main
+from dragoman.gateway.recording.lines import EventLine, Line
+from dragoman.gateway.recording.reader import open_recording
+from dragoman.mappings.canonical import Event
+from dragoman.mappings.canonical.events import TextDelta, TextDone, ToolCallArguments
 from tests.gateway.recording.lines import in_parts, written
 from tests.gateway.recording.redaction.corpus import SHAPES
 

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from mappings.canonical.events import TextDelta
+from dragoman.mappings.canonical.events import TextDelta
 from tests.gateway.replay.tape import Tape
 
 
 def dragoman(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "gateway", *arguments], capture_output=True, text=True, timeout=50, check=False
+        [sys.executable, "-m", "dragoman", *arguments], capture_output=True, text=True, timeout=50, check=False
     )
 
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from gateway import registry
-from gateway.config.check import Problem, check, check_route, load
-from gateway.config.model import Route
-from gateway.endpoint import parse
-from mappings.errors import ConfigError
+from dragoman.gateway import registry
+from dragoman.gateway.config.check import Problem, check, check_route, load
+from dragoman.gateway.config.model import Route
+from dragoman.gateway.endpoint import parse
+from dragoman.mappings.errors import ConfigError
 
 ROUTE = '[[route]]\nlisten = ["smooth+ws://127.0.0.1:0/ws"]\nupstream = "pod+unix:/x"\n'
 
@@ -21,7 +21,7 @@ Write = Callable[[str], Path]
 
 @pytest.fixture
 def write(tmp_path: Path) -> Write:
-    path = tmp_path / "gateway.toml"
+    path = tmp_path / "dragoman.gateway.toml"
 
     def written(text: str) -> Path:
         path.write_text(text.replace("TMP", str(tmp_path)), "utf-8")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import tomli
 
-from gateway.config.lines import KeyPath, Lines, written
+from dragoman.gateway.config.lines import KeyPath, Lines, written
 
 EXAMPLE = Path(__file__).parents[3] / "config.example.toml"
 

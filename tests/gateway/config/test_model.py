@@ -9,9 +9,9 @@ import msgspec
 import tomli
 from msgspec import structs
 
-from gateway import registry
-from gateway.config.check import load
-from gateway.config.model import ConfigFile, Limits, RouteOptions
+from dragoman.gateway import registry
+from dragoman.gateway.config.check import load
+from dragoman.gateway.config.model import ConfigFile, Limits, RouteOptions
 
 EXAMPLE = Path(__file__).parents[3] / "config.example.toml"
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from adapters.stdio import Bounds, Children
-from gateway.config.model import Config, Limits, Route
-from gateway.config.probe import probe
-from gateway.endpoint import parse
+from dragoman.adapters.stdio import Bounds, Children
+from dragoman.gateway.config.model import Config, Limits, Route
+from dragoman.gateway.config.probe import probe
+from dragoman.gateway.endpoint import parse
 from tests.pairs.gateway import DEADLINE
 from tests.ports import kept
 
@@ -58,7 +58,7 @@ async def test_a_child_that_can_be_started_is_reached_and_ended_and_no_argument_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     patient = partial(Children, bounds=Bounds(start_watch=DEADLINE))  # a program may start slowly here
-    monkeypatch.setattr("gateway.config.probe.Children", patient)
+    monkeypatch.setattr("dragoman.gateway.config.probe.Children", patient)
     code = ("print(1, flush=True); input()", "exit(3)")
     waits, ends = (f'codewhale+stdio:{sys.executable} -c "{text}"' for text in code)
     reached, ended, missing = await probe(config(waits, ends, "codewhale+stdio:no-such-program --key s3cret"))

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import pytest
 from msgspec import Meta, Struct
 
-from gateway.config.shape import either, faults, nearest
+from dragoman.gateway.config.shape import either, faults, nearest
 
 
 class Leaf(Struct, frozen=True, kw_only=True):

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from gateway.demo.app import demo_backend
-from gateway.endpoint import parse
-from gateway.launched.codewhale import launch
+from dragoman.gateway.demo.app import demo_backend
+from dragoman.gateway.endpoint import parse
+from dragoman.gateway.launched.codewhale import launch
 from tests.pairs.codewhale_client import CodewhaleClient
 from tests.pairs.gateway import serving
 
-PROGRAM = (sys.executable, "-c", "from gateway.launched.codewhale import main; main()")
+PROGRAM = (sys.executable, "-c", "from dragoman.gateway.launched.codewhale import main; main()")
 USUAL = ("app-server", "--stdio", "--config", "/home/user/.codewhale/config.toml")
 
 CONFIG = """

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from gateway.launched.parent import Parent
-from gateway.session.runs import Run
-from mappings.canonical.events import Event, RunStarted, TurnEnded
-from mappings.canonical.values import Failure, Origin
+from dragoman.gateway.launched.parent import Parent
+from dragoman.gateway.session.runs import Run
+from dragoman.mappings.canonical.events import Event, RunStarted, TurnEnded
+from dragoman.mappings.canonical.values import Failure, Origin
 from tests.gateway.pod_words import say, snapshot
 
 ALERT = say("alert", level="warn", source="pod", message="m", timestamp_ms=1)

@@ -13,17 +13,17 @@ from pathlib import Path
 
 import pytest
 
-from gateway.demo.app import demo_backend
-from gateway.endpoint import parse
-from gateway.launched.kept import Conversation, KeptConversation
-from gateway.launched.pod import launch
-from mappings.errors import ConfigError
+from dragoman.gateway.demo.app import demo_backend
+from dragoman.gateway.endpoint import parse
+from dragoman.gateway.launched.kept import Conversation, KeptConversation
+from dragoman.gateway.launched.pod import launch
+from dragoman.mappings.errors import ConfigError
 from tests.pairs.gateway import LIMITS
 from tests.pairs.pod_client import PodClient
 from tests.pairs.pod_parent import spawn, stop
 
 START = 20.0  # seconds that a TUI waits for the ready line (docs/dialects/pod.md, section 2)
-PROGRAM = (sys.executable, "-c", "from gateway.launched.pod import main; main()")
+PROGRAM = (sys.executable, "-c", "from dragoman.gateway.launched.pod import main; main()")
 
 CONFIG = """
 [limits]

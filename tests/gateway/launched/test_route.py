@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.launched.route import chosen, run
-from mappings.errors import ConfigError, PeerError
+from dragoman.gateway.launched.route import chosen, run
+from dragoman.mappings.errors import ConfigError, PeerError
 
 CONFIG = """
 [[route]]
@@ -54,7 +54,9 @@ def test_what_is_missing_is_said(config: str) -> None:
 def test_the_exit_code_says_how_it_went(
     error: Exception | None, code: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.logs.configure", lambda level: None)  # it would hold for every test after this one
+    monkeypatch.setattr(
+        "dragoman.gateway.logs.configure", lambda level: None
+    )  # it would hold for every test after this one
 
     async def serve() -> None:
         if error is not None:

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from adapters.base import Listener, Transport
-from gateway import registry
-from gateway.config.model import Limits
-from gateway.endpoint import Endpoint
-from gateway.pods.folder import PodFolder
-from mappings.canonical import SessionState
-from mappings.errors import ConfigError
+from dragoman.adapters.base import Listener, Transport
+from dragoman.gateway import registry
+from dragoman.gateway.config.model import Limits
+from dragoman.gateway.endpoint import Endpoint
+from dragoman.gateway.pods.folder import PodFolder
+from dragoman.mappings.canonical import SessionState
+from dragoman.mappings.errors import ConfigError
 from tests.gateway.doorkeepers import doorkeeper
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.endpoint import parse
-from gateway.pods.live import Pods
+from dragoman.gateway.endpoint import parse
+from dragoman.gateway.pods.live import Pods
 
 LIVE = {"atlas", "hermes"}
 

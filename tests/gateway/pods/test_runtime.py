@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.pods.runtime import check_name, runtime_directory, sessions_directory
-from mappings.errors import ConfigError
+from dragoman.gateway.pods.runtime import check_name, runtime_directory, sessions_directory
+from dragoman.mappings.errors import ConfigError
 
 ORDER = [
     ("INSOMNIA_RUNTIME_DIR", "/v"),

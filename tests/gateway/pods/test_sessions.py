@@ -13,11 +13,11 @@ from uuid import uuid4
 import aiohttp
 import pytest
 
-from gateway.app import App
-from gateway.config.model import Limits
-from gateway.demo.app import demo_backend
-from gateway.endpoint import parse
-from gateway.routing.ids import session_id
+from dragoman.gateway.app import App
+from dragoman.gateway.config.model import Limits
+from dragoman.gateway.demo.app import demo_backend
+from dragoman.gateway.endpoint import parse
+from dragoman.gateway.routing.ids import session_id
 from tests.pairs.gateway import DEADLINE, SmoothClient
 from tests.pairs.pod_client import PodClient
 from tests.pairs.pod_parent import read_output, said

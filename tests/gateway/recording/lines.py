@@ -9,15 +9,15 @@ from typing import Literal
 
 from msgspec import structs
 
-from gateway.recording import blocks
-from gateway.recording.alike import frame_lines
-from gateway.recording.format import Header, decode_line, encode, encode_lines
-from gateway.recording.lines import EventLine, FrameLine, Line
-from gateway.recording.note import FramesNote, Note, Tapped
-from gateway.recording.notes import Notes
-from gateway.recording.runs import EventRun, Stored, count, lines_of
-from mappings.canonical import Batch
-from mappings.canonical.events import TextDelta
+from dragoman.gateway.recording import blocks
+from dragoman.gateway.recording.alike import frame_lines
+from dragoman.gateway.recording.format import Header, decode_line, encode, encode_lines
+from dragoman.gateway.recording.lines import EventLine, FrameLine, Line
+from dragoman.gateway.recording.note import FramesNote, Note, Tapped
+from dragoman.gateway.recording.notes import Notes
+from dragoman.gateway.recording.runs import EventRun, Stored, count, lines_of
+from dragoman.mappings.canonical import Batch
+from dragoman.mappings.canonical.events import TextDelta
 
 __all__ = ["FROZEN", "HEADER", "compressed", "decoded", "in_parts", "in_runs", "in_streams", "numbered", "written"]
 

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.recording.alike import FEW, frame_lines
-from gateway.recording.format import decode_line, encode
-from gateway.recording.lines import UP, FrameLine, frame_line
-from gateway.recording.runs import FrameRun, count, lines_of
-from mappings.dialect import Frame, Oversize, Parts
+from dragoman.gateway.recording.alike import FEW, frame_lines
+from dragoman.gateway.recording.format import decode_line, encode
+from dragoman.gateway.recording.lines import UP, FrameLine, frame_line
+from dragoman.gateway.recording.runs import FrameRun, count, lines_of
+from dragoman.mappings.dialect import Frame, Oversize, Parts
 
 WORDS = ["The", " quick", "", ' "Dragon"', "\n", "木", " 🦀", "\\", " over", " the", " lazy", "dog"]
 

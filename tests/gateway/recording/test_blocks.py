@@ -5,9 +5,9 @@ import io
 import pytest
 import zstandard
 
-from gateway.recording import blocks
-from gateway.recording.format import decode_line, encode
-from gateway.recording.runs import Stored
+from dragoman.gateway.recording import blocks
+from dragoman.gateway.recording.format import decode_line, encode
+from dragoman.gateway.recording.runs import Stored
 from tests.gateway.recording.lines import HEADER, numbered
 
 LINES = [encode(line) + b"\n" for line in (HEADER, *numbered(20_000))]

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from gateway import registry
-from gateway.recording.captures import Capture, Import, read_capture
-from gateway.recording.compare import Turn, turns
-from gateway.recording.format import Header, RecordingError
-from gateway.recording.lines import EventLine, FrameLine
-from mappings.canonical.commands import SubmitInput
+from dragoman.gateway import registry
+from dragoman.gateway.recording.captures import Capture, Import, read_capture
+from dragoman.gateway.recording.compare import Turn, turns
+from dragoman.gateway.recording.format import Header, RecordingError
+from dragoman.gateway.recording.lines import EventLine, FrameLine
+from dragoman.mappings.canonical.commands import SubmitInput
 from tests.shared import SHARED, needs_shared
 
 DATA = Path(__file__).parents[2] / "data"

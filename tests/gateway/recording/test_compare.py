@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from gateway.recording.compare import Difference, compare, turns, turns_of
-from gateway.recording.reader import open_recording
-from mappings.canonical import events as e
-from mappings.canonical.values import Message, Usage
+from dragoman.gateway.recording.compare import Difference, compare, turns, turns_of
+from dragoman.gateway.recording.reader import open_recording
+from dragoman.mappings.canonical import events as e
+from dragoman.mappings.canonical.values import Message, Usage
 from tests.gateway.recording.lines import FROZEN
 
 

@@ -6,11 +6,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateway.recording import format as recording
-from gateway.recording.format import Header, LineError, RecordingError, decode_header, decode_line, encode
-from gateway.recording.lines import EventLine, FrameLine
-from mappings.canonical.events import TextDelta
-from mappings.errors import ConfigError
+from dragoman.gateway.recording import format as recording
+from dragoman.gateway.recording.format import Header, LineError, RecordingError, decode_header, decode_line, encode
+from dragoman.gateway.recording.lines import EventLine, FrameLine
+from dragoman.mappings.canonical.events import TextDelta
+from dragoman.mappings.errors import ConfigError
 from tests.gateway.recording.lines import HEADER
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.recording.keeping import Keep, compress, left, lock, sweep, sync_file_system
-from gateway.recording.reader import open_recording
+from dragoman.gateway.recording.keeping import Keep, compress, left, lock, sweep, sync_file_system
+from dragoman.gateway.recording.reader import open_recording
 from tests.gateway.recording.lines import numbered, written
 
 NOW = 1_700_000_000.0

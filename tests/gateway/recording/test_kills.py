@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from gateway.recording.format import RecordingError
-from gateway.recording.keeping import left
-from gateway.recording.places import Folder
-from gateway.recording.reader import open_recording
-from gateway.recording.writer import Writer
+from dragoman.gateway.recording.format import RecordingError
+from dragoman.gateway.recording.keeping import left
+from dragoman.gateway.recording.places import Folder
+from dragoman.gateway.recording.reader import open_recording
+from dragoman.gateway.recording.writer import Writer
 from tests.gateway.recording.lines import numbered, written
 from tests.gateway.recording.test_writer import Loop, a_file
 from tests.gateway.recording.zygote import LINES

@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.recording.format import decode_line, encode
-from gateway.recording.lines import UP, EventLine, FrameLine, frame_line
-from mappings.canonical.commands import SubmitInput
-from mappings.canonical.events import Reply, TextDelta
-from mappings.canonical.unmapped import Unmapped
-from mappings.canonical.values import Origin, Text
-from mappings.dialect import Missed, Oversize, Parts
+from dragoman.gateway.recording.format import decode_line, encode
+from dragoman.gateway.recording.lines import UP, EventLine, FrameLine, frame_line
+from dragoman.mappings.canonical.commands import SubmitInput
+from dragoman.mappings.canonical.events import Reply, TextDelta
+from dragoman.mappings.canonical.unmapped import Unmapped
+from dragoman.mappings.canonical.values import Origin, Text
+from dragoman.mappings.dialect import Missed, Oversize, Parts
 
 
 @pytest.mark.parametrize("frame", [b'{"a":1}', "Grüße 🦀\u2028".encode(), b"\xff\xfe", b""])

@@ -1,14 +1,14 @@
 from __future__ import annotations
 
-from gateway.recording.lines import UP, EventLine, FrameLine
-from gateway.recording.note import FramesNote, Tapped
-from gateway.recording.notes import LINES_MAX, SIZE_MAX, Notes
-from gateway.recording.runs import FrameRun, Stream, lines_of
-from mappings.canonical import Batch, Event
-from mappings.canonical.commands import PauseTurn
-from mappings.canonical.events import TextDelta, TextDone
-from mappings.canonical.values import Origin
-from mappings.dialect import Parts
+from dragoman.gateway.recording.lines import UP, EventLine, FrameLine
+from dragoman.gateway.recording.note import FramesNote, Tapped
+from dragoman.gateway.recording.notes import LINES_MAX, SIZE_MAX, Notes
+from dragoman.gateway.recording.runs import FrameRun, Stream, lines_of
+from dragoman.mappings.canonical import Batch, Event
+from dragoman.mappings.canonical.commands import PauseTurn
+from dragoman.mappings.canonical.events import TextDelta, TextDone
+from dragoman.mappings.canonical.values import Origin
+from dragoman.mappings.dialect import Parts
 
 ORIGIN = Origin(link="a", request="r")
 RECEIVED, SENT = Tapped(UP, "receive", "pod"), Tapped(UP, "send", "pod")

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from gateway.recording.lines import EventLine, FrameLine, Line, Part
-from gateway.recording.page import page
-from gateway.recording.reader import open_recording
-from mappings.canonical.commands import PauseTurn, SubmitInput
-from mappings.canonical.events import Reply, TextDelta, TextDone, ToolCallArguments, ToolCallFinished
-from mappings.canonical.values import Text
+from dragoman.gateway.recording.lines import EventLine, FrameLine, Line, Part
+from dragoman.gateway.recording.page import page
+from dragoman.gateway.recording.reader import open_recording
+from dragoman.mappings.canonical.commands import PauseTurn, SubmitInput
+from dragoman.mappings.canonical.events import Reply, TextDelta, TextDone, ToolCallArguments, ToolCallFinished
+from dragoman.mappings.canonical.values import Text
 from tests.gateway.recording.lines import FROZEN, HEADER, in_parts, numbered, written
 
 ATTACK = "</pre><script>alert(1)</script><img src=x onerror=alert(1)>'\"&<!--"

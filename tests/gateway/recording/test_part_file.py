@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from gateway.recording import blocks, part_file
-from gateway.recording.format import RecordingError, encode, encode_lines
-from gateway.recording.reader import open_recording
+from dragoman.gateway.recording import blocks, part_file
+from dragoman.gateway.recording.format import RecordingError, encode, encode_lines
+from dragoman.gateway.recording.reader import open_recording
 from tests.gateway.recording.lines import HEADER, compressed, numbered, written
 
 # -- what is read ---------------------------------------------------------------------------------------

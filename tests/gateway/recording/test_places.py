@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.recording.places import OURS, Folder, OneFile, is_named_as_one, part_names, place, siblings
-from mappings.errors import ConfigError
+from dragoman.gateway.recording.places import OURS, Folder, OneFile, is_named_as_one, part_names, place, siblings
+from dragoman.mappings.errors import ConfigError
 
 START = 1_700_000_000_123_456_789
 SESSION = "5b1c8c7e-0d4e-5c1a-9f0e-2f6a3c1d7e90"

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.recording.printable import printable
+from dragoman.gateway.recording.printable import printable
 
 
 @pytest.mark.parametrize("text", ["Grüße 🦀\n\tja", "木曜日に届きます。", "عربي", ""])

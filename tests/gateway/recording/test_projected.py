@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from gateway import registry
-from gateway.recording.projected import projected
-from gateway.recording.reader import open_recording
+from dragoman.gateway import registry
+from dragoman.gateway.recording.projected import projected
+from dragoman.gateway.recording.reader import open_recording
 from tests.gateway.recording.lines import FROZEN
 
 

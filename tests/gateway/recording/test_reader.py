@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from gateway.recording.format import VERSION, RecordingError, encode
-from gateway.recording.lines import UP, EventLine, Line
-from gateway.recording.part_file import PartFile, Problems
-from gateway.recording.reader import Missing, batches, open_recording
-from gateway.recording.runs import Stored
-from mappings.canonical.commands import PauseTurn, SubmitInput
-from mappings.canonical.events import (
+from dragoman.gateway.recording.format import VERSION, RecordingError, encode
+from dragoman.gateway.recording.lines import UP, EventLine, Line
+from dragoman.gateway.recording.part_file import PartFile, Problems
+from dragoman.gateway.recording.reader import Missing, batches, open_recording
+from dragoman.gateway.recording.runs import Stored
+from dragoman.mappings.canonical.commands import PauseTurn, SubmitInput
+from dragoman.mappings.canonical.events import (
     QuestionAsked,
     Reply,
     TextDelta,
@@ -20,8 +20,8 @@ from mappings.canonical.events import (
     TurnAccepted,
     TurnEnded,
 )
-from mappings.canonical.values import Origin, Text, Usage
-from mappings.dialect import Parts
+from dragoman.mappings.canonical.values import Origin, Text, Usage
+from dragoman.mappings.dialect import Parts
 from tests.gateway.recording.lines import FROZEN, HEADER, in_parts, numbered, written
 
 # -- the frozen recording of version 1 --------------------------------------------------------------

@@ -5,19 +5,19 @@ from typing import Any, cast
 
 import pytest
 
-from gateway import registry
-from gateway.ledger import Ledger
-from gateway.recording.format import Header, decode_header
-from gateway.recording.lines import EventLine, FrameLine
-from gateway.recording.places import Folder
-from gateway.recording.recorder import Recorder, Tap
-from gateway.recording.track import Desk, Track
-from gateway.recording.writer import File, Writer
-from mappings.canonical import Batch, SessionState
-from mappings.canonical.commands import PauseTurn, SubmitInput
-from mappings.canonical.events import Pong, Reply, TextDelta, TurnAccepted
-from mappings.canonical.values import Origin
-from mappings.dialect import Parts
+from dragoman.gateway import registry
+from dragoman.gateway.ledger import Ledger
+from dragoman.gateway.recording.format import Header, decode_header
+from dragoman.gateway.recording.lines import EventLine, FrameLine
+from dragoman.gateway.recording.places import Folder
+from dragoman.gateway.recording.recorder import Recorder, Tap
+from dragoman.gateway.recording.track import Desk, Track
+from dragoman.gateway.recording.writer import File, Writer
+from dragoman.mappings.canonical import Batch, SessionState
+from dragoman.mappings.canonical.commands import PauseTurn, SubmitInput
+from dragoman.mappings.canonical.events import Pong, Reply, TextDelta, TurnAccepted
+from dragoman.mappings.canonical.values import Origin
+from dragoman.mappings.dialect import Parts
 from tests.gateway.recording.lines import HEADER, decoded
 
 POD, PANDO = registry.dialect("pod"), registry.dialect("pando")

@@ -13,16 +13,16 @@ from pathlib import Path
 
 import pytest
 
-from gateway.app import App
-from gateway.config.check import check
-from gateway.config.model import Config, Limits, Recording, Route
-from gateway.demo.app import demo_backend
-from gateway.endpoint import parse
-from gateway.recording.reader import Recording as Read
-from gateway.recording.reader import open_recording
-from mappings.canonical.commands import OpenSession, SubmitInput
-from mappings.canonical.events import MessageAppended, TextDelta, TurnAccepted, TurnEnded
-from mappings.errors import ConfigError
+from dragoman.gateway.app import App
+from dragoman.gateway.config.check import check
+from dragoman.gateway.config.model import Config, Limits, Recording, Route
+from dragoman.gateway.demo.app import demo_backend
+from dragoman.gateway.endpoint import parse
+from dragoman.gateway.recording.reader import Recording as Read
+from dragoman.gateway.recording.reader import open_recording
+from dragoman.mappings.canonical.commands import OpenSession, SubmitInput
+from dragoman.mappings.canonical.events import MessageAppended, TextDelta, TurnAccepted, TurnEnded
+from dragoman.mappings.errors import ConfigError
 from tests.gateway.recording.redaction.corpus import SHAPES
 from tests.pairs.gateway import SmoothClient
 
@@ -199,7 +199,7 @@ def test_a_recording_that_is_wrong_is_told_with_its_line(tmp_path: Path, path: s
 def bridged(tmp_path: Path, *options: str) -> tuple[Read, str]:
     """What `bridge` records of a client that says a secret, and what it says meanwhile."""
     gateway = subprocess.Popen(
-        [sys.executable, "-m", "gateway", "bridge", "smooth+ws://127.0.0.1:0/ws", f"pod+unix:{tmp_path}/none",
+        [sys.executable, "-m", "dragoman", "bridge", "smooth+ws://127.0.0.1:0/ws", f"pod+unix:{tmp_path}/none",
          "--record", f"{tmp_path}/out.jsonl", *options],
         stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"},
     )  # fmt: skip
@@ -235,7 +235,7 @@ async def _one_client(url: str) -> None:
 def test_what_is_not_recorded_needs_no_switch_for_redaction() -> None:
     endpoints = ("smooth+ws://127.0.0.1:0/ws", "pod+unix:/tmp/none")
     done = subprocess.run(
-        [sys.executable, "-m", "gateway", "bridge", *endpoints, "--no-redact"],
+        [sys.executable, "-m", "dragoman", "bridge", *endpoints, "--no-redact"],
         capture_output=True, text=True, timeout=50, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (2, "error: --no-redact is for what is recorded: it goes with --record\n")
@@ -244,7 +244,7 @@ def test_what_is_not_recorded_needs_no_switch_for_redaction() -> None:
 def test_a_place_that_a_script_left_empty_is_told() -> None:
     endpoints = ("smooth+ws://127.0.0.1:0/ws", "pod+unix:/tmp/none")
     done = subprocess.run(
-        [sys.executable, "-m", "gateway", "bridge", *endpoints, "--record", ""],
+        [sys.executable, "-m", "dragoman", "bridge", *endpoints, "--record", ""],
         capture_output=True, text=True, timeout=50, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (2, "error: recordings need a place: name a folder, or a new file\n")

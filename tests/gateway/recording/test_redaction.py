@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from gateway.recording.lines import EventLine, FrameLine, Line
-from gateway.recording.redaction import Redactor, Rules
-from mappings.canonical.events import TextDelta, TextDone, ToolCallFinished
+from dragoman.gateway.recording.lines import EventLine, FrameLine, Line
+from dragoman.gateway.recording.redaction import Redactor, Rules
+from dragoman.mappings.canonical.events import TextDelta, TextDone, ToolCallFinished
 from tests.gateway.recording.redaction.corpus import PRIVATE
 
 CAPTURES = Path(__file__).resolve().parents[2] / "data" / "captures"

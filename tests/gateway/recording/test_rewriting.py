@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from gateway.recording.blocks import compressed
-from gateway.recording.format import VERSION
-from gateway.recording.lines import EventLine, FrameLine, Line
-from gateway.recording.part_file import Problems
-from gateway.recording.reader import open_recording
-from gateway.recording.redaction import EVER, Entry, Found, Redactor, Rules
-from gateway.recording.rewriting import redact, scan
-from mappings.canonical.events import TextDelta, TextDone
-from mappings.errors import ConfigError
+from dragoman.gateway.recording.blocks import compressed
+from dragoman.gateway.recording.format import VERSION
+from dragoman.gateway.recording.lines import EventLine, FrameLine, Line
+from dragoman.gateway.recording.part_file import Problems
+from dragoman.gateway.recording.reader import open_recording
+from dragoman.gateway.recording.redaction import EVER, Entry, Found, Redactor, Rules
+from dragoman.gateway.recording.rewriting import redact, scan
+from dragoman.mappings.canonical.events import TextDelta, TextDone
+from dragoman.mappings.errors import ConfigError
 from tests.gateway.recording.lines import FROZEN, in_parts, numbered, written
 from tests.gateway.recording.redaction.corpus import SHAPES
 

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from gateway.recording.format import LineError, decode_line, encode
-from gateway.recording.lines import UP, EventLine, FrameLine
-from gateway.recording.runs import EventRun, FrameRun, Round, Stream, Wire, count, lines_of
-from mappings.canonical.events import TextDelta, ToolOutputDelta
-from mappings.canonical.unmapped import Unmapped
-from mappings.canonical.values import Origin
+from dragoman.gateway.recording.format import LineError, decode_line, encode
+from dragoman.gateway.recording.lines import UP, EventLine, FrameLine
+from dragoman.gateway.recording.runs import EventRun, FrameRun, Round, Stream, Wire, count, lines_of
+from dragoman.mappings.canonical.events import TextDelta, ToolOutputDelta
+from dragoman.mappings.canonical.unmapped import Unmapped
+from dragoman.mappings.canonical.values import Origin
 
 FRAMES = FrameRun(
     seq=4, t=9, link=UP, dir="receive", dialect="pod", around=['{"a":"', '","b":"', '"}'], words=["", "x", r"\"\u0041"]

@@ -11,15 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from gateway.recording.format import decode_line, encode
-from gateway.recording.lines import UP, EventLine, FrameLine, Line, frame_line
-from gateway.recording.note import FramesNote, Note, Tapped
-from gateway.recording.notes import Notes
-from gateway.recording.runs import FrameRun, Stored, Stream, count, lines_of
-from mappings.canonical import Batch, Event
-from mappings.canonical.events import ReasoningDelta, TextDelta, TextDone, ToolOutputDelta
-from mappings.canonical.values import Origin
-from mappings.dialect import Frame, Missed, Parts
+from dragoman.gateway.recording.format import decode_line, encode
+from dragoman.gateway.recording.lines import UP, EventLine, FrameLine, Line, frame_line
+from dragoman.gateway.recording.note import FramesNote, Note, Tapped
+from dragoman.gateway.recording.notes import Notes
+from dragoman.gateway.recording.runs import FrameRun, Stored, Stream, count, lines_of
+from dragoman.mappings.canonical import Batch, Event
+from dragoman.mappings.canonical.events import ReasoningDelta, TextDelta, TextDone, ToolOutputDelta
+from dragoman.mappings.canonical.values import Origin
+from dragoman.mappings.dialect import Frame, Missed, Parts
 
 UP_POD = Tapped(UP, "receive", "pod")
 TO_SMOOTH, TO_OTHER = Tapped("smooth-1", "send", "smooth"), Tapped("smooth-2", "send", "smooth")

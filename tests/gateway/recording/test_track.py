@@ -8,20 +8,20 @@ from typing import Any, cast
 import pytest
 from structlog.testing import capture_logs
 
-from gateway.ledger import Ledger
-from gateway.recording.format import Header, decode_header
-from gateway.recording.lines import UP, EventLine, FrameLine, Line
-from gateway.recording.note import Tapped
-from gateway.recording.notes import LINES_MAX
-from gateway.recording.places import Folder
-from gateway.recording.redaction import Redactor, rules
-from gateway.recording.track import FLUSH, RETRY, Desk, Track
-from gateway.recording.writer import File, Writer
-from mappings.canonical import Batch, Event, SessionState
-from mappings.canonical.commands import PauseTurn
-from mappings.canonical.events import Reply, TextDelta, TextDone, TurnAccepted, TurnEnded
-from mappings.canonical.values import Origin
-from mappings.dialect import Parts
+from dragoman.gateway.ledger import Ledger
+from dragoman.gateway.recording.format import Header, decode_header
+from dragoman.gateway.recording.lines import UP, EventLine, FrameLine, Line
+from dragoman.gateway.recording.note import Tapped
+from dragoman.gateway.recording.notes import LINES_MAX
+from dragoman.gateway.recording.places import Folder
+from dragoman.gateway.recording.redaction import Redactor, rules
+from dragoman.gateway.recording.track import FLUSH, RETRY, Desk, Track
+from dragoman.gateway.recording.writer import File, Writer
+from dragoman.mappings.canonical import Batch, Event, SessionState
+from dragoman.mappings.canonical.commands import PauseTurn
+from dragoman.mappings.canonical.events import Reply, TextDelta, TextDone, TurnAccepted, TurnEnded
+from dragoman.mappings.canonical.values import Origin
+from dragoman.mappings.dialect import Parts
 from tests.gateway.recording.lines import HEADER, decoded
 
 SECOND = 1_000_000_000

@@ -4,13 +4,13 @@ from typing import Any
 
 from msgspec import Raw
 
-from gateway.recording.lines import UP, EventLine, FrameLine, Line
-from gateway.recording.reader import Missing, open_recording
-from gateway.recording.transcript import Entry, transcript
-from mappings.canonical import events as e
-from mappings.canonical.commands import CancelTurn
-from mappings.canonical.unmapped import Unmapped
-from mappings.canonical.values import Failure, Message, Text
+from dragoman.gateway.recording.lines import UP, EventLine, FrameLine, Line
+from dragoman.gateway.recording.reader import Missing, open_recording
+from dragoman.gateway.recording.transcript import Entry, transcript
+from dragoman.mappings.canonical import events as e
+from dragoman.mappings.canonical.commands import CancelTurn
+from dragoman.mappings.canonical.unmapped import Unmapped
+from dragoman.mappings.canonical.values import Failure, Message, Text
 from tests.gateway.recording.lines import FROZEN
 
 

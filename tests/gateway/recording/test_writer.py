@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from gateway.recording import keeping
-from gateway.recording import writer as module
-from gateway.recording.keeping import Keep
-from gateway.recording.places import Folder, OneFile
-from gateway.recording.reader import open_recording
-from gateway.recording.writer import File, Writer
+from dragoman.gateway.recording import keeping
+from dragoman.gateway.recording import writer as module
+from dragoman.gateway.recording.keeping import Keep
+from dragoman.gateway.recording.places import Folder, OneFile
+from dragoman.gateway.recording.reader import open_recording
+from dragoman.gateway.recording.writer import File, Writer
 from tests.gateway.recording.lines import numbered, written
 
 START = 1_700_000_000_000_000_000

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from gateway import logs
-from gateway.recording.format import encode, encode_lines
-from gateway.recording.places import OneFile
-from gateway.recording.writer import File, Writer
+from dragoman.gateway import logs
+from dragoman.gateway.recording.format import encode, encode_lines
+from dragoman.gateway.recording.places import OneFile
+from dragoman.gateway.recording.writer import File, Writer
 from tests.gateway.recording.lines import HEADER, numbered
 
 BATCH = 7

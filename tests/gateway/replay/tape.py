@@ -7,20 +7,27 @@ from typing import Any
 
 from msgspec import structs
 
-from gateway.ledger import Ledger
-from gateway.recording.format import Header
-from gateway.recording.lines import UP, EventLine, FrameLine, Line
-from gateway.recording.reader import open_recording
-from gateway.replay.backend import ReplayBackend
-from gateway.replay.lines import Lines
-from gateway.replay.pace import Pace
-from gateway.replay.reports import Report, Reporter
-from gateway.replay.scenes import Play, read
-from mappings.canonical import Command, Event, SessionState
-from mappings.canonical.commands import SubmitInput
-from mappings.canonical.events import MessageAppended, Reply, StatusChanged, TurnAccepted, TurnEnded, TurnResult
-from mappings.canonical.values import End, Failure, Message, Origin, Text
-from mappings.dialect import Burst
+from dragoman.gateway.ledger import Ledger
+from dragoman.gateway.recording.format import Header
+from dragoman.gateway.recording.lines import UP, EventLine, FrameLine, Line
+from dragoman.gateway.recording.reader import open_recording
+from dragoman.gateway.replay.backend import ReplayBackend
+from dragoman.gateway.replay.lines import Lines
+from dragoman.gateway.replay.pace import Pace
+from dragoman.gateway.replay.reports import Report, Reporter
+from dragoman.gateway.replay.scenes import Play, read
+from dragoman.mappings.canonical import Command, Event, SessionState
+from dragoman.mappings.canonical.commands import SubmitInput
+from dragoman.mappings.canonical.events import (
+    MessageAppended,
+    Reply,
+    StatusChanged,
+    TurnAccepted,
+    TurnEnded,
+    TurnResult,
+)
+from dragoman.mappings.canonical.values import End, Failure, Message, Origin, Text
+from dragoman.mappings.dialect import Burst
 from tests.gateway.recording.lines import HEADER, written
 from tests.gateway.stage import Time
 

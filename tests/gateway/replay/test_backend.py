@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from msgspec import UNSET, Raw
 
-from mappings.canonical import Command
-from mappings.canonical.commands import (
+from dragoman.mappings.canonical import Command
+from dragoman.mappings.canonical.commands import (
     AnswerApproval,
     AnswerInteraction,
     CancelTurn,
@@ -25,7 +25,7 @@ from mappings.canonical.commands import (
     ResumeTurn,
     ShutdownBackend,
 )
-from mappings.canonical.events import (
+from dragoman.mappings.canonical.events import (
     Alert,
     ApprovalRequested,
     ApprovalResolved,
@@ -44,7 +44,7 @@ from mappings.canonical.events import (
     TurnEnded,
     TurnResult,
 )
-from mappings.canonical.values import Failure, FieldError, Message
+from dragoman.mappings.canonical.values import Failure, FieldError, Message
 from tests.gateway.replay.tape import SESSION, Tape, Watched, said, types
 
 ASKED = ApprovalRequested(tool="refund", description="42 EUR", question="q1")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gateway.replay.casting import Casting
-from mappings.canonical.commands import ListCompletions
-from mappings.canonical.events import CompletionsListed
-from mappings.canonical.values import Completion
+from dragoman.gateway.replay.casting import Casting
+from dragoman.mappings.canonical.commands import ListCompletions
+from dragoman.mappings.canonical.events import CompletionsListed
+from dragoman.mappings.canonical.values import Completion
 from tests.gateway.replay.tape import Tape, said
 
 

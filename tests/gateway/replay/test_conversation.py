@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from gateway import registry
-from gateway.config.model import Limits
-from gateway.ledger import Ledger
-from gateway.replay.conversation import GONE, Conversation
-from gateway.upstream import Upstream
-from mappings.canonical.commands import CancelTurn, Compact
-from mappings.canonical.events import Gap, Reply
+from dragoman.gateway import registry
+from dragoman.gateway.config.model import Limits
+from dragoman.gateway.ledger import Ledger
+from dragoman.gateway.replay.conversation import GONE, Conversation
+from dragoman.gateway.upstream import Upstream
+from dragoman.mappings.canonical.commands import CancelTurn, Compact
+from dragoman.mappings.canonical.events import Gap, Reply
 from tests.gateway.replay.tape import said, types
 from tests.gateway.replay.test_live import Session
 from tests.gateway.routing.pando_stage import Primary, row

@@ -12,10 +12,10 @@ import msgspec
 import pytest
 from msgspec import Raw, structs
 
-from gateway.replay.driving import Driven, Driver, DrivingError
-from gateway.replay.inside import COMMAND, Told
-from gateway.session.wording import in_words
-from mappings.canonical.commands import (
+from dragoman.gateway.replay.driving import Driven, Driver, DrivingError
+from dragoman.gateway.replay.inside import COMMAND, Told
+from dragoman.gateway.session.wording import in_words
+from dragoman.mappings.canonical.commands import (
     AnswerApproval,
     AnswerInteraction,
     AnswerOtp,
@@ -24,7 +24,7 @@ from mappings.canonical.commands import (
     ResumeTurn,
     SubmitInput,
 )
-from mappings.canonical.events import (
+from dragoman.mappings.canonical.events import (
     ApprovalRequested,
     ApprovalResolved,
     Event,
@@ -38,7 +38,7 @@ from mappings.canonical.events import (
     TurnAccepted,
     TurnEnded,
 )
-from mappings.canonical.values import Failure, FieldError, Message, flatten
+from dragoman.mappings.canonical.values import Failure, FieldError, Message, flatten
 from tests.gateway.replay.tape import Tape
 from tests.reading import receive
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gateway.replay.forked import Forked
-from gateway.replay.reports import Reporter
-from gateway.replay.scenes import cut
-from mappings.canonical.commands import CancelTurn, GetHistory, ListCompletions
-from mappings.canonical.events import TextDelta, TurnEnded
-from mappings.dialect import Burst
+from dragoman.gateway.replay.forked import Forked
+from dragoman.gateway.replay.reports import Reporter
+from dragoman.gateway.replay.scenes import cut
+from dragoman.mappings.canonical.commands import CancelTurn, GetHistory, ListCompletions
+from dragoman.mappings.canonical.events import TextDelta, TurnEnded
+from dragoman.mappings.dialect import Burst
 from tests.gateway.replay.tape import Tape, Watched, said, types
 from tests.gateway.replay.test_live import Behind
 

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from gateway.recording.compare import turns_of
-from gateway.replay.heard import Heard, Question, resolved, typed
-from gateway.session.wording import in_words
-from mappings.canonical import Command
-from mappings.canonical.commands import AnswerApproval, AnswerInteraction
-from mappings.canonical.events import (
+from dragoman.gateway.recording.compare import turns_of
+from dragoman.gateway.replay.heard import Heard, Question, resolved, typed
+from dragoman.gateway.session.wording import in_words
+from dragoman.mappings.canonical import Command
+from dragoman.mappings.canonical.commands import AnswerApproval, AnswerInteraction
+from dragoman.mappings.canonical.events import (
     ApprovalRequested,
     ApprovalResolved,
     InteractionInvalid,
@@ -22,7 +22,7 @@ from mappings.canonical.events import (
     TextDelta,
     TurnEnded,
 )
-from mappings.canonical.values import FieldError, Message
+from dragoman.mappings.canonical.values import FieldError, Message
 
 ASKED = ApprovalRequested(tool="refund", description="42", question="q")
 SPEC = b'{"fields":[{"key":"name"},{"key":"email","required":false}]}'

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from gateway import registry
-from gateway.replay.inside import Inside, Told, inside
-from mappings.canonical import Batch, SessionState
-from mappings.canonical.commands import Ping
-from mappings.canonical.events import ApprovalRequested, Pong, TextDelta
+from dragoman.gateway import registry
+from dragoman.gateway.replay.inside import Inside, Told, inside
+from dragoman.mappings.canonical import Batch, SessionState
+from dragoman.mappings.canonical.commands import Ping
+from dragoman.mappings.canonical.events import ApprovalRequested, Pong, TextDelta
 from tests.gateway.replay.tape import said
 from tests.reading import everything, receive
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from gateway.recording.lines import EventLine
-from gateway.replay.lines import Lines
-from mappings.canonical import Event, SessionState
-from mappings.canonical.commands import AnswerApproval
-from mappings.canonical.events import (
+from dragoman.gateway.recording.lines import EventLine
+from dragoman.gateway.replay.lines import Lines
+from dragoman.mappings.canonical import Event, SessionState
+from dragoman.mappings.canonical.commands import AnswerApproval
+from dragoman.mappings.canonical.events import (
     ApprovalResolved,
     MessageAppended,
     ModelTurnEnded,
@@ -24,7 +24,7 @@ from mappings.canonical.events import (
     TurnEnded,
     TurnResult,
 )
-from mappings.canonical.values import Message, SessionSummary
+from dragoman.mappings.canonical.values import Message, SessionSummary
 from tests.gateway.replay.tape import said
 
 STATE = SessionState(id="own", title="known")

@@ -9,12 +9,12 @@ import msgspec
 import pytest
 from structlog.testing import capture_logs
 
-from gateway import registry
-from gateway.ledger import Ledger
-from gateway.replay.live import HELD_MAX, Live
-from mappings.canonical import Command, SessionState
-from mappings.canonical.commands import CancelTurn, OpenSession, ResumeSession
-from mappings.canonical.events import (
+from dragoman.gateway import registry
+from dragoman.gateway.ledger import Ledger
+from dragoman.gateway.replay.live import HELD_MAX, Live
+from dragoman.mappings.canonical import Command, SessionState
+from dragoman.mappings.canonical.commands import CancelTurn, OpenSession, ResumeSession
+from dragoman.mappings.canonical.events import (
     Alert,
     Event,
     HistorySnapshot,
@@ -26,8 +26,8 @@ from mappings.canonical.events import (
     TurnAccepted,
     TurnEnded,
 )
-from mappings.canonical.values import Failure, Message
-from mappings.dialect import Burst
+from dragoman.mappings.canonical.values import Failure, Message
+from dragoman.mappings.dialect import Burst
 from tests.gateway.replay.tape import said, types
 from tests.gateway.stage import Time
 

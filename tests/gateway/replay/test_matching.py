@@ -8,10 +8,16 @@ from collections.abc import Callable
 import pytest
 from msgspec import Raw
 
-from gateway.replay.matching import NEAR, compare, means, nearest
-from mappings.canonical import Command
-from mappings.canonical.commands import AnswerApproval, AnswerInteraction, AnswerOtp, ListCompletions, SubmitInput
-from mappings.canonical.values import FileAttachment, FileRef, Paste, Text
+from dragoman.gateway.replay.matching import NEAR, compare, means, nearest
+from dragoman.mappings.canonical import Command
+from dragoman.mappings.canonical.commands import (
+    AnswerApproval,
+    AnswerInteraction,
+    AnswerOtp,
+    ListCompletions,
+    SubmitInput,
+)
+from dragoman.mappings.canonical.values import FileAttachment, FileRef, Paste, Text
 from tests.gateway.replay.tape import said
 
 ID, OTHER_ID = "5b1c8c7e-0d4e-5c1a-9f0e-2f6a3c1d7e90", "00000000-0000-4000-8000-000000000002"

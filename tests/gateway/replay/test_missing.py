@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from gateway.recording.blocks import compressed
-from gateway.recording.lines import EventLine, FrameLine
-from gateway.recording.reader import open_recording
-from gateway.replay.missing import append_missing, check_appendable, keep_missing, missing, missing_folder
-from gateway.replay.scenes import read
-from mappings.canonical.commands import SubmitInput
-from mappings.canonical.events import TextDelta
-from mappings.canonical.values import flatten
-from mappings.errors import ConfigError
+from dragoman.gateway.recording.blocks import compressed
+from dragoman.gateway.recording.lines import EventLine, FrameLine
+from dragoman.gateway.recording.reader import open_recording
+from dragoman.gateway.replay.missing import append_missing, check_appendable, keep_missing, missing, missing_folder
+from dragoman.gateway.replay.scenes import read
+from dragoman.mappings.canonical.commands import SubmitInput
+from dragoman.mappings.canonical.events import TextDelta
+from dragoman.mappings.canonical.values import flatten
+from dragoman.mappings.errors import ConfigError
 from tests.gateway.recording.lines import in_parts
 from tests.gateway.replay.tape import Tape, Watched, said
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from gateway.endpoint import parse
-from gateway.replay.options import Until, header, read_options, read_until
-from mappings.errors import ConfigError
+from dragoman.gateway.endpoint import parse
+from dragoman.gateway.replay.options import Until, header, read_options, read_until
+from dragoman.mappings.errors import ConfigError
 from tests.gateway.replay.tape import SESSION, Tape
 
 

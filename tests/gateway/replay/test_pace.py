@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.replay.pace import INSTANT, Pace, read_speed
-from mappings.errors import ConfigError
+from dragoman.gateway.replay.pace import INSTANT, Pace, read_speed
+from dragoman.mappings.errors import ConfigError
 from tests.gateway.stage import Time
 
 

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from gateway import logs, registry
-from gateway.endpoint import parse
-from gateway.ledger import Ledger
-from gateway.recording.format import RecordingError
-from gateway.recording.reader import open_recording
-from gateway.replay.playing import Replay
-from mappings.canonical import SessionState
-from mappings.canonical.events import ModelTurnStarted, TextDelta
-from mappings.dialect import Burst
+from dragoman.gateway import logs, registry
+from dragoman.gateway.endpoint import parse
+from dragoman.gateway.ledger import Ledger
+from dragoman.gateway.recording.format import RecordingError
+from dragoman.gateway.recording.reader import open_recording
+from dragoman.gateway.replay.playing import Replay
+from dragoman.mappings.canonical import SessionState
+from dragoman.mappings.canonical.events import ModelTurnStarted, TextDelta
+from dragoman.mappings.dialect import Burst
 from tests.gateway.recording.lines import in_parts
 from tests.gateway.replay.tape import OF_A_POD, Tape, said, types
 from tests.gateway.stage import Time

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import tomli
 
-from gateway.recording.reader import open_recording
-from mappings.canonical.events import TextDelta
+from dragoman.gateway.recording.reader import open_recording
+from dragoman.mappings.canonical.events import TextDelta
 from tests.gateway.recording.lines import in_parts
 from tests.gateway.replay.tape import Tape
 
@@ -55,7 +55,7 @@ def user(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.P
 
 def outcome(user: pytest.Pytester, test: str) -> pytest.RunResult:
     user.makepyfile(test)
-    plugins = ("-p", "no:dragoman", "-p", "gateway.replay.pytest_plugin")  # installed or not, it is loaded once
+    plugins = ("-p", "no:dragoman", "-p", "dragoman.pytest_plugin")  # installed or not, it is loaded once
     return user.runpytest_subprocess(*plugins, "-p", "no:cacheprovider")
 
 
@@ -134,15 +134,15 @@ def test_a_backend_is_tested_by_a_recording_and_its_difference_fails_the_test(us
 
 def test_pytest_finds_it_by_its_entry_point() -> None:
     project = tomli.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    assert project["entry-points"]["pytest11"] == {"dragoman": "gateway.replay.pytest_plugin"}
+    assert project["entry-points"]["pytest11"] == {"dragoman": "dragoman.pytest_plugin"}
     assert not any(dependency.startswith("pytest") for dependency in project["dependencies"])
 
 
 @pytest.mark.parametrize(
     "program",
     [
-        "import sys; sys.modules['pytest'] = None; import gateway.cli",
-        "import sys, gateway.replay.pytest_plugin; assert 'gateway.app' not in sys.modules",
+        "import sys; sys.modules['pytest'] = None; import dragoman.gateway.cli",
+        "import sys, dragoman.pytest_plugin; assert not {'dragoman.gateway', 'dragoman.mappings'} & {*sys.modules}",
     ],
 )
 def test_neither_needs_the_other_before_a_test_asks_for_it(program: str) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from structlog.testing import capture_logs
 
-from gateway.ledger import Ledger
-from gateway.replay.matching import Difference
-from gateway.replay.reports import Candidate, Outcome, Report, Reporter, named
-from mappings.canonical.commands import CancelTurn, SubmitInput
-from mappings.canonical.values import Text
+from dragoman.gateway.ledger import Ledger
+from dragoman.gateway.replay.matching import Difference
+from dragoman.gateway.replay.reports import Candidate, Outcome, Report, Reporter, named
+from dragoman.mappings.canonical.commands import CancelTurn, SubmitInput
+from dragoman.mappings.canonical.values import Text
 from tests.gateway.recording.redaction.corpus import SHAPES
 from tests.gateway.replay.tape import said
 

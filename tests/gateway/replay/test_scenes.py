@@ -6,9 +6,9 @@ from pathlib import Path
 
 from msgspec import Raw, structs
 
-from gateway.recording.reader import open_recording
-from gateway.replay.scenes import Play, read
-from mappings.canonical.commands import (
+from dragoman.gateway.recording.reader import open_recording
+from dragoman.gateway.replay.scenes import Play, read
+from dragoman.mappings.canonical.commands import (
     AnswerApproval,
     AnswerInteraction,
     CancelTurn,
@@ -17,7 +17,7 @@ from mappings.canonical.commands import (
     PauseTurn,
     SubmitInput,
 )
-from mappings.canonical.events import (
+from dragoman.mappings.canonical.events import (
     ApprovalRequested,
     ApprovalResolved,
     CompletionsListed,
@@ -28,7 +28,7 @@ from mappings.canonical.events import (
     Reply,
     TextDelta,
 )
-from mappings.canonical.values import Failure, flatten
+from dragoman.mappings.canonical.values import Failure, flatten
 from tests.gateway.recording.lines import FROZEN
 from tests.gateway.replay.tape import Tape, types
 

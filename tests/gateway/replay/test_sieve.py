@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from adapters.base import CloseReason
-from gateway import registry
-from gateway.replay.sieve import Sieve
-from mappings.dialect import Frame, Missed, Oversize, Parts
+from dragoman.adapters.base import CloseReason
+from dragoman.gateway import registry
+from dragoman.gateway.replay.sieve import Sieve
+from dragoman.mappings.dialect import Frame, Missed, Oversize, Parts
 from tests.memory import MemoryTransport
 from tests.reading import receive
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from gateway.endpoint import parse
-from gateway.recording.format import RecordingError
-from gateway.replay.standalone import drive, driven_play, replaying
-from mappings.errors import ConfigError
+from dragoman.gateway.endpoint import parse
+from dragoman.gateway.recording.format import RecordingError
+from dragoman.gateway.replay.standalone import drive, driven_play, replaying
+from dragoman.mappings.errors import ConfigError
 from tests.gateway.replay.tape import Tape
 
 

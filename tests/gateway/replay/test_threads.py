@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from gateway.endpoint import parse
-from gateway.replay.driving import DrivingError
-from gateway.replay.threads import driven, listen_endpoint, served
-from mappings.canonical.events import TextDelta
-from mappings.errors import ConfigError
+from dragoman.gateway.endpoint import parse
+from dragoman.gateway.replay.driving import DrivingError
+from dragoman.gateway.replay.threads import driven, listen_endpoint, served
+from dragoman.mappings.canonical.events import TextDelta
+from dragoman.mappings.errors import ConfigError
 from tests.gateway.replay.tape import Tape
 
 

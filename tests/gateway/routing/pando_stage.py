@@ -12,16 +12,16 @@ from contextlib import asynccontextmanager
 from itertools import count
 from typing import Any
 
-from adapters.base import CloseReason, Transport
-from gateway import registry
-from gateway.config.model import Limits, Route
-from gateway.endpoint import Endpoint, parse
-from gateway.ledger import Ledger
-from gateway.link import Link
-from gateway.outbox import Outbox
-from gateway.routing.door import Door
-from gateway.routing.router import Router
-from gateway.upstream import Connected, Upstream
+from dragoman.adapters.base import CloseReason, Transport
+from dragoman.gateway import registry
+from dragoman.gateway.config.model import Limits, Route
+from dragoman.gateway.endpoint import Endpoint, parse
+from dragoman.gateway.ledger import Ledger
+from dragoman.gateway.link import Link
+from dragoman.gateway.outbox import Outbox
+from dragoman.gateway.routing.door import Door
+from dragoman.gateway.routing.router import Router
+from dragoman.gateway.upstream import Connected, Upstream
 from tests.gateway.stage import AT_ONCE, Time, settle
 from tests.memory import MemoryTransport
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.routing.ids import agent_id, canonical_id, session_id
+from dragoman.gateway.routing.ids import agent_id, canonical_id, session_id
 
 KNOWN = "0198c3a1-7b52-7c40-9d1e-5f0a6b7c8d9e"
 

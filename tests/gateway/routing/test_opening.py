@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from gateway.config.model import Limits
+from dragoman.gateway.config.model import Limits
 from tests.gateway.server_words import Frame
 from tests.gateway.smooth_words import ask
 from tests.gateway.stage import settle, stage

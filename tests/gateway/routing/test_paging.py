@@ -7,13 +7,13 @@ from collections.abc import Sequence
 import pytest
 from msgspec import structs
 
-from gateway.ledger import Ledger
-from gateway.routing.paging import ITEM_WEIGHT, PAGE, READING_MAX, Pager
-from mappings.canonical import Command, SessionState
-from mappings.canonical.commands import GetHistory, Ping
-from mappings.canonical.events import Event, HistorySnapshot, Pong, Reply
-from mappings.canonical.values import Cause, Failure, Message
-from mappings.dialect import Burst
+from dragoman.gateway.ledger import Ledger
+from dragoman.gateway.routing.paging import ITEM_WEIGHT, PAGE, READING_MAX, Pager
+from dragoman.mappings.canonical import Command, SessionState
+from dragoman.mappings.canonical.commands import GetHistory, Ping
+from dragoman.mappings.canonical.events import Event, HistorySnapshot, Pong, Reply
+from dragoman.mappings.canonical.values import Cause, Failure, Message
+from dragoman.mappings.dialect import Burst
 
 WHOLE = GetHistory(request="h", limit=1 << 30)
 MOST = 1 << 20

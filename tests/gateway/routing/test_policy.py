@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from gateway.config.model import RouteOptions
-from gateway.routing.policy import Policy
-from mappings.canonical import SessionState
+from dragoman.gateway.config.model import RouteOptions
+from dragoman.gateway.routing.policy import Policy
+from dragoman.mappings.canonical import SessionState
 
 
 def state(owner: str) -> SessionState:

@@ -8,15 +8,30 @@ from typing import Any
 
 from msgspec import structs
 
-from gateway.config.model import Limits
-from gateway.ledger import Ledger
-from gateway.routing.paging import PAGE
-from gateway.routing.recall import HELD_MAX, PAGES_MAX, PATIENCE, Recall
-from mappings.canonical import Command, SessionState
-from mappings.canonical.commands import CancelTurn, GetHistory, ListSessions, OpenSession, ResumeSession, SubmitInput
-from mappings.canonical.events import Alert, Event, HistorySnapshot, Reply, SessionOpened, SessionsListed, TextDelta
-from mappings.canonical.values import Cause, Failure, Message, SessionSummary, Text
-from mappings.dialect import Burst
+from dragoman.gateway.config.model import Limits
+from dragoman.gateway.ledger import Ledger
+from dragoman.gateway.routing.paging import PAGE
+from dragoman.gateway.routing.recall import HELD_MAX, PAGES_MAX, PATIENCE, Recall
+from dragoman.mappings.canonical import Command, SessionState
+from dragoman.mappings.canonical.commands import (
+    CancelTurn,
+    GetHistory,
+    ListSessions,
+    OpenSession,
+    ResumeSession,
+    SubmitInput,
+)
+from dragoman.mappings.canonical.events import (
+    Alert,
+    Event,
+    HistorySnapshot,
+    Reply,
+    SessionOpened,
+    SessionsListed,
+    TextDelta,
+)
+from dragoman.mappings.canonical.values import Cause, Failure, Message, SessionSummary, Text
+from dragoman.mappings.dialect import Burst
 from tests.gateway.stage import Time
 
 NO = Failure(cause="not_found", text="no")

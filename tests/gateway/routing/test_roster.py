@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.routing.roster import LIST_DEFAULT, LIST_MAX, NAMES_MAX, listing
-from mappings.canonical.commands import ListSessions
-from mappings.canonical.values import SessionSummary
-from mappings.errors import PeerError
-from mappings.pando.extras import keep
+from dragoman.gateway.routing.roster import LIST_DEFAULT, LIST_MAX, NAMES_MAX, listing
+from dragoman.mappings.canonical.commands import ListSessions
+from dragoman.mappings.canonical.values import SessionSummary
+from dragoman.mappings.errors import PeerError
+from dragoman.mappings.pando.extras import keep
 from tests.gateway.smooth_words import CONVERSATION, SHOWN
 from tests.gateway.stage import SESSION, stage
 

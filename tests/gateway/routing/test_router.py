@@ -6,14 +6,14 @@ from collections.abc import Callable
 
 import pytest
 
-from gateway.config.model import Limits
-from gateway.routing.door import Door
-from gateway.routing.ids import session_id
-from gateway.upstream import WAITING_MAX
-from mappings.canonical.commands import GetHistory, ListSessions, SetGoal
-from mappings.canonical.events import SessionsListed
-from mappings.canonical.unmapped import Unmapped
-from mappings.dialect import Burst
+from dragoman.gateway.config.model import Limits
+from dragoman.gateway.routing.door import Door
+from dragoman.gateway.routing.ids import session_id
+from dragoman.gateway.upstream import WAITING_MAX
+from dragoman.mappings.canonical.commands import GetHistory, ListSessions, SetGoal
+from dragoman.mappings.canonical.events import SessionsListed
+from dragoman.mappings.canonical.unmapped import Unmapped
+from dragoman.mappings.dialect import Burst
 from tests.gateway.pod_words import CANCEL, FINISHED, delta, problem, run, snapshot, status, took
 from tests.gateway.smooth_words import (
     AGENT,

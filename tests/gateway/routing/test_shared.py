@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from gateway.config.model import Limits
+from dragoman.gateway.config.model import Limits
 from tests.gateway.pod_words import run
 from tests.gateway.routing.pando_stage import PandoStage, frames, pando_stage, row
 from tests.gateway.smooth_words import ask

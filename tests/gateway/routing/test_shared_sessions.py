@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 
-from gateway.routing.door import Door
-from gateway.routing.shared_sessions import HELD_MAX
-from gateway.session.session import Session
-from mappings.canonical import Event
-from mappings.canonical.commands import GetSession, ListSessions, ResumeSession
+from dragoman.gateway.routing.door import Door
+from dragoman.gateway.routing.shared_sessions import HELD_MAX
+from dragoman.gateway.session.session import Session
+from dragoman.mappings.canonical import Event
+from dragoman.mappings.canonical.commands import GetSession, ListSessions, ResumeSession
 from tests.gateway.pod_words import run
 from tests.gateway.routing.pando_stage import PandoStage, frames, pando_stage, row
 from tests.gateway.smooth_words import ask

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from gateway.config.model import Limits
-from gateway.routing.stored import WAITING_MAX
+from dragoman.gateway.config.model import Limits
+from dragoman.gateway.routing.stored import WAITING_MAX
 from tests.gateway.server_words import Frame
 from tests.gateway.smooth_words import ask
 from tests.gateway.stage import Stage, settle, stage

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.session.addition import Addition
-from mappings.canonical.values import Item, Message, Role, ToolCall, ToolResult
+from dragoman.gateway.session.addition import Addition
+from dragoman.mappings.canonical.values import Item, Message, Role, ToolCall, ToolResult
 
 
 def user(text: str) -> Message:

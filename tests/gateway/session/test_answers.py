@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import get_args
 
-from gateway.routing.roster import listing
-from gateway.session.answers import ADDRESSED, answers_one
-from gateway.session.history import summary
-from mappings.canonical import Event
-from mappings.canonical.commands import ListSessions
-from mappings.canonical.events import Heartbeat, HistorySnapshot, TextDelta
+from dragoman.gateway.routing.roster import listing
+from dragoman.gateway.session.answers import ADDRESSED, answers_one
+from dragoman.gateway.session.history import summary
+from dragoman.mappings.canonical import Event
+from dragoman.mappings.canonical.commands import ListSessions
+from dragoman.mappings.canonical.events import Heartbeat, HistorySnapshot, TextDelta
 from tests.gateway.stage import stage
 from tests.gateway.whale_words import answers, line, shown
 

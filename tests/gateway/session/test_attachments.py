@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.session.attachments import as_references
-from mappings.canonical.values import FileAttachment, FileRef, ImageAttachment, Text
+from dragoman.gateway.session.attachments import as_references
+from dragoman.mappings.canonical.values import FileAttachment, FileRef, ImageAttachment, Text
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from gateway.session.session import Session
+from dragoman.gateway.session.session import Session
 from tests.gateway.routing.pando_stage import PandoStage, frames, pando_stage, row
 from tests.gateway.stage import settle
 from tests.memory import MemoryTransport

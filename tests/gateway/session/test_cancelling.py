@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gateway.config.model import Limits
+from dragoman.gateway.config.model import Limits
 from tests.gateway.pod_words import CANCEL, echo, problem, run, say, snapshot, status, took
 from tests.gateway.routing.pando_stage import PandoStage, frames, pando_stage, row
 from tests.gateway.server_words import CREATED, acknowledged, answered, create, said, stopped, taken, told

@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from adapters.base import CloseReason
-from gateway import registry
-from gateway.ledger import Ledger
-from gateway.link import Link
-from gateway.outbox import Outbox
-from gateway.session.delivery import Delivery
-from gateway.session.turn import NormalForm
-from gateway.session.weight import of_events
-from mappings.canonical import Batch, Event, SessionState
-from mappings.canonical.events import (
+from dragoman.adapters.base import CloseReason
+from dragoman.gateway import registry
+from dragoman.gateway.ledger import Ledger
+from dragoman.gateway.link import Link
+from dragoman.gateway.outbox import Outbox
+from dragoman.gateway.session.delivery import Delivery
+from dragoman.gateway.session.turn import NormalForm
+from dragoman.gateway.session.weight import of_events
+from dragoman.mappings.canonical import Batch, Event, SessionState
+from dragoman.mappings.canonical.events import (
     MessageAppended,
     StatusChanged,
     TextDelta,
@@ -29,7 +29,7 @@ from mappings.canonical.events import (
     TurnEnded,
     TurnResult,
 )
-from mappings.canonical.values import Message, Origin
+from dragoman.mappings.canonical.values import Message, Origin
 from tests.memory import MemoryTransport
 
 SESSION = "5f0c4b1e-0000-4000-8000-000000000001"

@@ -13,14 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from gateway import registry
-from gateway.session.delivery import up_to_questions
-from gateway.session.fold import add_usage, fold, happens
-from gateway.session.runs import Run
-from gateway.session.turn import NormalForm
-from gateway.session.turn.questions import Given, denied
-from mappings.canonical import Batch, Event, SessionState, prelude
-from mappings.canonical.events import (
+from dragoman.gateway import registry
+from dragoman.gateway.session.delivery import up_to_questions
+from dragoman.gateway.session.fold import add_usage, fold, happens
+from dragoman.gateway.session.runs import Run
+from dragoman.gateway.session.turn import NormalForm
+from dragoman.gateway.session.turn.questions import Given, denied
+from dragoman.mappings.canonical import Batch, Event, SessionState, prelude
+from dragoman.mappings.canonical.events import (
     Alert,
     ApprovalRequested,
     ApprovalResolved,
@@ -44,8 +44,8 @@ from mappings.canonical.events import (
     TurnResult,
     UsageReported,
 )
-from mappings.canonical.values import Message, Origin, SessionSummary, Text, Usage
-from mappings.dialect import Projection
+from dragoman.mappings.canonical.values import Message, Origin, SessionSummary, Text, Usage
+from dragoman.mappings.dialect import Projection
 
 OURS = Origin(link="smooth-1", request="r1")
 THEIRS = Origin(link="smooth-2", request="r2")

@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from gateway.routing.door import Door
+from dragoman.gateway.routing.door import Door
 from tests.gateway.smooth_words import ask
 from tests.gateway.stage import Peer, Stage, settle, stage
 from tests.gateway.whale_words import answers, asked, line, refuses, shown

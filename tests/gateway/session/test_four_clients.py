@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from adapters.base import CloseReason
-from gateway import registry
-from gateway.session.answers import answers_one
-from mappings.canonical import Batch, Event
-from mappings.canonical.events import QuestionAsked, TurnEnded
-from mappings.canonical.values import Origin
+from dragoman.adapters.base import CloseReason
+from dragoman.gateway import registry
+from dragoman.gateway.session.answers import answers_one
+from dragoman.mappings.canonical import Batch, Event
+from dragoman.mappings.canonical.events import QuestionAsked, TurnEnded
+from dragoman.mappings.canonical.values import Origin
 from tests.gateway.pod_words import (
     CANCEL,
     FINISHED,

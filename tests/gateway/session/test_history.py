@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.session.history import page, renew, summary, trim
-from mappings.canonical import OpenTurn, SessionState
-from mappings.canonical.events import HistorySnapshot
-from mappings.canonical.values import Item, Message, Reasoning, Role, ToolCall, ToolResult
+from dragoman.gateway.session.history import page, renew, summary, trim
+from dragoman.mappings.canonical import OpenTurn, SessionState
+from dragoman.mappings.canonical.events import HistorySnapshot
+from dragoman.mappings.canonical.values import Item, Message, Reasoning, Role, ToolCall, ToolResult
 
 
 class Told:

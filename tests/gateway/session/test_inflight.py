@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from gateway.config.model import Limits
-from gateway.session.inflight import PENDING_MAX, InFlight
-from mappings.canonical.commands import CancelTurn, Compact
-from mappings.canonical.values import Text
+from dragoman.gateway.config.model import Limits
+from dragoman.gateway.session.inflight import PENDING_MAX, InFlight
+from dragoman.mappings.canonical.commands import CancelTurn, Compact
+from dragoman.mappings.canonical.values import Text
 from tests.gateway.stage import Time
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.config.model import Limits
+from dragoman.gateway.config.model import Limits
 from tests.gateway.pod_words import CANCEL, FINISHED, delta, done, echo, problem, run, say, snapshot, status, took
 from tests.gateway.smooth_words import accepted, answer, cancel, cancelled, error, send, token
 from tests.gateway.stage import Script, Stage, stage

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gateway.session.lobby import Lobby
+from dragoman.gateway.session.lobby import Lobby
 
 
 class Stage:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mappings.canonical.values import Message
+from dragoman.mappings.canonical.values import Message
 from tests.gateway.pod_words import delta, done, echo, run, run_end, say, status
 from tests.gateway.server_words import (
     CONVERSATION,

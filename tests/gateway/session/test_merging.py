@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from itertools import count
 
-from gateway.session.merging import fold_in
-from mappings.canonical.values import Item, Message, Role, ToolCall, ToolResult
+from dragoman.gateway.session.merging import fold_in
+from dragoman.mappings.canonical.values import Item, Message, Role, ToolCall, ToolResult
 
 
 def said(role: Role, text: str, id: str = "", turn: str = "") -> Message:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 from msgspec import Raw
 
-from gateway.session.narrowing import tool_names_only
-from mappings.canonical.events import (
+from dragoman.gateway.session.narrowing import tool_names_only
+from dragoman.mappings.canonical.events import (
     HistorySnapshot,
     StateSnapshot,
     TextDelta,
@@ -14,7 +14,7 @@ from mappings.canonical.events import (
     ToolCallFinished,
     ToolCallStarted,
 )
-from mappings.canonical.values import Message, ToolCall, ToolResult
+from dragoman.mappings.canonical.values import Message, ToolCall, ToolResult
 
 SECRET = "s3cret"
 EXT = {"pod.entries": Raw(f'["{SECRET}"]'.encode())}

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from gateway import registry
-from gateway.config.model import Limits
-from mappings.canonical import Batch
-from mappings.canonical.events import ApprovalRequested, ApprovalResolved, QuestionAsked, TextDelta, TurnEnded
+from dragoman.gateway import registry
+from dragoman.gateway.config.model import Limits
+from dragoman.mappings.canonical import Batch
+from dragoman.mappings.canonical.events import ApprovalRequested, ApprovalResolved, QuestionAsked, TextDelta, TurnEnded
 from tests.gateway.pod_words import CANCEL, delta, done, echo, problem, run, run_end, say, status
 from tests.gateway.server_words import (
     CONVERSATION,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.config.model import Limits
+from dragoman.gateway.config.model import Limits
 from tests.gateway.pod_words import (
     CANCEL,
     FINISHED,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from gateway.session.runs import Runs
-from mappings.canonical import OpenTurn, SessionState
-from mappings.canonical.events import Alert, StatusChanged, TextDelta, TurnEnded
-from mappings.canonical.values import Origin
+from dragoman.gateway.session.runs import Runs
+from dragoman.mappings.canonical import OpenTurn, SessionState
+from dragoman.mappings.canonical.events import Alert, StatusChanged, TextDelta, TurnEnded
+from dragoman.mappings.canonical.values import Origin
 
 OURS = Origin(link="smooth-1", request="r1")
 

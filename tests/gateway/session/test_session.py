@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gateway.config.model import Limits
-from mappings.canonical.commands import ListCompletions
+from dragoman.gateway.config.model import Limits
+from dragoman.mappings.canonical.commands import ListCompletions
 from tests.gateway.pod_words import (
     CANCEL,
     FINISHED,

@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from gateway.session.runs import Run
-from gateway.session.turn import NormalForm
-from gateway.session.turn.questions import Given
-from mappings.canonical import Event, SessionState
-from mappings.canonical.events import (
+from dragoman.gateway.session.runs import Run
+from dragoman.gateway.session.turn import NormalForm
+from dragoman.gateway.session.turn.questions import Given
+from dragoman.mappings.canonical import Event, SessionState
+from dragoman.mappings.canonical.events import (
     ApprovalRequested,
     ApprovalResolved,
     ErrorReported,
@@ -46,8 +46,8 @@ from mappings.canonical.events import (
     TurnResult,
     UsageReported,
 )
-from mappings.canonical.state import prelude
-from mappings.canonical.values import Failure, Message, Origin, Reasoning, Text, Usage
+from dragoman.mappings.canonical.state import prelude
+from dragoman.mappings.canonical.values import Failure, Message, Origin, Reasoning, Text, Usage
 
 OURS = Origin(link="smooth-1", request="r1")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from msgspec import Raw
 
-from gateway.session.weight import of_events, of_item
-from mappings.canonical import Event
-from mappings.canonical.events import (
+from dragoman.gateway.session.weight import of_events, of_item
+from dragoman.mappings.canonical import Event
+from dragoman.mappings.canonical.events import (
     HistorySnapshot,
     MessageAppended,
     StatusChanged,
@@ -16,7 +16,7 @@ from mappings.canonical.events import (
     ToolCallFinished,
     TurnEnded,
 )
-from mappings.canonical.values import Item, Message, Reasoning, ToolCall, ToolResult
+from dragoman.mappings.canonical.values import Item, Message, Reasoning, ToolCall, ToolResult
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from gateway.session import wording
-from gateway.session.wording import Form
-from mappings.canonical.events import (
+from dragoman.gateway.session import wording
+from dragoman.gateway.session.wording import Form
+from dragoman.mappings.canonical.events import (
     ApprovalRequested,
     InteractionInvalid,
     InteractionRequired,
@@ -23,7 +23,7 @@ from mappings.canonical.events import (
     OtpRequired,
     OtpSent,
 )
-from mappings.canonical.values import FieldError
+from dragoman.mappings.canonical.values import FieldError
 
 IDENTITY = {
     "fields": [

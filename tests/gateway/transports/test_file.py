@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from gateway import registry
-from gateway.config.check import check
-from gateway.config.probe import probe
-from gateway.endpoint import parse
-from mappings.errors import ConfigError
+from dragoman.gateway import registry
+from dragoman.gateway.config.check import check
+from dragoman.gateway.config.probe import probe
+from dragoman.gateway.endpoint import parse
+from dragoman.mappings.errors import ConfigError
 from tests.gateway.recording.lines import FROZEN
 from tests.gateway.replay.tape import OF_A_POD, Tape
 

@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
-from gateway.transports.pando_project import Project, find, ports
-from mappings.errors import ConfigError
+from dragoman.gateway.transports.pando_project import Project, find, ports
+from dragoman.mappings.errors import ConfigError
 
 ID = "3f0c9a52-6a1e-4c55-9d0b-8a4f0e7d1c11"
 AT = 1_778_362_100_123_456_780  # 2026-05-09T21:28:20.12345678Z

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from adapters.stdio import Children
-from gateway import registry
-from gateway.config.model import Limits
-from gateway.endpoint import parse
-from gateway.transports.stdio import STDIO, Starter
-from mappings.errors import ConfigError
+from dragoman.adapters.stdio import Children
+from dragoman.gateway import registry
+from dragoman.gateway.config.model import Limits
+from dragoman.gateway.endpoint import parse
+from dragoman.gateway.transports.stdio import STDIO, Starter
+from dragoman.mappings.errors import ConfigError
 from tests.reading import receive
 
 DIES = "import sys; print('bye', flush=True)"

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from adapters.base import Transport
-from gateway.config.model import Limits
-from gateway.endpoint import parse
-from gateway.transports import unix
-from gateway.transports.way import Children
-from mappings.errors import ConfigError
+from dragoman.adapters.base import Transport
+from dragoman.gateway.config.model import Limits
+from dragoman.gateway.endpoint import parse
+from dragoman.gateway.transports import unix
+from dragoman.gateway.transports.way import Children
+from dragoman.mappings.errors import ConfigError
 from tests.gateway.doorkeepers import doorkeeper
 from tests.reading import receive
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.config.model import Limits
-from gateway.endpoint import parse
-from gateway.transports.way import Way, adapter_limits
+from dragoman.gateway.config.model import Limits
+from dragoman.gateway.endpoint import parse
+from dragoman.gateway.transports.way import Way, adapter_limits
 from tests.gateway.doorkeepers import doorkeeper
 
 ENDPOINT = parse("pod+dir:/pods")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from adapters.base import Limits as AdapterLimits
-from gateway.config.model import Limits
-from gateway.endpoint import parse
-from gateway.transports.way import Children
-from gateway.transports.websocket import WS, WSS
+from dragoman.adapters.base import Limits as AdapterLimits
+from dragoman.gateway.config.model import Limits
+from dragoman.gateway.endpoint import parse
+from dragoman.gateway.transports.way import Children
+from dragoman.gateway.transports.websocket import WS, WSS
 from tests.gateway.doorkeepers import doorkeeper
 
 
@@ -28,7 +28,7 @@ async def test_of_the_options_only_the_token_is_dialled(
     async def connect(url: str, _limits: AdapterLimits) -> None:
         dialled.append(url)
 
-    monkeypatch.setattr("adapters.websocket.connect", connect)
+    monkeypatch.setattr("dragoman.adapters.websocket.connect", connect)
     assert WS.dial is not None
     await WS.dial(parse(endpoint), Limits(), Children(1))()
     assert dialled == [url]

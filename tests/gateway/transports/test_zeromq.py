@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from adapters.base import Transport
-from adapters.zeromq.publication import Publication
-from gateway.config.model import Limits
-from gateway.endpoint import Endpoint, parse
-from gateway.transports import pando_project
-from gateway.transports.pando_project import ports
-from gateway.transports.way import Children
-from gateway.transports.zeromq import PROJECT, TCP
-from mappings.dialect import Parts
-from mappings.errors import ConfigError
+from dragoman.adapters.base import Transport
+from dragoman.adapters.zeromq.publication import Publication
+from dragoman.gateway.config.model import Limits
+from dragoman.gateway.endpoint import Endpoint, parse
+from dragoman.gateway.transports import pando_project
+from dragoman.gateway.transports.pando_project import ports
+from dragoman.gateway.transports.way import Children
+from dragoman.gateway.transports.zeromq import PROJECT, TCP
+from dragoman.mappings.dialect import Parts
+from dragoman.mappings.errors import ConfigError
 from tests.gateway.doorkeepers import doorkeeper
 from tests.pando_projects import free_project
 from tests.reading import receive

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from mappings.codewhale import DIALECT
-from mappings.dialect import Direction, Step
+from dragoman.mappings.codewhale import DIALECT
+from dragoman.mappings.dialect import Direction, Step
 
 __all__ = ["CAPTURES", "LINES", "VECTORS", "back_and_forth", "captured", "direction_of"]
 

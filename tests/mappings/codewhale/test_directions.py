@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mappings.canonical import Unmapped
-from mappings.canonical import commands as ask
-from mappings.canonical import events as say
-from mappings.canonical.values import Failure
-from mappings.codewhale import DIALECT
-from mappings.codewhale.directions import Overheard
-from mappings.codewhale.extras import raw
-from mappings.dialect import Burst, Direction, Oversize, Parts, Step
+from dragoman.mappings.canonical import Unmapped
+from dragoman.mappings.canonical import commands as ask
+from dragoman.mappings.canonical import events as say
+from dragoman.mappings.canonical.values import Failure
+from dragoman.mappings.codewhale import DIALECT
+from dragoman.mappings.codewhale.directions import Overheard
+from dragoman.mappings.codewhale.extras import raw
+from dragoman.mappings.dialect import Burst, Direction, Oversize, Parts, Step
 from tests.mappings.codewhale.data import LINES, back_and_forth, direction_of
 
 THREAD = "thread-00000000-0000-4000-8000-000000000001"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import UNSET, Raw
 
-from mappings.codewhale.extras import carried, given, keep, raw
+from dragoman.mappings.codewhale.extras import carried, given, keep, raw
 
 
 def test_only_fields_that_are_set_are_kept() -> None:

@@ -7,10 +7,10 @@ from typing import Any, get_args
 import pytest
 from msgspec import inspect
 
-from mappings.canonical import Command, Event, Unmapped
-from mappings.codewhale import DIALECT
-from mappings.codewhale.wire.results import Answer, Result
-from mappings.dialect import Direction
+from dragoman.mappings.canonical import Command, Event, Unmapped
+from dragoman.mappings.codewhale import DIALECT
+from dragoman.mappings.codewhale.wire.results import Answer, Result
+from dragoman.mappings.dialect import Direction
 from tests.mappings.golden import GOLDEN, documented, fields_of, said
 from tests.mappings.measured import faults, misheard
 

@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from mappings.canonical import SessionState
-from mappings.canonical import commands as ask
-from mappings.canonical import events as say
-from mappings.canonical.values import Backend, Item, Message, Paste, Reasoning, SessionSummary, Text
-from mappings.codewhale import DIALECT
-from mappings.codewhale.extras import keep, raw
-from mappings.codewhale.from_canonical import replies, shown
-from mappings.codewhale.vocabulary import HEAD, SEED
-from mappings.codewhale.wire.values import ThreadStatus
-from mappings.dialect import Burst
-from mappings.rfc3339 import NS
+from dragoman.mappings.canonical import SessionState
+from dragoman.mappings.canonical import commands as ask
+from dragoman.mappings.canonical import events as say
+from dragoman.mappings.canonical.values import Backend, Item, Message, Paste, Reasoning, SessionSummary, Text
+from dragoman.mappings.codewhale import DIALECT
+from dragoman.mappings.codewhale.extras import keep, raw
+from dragoman.mappings.codewhale.from_canonical import replies, shown
+from dragoman.mappings.codewhale.vocabulary import HEAD, SEED
+from dragoman.mappings.codewhale.wire.values import ThreadStatus
+from dragoman.mappings.dialect import Burst
+from dragoman.mappings.rfc3339 import NS
 
 UUID = "00000000-0000-4000-8000-000000000001"
 

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec import UNSET, Raw
 
-from mappings.codewhale.ids import echoed, heard, marked, said, session_id, thread_id, thread_of
+from dragoman.mappings.codewhale.ids import echoed, heard, marked, said, session_id, thread_id, thread_of
 
 UUID = "00000000-0000-4000-8000-000000000001"
 

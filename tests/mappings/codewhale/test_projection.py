@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from mappings.canonical import Batch
-from mappings.canonical import events as say
-from mappings.canonical.values import End, Failure, Message
-from mappings.codewhale import Projection
-from mappings.codewhale.ids import marked
-from mappings.codewhale.projection import FRAMES_MAX
-from mappings.codewhale.vocabulary import HEAD, SEED
+from dragoman.mappings.canonical import Batch
+from dragoman.mappings.canonical import events as say
+from dragoman.mappings.canonical.values import End, Failure, Message
+from dragoman.mappings.codewhale import Projection
+from dragoman.mappings.codewhale.ids import marked
+from dragoman.mappings.codewhale.projection import FRAMES_MAX
+from dragoman.mappings.codewhale.vocabulary import HEAD, SEED
 
 SESSION = "00000000-0000-4000-8000-000000000001"
 TURN = "00000000-0000-4000-8000-00000000000a"

@@ -6,15 +6,15 @@ from typing import Any, get_args
 
 import pytest
 
-from mappings.canonical import Command, Event
-from mappings.codewhale.from_canonical import FROM_COMMAND, FROM_EVENT
-from mappings.codewhale.to_canonical import TO_COMMAND, TO_EVENT
-from mappings.codewhale.to_canonical.frames import TO_FRAME
-from mappings.codewhale.wire.frames import EventFrame
-from mappings.codewhale.wire.lines import Line
-from mappings.codewhale.wire.requests import Request
-from mappings.codewhale.wire.results import Answer
-from mappings.rules import Nothing, Rules
+from dragoman.mappings.canonical import Command, Event
+from dragoman.mappings.codewhale.from_canonical import FROM_COMMAND, FROM_EVENT
+from dragoman.mappings.codewhale.to_canonical import TO_COMMAND, TO_EVENT
+from dragoman.mappings.codewhale.to_canonical.frames import TO_FRAME
+from dragoman.mappings.codewhale.wire.frames import EventFrame
+from dragoman.mappings.codewhale.wire.lines import Line
+from dragoman.mappings.codewhale.wire.requests import Request
+from dragoman.mappings.codewhale.wire.results import Answer
+from dragoman.mappings.rules import Nothing, Rules
 
 
 @pytest.mark.parametrize(

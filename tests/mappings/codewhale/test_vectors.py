@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from mappings.canonical import Unmapped
-from mappings.codewhale import DIALECT
-from mappings.codewhale.wire import runtime, values
+from dragoman.mappings.canonical import Unmapped
+from dragoman.mappings.codewhale import DIALECT
+from dragoman.mappings.codewhale.wire import runtime, values
 from tests.mappings.codewhale.data import CAPTURES, LINES, VECTORS, back_and_forth, captured, direction_of
 
 THREAD = "thread-00000000-0000-4000-8000-000000000001"

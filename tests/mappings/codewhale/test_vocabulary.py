@@ -6,8 +6,16 @@ from typing import get_args
 
 import pytest
 
-from mappings.canonical.values import Cause
-from mappings.codewhale.vocabulary import CODE_OF_CAUSE, HEAD, SEED, app_facts, cause_of, methods, thread_methods
+from dragoman.mappings.canonical.values import Cause
+from dragoman.mappings.codewhale.vocabulary import (
+    CODE_OF_CAUSE,
+    HEAD,
+    SEED,
+    app_facts,
+    cause_of,
+    methods,
+    thread_methods,
+)
 
 
 def test_every_cause_has_a_code() -> None:

@@ -6,9 +6,9 @@ import msgspec
 import pytest
 from msgspec import inspect
 
-from mappings.codewhale.wire import REQUESTS
-from mappings.codewhale.wire.frames import EventFrame
-from mappings.codewhale.wire.results import (
+from dragoman.mappings.codewhale.wire import REQUESTS
+from dragoman.mappings.codewhale.wire.frames import EventFrame
+from dragoman.mappings.codewhale.wire.results import (
     AppResponse,
     Capabilities,
     Health,
@@ -17,8 +17,8 @@ from mappings.codewhale.wire.results import (
     ThreadResponse,
     shape_of,
 )
-from mappings.codewhale.wire.shapes import depth, fitted
-from mappings.errors import PeerError
+from dragoman.mappings.codewhale.wire.shapes import depth, fitted
+from dragoman.mappings.errors import PeerError
 
 
 @pytest.mark.parametrize(

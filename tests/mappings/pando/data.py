@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from mappings.dialect import Direction, Frame, Parts, Step
-from mappings.pando import DIALECT
+from dragoman.mappings.dialect import Direction, Frame, Parts, Step
+from dragoman.mappings.pando import DIALECT
 
 __all__ = ["CAPTURES", "VECTORS", "back_and_forth", "captured", "direction_of", "parts", "read_of", "value"]
 

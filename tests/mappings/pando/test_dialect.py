@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from mappings.canonical import Batch
-from mappings.canonical import events as say
-from mappings.dialect import Burst, Instance, Parts
-from mappings.pando import DIALECT
+from dragoman.mappings.canonical import Batch
+from dragoman.mappings.canonical import events as say
+from dragoman.mappings.dialect import Burst, Instance, Parts
+from dragoman.mappings.pando import DIALECT
 from tests.mappings.pando.data import value
 
 SESSION = "0192f0e8-4d84-7d6e-a000-0000000000aa"

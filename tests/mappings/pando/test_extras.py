@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import UNSET, Raw
 
-from mappings.pando.extras import given, keep, raw
+from dragoman.mappings.pando.extras import given, keep, raw
 
 
 def test_fields_that_are_set_are_kept_and_given_back() -> None:

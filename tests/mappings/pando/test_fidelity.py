@@ -6,9 +6,9 @@ from typing import Any, get_args
 
 import pytest
 
-from mappings.canonical import Command, Event, Unmapped
-from mappings.dialect import Direction
-from mappings.pando import DIALECT
+from dragoman.mappings.canonical import Command, Event, Unmapped
+from dragoman.mappings.dialect import Direction
+from dragoman.mappings.pando import DIALECT
 from tests.mappings.golden import GOLDEN, documented, said
 from tests.mappings.measured import faults, misheard
 

@@ -6,11 +6,11 @@ from typing import Any, get_args
 
 import pytest
 
-from mappings.canonical import Batch, Event
-from mappings.canonical import events as say
-from mappings.canonical.values import End, Failure, Message, SessionSummary, Usage
-from mappings.dialect import Instance, Rendered
-from mappings.pando import Projection
+from dragoman.mappings.canonical import Batch, Event
+from dragoman.mappings.canonical import events as say
+from dragoman.mappings.canonical.values import End, Failure, Message, SessionSummary, Usage
+from dragoman.mappings.dialect import Instance, Rendered
+from dragoman.mappings.pando import Projection
 from tests.mappings.pando.data import value
 
 SESSION = "0192f0e8-4d84-7d6e-a000-0000000000aa"

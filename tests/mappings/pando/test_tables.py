@@ -7,13 +7,13 @@ from typing import Any, get_args
 import msgspec
 import pytest
 
-from mappings.canonical import Command, Event
-from mappings.pando.from_canonical import FROM_COMMAND, FROM_EVENT
-from mappings.pando.to_canonical import TO_COMMAND, TO_EVENT
-from mappings.pando.wire.replies import Reply
-from mappings.pando.wire.requests import Request
-from mappings.pando.wire.topics import ChangeTopic, Topic
-from mappings.rules import Nothing, Rules
+from dragoman.mappings.canonical import Command, Event
+from dragoman.mappings.pando.from_canonical import FROM_COMMAND, FROM_EVENT
+from dragoman.mappings.pando.to_canonical import TO_COMMAND, TO_EVENT
+from dragoman.mappings.pando.wire.replies import Reply
+from dragoman.mappings.pando.wire.requests import Request
+from dragoman.mappings.pando.wire.topics import ChangeTopic, Topic
+from dragoman.mappings.rules import Nothing, Rules
 
 FROM_PRIMARY = {*get_args(Topic), Reply}
 

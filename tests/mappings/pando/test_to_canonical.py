@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from msgspec import UNSET, Raw
 
-from mappings.canonical.values import Message
-from mappings.pando.extras import given, raw
-from mappings.pando.to_canonical import history, pong, session_opened, sessions_listed
+from dragoman.mappings.canonical.values import Message
+from dragoman.mappings.pando.extras import given, raw
+from dragoman.mappings.pando.to_canonical import history, pong, session_opened, sessions_listed
 
 SESSION = {"id": "s-1", "title": "T", "updated_at": "2026-05-09T23:28:20+02:00", "message_count": 4}
 

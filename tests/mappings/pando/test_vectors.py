@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from mappings.canonical import Unmapped
-from mappings.pando import DIALECT
+from dragoman.mappings.canonical import Unmapped
+from dragoman.mappings.pando import DIALECT
 from tests.mappings.pando.data import CAPTURES, VECTORS, back_and_forth, captured, direction_of, parts, read_of, value
 
 INSTANCE = "3f0c9a52-6a1e-4c55-9d0b-8a4f0e7d1c11"

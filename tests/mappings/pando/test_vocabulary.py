@@ -6,8 +6,8 @@ from typing import get_args
 
 import pytest
 
-from mappings.canonical.values import Cause
-from mappings.pando.vocabulary import CODE_OF_CAUSE, cause_of
+from dragoman.mappings.canonical.values import Cause
+from dragoman.mappings.pando.vocabulary import CODE_OF_CAUSE, cause_of
 
 
 def test_every_cause_has_a_code() -> None:

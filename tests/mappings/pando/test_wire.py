@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mappings.pando.wire.times import ZERO, duration, nanoseconds, rfc3339
+from dragoman.mappings.pando.wire.times import ZERO, duration, nanoseconds, rfc3339
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from mappings.dialect import Direction, Step
-from mappings.pod import DIALECT
+from dragoman.mappings.dialect import Direction, Step
+from dragoman.mappings.pod import DIALECT
 
 __all__ = ["CAPTURES", "VECTORS", "back_and_forth", "captured", "direction_of"]
 

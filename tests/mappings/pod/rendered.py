@@ -6,8 +6,8 @@ from typing import Any
 
 from msgspec import json
 
-from mappings.canonical import Batch, Event
-from mappings.pod import Projection
+from dragoman.mappings.canonical import Batch, Event
+from dragoman.mappings.pod import Projection
 
 __all__ = ["SESSION", "batch", "lines", "said"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from msgspec import Raw
 
-from mappings.canonical import commands as ask
-from mappings.dialect import Burst
-from mappings.pod import DIALECT
+from dragoman.mappings.canonical import commands as ask
+from dragoman.mappings.dialect import Burst
+from dragoman.mappings.pod import DIALECT
 from tests.mappings.pod.data import back_and_forth
 
 EVENTS = [

@@ -6,11 +6,11 @@ from typing import Any
 
 from msgspec import Raw, json
 
-from mappings.canonical.events import HistorySnapshot
-from mappings.canonical.values import FileRef, Message, Reasoning, Text, ToolCall, ToolResult
-from mappings.dialect import Step
-from mappings.pod import DIALECT
-from mappings.pod.entries import canonical_items, made_entries, run_is_open
+from dragoman.mappings.canonical.events import HistorySnapshot
+from dragoman.mappings.canonical.values import FileRef, Message, Reasoning, Text, ToolCall, ToolResult
+from dragoman.mappings.dialect import Step
+from dragoman.mappings.pod import DIALECT
+from dragoman.mappings.pod.entries import canonical_items, made_entries, run_is_open
 from tests.mappings.pod.data import CAPTURES, captured
 
 TS = 1_700_000_000_000

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from mappings.canonical import Event
-from mappings.canonical import events as say
-from mappings.canonical.values import Backend, Message, Usage
-from mappings.pod import Projection
+from dragoman.mappings.canonical import Event
+from dragoman.mappings.canonical import events as say
+from dragoman.mappings.canonical.values import Backend, Message, Usage
+from dragoman.mappings.pod import Projection
 from tests.mappings.pod.rendered import SESSION, batch, lines, said
 
 

@@ -6,9 +6,9 @@ from typing import Any, get_args
 
 import pytest
 
-from mappings.canonical import values
-from mappings.pod.segments import attachments, from_segments, to_segments
-from mappings.pod.wire import values as wire
+from dragoman.mappings.canonical import values
+from dragoman.mappings.pod.segments import attachments, from_segments, to_segments
+from dragoman.mappings.pod.wire import values as wire
 from tests.samples import full
 
 PAIRS: list[tuple[wire.Segment, values.Segment]] = [

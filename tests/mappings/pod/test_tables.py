@@ -6,16 +6,16 @@ from typing import Any, get_args
 
 import pytest
 
-from mappings.canonical import Command, Event
-from mappings.dialect import Step
-from mappings.pod import DIALECT
-from mappings.pod.from_canonical.commands import FROM_COMMAND
-from mappings.pod.from_canonical.events import FROM_EVENT
-from mappings.pod.to_canonical.commands import TO_COMMAND
-from mappings.pod.to_canonical.events import TO_EVENT
-from mappings.pod.wire.events import Event as WireEvent
-from mappings.pod.wire.methods import Method
-from mappings.rules import Nothing, Rules
+from dragoman.mappings.canonical import Command, Event
+from dragoman.mappings.dialect import Step
+from dragoman.mappings.pod import DIALECT
+from dragoman.mappings.pod.from_canonical.commands import FROM_COMMAND
+from dragoman.mappings.pod.from_canonical.events import FROM_EVENT
+from dragoman.mappings.pod.to_canonical.commands import TO_COMMAND
+from dragoman.mappings.pod.to_canonical.events import TO_EVENT
+from dragoman.mappings.pod.wire.events import Event as WireEvent
+from dragoman.mappings.pod.wire.methods import Method
+from dragoman.mappings.rules import Nothing, Rules
 from tests.mappings.pod.data import VECTORS, direction_of
 
 

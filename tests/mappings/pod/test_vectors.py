@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from mappings.canonical import Unmapped
-from mappings.dialect import Step
+from dragoman.mappings.canonical import Unmapped
+from dragoman.mappings.dialect import Step
 from tests.mappings.pod.data import CAPTURES, VECTORS, back_and_forth, captured, direction_of
 
 GOOD = [row for row in VECTORS if row["accept"]]

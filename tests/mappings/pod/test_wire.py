@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import json
 
-from mappings.dialect import Direction, Oversize, Parts, Step
-from mappings.pod import DIALECT
+from dragoman.mappings.dialect import Direction, Oversize, Parts, Step
+from dragoman.mappings.pod import DIALECT
 from tests.mappings.pod.data import VECTORS, back_and_forth
 
 WIRES = [row["wire"].encode() for row in VECTORS]

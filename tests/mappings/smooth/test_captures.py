@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from mappings.dialect import Direction, Step
-from mappings.smooth.directions import FROM_CLIENT, FROM_SERVER
+from dragoman.mappings.dialect import Direction, Step
+from dragoman.mappings.smooth.directions import FROM_CLIENT, FROM_SERVER
 from tests.shared import SHARED, needs_shared
 from tests.smooth_shapes import assert_emitted
 

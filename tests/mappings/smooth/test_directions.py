@@ -9,10 +9,10 @@ from typing import Any, get_args
 import msgspec
 import pytest
 
-from mappings.canonical import Command, Event
-from mappings.dialect import Burst, Direction, Step
-from mappings.smooth.directions import FROM_CLIENT, FROM_SERVER
-from mappings.smooth.wire import AnyAction, AnyEvent
+from dragoman.mappings.canonical import Command, Event
+from dragoman.mappings.dialect import Burst, Direction, Step
+from dragoman.mappings.smooth.directions import FROM_CLIENT, FROM_SERVER
+from dragoman.mappings.smooth.wire import AnyAction, AnyEvent
 from tests.smooth_shapes import assert_emitted, assert_strict
 
 GOLDEN = Path(__file__).parents[2] / "data" / "golden" / "smooth"

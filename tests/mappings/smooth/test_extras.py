@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import UNSET, Raw
 
-from mappings.smooth.extras import as_json, given, keep, raw
+from dragoman.mappings.smooth.extras import as_json, given, keep, raw
 
 
 def test_what_is_kept_is_given_back() -> None:

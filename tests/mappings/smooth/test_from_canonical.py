@@ -9,8 +9,8 @@ from uuid import UUID, uuid5
 import pytest
 from msgspec import Raw
 
-from mappings.canonical import Unmapped, commands, events
-from mappings.canonical.values import (
+from dragoman.mappings.canonical import Unmapped, commands, events
+from dragoman.mappings.canonical.values import (
     End,
     Ext,
     Failure,
@@ -24,10 +24,10 @@ from mappings.canonical.values import (
     Text,
     Usage,
 )
-from mappings.dialect import Burst, Loss
-from mappings.smooth.directions import FROM_CLIENT
-from mappings.smooth.from_canonical import FROM_EVENT, Context, shown
-from mappings.smooth.wire import EVENTS
+from dragoman.mappings.dialect import Burst, Loss
+from dragoman.mappings.smooth.directions import FROM_CLIENT
+from dragoman.mappings.smooth.from_canonical import FROM_EVENT, Context, shown
+from dragoman.mappings.smooth.wire import EVENTS
 from tests.smooth_shapes import assert_emitted, assert_reply
 
 SESSION = "5d0c7a52-1f1e-4c5e-9c38-0f6b1f2a9e01"

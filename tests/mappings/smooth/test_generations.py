@@ -11,11 +11,11 @@ import jsonschema
 import pytest
 from msgspec import Raw, structs
 
-from mappings.canonical import commands, events
-from mappings.canonical.values import End, Usage
-from mappings.smooth.generations import SEED
-from mappings.smooth.projection import Projection
-from mappings.smooth.translator import ServerTranslator
+from dragoman.mappings.canonical import commands, events
+from dragoman.mappings.canonical.values import End, Usage
+from dragoman.mappings.smooth.generations import SEED
+from dragoman.mappings.smooth.projection import Projection
+from dragoman.mappings.smooth.translator import ServerTranslator
 from tests.mappings.smooth.test_projection import batch, turn_of
 from tests.shared import SHARED, needs_shared
 

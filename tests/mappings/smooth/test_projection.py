@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from mappings.canonical import Batch, Event, events
-from mappings.canonical.values import End, Failure, Message, Origin, Usage
-from mappings.dialect import Rendered
-from mappings.smooth.projection import MAX_EVENT, Projection
+from dragoman.mappings.canonical import Batch, Event, events
+from dragoman.mappings.canonical.values import End, Failure, Message, Origin, Usage
+from dragoman.mappings.dialect import Rendered
+from dragoman.mappings.smooth.projection import MAX_EVENT, Projection
 from tests.mappings.smooth.test_shapes import allowed
 from tests.shared import needs_shared
 from tests.smooth_shapes import assert_emitted

@@ -7,13 +7,13 @@ from typing import get_args
 import msgspec
 import pytest
 
-from mappings.canonical import Command, Event, Unmapped
-from mappings.canonical.values import Cause
-from mappings.rules import Rules
-from mappings.smooth.from_canonical import FROM_COMMAND, FROM_EVENT
-from mappings.smooth.to_canonical import TO_COMMAND, TO_EVENT
-from mappings.smooth.wire import AnyAction, AnyEvent, events
-from mappings.smooth.wire.codes import CAUSE_OF_CODE, CODE_OF_CAUSE, cause_of
+from dragoman.mappings.canonical import Command, Event, Unmapped
+from dragoman.mappings.canonical.values import Cause
+from dragoman.mappings.rules import Rules
+from dragoman.mappings.smooth.from_canonical import FROM_COMMAND, FROM_EVENT
+from dragoman.mappings.smooth.to_canonical import TO_COMMAND, TO_EVENT
+from dragoman.mappings.smooth.wire import AnyAction, AnyEvent, events
+from dragoman.mappings.smooth.wire.codes import CAUSE_OF_CODE, CODE_OF_CAUSE, cause_of
 
 
 @pytest.mark.parametrize(

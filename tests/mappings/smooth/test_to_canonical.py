@@ -7,10 +7,16 @@ import json
 import pytest
 from msgspec import UNSET, Raw, UnsetType
 
-from mappings.canonical.events import HistorySnapshot, SessionOpened, SessionsListed, StateSnapshot, ToolCallArguments
-from mappings.canonical.values import Message, SessionSummary
-from mappings.smooth.to_canonical import TO_EVENT, envelope, history_page, session_opened, sessions_listed
-from mappings.smooth.wire import events as wire
+from dragoman.mappings.canonical.events import (
+    HistorySnapshot,
+    SessionOpened,
+    SessionsListed,
+    StateSnapshot,
+    ToolCallArguments,
+)
+from dragoman.mappings.canonical.values import Message, SessionSummary
+from dragoman.mappings.smooth.to_canonical import TO_EVENT, envelope, history_page, session_opened, sessions_listed
+from dragoman.mappings.smooth.wire import events as wire
 
 A = "0b0e9b0e-0000-4000-8000-00000000000a"
 

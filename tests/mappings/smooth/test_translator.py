@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from mappings.canonical import Batch, Event, SessionState, commands, events
-from mappings.canonical.values import Cause, Failure, Message, Origin, Text
-from mappings.dialect import Oversize, Step
-from mappings.smooth import DIALECT
-from mappings.smooth.translator import ServerTranslator
-from mappings.smooth.translator.server import PENDING_MAX
+from dragoman.mappings.canonical import Batch, Event, SessionState, commands, events
+from dragoman.mappings.canonical.values import Cause, Failure, Message, Origin, Text
+from dragoman.mappings.dialect import Oversize, Step
+from dragoman.mappings.smooth import DIALECT
+from dragoman.mappings.smooth.translator import ServerTranslator
+from dragoman.mappings.smooth.translator.server import PENDING_MAX
 from tests.smooth_shapes import assert_emitted, assert_reply
 
 SESSION = "5d0c7a52-1f1e-4c5e-9c38-0f6b1f2a9e01"

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mappings.canonical import Unmapped
-from mappings.canonical.commands import GetHistory, OpenSession, Ping, SubmitInput
-from mappings.canonical.values import FileAttachment, ImageAttachment
-from mappings.dialect import Direction, Oversize, Parts, Step
-from mappings.smooth.directions import FROM_CLIENT, FROM_SERVER
-from mappings.smooth.extras import omits_supports
-from mappings.smooth.wire import AnyAction, AnyEvent
+from dragoman.mappings.canonical import Unmapped
+from dragoman.mappings.canonical.commands import GetHistory, OpenSession, Ping, SubmitInput
+from dragoman.mappings.canonical.values import FileAttachment, ImageAttachment
+from dragoman.mappings.dialect import Direction, Oversize, Parts, Step
+from dragoman.mappings.smooth.directions import FROM_CLIENT, FROM_SERVER
+from dragoman.mappings.smooth.extras import omits_supports
+from dragoman.mappings.smooth.wire import AnyAction, AnyEvent
 from tests.smooth_shapes import assert_strict
 
 

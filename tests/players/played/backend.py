@@ -12,7 +12,7 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from gateway.session.session import Session
+from dragoman.gateway.session.session import Session
 from tests.gateway.stage import Peer, settle
 from tests.players.captures import Message, messages
 from tests.players.clients import Client, Said

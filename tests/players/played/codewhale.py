@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mappings.codewhale.vocabulary import HEAD, methods
+from dragoman.mappings.codewhale.vocabulary import HEAD, methods
 from tests.gateway.stage import Peer
 from tests.players.captures import Message, messages
 from tests.players.clients import Said

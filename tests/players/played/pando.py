@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from gateway.session.session import Session
+from dragoman.gateway.session.session import Session
 from tests.gateway.stage import Peer
 from tests.players.captures import Message, messages
 from tests.players.clients import Said

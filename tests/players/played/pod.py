@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import structs
 
-from gateway.session.session import Session
+from dragoman.gateway.session.session import Session
 from tests.gateway.stage import Peer
 from tests.players.captures import Message
 from tests.players.clients import PodClient, Said, flat, pod_said

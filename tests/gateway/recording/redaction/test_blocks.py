@@ -4,12 +4,12 @@ import random
 
 import pytest
 
-from gateway.recording.redaction.blocks import Block, Delta, Given
-from gateway.recording.redaction.finder import Finder
-from gateway.recording.redaction.placeholders import Placeholders
-from gateway.recording.redaction.rules import pattern
-from gateway.recording.redaction.shapes import BUILT_IN
-from gateway.recording.redaction.spans import replaced
+from dragoman.gateway.recording.redaction.blocks import Block, Delta, Given
+from dragoman.gateway.recording.redaction.finder import Finder
+from dragoman.gateway.recording.redaction.placeholders import Placeholders
+from dragoman.gateway.recording.redaction.rules import pattern
+from dragoman.gateway.recording.redaction.shapes import BUILT_IN
+from dragoman.gateway.recording.redaction.spans import replaced
 from tests.gateway.recording.redaction.corpus import SAID
 
 MARK = Placeholders(b"salt").mark

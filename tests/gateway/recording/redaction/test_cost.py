@@ -15,14 +15,14 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from gateway.recording.lines import EventLine, FrameLine
-from gateway.recording.redaction import Redactor, Rules, rules
-from gateway.recording.redaction.credentials import SECRETS_MAX
-from gateway.recording.redaction.detectors import Detector
-from gateway.recording.redaction.paths import KEYS_MAX, Paths, parse
-from gateway.recording.redaction.shapes import BUILT_IN
-from gateway.recording.runs import Stored
-from mappings.canonical.events import TextDelta, TextDone
+from dragoman.gateway.recording.lines import EventLine, FrameLine
+from dragoman.gateway.recording.redaction import Redactor, Rules, rules
+from dragoman.gateway.recording.redaction.credentials import SECRETS_MAX
+from dragoman.gateway.recording.redaction.detectors import Detector
+from dragoman.gateway.recording.redaction.paths import KEYS_MAX, Paths, parse
+from dragoman.gateway.recording.redaction.shapes import BUILT_IN
+from dragoman.gateway.recording.runs import Stored
+from dragoman.mappings.canonical.events import TextDelta, TextDone
 from tests.steps import GROWTH, growth
 
 SIZES = (12, 40, 80)  # repetitions

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from gateway.recording.redaction.escapes import DEPTH, layers, undecided, unescaped
+from dragoman.gateway.recording.redaction.escapes import DEPTH, layers, undecided, unescaped
 from tests.gateway.recording.redaction.corpus import escaped
 
 WORDS = 'a"b\\c/d\b\f\n\r\té€😀'

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from gateway.recording.redaction import detectors
-from gateway.recording.redaction.detectors import Detector
-from gateway.recording.redaction.escapes import layers
-from gateway.recording.redaction.finder import WORDS_MAX, Finder
-from gateway.recording.redaction.shapes import BUILT_IN
-from gateway.recording.redaction.spans import replaced
+from dragoman.gateway.recording.redaction import detectors
+from dragoman.gateway.recording.redaction.detectors import Detector
+from dragoman.gateway.recording.redaction.escapes import layers
+from dragoman.gateway.recording.redaction.finder import WORDS_MAX, Finder
+from dragoman.gateway.recording.redaction.shapes import BUILT_IN
+from dragoman.gateway.recording.redaction.spans import replaced
 from tests.gateway.recording.redaction.corpus import PRIVATE, SAID, SHAPES, escaped
 
 FINDER = Finder(BUILT_IN)

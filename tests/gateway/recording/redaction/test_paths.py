@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from gateway.recording.redaction.paths import Paths, parse
-from gateway.recording.redaction.spans import replaced
-from mappings.errors import ConfigError
+from dragoman.gateway.recording.redaction.paths import Paths, parse
+from dragoman.gateway.recording.redaction.spans import replaced
+from dragoman.mappings.errors import ConfigError
 
 DOCUMENT = {
     "user": {"name": "Ada", "ids": [1, 2.50, None], "home": {"street": "Main St", "no": 7}},

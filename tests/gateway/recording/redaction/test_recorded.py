@@ -15,23 +15,23 @@ import pytest
 from msgspec import structs
 from structlog.testing import capture_logs
 
-from gateway.app import App
-from gateway.config.model import Config, Limits, Recording, Redact, Route
-from gateway.demo import script
-from gateway.demo.app import demo_backend
-from gateway.endpoint import parse
-from gateway.ledger import Ledger
-from gateway.recording.blocks import compressed, index_of
-from gateway.recording.cloudevents import cloud_events
-from gateway.recording.lines import EventLine, Line
-from gateway.recording.page import page
-from gateway.recording.places import Folder
-from gateway.recording.reader import open_recording
-from gateway.recording.recordings import redactors
-from gateway.recording.track import FLUSH, Desk, Track
-from gateway.recording.writer import File, Writer
-from mappings.canonical import Batch, Event, SessionState
-from mappings.canonical.events import (
+from dragoman.gateway.app import App
+from dragoman.gateway.config.model import Config, Limits, Recording, Redact, Route
+from dragoman.gateway.demo import script
+from dragoman.gateway.demo.app import demo_backend
+from dragoman.gateway.endpoint import parse
+from dragoman.gateway.ledger import Ledger
+from dragoman.gateway.recording.blocks import compressed, index_of
+from dragoman.gateway.recording.cloudevents import cloud_events
+from dragoman.gateway.recording.lines import EventLine, Line
+from dragoman.gateway.recording.page import page
+from dragoman.gateway.recording.places import Folder
+from dragoman.gateway.recording.reader import open_recording
+from dragoman.gateway.recording.recordings import redactors
+from dragoman.gateway.recording.track import FLUSH, Desk, Track
+from dragoman.gateway.recording.writer import File, Writer
+from dragoman.mappings.canonical import Batch, Event, SessionState
+from dragoman.mappings.canonical.events import (
     TextDelta,
     TextDone,
     ToolCallArguments,

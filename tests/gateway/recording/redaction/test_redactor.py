@@ -9,15 +9,15 @@ from itertools import chain
 import pytest
 from msgspec import Raw
 
-from gateway.recording.format import encode_lines
-from gateway.recording.lines import EventLine, FrameLine, Line, frame_line
-from gateway.recording.redaction import Redactor, Rules, rules
-from gateway.recording.redaction.blocks import BEHIND
-from gateway.recording.redaction.placeholders import Placeholders
-from gateway.recording.runs import EventRun, FrameRun, Round, Stored, Stream, Wire, count, lines_of
-from mappings.canonical import Event
-from mappings.canonical.commands import AnswerOtp, Command, SubmitInput
-from mappings.canonical.events import (
+from dragoman.gateway.recording.format import encode_lines
+from dragoman.gateway.recording.lines import EventLine, FrameLine, Line, frame_line
+from dragoman.gateway.recording.redaction import Redactor, Rules, rules
+from dragoman.gateway.recording.redaction.blocks import BEHIND
+from dragoman.gateway.recording.redaction.placeholders import Placeholders
+from dragoman.gateway.recording.runs import EventRun, FrameRun, Round, Stored, Stream, Wire, count, lines_of
+from dragoman.mappings.canonical import Event
+from dragoman.mappings.canonical.commands import AnswerOtp, Command, SubmitInput
+from dragoman.mappings.canonical.events import (
     HistorySnapshot,
     ReasoningDelta,
     ReasoningStarted,
@@ -30,8 +30,8 @@ from mappings.canonical.events import (
     ToolOutputDelta,
     TurnEnded,
 )
-from mappings.canonical.values import Origin, Text
-from mappings.dialect import Oversize, Parts
+from dragoman.mappings.canonical.values import Origin, Text
+from dragoman.mappings.dialect import Oversize, Parts
 from tests.gateway.recording.lines import in_runs, in_streams
 from tests.gateway.recording.redaction.corpus import PRIVATE, SAID, SHAPES, escaped
 

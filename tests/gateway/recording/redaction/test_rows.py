@@ -4,12 +4,12 @@ import json
 
 from msgspec import Raw
 
-from gateway.recording.lines import EventLine, FrameLine, Line
-from gateway.recording.redaction import Redactor, Rules
-from gateway.recording.redaction.finder import Finder
-from gateway.recording.redaction.rows import Text, across, gather, put_back
-from gateway.recording.redaction.shapes import BUILT_IN
-from mappings.canonical.events import Reply
+from dragoman.gateway.recording.lines import EventLine, FrameLine, Line
+from dragoman.gateway.recording.redaction import Redactor, Rules
+from dragoman.gateway.recording.redaction.finder import Finder
+from dragoman.gateway.recording.redaction.rows import Text, across, gather, put_back
+from dragoman.gateway.recording.redaction.shapes import BUILT_IN
+from dragoman.mappings.canonical.events import Reply
 from tests.gateway.recording.redaction.corpus import SHAPES
 
 KEY = SHAPES["slack_token"]

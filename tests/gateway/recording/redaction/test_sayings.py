@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from gateway.recording.redaction.sayings import OFTEN, OFTEN_MAX, Saying, Sayings
+from dragoman.gateway.recording.redaction.sayings import OFTEN, OFTEN_MAX, Saying, Sayings
 
 WIRE = ("up", "receive")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.recording.redaction.shown import shown
+from dragoman.gateway.recording.redaction.shown import shown
 from tests.gateway.recording.redaction.corpus import SAID, SHAPES
 
 

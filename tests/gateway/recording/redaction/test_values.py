@@ -7,15 +7,15 @@ import msgspec
 import pytest
 from msgspec import Raw, structs
 
-from gateway.recording.redaction.finder import Finder
-from gateway.recording.redaction.paths import Paths, parse
-from gateway.recording.redaction.rules import pattern
-from gateway.recording.redaction.shapes import BUILT_IN
-from gateway.recording.redaction.values import Values
-from mappings.canonical import Command, Event
-from mappings.canonical.commands import OpenSession, SetConfig
-from mappings.canonical.events import HistorySnapshot, InteractionRequired, Reply, TextDone, ToolCallArguments
-from mappings.canonical.values import Message, Paste, ToolCall
+from dragoman.gateway.recording.redaction.finder import Finder
+from dragoman.gateway.recording.redaction.paths import Paths, parse
+from dragoman.gateway.recording.redaction.rules import pattern
+from dragoman.gateway.recording.redaction.shapes import BUILT_IN
+from dragoman.gateway.recording.redaction.values import Values
+from dragoman.mappings.canonical import Command, Event
+from dragoman.mappings.canonical.commands import OpenSession, SetConfig
+from dragoman.mappings.canonical.events import HistorySnapshot, InteractionRequired, Reply, TextDone, ToolCallArguments
+from dragoman.mappings.canonical.values import Message, Paste, ToolCall
 from tests.gateway.recording.redaction.corpus import SHAPES
 from tests.samples import full, samples
 

@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from mappings.canonical import Command, SessionState
-from mappings.canonical import commands as ask
-from mappings.canonical import events as say
-from mappings.canonical.values import Backend, FileAttachment, Text
-from mappings.codewhale import DIALECT, ClientTranslator
-from mappings.codewhale.extras import keep
-from mappings.codewhale.translator.client import WAITING_MAX
-from mappings.codewhale.translator.opening import HELD_MAX
-from mappings.codewhale.vocabulary import HEAD, SEED, methods
+from dragoman.mappings.canonical import Command, SessionState
+from dragoman.mappings.canonical import commands as ask
+from dragoman.mappings.canonical import events as say
+from dragoman.mappings.canonical.values import Backend, FileAttachment, Text
+from dragoman.mappings.codewhale import DIALECT, ClientTranslator
+from dragoman.mappings.codewhale.extras import keep
+from dragoman.mappings.codewhale.translator.client import WAITING_MAX
+from dragoman.mappings.codewhale.translator.opening import HELD_MAX
+from dragoman.mappings.codewhale.vocabulary import HEAD, SEED, methods
 from tests.mappings.codewhale.data import CAPTURES, captured
 
 THREAD = "thread-00000000-0000-4000-8000-000000000001"

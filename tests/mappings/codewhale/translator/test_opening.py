@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from mappings.canonical import SessionState
-from mappings.canonical import commands as ask
-from mappings.canonical import events as say
-from mappings.codewhale.extras import given, keep
-from mappings.codewhale.translator.opening import Opening
-from mappings.codewhale.wire.params import ResumeParams, StartParams
+from dragoman.mappings.canonical import SessionState
+from dragoman.mappings.canonical import commands as ask
+from dragoman.mappings.canonical import events as say
+from dragoman.mappings.codewhale.extras import given, keep
+from dragoman.mappings.codewhale.translator.opening import Opening
+from dragoman.mappings.codewhale.wire.params import ResumeParams, StartParams
 
 THREAD = "thread-00000000-0000-4000-8000-000000000001"
 OPENED = say.SessionOpened(request="", session=THREAD[7:], ext=keep(thread_id=THREAD))

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from mappings.canonical import commands as ask
-from mappings.canonical.values import Cause, Failure
-from mappings.codewhale.extras import keep, raw
-from mappings.codewhale.translator.refusals import of_fault, of_seed, refusal, unknown_method
-from mappings.codewhale.vocabulary import HEAD, SEED
-from mappings.codewhale.wire.results import Problem
-from mappings.errors import PeerError
+from dragoman.mappings.canonical import commands as ask
+from dragoman.mappings.canonical.values import Cause, Failure
+from dragoman.mappings.codewhale.extras import keep, raw
+from dragoman.mappings.codewhale.translator.refusals import of_fault, of_seed, refusal, unknown_method
+from dragoman.mappings.codewhale.vocabulary import HEAD, SEED
+from dragoman.mappings.codewhale.wire.results import Problem
+from dragoman.mappings.errors import PeerError
 from tests.mappings.codewhale.data import CAPTURES, captured
 
 GHOST = "thread-ghost"

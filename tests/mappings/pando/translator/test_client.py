@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from mappings.canonical import Command, SessionState
-from mappings.canonical import commands as ask
-from mappings.canonical import events as say
-from mappings.canonical.values import FileAttachment, Message, Text
-from mappings.dialect import Missed, Parts, Step
-from mappings.pando import ClientTranslator
-from mappings.pando.extras import keep
-from mappings.pando.translator.client import WAITING_MAX
+from dragoman.mappings.canonical import Command, SessionState
+from dragoman.mappings.canonical import commands as ask
+from dragoman.mappings.canonical import events as say
+from dragoman.mappings.canonical.values import FileAttachment, Message, Text
+from dragoman.mappings.dialect import Missed, Parts, Step
+from dragoman.mappings.pando import ClientTranslator
+from dragoman.mappings.pando.extras import keep
+from dragoman.mappings.pando.translator.client import WAITING_MAX
 from tests.mappings.pando.data import CAPTURES, captured, parts
 
 START = 1_778_362_100 * 10**9

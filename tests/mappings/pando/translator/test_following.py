@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from mappings.canonical import events as say
-from mappings.canonical.values import Message
-from mappings.pando.translator.following import ECHOES_MAX, TEXT_MAX, Following, Interrupt, Patience
-from mappings.rfc3339 import NS
+from dragoman.mappings.canonical import events as say
+from dragoman.mappings.canonical.values import Message
+from dragoman.mappings.pando.translator.following import ECHOES_MAX, TEXT_MAX, Following, Interrupt, Patience
+from dragoman.mappings.rfc3339 import NS
 
 END = say.TurnEnded(end="completed")
 DONE = [say.TurnResult(end="completed"), say.StatusChanged(status="idle")]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from mappings.canonical import events as say
-from mappings.canonical.values import Message
-from mappings.pando.translator.known import SAID_MAX, KnownMessages, up_to_input
+from dragoman.mappings.canonical import events as say
+from dragoman.mappings.canonical.values import Message
+from dragoman.mappings.pando.translator.known import SAID_MAX, KnownMessages, up_to_input
 
 
 def user(text: str, id: str) -> Message:

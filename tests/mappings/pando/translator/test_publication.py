@@ -7,12 +7,12 @@ from typing import Any
 
 from msgspec import Raw, structs
 
-from mappings.canonical import SessionState
-from mappings.canonical import events as say
-from mappings.canonical.values import Message
-from mappings.dialect import Instance, Parts
-from mappings.pando import PublicationTranslator
-from mappings.pando.translator.publication import HEARTBEAT
+from dragoman.mappings.canonical import SessionState
+from dragoman.mappings.canonical import events as say
+from dragoman.mappings.canonical.values import Message
+from dragoman.mappings.dialect import Instance, Parts
+from dragoman.mappings.pando import PublicationTranslator
+from dragoman.mappings.pando.translator.publication import HEARTBEAT
 from tests.mappings.pando.data import value
 
 START = 1_778_362_100 * 10**9

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from mappings.canonical import commands as ask
-from mappings.canonical.values import Failure
-from mappings.pando.extras import keep
-from mappings.pando.translator.refusals import TEXT_MAX, bad_params, method_of, problem
+from dragoman.mappings.canonical import commands as ask
+from dragoman.mappings.canonical.values import Failure
+from dragoman.mappings.pando.extras import keep
+from dragoman.mappings.pando.translator.refusals import TEXT_MAX, bad_params, method_of, problem
 
 
 def test_a_refusal_of_a_pando_behind_us_goes_on_as_it_came() -> None:

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from mappings.canonical import Batch, SessionState
-from mappings.canonical import commands as ask
-from mappings.canonical import events as say
-from mappings.canonical.values import Cause, Failure, Message, Origin, SessionSummary
-from mappings.dialect import Instance, Oversize, Parts, Step
-from mappings.pando import ServerTranslator
-from mappings.pando.translator.server import PENDING_MAX
+from dragoman.mappings.canonical import Batch, SessionState
+from dragoman.mappings.canonical import commands as ask
+from dragoman.mappings.canonical import events as say
+from dragoman.mappings.canonical.values import Cause, Failure, Message, Origin, SessionSummary
+from dragoman.mappings.dialect import Instance, Oversize, Parts, Step
+from dragoman.mappings.pando import ServerTranslator
+from dragoman.mappings.pando.translator.server import PENDING_MAX
 
 PARSE_ERROR = -32700  # docs/dialects/pando.md, section 5
 NOW = 1_778_362_100 * 10**9

@@ -6,13 +6,13 @@ from typing import get_args
 
 import pytest
 
-from mappings.canonical import Command
-from mappings.canonical import commands as ask
-from mappings.canonical.values import FileAttachment, ImageAttachment, Text
-from mappings.dialect import Burst, Rendered
-from mappings.pod import DIALECT
-from mappings.pod.from_canonical import FROM_COMMAND
-from mappings.rules import Nothing
+from dragoman.mappings.canonical import Command
+from dragoman.mappings.canonical import commands as ask
+from dragoman.mappings.canonical.values import FileAttachment, ImageAttachment, Text
+from dragoman.mappings.dialect import Burst, Rendered
+from dragoman.mappings.pod import DIALECT
+from dragoman.mappings.pod.from_canonical import FROM_COMMAND
+from dragoman.mappings.rules import Nothing
 from tests.samples import full
 
 

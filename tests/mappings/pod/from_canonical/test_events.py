@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from msgspec import Raw, json
 
-from mappings.canonical import events as say
-from mappings.canonical.values import Failure, ImageAttachment, Message, SessionSummary, Text
-from mappings.pod import Projection
+from dragoman.mappings.canonical import events as say
+from dragoman.mappings.canonical.values import Failure, ImageAttachment, Message, SessionSummary, Text
+from dragoman.mappings.pod import Projection
 from tests.mappings.pod.rendered import batch, said
 
 

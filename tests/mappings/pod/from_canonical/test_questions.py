@@ -6,10 +6,10 @@ from typing import Any
 
 from msgspec import Raw, json, structs
 
-from mappings.canonical import Event
-from mappings.canonical import events as say
-from mappings.canonical.values import Text, WorkflowInvoke
-from mappings.pod import Projection
+from dragoman.mappings.canonical import Event
+from dragoman.mappings.canonical import events as say
+from dragoman.mappings.canonical.values import Text, WorkflowInvoke
+from dragoman.mappings.pod import Projection
 from tests.mappings.pod.rendered import batch, lines
 
 PARKS = say.QuestionAsked(text="May I?", question="q", parked=True)

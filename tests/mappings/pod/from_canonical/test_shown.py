@@ -6,12 +6,12 @@ from typing import Any
 
 from msgspec import json
 
-from mappings.canonical import OpenTurn, SessionState
-from mappings.canonical.events import HistorySnapshot
-from mappings.canonical.values import Backend, Message, Text
-from mappings.dialect import Step
-from mappings.pod import DIALECT
-from mappings.pod.from_canonical.shown import rotation, snapshot
+from dragoman.mappings.canonical import OpenTurn, SessionState
+from dragoman.mappings.canonical.events import HistorySnapshot
+from dragoman.mappings.canonical.values import Backend, Message, Text
+from dragoman.mappings.dialect import Step
+from dragoman.mappings.pod import DIALECT
+from dragoman.mappings.pod.from_canonical.shown import rotation, snapshot
 from tests.mappings.pod.data import CAPTURES, captured
 
 SESSION = "0192f0e8-4d84-7d6e-a000-0000000000aa"

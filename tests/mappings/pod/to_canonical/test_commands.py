@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from mappings.canonical import Command
-from mappings.canonical import commands as ask
-from mappings.canonical.values import FileRef, Text
-from mappings.dialect import Step
-from mappings.pod import DIALECT
+from dragoman.mappings.canonical import Command
+from dragoman.mappings.canonical import commands as ask
+from dragoman.mappings.canonical.values import FileRef, Text
+from dragoman.mappings.dialect import Step
+from dragoman.mappings.pod import DIALECT
 
 
 def meant(frame: bytes) -> Command:

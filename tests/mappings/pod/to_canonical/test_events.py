@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from msgspec import Raw, json
 
-from mappings.canonical import events as say
-from mappings.canonical.values import Usage
-from mappings.dialect import Step
-from mappings.pod import DIALECT
-from mappings.pod.vocabulary import CANCELLED, CAUSE_OF_CODE
+from dragoman.mappings.canonical import events as say
+from dragoman.mappings.canonical.values import Usage
+from dragoman.mappings.dialect import Step
+from dragoman.mappings.pod import DIALECT
+from dragoman.mappings.pod.vocabulary import CANCELLED, CAUSE_OF_CODE
 
 
 def meant(said: str, /, **data: object) -> Any:

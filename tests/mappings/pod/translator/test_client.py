@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from msgspec import Raw, json, structs
 
-from mappings.canonical import Command
-from mappings.canonical import commands as ask
-from mappings.canonical import events as say
-from mappings.canonical.values import Failure, FileAttachment, Message, Text
-from mappings.dialect import Step
-from mappings.pod import DIALECT, ClientTranslator
-from mappings.pod.translator.pending import PENDING_MAX
+from dragoman.mappings.canonical import Command
+from dragoman.mappings.canonical import commands as ask
+from dragoman.mappings.canonical import events as say
+from dragoman.mappings.canonical.values import Failure, FileAttachment, Message, Text
+from dragoman.mappings.dialect import Step
+from dragoman.mappings.pod import DIALECT, ClientTranslator
+from dragoman.mappings.pod.translator.pending import PENDING_MAX
 from tests.mappings.pod.data import CAPTURES, captured
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from mappings.canonical import Command
-from mappings.canonical import commands as ask
-from mappings.canonical.values import Text
-from mappings.pod.translator.pending import PENDING_MAX, TRACKED, Entry, Pending
+from dragoman.mappings.canonical import Command
+from dragoman.mappings.canonical import commands as ask
+from dragoman.mappings.canonical.values import Text
+from dragoman.mappings.pod.translator.pending import PENDING_MAX, TRACKED, Entry, Pending
 
 X = (Text(text="x"),)
 

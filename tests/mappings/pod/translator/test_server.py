@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from msgspec import json
 
-from mappings.canonical import Event, SessionState
-from mappings.canonical import commands as ask
-from mappings.canonical import events as say
-from mappings.canonical.values import Backend, Completion, Failure, SessionSummary, Text
-from mappings.dialect import Oversize, Step
-from mappings.pod import ServerTranslator
+from dragoman.mappings.canonical import Event, SessionState
+from dragoman.mappings.canonical import commands as ask
+from dragoman.mappings.canonical import events as say
+from dragoman.mappings.canonical.values import Backend, Completion, Failure, SessionSummary, Text
+from dragoman.mappings.dialect import Oversize, Step
+from dragoman.mappings.pod import ServerTranslator
 
 SESSION = "0192f0e8-4d84-7d6e-a000-0000000000aa"
 

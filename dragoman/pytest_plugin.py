@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Protocol
 import pytest
 
 if TYPE_CHECKING:
-    from gateway.replay.driving import Driven
-    from gateway.replay.threads import Served
+    from dragoman.gateway.replay.driving import Driven
+    from dragoman.gateway.replay.threads import Served
 
 __all__ = ["Drive", "Replay", "dragoman_drive", "dragoman_replay"]
 
@@ -43,7 +43,7 @@ class Drive(Protocol):
 @pytest.fixture
 def dragoman_replay() -> Iterator[Replay]:
     """Serve a recording as a backend in a dialect of your choice: `dragoman_replay(FILE, "smooth").url`."""
-    from gateway.replay import threads  # for tests that ask for it alone
+    from dragoman.gateway.replay import threads  # for tests that ask for it alone
 
     watched: list[Served] = []
     with ExitStack() as stack:
@@ -67,7 +67,7 @@ def dragoman_replay() -> Iterator[Replay]:
 @pytest.fixture
 def dragoman_drive() -> Drive:
     """Say what clients said in a recording to a live backend: `dragoman_drive(FILE, "pod+unix:PATH")`."""
-    from gateway.replay import threads  # for tests that ask for it alone
+    from dragoman.gateway.replay import threads  # for tests that ask for it alone
 
     def drive(recording: str | Path, upstream: str, *, deadline: float = 60.0) -> Driven:
         driven = threads.driven(Path(recording), upstream, deadline)

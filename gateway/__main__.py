@@ -1,5 +1,0 @@
-"""`python -m gateway` is `dragoman`."""
-
-from gateway.cli import main
-
-main()
