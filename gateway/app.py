@@ -35,11 +35,11 @@ from dragoman.gateway.recording.recordings import Recordings
 from dragoman.gateway.replay.conversation import Conversation
 from dragoman.gateway.replay.live import Live
 from dragoman.gateway.replay.playing import Replay
-from dragoman.gateway.replay.sieve import Sieve
+from dragoman.gateway.replay.session_filter import SessionFilter
 from dragoman.gateway.routing.door import Door
 from dragoman.gateway.routing.router import Router
 from dragoman.gateway.session.session import Session
-from dragoman.gateway.transports.way import Children, Connect, Doorkeeper
+from dragoman.gateway.transports.spec import Children, Connect, ListenerCallbacks
 from dragoman.gateway.upstream import Backend, Connected, Upstream
 from dragoman.mappings.canonical.events import Reply
 from dragoman.mappings.canonical.values import Failure
@@ -260,11 +260,11 @@ class App:
             if publication is not None:
                 self._welcome(spoken, transport, publication(time.time_ns, new_id), router, door, publishes=True)
 
-        doorkeeper = Doorkeeper(
+        callbacks = ListenerCallbacks(
             accept=accept, publish=publish, instance=us,
             lost=lambda loss: self.ledger.record([loss], target=dialect.name), subscribed=router.subscribed,
         )  # fmt: skip
-        return await registry.listen(endpoint, self.config.limits, doorkeeper)
+        return await registry.listen(endpoint, self.config.limits, callbacks)
 
     def _welcome(
         self, dialect: Dialect, transport: Transport, translator: Translator, router: Router, door: Door, *,
@@ -356,4 +356,4 @@ class App:
 
 
 async def _sifted(connect: Connect, dialect: Dialect, ours: Callable[[str], bool]) -> Transport:
-    return Sieve(await connect(), dialect, ours)
+    return SessionFilter(await connect(), dialect, ours)

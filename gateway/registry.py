@@ -18,9 +18,9 @@ from dragoman.gateway.recording.format import Header
 from dragoman.gateway.replay.options import header as read_header
 from dragoman.gateway.replay.options import read_options
 from dragoman.gateway.transports.file import FILE
+from dragoman.gateway.transports.spec import Children, Connect, ListenerCallbacks, Place, TransportSpec
 from dragoman.gateway.transports.stdio import STDIO
 from dragoman.gateway.transports.unix import DIRECTORY, NAME, UNIX, pods
-from dragoman.gateway.transports.way import Children, Connect, Doorkeeper, Place, Way
 from dragoman.gateway.transports.websocket import WS, WSS
 from dragoman.gateway.transports.zeromq import PROJECT, TCP
 from dragoman.mappings.canonical.events import ModelTurnStarted
@@ -33,7 +33,7 @@ from dragoman.mappings.smooth import DIALECT as SMOOTH
 
 __all__ = [
     "PLAYED",
-    "WAYS",
+    "TRANSPORTS",
     "check_listen",
     "check_place",
     "check_session",
@@ -54,7 +54,7 @@ __all__ = [
 
 FOLDER = frozenset({"cwd", "model"})  # what a client of another dialect cannot say (docs/design.md, section 5)
 
-WAYS: dict[str, dict[str, Way]] = {
+TRANSPORTS: dict[str, dict[str, TransportSpec]] = {
     "smooth": {"ws": WS, "wss": WSS},
     "pod": {"unix": UNIX, "dir": DIRECTORY, "name": NAME},
     "pando": {"tcp": TCP, "dir": PROJECT},
@@ -62,7 +62,7 @@ WAYS: dict[str, dict[str, Way]] = {
 }
 """Dialect -> transport -> what can be done with it."""
 
-PLAYED: dict[str, dict[str, Way]] = {"replay": {"file": FILE}}
+PLAYED: dict[str, dict[str, TransportSpec]] = {"replay": {"file": FILE}}
 """Backends that the app plays in process, written where an endpoint has its dialect: upstreams alone."""
 
 
@@ -119,8 +119,8 @@ def recorded(header: Header) -> Dialect:
 
 def forms(name: str, *, listen: bool) -> list[str]:
     """How endpoints of a dialect begin: those that we listen on, or those that we dial."""
-    ways = WAYS.get(name, {})
-    return [f"{name}+{t}:" for t, way in ways.items() if (way.listen if listen else way.dial) is not None]
+    specs = TRANSPORTS.get(name, {})
+    return [f"{name}+{t}:" for t, spec in specs.items() if (spec.listen if listen else spec.dial) is not None]
 
 
 def check_listen(endpoint: Endpoint) -> None:
@@ -135,7 +135,7 @@ def check_upstream(endpoint: Endpoint) -> None:
 
 def check_place(endpoint: Endpoint) -> None:
     """Refuse a checked endpoint where nothing can listen on this machine, as far as one can tell without trying."""
-    _way(endpoint).check_place(endpoint)
+    _spec(endpoint).check_place(endpoint)
 
 
 def check_session(endpoint: Endpoint, upstream: Endpoint) -> None:
@@ -150,17 +150,17 @@ def _one_session(endpoint: Endpoint) -> bool:
 
 def place(endpoint: Endpoint) -> Place | None:
     """What a checked endpoint takes for itself; two names of one thing are equal, None where the system chooses."""
-    return _way(endpoint).place(endpoint)
+    return _spec(endpoint).place(endpoint)
 
 
 def owner_only(endpoint: Endpoint) -> bool:
     """Whether only the user who runs the gateway can reach a checked endpoint: its socket has mode 0600."""
-    return _way(endpoint).owner_only
+    return _spec(endpoint).owner_only
 
 
 def spawned(endpoint: Endpoint) -> bool:
     """Whether the one peer of a checked listener is who spawned us: we end with it."""
-    return _way(endpoint).spawned
+    return _spec(endpoint).spawned
 
 
 def _check(endpoint: Endpoint, *, listen: bool) -> None:
@@ -168,15 +168,15 @@ def _check(endpoint: Endpoint, *, listen: bool) -> None:
         _check_generation(endpoint, dialect(endpoint.dialect))
     elif endpoint.generation:
         raise ConfigError(f"{endpoint.masked}: a recording says itself which generation it is of")
-    way = _find(endpoint)
-    if way is None or not (way.listen if listen else way.dial or played(endpoint)):
+    spec = _find(endpoint)
+    if spec is None or not (spec.listen if listen else spec.dial or played(endpoint)):
         verb = "listen on" if listen else "connect to"
-        can = ", ".join(f"{form}..." for name in WAYS for form in forms(name, listen=listen))
+        can = ", ".join(f"{form}..." for name in TRANSPORTS for form in forms(name, listen=listen))
         raise ConfigError(f"{endpoint.masked}: dragoman cannot {verb} this; it can {verb} {can}")
-    way.check(endpoint)
+    spec.check(endpoint)
     if not listen:
-        way.check_upstream(endpoint)
-    known_options = way.listen_options if listen else way.dial_options
+        spec.check_upstream(endpoint)
+    known_options = spec.listen_options if listen else spec.dial_options
     for key, _value in endpoint.options:
         if key not in known_options:
             takes = ", ".join(sorted(known_options)) or "none"
@@ -204,28 +204,28 @@ def _check_generation(endpoint: Endpoint, known: Dialect) -> None:
         raise ConfigError(f"{endpoint.masked}: {known.name} has the generations {', '.join(known.generations)}")
 
 
-def _find(endpoint: Endpoint) -> Way | None:
-    return (WAYS | PLAYED).get(endpoint.dialect, {}).get(endpoint.transport)
+def _find(endpoint: Endpoint) -> TransportSpec | None:
+    return (TRANSPORTS | PLAYED).get(endpoint.dialect, {}).get(endpoint.transport)
 
 
-def _way(endpoint: Endpoint) -> Way:
-    way = _find(endpoint)
-    if way is None:
+def _spec(endpoint: Endpoint) -> TransportSpec:
+    spec = _find(endpoint)
+    if spec is None:
         raise ConfigError(f"{endpoint.masked}: dragoman does not know this")
-    return way
+    return spec
 
 
-async def listen(endpoint: Endpoint, limits: Limits, doorkeeper: Doorkeeper) -> Listener:
-    """Listen on a checked endpoint; OSError says what is in the way."""
-    listen = _way(endpoint).listen
+async def listen(endpoint: Endpoint, limits: Limits, callbacks: ListenerCallbacks) -> Listener:
+    """Listen on a checked endpoint; OSError says when that fails."""
+    listen = _spec(endpoint).listen
     if listen is None:
         raise ConfigError(f"{endpoint.masked}: dragoman cannot listen on this")
-    return await listen(endpoint, limits, doorkeeper)
+    return await listen(endpoint, limits, callbacks)
 
 
 def connector(endpoint: Endpoint, limits: Limits, children: Children) -> Connect:
     """What connects to a checked endpoint; what it spawns is one of `children`."""
-    dial = _way(endpoint).dial
+    dial = _spec(endpoint).dial
     if dial is None:
         raise ConfigError(f"{endpoint.masked}: dragoman cannot connect to this")
     return dial(endpoint, limits, children)

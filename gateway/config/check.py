@@ -29,7 +29,12 @@ __all__ = ["Checked", "Problem", "check", "check_route", "load"]
 
 SALT_MIN = 16  # characters
 READABLE = stat.S_IRGRP | stat.S_IROTH
-OWNERS = ", ".join(f"{d}+{t}:..." for d, ways in registry.WAYS.items() for t, way in ways.items() if way.owner_only)
+OWNERS = ", ".join(
+    f"{dialect}+{name}:..."
+    for dialect, specs in registry.TRANSPORTS.items()
+    for name, spec in specs.items()
+    if spec.owner_only
+)
 
 Found = tuple[KeyPath, str]
 

@@ -7,7 +7,7 @@ import asyncio
 from dragoman.gateway import registry
 from dragoman.gateway.config.model import Config, Limits
 from dragoman.gateway.endpoint import Endpoint
-from dragoman.gateway.transports.way import Children
+from dragoman.gateway.transports.spec import Children
 
 __all__ = ["probe"]
 

@@ -22,7 +22,7 @@ from dragoman.gateway import registry
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.endpoint import Endpoint
 from dragoman.gateway.session.runs import Run
-from dragoman.gateway.transports.way import Children
+from dragoman.gateway.transports.spec import Children
 from dragoman.mappings.canonical.commands import InjectNote
 from dragoman.mappings.canonical.events import RunStarted, TurnEnded
 from dragoman.mappings.dialect import Burst, Frame

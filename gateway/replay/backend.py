@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterator, Sequence
 from msgspec import UNSET, structs
 
 from dragoman.gateway.recording.lines import EventLine
-from dragoman.gateway.replay.casting import Casting
 from dragoman.gateway.replay.lines import Lines
 from dragoman.gateway.replay.matching import ANSWERS, means
 from dragoman.gateway.replay.pace import Pace
 from dragoman.gateway.replay.reports import WHY, Outcome, Report, Reporter, named
 from dragoman.gateway.replay.scenes import Passage, Play, Scene
+from dragoman.gateway.replay.turn_matcher import TurnMatcher
 from dragoman.gateway.session.history import page
 from dragoman.gateway.timers import Later, Timer
 from dragoman.gateway.upstream import Connected
@@ -65,7 +65,7 @@ class ReplayBackend:
         self._reporter = reporter
         self._lines = lines
         self._auto = auto
-        self._casting = Casting(play)
+        self._matcher = TurnMatcher(play)
         self.ended: Callable[[], None] = lambda: None
         self._scene: Scene | None = None
         self._place = 0  # of the passage in its scene
@@ -142,7 +142,7 @@ class ReplayBackend:
             failure = Failure(cause="busy", text="a turn of the recording is being played")
             self._say(Reply(request=command.request, failure=failure))
             return
-        scene, report = self._casting.input(command)
+        scene, report = self._matcher.input(command)
         if scene is None:
             self._refuse(command, report.outcome, report)
             return
@@ -159,7 +159,7 @@ class ReplayBackend:
         elif isinstance(command, ANSWERS) and self._question and self._then is None:
             self._another(command)
         else:
-            passage, report = self._casting.loose(command)
+            passage, report = self._matcher.loose(command)
             if passage is None:
                 self._refuse(command, report.outcome, report)
             else:
@@ -279,15 +279,15 @@ class ReplayBackend:
         if self._lines.turn or self._lines.waits:
             failure = Failure(cause="upstream_lost", text="the recording ends in the midst of this turn")
             self._say(*self._lines.ended(), TurnEnded(end="failed", failure=failure))
-        if not self._casting.left:
+        if not self._matcher.left:
             self.ended()
 
     def _play_on(self) -> None:
         coming = self._coming()
         if coming:
             self._wait_for(coming[0][1], lambda: self._enter(coming[0][0], None))
-        elif left := self._casting.left:
-            self._casting.use(left[0])
+        elif left := self._matcher.left:
+            self._matcher.use(left[0])
             self._wait_for(left[0].passages[0], lambda: self._begin(left[0]))
         else:
             self._end()

@@ -14,8 +14,8 @@ from itertools import count, pairwise
 from msgspec import Struct, structs
 
 from dragoman.gateway.recording.compare import Difference, compare, turns, turns_of
-from dragoman.gateway.replay.heard import Heard, Question, resolved, typed
-from dragoman.gateway.replay.inside import Inside, Told
+from dragoman.gateway.replay.driven_events import DrivenEvents, Question, resolved, typed
+from dragoman.gateway.replay.in_process import InProcessEvent, InProcessTransport
 from dragoman.gateway.replay.matching import ANSWERS
 from dragoman.gateway.replay.scenes import Passage, Play, Scene
 from dragoman.mappings.canonical import Command, Event
@@ -72,12 +72,12 @@ class Driver:
     def __init__(
         self, play: Play, *, deadline: float = DEADLINE, progress: Callable[[int], None] = lambda _scenes: None
     ) -> None:
-        self.transport = Inside(self._hear)
+        self.transport = InProcessTransport(self._hear)
         self._play = play
         self._deadline = deadline
         self._progress = progress
         self._requests = count(1)
-        self._heard = Heard()
+        self._heard = DrivenEvents()
         self._answers: dict[str, Event] = {}
         self._news = asyncio.Event()
         self._attached = False
@@ -227,7 +227,7 @@ class Driver:
 
     # -- what is heard -----------------------------------------------------------------------------------------
 
-    def _hear(self, told: Told) -> None:
+    def _hear(self, told: InProcessEvent) -> None:
         event = told.event
         if told.attached:
             self._attached = True

@@ -13,7 +13,7 @@ from dragoman.gateway.config.model import Config, Limits, Recording, Route
 from dragoman.gateway.endpoint import Endpoint
 from dragoman.gateway.recording.reader import open_recording
 from dragoman.gateway.replay.driving import DEADLINE, Driven, Driver
-from dragoman.gateway.replay.inside import inside
+from dragoman.gateway.replay.in_process import in_process_dialect
 from dragoman.gateway.replay.scenes import Play, read
 
 __all__ = ["drive", "driven_play", "replaying"]
@@ -57,7 +57,7 @@ async def drive(
     async with asyncio.TaskGroup() as group:
         group.create_task(app.run(), name="drive:gateway")
         await app.ready.wait()
-        app.join(inside(registry.dialect("pod")), driver.transport)
+        app.join(in_process_dialect(registry.dialect("pod")), driver.transport)
         try:
             driven.append(await driver.run())
         finally:

@@ -1,5 +1,5 @@
 """How each transport is listened on and dialled, for the endpoints of the dialects that go with it.
 
-One module a transport, each with what registry.py puts into its table: a Way. Only here and in registry.py are adapters
-named.
+Each module describes one transport with a TransportSpec, which gateway/registry.py puts into its table. No other module
+of the gateway names an adapter by its transport.
 """

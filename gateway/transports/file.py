@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dragoman.gateway.endpoint import Endpoint
 from dragoman.gateway.replay.options import OPTIONS, header, read_options
-from dragoman.gateway.transports.way import Way
+from dragoman.gateway.transports.spec import TransportSpec
 
 __all__ = ["FILE"]
 
@@ -14,4 +14,4 @@ def _check(endpoint: Endpoint) -> None:
     header(endpoint)
 
 
-FILE = Way(listen=None, dial_options=OPTIONS, check_upstream=_check)
+FILE = TransportSpec(listen=None, dial_options=OPTIONS, check_upstream=_check)

@@ -18,7 +18,7 @@ from dragoman.adapters import stdio
 from dragoman.adapters.base import Listener, Transport
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.endpoint import Endpoint
-from dragoman.gateway.transports.way import Children, Connect, Doorkeeper, Place, Way, adapter_limits
+from dragoman.gateway.transports.spec import Children, Connect, ListenerCallbacks, Place, TransportSpec, adapter_limits
 from dragoman.mappings.errors import ConfigError
 
 __all__ = ["STDIO", "Starter"]
@@ -56,8 +56,8 @@ class Starter:
         return transport
 
 
-async def _listen(_endpoint: Endpoint, limits: Limits, doorkeeper: Doorkeeper) -> Listener:
-    return await stdio.listen(adapter_limits(limits), doorkeeper.accept)
+async def _listen(_endpoint: Endpoint, limits: Limits, callbacks: ListenerCallbacks) -> Listener:
+    return await stdio.listen(adapter_limits(limits), callbacks.accept)
 
 
 def _dial(endpoint: Endpoint, limits: Limits, children: Children) -> Connect:
@@ -90,7 +90,7 @@ def _place(endpoint: Endpoint) -> Place | None:
     return None if endpoint.address else OURS
 
 
-STDIO = Way(
+STDIO = TransportSpec(
     listen=_listen,
     dial=_dial,
     dial_options=frozenset({"cwd", "model"}),

@@ -11,13 +11,13 @@ from dragoman.gateway.endpoint import Endpoint
 from dragoman.gateway.pods.folder import PodFolder
 from dragoman.gateway.pods.live import Pods
 from dragoman.gateway.pods.runtime import check_name, runtime_directory
-from dragoman.gateway.transports.way import Children, Connect, Doorkeeper, Place, Way, adapter_limits
+from dragoman.gateway.transports.spec import Children, Connect, ListenerCallbacks, Place, TransportSpec, adapter_limits
 
 __all__ = ["DIRECTORY", "NAME", "UNIX", "pods"]
 
 
-async def _listen(endpoint: Endpoint, limits: Limits, doorkeeper: Doorkeeper) -> Listener:
-    return await unix.listen(endpoint.address, adapter_limits(limits), doorkeeper.accept)
+async def _listen(endpoint: Endpoint, limits: Limits, callbacks: ListenerCallbacks) -> Listener:
+    return await unix.listen(endpoint.address, adapter_limits(limits), callbacks.accept)
 
 
 def _dial(endpoint: Endpoint, limits: Limits, _children: Children) -> Connect:
@@ -32,9 +32,9 @@ def _folder(endpoint: Endpoint) -> PodFolder:
     return PodFolder(runtime_directory(), endpoint.address)
 
 
-async def _listen_named(endpoint: Endpoint, limits: Limits, doorkeeper: Doorkeeper) -> Listener:
+async def _listen_named(endpoint: Endpoint, limits: Limits, callbacks: ListenerCallbacks) -> Listener:
     folder = _folder(endpoint)
-    await folder.open(lambda path: unix.listen(path, adapter_limits(limits), doorkeeper.accept))
+    await folder.open(lambda path: unix.listen(path, adapter_limits(limits), callbacks.accept))
     return folder
 
 
@@ -51,7 +51,7 @@ def pods(endpoint: Endpoint) -> Pods | None:
     return Pods(endpoint, unix.alive) if (endpoint.dialect, endpoint.transport) == ("pod", "dir") else None
 
 
-UNIX = Way(
+UNIX = TransportSpec(
     listen=_listen,
     dial=_dial,
     listen_options=frozenset({"session"}),
@@ -61,7 +61,7 @@ UNIX = Way(
     owner_only=True,
 )
 
-NAME = Way(
+NAME = TransportSpec(
     listen=_listen_named,
     dial=_dial_named,
     listen_options=frozenset({"session"}),
@@ -70,5 +70,5 @@ NAME = Way(
     owner_only=True,
 )
 
-DIRECTORY = Way(dial=_dial, place=_place, owner_only=True)
+DIRECTORY = TransportSpec(dial=_dial, place=_place, owner_only=True)
 """Its listeners are opened by the app, one for each session; of its pods each is dialled by its socket."""

@@ -11,16 +11,16 @@ from dragoman.adapters import websocket
 from dragoman.adapters.base import Listener
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.endpoint import Endpoint, split_url
-from dragoman.gateway.transports.way import Children, Connect, Doorkeeper, Place, Way, adapter_limits
+from dragoman.gateway.transports.spec import Children, Connect, ListenerCallbacks, Place, TransportSpec, adapter_limits
 
 __all__ = ["WS", "WSS"]
 
 
-async def _listen(endpoint: Endpoint, limits: Limits, doorkeeper: Doorkeeper) -> Listener:
+async def _listen(endpoint: Endpoint, limits: Limits, callbacks: ListenerCallbacks) -> Listener:
     host, port, path = split_url(endpoint)
     bounds, origins = adapter_limits(limits), endpoint.all("origin")
     try:
-        return await websocket.listen(host, port, path, bounds, doorkeeper.accept, origins)
+        return await websocket.listen(host, port, path, bounds, callbacks.accept, origins)
     except socket.gaierror as error:  # names no host by itself
         raise OSError(error.errno, f"{endpoint}: {error.strerror}") from error
 
@@ -36,7 +36,7 @@ def _place(endpoint: Endpoint) -> Place | None:
     return ("tcp", host.lower(), port) if port else None
 
 
-WS = Way(
+WS = TransportSpec(
     listen=_listen,
     dial=_dial,
     listen_options=frozenset({"origin"}),

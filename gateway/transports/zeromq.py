@@ -14,7 +14,7 @@ from dragoman.adapters.zeromq.publication import Publication
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.endpoint import Endpoint
 from dragoman.gateway.transports.pando_project import Project, ProjectListener, find, ports
-from dragoman.gateway.transports.way import Children, Connect, Doorkeeper, Place, Way, adapter_limits
+from dragoman.gateway.transports.spec import Children, Connect, ListenerCallbacks, Place, TransportSpec, adapter_limits
 from dragoman.mappings.errors import ConfigError
 
 __all__ = ["PROJECT", "TCP"]
@@ -38,26 +38,26 @@ def _address(endpoint: Endpoint) -> tuple[str, int, int | None]:
     return host, port, calls
 
 
-async def _listen_at(host: str, port: int, calls: int | None, limits: Limits, doorkeeper: Doorkeeper) -> Listener:
+async def _listen_at(host: str, port: int, calls: int | None, limits: Limits, callbacks: ListenerCallbacks) -> Listener:
     def accept(transport: Transport) -> None:
         if isinstance(transport, Publication):
-            transport.subscribed = doorkeeper.subscribed
-            doorkeeper.publish(transport)
+            transport.subscribed = callbacks.subscribed
+            callbacks.publish(transport)
         else:
-            doorkeeper.accept(transport)
+            callbacks.accept(transport)
 
-    return await zeromq.listen(host, port, calls, adapter_limits(limits), accept, lost=doorkeeper.lost)
+    return await zeromq.listen(host, port, calls, adapter_limits(limits), accept, lost=callbacks.lost)
 
 
-async def _listen(endpoint: Endpoint, limits: Limits, doorkeeper: Doorkeeper) -> Listener:
+async def _listen(endpoint: Endpoint, limits: Limits, callbacks: ListenerCallbacks) -> Listener:
     host, port, calls = _address(endpoint)
-    return await _listen_at(host, port, calls, limits, doorkeeper)
+    return await _listen_at(host, port, calls, limits, callbacks)
 
 
-async def _listen_project(endpoint: Endpoint, limits: Limits, doorkeeper: Doorkeeper) -> Listener:
-    project = Project.claim(endpoint.address, doorkeeper.instance.id, doorkeeper.instance.started_at)
+async def _listen_project(endpoint: Endpoint, limits: Limits, callbacks: ListenerCallbacks) -> Listener:
+    project = Project.claim(endpoint.address, callbacks.instance.id, callbacks.instance.started_at)
     try:
-        listener = await _listen_at(HOST, project.publish_port, project.call_port, limits, doorkeeper)
+        listener = await _listen_at(HOST, project.publish_port, project.call_port, limits, callbacks)
     except BaseException:
         project.release()
         raise
@@ -97,7 +97,7 @@ def _check_project(endpoint: Endpoint) -> None:
         raise ConfigError(f"{endpoint}: write the project's absolute path, as its pando is started with: ports follow")
 
 
-TCP = Way(
+TCP = TransportSpec(
     listen=_listen,
     dial=_dial,
     listen_options=frozenset({"rpc"}),
@@ -106,7 +106,7 @@ TCP = Way(
     place=_place,
 )
 
-PROJECT = Way(
+PROJECT = TransportSpec(
     listen=_listen_project,
     dial=_dial_project,
     check=_check_project,

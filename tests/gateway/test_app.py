@@ -22,7 +22,7 @@ from dragoman.gateway.app import App
 from dragoman.gateway.config.model import Config, Limits, Route
 from dragoman.gateway.endpoint import Endpoint, parse
 from dragoman.gateway.session.session import Session
-from dragoman.gateway.transports.way import Doorkeeper
+from dragoman.gateway.transports.spec import ListenerCallbacks
 from dragoman.gateway.upstream import Connected
 from dragoman.mappings.canonical import Command, Event
 from dragoman.mappings.canonical.events import HistorySnapshot, StatusChanged, TextDelta, TurnAccepted, TurnResult
@@ -277,8 +277,8 @@ class Door:
         self.accept: Accept
         self.is_open = True
 
-    async def listen(self, endpoint: Endpoint, limits: Limits, doorkeeper: Doorkeeper) -> Door:
-        self.accept = doorkeeper.accept
+    async def listen(self, endpoint: Endpoint, limits: Limits, callbacks: ListenerCallbacks) -> Door:
+        self.accept = callbacks.accept
         return self
 
     async def close(self) -> None:

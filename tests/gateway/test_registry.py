@@ -11,12 +11,12 @@ import pytest
 from dragoman.gateway import registry
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.endpoint import parse
-from dragoman.gateway.transports.way import Children
+from dragoman.gateway.transports.spec import Children
 from dragoman.mappings.canonical import Batch, Command, Event, Unmapped
 from dragoman.mappings.dialect import Dialect
 from dragoman.mappings.errors import ConfigError
 from dragoman.mappings.rules import Emulated, Nothing
-from tests.gateway.doorkeepers import doorkeeper
+from tests.gateway.listener_callbacks import callbacks
 from tests.gateway.recording.lines import FROZEN
 from tests.samples import full
 
@@ -63,7 +63,7 @@ def test_an_internal_event_writes_nothing_to_smooth_in_a_turn(kind: Any) -> None
 
 
 def test_each_dialect_can_be_listened_on_and_dialled() -> None:
-    assert set(registry.WAYS) == set(DIALECTS)
+    assert set(registry.TRANSPORTS) == set(DIALECTS)
     for name in DIALECTS:
         assert registry.forms(name, listen=True)
         assert registry.forms(name, listen=False)
@@ -168,7 +168,7 @@ async def test_a_named_pod_is_listened_at_and_dialled_in_the_runtime_directory(
 ) -> None:
     monkeypatch.setenv("INSOMNIA_RUNTIME_DIR", str(tmp_path))
     accepted: list[Any] = []
-    listener = await registry.listen(parse("pod+name:atlas"), Limits(), doorkeeper(accepted.append))
+    listener = await registry.listen(parse("pod+name:atlas"), Limits(), callbacks(accepted.append))
     assert listener.address == f"unix:{tmp_path}/atlas/sock"
     transport = await registry.connector(parse("pod+name:atlas"), Limits(), Children(1))()
     await transport.close()

@@ -17,11 +17,11 @@ from dragoman.gateway.endpoint import Endpoint
 from dragoman.gateway.pods.folder import PodFolder
 from dragoman.mappings.canonical import SessionState
 from dragoman.mappings.errors import ConfigError
-from tests.gateway.doorkeepers import doorkeeper
+from tests.gateway.listener_callbacks import callbacks
 
 
 async def listen(path: str) -> Listener:
-    return await registry.listen(Endpoint(dialect="pod", transport="unix", address=path), Limits(), doorkeeper())
+    return await registry.listen(Endpoint(dialect="pod", transport="unix", address=path), Limits(), callbacks())
 
 
 def names(folder: PodFolder) -> list[str]:
@@ -70,7 +70,7 @@ async def test_the_folder_of_a_live_pod_is_refused_and_left_as_it_is(tmp_path: P
 
     async def listen_to_probes(path: str) -> Listener:
         endpoint = Endpoint(dialect="pod", transport="unix", address=path)
-        return await registry.listen(endpoint, Limits(), doorkeeper(probes.append))
+        return await registry.listen(endpoint, Limits(), callbacks(probes.append))
 
     live = PodFolder(tmp_path, "atlas")
     await live.open(listen_to_probes)

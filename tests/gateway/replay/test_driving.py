@@ -13,7 +13,7 @@ import pytest
 from msgspec import Raw, structs
 
 from dragoman.gateway.replay.driving import Driven, Driver, DrivingError
-from dragoman.gateway.replay.inside import COMMAND, Told
+from dragoman.gateway.replay.in_process import COMMAND, InProcessEvent
 from dragoman.gateway.session.wording import in_words
 from dragoman.mappings.canonical.commands import (
     AnswerApproval,
@@ -60,15 +60,17 @@ class Backend:
 
     async def says(self, *events: Event, turn: str = "t") -> None:
         """Deliver these to all."""
-        await self.driver.transport.send([msgspec.json.encode(Told(event=event, turn=turn)) for event in events])
+        await self.driver.transport.send(
+            [msgspec.json.encode(InProcessEvent(event=event, turn=turn)) for event in events]
+        )
 
     async def answers(self, event: Event) -> None:
         """Tell the driver alone."""
-        await self.driver.transport.send([msgspec.json.encode(Told(event=event))])
+        await self.driver.transport.send([msgspec.json.encode(InProcessEvent(event=event))])
 
     async def opens(self) -> None:
         assert isinstance(await self.hears(), OpenSession)
-        await self.driver.transport.send([msgspec.json.encode(Told(attached="s"))])
+        await self.driver.transport.send([msgspec.json.encode(InProcessEvent(attached="s"))])
 
     async def accepts(self, turn: str = "t") -> str:
         """Take the next input; its text."""

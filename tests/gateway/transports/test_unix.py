@@ -11,9 +11,9 @@ from dragoman.adapters.base import Transport
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.endpoint import parse
 from dragoman.gateway.transports import unix
-from dragoman.gateway.transports.way import Children
+from dragoman.gateway.transports.spec import Children
 from dragoman.mappings.errors import ConfigError
-from tests.gateway.doorkeepers import doorkeeper
+from tests.gateway.listener_callbacks import callbacks
 from tests.reading import receive
 
 
@@ -23,7 +23,7 @@ async def test_what_listens_at_a_path_is_reached_by_dialling_it(tmp_path: Path) 
     assert unix.UNIX.listen is not None
     assert unix.UNIX.dial is not None
     async with asyncio.timeout(20):
-        listener = await unix.UNIX.listen(endpoint, Limits(), doorkeeper(accepted.put_nowait))
+        listener = await unix.UNIX.listen(endpoint, Limits(), callbacks(accepted.put_nowait))
         ours = await unix.UNIX.dial(endpoint, Limits(), Children(1))()
         theirs = await accepted.get()
         await ours.send([b"{}"])

@@ -7,9 +7,9 @@ import pytest
 from dragoman.adapters.base import Limits as AdapterLimits
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.endpoint import parse
-from dragoman.gateway.transports.way import Children
+from dragoman.gateway.transports.spec import Children
 from dragoman.gateway.transports.websocket import WS, WSS
-from tests.gateway.doorkeepers import doorkeeper
+from tests.gateway.listener_callbacks import callbacks
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_a_port_is_a_place_whatever_the_path_and_one_that_the_system_chooses_is_
 async def test_a_host_that_is_not_there_is_named() -> None:
     assert WS.listen is not None
     with pytest.raises(OSError, match=r"no-such-host\.invalid"):
-        await WS.listen(parse("smooth+ws://no-such-host.invalid:0/ws"), Limits(), doorkeeper())
+        await WS.listen(parse("smooth+ws://no-such-host.invalid:0/ws"), Limits(), callbacks())
 
 
 def test_tls_is_only_dialled() -> None:

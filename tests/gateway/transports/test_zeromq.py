@@ -16,11 +16,11 @@ from dragoman.gateway.config.model import Limits
 from dragoman.gateway.endpoint import Endpoint, parse
 from dragoman.gateway.transports import pando_project
 from dragoman.gateway.transports.pando_project import ports
-from dragoman.gateway.transports.way import Children
+from dragoman.gateway.transports.spec import Children
 from dragoman.gateway.transports.zeromq import PROJECT, TCP
 from dragoman.mappings.dialect import Parts
 from dragoman.mappings.errors import ConfigError
-from tests.gateway.doorkeepers import doorkeeper
+from tests.gateway.listener_callbacks import callbacks
 from tests.pando_projects import free_project
 from tests.reading import receive
 
@@ -46,7 +46,7 @@ async def test_calls_and_publications_come_by_their_own_doors(way: object, proje
     assert found.listen is not None
     assert found.dial is not None
     async with asyncio.timeout(DEADLINE):
-        listener = await found.listen(endpoint, Limits(), doorkeeper(callers.put_nowait, published.append))
+        listener = await found.listen(endpoint, Limits(), callbacks(callers.put_nowait, published.append))
         assert [type(transport) for transport in published] == [Publication]
         bound = parse(f"pando+{listener.address}")
         assert TCP.place(bound) != TCP.place(endpoint) if way is TCP else bound == endpoint
@@ -68,7 +68,7 @@ async def test_a_project_has_the_ports_of_its_path_a_lock_and_an_entry_until_it_
     published: list[Transport] = []
     assert PROJECT.listen is not None
     async with asyncio.timeout(DEADLINE):
-        listener = await PROJECT.listen(project, Limits(), doorkeeper(publish=published.append))
+        listener = await PROJECT.listen(project, Limits(), callbacks(publish=published.append))
         (entry,) = [json.loads(path.read_text("utf-8")) for path in registry.iterdir()]
         for told in (json.loads(lock.read_text("utf-8")), entry):
             assert (told["pid"], told["instance_id"]) == (os.getpid(), "us")
@@ -83,9 +83,9 @@ async def test_a_second_primary_is_refused_and_told_whose_the_project_is(project
     published: list[Transport] = []
     assert PROJECT.listen is not None
     async with asyncio.timeout(DEADLINE):
-        listener = await PROJECT.listen(project, Limits(), doorkeeper(publish=published.append))
+        listener = await PROJECT.listen(project, Limits(), callbacks(publish=published.append))
         with pytest.raises(OSError, match=f"process {os.getpid()} is the primary"):
-            await PROJECT.listen(project, Limits(), doorkeeper())
+            await PROJECT.listen(project, Limits(), callbacks())
         await published[0].close()
         await listener.close()
 
@@ -96,9 +96,9 @@ async def test_a_port_in_use_gives_the_lock_back(project: Endpoint) -> None:
     assert TCP.listen is not None
     assert PROJECT.listen is not None
     async with asyncio.timeout(DEADLINE):
-        other = await TCP.listen(parse(f"pando+tcp://127.0.0.1:{first}"), Limits(), doorkeeper(publish=taken.append))
+        other = await TCP.listen(parse(f"pando+tcp://127.0.0.1:{first}"), Limits(), callbacks(publish=taken.append))
         with pytest.raises(OSError, match="in use"):
-            await PROJECT.listen(project, Limits(), doorkeeper())
+            await PROJECT.listen(project, Limits(), callbacks())
         await taken[0].close()
         await other.close()
     assert not Path(project.address, ".pando/ipc.lock").exists()

@@ -6,24 +6,24 @@ import pytest
 
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.endpoint import parse
-from dragoman.gateway.transports.way import Way, adapter_limits
-from tests.gateway.doorkeepers import doorkeeper
+from dragoman.gateway.transports.spec import TransportSpec, adapter_limits
+from tests.gateway.listener_callbacks import callbacks
 
 ENDPOINT = parse("pod+dir:/pods")
 
 
 async def test_what_only_the_app_serves_is_not_listened_on_by_itself() -> None:
-    way = Way()
-    assert way.listen is not None
+    spec = TransportSpec()
+    assert spec.listen is not None
     with pytest.raises(NotImplementedError, match="the app serves it"):
-        await way.listen(ENDPOINT, Limits(), doorkeeper())
+        await spec.listen(ENDPOINT, Limits(), callbacks())
 
 
 def test_nothing_is_wrong_and_no_place_is_taken_where_nothing_is_said() -> None:
-    way = Way()
-    way.check(ENDPOINT)
-    way.check_place(ENDPOINT)
-    assert (way.place(ENDPOINT), way.dial, way.owner_only) == (None, None, False)
+    spec = TransportSpec()
+    spec.check(ENDPOINT)
+    spec.check_place(ENDPOINT)
+    assert (spec.place(ENDPOINT), spec.dial, spec.owner_only) == (None, None, False)
 
 
 def test_a_transport_has_the_limits_of_the_gateway() -> None:

@@ -14,13 +14,13 @@ from dragoman.gateway.config.model import Limits
 from dragoman.gateway.endpoint import Endpoint
 from dragoman.mappings.dialect import Instance, Loss
 
-__all__ = ["Children", "Connect", "Doorkeeper", "Place", "Way", "adapter_limits"]
+__all__ = ["Children", "Connect", "ListenerCallbacks", "Place", "TransportSpec", "adapter_limits"]
 
 Connect = Callable[[], Awaitable[Transport]]
 Place = tuple[object, ...]
 
 
-class Doorkeeper(Struct, frozen=True, kw_only=True):
+class ListenerCallbacks(Struct, frozen=True, kw_only=True):
     """Who receives peers at a listener.
 
     `accept` takes each, `publish` the transport to everybody who subscribes, where there is one; `subscribed` is called
@@ -42,11 +42,11 @@ def _elsewhere(_endpoint: Endpoint) -> None:
     """It takes no place that another listener could want."""
 
 
-async def _not_listened(endpoint: Endpoint, limits: Limits, doorkeeper: Doorkeeper) -> Listener:
+async def _not_listened(endpoint: Endpoint, limits: Limits, callbacks: ListenerCallbacks) -> Listener:
     raise NotImplementedError(f"{endpoint.masked}: the app serves it by itself")
 
 
-class Way(Struct, frozen=True, kw_only=True):
+class TransportSpec(Struct, frozen=True, kw_only=True):
     """One transport.
 
     `listen` and `dial` are None where we do only the other. `check`, `check_upstream` and `check_place` raise
@@ -55,7 +55,7 @@ class Way(Struct, frozen=True, kw_only=True):
     that nobody but the user who runs the gateway can reach it, `spawned` that its one peer is who spawned us.
     """
 
-    listen: Callable[[Endpoint, Limits, Doorkeeper], Awaitable[Listener]] | None = _not_listened
+    listen: Callable[[Endpoint, Limits, ListenerCallbacks], Awaitable[Listener]] | None = _not_listened
     dial: Callable[[Endpoint, Limits, Children], Connect] | None = None
     listen_options: frozenset[str] = frozenset()
     dial_options: frozenset[str] = frozenset()

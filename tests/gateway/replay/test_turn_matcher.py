@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dragoman.gateway.replay.casting import Casting
+from dragoman.gateway.replay.turn_matcher import TurnMatcher
 from dragoman.mappings.canonical.commands import ListCompletions
 from dragoman.mappings.canonical.events import CompletionsListed
 from dragoman.mappings.canonical.values import Completion
 from tests.gateway.replay.tape import Tape, said
 
 
-def cast(folder: Path, *texts: str) -> Casting:
+def cast(folder: Path, *texts: str) -> TurnMatcher:
     tape = Tape()
     for text in texts:
         tape.turn(text)
-    return Casting(tape.play(folder))
+    return TurnMatcher(tape.play(folder))
 
 
-def number(casting: Casting, text: str) -> tuple[int, str]:
+def number(casting: TurnMatcher, text: str) -> tuple[int, str]:
     scene, report = casting.input(said(text))
     return (scene.number if scene is not None else 0), report.outcome
 
@@ -67,7 +67,7 @@ def test_what_was_asked_besides_is_answered_in_turn_and_then_as_last_time(tmp_pa
     for value in ("a.py", "ab.py"):
         listed = CompletionsListed(kind="file", entries=(Completion(value=value),))
         tape.asks(ListCompletions(kind="file", prefix="a"), listed)
-    casting = Casting(tape.play(tmp_path))
+    casting = TurnMatcher(tape.play(tmp_path))
     found = [casting.loose(ListCompletions(kind="file", prefix="a"))[0] for _ in range(3)]
     answers = [passage.answer for passage in found if passage is not None]
     assert [a.entries[0].value for a in answers if isinstance(a, CompletionsListed)] == ["a.py", "ab.py", "ab.py"]

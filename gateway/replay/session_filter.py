@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from dragoman.adapters.base import CloseReason, Sink, Transport
 from dragoman.mappings.dialect import Dialect, Frame, Step
 
-__all__ = ["Sieve"]
+__all__ = ["SessionFilter"]
 
 
-class Sieve:
+class SessionFilter:
     """A transport of `dialect` without the frames that name a session which is not one of `ours`."""
 
     def __init__(self, transport: Transport, dialect: Dialect, ours: Callable[[str], bool]) -> None:

@@ -27,7 +27,7 @@ from dragoman.mappings.canonical.events import (
     TurnEnded,
 )
 
-__all__ = ["Heard", "Question", "resolved", "typed"]
+__all__ = ["DrivenEvents", "Question", "resolved", "typed"]
 
 Question = ApprovalRequested | InteractionRequired
 
@@ -38,7 +38,7 @@ PARAGRAPH = "\n\n"
 """What stands before a question in words behind other text of its run."""
 
 
-class Heard:
+class DrivenEvents:
     """The log of a driver. `events` are each with the id of their turn."""
 
     def __init__(self) -> None:

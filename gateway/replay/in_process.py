@@ -1,7 +1,7 @@
 """A client in this process: it says canonical commands and is told canonical events, over no wire.
 
 To the gateway it is a link as any other: it comes by a transport, attaches to a session and is delivered batches. Its
-frames are JSON: a command, or Told.
+frames are JSON: a command, or InProcessEvent.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from dragoman.adapters.inbound import Pulled
 from dragoman.mappings.canonical import Batch, Command, Event, SessionState
 from dragoman.mappings.dialect import Burst, Clock, Dialect, Frame, NewId, Projection, Rendered, Step
 
-__all__ = ["Inside", "Told", "inside"]
+__all__ = ["InProcessEvent", "InProcessTransport", "in_process_dialect"]
 
 ENCODER = msgspec.json.Encoder()
 
 
-class Told(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class InProcessEvent(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One event, with its `turn` if it was delivered to all; or `attached`: the session is shown from here on."""
 
     event: Event | None = None
@@ -31,16 +31,16 @@ class Told(Struct, frozen=True, kw_only=True, omit_defaults=True):
     attached: str = ""
 
 
-TOLD = msgspec.json.Decoder(Told)
+EVENT = msgspec.json.Decoder(InProcessEvent)
 COMMAND: msgspec.json.Decoder[Command] = msgspec.json.Decoder(Command)
 
 
-class Inside:
+class InProcessTransport:
     """The transport of the one client; `hear` gets what it is told."""
 
     peer = "inside"
 
-    def __init__(self, hear: Callable[[Told], None]) -> None:
+    def __init__(self, hear: Callable[[InProcessEvent], None]) -> None:
         self._hear = hear
         self._said: asyncio.Queue[bytes | None] = asyncio.Queue()
         self._pulled = Pulled()
@@ -63,7 +63,7 @@ class Inside:
 
     async def send(self, frames: Sequence[bytes]) -> None:
         for frame in frames:
-            self._hear(TOLD.decode(frame))
+            self._hear(EVENT.decode(frame))
 
     def try_send(self, frames: Sequence[bytes]) -> bool:  # what is told at once would come in the midst
         return False  # of a step of the session: a client that answers then would be heard before it is over
@@ -75,7 +75,7 @@ class Inside:
         self._said.put_nowait(None)
 
 
-def inside(like: Dialect) -> Dialect:
+def in_process_dialect(like: Dialect) -> Dialect:
     """How it speaks: `like` is any dialect, for what is never asked of it."""
     return structs.replace(
         like, name="inside", server=_Translator, projection=_projection, addressed=False, one_session=False, named=None,
@@ -84,7 +84,7 @@ def inside(like: Dialect) -> Dialect:
 
 
 def _told(**fields: Any) -> bytes:
-    return ENCODER.encode(Told(**fields))
+    return ENCODER.encode(InProcessEvent(**fields))
 
 
 class _Translator:

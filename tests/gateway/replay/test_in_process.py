@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from dragoman.gateway import registry
-from dragoman.gateway.replay.inside import Inside, Told, inside
+from dragoman.gateway.replay.in_process import InProcessEvent, InProcessTransport, in_process_dialect
 from dragoman.mappings.canonical import Batch, SessionState
 from dragoman.mappings.canonical.commands import Ping
 from dragoman.mappings.canonical.events import ApprovalRequested, Pong, TextDelta
 from tests.gateway.replay.tape import said
 from tests.reading import everything, receive
 
-DIALECT = inside(registry.dialect("pod"))
+DIALECT = in_process_dialect(registry.dialect("pod"))
 
 
 async def test_what_it_says_arrives_as_it_said_it() -> None:
-    transport = Inside(lambda _told: None)
+    transport = InProcessTransport(lambda _told: None)
     translator = DIALECT.server(lambda: 0, lambda: "id", "")
     transport.say(said("one", request="a"))
     transport.say(Ping(request="b"))
@@ -24,8 +24,8 @@ async def test_what_it_says_arrives_as_it_said_it() -> None:
 
 
 async def test_it_is_told_answers_the_session_and_what_is_delivered_to_all() -> None:
-    told: list[Told] = []
-    transport = Inside(told.append)
+    told: list[InProcessEvent] = []
+    transport = InProcessTransport(told.append)
     translator, projection = DIALECT.server(lambda: 0, lambda: "id", ""), DIALECT.projection("", "")
     batch = Batch(session="s", epoch=1, first_seq=0, events=[TextDelta(text="a")], turn="t")
     for frames in (
@@ -34,11 +34,15 @@ async def test_it_is_told_answers_the_session_and_what_is_delivered_to_all() -> 
     ):  # fmt: skip
         assert not transport.try_send(frames), "not in the midst of a step"
         await transport.send(frames)
-    assert told == [Told(event=Pong(request="b")), Told(attached="s"), Told(event=TextDelta(text="a"), turn="t")]
+    assert told == [
+        InProcessEvent(event=Pong(request="b")),
+        InProcessEvent(attached="s"),
+        InProcessEvent(event=TextDelta(text="a"), turn="t"),
+    ]
 
 
 async def test_it_leaves_as_any_client_does() -> None:
-    transport = Inside(lambda _told: None)
+    transport = InProcessTransport(lambda _told: None)
     transport.leave()
     assert await receive(transport) == []
     await transport.close()

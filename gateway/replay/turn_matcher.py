@@ -14,10 +14,10 @@ from dragoman.gateway.replay.reports import Candidate, Outcome, Report, named
 from dragoman.gateway.replay.scenes import Passage, Play, Scene
 from dragoman.mappings.canonical import Command
 
-__all__ = ["Casting"]
+__all__ = ["TurnMatcher"]
 
 
-class Casting:
+class TurnMatcher:
     """What of a play was used in one session."""
 
     def __init__(self, play: Play) -> None:

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from dragoman.adapters.base import Accept, Transport
-from dragoman.gateway.transports.way import Doorkeeper
+from dragoman.gateway.transports.spec import ListenerCallbacks
 from dragoman.mappings.dialect import Instance, Loss
 
-__all__ = ["doorkeeper"]
+__all__ = ["callbacks"]
 
 
 def nobody(_transport: Transport) -> None:
     """Nobody is expected."""
 
 
-def doorkeeper(accept: Accept = nobody, publish: Accept = nobody) -> Doorkeeper:
+def callbacks(accept: Accept = nobody, publish: Accept = nobody) -> ListenerCallbacks:
     """One that fails the test when something is lost."""
 
     def lost(loss: Loss) -> None:
         raise AssertionError(f"lost: {loss}")
 
-    return Doorkeeper(accept=accept, publish=publish, lost=lost, instance=Instance(id="us", started_at=1))
+    return ListenerCallbacks(accept=accept, publish=publish, lost=lost, instance=Instance(id="us", started_at=1))

@@ -8,7 +8,7 @@ import pytest
 from msgspec import Raw
 
 from dragoman.gateway.recording.compare import turns_of
-from dragoman.gateway.replay.heard import Heard, Question, resolved, typed
+from dragoman.gateway.replay.driven_events import DrivenEvents, Question, resolved, typed
 from dragoman.gateway.session.wording import in_words
 from dragoman.mappings.canonical import Command
 from dragoman.mappings.canonical.commands import AnswerApproval, AnswerInteraction
@@ -31,14 +31,14 @@ DECLINED = InteractionResolved(question="f", declined=True)
 WORDS = in_words(ASKED)
 
 
-def heard(*events: Any, turn: str = "t1") -> Heard:
-    log = Heard()
+def heard(*events: Any, turn: str = "t1") -> DrivenEvents:
+    log = DrivenEvents()
     for event in events:
         log.take(turn, event)
     return log
 
 
-def text(log: Heard) -> str:
+def text(log: DrivenEvents) -> str:
     return "".join(event.text for _, event in log.events if isinstance(event, TextDelta))
 
 
@@ -57,7 +57,7 @@ def test_other_words_stay_and_so_does_the_end_of_their_turn() -> None:
     before = list(log.events)
     assert not log.take_back(WORDS)
     assert log.events == before
-    assert not Heard().take_back(WORDS)
+    assert not DrivenEvents().take_back(WORDS)
 
 
 def test_what_is_said_for_a_typed_answer_belongs_to_the_turn_that_asked() -> None:
