@@ -13,9 +13,10 @@ from typing import Any
 import structlog
 from msgspec import structs
 
+from dragoman.gateway.backends.asking import Asking, Script, TimedOut
 from dragoman.gateway.ledger import Ledger
 from dragoman.gateway.replay.lines import SAID_FOR_IT, Counted, uncounted
-from dragoman.gateway.timers import Later, Timer
+from dragoman.gateway.timers import Later
 from dragoman.gateway.upstream import Backend, Connected
 from dragoman.mappings.canonical import Command, SessionState
 from dragoman.mappings.canonical.commands import OpenSession, ResumeSession, SubmitInput
@@ -49,13 +50,11 @@ class Live:
         self._drops = frozenset[type]() if tells_model_turns else SAID_FOR_IT
         self._ledger = ledger
         self._clock = clock
-        self._new_id = new_id
-        self._later = later
+        self._asking: Asking[Command] = Asking(
+            lambda command: self.backend.send([command]), self.send, lambda held, why: session.lost(why.text, held),
+            bound=HELD_MAX, new_id=new_id, later=later,
+        )  # fmt: skip
         self._ids: Ext | None = None
-        self._asked: Command | None = None  # by us, on its way to the history
-        self._history: list[Item] = []
-        self._held: list[Command] = []
-        self._timer: Timer | None = None
         self._waiting: set[str] = set()  # requests without an answer
         self._input = ""  # that of the last input
         self.running = False
@@ -64,21 +63,20 @@ class Live:
 
     def send(self, commands: Sequence[Command]) -> None:
         """Ask it this, once it has what it is given of the history."""
-        if self._asked is not None:
-            room = HELD_MAX - len(self._held)
-            self._held += commands[:room]
-            if commands[room:]:
-                self._session.lost("too many commands wait for the live backend", commands[room:], "busy")
+        if self._asking.active:
+            if excess := self._asking.hold(commands):
+                self._session.lost("too many commands wait for the live backend", excess, "busy")
             return
         for command in commands:
             if isinstance(command, SubmitInput):
                 self.running, self._input = True, command.request
         self._waiting.update(command.request for command in commands if command.request)
-        self.backend.send(commands)
+        if commands:
+            self.backend.send(commands)
 
     def stop(self) -> None:
         """The session ends."""
-        self._rung()
+        self._asking.stop()
         self.backend.stop()
 
     def take_over(self) -> None:
@@ -92,9 +90,7 @@ class Live:
                 f"the live backend goes on without the {len(items)} messages before: its dialect takes no history"
             )
         else:
-            self._history = list(items)
-            self._timer = self._later(PATIENCE, lambda: self._given("it did not take it in time"))
-            self._ask(structs.replace(self._session.connected().opening or OpenSession(), request=self._new_id()))
+            self._asking.begin(self._give(items, self._dialect.takes_history), PATIENCE)
 
     # -- what it says --------------------------------------------------------------------------------------
 
@@ -115,8 +111,8 @@ class Live:
             self.running = False
         if isinstance(item, SessionOpened):
             self._ids = item.ext
-        if request and self._asked is not None and request == self._asked.request:
-            self._answered(item)
+        if self._asking.is_asked(request):
+            self._asking.answer(item)
             return False
         if isinstance(item, HistorySnapshot) and not request:
             self._lose(item, "the history of the live backend alone")
@@ -126,53 +122,37 @@ class Live:
         return not isinstance(item, SessionOpened) and type(item) not in self._drops
 
     def lost(self, text: str, unsent: Sequence[Command], cause: Cause = "upstream_lost") -> None:
-        unsent = [command for command in unsent if self._asked is None or command.request != self._asked.request]
-        held = self._held
-        concerned = self.running or bool(self._waiting) or bool(unsent) or bool(held)
-        self.running, self._asked, self._held = False, None, []
+        others, held = self._asking.lost(unsent)
+        concerned = self.running or bool(self._waiting) or bool(others) or bool(held)
+        self.running = False
         self._waiting.clear()
-        self._rung()
         if concerned:
-            self._session.lost(text, [*unsent, *held], cause)
+            self._session.lost(text, [*others, *held], cause)
         else:
             log.debug("live backend lost", cause=text)  # what is replayed goes on; its upstream logs it once
 
     # -- the history -----------------------------------------------------------------------------------------
 
-    def _ask(self, command: Command) -> None:
-        self._asked = command
-        self.backend.send([command])
-
-    def _answered(self, event: Any) -> None:
-        opened = isinstance(event, SessionOpened)
-        takes = self._dialect.takes_history
-        if opened and isinstance(self._asked, OpenSession) and takes is not None:
-            again = ResumeSession(request=self._new_id(), session=event.session, ext=takes(self._history))
-            self._ask(again)
-            return
-        refused = event.failure.text if isinstance(event, Reply) and event.failure is not None else "it did not answer"
-        self._given("" if opened else refused)
-
-    def _given(self, refusal: str) -> None:
-        self._rung()
-        held, self._held, self._asked = self._held, [], None
-        count = len(self._history)
-        if refusal:
-            self._tell(f"the live backend goes on without the {count} messages before: {refusal}")
+    def _give(self, items: Sequence[Item], takes: Callable[[Sequence[Item]], Ext | None]) -> Script:
+        """Open a conversation, and give it the messages before."""
+        try:
+            answer = yield self._session.connected().opening or OpenSession()
+            if isinstance(answer, SessionOpened):
+                answer = yield ResumeSession(session=answer.session, ext=takes(items))
+        except TimedOut:
+            refusal = "it did not take it in time"
         else:
-            log.info("the live backend goes on", backend=self._name, messages=count)
-        if held:
-            self.send(held)
+            refused = answer.failure if isinstance(answer, Reply) else None
+            refusal = refused.text if refused is not None else "it did not answer"
+            if isinstance(answer, SessionOpened):
+                log.info("the live backend goes on", backend=self._name, messages=len(items))
+                return
+        self._tell(f"the live backend goes on without the {len(items)} messages before: {refusal}")
 
     def _tell(self, text: str) -> None:
         log.warning(text)
         alert = Alert(level="warn", source="gateway", text=text, at=self._clock())
         self._session.receive([Burst(items=[alert])])
-
-    def _rung(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
 
     def _lose(self, item: Any, why: str) -> None:
         loss = Loss(kind=type(item).__name__, why=why)

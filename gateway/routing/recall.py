@@ -12,22 +12,22 @@ effects come after the history. Its own requests have ids of their own, and thei
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from msgspec import structs
 
+from dragoman.gateway.backends.asking import Asking, ConnectionLost, Refused, Script, TimedOut
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.ledger import Ledger
 from dragoman.gateway.routing.door import LATEST
 from dragoman.gateway.routing.ids import canonical_id
 from dragoman.gateway.routing.paging import PAGE
 from dragoman.gateway.session.weight import of_item
-from dragoman.gateway.timers import Later, Timer
+from dragoman.gateway.timers import Later
 from dragoman.gateway.upstream import Backend, Connected
 from dragoman.mappings.canonical import Command, SessionState
 from dragoman.mappings.canonical.commands import GetHistory, GetSession, ListSessions, OpenSession, ResumeSession
 from dragoman.mappings.canonical.events import Alert, Event, HistorySnapshot, Reply, SessionOpened, SessionsListed
-from dragoman.mappings.canonical.values import Cause, Item
+from dragoman.mappings.canonical.values import Cause, Failure, Item
 from dragoman.mappings.dialect import Burst, Loss, NewId
 
 __all__ = ["Recall"]
@@ -54,44 +54,33 @@ class Recall:
         self._session = session
         self._limits = limits
         self._ledger = ledger
-        self._new_id = new_id
-        self._later = later
         self._resume = resume
         self._taken = taken
-        self._asked: Command | None = None  # what we wait for
-        self._answer: Any = None
-        self._timer: Timer | None = None
-        self._held: list[Command] = []
+        self._asking: Asking[Command] = Asking(
+            lambda command: self.backend.send([command]), self._release, self._fail, bound=HELD_MAX, new_id=new_id,
+            later=later,
+        )  # fmt: skip
         self._openings: set[str] = set()  # requests of clients that resume
-        self._late_answers: list[Burst] = []  # to them, once the history is here
-        self._opened: SessionOpened | None = None
-        self._items: list[Item] = []  # newest first
-        self._pages = 0
 
     # -- what the session asks -------------------------------------------------------------------------
 
     def start(self) -> None:
-        if self._resume and self._asked is None:
-            self._begin()
+        self._begin()
         self.backend.start()
 
     def send(self, commands: Sequence[Command]) -> None:
-        if self._resume and self._asked is None:
-            self._begin()
-        if self._asked is None:
+        self._begin()
+        if not self._asking.active:
             self._openings.update(c.request for c in commands if isinstance(c, ResumeSession | GetSession))
             self.backend.send(commands)
-            return
-        room = HELD_MAX - len(self._held)
-        self._held += commands[:room]
-        if commands[room:]:
-            self._session.lost("too many commands wait for the history of the conversation", commands[room:], "busy")
+        elif excess := self._asking.hold(commands):
+            self._session.lost("too many commands wait for the history of the conversation", excess, "busy")
 
     def rest(self) -> None:
         self.backend.rest()
 
     def stop(self) -> None:
-        self._rung()
+        self._asking.stop()
         self.backend.stop()
 
     # -- what the backend says -------------------------------------------------------------------------
@@ -100,34 +89,24 @@ class Recall:
         return self._session.connected()
 
     def receive(self, bursts: list[Burst]) -> None:
-        if self._asked is None and not self._openings:
+        if not self._asking.active and not self._openings:
             self._session.receive(bursts)
             return
-        others = [structs.replace(burst, items=[i for i in burst.items if not self._takes(i)]) for burst in bursts]
+        answers = [i for burst in bursts for i in burst.items if self._asking.is_asked(getattr(i, "request", ""))]
+        others = [structs.replace(burst, items=[i for i in burst.items if i not in answers]) for burst in bursts]
         opened = self._opened_for_client(others)
         others = [burst for burst in others if burst.items]
-        if opened is not None and self._asked is None and not self.connected().transcript:
-            self._opened, self._late_answers = opened, others
-            self._page("")
+        if opened is not None and not self._asking.active and not self.connected().transcript:
+            self._asking.begin(self._load(opened, others))
         elif others:
             self._session.receive(others)
-        if self._answer is not None:
-            answer, self._answer = self._answer, None
-            self._go_on(answer)
+        for answer in answers[:1]:
+            self._asking.answer(answer)
 
     def lost(self, text: str, unsent: Sequence[Command], cause: Cause = "upstream_lost") -> None:
-        asked, held = self._asked, self._held
         self._openings.clear()
-        if asked is not None:
-            unsent = [c for c in unsent if c.request != asked.request]
-            self._tell() if isinstance(asked, GetHistory) else self._settle()
-        self._session.lost(text, [*unsent, *held], cause)
-
-    def _takes(self, item: Any) -> bool:
-        if self._asked is None or getattr(item, "request", None) != self._asked.request:
-            return False
-        self._answer = item
-        return True
+        others, held = self._asking.lost(unsent)
+        self._session.lost(text, [*others, *held], cause)
 
     def _opened_for_client(self, bursts: Sequence[Burst]) -> SessionOpened | None:
         """Return the answer to a client that resumes, if it is among these."""
@@ -140,117 +119,81 @@ class Recall:
     # -- step by step ----------------------------------------------------------------------------------
 
     def _begin(self) -> None:
-        self._wait(self._limits.accept_deadline)
+        if self._resume and not self._asking.active:
+            self._asking.begin(self._open(), self._limits.accept_deadline)
+
+    def _open(self) -> Script:
+        """Open the conversation that the endpoint asks for, then load its history."""
         if self._resume == LATEST:
-            self._ask(ListSessions(limit=1))
-        else:
-            self._open(self._resume)
-
-    def _open(self, conversation: str) -> None:
+            listed = yield ListSessions(limit=1)
+            if not isinstance(listed, SessionsListed) or not listed.sessions:
+                self._tell(None, [])  # there is nothing to resume
+                return
+            self._resume = listed.sessions[0].session
+            if self._taken(self._resume):
+                raise Refused(failure("the conversation is open here already; say it again there"))
         wanted = self.connected().opening or OpenSession()
-        self._ask(
-            ResumeSession(
-                session=conversation, agent=wanted.agent, user_name=wanted.user_name, user_email=wanted.user_email,
-                supports=wanted.supports, metadata=wanted.metadata,
-            )
+        opened = yield ResumeSession(
+            session=self._resume, agent=wanted.agent, user_name=wanted.user_name, user_email=wanted.user_email,
+            supports=wanted.supports, metadata=wanted.metadata,
         )  # fmt: skip
+        if isinstance(opened, SessionOpened):
+            yield from self._load(opened, [])
+        elif isinstance(opened, Reply) and opened.failure is not None:
+            raise Refused(failure(opened.failure.text))
+        else:
+            self._tell(None, [])
 
-    def _page(self, cursor: str) -> None:
-        if not self._pages:
-            self._wait(PATIENCE)
-        self._pages += 1
-        self._ask(GetHistory(limit=PAGE, cursor=cursor))
+    def _load(self, opened: SessionOpened, answers: Sequence[Burst]) -> Script:
+        """Load the history of an open conversation page by page, then tell it and `answers`."""
+        self._asking.within(PATIENCE)
+        items: list[Item] = []  # newest first
+        cursor = ""
+        try:
+            for _ in range(PAGES_MAX):
+                page = yield GetHistory(limit=PAGE, cursor=cursor)
+                cursor = ""
+                if isinstance(page, HistorySnapshot):
+                    items += page.items
+                    cursor = page.next_cursor or ""
+                if not cursor or sum(map(of_item, items)) > self._limits.transcript_max:
+                    break
+            if cursor:
+                self._lose("older than what is loaded of a resumed conversation")
+        except TimedOut:
+            self._lose("the backend did not tell the history in time")
+        except ConnectionLost:
+            pass  # the pages that came are the history
+        self._tell(opened, items, answers)
 
-    def _go_on(self, answer: Event) -> None:
-        asked = self._asked
-        match answer:
-            case SessionsListed(sessions=(newest, *_)):
-                self._resume = newest.session
-                if self._taken(newest.session):
-                    self._fail("the conversation is open here already; say it again there")
-                else:
-                    self._open(newest.session)
-            case SessionOpened():
-                self._opened = answer
-                self._page("")
-            case HistorySnapshot():
-                self._read(answer)
-            case Reply(failure=failure) if failure is not None and isinstance(asked, ResumeSession):
-                self._fail(failure.text)
-            case _:  # nothing to resume, or no more pages
-                self._finish()
-
-    def _read(self, page: HistorySnapshot) -> None:
-        self._items += page.items
-        full = sum(map(of_item, self._items)) > self._limits.transcript_max
-        if page.next_cursor and not full and self._pages < PAGES_MAX:
-            self._page(page.next_cursor)
-            return
-        if page.next_cursor:
-            self._lose("older than what is loaded of a resumed conversation")
-        self._finish()
-
-    def _finish(self) -> None:
-        """Give the session its history, then send the commands that waited."""
-        held = self._held
-        self._tell()
-        if held:
-            self.send(held)
-
-    def _tell(self) -> None:
-        opened, wanted = self._opened, self._resume
-        items = tuple(reversed(self._items))
-        self._resume = ""
-        self._settle()
+    def _tell(self, opened: SessionOpened | None, items: Sequence[Item], answers: Sequence[Burst] = ()) -> None:
+        """Give the session what was resumed, then the answers to clients that waited for it."""
+        wanted, self._resume = self._resume, ""
         events: list[Event] = []
         if opened is not None:
             events.append(structs.replace(opened, request=""))
-        if opened is not None or items or wanted:
-            events.append(HistorySnapshot(items=items))
+        if opened is not None or wanted:
+            events.append(HistorySnapshot(items=tuple(reversed(items))))
         if opened is not None and wanted not in ("", LATEST) and not _same(wanted, opened.session):
             text = f"the backend does not know the conversation {wanted} and began another"
             events.append(Alert(level="warn", source="gateway", text=text))  # kept for who comes later, as no Gap is
-        answers, self._late_answers = self._late_answers, []
-        bursts = [Burst(items=events)] if events else []
-        if bursts or answers:
-            self._session.receive([*bursts, *answers])
+        self._session.receive([Burst(items=events), *answers])
 
-    def _fail(self, text: str) -> None:
-        held = self._held
-        self._settle()
-        self._session.lost(text, held)
+    def _release(self, held: list[Command]) -> None:
+        if held:
+            self.send(held)
 
-    def _late(self) -> None:
-        self._timer = None
-        if isinstance(self._asked, GetHistory):
-            self._lose("the backend did not tell the history in time")
-            self._finish()
-        else:
-            self._fail("the backend did not answer in time")
-
-    # --------------------------------------------------------------------------------------------------
-
-    def _ask(self, command: Command) -> None:
-        self._asked = structs.replace(command, request=self._new_id())
-        self.backend.send([self._asked])
-
-    def _wait(self, seconds: float) -> None:
-        self._rung()
-        self._timer = self._later(seconds, self._late)
-
-    def _rung(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def _settle(self) -> None:
-        """Forget the open request and everything that belongs to it."""
-        self._rung()
-        self._asked, self._opened, self._items, self._pages, self._held = None, None, [], 0, []
+    def _fail(self, held: list[Command], why: Failure) -> None:
+        self._session.lost(why.text, held)
 
     def _lose(self, why: str) -> None:
         loss = Loss(kind="HistorySnapshot", field="items", why=why)
         self._ledger.record([loss], session=self.connected().id)
+
+
+def failure(text: str) -> Failure:
+    """Return the failure of commands that waited for a conversation which cannot be resumed."""
+    return Failure(cause="upstream_lost", text=text)
 
 
 def _same(wanted: str, opened: str) -> bool:

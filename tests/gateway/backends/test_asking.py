@@ -1,0 +1,152 @@
+"""A script of requests runs first; what comes meanwhile is held, then let through or failed."""
+
+from __future__ import annotations
+
+from itertools import count
+
+import pytest
+
+from dragoman.gateway.backends.asking import Asking, ConnectionLost, Refused, Script, TimedOut
+from dragoman.mappings.canonical import Command
+from dragoman.mappings.canonical.commands import GetSession, ListSessions, Ping
+from dragoman.mappings.canonical.values import Failure
+from tests.gateway.stage import Time
+
+NO = Failure(cause="denied", text="no")
+
+
+class Asked:
+    """A backend that is asked by scripts, and the fate of what they hold."""
+
+    def __init__(self) -> None:
+        ids = count(1)
+        self.time = Time()
+        self.commands: list[Command] = []
+        self.released: list[list[str]] = []
+        self.failed: list[tuple[list[str], Failure]] = []
+        self.got: list[object] = []
+        self.asking: Asking[str] = Asking(
+            self.commands.append, self.released.append, lambda held, why: self.failed.append((held, why)), bound=2,
+            new_id=lambda: f"own-{next(ids)}", later=self.time.later,
+        )  # fmt: skip
+
+    def two_requests(self) -> Script:
+        self.got.append((yield ListSessions()))
+        self.got.append((yield GetSession()))
+
+    def forgives(self) -> Script:
+        try:
+            yield ListSessions()
+        except (TimedOut, ConnectionLost) as end:
+            self.got.append(type(end))
+
+    def refuses(self) -> Script:
+        yield ListSessions()
+        raise Refused(NO)
+
+
+def test_each_request_waits_for_the_answer_to_the_one_before() -> None:
+    made = Asked()
+    made.asking.begin(made.two_requests())
+    assert made.commands == [ListSessions(request="own-1")]
+    made.asking.answer("first")
+    assert made.commands[1:] == [GetSession(request="own-2")]
+    made.asking.answer("second")
+    assert made.got == ["first", "second"]
+    assert not made.asking.active
+
+
+def test_what_is_held_is_released_in_its_order_at_the_end() -> None:
+    made = Asked()
+    made.asking.begin(made.two_requests())
+    made.asking.hold(["a"])
+    made.asking.hold(["b"])
+    made.asking.answer(1)
+    assert made.released == []
+    made.asking.answer(2)
+    assert made.released == [["a", "b"]]
+
+
+def test_what_has_no_room_is_given_back() -> None:
+    made = Asked()
+    made.asking.begin(made.two_requests())
+    assert made.asking.hold(["a", "b", "c"]) == ["c"]
+
+
+def test_only_the_open_request_of_a_running_script_is_its_own() -> None:
+    made = Asked()
+    made.asking.begin(made.two_requests())
+    made.asking.answer(1)
+    assert (made.asking.is_asked("own-1"), made.asking.is_asked("own-2"), made.asking.is_asked("")) == (
+        False, True, False
+    )  # fmt: skip
+
+
+def test_what_is_held_by_a_script_that_is_refused_fails_with_its_failure() -> None:
+    made = Asked()
+    made.asking.begin(made.refuses())
+    made.asking.hold(["a"])
+    made.asking.answer(1)
+    assert (made.released, made.failed) == ([], [(["a"], NO)])
+
+
+def test_what_is_held_past_the_deadline_fails() -> None:
+    made = Asked()
+    made.asking.begin(made.two_requests(), within=1.0)
+    made.asking.hold(["a"])
+    made.time.passes(1.0)
+    assert [held for held, _why in made.failed] == [["a"]]
+    assert not made.asking.active
+
+
+def test_a_script_may_go_on_without_the_answer_that_is_late() -> None:
+    made = Asked()
+    made.asking.begin(made.forgives(), within=1.0)
+    made.asking.hold(["a"])
+    made.time.passes(1.0)
+    assert (made.got, made.released, made.failed) == ([TimedOut], [["a"]], [])
+
+
+@pytest.mark.parametrize("end", ["answer", "lost", "stop"])
+def test_a_script_that_has_ended_leaves_no_deadline(end: str) -> None:
+    made = Asked()
+    made.asking.begin(made.forgives(), within=1.0)
+    match end:
+        case "answer":
+            made.asking.answer(1)
+        case "lost":
+            made.asking.lost([])
+        case _:
+            made.asking.stop()
+    assert made.time.waiting == []
+
+
+def test_a_lost_connection_gives_back_what_was_held_and_what_others_had_not_written() -> None:
+    made = Asked()
+    made.asking.begin(made.forgives())
+    made.asking.hold(["a"])
+    own, other = made.commands[0], Ping(request="r")
+    assert made.asking.lost([own, other]) == ([other], ["a"])
+    assert made.got == [ConnectionLost]
+    assert (made.released, made.failed) == ([], [])
+
+
+def test_what_was_stopped_releases_and_fails_nothing() -> None:
+    made = Asked()
+    made.asking.begin(made.two_requests(), within=1.0)
+    made.asking.hold(["a"])
+    made.asking.stop()
+    made.asking.answer(1)
+    assert (made.asking.active, made.released, made.failed, made.got) == (False, [], [], [])
+
+
+def test_a_script_may_wait_for_what_it_did_not_ask() -> None:
+    made = Asked()
+
+    def waits() -> Script:
+        made.got.append((yield None))
+
+    made.asking.begin(waits())
+    assert made.commands == []
+    made.asking.answer("told")
+    assert made.got == ["told"]
