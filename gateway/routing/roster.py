@@ -39,12 +39,22 @@ class Roster:
         names = [state.id]
         for dialect in self._dialects().values():
             names += [*dialect.shown(state.id, state.backend_ids), *dialect.shown(state.id, state.ids)]
-        self._names.update(dict.fromkeys(names, session))
         given = self._given.setdefault(state.id, {})
         for name in names:
-            given.pop(name, None)
-            given[name] = None
-        for oldest in list(given)[:-NAMES_MAX]:
+            self._name(session, given, name)
+
+    def add_name(self, session: Session, name: str) -> None:
+        """Accept one more name for a session that lives; the names shown to clients are never the oldest."""
+        given = self._given[session.state.id]
+        self._name(session, given, name)
+        self.add(session)
+
+    def _name(self, session: Session, given: dict[str, None], name: str) -> None:
+        given.pop(name, None)
+        given[name] = None
+        self._names[name] = session
+        if len(given) > NAMES_MAX:
+            oldest = next(iter(given))
             del given[oldest], self._names[oldest]
 
     def names(self, session: Session) -> list[str]:

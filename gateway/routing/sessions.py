@@ -193,11 +193,18 @@ class Sessions:
         )  # fmt: skip
 
     def choose(self, link: Link, session: Session, name: str) -> None:
-        """Show `session` to clients of this dialect under the id by which one of them opens it."""
-        if name and link.dialect.named is not None:
-            session.state.chosen_ids = link.dialect.named(name)
-            if session in self.roster:
-                self._add(session)
+        """Show `session` to clients of this dialect under the id by which one of them opens it.
+
+        The first id stays what they are shown, because whoever chose it waits for it. Every later one is accepted, too.
+        """
+        if not name or link.dialect.named is None:
+            return
+        if session.state.chosen_ids is not None:
+            self.roster.add_name(session, name)
+            return
+        session.state.chosen_ids = link.dialect.named(name)
+        if session in self.roster:
+            self._add(session)
 
     def in_use(self, link: Link, name: str) -> bool:
         """Return whether a session that lives, or waits for its backend, has this name already."""

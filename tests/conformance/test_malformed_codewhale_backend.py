@@ -21,12 +21,13 @@ from dragoman.gateway.config.model import Config, Limits, Route
 from dragoman.gateway.endpoint import parse
 from dragoman.mappings.codewhale.vocabulary import SEED, methods
 from tests.conformance.fake_codewhale import FakeCodewhale, accepted, bare
-from tests.pairs.gateway import serving
+from tests.pairs.gateway import SmoothClient, serving
 from tests.pairs.turns import Peer, join
 
 MAX_MESSAGE = 4 * 1024 * 1024
 LIMITS = Limits(max_message=MAX_MESSAGE, drain_deadline=0.5, backoff_first=0.02, backoff_max=0.1)
 ASKERS = ("smooth", "codewhale")
+FORGOTTEN = "the backend has forgotten the conversation: it knows nothing of what was said before"
 HANGS_UP = b""
 """Said by a codewhale whose connection ends."""
 
@@ -227,8 +228,12 @@ async def says(fake: FakeCodewhale, row: Row) -> None:
 
 async def goes_on(at: Stand, row: Row, before: int) -> None:
     """Another turn of the same client, one of the bystander; and what was counted until then."""
+    if row in LOST and isinstance(at.asker.client, SmoothClient):
+        at.asker.client.oracle.forgotten = True
     seen = await at.asker.turn("and now?")
-    assert (seen.text, seen.end) == ("Well.", "completed")
+    told, _, answer = seen.text.rpartition("\n\n")
+    assert (answer, seen.end) == ("Well.", "completed")
+    assert told == (f"[{FORGOTTEN}]" if row in LOST and isinstance(at.asker.client, SmoothClient) else "")
     assert [f["type"] for f in at.bystander.client.frames] == ["immediate_response"], "it was told nothing"
     assert (await at.bystander.turn("and I?")).text == "Well."
     assert row.counted == -1 or dropped(at.app) - before == row.counted, at.app.ledger.entries()

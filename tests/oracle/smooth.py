@@ -41,14 +41,20 @@ class Turn(Struct):
 
     ours: bool
     text: list[str] = field(default_factory=list)
+    forgotten: bool = False  # a line before the answer told that the backend's context is lost
     calls: Counter[str] = field(default_factory=Counter)  # without a result, by name
 
 
 class SmoothOracle:
-    """One connection of a smooth client; `gaps` is how many gaps the server counted: so many turns lack some tokens."""
+    """One connection of a smooth client.
+
+    `gaps` is how many gaps the server counted: so many turns lack some tokens. `forgotten` says that the backend lost
+    its context: a line of its own tells it before the next answer, outside of that (docs/translation.md, rule 4.11).
+    """
 
     def __init__(self) -> None:
         self.gaps = 0
+        self.forgotten = False
         self._record = Record()
         self._waiting: list[tuple[str | None, str]] = []  # commands without an answer: request id, action
         self._turns: dict[str, Turn] = {}
@@ -129,7 +135,7 @@ class SmoothOracle:
 
     def _stream(self, kind: str, turn: Turn, frame: dict[str, Any]) -> None:
         if kind == "stream_token":
-            turn.text.append(frame["token"])
+            self._token(turn, frame["token"])
         if kind != "stream_chunk":
             return
         said = frame["data"]["state"].get("rawResponse")
@@ -143,9 +149,16 @@ class SmoothOracle:
             self._hold(before[name] > 0 or not turn.ours, "a tool's result comes after its call")
             before[name] -= 1
 
+    def _token(self, turn: Turn, text: str) -> None:
+        if self.forgotten and not turn.text and not turn.forgotten and text.startswith("[") and text.endswith("]\n\n"):
+            turn.forgotten = True
+        else:
+            turn.text.append(text)
+
     def _end(self, kind: str, request: str | None, frame: dict[str, Any]) -> None:
         turn = self._turn(kind, request)
         if kind == "eventual_response":
+            self.forgotten &= not turn.forgotten  # it is told until an answer follows
             parts = frame["data"]["data"]["response"]
             parts = parts.get("responseParts", []) if isinstance(parts, dict) else [parts]
             if "".join(parts) != "".join(turn.text):

@@ -116,6 +116,15 @@ def test_a_counted_gap_excuses_the_tokens_of_one_turn() -> None:
         oracle.got(answer("hello world", "t2"))
 
 
+def test_one_line_before_the_answer_may_tell_that_the_context_is_lost() -> None:
+    oracle = SmoothOracle()
+    oracle.forgotten = True
+    for frame in (token("[it forgot]\n\n"), token("hello"), answer("hello"), token("[it forgot]\n\n", "t2")):
+        oracle.got(frame)
+    with pytest.raises(AssertionError, match="the tokens of a turn are its answer"):
+        oracle.got(answer("", "t2"))
+
+
 @pytest.mark.parametrize("name", LEGAL)
 def test_what_servers_do_is_legal(name: str) -> None:
     told(*LEGAL[name])

@@ -137,15 +137,15 @@ async def test_what_was_deleted_is_gone_and_what_cannot_be_deleted_is_told(backe
             await client.call("session.get", session_id=OWN)
 
 
-async def test_each_id_under_which_the_one_session_of_a_pod_was_opened_is_accepted_and_the_last_is_shown(
+async def test_each_id_under_which_the_one_session_of_a_pod_was_opened_is_accepted_and_the_first_is_shown(
     tmp_path: Path,
 ) -> None:
     async with viewer("pod", tmp_path) as client:
         await create(client)
-        await create(client, "Ours/2")
-        assert (await client.call("session.get", session_id=OWN))["id"] == "Ours/2"
-        client.session = OWN
+        assert (await create(client, "Ours/2"))["id"] == OWN, "who chose the first id waits for it"
+        assert (await client.call("session.get", session_id="Ours/2"))["id"] == OWN
+        client.session = "Ours/2"
         await client.say("Where is my order?")
         await client.until(lambda: "llm.end" in [topic for topic, _ in client.told])
         ends = [payload["session_id"] for topic, payload in client.told if topic == "llm.end"]
-        assert ends == ["Ours/2"]
+        assert ends == [OWN]

@@ -360,7 +360,7 @@ async def test_a_server_that_was_started_anew_is_asked_for_the_conversation_agai
     async with before_smooth(flavour) as (server, client):
         conversation = server.sessions[client.session].ids["conversationId"]
         await server.forget()
-        client.oracle.gaps = not flavour.resumes  # the line that tells of it is no part of the answer
+        client.oracle.forgotten = not flavour.resumes
         new = await client.say("hello")
         await client.until(lambda: ended(client, new))
         assert of(client, new, "eventual_response"), client.of(new)

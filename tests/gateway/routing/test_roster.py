@@ -30,8 +30,7 @@ async def test_the_names_that_clients_choose_for_one_session_are_bounded() -> No
     async with stage() as made:
         roster = made.router._all.roster
         for number in range(NAMES_MAX):
-            made.session.state.chosen_ids = keep(id=f"n-{number}")
-            roster.add(made.session)
+            roster.add_name(made.session, f"n-{number}")
         assert roster.named("n-0") is None
         assert roster.named(f"n-{NAMES_MAX - 1}") is roster.named(SESSION) is made.session
         assert len(roster.names(made.session)) == NAMES_MAX
