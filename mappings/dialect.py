@@ -18,7 +18,7 @@ from dragoman.mappings.canonical.commands import ResumeSession
 from dragoman.mappings.canonical.values import Ext, Item
 from dragoman.mappings.codec import MALFORMED, Format
 from dragoman.mappings.errors import PeerError
-from dragoman.mappings.rules import Nothing, Rules
+from dragoman.mappings.rules import Nothing, Rules, RuleTable
 
 __all__ = [
     "Alarm",
@@ -207,8 +207,8 @@ class Direction(Struct, frozen=True, kw_only=True):
     """
 
     codec: Format
-    to_canonical: Rules
-    from_canonical: Rules
+    to_canonical: Rules[[], Any]
+    from_canonical: RuleTable
     envelope: Callable[[Any], tuple[str, int]] | None
     write: Callable[[Burst], Rendered]
     place: Callable[[Any], tuple[str, Ext | None]] | None = None

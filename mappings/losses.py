@@ -9,7 +9,7 @@ from __future__ import annotations
 from msgspec import json, structs
 
 from dragoman.mappings.dialect import Loss
-from dragoman.mappings.rules import Nothing, Rules
+from dragoman.mappings.rules import Nothing, RuleTable
 
 __all__ = ["ROWS_MAX", "SAMPLE_MAX", "Losses"]
 
@@ -24,7 +24,7 @@ class Losses:
 
     __slots__ = ("_rules", "rows")
 
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: RuleTable) -> None:
         self._rules = rules
         self.rows: dict[tuple[str, str, str], Loss] = {}
         """Losses since the last `take`; a writer of a token looks here before it calls."""

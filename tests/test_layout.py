@@ -34,9 +34,6 @@ KNOWN_CIRCLES = [
         "gateway.session.turn.blocks", "gateway.session.turn.calls", "gateway.session.turn.ends",
         "gateway.session.turn.normal_form", "gateway.session.turn.questions",
     }),
-    frozenset({
-        "mappings.pod.from_canonical.events", "mappings.pod.from_canonical.questions", "mappings.pod.projection",
-    }),
 ]  # fmt: skip
 
 SUPPRESSION = re.compile(

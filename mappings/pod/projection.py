@@ -9,49 +9,23 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from msgspec import Struct
-
 from dragoman.mappings.asking import Asking
 from dragoman.mappings.canonical import Batch
 from dragoman.mappings.dialect import Rendered
-from dragoman.mappings.losses import Losses
+from dragoman.mappings.pod.from_canonical.context import Context, Counter
 from dragoman.mappings.pod.from_canonical.events import FROM_EVENT
 from dragoman.mappings.pod.wire import EVENTS
 
-__all__ = ["Counter", "Projection"]
+__all__ = ["Projection"]
 
 
-class Counter(Struct):
-    """Counts what a dialect does not: goes on after the last index seen."""
-
-    last: int = -1
-
-    def begin(self, index: int | None) -> int:
-        """The index of what begins now."""
-        self.last = self.last + 1 if index is None else index
-        return self.last
-
-    def current(self, index: int | None) -> int:
-        """The index of what goes on or ends now."""
-        if index is not None:
-            self.last = index
-        return max(self.last, 0)
-
-
-class Projection:
+class Projection(Context):
     """Renders batches for attached clients; `live` is False where each line stands alone (`translate`)."""
 
     def __init__(self, request: str = "", view: str = "", *, live: bool = True) -> None:
-        self.live = live
-        self.session = ""
-        self.turn = ""  # "" outside of any
-        self.asked = False  # the run was ended by a question
-        self.at = 0
-        self.turns = Counter()
-        self.model_calls = Counter()
+        super().__init__(FROM_EVENT, live=live)
         self._request, self._view = request, view  # pods know neither: kept for `copy` alone
         self._asking = Asking()
-        self._losses = Losses(FROM_EVENT)
 
     def render(self, batch: Batch) -> Rendered:
         """The lines that broadcast this batch."""
@@ -64,7 +38,7 @@ class Projection:
         self.at = at
         functions, encode = FROM_EVENT.functions, EVENTS.encode
         frames = [encode(message) for item in items for message in functions[type(item)](item, self)]
-        return Rendered(frames=frames, losses=self._losses.take())
+        return Rendered(frames=frames, losses=self.losses.take())
 
     def copy(self, _request: str | None = None) -> Projection:
         """An independent projection in the same state; whose run it is makes no difference to pods."""
@@ -73,7 +47,3 @@ class Projection:
         twin.asked, twin._asking = self.asked, self._asking.copy()
         twin.turns, twin.model_calls = Counter(last=self.turns.last), Counter(last=self.model_calls.last)
         return twin
-
-    def lose(self, source: object, field: str = "", why: str = "") -> None:
-        """A rule found no place for `source`, or for one field of it."""
-        self._losses.lose(source, field, why)

@@ -11,7 +11,7 @@ from dragoman.mappings.canonical import Unmapped
 from dragoman.mappings.canonical.events import TextDelta, TextDone
 from dragoman.mappings.codec import Codec
 from dragoman.mappings.dialect import Burst, Direction, Oversize, Parts, Rendered, Step
-from dragoman.mappings.rules import Rules
+from dragoman.mappings.rules import Rules, RuleTable
 
 
 class Say(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", tag="say"):
@@ -23,16 +23,16 @@ class Show(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_fi
     anything: Raw
 
 
-TO = Rules("small -> canonical")
+TO = Rules[[], TextDelta | TextDone]("small -> canonical")
 
 
 @TO.rule(Say, produces=(TextDelta, TextDone))
-def say(message: Say) -> tuple[Any, ...]:
+def say(message: Say) -> tuple[TextDelta, TextDone]:
     return TextDelta(text=message.text), TextDone(text=message.text)
 
 
 @TO.rule(Show)
-def show(_message: Show) -> tuple[Any, ...]:
+def show(_message: Show) -> tuple[()]:
     return ()
 
 
@@ -40,7 +40,7 @@ def direction(*, addressed: bool = False) -> Direction:
     return Direction(
         codec=Codec("small", Say | Show, max_depth=4),
         to_canonical=TO,
-        from_canonical=Rules("canonical -> small"),
+        from_canonical=RuleTable("canonical -> small"),
         envelope=(lambda message: (message.id, len(message.text))) if addressed else None,
         write=lambda burst: Rendered(frames=[], losses=[]),
     )

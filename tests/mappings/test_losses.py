@@ -17,7 +17,7 @@ class Other(Struct):
 
 
 def losses() -> Losses:
-    rules = Rules("test")
+    rules = Rules[[], object]("test")
     rules.none("nobody has a word for it", Word)
     rules.carried(Other, "something else")
     return Losses(rules)

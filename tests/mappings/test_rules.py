@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from dragoman.mappings.rules import EXACT, Emulated, Fidelity, Lossy, Nothing, Rules
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 class Noting:
@@ -18,7 +24,7 @@ class Noting:
 
 
 def test_a_rule_is_found_by_the_type_of_its_source() -> None:
-    rules = Rules("test")
+    rules = Rules[[], str]("test")
 
     @rules.rule(int, produces=(str,))
     def number(value: int) -> tuple[str, ...]:
@@ -30,7 +36,7 @@ def test_a_rule_is_found_by_the_type_of_its_source() -> None:
 
 
 def test_the_decorated_function_stays_callable() -> None:
-    rules = Rules("test")
+    rules = Rules[[], int]("test")
 
     @rules.rule(int, fidelity=Lossy(("sign",)))
     def number(value: int) -> tuple[int, ...]:
@@ -42,21 +48,21 @@ def test_the_decorated_function_stays_callable() -> None:
 
 
 def test_what_is_carried_writes_nothing_and_loses_nothing() -> None:
-    rules, context = Rules("test"), Noting()
+    rules, context = Rules[[Noting], str]("test"), Noting()
     rules.carried(int, "the sum")
     assert rules.functions[int](7, context) == ()
     assert (context.lost, rules.entries[int].fidelity) == ([], Emulated("the sum"))
 
 
 def test_what_has_no_word_writes_nothing_and_is_counted() -> None:
-    rules, context = Rules("test"), Noting()
+    rules, context = Rules[[Noting], str]("test"), Noting()
     rules.none("no numbers here", int, float)
     assert rules.functions[int](7, context) == rules.functions[float](0.5, context) == ()
     assert (context.lost, rules.entries[float].fidelity) == ([7, 0.5], Nothing("no numbers here"))
 
 
 def test_a_second_rule_for_a_type_is_refused_by_name() -> None:
-    rules = Rules("test -> test")
+    rules = Rules[[], str]("test -> test")
     rules.carried(int, "x")
     with pytest.raises(TypeError, match="test -> test: two rules for int"):
         rules.none("y", int)
@@ -70,3 +76,32 @@ def test_a_second_rule_for_a_type_is_refused_by_name() -> None:
 )
 def test_each_fidelity_says_its_kind(fidelity: Fidelity, kind: str) -> None:
     assert fidelity.kind == kind
+
+
+RIGHT = """
+from dragoman.mappings.canonical.events import Alert, TextDelta
+from dragoman.mappings.pod.to_canonical.events import TO_EVENT
+from dragoman.mappings.pod.wire import events as wire
+
+
+@TO_EVENT.rule(wire.TextDelta, produces=(TextDelta,))
+def text_delta(message: wire.TextDelta) -> tuple[TextDelta, ...]:
+    return (TextDelta(text=message.data.text),)
+"""
+
+WRONG_SOURCE = RIGHT.replace("message: wire.TextDelta", "message: wire.ThinkingDelta")
+WRONG_PARAMETERS = RIGHT.replace("message: wire.TextDelta", "message: wire.TextDelta, context: object")
+WRONG_RESULT = RIGHT.replace("tuple[TextDelta, ...]", "tuple[str, ...]").replace("TextDelta(text=", "str(")
+
+
+def test_mypy_accepts_a_rule_only_with_a_function_for_its_type_parameters_and_result(tmp_path: Path) -> None:
+    files = {"right": RIGHT, "source": WRONG_SOURCE, "parameters": WRONG_PARAMETERS, "result": WRONG_RESULT}
+    for name, text in files.items():
+        (tmp_path / f"{name}.py").write_text(text)
+    command = [sys.executable, "-m", "mypy", "--config-file", "pyproject.toml"]
+    command += [str(tmp_path / f"{name}.py") for name in files]
+    mypy = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    errors = [line for line in mypy.stdout.splitlines() if ": error: " in line]
+    refused = {(Path(line.split(":")[0]).stem, line.split(":")[1], line.split()[-1]) for line in errors}
+    wanted = {(name, "7", "[arg-type]") for name in ("parameters", "result", "source")}
+    assert refused == wanted, mypy.stdout + mypy.stderr

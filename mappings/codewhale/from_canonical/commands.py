@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from dragoman.mappings.canonical import Unmapped, commands
 from dragoman.mappings.canonical.values import Ext, FileAttachment, ImageAttachment, Item, Message, flatten
 from dragoman.mappings.codewhale.extras import given, keep, raw
-from dragoman.mappings.codewhale.from_canonical.context import Context, Messages
+from dragoman.mappings.codewhale.from_canonical.context import Context
 from dragoman.mappings.codewhale.ids import said, thread_id
 from dragoman.mappings.codewhale.wire import params as wire
 from dragoman.mappings.codewhale.wire import requests
@@ -25,7 +25,9 @@ from dragoman.mappings.rules import Emulated, Lossy, Nothing, Rules
 
 __all__ = ["FROM_COMMAND", "brought_along", "taken_along"]
 
-FROM_COMMAND = Rules("canonical commands -> codewhale")
+FROM_COMMAND = Rules[[Context], requests.RequestBase]("canonical commands -> codewhale")
+
+Requests = tuple[requests.RequestBase, ...]
 
 P = TypeVar("P", bound=msgspec.Struct)
 
@@ -33,7 +35,7 @@ VERSIONS: dict[bytes, Any] = {b"null": UNSET, b'""': None}
 """How a request said `jsonrpc` that did not say "2.0"."""
 
 
-def _call(kind: type[requests.RequestBase], command: Any, context: Context, params: object = UNSET) -> Messages:
+def _call(kind: type[requests.RequestBase], command: Any, context: Context, params: object = UNSET) -> Requests:
     """A request, under the name by which it was said if it was said in this dialect."""
     make: Any = kind
     method = given(command.ext, "method", str, kind.names[0] if kind.names else kind.group)
@@ -68,7 +70,7 @@ def _thread(command: commands.Command) -> str:
 
 
 @FROM_COMMAND.rule(commands.Ping, produces=(requests.Healthz,))
-def ping(command: commands.Ping, context: Context) -> Messages:
+def ping(command: commands.Ping, context: Context) -> Requests:
     return _call(requests.Healthz, command, context, _ignored(command.ext))
 
 
@@ -83,7 +85,7 @@ CAPABILITIES: dict[str, type[requests.RequestBase]] = {
 @FROM_COMMAND.rule(
     commands.GetCapabilities, produces=tuple(CAPABILITIES.values()), fidelity=Lossy(("session",))
 )  # of the server, not of a thread
-def get_capabilities(command: commands.GetCapabilities, context: Context) -> Messages:
+def get_capabilities(command: commands.GetCapabilities, context: Context) -> Requests:
     kind = CAPABILITIES.get(given(command.ext, "kind", str, ""), requests.Capabilities)
     return _call(kind, command, context, _ignored(command.ext))
 
@@ -93,7 +95,7 @@ def get_capabilities(command: commands.GetCapabilities, context: Context) -> Mes
     produces=(requests.Start, requests.Create),
     fidelity=Lossy(("title", "agent", "user_name", "user_email", "supports", "metadata")),
 )
-def open_session(command: commands.OpenSession, context: Context) -> Messages:
+def open_session(command: commands.OpenSession, context: Context) -> Requests:
     if given(command.ext, "kind", str, "") == "create":
         usual = UNSET if command.metadata is UNSET else wire.CreateParams(metadata=command.metadata)
         return _call(requests.Create, command, context, _params(command.ext, wire.CreateParams, usual))
@@ -110,7 +112,7 @@ def open_session(command: commands.OpenSession, context: Context) -> Messages:
     produces=(requests.Resume,),
     fidelity=Lossy(("agent", "user_name", "user_email", "supports", "metadata")),
 )
-def resume_session(command: commands.ResumeSession, context: Context) -> Messages:
+def resume_session(command: commands.ResumeSession, context: Context) -> Requests:
     thread = _thread(command)
     usual = wire.ResumeParams(thread_id=thread, persist_extended_history=False)
     params = given(command.ext, "params", wire.ResumeParams, usual)
@@ -132,7 +134,7 @@ def brought_along(command: commands.ResumeSession) -> int:
 
 
 @FROM_COMMAND.rule(commands.ForkSession, produces=(requests.Fork,))
-def fork_session(command: commands.ForkSession, context: Context) -> Messages:
+def fork_session(command: commands.ForkSession, context: Context) -> Requests:
     thread = _thread(command)
     usual = wire.ForkParams(thread_id=thread, persist_extended_history=False)
     params = given(command.ext, "params", wire.ForkParams, usual)
@@ -144,7 +146,7 @@ def fork_session(command: commands.ForkSession, context: Context) -> Messages:
     produces=(requests.List, requests.LoadedList),
     fidelity=Lossy(("cursor", "query")),
 )
-def list_sessions(command: commands.ListSessions, context: Context) -> Messages:
+def list_sessions(command: commands.ListSessions, context: Context) -> Requests:
     if given(command.ext, "kind", str, "") == "loaded":
         return _call(requests.LoadedList, command, context, _ignored(command.ext))
     usual = wire.ListParams.asking(command.limit, command.archived)
@@ -152,42 +154,42 @@ def list_sessions(command: commands.ListSessions, context: Context) -> Messages:
 
 
 @FROM_COMMAND.rule(commands.GetSession, produces=(requests.Read,))
-def get_session(command: commands.GetSession, context: Context) -> Messages:
+def get_session(command: commands.GetSession, context: Context) -> Requests:
     return _call(requests.Read, command, context, wire.OfThread(thread_id=_thread(command)))
 
 
 @FROM_COMMAND.rule(
     commands.GetHistory, produces=(requests.Read,), fidelity=Emulated("thread/read, which tells all of it")
 )
-def get_history(command: commands.GetHistory, context: Context) -> Messages:
+def get_history(command: commands.GetHistory, context: Context) -> Requests:
     return _call(requests.Read, command, context, wire.OfThread(thread_id=_thread(command)))
 
 
 @FROM_COMMAND.rule(commands.RenameSession, produces=(requests.SetName,))
-def rename_session(command: commands.RenameSession, context: Context) -> Messages:
+def rename_session(command: commands.RenameSession, context: Context) -> Requests:
     return _call(requests.SetName, command, context, wire.NameParams(thread_id=_thread(command), name=command.title))
 
 
 @FROM_COMMAND.rule(commands.SetGoal, produces=(requests.GoalSet,))
-def set_goal(command: commands.SetGoal, context: Context) -> Messages:
+def set_goal(command: commands.SetGoal, context: Context) -> Requests:
     params = wire.GoalParams(thread_id=_thread(command), objective=command.objective, token_budget=command.token_budget)
     return _call(requests.GoalSet, command, context, params)
 
 
 @FROM_COMMAND.rule(commands.GetGoal, produces=(requests.GoalGet,))
-def get_goal(command: commands.GetGoal, context: Context) -> Messages:
+def get_goal(command: commands.GetGoal, context: Context) -> Requests:
     return _call(requests.GoalGet, command, context, wire.OfThread(thread_id=_thread(command)))
 
 
 @FROM_COMMAND.rule(commands.ClearGoal, produces=(requests.GoalClear,))
-def clear_goal(command: commands.ClearGoal, context: Context) -> Messages:
+def clear_goal(command: commands.ClearGoal, context: Context) -> Requests:
     return _call(requests.GoalClear, command, context, wire.OfThread(thread_id=_thread(command)))
 
 
 @FROM_COMMAND.rule(
     commands.StoreWrite, produces=(requests.GoalProgress,), fidelity=Nothing("codewhale writes only its own goals")
 )
-def store_write(command: commands.StoreWrite, context: Context) -> Messages:
+def store_write(command: commands.StoreWrite, context: Context) -> Requests:
     """The one write of this dialect; those of others have no word here."""
     params = None
     if command.method == requests.GoalProgress.kind and command.params is not UNSET:
@@ -202,19 +204,19 @@ def store_write(command: commands.StoreWrite, context: Context) -> Messages:
 
 
 @FROM_COMMAND.rule(commands.ArchiveSession, produces=(requests.Archive,))
-def archive_session(command: commands.ArchiveSession, context: Context) -> Messages:
+def archive_session(command: commands.ArchiveSession, context: Context) -> Requests:
     return _call(requests.Archive, command, context, wire.OfThread(thread_id=_thread(command)))
 
 
 @FROM_COMMAND.rule(commands.UnarchiveSession, produces=(requests.Unarchive,))
-def unarchive_session(command: commands.UnarchiveSession, context: Context) -> Messages:
+def unarchive_session(command: commands.UnarchiveSession, context: Context) -> Requests:
     return _call(requests.Unarchive, command, context, wire.OfThread(thread_id=_thread(command)))
 
 
 @FROM_COMMAND.rule(
     commands.SubmitInput, produces=(requests.Message,), fidelity=Lossy(("segments", "model"))
 )  # one string: references and pastes become text
-def submit_input(command: commands.SubmitInput, context: Context) -> Messages:
+def submit_input(command: commands.SubmitInput, context: Context) -> Requests:
     if command.model:
         context.lose(command, "model", "a thread has one model")
     for segment in command.segments:
@@ -225,7 +227,7 @@ def submit_input(command: commands.SubmitInput, context: Context) -> Messages:
 
 
 @FROM_COMMAND.rule(commands.CancelTurn, produces=(requests.Interrupt,))
-def cancel_turn(command: commands.CancelTurn, context: Context) -> Messages:
+def cancel_turn(command: commands.CancelTurn, context: Context) -> Requests:
     return _call(requests.Interrupt, command, context, wire.OfThread(thread_id=_thread(command)))
 
 
@@ -233,32 +235,32 @@ SERVERS = Lossy(("session",))  # a setting is the server's, not a thread's
 
 
 @FROM_COMMAND.rule(commands.GetConfig, produces=(requests.ConfigGet,), fidelity=SERVERS)
-def get_config(command: commands.GetConfig, context: Context) -> Messages:
+def get_config(command: commands.GetConfig, context: Context) -> Requests:
     return _call(requests.ConfigGet, command, context, wire.KeyParams(key=command.key))
 
 
 @FROM_COMMAND.rule(commands.SetConfig, produces=(requests.ConfigSet,), fidelity=SERVERS)
-def set_config(command: commands.SetConfig, context: Context) -> Messages:
+def set_config(command: commands.SetConfig, context: Context) -> Requests:
     return _call(requests.ConfigSet, command, context, wire.SettingParams(key=command.key, value=command.value))
 
 
 @FROM_COMMAND.rule(commands.UnsetConfig, produces=(requests.ConfigUnset,), fidelity=SERVERS)
-def unset_config(command: commands.UnsetConfig, context: Context) -> Messages:
+def unset_config(command: commands.UnsetConfig, context: Context) -> Requests:
     return _call(requests.ConfigUnset, command, context, wire.KeyParams(key=command.key))
 
 
 @FROM_COMMAND.rule(commands.ListConfig, produces=(requests.ConfigList,), fidelity=SERVERS)
-def list_config(command: commands.ListConfig, context: Context) -> Messages:
+def list_config(command: commands.ListConfig, context: Context) -> Requests:
     return _call(requests.ConfigList, command, context, _ignored(command.ext))
 
 
 @FROM_COMMAND.rule(commands.ReloadConfig, produces=(requests.ConfigReload,), fidelity=SERVERS)
-def reload_config(command: commands.ReloadConfig, context: Context) -> Messages:
+def reload_config(command: commands.ReloadConfig, context: Context) -> Requests:
     return _call(requests.ConfigReload, command, context, _ignored(command.ext))
 
 
 @FROM_COMMAND.rule(commands.ListModels, produces=(requests.Models,), fidelity=SERVERS)
-def list_models(command: commands.ListModels, context: Context) -> Messages:
+def list_models(command: commands.ListModels, context: Context) -> Requests:
     return _call(requests.Models, command, context, _ignored(command.ext))
 
 
@@ -267,7 +269,7 @@ def list_models(command: commands.ListModels, context: Context) -> Messages:
     produces=(requests.SubmitUserInput,),
     fidelity=Lossy(("session", "kind", "values", "declined")),  # a question is answered by strings, or by none
 )
-def answer_interaction(command: commands.AnswerInteraction, context: Context) -> Messages:
+def answer_interaction(command: commands.AnswerInteraction, context: Context) -> Requests:
     answers = given(command.ext, "answers", list[Answer], [])
     if not answers and command.values is not UNSET:
         said_values = [(name, _text(value)) for name, value in _values(command.values)]
@@ -286,13 +288,13 @@ def _text(value: object) -> str:
 
 
 @FROM_COMMAND.rule(commands.PromptOnce, produces=(requests.Prompt,))
-def prompt_once(command: commands.PromptOnce, context: Context) -> Messages:
+def prompt_once(command: commands.PromptOnce, context: Context) -> Requests:
     params = wire.PromptParams(thread_id=_thread(command) or None, prompt=command.prompt, model=command.model or None)
     return _call(requests.Prompt, command, context, params)
 
 
 @FROM_COMMAND.rule(commands.ShutdownBackend, produces=(requests.Shutdown,), fidelity=SERVERS)
-def shutdown_backend(command: commands.ShutdownBackend, context: Context) -> Messages:
+def shutdown_backend(command: commands.ShutdownBackend, context: Context) -> Requests:
     return _call(requests.Shutdown, command, context, _ignored(command.ext))
 
 

@@ -22,11 +22,11 @@ from dragoman.mappings.codewhale.wire import results
 from dragoman.mappings.codewhale.wire.answers import EVENTS, FRAMES
 from dragoman.mappings.codewhale.wire.frames import FrameBase
 from dragoman.mappings.losses import Losses
-from dragoman.mappings.rules import Rules
+from dragoman.mappings.rules import RuleTable
 
 __all__ = ["Context", "Messages", "bundled"]
 
-Messages = tuple[Any, ...]
+Messages = tuple[object, ...]
 """Wire structs: lines, answers, EventFrames."""
 
 
@@ -40,7 +40,7 @@ class Context:
 
     def __init__(
         self,
-        rules: Rules,
+        rules: RuleTable,
         *,
         at: int = 0,
         request: str = "",

@@ -27,7 +27,7 @@ from dragoman.mappings.rules import Emulated, Lossy, Rules
 
 __all__ = ["FROM_EVENT", "problem_of"]
 
-FROM_EVENT = Rules("canonical events -> codewhale")
+FROM_EVENT = Rules[[Context], object]("canonical events -> codewhale")
 
 T = TypeVar("T")
 

@@ -20,7 +20,7 @@ from dragoman.mappings.rules import Rules
 
 __all__ = ["TO_COMMAND"]
 
-TO_COMMAND = Rules("codewhale -> canonical commands")
+TO_COMMAND = Rules[[], commands.Command]("codewhale -> canonical commands")
 
 Commands = tuple[commands.Command, ...]
 

@@ -24,9 +24,9 @@ from dragoman.mappings.rules import Rules
 
 __all__ = ["TO_EVENT", "envelope", "failure_of", "place", "refused"]
 
-TO_EVENT = Rules("codewhale -> canonical events")
+TO_EVENT = Rules[[], events.Event]("codewhale -> canonical events")
 
-Events = tuple[Any, ...]
+Events = tuple[events.Event, ...]
 
 
 def envelope(message: Any) -> tuple[str, int]:

@@ -21,9 +21,9 @@ from dragoman.mappings.rules import Rules
 
 __all__ = ["FRAME", "TO_FRAME", "heard_in", "plain"]
 
-TO_FRAME = Rules("codewhale frames -> canonical events")
+TO_FRAME = Rules[[], events.Event]("codewhale frames -> canonical events")
 
-Events = tuple[Any, ...]
+Events = tuple[events.Event, ...]
 
 FRAME = "frame"
 """The field of `ext` that has the frame of an event."""

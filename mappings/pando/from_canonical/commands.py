@@ -7,7 +7,7 @@ The request id is the context's: a gateway's own upstream, the client's when a c
 from __future__ import annotations
 
 import msgspec
-from msgspec import UNSET, Raw, UnsetType
+from msgspec import UNSET, Raw, Struct, UnsetType
 from msgspec.structs import replace
 
 from dragoman.mappings.canonical import Unmapped, commands
@@ -19,7 +19,7 @@ from dragoman.mappings.rules import Lossy, Rules
 
 __all__ = ["FROM_COMMAND"]
 
-FROM_COMMAND = Rules("canonical commands -> pando")
+FROM_COMMAND = Rules[[Context], Struct | bytes]("canonical commands -> pando")
 
 
 def _ignored(ext: Ext | None) -> Raw:

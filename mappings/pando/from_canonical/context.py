@@ -6,9 +6,9 @@ refines it.
 
 from __future__ import annotations
 
-from typing import Any, TypedDict
+from typing import TypedDict
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Struct, UnsetType
 
 from dragoman.mappings.canonical.commands import Command
 from dragoman.mappings.canonical.values import Ext
@@ -17,12 +17,12 @@ from dragoman.mappings.losses import Losses
 from dragoman.mappings.pando.extras import given
 from dragoman.mappings.pando.wire.requests import Meta
 from dragoman.mappings.pando.wire.times import rfc3339
-from dragoman.mappings.rules import Rules
+from dragoman.mappings.rules import RuleTable
 
 __all__ = ["NOBODY", "Context", "Envelope", "Messages"]
 
-Messages = tuple[Any, ...]
-"""Wire structs; untyped JSON for a message that is only passed on."""
+Messages = tuple[Struct | bytes, ...]
+"""Wire structs; bytes for a message that is only passed on."""
 
 NOBODY = Instance(id="dragoman", started_at=0)
 """Who speaks where nobody listens: in `translate`."""
@@ -47,7 +47,7 @@ class Context:
 
     def __init__(
         self,
-        rules: Rules,
+        rules: RuleTable,
         instance: Instance = NOBODY,
         *,
         session: str = "",

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-from msgspec import UNSET, Raw
+from msgspec import UNSET, Raw, Struct
 
 from dragoman.mappings.canonical import Unmapped, commands, events
 from dragoman.mappings.canonical.values import Failure, flatten
@@ -25,7 +25,7 @@ from dragoman.mappings.rules import Emulated, Lossy, Rules
 
 __all__ = ["FROM_EVENT"]
 
-FROM_EVENT = Rules("canonical events -> pando")
+FROM_EVENT = Rules[[Context], Struct | bytes]("canonical events -> pando")
 
 
 def _answer(context: Context, request: str, result: Any) -> Messages:

@@ -15,7 +15,7 @@ from dragoman.mappings.rules import Rules
 
 __all__ = ["TO_COMMAND"]
 
-TO_COMMAND = Rules("pando -> canonical commands")
+TO_COMMAND = Rules[[], commands.Command]("pando -> canonical commands")
 
 Commands = tuple[commands.Command, ...]
 

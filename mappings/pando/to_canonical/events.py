@@ -23,7 +23,7 @@ from dragoman.mappings.rules import Rules
 
 __all__ = ["TO_EVENT", "envelope", "place"]
 
-TO_EVENT = Rules("pando -> canonical events")
+TO_EVENT = Rules[[], events.Event]("pando -> canonical events")
 
 
 def envelope(message: Any) -> tuple[str, int]:

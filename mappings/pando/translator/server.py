@@ -185,7 +185,8 @@ class ServerTranslator:
         if type(item) in ANSWERS:
             # `request` is what tells an answer from news, also where the caller gave no id
             messages = FROM_EVENT.functions[type(item)](item, context)
-            slot.reply = EVENTS.encode(replace(messages[0], id=slot.said))
+            (reply,) = (message for message in messages if isinstance(message, Reply))
+            slot.reply = EVENTS.encode(replace(reply, id=slot.said))
         else:
             step.losses.append(Loss(kind=type(item).__name__, why="no answer that a pando gives"))
             slot.reply = _encoded(slot.said, refusals.unknown())

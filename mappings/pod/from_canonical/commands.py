@@ -18,7 +18,7 @@ from dragoman.mappings.rules import Lossy, Rules
 
 __all__ = ["FROM_COMMAND"]
 
-FROM_COMMAND = Rules("canonical commands -> pod")
+FROM_COMMAND = Rules[[Losses], wire.Method]("canonical commands -> pod")
 
 Methods = tuple[wire.Method, ...]
 

@@ -1,12 +1,14 @@
 """Canonical events to pod events, in the order of to_canonical.py; then what a pod has no word for.
 
-The second argument of a rule is the projection that writes: it knows the time and session of the batch, continues
-counters and takes what has no place. What a joining client is shown is in shown.py.
+The context of a rule knows the time and session of the batch, continues counters and takes what has no place. What a
+joining client is shown is in shown.py. A question is put in words, as pod clients have no form for it
+(docs/translation.md, rule 3.3): it ends the client's run and not the turn, and its answer begins a run in which the
+rest of the turn arrives.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 from uuid import UUID
 
 from msgspec import UNSET, json
@@ -24,8 +26,8 @@ from dragoman.mappings.pod.entries import (
     system_item,
     user_segments,
 )
-from dragoman.mappings.pod.from_canonical.questions import FROM_EVENT
-from dragoman.mappings.pod.segments import attachments
+from dragoman.mappings.pod.from_canonical.context import Context
+from dragoman.mappings.pod.segments import attachments, from_segments
 from dragoman.mappings.pod.vocabulary import (
     ALERT_SOURCES,
     CANCELLED,
@@ -37,12 +39,11 @@ from dragoman.mappings.pod.vocabulary import (
 )
 from dragoman.mappings.pod.wire import contents as contents
 from dragoman.mappings.pod.wire import events as wire
-from dragoman.mappings.rules import Emulated, Lossy
-
-if TYPE_CHECKING:
-    from dragoman.mappings.pod.projection import Projection
+from dragoman.mappings.rules import Emulated, Lossy, Rules
 
 __all__ = ["FROM_EVENT", "described", "greeting", "original", "problem"]
+
+FROM_EVENT = Rules[[Context], wire.Event]("canonical events -> pod")
 
 Events = tuple[wire.Event, ...]
 T = TypeVar("T")
@@ -63,10 +64,10 @@ def original(ext: Ext | None, field: str, shape: type[T], default: T) -> T:
         ("items.id", "items.turn", "items.at", "items.segments", "runs", "conversation", "compacted", "summed_up")
     ),
 )
-def history_snapshot(event: events.HistorySnapshot, projection: Projection) -> Events:
+def history_snapshot(event: events.HistorySnapshot, context: Context) -> Events:
     # A client that is attached never gets a second snapshot: a changed history reaches it as a rotation.
-    if event.rotated or projection.live:
-        rotated = wire.SegmentRotated(data=contents.Rotation(entry=_start(event, projection)))
+    if event.rotated or context.live:
+        rotated = wire.SegmentRotated(data=contents.Rotation(entry=_start(event, context)))
         # A backend that is found again says in its history alone what it does now.
         if event.rotated or event.status is None:
             return (rotated,)
@@ -80,10 +81,10 @@ def history_snapshot(event: events.HistorySnapshot, projection: Projection) -> E
     return (wire.Snapshot(data=history),)
 
 
-def _start(event: events.HistorySnapshot, projection: Projection) -> object:
+def _start(event: events.HistorySnapshot, context: Context) -> object:
     """Return the entry that begins the segment: a pod's own, with the input that came before its rotation."""
     if not event.ext or "pod.entry" not in event.ext:
-        return segment_start(projection.session, event.items, projection.at)
+        return segment_start(context.session, event.items, context.at)
     entry = json.decode(event.ext["pod.entry"])
     told = len(canonical_items([entry]))
     if told >= len(event.items) or not isinstance(entry, dict):
@@ -110,47 +111,47 @@ def greeting(backend: Backend) -> contents.Greeting:
     produces=(wire.UserMessage, wire.SystemItem),
     fidelity=Lossy(("message.id", "message.at", "message.turn", "message.segments.image", "message.segments.file")),
 )
-def message_appended(event: events.MessageAppended, projection: Projection) -> Events:
+def message_appended(event: events.MessageAppended, context: Context) -> Events:
     message = event.message
     if message.role == "user":
         for _ in attachments(message.segments):
-            projection.lose(event, "message.segments", "a pod shows no images or files by URL")
+            context.lose(event, "message.segments", "a pod shows no images or files by URL")
         return (wire.UserMessage(data=contents.Segments(segments=user_segments(message))),)
     if message.role == "system":
         return (wire.SystemItem(data=contents.Item(item=system_item(message))),)
-    projection.lose(event, why="what the assistant says reaches pod clients as text events")
+    context.lose(event, why="what the assistant says reaches pod clients as text events")
     return ()
 
 
 @FROM_EVENT.rule(events.RunStarted, produces=(wire.InvokeStart,))
-def run_started(event: events.RunStarted, _projection: Projection) -> Events:
+def run_started(event: events.RunStarted, _context: Context) -> Events:
     kind = INVOKE_KINDS.get(event.kind, "wakeup")
     return (wire.InvokeStart(data=contents.Invocation(kind=kind)),)
 
 
 @FROM_EVENT.rule(events.ModelTurnStarted, produces=(wire.TurnStart,))
-def model_turn_started(event: events.ModelTurnStarted, projection: Projection) -> Events:
-    return (wire.TurnStart(data=contents.Turn(turn=projection.turns.begin(event.index))),)
+def model_turn_started(event: events.ModelTurnStarted, context: Context) -> Events:
+    return (wire.TurnStart(data=contents.Turn(turn=context.turns.begin(event.index))),)
 
 
 @FROM_EVENT.rule(events.ModelTurnEnded, produces=(wire.TurnEnd,))
-def model_turn_ended(event: events.ModelTurnEnded, projection: Projection) -> Events:
-    turn = projection.turns.current(event.index)
+def model_turn_ended(event: events.ModelTurnEnded, context: Context) -> Events:
+    turn = context.turns.current(event.index)
     return (wire.TurnEnd(data=contents.EndOfTurn(turn=turn, result=event.result)),)
 
 
 @FROM_EVENT.rule(events.ModelCallStarted, produces=(wire.LlmCallStart,))
-def model_call_started(event: events.ModelCallStarted, projection: Projection) -> Events:
-    return (wire.LlmCallStart(data=contents.Call(llm_call=projection.model_calls.begin(event.index))),)
+def model_call_started(event: events.ModelCallStarted, context: Context) -> Events:
+    return (wire.LlmCallStart(data=contents.Call(llm_call=context.model_calls.begin(event.index))),)
 
 
 @FROM_EVENT.rule(events.ModelCallEnded, produces=(wire.LlmCallEnd,))
-def model_call_ended(event: events.ModelCallEnded, projection: Projection) -> Events:
-    return (wire.LlmCallEnd(data=contents.Call(llm_call=projection.model_calls.current(event.index))),)
+def model_call_ended(event: events.ModelCallEnded, context: Context) -> Events:
+    return (wire.LlmCallEnd(data=contents.Call(llm_call=context.model_calls.current(event.index))),)
 
 
 @FROM_EVENT.rule(events.ModelRetry, produces=(wire.LlmRetry,))
-def model_retry(event: events.ModelRetry, _projection: Projection) -> Events:
+def model_retry(event: events.ModelRetry, _context: Context) -> Events:
     retry = contents.Retry(
         llm_call=event.index,
         failed_attempt=event.failed_attempt,
@@ -164,7 +165,7 @@ def model_retry(event: events.ModelRetry, _projection: Projection) -> Events:
 
 
 @FROM_EVENT.rule(events.ModelContinuation, produces=(wire.LlmContinuation,))
-def model_continuation(event: events.ModelContinuation, _projection: Projection) -> Events:
+def model_continuation(event: events.ModelContinuation, _context: Context) -> Events:
     continuation = contents.Continuation(
         llm_call=event.index, attempt=event.attempt, max_attempts=event.max_attempts, reason=event.reason
     )
@@ -172,46 +173,46 @@ def model_continuation(event: events.ModelContinuation, _projection: Projection)
 
 
 @FROM_EVENT.rule(events.TextDelta, produces=(wire.TextDelta,))
-def text_delta(event: events.TextDelta, _projection: Projection) -> Events:
+def text_delta(event: events.TextDelta, _context: Context) -> Events:
     return (wire.TextDelta(data=contents.Words(text=event.text)),)
 
 
 @FROM_EVENT.rule(events.TextDone, produces=(wire.TextDone,))
-def text_done(event: events.TextDone, _projection: Projection) -> Events:
+def text_done(event: events.TextDone, _context: Context) -> Events:
     return (wire.TextDone(data=contents.Words(text=event.text)),)
 
 
 @FROM_EVENT.rule(events.ReasoningStarted, produces=(wire.ThinkingStart,))
-def reasoning_started(_event: events.ReasoningStarted, _projection: Projection) -> Events:
+def reasoning_started(_event: events.ReasoningStarted, _context: Context) -> Events:
     return (wire.ThinkingStart(),)
 
 
 @FROM_EVENT.rule(events.ReasoningDelta, produces=(wire.ThinkingDelta,))
-def reasoning_delta(event: events.ReasoningDelta, _projection: Projection) -> Events:
+def reasoning_delta(event: events.ReasoningDelta, _context: Context) -> Events:
     return (wire.ThinkingDelta(data=contents.Words(text=event.text)),)
 
 
 @FROM_EVENT.rule(events.ReasoningDone, produces=(wire.ThinkingDone,))
-def reasoning_done(event: events.ReasoningDone, _projection: Projection) -> Events:
+def reasoning_done(event: events.ReasoningDone, _context: Context) -> Events:
     return (wire.ThinkingDone(data=contents.Words(text=event.text)),)
 
 
 @FROM_EVENT.rule(events.ToolCallStarted, produces=(wire.ToolCallStart,))
-def tool_call_started(event: events.ToolCallStarted, _projection: Projection) -> Events:
+def tool_call_started(event: events.ToolCallStarted, _context: Context) -> Events:
     return (wire.ToolCallStart(data=contents.NewCall(id=event.call, name=event.name)),)
 
 
 @FROM_EVENT.rule(
     events.ToolCallArguments, produces=(wire.ToolCallArgsDelta, wire.ToolCallDone), fidelity=Lossy(("name",))
 )
-def tool_call_arguments(event: events.ToolCallArguments, _projection: Projection) -> Events:
+def tool_call_arguments(event: events.ToolCallArguments, _context: Context) -> Events:
     if event.done:
         return (wire.ToolCallDone(data=contents.WholeCall(id=event.call, name=event.name, arguments=event.json)),)
     return (wire.ToolCallArgsDelta(data=contents.Fragment(id=event.call, json=event.json)),)
 
 
 @FROM_EVENT.rule(events.ToolCallFinished, produces=(wire.ToolResult,), fidelity=Lossy(("name",)))
-def tool_call_finished(event: events.ToolCallFinished, _projection: Projection) -> Events:
+def tool_call_finished(event: events.ToolCallFinished, _context: Context) -> Events:
     result = contents.Result(
         id=event.call,
         summary=result_summary(event),
@@ -222,7 +223,7 @@ def tool_call_finished(event: events.ToolCallFinished, _projection: Projection) 
 
 
 @FROM_EVENT.rule(events.UsageReported, produces=(wire.Usage,), fidelity=Lossy(("usage.cost_usd",)))
-def usage_reported(event: events.UsageReported, _projection: Projection) -> Events:
+def usage_reported(event: events.UsageReported, _context: Context) -> Events:
     used = event.usage
     tokens = contents.Tokens(
         input_tokens=used.input_tokens,
@@ -233,7 +234,7 @@ def usage_reported(event: events.UsageReported, _projection: Projection) -> Even
 
 
 @FROM_EVENT.rule(events.TurnResult, produces=(wire.RunEnd, wire.Error))
-def turn_result(event: events.TurnResult, _projection: Projection) -> Events:
+def turn_result(event: events.TurnResult, _context: Context) -> Events:
     if event.end == "failed":  # a failed run has no `run_end`: ErrorReported wrote its `error`
         return ()
     if event.end == "cancelled":
@@ -242,7 +243,7 @@ def turn_result(event: events.TurnResult, _projection: Projection) -> Events:
 
 
 @FROM_EVENT.rule(events.ErrorReported, produces=(wire.Error,), fidelity=Lossy(("cause",)))
-def error_reported(event: events.ErrorReported, _projection: Projection) -> Events:
+def error_reported(event: events.ErrorReported, _context: Context) -> Events:
     return (problem(event),)
 
 
@@ -254,15 +255,15 @@ def problem(event: events.ErrorReported | Failure) -> wire.Error:
 
 
 @FROM_EVENT.rule(events.StatusChanged, produces=(wire.Status,))
-def status_changed(event: events.StatusChanged, _projection: Projection) -> Events:
+def status_changed(event: events.StatusChanged, _context: Context) -> Events:
     return (wire.Status(data=contents.State(status=event.status)),)
 
 
 @FROM_EVENT.rule(events.CompletionsListed, produces=(wire.Completions,))
-def completions_listed(event: events.CompletionsListed, projection: Projection) -> Events:
+def completions_listed(event: events.CompletionsListed, context: Context) -> Events:
     kind = COMPLETION_KINDS.get(event.kind)
     if kind is None:
-        projection.lose(event, "kind", "pods complete files, knowledge and workflows only")
+        context.lose(event, "kind", "pods complete files, knowledge and workflows only")
         return ()
     listed = [contents.CompletionEntry(value=entry.value, is_dir=entry.is_dir) for entry in event.entries]
     return (wire.Completions(data=contents.CompletionList(kind=kind, entries=listed)),)
@@ -273,7 +274,7 @@ def completions_listed(event: events.CompletionsListed, projection: Projection) 
     produces=(wire.VisiblePods,),
     fidelity=Lossy(("next_cursor", "sessions.title", "sessions.updated_at", "sessions.messages", "sessions.archived")),
 )
-def sessions_listed(event: events.SessionsListed, _projection: Projection) -> Events:
+def sessions_listed(event: events.SessionsListed, _context: Context) -> Events:
     return (wire.VisiblePods(data=contents.Pods(pods=[_pod(session) for session in event.sessions])),)
 
 
@@ -296,28 +297,28 @@ def described(name: str, status: Status) -> dict[str, object]:
 
 
 @FROM_EVENT.rule(events.PodInspected, produces=(wire.PodInspection,))
-def pod_inspected(event: events.PodInspected, _projection: Projection) -> Events:
+def pod_inspected(event: events.PodInspected, _context: Context) -> Events:
     return (wire.PodInspection(data=contents.Inspection(pod=event.pod)),)
 
 
 @FROM_EVENT.rule(events.PodAttached, produces=(wire.PodAttachRestore,))
-def pod_attached(event: events.PodAttached, _projection: Projection) -> Events:
+def pod_attached(event: events.PodAttached, _context: Context) -> Events:
     return (wire.PodAttachRestore(data=contents.Attachment(result=event.result)),)
 
 
 @FROM_EVENT.rule(events.Alert, produces=(wire.Alert,))
-def alert(event: events.Alert, projection: Projection) -> Events:
+def alert(event: events.Alert, context: Context) -> Events:
     notice = contents.Notice(
         level=event.level,
         source=ALERT_SOURCES.get(event.source, "pod"),
         message=event.text,
-        timestamp_ms=(event.at or projection.at) // MS,
+        timestamp_ms=(event.at or context.at) // MS,
     )
     return (wire.Alert(data=notice),)
 
 
 @FROM_EVENT.rule(events.MemoryWork, produces=(wire.MemoryWorker,))
-def memory_work(event: events.MemoryWork, _projection: Projection) -> Events:
+def memory_work(event: events.MemoryWork, _context: Context) -> Events:
     report = contents.MemoryReport(
         worker=event.worker,
         status=event.status,
@@ -331,39 +332,99 @@ def memory_work(event: events.MemoryWork, _projection: Projection) -> Events:
 
 
 @FROM_EVENT.rule(events.CompactionStarted, produces=(wire.CompactStart,))
-def compaction_started(_event: events.CompactionStarted, _projection: Projection) -> Events:
+def compaction_started(_event: events.CompactionStarted, _context: Context) -> Events:
     return (wire.CompactStart(),)
 
 
 @FROM_EVENT.rule(events.CompactionDone, produces=(wire.CompactDone,))
-def compaction_done(event: events.CompactionDone, _projection: Projection) -> Events:
+def compaction_done(event: events.CompactionDone, _context: Context) -> Events:
     return (wire.CompactDone(data=contents.NewSegment(new_segment_id=UUID(event.segment))),)
 
 
 @FROM_EVENT.rule(events.CompactionFailed, produces=(wire.CompactFailed,))
-def compaction_failed(event: events.CompactionFailed, _projection: Projection) -> Events:
+def compaction_failed(event: events.CompactionFailed, _context: Context) -> Events:
     return (wire.CompactFailed(data=contents.CompactError(error=event.text)),)
 
 
 @FROM_EVENT.rule(events.BackendShutdown, produces=(wire.Shutdown,), fidelity=Lossy(("reason",)))
-def backend_shutdown(_event: events.BackendShutdown, _projection: Projection) -> Events:
+def backend_shutdown(_event: events.BackendShutdown, _context: Context) -> Events:
     return (wire.Shutdown(),)
 
 
 @FROM_EVENT.rule(events.Reply, produces=(wire.Error,), fidelity=Emulated("error, or what follows where it went well"))
-def reply(event: events.Reply, _projection: Projection) -> Events:
+def reply(event: events.Reply, _context: Context) -> Events:
     # A pod has no word for "done": what was done is seen in the events that follow.
     return (problem(event.failure),) if event.failure is not None else ()
 
 
 @FROM_EVENT.rule(events.Gap, produces=(wire.Alert,), fidelity=Emulated("alert{warn}"))
-def gap(event: events.Gap, projection: Projection) -> Events:
-    notice = contents.Notice(level="warn", source="pod", message=event.text, timestamp_ms=projection.at // MS)
+def gap(event: events.Gap, context: Context) -> Events:
+    notice = contents.Notice(level="warn", source="pod", message=event.text, timestamp_ms=context.at // MS)
     return (wire.Alert(data=notice),)
+
+
+# -- questions in words -------------------------------------------------------------------------------
+
+
+@FROM_EVENT.rule(
+    events.QuestionAsked,
+    produces=(wire.TextDelta, wire.TextDone, wire.TurnEnd, wire.RunEnd, wire.Status),
+    fidelity=Emulated("text, and run_end{paused} where the turn waits"),
+)
+def question_asked(event: events.QuestionAsked, context: Context) -> Events:
+    # It ends the client's run and not the turn; outside of any turn it is all of a run.
+    words: Events = (
+        wire.TextDelta(data=contents.Words(text=event.paragraph)),
+        wire.TextDone(data=contents.Words(text=event.paragraph)),
+    )
+    if event.parked:
+        context.asked = True
+        return (*words, *_run_over("paused"))
+    if context.turn:
+        return words
+    ended = wire.TurnEnd(data=contents.EndOfTurn(turn=context.turns.current(None), result="finished"))
+    return (*words, ended, *_run_over("finished"))
+
+
+@FROM_EVENT.rule(
+    events.QuestionAnswered,
+    produces=(wire.UserMessage, wire.Status, wire.InvokeStart, wire.TurnStart),
+    fidelity=Emulated("a run of its own"),
+)
+def question_answered(event: events.QuestionAnswered, context: Context) -> Events:
+    if context.turn and not context.asked:
+        return ()  # before this client came
+    context.asked = False
+    begun = (
+        wire.Status(data=contents.State(status="running")),
+        wire.InvokeStart(data=contents.Invocation(kind="user_send" if event.segments else "wakeup")),
+        wire.TurnStart(data=contents.Turn(turn=context.turns.begin(event.model_turn))),
+    )
+    if not event.segments:
+        return begun
+    return (wire.UserMessage(data=contents.Segments(segments=from_segments(event.segments))), *begun)
+
+
+def _run_over(result: contents.RunResult) -> Events:
+    status: Status = "paused" if result == "paused" else "idle"
+    return (
+        wire.RunEnd(data=contents.Outcome(result=result)),
+        wire.Status(data=contents.State(status=status)),
+    )
 
 
 # -- what goes out otherwise, and what a pod has no word for ----------------------------------------
 
+IN_WORDS = "the question in words: the run pauses, and the next input is the answer"
+FROM_EVENT.carried(events.ApprovalRequested, IN_WORDS)
+FROM_EVENT.carried(events.InteractionRequired, IN_WORDS)
+FROM_EVENT.carried(events.InteractionInvalid, IN_WORDS)
+FROM_EVENT.carried(events.OtpRequired, "the question in words; an input `code` and the number is the answer")
+FROM_EVENT.carried(events.OtpSent, "words in the run")
+FROM_EVENT.carried(events.OtpInvalid, "words as a run of their own")
+FROM_EVENT.carried(events.OtpVerified, "the refused input, sent again")
+FROM_EVENT.carried(events.ApprovalResolved, "the run that goes on")
+FROM_EVENT.carried(events.InteractionResolved, "the run that goes on")
 FROM_EVENT.carried(events.SessionOpened, "the snapshot that a client gets when it attaches")
 FROM_EVENT.carried(events.TurnAccepted, "status{running}")
 FROM_EVENT.carried(events.TurnEnded, "run_end or error, and status")

@@ -14,7 +14,7 @@ from dragoman.mappings.rules import Rules
 
 __all__ = ["TO_COMMAND"]
 
-TO_COMMAND = Rules("pod -> canonical commands")
+TO_COMMAND = Rules[[], commands.Command]("pod -> canonical commands")
 
 
 @TO_COMMAND.rule(wire.Run, produces=(commands.SubmitInput,))

@@ -18,7 +18,7 @@ from dragoman.mappings.rules import Rules
 
 __all__ = ["TO_EVENT"]
 
-TO_EVENT = Rules("pod -> canonical events")
+TO_EVENT = Rules[[], events.Event]("pod -> canonical events")
 
 
 @TO_EVENT.rule(wire.Snapshot, produces=(events.HistorySnapshot,))

@@ -115,7 +115,7 @@ class ClientTranslator:
         if kind in TRACKED and self._pending.full():
             return _reply(command.request, "busy", f"{PENDING_MAX} commands wait for the pod's answer")
         entry = FROM_COMMAND.entries[kind]
-        messages = entry.function(command, self._losses)
+        messages = FROM_COMMAND.functions[kind](command, self._losses)
         if not messages and not isinstance(entry.fidelity, Emulated):
             why = entry.fidelity.why if isinstance(entry.fidelity, Nothing) else "it has no such method"
             return _reply(command.request, "unsupported", f"a pod cannot be asked this: {why}")

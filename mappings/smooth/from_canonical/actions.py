@@ -19,7 +19,7 @@ from dragoman.mappings.smooth.wire import actions as wire
 
 __all__ = ["FROM_COMMAND"]
 
-FROM_COMMAND = Rules("canonical commands -> smooth")
+FROM_COMMAND = Rules[[Context], object]("canonical commands -> smooth")
 
 DETAILS: tuple[Literal["low", "high", "auto"], ...] = ("low", "high", "auto")
 

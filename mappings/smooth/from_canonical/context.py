@@ -6,13 +6,11 @@ turn refines it.
 
 from __future__ import annotations
 
-from typing import Any
-
 from dragoman.mappings.canonical.commands import Command
 from dragoman.mappings.canonical.events import ErrorReported, QuestionAnswered, QuestionAsked
 from dragoman.mappings.canonical.values import Cause, Ext
 from dragoman.mappings.losses import Losses
-from dragoman.mappings.rules import Rules
+from dragoman.mappings.rules import RuleTable
 from dragoman.mappings.smooth.extras import given
 from dragoman.mappings.smooth.wire import events as wire
 from dragoman.mappings.smooth.wire.codes import CODE_OF_CAUSE
@@ -20,7 +18,7 @@ from dragoman.mappings.smooth.wire.times import NS_PER_MS
 
 __all__ = ["Context", "Messages", "code_of", "error_event"]
 
-Messages = tuple[Any, ...]
+Messages = tuple[object, ...]
 """Wire structs; untyped JSON for a message that is only passed on."""
 
 
@@ -36,7 +34,7 @@ class Context:
 
     __slots__ = ("alone", "asked", "losses", "own", "request_id", "seed", "timestamp", "told", "top", "turn")
 
-    def __init__(self, rules: Rules, request: str = "", at: int = 0, asked: Command | None = None) -> None:
+    def __init__(self, rules: RuleTable, request: str = "", at: int = 0, asked: Command | None = None) -> None:
         self.request_id = request
         self.top: str | None = request or None
         self.timestamp = at // NS_PER_MS

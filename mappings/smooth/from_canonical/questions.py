@@ -11,7 +11,7 @@ from dragoman.mappings.smooth.wire import questions as wire
 
 __all__ = ["FROM_EVENT", "otp_failure"]
 
-FROM_EVENT = Rules("canonical events -> smooth")
+FROM_EVENT = Rules[[Context], object]("canonical events -> smooth")
 
 CHANNELS = ("email", "sms")
 OTP_REASONS = ("INVALID_CODE", "MAX_ATTEMPTS", "NOT_FOUND", "EXPIRED")

@@ -31,7 +31,7 @@ from dragoman.mappings.smooth.wire.base import ActionBase
 
 __all__ = ["TO_COMMAND"]
 
-TO_COMMAND = Rules("smooth -> canonical commands")
+TO_COMMAND = Rules[[], Command]("smooth -> canonical commands")
 
 
 def _keep(action: ActionBase, **fields: object) -> Ext | None:

@@ -41,7 +41,7 @@ from dragoman.mappings.smooth.wire.times import NS_PER_MS
 
 __all__ = ["ACCEPTED", "DONE", "TO_EVENT", "envelope", "keep_envelope"]
 
-TO_EVENT = Rules("smooth -> canonical events")
+TO_EVENT = Rules[[], Event]("smooth -> canonical events")
 
 ACCEPTED = "Processing your request..."
 """Free text of a 202; an upstream's own words ride in ext."""

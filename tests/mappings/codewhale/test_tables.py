@@ -14,7 +14,7 @@ from dragoman.mappings.codewhale.wire.frames import EventFrame
 from dragoman.mappings.codewhale.wire.lines import Line
 from dragoman.mappings.codewhale.wire.requests import Request
 from dragoman.mappings.codewhale.wire.results import Answer
-from dragoman.mappings.rules import Nothing, Rules
+from dragoman.mappings.rules import Nothing, RuleTable
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ from dragoman.mappings.rules import Nothing, Rules
     ],
     ids=["to_event", "to_frame", "to_command", "from_event", "from_command"],
 )
-def test_every_type_has_an_entry_and_no_other_has(table: Rules, kinds: set[Any]) -> None:
+def test_every_type_has_an_entry_and_no_other_has(table: RuleTable, kinds: set[Any]) -> None:
     assert set(table.entries) == kinds
 
 

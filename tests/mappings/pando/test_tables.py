@@ -13,7 +13,7 @@ from dragoman.mappings.pando.to_canonical import TO_COMMAND, TO_EVENT
 from dragoman.mappings.pando.wire.replies import Reply
 from dragoman.mappings.pando.wire.requests import Request
 from dragoman.mappings.pando.wire.topics import ChangeTopic, Topic
-from dragoman.mappings.rules import Nothing, Rules
+from dragoman.mappings.rules import Nothing, RuleTable
 
 FROM_PRIMARY = {*get_args(Topic), Reply}
 
@@ -28,7 +28,7 @@ FROM_PRIMARY = {*get_args(Topic), Reply}
     ],
     ids=["to_event", "to_command", "from_event", "from_command"],
 )
-def test_every_type_has_an_entry_and_no_other_has(table: Rules, kinds: set[Any]) -> None:
+def test_every_type_has_an_entry_and_no_other_has(table: RuleTable, kinds: set[Any]) -> None:
     assert set(table.entries) == kinds
 
 

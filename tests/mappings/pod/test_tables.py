@@ -15,7 +15,7 @@ from dragoman.mappings.pod.to_canonical.commands import TO_COMMAND
 from dragoman.mappings.pod.to_canonical.events import TO_EVENT
 from dragoman.mappings.pod.wire.events import Event as WireEvent
 from dragoman.mappings.pod.wire.methods import Method
-from dragoman.mappings.rules import Nothing, Rules
+from dragoman.mappings.rules import Nothing, RuleTable
 from tests.mappings.pod.data import VECTORS, direction_of
 
 
@@ -24,7 +24,7 @@ from tests.mappings.pod.data import VECTORS, direction_of
     [(TO_EVENT, WireEvent), (TO_COMMAND, Method), (FROM_EVENT, Event), (FROM_COMMAND, Command)],
     ids=["to_event", "to_command", "from_event", "from_command"],
 )
-def test_every_type_of_a_union_has_a_rule_and_no_other_has(table: Rules, union: Any) -> None:
+def test_every_type_of_a_union_has_a_rule_and_no_other_has(table: RuleTable, union: Any) -> None:
     assert set(table.entries) == set(get_args(union))
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from dragoman.mappings.canonical import Command, Event, Unmapped
 from dragoman.mappings.canonical.values import Cause
-from dragoman.mappings.rules import Rules
+from dragoman.mappings.rules import RuleTable
 from dragoman.mappings.smooth.from_canonical import FROM_COMMAND, FROM_EVENT
 from dragoman.mappings.smooth.to_canonical import TO_COMMAND, TO_EVENT
 from dragoman.mappings.smooth.wire import AnyAction, AnyEvent, events
@@ -19,9 +19,9 @@ from dragoman.mappings.smooth.wire.codes import CAUSE_OF_CODE, CODE_OF_CAUSE, ca
 @pytest.mark.parametrize(
     ("rules", "union"),
     [(TO_EVENT, AnyEvent), (TO_COMMAND, AnyAction), (FROM_EVENT, Event), (FROM_COMMAND, Command)],
-    ids=lambda value: value.name if isinstance(value, Rules) else "",
+    ids=lambda value: value.name if isinstance(value, RuleTable) else "",
 )
-def test_a_table_has_one_entry_for_each_type_and_no_other(rules: Rules, union: object) -> None:
+def test_a_table_has_one_entry_for_each_type_and_no_other(rules: RuleTable, union: object) -> None:
     assert set(rules.entries) == set(get_args(union))
 
 
