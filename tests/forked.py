@@ -154,8 +154,10 @@ def _become(call: Call, fds: list[int]) -> list[str]:
 if __name__ == "__main__":
     import typer._adapters  # noqa: F401  # typer imports it late
 
-    from dragoman.gateway import cli
+    from dragoman.gateway.cli import program
 
+    for command in program.COMMANDS:
+        program.load_command(command)
     gc.freeze()  # a collection at the end of a call would copy all that was imported
     sys.argv[1:] = serve(sys.argv[1], int(sys.argv[2]))
-    cli.main()
+    program.main()

@@ -1,8 +1,9 @@
-"""The command line, by what a command is about.
+"""The command line of dragoman: one file a command, named like it (`import` is import_.py).
 
-program    the program: its commands, its errors and exit codes     serving     bridge, serve, check and the demos
-running    an event loop for a command, logs, signals               filtering   translate
-listing    dialects, matrix and schemas                             replaying   replay, drive
+program      the table of commands, errors and exit codes     running      event loop, logs and signals of a command
+options      options that several commands have               progress     progress bars on a terminal
+recordings   open recordings with progress                    output       write a new file, or stdout
+redactor     the redactor of `redact`, `scan` and `import`
 """
 
 from dragoman.gateway.cli.program import app, main

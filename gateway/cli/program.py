@@ -1,5 +1,9 @@
-"""The program: its commands, what an error of each kind looks like, and the exit code (0 well, 1 the work failed, 2 bad
-usage or configuration).
+"""The program: its table of commands, what an error of each kind looks like, and the exit code.
+
+The exit code is 0 for success, 1 if the work failed, 2 for bad usage or configuration. A command's module is imported
+when the command is used, so that `--help` and `--version` load neither the gateway nor its libraries. The module has
+the command's name. It holds a function of the same name, whose docstring is the help, and its EXAMPLES. The summaries
+in `--help` are repeated here; a test compares them with the docstrings.
 """
 
 from __future__ import annotations
@@ -7,120 +11,89 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Callable
+from importlib import import_module
 from io import TextIOWrapper
-from typing import Annotated, Any, TextIO
+from typing import Annotated, Any, TextIO, cast
 
 import typer
+import typer.main
+from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import TyperException
 
 from dragoman import __version__
-from dragoman.gateway import logs
-from dragoman.gateway.cli import exporting, filtering, listing, recordings, redacting, replaying, serving
 from dragoman.mappings.errors import ConfigError, DragomanError
 
-__all__ = ["app", "main"]
+__all__ = ["COMMANDS", "app", "load_command", "main"]
+
+COMMANDS: dict[str, tuple[str, str]] = {
+    "bridge": ("Run", "Connect clients of one dialect to a backend of another, without a configuration file."),
+    "serve": ("Run", "Run the gateway with a configuration file."),
+    "check": ("Run", "Report every error in a configuration file, each with its line and key."),
+    "translate": ("Run", "Translate frames from one dialect to another, one frame a line."),
+    "show": ("Recordings", "Show a recording: who said what when, with tools, questions and losses."),
+    "diff": ("Recordings", "Compare two recordings: input, text, tools, questions, answers and ends, turn by turn."),
+    "replay": ("Recordings", "Serve a recording as a backend, in any dialect."),
+    "drive": ("Recordings", "Send the recorded inputs to a live backend, and compare its answers with the recording."),
+    "export": ("Recordings", "Make one HTML page of a recording, or CloudEvents as JSON lines."),
+    "import": (
+        "Recordings",
+        "Make a recording from a capture, which is a conversation written down as frames by another tool.",
+    ),
+    "redact": ("Recordings", "Take the secrets out of a recording."),
+    "scan": ("Recordings", "Look for secrets in recordings; exits 1 if there are any."),
+    "matrix": ("Reference", "Show how each kind of event and command is translated between every two dialects."),
+    "schema": (
+        "Reference",
+        "Print the JSON Schema of the canonical events and commands, or of the configuration file.",
+    ),
+    "dialects": ("Reference", "List the dialects, and the endpoints that each can listen on or connect to."),
+    "demo": (
+        "Try",
+        "Show clients of all four dialects talking to one backend through the gateway; needs nothing else.",
+    ),
+    "demo-backend": ("Try", "Serve a scripted backend, to try dragoman without an agent."),
+}
+"""Command -> its panel in `dragoman --help` and its summary, in the order of the help."""
+
+
+def load_command(name: str) -> TyperCommand:
+    """Import the module of a command and return the command with its options and examples."""
+    member = "import_" if name == "import" else name.replace("-", "_")  # `import` cannot name a function
+    module = import_module(f"dragoman.gateway.cli.{member}")
+    function = getattr(module, member)
+    paragraphs = [" ".join(paragraph.split()) for paragraph in (function.__doc__ or "").split("\n\n")]
+    single = typer.Typer(rich_markup_mode="rich", pretty_exceptions_enable=False, add_completion=False)
+    examples = "\n\n".join(f"Example: {example}" for example in module.EXAMPLES)
+    single.command(name, help="\n\n".join(paragraphs), epilog=examples)(function)
+    return cast(TyperCommand, typer.main.get_command(single))  # an app with one command is that command
+
+
+class Commands(TyperGroup):
+    """The commands of COMMANDS, each imported when it is used."""
+
+    def __init__(self, **attributes: Any) -> None:
+        attributes["commands"] = {
+            name: TyperCommand(name, help=summary, rich_help_panel=panel) for name, (panel, summary) in COMMANDS.items()
+        }
+        super().__init__(**attributes)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        """Return the command that the arguments name, with its module imported."""
+        name, _, rest = super().resolve_command(ctx, args)
+        return name, load_command(name) if name is not None else None, rest
+
 
 app = typer.Typer(
     name="dragoman",
+    cls=Commands,
     help="A gateway and translator between AI-agent clients and backends that speak different wire dialects.",
-    epilog="First try: dragoman demo\n\nExit codes: 0 well, 1 the work failed, 2 bad usage or configuration.",
+    epilog="First try: dragoman demo\n\nExit codes: 0 success, 1 the work failed, 2 bad usage or configuration.",
     no_args_is_help=True,
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-
-COMMANDS: tuple[tuple[Callable[..., None], tuple[str, ...]], ...] = (
-    (
-        serving.bridge,
-        (
-            "dragoman bridge smooth+ws://127.0.0.1:8787/ws pod+unix:/run/user/1000/insomnia/atlas/sock",
-            "dragoman bridge smooth+ws://127.0.0.1:0/ws pod+unix:/tmp/front.sock smooth+ws://127.0.0.1:8787/ws",
-            "dragoman bridge smooth+ws://127.0.0.1:8787/ws pod+name:atlas --record atlas.jsonl",
-            "dragoman bridge smooth+ws://127.0.0.1:8787/ws pod+name:atlas --record atlas.jsonl --no-redact",
-        ),
-    ),
-    (serving.serve, ("dragoman serve --config config.toml   (config.example.toml shows every key)",)),
-    (
-        serving.check,
-        ("dragoman check config.toml", "dragoman check config.toml --probe", "dragoman check config.toml --json"),
-    ),
-    (
-        serving.demo_backend,
-        (
-            "dragoman demo-backend pod+unix:/tmp/demo.sock",
-            "dragoman demo-backend smooth+ws://127.0.0.1:8787/ws --script turns.jsonl",
-        ),
-    ),
-    (serving.demo, ("dragoman demo",)),
-    (
-        replaying.replay,
-        (
-            "dragoman replay session.jsonl --listen smooth+ws://127.0.0.1:8787/ws --speed instant",
-            "dragoman replay session.jsonl --listen pod+unix:/tmp/replay.sock --auto --idle-cap 2",
-            "dragoman replay session.jsonl --listen pod+unix:/tmp/replay.sock --until turn:2 --then pod+name:atlas",
-            "dragoman replay session.jsonl --listen pod+unix:/tmp/replay.sock --mode spy --upstream pod+name:atlas",
-        ),
-    ),
-    (
-        replaying.drive,
-        (
-            "dragoman drive session.jsonl pod+unix:/run/user/1000/insomnia/atlas/sock",
-            "dragoman drive session.jsonl smooth+ws://127.0.0.1:8787/ws --json",
-        ),
-    ),
-    (
-        filtering.translate,
-        (
-            "dragoman translate --from pod --to smooth < events.jsonl",
-            "dragoman translate --from smooth --to pod --commands < actions.jsonl",
-        ),
-    ),
-    (
-        recordings.show,
-        (
-            "dragoman show atlas.jsonl",
-            "dragoman show atlas.jsonl --kind tool --kind result --from 1:30",
-            "dragoman show atlas.jsonl --as pod | jq .event",
-        ),
-    ),
-    (recordings.diff, ("dragoman diff before.jsonl after.jsonl",)),
-    (
-        exporting.export,
-        ("dragoman export atlas.jsonl", "dragoman export atlas.jsonl --format cloudevents -o - | head"),
-    ),
-    (exporting.import_, ("dragoman import capture.jsonl --dialect smooth -o atlas.jsonl",)),
-    (
-        redacting.redact,
-        (
-            "dragoman redact atlas.jsonl",
-            "dragoman redact atlas.jsonl.zst -o clean.jsonl --config config.toml",
-        ),
-    ),
-    (redacting.scan, ("dragoman scan recordings/*.jsonl", "dragoman scan atlas.jsonl --json")),
-    (listing.matrix, ("dragoman matrix --from smooth --to pod", "dragoman matrix --json")),
-    (
-        listing.schema,
-        ("dragoman schema events > events.schema.json", "dragoman schema config > config.schema.json"),
-    ),
-    (listing.dialects, ("dragoman dialects --json",)),
-)
-"""The commands in the order of the help, each with its examples."""
-
-
-def _paragraphs(text: str) -> str:
-    """A docstring to be wrapped anew: its line breaks are those of the source."""
-    return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
-
-
-for command, examples in COMMANDS:
-    app.command(
-        command.__name__.rstrip("_").replace("_", "-"),
-        help=_paragraphs(command.__doc__ or ""),
-        epilog="\n\n".join(f"Example: {example}" for example in examples),
-    )(command)
 
 
 def _show_version(wanted: bool) -> None:
@@ -138,12 +111,12 @@ def _options(
 
 
 def main() -> None:
-    """Run the command line; errors of ours are a line each on stderr that says what to do."""
+    """Run the command line; each of our errors is one line on stderr that says what to do."""
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper):  # what is shown may hold any character, JSON is UTF-8 everywhere
+        if isinstance(stream, TextIOWrapper):  # JSON is UTF-8 everywhere, and output may hold any character
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
     code = _run()
-    whole = [_written_out(stream) for stream in (sys.stdout, sys.stderr)]
+    whole = [_flush(stream) for stream in (sys.stdout, sys.stderr)]
     sys.exit(code if all(whole) else code or 1)
 
 
@@ -153,7 +126,7 @@ def _run() -> int:
     except ConfigError as error:
         return _fail(str(error), 2)
     except BrokenPipeError:
-        return 1  # whoever read our output has enough of it
+        return 1  # the reader of our output closed it
     except DragomanError as error:
         return _fail(str(error), 1)
     except OSError as error:
@@ -163,28 +136,34 @@ def _run() -> int:
         return 130
     except TyperException as error:
         return _misused(error)
-    return code if isinstance(code, int) else 0  # what a command raises as typer.Exit comes back as its number
+    return code if isinstance(code, int) else 0  # a command's typer.Exit comes back as its number
 
 
 def _fail(words: str, code: int) -> int:
+    from dragoman.gateway import logs  # its libraries take longer to import than `--help` takes to run
+
     for line in words.split("\n"):
-        logs.tell(f"error: {logs.escaped(line)}", sys.stderr)  # it may quote a peer
+        logs.tell(f"error: {logs.escaped(line)}", sys.stderr)  # the text may quote a peer
     return code
 
 
 def _misused(error: TyperException) -> int:
-    """Bad usage is one line; asked for nothing, the program shows its help."""
+    """Report bad usage in one line; without any argument, print the help."""
     words = error.format_message().replace("Value error, ", "")
     if "\n" in words:
-        logs.tell(words, sys.stderr)
+        with contextlib.suppress(OSError, ValueError):  # nobody reads stderr
+            sys.stderr.write(f"{words}\n")
         return 2
     context = getattr(error, "ctx", None)
     where = context.command_path if context is not None else "dragoman"
     return _fail(f"{words.removesuffix('.')} ({where} --help says more)", 2)
 
 
-def _written_out(stream: TextIO | None) -> bool:
-    """Write out what a stream still holds; one that nobody reads is closed for good, or Python complains at the end."""
+def _flush(stream: TextIO | None) -> bool:
+    """Flush a stream and return whether that worked.
+
+    A stream that nobody reads is redirected to /dev/null, or Python would report an error when it exits.
+    """
     if stream is None:
         return True
     try:

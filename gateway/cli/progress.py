@@ -1,4 +1,4 @@
-"""Progress of long work, on stderr and only on a terminal."""
+"""Progress bars for long work, on stderr and only on a terminal."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from rich.progress import (
 
 __all__ = ["progress", "steps"]
 
-LONG = 8 << 20  # bytes: what is smaller is over before anybody looks
+LONG = 8 << 20  # bytes: a smaller file is done before anybody looks
 
 
 @contextmanager
 def progress(what: str, size: int) -> Iterator[Callable[[int], None]]:
-    """What is told how many of `size` bytes are done."""
+    """Show a progress bar in bytes; yield the function that sets how many of `size` are done."""
     console = Console(stderr=True)
     if not console.is_terminal or size < LONG:
         yield lambda _done: None
@@ -37,7 +37,7 @@ def progress(what: str, size: int) -> Iterator[Callable[[int], None]]:
 
 @contextmanager
 def steps(what: str, total: int) -> Iterator[Callable[[int], None]]:
-    """What is told how many of `total` steps are done, each of which takes its time."""
+    """Show a progress bar in steps; yield the function that sets how many of `total` are done."""
     console = Console(stderr=True)
     if not console.is_terminal:
         yield lambda _done: None
@@ -49,5 +49,5 @@ def steps(what: str, total: int) -> Iterator[Callable[[int], None]]:
 
 
 def _bars(*columns: ProgressColumn, console: Console) -> Progress:
-    """What is printed meanwhile is put above the bar where both are on a terminal, else it goes where it should."""
+    """Return the bars; output of the command appears above them if stdout is a terminal too."""
     return Progress(*columns, console=console, transient=True, redirect_stdout=sys.stdout.isatty())

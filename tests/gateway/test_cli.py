@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import re
@@ -19,6 +20,7 @@ import tomli
 from msgspec import json as msgspec_json
 
 from dragoman.gateway import registry
+from dragoman.gateway.cli.program import COMMANDS
 from dragoman.mappings.canonical import Command, Event
 from tests.forked import dragoman
 from tests.gateway.recording.lines import numbered, written
@@ -27,23 +29,12 @@ from tests.ports import kept
 from tests.samples import samples
 
 ROOT = Path(__file__).parents[2]
-COMMANDS = (
-    "bridge",
-    "serve",
-    "check",
-    "demo-backend",
-    "demo",
-    "translate",
-    "show",
-    "diff",
-    "export",
-    "import",
-    "redact",
-    "scan",
-    "matrix",
-    "schema",
-    "dialects",
-)
+PANELS = {
+    "Run": ["bridge", "serve", "check", "translate"],
+    "Recordings": ["show", "diff", "replay", "drive", "export", "import", "redact", "scan"],
+    "Reference": ["matrix", "schema", "dialects"],
+    "Try": ["demo", "demo-backend"],
+}
 WS = "smooth+ws://127.0.0.1:0/ws"
 
 
@@ -60,18 +51,51 @@ def refused(*arguments: str, code: int = 2) -> str:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_the_help_of_each_command_shows_an_example(command: str) -> None:
+def test_the_help_of_each_command_begins_as_in_the_list_and_shows_an_example(command: str) -> None:
     done = dragoman(command, "--help")
     assert (done.returncode, done.stderr) == (0, "")
-    assert f"Example: dragoman {command}" in re.sub(r"\s+", " ", done.stdout)
+    text = re.sub(r"\s+", " ", done.stdout)
+    assert f" {COMMANDS[command][1]} " in text
+    assert f"Example: dragoman {command}" in text
 
 
-def test_the_help_lists_every_command_and_a_first_try() -> None:
+def test_the_help_lists_every_command_in_its_panel_and_a_first_try() -> None:
     done = dragoman("--help")
     assert done.returncode == 0
-    listed = set(re.findall(r"^│ ([a-z-]+)\s{2,}", done.stdout, re.MULTILINE))
-    assert set(COMMANDS) <= listed
+    panels: dict[str, list[str]] = {}
+    for panel, command in re.findall(r"^╭─ (\w+) ─|^│ ([a-z-]+)\s{2,}", done.stdout, re.MULTILINE):
+        if panel:
+            panels[panel] = []
+        else:
+            list(panels.values())[-1].append(command)
+    assert {panel: commands for panel, commands in panels.items() if panel != "Options"} == PANELS
     assert "dragoman demo" in done.stdout
+
+
+def test_each_command_has_a_file_of_its_name() -> None:
+    files = {path.stem for path in (ROOT / "gateway" / "cli").glob("*.py")}
+    assert {command.replace("-", "_") if command != "import" else "import_" for command in COMMANDS} <= files
+
+
+@pytest.mark.parametrize("option", ["--version", "--help"])
+def test_neither_version_nor_help_imports_the_gateway_or_its_libraries(option: str) -> None:
+    program = """
+import sys
+from dragoman.gateway.cli import main
+try:
+    main()
+except SystemExit:
+    print(sorted(name for name in sys.modules if name.startswith("dragoman.")), file=sys.stderr)
+    print(sorted({"aiohttp", "zmq", "asyncio", "structlog", "msgspec"} & {*sys.modules}), file=sys.stderr)
+"""
+    command = [sys.executable, "-c", program, option]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=40, check=True)
+    ours, libraries = done.stderr.splitlines()
+    assert ast.literal_eval(ours) == [
+        "dragoman.gateway", "dragoman.gateway.cli", "dragoman.gateway.cli.program",
+        "dragoman.mappings", "dragoman.mappings.errors",
+    ]  # fmt: skip
+    assert libraries == "[]"
 
 
 def test_nothing_asked_shows_the_help_and_is_bad_usage() -> None:

@@ -138,10 +138,19 @@ def test_pytest_finds_it_by_its_entry_point() -> None:
     assert not any(dependency.startswith("pytest") for dependency in project["dependencies"])
 
 
+EVERY_COMMAND = """
+import sys
+sys.modules["pytest"] = None
+from dragoman.gateway.cli.program import COMMANDS, load_command
+for command in COMMANDS:
+    load_command(command)
+"""
+
+
 @pytest.mark.parametrize(
     "program",
     [
-        "import sys; sys.modules['pytest'] = None; import dragoman.gateway.cli",
+        EVERY_COMMAND,
         "import sys, dragoman.pytest_plugin; assert not {'dragoman.gateway', 'dragoman.mappings'} & {*sys.modules}",
     ],
 )

@@ -3,36 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from dragoman.gateway.cli import main
 from dragoman.gateway.recording.lines import EventLine, Line
 from dragoman.gateway.recording.reader import open_recording
 from dragoman.mappings.canonical import Event
 from dragoman.mappings.canonical.events import TextDelta, TextDone, TurnEnded
-from tests.gateway.recording.lines import FROZEN, in_parts, numbered, written
-
-V1 = str(FROZEN / "v1.jsonl")
-Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def dragoman(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
-    """Run the program in this process: its exit code, stdout and stderr."""
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr("sys.argv", ["dragoman", *arguments])
-        monkeypatch.setenv("COLUMNS", "200")
-        with pytest.raises(SystemExit) as caught:
-            main()
-        out, err = capfd.readouterr()
-        assert isinstance(caught.value.code, int)
-        return caught.value.code, out, err
-
-    return run
+from tests.gateway.cli.program import V1, Run
+from tests.gateway.recording.lines import in_parts, numbered, written
 
 
 def test_show_is_a_transcript(dragoman: Run) -> None:

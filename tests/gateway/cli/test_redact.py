@@ -8,31 +8,25 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.gateway.cli import main
 from dragoman.gateway.recording.lines import EventLine, Line
 from dragoman.gateway.recording.reader import open_recording
 from dragoman.mappings.canonical import Event
 from dragoman.mappings.canonical.events import TextDelta, TextDone, ToolCallArguments
+from tests.gateway.cli.program import Run
 from tests.gateway.recording.lines import in_parts, written
 from tests.gateway.recording.redaction.corpus import SHAPES
 
 KEY = SHAPES["npm_token"]
-Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def dragoman(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
-    """Run the program in this process: its exit code, stdout and stderr."""
+def dragoman(dragoman: Run) -> Callable[..., tuple[int, str, str]]:
+    """Run the program as everywhere; fail if it printed the secret."""
 
     def run(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr("sys.argv", ["dragoman", *arguments])
-        monkeypatch.setenv("COLUMNS", "200")
-        with pytest.raises(SystemExit) as caught:
-            main()
-        out, err = capfd.readouterr()
-        assert isinstance(caught.value.code, int)
+        code, out, err = dragoman(*arguments)
         assert KEY[4:] not in out + err
-        return caught.value.code, out, err
+        return code, out, err
 
     return run
 

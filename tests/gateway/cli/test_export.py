@@ -10,10 +10,8 @@ from pathlib import Path
 import pytest
 
 from dragoman.gateway.recording.reader import open_recording
-from tests.gateway.cli.test_recordings import V1, Run, dragoman
+from tests.gateway.cli.program import V1, Run
 from tests.gateway.recording.lines import in_parts, numbered
-
-__all__ = ["dragoman"]
 
 
 def line(t: float, dir: str, message: object) -> dict[str, object]:

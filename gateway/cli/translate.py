@@ -1,4 +1,4 @@
-"""`dragoman translate`: standard input to standard output, and what was lost to standard error."""
+"""`dragoman translate`: frames from stdin to stdout, with losses and errors on stderr."""
 
 from __future__ import annotations
 
@@ -17,38 +17,46 @@ from dragoman.gateway.translate import Report
 from dragoman.gateway.translate import translate as run_translate
 from dragoman.mappings.dialect import Frame
 
-__all__ = ["translate"]
+__all__ = ["EXAMPLES", "translate"]
+
+EXAMPLES = (
+    "dragoman translate --from pod --to smooth < events.jsonl",
+    "dragoman translate --from smooth --to pod --commands < actions.jsonl",
+)
 
 
 def translate(
     source: Annotated[str, typer.Option("--from", metavar="DIALECT", help="The dialect of the lines on stdin.")],
     target: Annotated[str, typer.Option("--to", metavar="DIALECT", help="The dialect of the lines on stdout.")],
     commands: Annotated[
-        bool, typer.Option("--commands", help="Client to backend; without it backend to client.")
+        bool,
+        typer.Option(
+            "--commands", help="Translate commands (client to backend) instead of events (backend to client)."
+        ),
     ] = False,
 ) -> None:
-    """Translate frames, one a line, as a filter.
+    """Translate frames from one dialect to another, one frame a line.
 
-    Losses and bad lines come as JSON lines on stderr; the rest goes on, and the exit code is 1 if any line was bad.
-    Equal input gives equal output: ids that the input does not bring are counted up from zero, times it does not bring
-    are 0. To the same dialect each line stands alone.
+    Losses and bad lines are reported as JSON lines on stderr. Translation continues, and the exit code is 1 if a line
+    was bad. Equal input gives equal output: missing ids are counted up from zero, and missing times are 0. If both
+    dialects are the same, each line is translated by itself.
     """
     reading, writing = registry.dialect(source), registry.dialect(target)
     encoder = msgspec.json.Encoder()
     frames, reports = _Pipe(sys.stdout), _Pipe(sys.stderr)
 
-    def said(report: Report) -> None:
-        frames.flush()  # so that whoever sees both in one place sees them in their order
+    def write_report(report: Report) -> None:
+        frames.flush()  # keeps the order where stdout and stderr are the same file
         reports.write(encoder.encode(report))
         reports.flush()
 
-    good = run_translate(reading, writing, _lines(), commands=commands, out=frames.write, said=said)
+    good = run_translate(reading, writing, _lines(), commands=commands, out=frames.write, said=write_report)
     frames.flush()
     raise typer.Exit(0 if good else 1)
 
 
 class _Pipe:
-    """Lines to whoever reads a standard stream; BrokenPipeError when nobody does, also when it was closed before."""
+    """The writer of a standard stream; raises BrokenPipeError if nobody reads it or it was closed at the start."""
 
     def __init__(self, stream: TextIO | None) -> None:
         self._stream: BinaryIO | None = stream.buffer if stream is not None else None
@@ -64,7 +72,7 @@ class _Pipe:
 
 
 def _lines() -> Iterator[tuple[int, Frame]]:
-    """The frames on stdin, each with the number of its line: blank ones count and are no frames."""
+    """Read the frames on stdin, each with the number of its line. Blank lines are counted and skipped."""
     splitter = LineSplitter(Limits().max_message)
     number = 1
     while data := os.read(0, 1 << 16):

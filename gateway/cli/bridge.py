@@ -1,0 +1,67 @@
+"""`dragoman bridge`: one route, given as endpoints on the command line."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from dragoman.gateway.app import App
+from dragoman.gateway.cli.options import LogJson, LogLevel
+from dragoman.gateway.cli.running import run, serve_until_signalled, set_up
+from dragoman.gateway.config import model as config
+from dragoman.gateway.config.check import check_route
+from dragoman.gateway.config.model import Config, Route
+from dragoman.gateway.endpoint import parse
+from dragoman.mappings.errors import ConfigError
+
+__all__ = ["EXAMPLES", "bridge"]
+
+EXAMPLES = (
+    "dragoman bridge smooth+ws://127.0.0.1:8787/ws pod+unix:/run/user/1000/insomnia/atlas/sock",
+    "dragoman bridge smooth+ws://127.0.0.1:0/ws pod+unix:/tmp/front.sock smooth+ws://127.0.0.1:8787/ws",
+    "dragoman bridge smooth+ws://127.0.0.1:8787/ws pod+name:atlas --record atlas.jsonl",
+    "dragoman bridge smooth+ws://127.0.0.1:8787/ws pod+name:atlas --record atlas.jsonl --no-redact",
+)
+
+
+def bridge(
+    endpoints: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="LISTEN... UPSTREAM",
+            help="One or more endpoints for clients, then that of the backend: DIALECT+TRANSPORT:ADDRESS.",
+        ),
+    ],
+    overflow: Annotated[
+        config.Overflow, typer.Option(help="If a client is slow: merge its text deltas, or disconnect it.")
+    ] = "coalesce",
+    approvals: Annotated[
+        config.Approvals, typer.Option(help="Questions to a client without questions: ask in words, deny or approve.")
+    ] = "ask",
+    record: Annotated[
+        str | None,
+        typer.Option("--record", metavar="FILE|DIR", help="Record each session into a new file, or into a folder."),
+    ] = None,
+    redact: Annotated[
+        bool, typer.Option("--redact/--no-redact", help="Take secrets out of recordings before they are written.")
+    ] = True,
+    log_level: LogLevel = "info",
+    log_json: LogJson = False,
+) -> None:
+    """Connect clients of one dialect to a backend of another, without a configuration file.
+
+    Prints `listening ENDPOINT` on stderr when a listener accepts connections. Port 0 lets the system choose a port. On
+    SIGTERM, open turns can finish; then the clients are told and the exit code is 0.
+    """
+    set_up(log_level, log_json)
+    if len(endpoints) < 2:
+        raise ConfigError("bridge needs at least two endpoints: where clients connect, and the backend")
+    listen, upstream = tuple(map(parse, endpoints[:-1])), parse(endpoints[-1])
+    route = Route(name="bridge", listen=listen, upstream=upstream, overflow=overflow, approvals=approvals)
+    check_route(route)
+    if record is None and not redact:
+        raise ConfigError("--no-redact is for what is recorded: it goes with --record")
+    redaction = config.Redact(enabled=redact)
+    recording = config.Recording(path=record, compress=False, redact=redaction) if record is not None else None
+    run(serve_until_signalled(App(Config(routes=(route,), recording=recording))))

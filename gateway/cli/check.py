@@ -1,0 +1,80 @@
+"""`dragoman check`: report what is wrong with a configuration file, and optionally dial its backends."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+from msgspec import structs
+from rich.console import Console
+from rich.text import Text
+
+from dragoman.gateway import logs
+from dragoman.gateway.cli.options import AsJson
+from dragoman.gateway.cli.running import run
+from dragoman.gateway.config.check import Checked, Problem
+from dragoman.gateway.config.check import check as check_file
+from dragoman.gateway.config.lines import written
+from dragoman.gateway.config.probe import probe as probe_upstreams
+
+__all__ = ["EXAMPLES", "check"]
+
+EXAMPLES = ("dragoman check config.toml", "dragoman check config.toml --probe", "dragoman check config.toml --json")
+
+
+def check(
+    config_file: Annotated[Path, typer.Argument(metavar="FILE", help="The configuration file (TOML).")],
+    probe: Annotated[bool, typer.Option("--probe", help="Also connect to the backend of each route.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Report every error in a configuration file, each with its line and key.
+
+    Exits 2 if there is an error, 1 if --probe cannot reach a backend, else 0. --json prints an array of {file, line,
+    path, text}, which is empty if there are no problems. A warning also has "level": "warning".
+    """
+    logs.configure("error")  # hides what a probed backend writes to stderr
+    console = Console(highlight=False, soft_wrap=True)
+    checked = check_file(config_file)
+    problems = list(checked.problems)
+    if not as_json:
+        for problem in problems:
+            console.print(Text(str(problem), style="yellow" if problem.level == "warning" else "red"))
+    if probe:
+        problems += _probed(config_file, checked, console, quiet=as_json)
+    if as_json:
+        typer.echo(msgspec.json.encode([_row(problem) for problem in problems]).decode())
+    elif checked.config is not None and not probe:
+        names = ", ".join(route.name for route in checked.config.routes)
+        console.print(Text(f"{config_file}: ok, it can be served: {names}", style="green"))
+    if checked.config is None:
+        raise typer.Exit(2)
+    raise typer.Exit(1 if any(problem.level == "error" for problem in problems) else 0)
+
+
+def _probed(path: Path, checked: Checked, console: Console, *, quiet: bool) -> list[Problem]:
+    """Dial the backend of each route, print the results, and return one problem for each that cannot be reached."""
+    config, lines = checked.config, checked.lines
+    if config is None or lines is None:
+        return []
+    with console.status("connecting to the backends") if console.is_terminal and not quiet else console:
+        answers = run(probe_upstreams(config))
+    problems = []
+    for index, (route, answer) in enumerate(zip(config.routes, answers, strict=True)):
+        if answer:
+            key = ("route", index, "upstream")
+            problems.append(Problem(file=str(path), line=lines.of(key), path=written(key), text=answer))
+        if not quiet and answer:
+            console.print(Text(str(problems[-1]), style="red"))
+        elif not quiet:
+            console.print(Text.assemble(f"{route.name}: ", ("ok", "green"), f", {route.upstream.masked}"))
+    return problems
+
+
+def _row(problem: Problem) -> dict[str, object]:
+    """Return a problem as a JSON row; only a warning has its level in it."""
+    row = structs.asdict(problem)
+    if problem.level == "error":
+        del row["level"]
+    return row

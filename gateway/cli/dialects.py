@@ -1,0 +1,36 @@
+"""`dragoman dialects`: list the dialects and the transports of each."""
+
+from __future__ import annotations
+
+import msgspec
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from dragoman.gateway import registry
+from dragoman.gateway.cli.options import AsJson
+
+__all__ = ["EXAMPLES", "dialects"]
+
+EXAMPLES = ("dragoman dialects --json",)
+
+
+def dialects(as_json: AsJson = False) -> None:
+    """List the dialects, and the endpoints that each can listen on or connect to."""
+    rows = [
+        {
+            "dialect": d.name, "generations": list(d.generations),
+            "listen": registry.forms(d.name, listen=True),
+            "connect": registry.forms(d.name, listen=False),
+        }
+        for d in registry.dialects().values()
+    ]  # fmt: skip
+    if as_json:
+        typer.echo(msgspec.json.encode(rows).decode())
+        return
+    table = Table("dialect", "generations", "clients connect to", "backends are dialled at")
+    for row in rows:
+        table.add_row(
+            str(row["dialect"]), *(", ".join(row[key]) or "-" for key in ("generations", "listen", "connect"))
+        )
+    Console().print(table)

@@ -1,0 +1,47 @@
+"""`dragoman diff`: compare two recordings turn by turn."""
+
+from __future__ import annotations
+
+import msgspec
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from dragoman.gateway.cli.options import AsJson, RecordingFile
+from dragoman.gateway.cli.recordings import reading
+from dragoman.gateway.recording.compare import Difference, compared, turns
+from dragoman.gateway.recording.printable import printable
+from dragoman.gateway.recording.reader import Recording, open_recording
+
+__all__ = ["EXAMPLES", "diff"]
+
+EXAMPLES = ("dragoman diff before.jsonl after.jsonl",)
+
+
+def diff(a: RecordingFile, b: RecordingFile, as_json: AsJson = False) -> None:
+    """Compare two recordings: input, text, tools, questions, answers and ends, turn by turn.
+
+    Ids, times and the boundaries of tokens are ignored. Exits 0 if the recordings are the same, 1 if they differ.
+    --json prints an array of {turn, what, a, b}.
+    """
+    one, other = open_recording(a), open_recording(b)
+    with reading(one, other):
+        differences = list(compared(turns(one.events()), turns(other.events())))
+    if as_json:
+        typer.echo(msgspec.json.encode(differences).decode())
+    else:
+        _print_differences(one, other, differences)
+    raise typer.Exit(1 if differences else 0)
+
+
+def _print_differences(a: Recording, b: Recording, differences: list[Difference]) -> None:
+    console = Console(highlight=False, soft_wrap=True)
+    if not differences:
+        console.print(Text("the same conversation", style="green"))
+        return
+    console.print(Text(f"--- {a.path}", style="red"))
+    console.print(Text(f"+++ {b.path}", style="green"))
+    styles = {"-": "red", "+": "green"}
+    for difference in differences:
+        for line in printable(str(difference)).split("\n"):
+            console.print(Text(line, style=styles.get(line[:1], "bold")))

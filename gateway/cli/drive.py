@@ -1,0 +1,69 @@
+"""`dragoman drive`: send the inputs of a recording to a live backend."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from dragoman.gateway.cli.options import AsJson, LogJson, LogLevel, RecordingFile
+from dragoman.gateway.cli.progress import steps
+from dragoman.gateway.cli.recordings import tell_problems
+from dragoman.gateway.cli.running import run, set_up
+from dragoman.gateway.endpoint import Endpoint, parse
+from dragoman.gateway.recording.printable import printable
+from dragoman.gateway.replay.driving import DEADLINE, Driven
+from dragoman.gateway.replay.standalone import drive as drive_play
+from dragoman.gateway.replay.standalone import driven_play
+
+__all__ = ["EXAMPLES", "drive"]
+
+EXAMPLES = (
+    "dragoman drive session.jsonl pod+unix:/run/user/1000/insomnia/atlas/sock",
+    "dragoman drive session.jsonl smooth+ws://127.0.0.1:8787/ws --json",
+)
+
+
+def drive(
+    file: RecordingFile,
+    upstream: Annotated[str, typer.Argument(metavar="UPSTREAM", help="The live backend, in any dialect.")],
+    deadline: Annotated[float, typer.Option(metavar="SECONDS", min=0.1, help="The timeout for each turn.")] = DEADLINE,
+    as_json: AsJson = False,
+    log_level: LogLevel = "error",
+    log_json: LogJson = False,
+) -> None:
+    """Send the recorded inputs to a live backend, and compare its answers with the recording.
+
+    Sends inputs, cancels and answers to questions in their order. Compares as `dragoman diff` does: what is missing has
+    -, what is new has +. Exits 0 if everything is the same, else 1. --json prints {turns, differences: [{turn, what, a,
+    b}], refusals}.
+    """
+    set_up(log_level, log_json)
+    play, backend = driven_play(file), parse(upstream)
+    tell_problems(play.recording)
+    with steps(file.name, len(play.scenes) - 1) as progress:
+        driven = run(drive_play(play, backend, deadline=deadline, progress=progress))
+    if as_json:
+        typer.echo(msgspec.json.encode(driven).decode())
+    else:
+        _print(driven, file, backend)
+    raise typer.Exit(0 if driven.same else 1)
+
+
+def _print(driven: Driven, file: Path, backend: Endpoint) -> None:
+    console = Console(highlight=False, soft_wrap=True)
+    for refusal in driven.refusals:
+        console.print(Text(printable(refusal), style="yellow"))
+    for difference in driven.differences:
+        title, *lines = str(difference).split("\n")
+        console.print(Text(printable(title), style="bold"))
+        for line in lines:
+            console.print(Text(printable(line), style="red" if line.startswith("-") else "green"))
+    if driven.same:
+        console.print(Text(f"{driven.turns} turns, the same as in {file}", style="green"))
+    else:
+        console.print(Text(f"- {file}\n+ {backend.masked}", style="dim"))

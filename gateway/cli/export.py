@@ -1,0 +1,59 @@
+"""`dragoman export`: make one HTML page or CloudEvents of a recording."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from dragoman.gateway import logs
+from dragoman.gateway.cli.options import RecordingFile
+from dragoman.gateway.cli.output import check_no_recording, open_output
+from dragoman.gateway.cli.recordings import opened
+from dragoman.gateway.recording.cloudevents import cloud_events
+from dragoman.gateway.recording.page import page
+from dragoman.gateway.recording.reader import Recording
+from dragoman.mappings.errors import ConfigError
+
+__all__ = ["EXAMPLES", "export"]
+
+EXAMPLES = ("dragoman export atlas.jsonl", "dragoman export atlas.jsonl --format cloudevents -o - | head")
+
+Format = Literal["html", "cloudevents"]
+
+
+def export(
+    file: RecordingFile,
+    output: Annotated[
+        str, typer.Option("--output", "-o", metavar="OUT", help="The file to write; - is stdout. Default: beside FILE.")
+    ] = "",
+    format: Annotated[Format, typer.Option("--format", help="Write one self-contained page, or CloudEvents.")] = "html",
+    frames: Annotated[bool, typer.Option("--frames", help="Write CloudEvents for frames too.")] = False,
+) -> None:
+    """Make one HTML page of a recording, or CloudEvents as JSON lines.
+
+    The page shows the transcript and the frames. It has no script and loads nothing from elsewhere, so it can be mailed
+    and opened as a file. It contains everything that the recording contains: run `dragoman scan` first.
+    """
+    if frames and format == "html":
+        raise ConfigError("--frames goes with --format cloudevents: the page shows the frames as it is")
+    suffix = ".html" if format == "html" else ".cloudevents.jsonl"
+    with opened(file) as recording:
+        stem = recording.path.name.removesuffix(".zst").removesuffix(".jsonl")
+        target = output or str(recording.path.with_name(stem + suffix))
+        check_no_recording(Path(target))
+        _export(recording, target, format, frames=frames)
+    if target != "-":
+        logs.tell(f"written {target}", sys.stderr)
+
+
+def _export(recording: Recording, target: str, format: Format, *, frames: bool) -> None:
+    with open_output(target) as out:
+        if format == "html":
+            for piece in page(recording):
+                out.write(piece.encode())
+        else:
+            for line in cloud_events(recording.header, recording.lines(), frames=frames):
+                out.write(line + b"\n")

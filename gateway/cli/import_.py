@@ -1,0 +1,80 @@
+"""`dragoman import`: make a recording from a capture of frames."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dragoman.gateway import logs, registry
+from dragoman.gateway.cli.output import open_output
+from dragoman.gateway.cli.progress import progress
+from dragoman.gateway.cli.redactor import default_redactor
+from dragoman.gateway.recording import blocks
+from dragoman.gateway.recording.captures import Capture, read_capture
+from dragoman.gateway.recording.format import Header, encode
+from dragoman.gateway.recording.rewriting import redacted
+from dragoman.gateway.recording.runs import Stored
+from dragoman.mappings.errors import ConfigError
+
+__all__ = ["EXAMPLES", "import_"]
+
+EXAMPLES = ("dragoman import capture.jsonl --dialect smooth -o atlas.jsonl",)
+
+SHOWN = 20  # problems of a capture that are reported one by one
+
+
+def import_(
+    file: Annotated[Path, typer.Argument(metavar="CAPTURE", help="A file of JSON lines with t, dir and frame.")],
+    output: Annotated[
+        str, typer.Option("--output", "-o", metavar="OUT", help="The recording to write; NAME.zst is compressed.")
+    ] = "",
+    dialect: Annotated[
+        str, typer.Option("--dialect", metavar="DIALECT", help="The dialect, if the capture does not name it.")
+    ] = "",
+    session: Annotated[
+        str, typer.Option("--session", metavar="ID", help="The session to take; default: the one with the most frames.")
+    ] = "",
+    redact: Annotated[
+        bool, typer.Option("--redact/--no-redact", help="Take secrets out, as the gateway does when it records.")
+    ] = True,
+) -> None:
+    """Make a recording from a capture, which is a conversation written down as frames by another tool.
+
+    A line is {"t": SECONDS, "dir": "c2s" | "s2c" | "pub", "frame": TEXT}. It has "frames": [TEXT...] for ZeroMQ, and
+    "conn" if there are several connections. Frames that cannot be decoded are reported on stderr and kept as frames;
+    then the exit code is 1.
+    """
+    capture = Capture(file)
+    name = dialect or capture.dialect_name
+    if not name:
+        raise ConfigError(f"{file} does not say its dialect: add --dialect, for example --dialect smooth")
+    target = output or f"{file.name.removesuffix('.jsonl')}.recording.jsonl"
+    if Path(target).is_file():
+        raise ConfigError(f"{target} exists already, and a recording overwrites nothing: name a new file")
+    with progress(file.name, file.stat().st_size) as capture.progress, open_output(target) as out:
+        header, lines = read_capture(capture, registry.dialect(name), session=session)
+        kept = chain.from_iterable(redacted(lines, default_redactor())) if redact else lines
+        for chunk in _recording(header, kept, packed=target.endswith(".zst")):
+            out.write(chunk)
+    for problem in lines.problems[:SHOWN]:
+        logs.tell(problem, sys.stderr)
+    if len(lines.problems) > SHOWN:
+        logs.tell(f"and {len(lines.problems) - SHOWN} more", sys.stderr)
+    if lines.others:
+        logs.tell(f"{lines.others} frames of other clients or sessions were left out", sys.stderr)
+    logs.tell(f"written {target}", sys.stderr)
+    raise typer.Exit(1 if lines.problems else 0)
+
+
+def _recording(header: Header, lines: Iterable[Stored], *, packed: bool) -> Iterator[bytes]:
+    def encoded() -> Iterator[bytes]:
+        yield encode(header) + b"\n"
+        for line in lines:
+            yield encode(line) + b"\n"
+
+    return blocks.compressed(encoded()) if packed else encoded()

@@ -1,0 +1,25 @@
+"""Arguments and options that several commands have, with the same words in every help."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dragoman.gateway import logs
+
+__all__ = ["AsJson", "LogJson", "LogLevel", "RecordingFile", "RedactConfig"]
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
+LogLevel = Annotated[str, typer.Option("--log-level", metavar="LEVEL", help=f"One of {', '.join(logs.LEVELS)}.")]
+LogJson = Annotated[bool, typer.Option("--log-json", help="Write logs as JSON lines.")]
+RecordingFile = Annotated[
+    Path, typer.Argument(metavar="FILE", help="A recording: its file, any part of it, or its folder.")
+]
+RedactConfig = Annotated[
+    Path | None,
+    typer.Option(
+        "--config", metavar="FILE", help="Also look for what \\[recording.redact] of this configuration names."
+    ),
+]

@@ -1,0 +1,56 @@
+"""The output of a command that writes one file: complete or not there at all, and never over a recording."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from dragoman.gateway.recording.format import RecordingError
+from dragoman.gateway.recording.part_file import open_part
+from dragoman.mappings.errors import ConfigError
+
+__all__ = ["check_no_recording", "open_output"]
+
+
+def check_no_recording(target: Path) -> None:
+    """Raise ConfigError if the target is a recording: no command overwrites one."""
+    if not target.is_file():
+        return
+    try:
+        open_part(target)
+    except (RecordingError, OSError):
+        return
+    raise ConfigError(f"{target} is a recording, which nothing overwrites: name another file")
+
+
+@contextmanager
+def open_output(target: str) -> Iterator[BinaryIO]:
+    """Open the target for writing; `-` is stdout.
+
+    A file appears under its name when it is complete, and only its owner can read it. A pipe or device that exists is
+    written to directly.
+    """
+    path = Path(target)
+    if target == "-":
+        yield sys.stdout.buffer
+        return
+    if path.exists() and not path.is_file():
+        with path.open("wb") as file:
+            yield file
+        return
+    path = path.resolve()  # replace what a link leads to, not the link
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        descriptor = os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+    except OSError as error:
+        raise ConfigError(f"{target} cannot be written: {error.strerror}") from error
+    try:
+        with open(descriptor, "wb") as file:
+            yield file
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)

@@ -1,0 +1,52 @@
+"""`dragoman redact`: replace the secrets in a recording by placeholders."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from dragoman.gateway.cli.options import AsJson, RecordingFile, RedactConfig
+from dragoman.gateway.cli.recordings import opened
+from dragoman.gateway.cli.redactor import redaction_rules
+from dragoman.gateway.recording import rewriting
+from dragoman.gateway.recording.redaction import Entry, Redactor
+
+__all__ = ["EXAMPLES", "redact"]
+
+EXAMPLES = ("dragoman redact atlas.jsonl", "dragoman redact atlas.jsonl.zst -o clean.jsonl --config config.toml")
+
+
+def redact(
+    file: RecordingFile,
+    out: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="OUT", help="Write a new file instead of replacing FILE.")
+    ] = None,
+    config_file: RedactConfig = None,
+    as_json: AsJson = False,
+) -> None:
+    """Take the secrets out of a recording.
+
+    Secrets become placeholders, as if the gateway had redacted while it recorded. FILE is replaced when the new file is
+    complete. Prints what was found where, never the secret itself. --json prints an array of {kind, place, count}.
+    """
+    compiled, salt = redaction_rules(config_file)
+    with opened(file) as recording:
+        entries = rewriting.redact(recording, Redactor(compiled, salt), out)
+    if as_json:
+        typer.echo(msgspec.json.encode(entries).decode())
+    elif entries:
+        _print(entries)
+    else:
+        typer.echo("no secrets found")
+
+
+def _print(entries: list[Entry]) -> None:
+    table = Table("kind", "place", "count")
+    for entry in entries:
+        table.add_row(entry.kind, entry.place, str(entry.count))
+    Console().print(table)

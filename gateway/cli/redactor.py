@@ -1,0 +1,29 @@
+"""The redactor of the commands: rules of the default and of a configuration, and the salt of the placeholders."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from secrets import token_bytes
+
+from dragoman.gateway.config.check import load
+from dragoman.gateway.config.model import Redact
+from dragoman.gateway.recording.redaction import EVER, Redactor, Rules, rules
+
+__all__ = ["default_redactor", "redaction_rules"]
+
+WINDOW = 1 << 20  # characters of a text that are searched at once: unlike a live client, a command can wait
+
+
+def default_redactor() -> Redactor:
+    """Return a redactor for the common shapes of secrets, with a salt of its own."""
+    return Redactor(*redaction_rules(None))
+
+
+def redaction_rules(config_file: Path | None) -> tuple[Rules, bytes]:
+    """Return the rules for finding secrets, and the salt of the placeholders."""
+    wanted = Redact()
+    if config_file is not None:
+        recording = load(config_file).recording
+        wanted = recording.redact if recording is not None else wanted
+    compiled = rules(wanted.patterns, wanted.paths, window_bytes=WINDOW, window_micros=EVER)
+    return compiled, wanted.salt.encode() or token_bytes(16)

@@ -1,0 +1,95 @@
+"""`dragoman replay`: serve a recording as a backend."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dragoman.gateway import logs
+from dragoman.gateway.cli.options import LogJson, LogLevel, RecordingFile
+from dragoman.gateway.cli.running import run, serve_until_signalled, set_up
+from dragoman.gateway.endpoint import parse
+from dragoman.gateway.replay.missing import check_appendable, keep_missing, missing_folder
+from dragoman.gateway.replay.options import MODES
+from dragoman.gateway.replay.standalone import replaying
+from dragoman.mappings.errors import ConfigError
+
+__all__ = ["EXAMPLES", "replay"]
+
+EXAMPLES = (
+    "dragoman replay session.jsonl --listen smooth+ws://127.0.0.1:8787/ws --speed instant",
+    "dragoman replay session.jsonl --listen pod+unix:/tmp/replay.sock --auto --idle-cap 2",
+    "dragoman replay session.jsonl --listen pod+unix:/tmp/replay.sock --until turn:2 --then pod+name:atlas",
+    "dragoman replay session.jsonl --listen pod+unix:/tmp/replay.sock --mode spy --upstream pod+name:atlas",
+)
+
+RECORD_MISSING = "record-missing"
+"""The mode that works like spy and also adds the missing turns to the recording."""
+
+
+def replay(
+    file: RecordingFile,
+    listen: Annotated[
+        list[str],
+        typer.Option("--listen", metavar="ENDPOINT", help="Where clients connect; can be repeated."),
+    ],
+    mode: Annotated[
+        str,
+        typer.Option(metavar="MODE", help=f"For an input that is not recorded: {', '.join((*MODES, RECORD_MISSING))}."),
+    ] = "strict",
+    upstream: Annotated[
+        str, typer.Option(metavar="ENDPOINT", help="The live backend for --mode spy and record-missing.")
+    ] = "",
+    until: Annotated[
+        str, typer.Option(metavar="SEQ|turn:N", help="Play up to this line, or to the end of this turn ...")
+    ] = "",
+    then: Annotated[str, typer.Option(metavar="ENDPOINT", help="... then continue with this live backend.")] = "",
+    speed: Annotated[str, typer.Option(metavar="SPEED", help="real, instant, or a factor such as 4.")] = "real",
+    idle_cap: Annotated[
+        str, typer.Option(metavar="SECONDS", help="The longest pause, before --speed is applied.")
+    ] = "",
+    auto: Annotated[bool, typer.Option("--auto", help="Play turn after turn without waiting for input.")] = False,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Log what each command was matched with, and what was close.")
+    ] = False,
+    log_level: LogLevel = "info",
+    log_json: LogJson = False,
+) -> None:
+    """Serve a recording as a backend, in any dialect.
+
+    Prints `listening ENDPOINT` on stderr when a listener accepts connections. Each client gets the recorded
+    conversation from its beginning. An input that was recorded gets the recorded answer; any other is refused. No
+    backend is contacted, except those of `--upstream` and `--then`.
+    """
+    set_up(log_level, log_json)
+    _check_mode(mode, upstream)
+    kept = None
+    if mode == RECORD_MISSING:
+        file = check_appendable(file)
+        kept = missing_folder(file)
+        _keep_missing(file)
+    app = replaying(
+        file, tuple(map(parse, listen)), record=kept, mode="spy" if kept is not None else mode, upstream=upstream,
+        until=until, then=then, speed=speed, idle_cap=idle_cap, auto="yes" if auto else "",
+        explain="yes" if explain else "",
+    )  # fmt: skip
+    try:
+        run(serve_until_signalled(app))
+    finally:
+        if kept is not None:
+            _keep_missing(file)
+
+
+def _check_mode(mode: str, upstream: str) -> None:
+    if mode not in (*MODES, RECORD_MISSING):
+        raise ConfigError(f"--mode {mode!r}: write {', '.join(MODES)} or {RECORD_MISSING}")
+    if mode != MODES[0] and not upstream:
+        raise ConfigError(f"--mode {mode} wants the live backend: add --upstream ENDPOINT")
+
+
+def _keep_missing(file: Path) -> None:
+    if count := keep_missing(file):
+        logs.tell(f"added {count} turns to {file}", sys.stderr)

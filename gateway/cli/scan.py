@@ -1,0 +1,64 @@
+"""`dragoman scan`: report the secrets in recordings."""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from dragoman.gateway import logs
+from dragoman.gateway.cli.options import AsJson, RedactConfig
+from dragoman.gateway.cli.recordings import opened
+from dragoman.gateway.cli.redactor import redaction_rules
+from dragoman.gateway.recording import rewriting
+from dragoman.gateway.recording.reader import Recording
+from dragoman.gateway.recording.redaction import Found, Redactor
+
+__all__ = ["EXAMPLES", "scan"]
+
+EXAMPLES = ("dragoman scan recordings/*.jsonl", "dragoman scan atlas.jsonl --json")
+
+
+def scan(
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE...", help="Recordings. For one in several parts, name any part.")
+    ],
+    config_file: RedactConfig = None,
+    as_json: AsJson = False,
+) -> None:
+    """Look for secrets in recordings; exits 1 if there are any.
+
+    Prints one line for each secret, with the `seq` of the recording's line and the place in it, never the secret.
+    With --json, prints an array of {file, seq, kind, place}.
+    """
+    compiled, salt = redaction_rules(config_file)
+    rows: list[dict[str, object]] = []
+    total = 0
+    known: set[Path] = set()  # parts that were scanned together with another part
+
+    def report(recording: Recording, found: Found) -> None:
+        nonlocal total
+        total += 1
+        file = recording.parts[recording.part_of(found.seq)].path
+        if as_json:
+            rows.append({"file": str(file), "seq": found.seq, "kind": found.kind, "place": found.place})
+        else:
+            typer.echo(f"{file}: seq {found.seq}: {found.kind} in {found.place}")
+
+    for file in files:
+        if file.resolve() in known:
+            continue
+        with opened(file) as recording:
+            known.update(part.path.resolve() for part in recording.parts)
+            rewriting.scan(recording, Redactor(compiled, salt, partial(report, recording)))
+    if as_json:
+        typer.echo(msgspec.json.encode(rows).decode())
+    elif total:
+        logs.tell(f"{total} secrets; `dragoman redact FILE` takes them out", sys.stderr)
+    else:
+        typer.echo("no secrets found")
+    raise typer.Exit(1 if total else 0)

@@ -1,0 +1,40 @@
+"""`dragoman serve`: every route of a configuration file."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dragoman.gateway import logs
+from dragoman.gateway.app import App
+from dragoman.gateway.cli.options import LogJson, LogLevel
+from dragoman.gateway.cli.running import run, serve_until_signalled, set_up
+from dragoman.gateway.config.check import check
+from dragoman.mappings.errors import ConfigError
+
+__all__ = ["EXAMPLES", "serve"]
+
+EXAMPLES = ("dragoman serve --config config.toml   (config.example.toml shows every key)",)
+
+
+def serve(
+    config_file: Annotated[Path, typer.Option("--config", metavar="FILE", help="The configuration file (TOML).")],
+    log_level: LogLevel = "info",
+    log_json: LogJson = False,
+) -> None:
+    """Run the gateway with a configuration file.
+
+    Prints `listening ENDPOINT` on stderr when a listener accepts connections. Reports errors in the configuration as
+    `dragoman check` does, and exits 2. On SIGTERM, open turns can finish; then the clients are told and the exit code
+    is 0.
+    """
+    set_up(log_level, log_json)
+    checked = check(config_file)
+    if checked.config is None:
+        raise ConfigError("\n".join(map(str, checked.errors)))
+    for warning in checked.problems:
+        logs.tell(str(warning), sys.stderr)
+    run(serve_until_signalled(App(checked.config)))

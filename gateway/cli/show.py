@@ -1,0 +1,188 @@
+"""`dragoman show`: print a recording as a transcript, as JSON, or as frames of a dialect."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from typing import Annotated
+
+import msgspec
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from dragoman.gateway import logs, registry
+from dragoman.gateway.cli.options import AsJson, RecordingFile
+from dragoman.gateway.cli.recordings import reading
+from dragoman.gateway.ledger import Ledger
+from dragoman.gateway.recording.lines import Line
+from dragoman.gateway.recording.printable import printable
+from dragoman.gateway.recording.projected import projected
+from dragoman.gateway.recording.reader import Recording, open_recording
+from dragoman.gateway.recording.transcript import KINDS, Entry, transcript
+from dragoman.mappings.dialect import Dialect
+from dragoman.mappings.errors import ConfigError
+
+__all__ = ["EXAMPLES", "show"]
+
+EXAMPLES = (
+    "dragoman show atlas.jsonl",
+    "dragoman show atlas.jsonl --kind tool --kind result --from 1:30",
+    "dragoman show atlas.jsonl --as pod | jq .event",
+)
+HIDDEN = frozenset({"detail", "asked"})
+STYLES = {
+    "input": "bold cyan", "text": "", "reasoning": "dim italic", "tool": "magenta", "output": "dim", "result": "green",
+    "question": "bold yellow", "answer": "yellow", "end": "bold", "error": "red", "alert": "red", "loss": "bold red",
+}  # fmt: skip
+CLOCK = re.compile(r"(?:(?:(\d+):)?(\d+):)?(\d+(?:\.\d+)?)s?")
+
+
+def show(
+    file: RecordingFile,
+    kind: Annotated[
+        list[str] | None, typer.Option("--kind", metavar="KIND", help="Show only entries of this kind.")
+    ] = None,
+    turn: Annotated[
+        list[int] | None, typer.Option("--turn", metavar="N", help="Show only this turn; the first is 1.")
+    ] = None,
+    from_: Annotated[str, typer.Option("--from", metavar="TIME", help="Begin here: 90, 1:30, or a clock time.")] = "",
+    to: Annotated[str, typer.Option("--to", metavar="TIME", help="End here.")] = "",
+    as_: Annotated[
+        str, typer.Option("--as", metavar="DIALECT", help="Print the frames that a client of this dialect would get.")
+    ] = "",
+    every: Annotated[bool, typer.Option("--all", help="Also show details that are usually hidden.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show a recording: who said what when, with tools, questions and losses.
+
+    Repeat --kind and --turn to choose several. A time is seconds or M:SS since the recording began, or a clock time
+    like 2026-11-21T09:03:40Z. With --from and without --turn, turns are not numbered. --as prints frames as `dragoman
+    translate` does. At the end it lists on stderr what the dialect cannot represent. If a client of that dialect was
+    recorded, it did not get those messages either.
+    """
+    recording = open_recording(file)
+    dialect = _dialect(as_, kind, turn, other=every or as_json)
+    wanted = _kinds(kind, every=every)
+    begin = _time(from_, recording)
+    end = max(1, _time(to, recording)) if to else 0
+    with reading(recording):
+        # Turns are counted from the start of the file, so --turn reads all of it.
+        lines = _until(recording.lines(t=0 if turn else begin), end)
+        if dialect is not None:
+            _print_frames(dialect, recording, lines)
+        else:
+            entries = (
+                entry for entry in transcript(lines, recording.missing) if entry.kind in wanted and entry.t >= begin
+            )
+            if turn:
+                entries = (entry for entry in entries if entry.turn in turn)
+            elif begin:
+                entries = (msgspec.structs.replace(entry, turn=0) for entry in entries)
+            _print_json(entries) if as_json else _print_entries(recording, entries)
+
+
+# -- what is read -----------------------------------------------------------------------------------------
+
+
+def _until(lines: Iterable[Line], end: int) -> Iterator[Line]:
+    for line in lines:
+        if end and line.t > end:
+            return
+        yield line
+
+
+def _kinds(kinds: list[str] | None, *, every: bool) -> frozenset[str]:
+    unknown = sorted(set(kinds or ()) - set(KINDS))
+    if unknown:
+        raise ConfigError(f"--kind {unknown[0]!r}: there are {', '.join(KINDS)}")
+    if kinds:
+        return frozenset(kinds)
+    return frozenset(KINDS) - (frozenset() if every else HIDDEN)
+
+
+def _dialect(name: str, kinds: list[str] | None, numbers: list[int] | None, *, other: bool) -> Dialect | None:
+    if not name:
+        return None
+    if kinds or numbers or other:
+        raise ConfigError("--as prints frames: it goes with --from and --to, not with --kind, --turn, --all and --json")
+    return registry.dialect(name)
+
+
+def _time(text: str, recording: Recording) -> int:
+    """Return a time of the recording in µs; 0 if the text is empty."""
+    if not text:
+        return 0
+    match = CLOCK.fullmatch(text)
+    if match is not None:
+        hours, minutes, seconds = (float(part or 0) for part in match.groups())
+        return int((hours * 3600 + minutes * 60 + seconds) * 1e6)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise ConfigError(f"{text!r} is no time: write seconds, M:SS, or 2026-11-21T09:03:40Z") from None
+    moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+    return max(1, int(moment.timestamp() * 1e6) - recording.header.started_at // 1000)
+
+
+# -- how it is shown ------------------------------------------------------------------------------------------
+
+
+def _print_entries(recording: Recording, entries: Iterable[Entry]) -> None:
+    console = Console(highlight=False, soft_wrap=True)
+    header = recording.header
+    whose = f"session {header.session}" if header.session else "of no session"
+    began = datetime.fromtimestamp(header.started_at / 1e9, UTC)
+    about = f"{whose}, route {header.route}, {header.upstream}, began {began:%Y-%m-%d %H:%M:%S} UTC"
+    console.print(Text(printable(about), style="dim"))
+    shown = 0
+    for entry in entries:
+        if entry.turn > shown:
+            shown = entry.turn
+            console.print(Text(f"turn {shown}", style="bold dim"))
+        console.print(_line(entry))
+
+
+def _line(entry: Entry) -> Text:
+    style = STYLES.get(entry.kind, "dim")
+    first, *more = printable(entry.text).split("\n")
+    name = entry.name if entry.kind in ("tool", "result", "output", "command", "asked", "reply", "detail") else ""
+    who = "".join(f"{word} " for word in (entry.link, name) if word)
+    mark = "  [redacted]" if entry.redacted else ""
+    line = Text.assemble(
+        (f"{_clock(entry.t):>12}  ", "dim"), (f"{entry.kind:<9} ", style or "bold"),
+        (printable(who), "bold"), (first, style),
+    )  # fmt: skip
+    line.rstrip()
+    for rest in more:
+        line.append(f"\n{'':24}{rest}", style)
+    return line.append(mark, "dim")
+
+
+def _clock(t: int) -> str:
+    minutes, seconds = divmod(t / 1e6, 60)
+    hours, minutes = divmod(int(minutes), 60)
+    return f"{hours}:{minutes:02}:{seconds:06.3f}" if hours else f"{minutes}:{seconds:06.3f}"
+
+
+def _print_json(entries: Iterable[Entry]) -> None:
+    encoder = msgspec.json.Encoder()
+    before = "["
+    for entry in entries:
+        sys.stdout.write(f"{before}{encoder.encode(entry).decode()}")
+        before = ",\n"
+    sys.stdout.write("[]\n" if before == "[" else "]\n")
+
+
+def _print_frames(dialect: Dialect, recording: Recording, lines: Iterable[Line]) -> None:
+    ledger = Ledger()
+    write = dialect.events.lines.write if dialect.events.lines is not None else lambda frame: frame
+    for rendered in projected(dialect, recording.header.session, lines):
+        for frame in rendered.frames:
+            sys.stdout.buffer.write(write(frame) + b"\n")
+        ledger.record(rendered.losses, target=dialect.name)
+    sys.stdout.flush()
+    for entry in ledger.entries():
+        logs.tell(msgspec.json.encode(entry).decode(), sys.stderr)

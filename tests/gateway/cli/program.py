@@ -1,0 +1,29 @@
+"""The command line in the process of a test, for tests that look at nothing but what it prints."""
+
+from __future__ import annotations
+
+import pytest
+
+from dragoman.gateway.cli import main
+from tests.gateway.recording.lines import FROZEN
+
+__all__ = ["V1", "Run"]
+
+V1 = str(FROZEN / "v1.jsonl")
+
+
+class Run:
+    """Runs the program with arguments; returns its exit code, stdout and stderr."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+        self._monkeypatch = monkeypatch
+        self._capfd = capfd
+
+    def __call__(self, *arguments: str) -> tuple[int, str, str]:
+        self._monkeypatch.setattr("sys.argv", ["dragoman", *arguments])
+        self._monkeypatch.setenv("COLUMNS", "200")
+        with pytest.raises(SystemExit) as caught:
+            main()
+        out, err = self._capfd.readouterr()
+        assert isinstance(caught.value.code, int)
+        return caught.value.code, out, err
