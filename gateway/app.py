@@ -190,7 +190,9 @@ class App:
         if dialect.named is None:
             live.backend = self._upstream(live, endpoint, recorder)
         else:
-            live.backend = one = Conversation(live, dialect, ledger=self.ledger, new_id=new_id)
+            live.backend = one = Conversation(
+                live, dialect, ledger=self.ledger, new_id=new_id, later=asyncio.get_running_loop().call_later
+            )  # fmt: skip
             one.upstream = self._upstream(one, endpoint, recorder, one.is_called)
         return live
 

@@ -53,7 +53,8 @@ TOO_LATE = Failure(cause="upstream_lost", text="the backend did not answer in ti
 class Asking(Generic[Held]):
     """One script at a time, and the items that wait for its end: at most `bound`.
 
-    `ask` writes a command to the backend, `release` lets held items through, `fail` refuses them.
+    `ask` writes a command to the backend, `release` lets held items through, `fail` refuses them,
+    also when there are none.
     """
 
     def __init__(
@@ -133,7 +134,8 @@ class Asking(Generic[Held]):
             self._running = False
             if self._script is script:
                 self._script = None
-                self._release(self._end())
+                if held := self._end():
+                    self._release(held)
         except Refused as refused:
             self._running = False
             if self._script is script:

@@ -15,7 +15,9 @@ from typing import Any
 
 from msgspec import structs
 
+from dragoman.gateway.backends.asking import Asking, Refused, Script
 from dragoman.gateway.ledger import Ledger
+from dragoman.gateway.timers import Later
 from dragoman.gateway.upstream import Connected, Upstream
 from dragoman.mappings.canonical import Command, SessionState
 from dragoman.mappings.canonical.commands import GetSession, OpenSession
@@ -35,6 +37,8 @@ from dragoman.mappings.dialect import Burst, Dialect, Loss, NewId
 
 __all__ = ["GONE", "Conversation"]
 
+HELD_MAX = 1024  # commands that wait until it is open: each has a deadline of its own
+
 OF_THE_LIST = (SessionActivated, SessionUpdated, Heartbeat, StoreChanged)
 """How the backend lists it, and what the connection itself watches for: the session is listed by the gateway."""
 
@@ -46,15 +50,16 @@ class Conversation:
 
     upstream: Upstream
 
-    def __init__(self, session: Connected, dialect: Dialect, *, ledger: Ledger, new_id: NewId) -> None:
+    def __init__(self, session: Connected, dialect: Dialect, *, ledger: Ledger, new_id: NewId, later: Later) -> None:
         self._session = session
         self._dialect = dialect
         self._ledger = ledger
-        self._new_id = new_id
         self._ids: Ext | None = None  # those of the backend, once it has opened it
         self._sure = False  # that the backend has it
-        self._asked: OpenSession | GetSession | None = None  # by us, to be so
-        self._held: list[Command] = []  # until then; bounded by what a session may have under way
+        self._asking: Asking[Command] = Asking(
+            lambda command: self.upstream.send([command]), self.send, self._refuse, bound=HELD_MAX, new_id=new_id,
+            later=later,
+        )  # fmt: skip
 
     # -- what the session asks ---------------------------------------------------------------------------
 
@@ -62,17 +67,19 @@ class Conversation:
         self.upstream.start()
 
     def send(self, commands: Sequence[Command]) -> None:
-        if self._sure and self._asked is None:
+        if self._sure and not self._asking.active:
             self.upstream.send([structs.replace(command, session=self._name) for command in commands])
             return
-        self._held += commands
-        if self._asked is None:
-            self._ask()
+        if excess := self._asking.hold(commands):
+            self._session.lost("too many commands wait for the conversation", excess, "busy")
+        if not self._asking.active:
+            self._asking.begin(self._make_sure())
 
     def rest(self) -> None:
         self.upstream.rest()
 
     def stop(self) -> None:
+        self._asking.stop()
         self.upstream.stop()
 
     def is_called(self, name: str) -> bool:
@@ -84,14 +91,25 @@ class Conversation:
         """What the backend calls it; "" before it is open."""
         return self._dialect.shown("", self._ids)[0]
 
-    def _ask(self) -> None:
+    def _make_sure(self) -> Script:
         """Have the backend open it, or say whether it still has it."""
-        request = self._new_id()
-        if self._ids is None:
-            self._asked = OpenSession(request=request, title=self._session.connected().title)
-        else:
-            self._asked = GetSession(request=request, session=self._name)
-        self.upstream.send([self._asked])
+        if self._ids is not None:
+            answer = yield GetSession(session=self._name)
+            failure = next((item.failure for item in answer if isinstance(item, Reply)), None)
+            self._sure = failure is None or failure.cause != "not_found"  # or it says no to each command by itself
+            if not self._sure:
+                self._gone()
+            return
+        answer = yield OpenSession(title=self._session.connected().title)
+        opened = next((item for item in answer if isinstance(item, SessionOpened)), None)
+        if opened is None:
+            failure = next((item.failure for item in answer if isinstance(item, Reply)), None)
+            raise Refused(failure or Failure(cause="internal", text="the backend did not say what it opened"))
+        self._ids, self._sure = opened.ext, True
+        self.upstream.attach(self.connected())
+
+    def _refuse(self, held: list[Command], failure: Failure) -> None:
+        self._session.receive([Burst(items=[Reply(request=c.request, failure=failure) for c in held])])
 
     # -- what the backend says ---------------------------------------------------------------------------
 
@@ -100,40 +118,19 @@ class Conversation:
 
     def receive(self, bursts: list[Burst]) -> None:
         for burst in bursts:
-            if self._asked is not None and burst.request == self._asked.request:
-                self._answered(self._asked, burst.items)
+            if self._asking.is_asked(burst.request):
+                self._asking.answer(burst.items)
             elif not burst.session:
                 self._aside(burst.items)
             elif self.is_called(burst.session):
                 self._told(burst)
-
-    def _answered(self, asked: OpenSession | GetSession, items: Sequence[Any]) -> None:
-        self._asked = None
-        held, self._held = self._held, []
-        opened = next((item for item in items if isinstance(item, SessionOpened)), None)
-        failure = next((item.failure for item in items if isinstance(item, Reply)), None)
-        if isinstance(asked, GetSession):
-            if failure is not None and failure.cause == "not_found":
-                self._gone()
-            else:
-                self._sure = True  # or it says no to each command by itself
-        elif opened is not None:
-            self._ids, self._sure = opened.ext, True
-            self.upstream.attach(self.connected())
-        else:
-            failure = failure or Failure(cause="internal", text="the backend did not say what it opened")
-            self._session.receive([Burst(items=[Reply(request=c.request, failure=failure) for c in held])])
-            return
-        if held:
-            self.send(held)
 
     def _told(self, burst: Burst) -> None:
         items = [item for item in burst.items if not isinstance(item, (*OF_THE_LIST, SessionClosed))]
         if items:
             self._session.receive([structs.replace(burst, items=items)])
         if any(isinstance(item, SessionClosed) for item in burst.items):
-            held, self._held, self._asked = self._held, [], None
-            self._session.lost(GONE, held)
+            self._session.lost(GONE, self._asking.lost([])[1])
             self._gone()
 
     def _aside(self, items: Sequence[Any]) -> None:
@@ -142,10 +139,10 @@ class Conversation:
         """
         for item in items:
             if isinstance(item, SessionsListed):
-                if self._ids is not None and self._asked is None:
+                if self._ids is not None and not self._asking.active:
                     self._sure = self._name in [row.session for row in item.sessions]
                     if not self._sure:
-                        self._ask()
+                        self._asking.begin(self._make_sure())
             elif not isinstance(item, OF_THE_LIST):
                 self._ledger.record([Loss(kind=type(item).__name__, why="of the backend, and of no session")])
 
@@ -155,7 +152,6 @@ class Conversation:
         self._session.receive([Burst(items=[gap])])
 
     def lost(self, text: str, unsent: Sequence[Command], cause: Cause = "upstream_lost") -> None:
-        asked, self._asked, self._sure = self._asked, None, False
-        unsent = [command for command in unsent if asked is None or command.request != asked.request]
-        held, self._held = self._held, []
-        self._session.lost(text, [*unsent, *held], cause)
+        self._sure = False
+        others, held = self._asking.lost(unsent)
+        self._session.lost(text, [*others, *held], cause)

@@ -57,7 +57,7 @@ class Recall:
         self._resume = resume
         self._taken = taken
         self._asking: Asking[Command] = Asking(
-            lambda command: self.backend.send([command]), self._release, self._fail, bound=HELD_MAX, new_id=new_id,
+            lambda command: self.backend.send([command]), self.send, self._fail, bound=HELD_MAX, new_id=new_id,
             later=later,
         )  # fmt: skip
         self._openings: set[str] = set()  # requests of clients that resume
@@ -178,10 +178,6 @@ class Recall:
             text = f"the backend does not know the conversation {wanted} and began another"
             events.append(Alert(level="warn", source="gateway", text=text))  # kept for who comes later, as no Gap is
         self._session.receive([Burst(items=events), *answers])
-
-    def _release(self, held: list[Command]) -> None:
-        if held:
-            self.send(held)
 
     def _fail(self, held: list[Command], why: Failure) -> None:
         self._session.lost(why.text, held)

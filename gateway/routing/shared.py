@@ -18,8 +18,10 @@ from typing import Any, Protocol
 import structlog
 from msgspec import structs
 
+from dragoman.gateway.backends.asking import Asking, Refused, Script
 from dragoman.gateway.ledger import Ledger
 from dragoman.gateway.session.session import Session
+from dragoman.gateway.timers import Later
 from dragoman.gateway.upstream import Upstream
 from dragoman.mappings.canonical import Command, Event, SessionState
 from dragoman.mappings.canonical.commands import CancelTurn, GetSession, OpenSession, ResumeSession, SubmitInput
@@ -38,6 +40,7 @@ from dragoman.mappings.dialect import Burst, Dialect, Loss, NewId
 
 __all__ = ["Keeper", "Shared", "Way"]
 
+HELD_MAX = 1024  # commands that wait until their session is open: each has a deadline of its own
 ASKED_MAX = 4096  # commands without an answer of all sessions: each session bounds its own
 
 MAKES_NONE = (HistorySnapshot, SessionClosed)
@@ -82,16 +85,18 @@ class Shared:
 
     upstream: Upstream
 
-    def __init__(self, route: str, dialect: Dialect, keeper: Keeper, *, ledger: Ledger, new_id: NewId) -> None:
+    def __init__(
+        self, route: str, dialect: Dialect, keeper: Keeper, *, ledger: Ledger, new_id: NewId, later: Later
+    ) -> None:  # fmt: skip
         self._state = SessionState(id=route)  # the connection is about no session of its own
-        self._dialect = dialect
+        self.dialect = dialect
         self._keeper = keeper
         self._ledger = ledger
-        self._new_id = new_id
+        self.new_id = new_id
+        self.later = later
         self._ways: dict[str, Way] = {}  # the sessions that are watched, by their canonical id
         self._asked: dict[str, Session] = {}
-        self._probing: dict[str, Way] = {}  # the same before: it is asked whether it takes input, by our request
-        self._opening: dict[str, Way] = {}  # sessions that the backend is asked to open, by our request
+        self._opening: dict[str, Way] = {}  # who asks for a session to be opened, by our request
         self._doubted: dict[str, Session] = {}  # of which it is asked whether it has them, by our request
         self._heard = False  # this connection told which sessions there are
 
@@ -112,23 +117,10 @@ class Shared:
         """Nobody looks at it any more."""
         self._ways.pop(way.session.state.id, None)
 
-    def open(self, way: Way) -> None:
-        """Have the backend open a session that it does not have yet, provided that it takes input at all."""
-        request = self._new_id()
-        self._probing[request] = way
-        self.upstream.send([CancelTurn(request=request, session=way.session.state.id)])
-
-    def _probed(self, way: Way, answer: Burst) -> None:
-        """Open the session of `way`, or refuse what waits for it: the backend told whether it takes input."""
-        failures = [item.failure for item in answer.items if isinstance(item, Reply) and item.failure is not None]
-        if failures and failures[0].cause in ("unsupported", "denied"):  # none that takes input refuses to stop it
-            text = f"this {self._dialect.name} takes no input from other programs ({failures[0].text})"
-            way.opened(Burst(items=[Reply(request="", failure=Failure(cause="unsupported", text=text))]))
-            return
-        request = self._new_id()
-        self._opening[request] = way
-        state = way.session.state
-        self.upstream.send([OpenSession(request=request, session=state.id, title=state.title)])
+    def ask(self, way: Way, command: Command) -> None:
+        """Ask something before the commands of a session; the answer goes to `way`."""
+        self._opening[command.request] = way
+        self.upstream.send([command])
 
     def send(self, session: Session, commands: Sequence[Command]) -> None:
         """Write a session's commands, each naming it as the backend does."""
@@ -140,7 +132,7 @@ class Shared:
 
     def doubt(self, sessions: Sequence[Session]) -> None:
         """Ask for each of these whether the backend has it."""
-        requests = {self._new_id(): session for session in sessions}
+        requests = {self.new_id(): session for session in sessions}
         self._doubted |= requests
         self.upstream.send([self._naming(session, GetSession(request=r)) for r, session in requests.items()])
         if not self._doubted:
@@ -150,7 +142,7 @@ class Shared:
         """A command that names the session as the backend does."""
         if session.state.backend_ids is None and isinstance(command, GetSession | ResumeSession):
             return command  # nobody knows it yet but who asks for it
-        (name, *_) = self._dialect.shown(session.state.id, session.state.ids)
+        (name, *_) = self.dialect.shown(session.state.id, session.state.ids)
         return structs.replace(command, session=name)
 
     # -- what the backend says ---------------------------------------------------------------------------
@@ -165,15 +157,11 @@ class Shared:
         """The backend said this, of whatever session."""
         for burst in bursts:
             asked = self._asked.pop(burst.request, None) if burst.request else None
-            probing = self._probing.pop(burst.request, None) if burst.request else None
             opening = self._opening.pop(burst.request, None) if burst.request else None
             doubted = self._doubted.pop(burst.request, None) if burst.request else None
-            if probing is not None:
-                probing.session.delivery.enter()
-                self._probed(probing, burst)
-            elif opening is not None:
+            if opening is not None:
                 opening.session.delivery.enter()
-                opening.opened(burst)
+                opening.asking.answer(burst)
             elif asked is not None:
                 asked.delivery.enter()
                 asked.receive([burst])
@@ -228,9 +216,8 @@ class Shared:
         if self._heard:  # not each time that it cannot be reached again
             self._heard = False
             self._keeper.unsure()
-        opening = [*self._probing.values(), *self._opening.values()]
-        self._probing, self._opening = {}, {}
-        own: dict[str, list[Command]] = {way.session.state.id: way.give_up() for way in opening}
+        opening, self._opening = [*self._opening.values()], {}
+        own: dict[str, list[Command]] = {way.session.state.id: way.asking.lost([])[1] for way in opening}
         for command in unsent:
             session = self._asked.get(command.request)
             if session is not None:
@@ -249,46 +236,50 @@ class Way:
     def __init__(self, shared: Shared, session: Session) -> None:
         self._shared = shared
         self.session = session
-        self._held: list[Command] = []  # until the backend has opened the session
+        self.asking: Asking[Command] = Asking(
+            lambda command: shared.ask(self, command), lambda held: shared.send(session, held), self._refuse,
+            bound=HELD_MAX, new_id=shared.new_id, later=shared.later,
+        )  # fmt: skip
 
     def start(self) -> None:
         self._shared.upstream.start()
         self._shared.watch(self)
 
     def send(self, commands: Sequence[Command]) -> None:
-        if self._held or (self.session.state.backend_ids is None and any(isinstance(c, SubmitInput) for c in commands)):
-            self._hold(commands)
+        """Write commands. Where the backend has no session yet the first words open one, and the rest waits."""
+        opens = self.session.state.backend_ids is None and any(isinstance(c, SubmitInput) for c in commands)
+        if self.asking.active or opens:
+            if excess := self.asking.hold(commands):
+                self.session.lost("too many commands wait for the session to be opened", excess, "busy")
+            if not self.asking.active:
+                self.asking.begin(self._open())
             return
         if not all(isinstance(command, OpenSession) for command in commands):
             self._shared.watch(self)
         self._shared.send(self.session, commands)
 
-    def _hold(self, commands: Sequence[Command]) -> None:
-        """A client came by a door behind which the backend has nothing: its first words open a session there."""
-        first = not self._held
-        self._held += commands  # bounded by what a session may have under way
-        if first:
-            self._shared.open(self)
+    def _open(self) -> Script:
+        """Have the backend open a session that it does not have yet, provided that it takes input at all."""
+        state = self.session.state
+        answer = yield CancelTurn(session=state.id)
+        failures = [item.failure for item in answer.items if isinstance(item, Reply) and item.failure is not None]
+        if failures and failures[0].cause in ("unsupported", "denied"):  # none that takes input refuses to stop it
+            text = f"this {self._shared.dialect.name} takes no input from other programs ({failures[0].text})"
+            raise Refused(Failure(cause="unsupported", text=text))
+        answer = yield OpenSession(session=state.id, title=state.title)
+        opened = next((item for item in answer.items if isinstance(item, SessionOpened)), None)
+        if opened is None:
+            failure = next((item.failure for item in answer.items if isinstance(item, Reply)), None)
+            raise Refused(failure or Failure(cause="internal", text="the backend did not say what it opened"))
+        self.session.receive([structs.replace(answer, items=[structs.replace(opened, request="")])])
+        self._shared.upstream.attach(state)
 
-    def opened(self, answer: Burst) -> None:
-        """The backend opened the session, or will not."""
-        held = self.give_up()
-        for item in answer.items:
-            if isinstance(item, SessionOpened):
-                self.session.receive([structs.replace(answer, items=[structs.replace(item, request="")])])
-                self._shared.upstream.attach(self.session.state)
-                self._shared.send(self.session, held)
-            elif isinstance(item, Reply):
-                refusals = [Reply(request=command.request, failure=item.failure) for command in held]
-                self.session.receive([structs.replace(answer, items=refusals)])
-
-    def give_up(self) -> list[Command]:
-        """What waited."""
-        held, self._held = self._held, []
-        return held
+    def _refuse(self, held: list[Command], failure: Failure) -> None:
+        self.session.receive([Burst(items=[Reply(request=command.request, failure=failure) for command in held])])
 
     def rest(self) -> None:
         self._shared.forget(self)
 
     def stop(self) -> None:
+        self.asking.stop()
         self._shared.forget(self)

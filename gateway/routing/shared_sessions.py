@@ -7,13 +7,15 @@ after a lost connection, for another backend may answer then, with other session
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 
+from dragoman.gateway.backends.asking import Asking, Script, TimedOut
 from dragoman.gateway.ledger import Ledger
 from dragoman.gateway.routing.ids import canonical_id
 from dragoman.gateway.routing.roster import Roster
 from dragoman.gateway.routing.shared import Shared
 from dragoman.gateway.session.session import Session
-from dragoman.gateway.timers import Later, Timer
+from dragoman.gateway.timers import Later
 from dragoman.mappings.canonical import Event
 from dragoman.mappings.canonical.events import SessionsListed
 from dragoman.mappings.canonical.values import Ext, SessionSummary
@@ -41,12 +43,12 @@ class SharedSessions:
         self._roster = roster
         self._make = make
         self.gone, self.news, self.appeared = gone, news, appeared
-        self._later = later
         self._wait = wait
-        self._held: list[Callable[[], None]] = []
-        self._timer: Timer | None = None
+        self._asking: Asking[Callable[[], None]] = Asking(
+            lambda _command: None, _run_all, lambda _held, _failure: None, bound=HELD_MAX, new_id=new_id, later=later
+        )  # fmt: skip
         self._known = False
-        self.shared = Shared(route, dialect, self, ledger=ledger, new_id=new_id)
+        self.shared = Shared(route, dialect, self, ledger=ledger, new_id=new_id, later=later)
 
     def known(self, name: str) -> Session | None:
         """The session that the backend calls `name`, if anybody spoke of it yet."""
@@ -78,18 +80,19 @@ class SharedSessions:
             action()
             return True
         self.shared.upstream.start()
-        if self._timer is None:
-            self._timer = self._later(self._wait, self.certain)
-        if len(self._held) >= HELD_MAX:
-            return False
-        self._held.append(action)
-        return True
+        if not self._asking.active:
+            self._asking.begin(self._learn(), self._wait)
+        return not self._asking.hold([action])
+
+    def _learn(self) -> Script:
+        """Wait until the backend has told its sessions, but not for long: its connection asks for them by itself."""
+        with suppress(TimedOut):
+            yield None
+        self._known = True
 
     def close(self) -> None:
         """The gateway ends."""
-        if self._timer is not None:
-            self._timer.cancel()
-        self._held.clear()
+        self._asking.stop()
         self.shared.upstream.stop()
 
     # -- what the connection tells -------------------------------------------------------------------------
@@ -116,13 +119,13 @@ class SharedSessions:
     def certain(self) -> None:
         """What waited for the sessions goes on."""
         self._known = True
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        held, self._held = self._held, []
-        for action in held:
-            action()
+        self._asking.answer(None)
 
     def unsure(self) -> None:
         """The connection is lost."""
         self._known = False
+
+
+def _run_all(actions: list[Callable[[], None]]) -> None:
+    for action in actions:
+        action()

@@ -12,11 +12,12 @@ from typing import Any
 
 from msgspec import structs
 
+from dragoman.gateway.backends.asking import Asking, Script, TimedOut
 from dragoman.gateway.ledger import Ledger
 from dragoman.gateway.routing.ids import canonical_id
 from dragoman.gateway.session.history import summary
 from dragoman.gateway.session.session import Session
-from dragoman.gateway.timers import Later, Timer
+from dragoman.gateway.timers import Later
 from dragoman.gateway.upstream import Backend, Connected
 from dragoman.mappings.canonical import Command, SessionState
 from dragoman.mappings.canonical.commands import ListSessions
@@ -48,26 +49,25 @@ class Stored:
         self._control = control
         self._dialects = dialects
         self._ledger = ledger
-        self._new_id = new_id
-        self._later = later
         self._wait = wait
-        self._waiting: dict[str, list[Told]] = {}  # by our request: who lists at the same time gets the same answer
-        self._requests: dict[bool, str] = {}  # by whether it asks for what is archived too
-        self._timers: dict[str, Timer] = {}
+        self._lists = {archived: self._asking(archived, new_id, later) for archived in (False, True)}
+        self._rows: dict[bool, Rows] = {}
         self._names: dict[str, SessionSummary] = {}
+
+    def _asking(self, archived: bool, new_id: NewId, later: Later) -> Asking[Told]:
+        """Return what asks for a list, with or without archived conversations: one answer for all who wait."""
+        return Asking(
+            lambda command: self.backend.send([command]), lambda waiting: _tell(waiting, self._rows.pop(archived, ())),
+            lambda waiting, _failure: _tell(waiting, ()), bound=WAITING_MAX, new_id=new_id, later=later,
+        )  # fmt: skip
 
     def ask(self, archived: bool, told: Told) -> None:
         """Call `told` with the backend's conversations, including those that are open here."""
-        request = self._requests.get(archived)
-        if request is not None and len(self._waiting[request]) < WAITING_MAX:
-            self._waiting[request].append(told)
-        elif request is not None:
+        asking = self._lists[archived]
+        if asking.hold([told]):
             told(())
-        else:
-            request = self._requests[archived] = self._new_id()
-            self._waiting[request] = [told]
-            self._timers[request] = self._later(self._wait, lambda: self._late(request))
-            self.backend.send([ListSessions(request=request, limit=STORED_MAX, archived=archived)])
+        elif not asking.active:
+            asking.begin(self._list(archived), self._wait)
 
     def named(self, name: str) -> SessionSummary | None:
         """Return the row of the conversation that a list has shown to clients under this name."""
@@ -85,8 +85,8 @@ class Stored:
         self.backend.rest()
 
     def stop(self) -> None:
-        for request in list(self._waiting):
-            self._settle(request)
+        for asking in self._lists.values():
+            asking.stop()
         self.backend.stop()
 
     def connected(self) -> SessionState:
@@ -99,8 +99,8 @@ class Stored:
                 self._control.receive([structs.replace(burst, items=others)])
 
     def lost(self, text: str, unsent: Sequence[Command], cause: Cause = "upstream_lost") -> None:
-        for request in list(self._waiting):  # what was written has no answer now, and the rest was not written
-            self._tell(request, ())
+        for asking in self._lists.values():  # what was written has no answer now, and the rest was not written
+            _tell(asking.lost([])[1], ())
         others = [command for command in unsent if not isinstance(command, ListSessions)]
         if others or not unsent:
             self._control.lost(text, others, cause)
@@ -108,16 +108,23 @@ class Stored:
     # ----------------------------------------------------------------------------------------------------
 
     def _takes(self, item: Any) -> bool:
-        request = getattr(item, "request", "")
-        if request not in self._waiting:
-            return False
-        rows: Rows = ()
-        if isinstance(item, SessionsListed):
-            rows = tuple(map(self._remembered, item.sessions))
-            if item.next_cursor is not None:
+        for asking in self._lists.values():
+            if asking.is_asked(getattr(item, "request", "")):
+                asking.answer(item)
+                return True
+        return False
+
+    def _list(self, archived: bool) -> Script:
+        """Ask for the list, and remember its rows."""
+        try:
+            listed = yield ListSessions(limit=STORED_MAX, archived=archived)
+        except TimedOut:
+            self._lose("the backend did not tell its list in time")
+            return
+        if isinstance(listed, SessionsListed):
+            self._rows[archived] = tuple(map(self._remembered, listed.sessions))
+            if listed.next_cursor is not None:
                 self._lose(f"older than the {STORED_MAX} that a store is asked for")
-        self._tell(request, rows)
-        return True
 
     def _remembered(self, row: SessionSummary) -> SessionSummary:
         """Return a row under its canonical id, and remember it by every name that a client is shown for it."""
@@ -129,21 +136,13 @@ class Stored:
             del self._names[next(iter(self._names))]
         return known
 
-    def _late(self, request: str) -> None:
-        self._lose("the backend did not tell its list in time")
-        self._tell(request, ())
-
-    def _tell(self, request: str, rows: Rows) -> None:
-        for told in self._settle(request):
-            told(rows)
-
-    def _settle(self, request: str) -> list[Told]:
-        self._timers.pop(request).cancel()
-        self._requests = {archived: asked for archived, asked in self._requests.items() if asked != request}
-        return self._waiting.pop(request)
-
     def _lose(self, why: str) -> None:
         self._ledger.record([Loss(kind="SessionsListed", field="sessions", why=why)])
+
+
+def _tell(waiting: Sequence[Told], rows: Rows) -> None:
+    for told in waiting:
+        told(rows)
 
 
 def joined(

@@ -38,7 +38,9 @@ class Alone(Primary):
         self._group = group
         ids = count(1)
         pando = registry.dialect("pando")
-        self.way = Conversation(self.session, pando, ledger=self.ledger, new_id=lambda: f"id {next(ids)}")
+        self.way = Conversation(
+            self.session, pando, ledger=self.ledger, new_id=lambda: f"id {next(ids)}", later=self.time.later
+        )
         self.way.upstream = Upstream(
             "own", "pando", pando, self._connect, self.way, spawn=self._spawn, limits=LIMITS, ledger=self.ledger,
             clock=self.time.clock, new_id=lambda: f"id {next(ids)}", later=self.time.later,
