@@ -17,18 +17,10 @@ DRIVERS = {"pod": "smooth", "smooth": "pod", "pando": "pod", "codewhale": "pod"}
 QUESTION_FIRST = {("smooth", "10", "terminal alone")}
 """Where a question in words is asked before the text that stands before it in the recording."""
 
-NOT_YET = {
-    ("pando", "02", "burst"): "what is typed is folded in wrongly when runs follow faster than the store answers"
-}
-
 CASES = [(backend, number, manner) for backend, number in PLAYED for manner in MANNERS[backend]]
 rudely = pytest.mark.parametrize(
     ("backend", "number", "manner"),
-    [
-        pytest.param(*case, marks=pytest.mark.xfail(strict=False, reason=NOT_YET[case]) if case in NOT_YET else ())
-        for case in CASES
-        if case not in QUESTION_FIRST
-    ],
+    [case for case in CASES if case not in QUESTION_FIRST],
 )
 
 

@@ -235,7 +235,7 @@ class ClientTranslator:
             return []
         following = self._follow(burst.session)
         if isinstance(item, say.SessionClosed):
-            following.learning = None
+            following.stop_learning()
             self._release(following, now, step)
         return [] if following.holds(burst, item, now) else self._follow_on(following, item, now, step)
 
@@ -250,6 +250,8 @@ class ClientTranslator:
             return
         held, following.held = following.held, []
         for burst, item in held:
+            if following.holds(burst, item, now):  # the next run waits for its own input
+                continue
             items = self._follow_on(following, item, now, step)
             if items:
                 step.bursts.append(replace(burst, items=items, request=""))

@@ -74,7 +74,8 @@ class Following:
         self.interrupt: Interrupt | None = None
         self.submitting = 0
         self.learning: int | None = None  # since when the words are asked for that began a run
-        self._prompted = False  # they were published
+        self._prompted = False  # they were published, or asked for
+        self._prompt = ""  # the id of the message that began the turn, where it is known
         self._input: str | None = None  # the input of ours that began the turn
         self._updated = False  # a session.update is what was published last of the turn
         self._started = False  # the beginning of the model's answer was told
@@ -110,13 +111,18 @@ class Following:
         return bool(self.submitting) or self.learning is not None
 
     def holds(self, burst: Burst, event: say.Event, now: int) -> bool:
-        """Keep an event that must wait and return True: it may be of the turn that an answer begins."""
-        if self.open:
-            return False
+        """Keep an event that must wait and return True.
+
+        It may be of the turn that an answer begins, or of the run after the one whose end waits for its whole text.
+        """
         opens = isinstance(event, OPENS)
-        if opens and not self.waits:
-            self._learn(now)
-        waits = self.waits and (self.held or opens)
+        if self.open:
+            begins = opens or (isinstance(event, say.MessageAppended) and event.message.role == "user")
+            waits = self._ending is not None and (self.held or begins)
+        else:
+            if opens and not self.waits:
+                self._learn(now)
+            waits = self.waits and (self.held or opens)
         if not waits or len(self.held) >= HELD_MAX:
             return False
         self.held.append((burst, event))
@@ -126,6 +132,11 @@ class Following:
         """Ask for the words that began a run, unless they were published."""
         if self.learning is None and not self._prompted:
             self.learning, self.wants = now, True
+
+    def stop_learning(self) -> None:
+        """Wait no longer for the words that began a run."""
+        if self.learning is not None:
+            self.learning, self._prompted = None, True
 
     def begin(self, now: int, input: str | None = None) -> None:
         """Begin a turn: an input of ours was accepted, or something of a turn was said."""
@@ -188,7 +199,7 @@ class Following:
             self._echoes.remove(message.text)
             return True
         if message.role == "user":
-            self._prompted = True
+            self._prompted, self._prompt = True, message.id
             self.known.published(message)
         elif self.open:
             self._cause, self._heard = event, now
@@ -236,14 +247,18 @@ class Following:
     def told(self, messages: Sequence[Message] | None, now: int) -> list[Any]:
         """The answer of message.list; None if there is none."""
         self.asked = self.wants = False
-        learning, self.learning = self.learning is not None, None
+        learning = self.learning is not None
+        self.stop_learning()
         if messages is None:
             return self._finish(None) if self._ending is not None else []
         listed = tuple(messages)
+        if not self.open and learning:
+            listed = self.known.up_to_run(listed, self._held_runs())
+            self._prompt = listed[-1].id if listed and listed[-1].id not in self.known.ids else ""
         if not self.open:
-            return self.known.news(up_to_input(listed) if learning else listed)
+            return self.known.news(listed)
         if self._ending is not None:
-            return self._finish(listed)
+            return self._finish(self.known.of_run(listed, self._prompt, self._input, self._held_runs()))
         if self._last is None or self._last[0] != listed:
             self._last = listed, now
             return []
@@ -251,6 +266,12 @@ class Following:
             return []
         self.guesses += 1
         return self._inferred(listed)
+
+    def _held_runs(self) -> int:
+        """Return how many runs begin among the events that wait."""
+        kinds = [type(event) for _, event in self.held]
+        ends = [say.TurnEnded, *kinds]
+        return sum(kind in OPENS and before not in OPENS for before, kind in zip(ends, kinds, strict=False))
 
     def history(self, messages: Sequence[Message]) -> tuple[Message, ...]:
         """Return the history that a list tells: all of it, without the answer on which the primary works."""
@@ -298,7 +319,7 @@ class Following:
     def _over(self, end: Any, listed: tuple[Message, ...] | None) -> list[Any]:
         self.open = False
         self.wants = False
-        self._prompted = False
+        self._prompted, self._prompt = False, ""
         if listed is not None:
             self.known.settle(listed)
         result = [] if end == "failed" else [say.TurnResult(end=end)]
@@ -328,7 +349,7 @@ class Following:
     def late(self, now: int) -> list[Any]:
         """What the time that has passed brings: an end that waits no longer, or `wants`."""
         if self.learning is not None and now - self.learning >= LEARN_MAX * NS:
-            self.learning = None
+            self.stop_learning()
         silence = now - max(self._heard, self._last[1] if self._last is not None else 0)
         if self._ending is not None and silence >= ANSWER_DEADLINE * NS:
             return self._finish(None)

@@ -70,6 +70,32 @@ class KnownMessages:
             found.pop()
         return [say.MessageAppended(message=replace(m, segments=(Text(text=m.text),))) for m in found]
 
+    def up_to_run(self, listed: tuple[Message, ...], runs: int) -> tuple[Message, ...]:
+        """Return the messages up to the input of the first of `runs` runs that the store may have after what is known.
+
+        An input before it had no run of which anything was published.
+        """
+        inputs = [i for i, message in enumerate(listed) if message.role == "user"]
+        new = [i for i in inputs if listed[i].id not in self.ids]
+        if not new:
+            return up_to_input(listed)
+        return listed[: max(new[0], inputs[-max(1, min(runs, len(inputs)))]) + 1]
+
+    def of_run(self, listed: tuple[Message, ...], prompt: str, own: str | None, later: int) -> tuple[Message, ...]:
+        """Return the messages up to the end of the run that message `prompt`, or our input `own`, began.
+
+        If neither is known, the inputs of `later` runs that follow it are left out.
+        """
+        inputs = [i for i, message in enumerate(listed) if message.role == "user"]
+        new = [i for i in inputs if listed[i].id not in self.ids]
+        begin = next((i for i in inputs if prompt and listed[i].id == prompt), None)
+        if begin is None and own is not None:
+            begin = next((i for i in new if own in listed[i].text), None)
+        if begin is None and new and later:
+            begin = max(new[0], inputs[-min(later + 1, len(inputs))])
+        end = next((i for i in inputs if begin is not None and i > begin), len(listed))
+        return listed[:end]
+
     def news(self, listed: tuple[Message, ...]) -> list[Any]:
         """Return events for what the store has, outside of a run, of which nothing was published.
 

@@ -277,7 +277,9 @@ def test_an_end_does_not_wait_for_a_store_that_does_not_answer(refusal: bool) ->
 def test_the_next_turn_does_not_begin_before_the_last_has_ended() -> None:
     primary = accepted()
     primary.publishes("llm.end")
-    assert primary.publishes("llm.token", token="x") == [*DONE, BEGUN, say.TextDelta(text="x")]
+    assert primary.publishes("llm.token", token="x") == []
+    assert primary.says("message.list", [*NEW, message("m3", "assistant", "")]) == DONE
+    assert primary.passes(2) == [BEGUN, say.TextDelta(text="x")]
 
 
 def test_a_run_of_ours_ends_by_two_equal_answers_3_seconds_after_a_session_update() -> None:
@@ -505,6 +507,24 @@ def test_the_words_that_began_a_run_come_before_it() -> None:
     primary.publishes("llm.end")
     stored = [*OLD, message("m2", "user", "typed"), message("m3", "assistant", "Hello")]
     assert primary.says("message.list", stored) == DONE
+
+
+def test_runs_that_follow_faster_than_the_store_answers_have_each_its_own_words_and_answer() -> None:
+    primary = watched()
+    primary.publishes("llm.token", token="a")
+    primary.publishes("llm.end")
+    primary.publishes("llm.token", token="b")
+    primary.publishes("llm.end")
+    stored = [
+        *OLD, message("m2", "user", "1"), message("m3", "assistant", "a"), message("m4", "user", "2"),
+        message("m5", "assistant", "bc"),
+    ]  # fmt: skip
+    words, *run = primary.says("message.list", stored)
+    assert (typed(words), run) == ("1", [BEGUN, say.TextDelta(text="a")])
+    assert primary.says("message.list", stored) == DONE
+    words, *run = primary.says("message.list", stored)
+    assert (typed(words), run) == ("2", [BEGUN, say.TextDelta(text="b")])
+    assert primary.says("message.list", stored) == [say.TextDelta(text="c"), *DONE]
 
 
 def test_the_words_that_the_store_had_only_after_the_run_are_told_before_its_end() -> None:
