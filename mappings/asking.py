@@ -7,57 +7,23 @@ that waits right behind the question. That is shown when the turn goes on.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from msgspec import Struct, field
 
-from dragoman.mappings.canonical.events import (
-    ModelCallEnded,
-    ModelCallStarted,
-    ModelContinuation,
-    ModelRetry,
-    ModelTurnEnded,
-    Preamble,
-    QuestionAnswered,
-    QuestionAsked,
-    StateSnapshot,
-    ToolCallArguments,
-    ToolCallFinished,
-    ToolCallStarted,
-    ToolOutputDelta,
-    UsageReported,
-)
+from dragoman.mappings.canonical.events import Event, QuestionAnswered, QuestionAsked
 
 __all__ = ["Asking"]
 
 KEPT_MAX = 1024  # events: a backend that waits for an answer has said one call, as a rule
-
-KEPT_BACK = frozenset(
-    {
-        ModelCallEnded,
-        ModelCallStarted,
-        ModelContinuation,
-        ModelRetry,
-        ModelTurnEnded,
-        Preamble,
-        StateSnapshot,
-        ToolCallArguments,
-        ToolCallFinished,
-        ToolCallStarted,
-        ToolOutputDelta,
-        UsageReported,
-    }
-)
-"""What of an open turn may come while its question is open; anything else of it closes the question first."""
 
 
 class Asking(Struct):
     """Whether a question is open to the clients of a projection, and what waits for its answer."""
 
     parked: bool = False
-    kept: list[Any] = field(default_factory=list)
+    kept: list[Event] = field(default_factory=list)
 
-    def admit(self, events: Sequence[Any], lose: Callable[[Any, str, str], None]) -> Sequence[Any]:
+    def admit(self, events: Sequence[Event], lose: Callable[[Event, str, str], None]) -> Sequence[Event]:
         """What is shown now of a batch. A QuestionAsked that parks the turn is the last of its batch."""
         if self.parked:
             return self._while_parked(events, lose)
@@ -65,13 +31,13 @@ class Asking(Struct):
         self.parked = type(last) is QuestionAsked and last.parked
         return events
 
-    def _while_parked(self, events: Sequence[Any], lose: Callable[[Any, str, str], None]) -> list[Any]:
-        shown: list[Any] = []
+    def _while_parked(self, events: Sequence[Event], lose: Callable[[Event, str, str], None]) -> list[Event]:
+        shown: list[Event] = []
         for event in events:
             if type(event) is QuestionAnswered:
                 shown += [event, *self.kept]
                 self.kept, self.parked = [], False
-            elif not self.parked or type(event) not in KEPT_BACK:
+            elif not self.parked or not event.comes_while_parked:
                 shown.append(event)
                 self.parked = self.parked or (type(event) is QuestionAsked and event.parked)
             elif len(self.kept) < KEPT_MAX:

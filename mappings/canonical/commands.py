@@ -13,44 +13,6 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 from dragoman.mappings.canonical.unmapped import Unmapped
 from dragoman.mappings.canonical.values import Ext, Segment, snake_case
 
-__all__ = [
-    "AnswerApproval",
-    "AnswerInteraction",
-    "AnswerOtp",
-    "ArchiveSession",
-    "CancelTurn",
-    "ClearGoal",
-    "Command",
-    "Compact",
-    "DeleteSession",
-    "ForkSession",
-    "GetCapabilities",
-    "GetConfig",
-    "GetGoal",
-    "GetHistory",
-    "GetSession",
-    "InjectNote",
-    "ListCompletions",
-    "ListConfig",
-    "ListModels",
-    "ListSessions",
-    "OpenSession",
-    "PauseTurn",
-    "Ping",
-    "PromptOnce",
-    "ReloadConfig",
-    "RenameSession",
-    "ResumeSession",
-    "ResumeTurn",
-    "SetConfig",
-    "SetGoal",
-    "ShutdownBackend",
-    "StoreWrite",
-    "SubmitInput",
-    "UnarchiveSession",
-    "UnsetConfig",
-]
-
 
 class CommandBase(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True, tag_field="type", tag=snake_case):
     """Base of the commands."""

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
-from msgspec import Struct
-
-from dragoman.mappings.canonical.values import Visibility
+from dragoman.mappings.canonical.facts import Facts
 
 __all__ = ["Unmapped"]
 
 
-class Unmapped(Struct, frozen=True, kw_only=True, gc=False, tag_field="type", tag="unmapped"):
+class Unmapped(Facts, frozen=True, kw_only=True, gc=False, tag_field="type", tag="unmapped"):
     """A whole message with an unknown name.
 
     It is logged, recorded and counted, and goes out again only to its own dialect and only where the
     clients of that dialect survive it. `raw` is the frame as text.
     """
 
-    visibility: ClassVar[Visibility] = "internal"
+    visibility = "internal"
 
     dialect: str
     tag: str

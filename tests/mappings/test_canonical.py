@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from msgspec import Raw, json
 
 from dragoman.mappings.canonical import Command, Event, OpenTurn, SessionState, Unmapped, commands, events, prelude
+from dragoman.mappings.canonical.facts import Facts
 from dragoman.mappings.canonical.state import ALERTS_KEPT, CallBlock, ReasoningBlock, ResultBlock, TextBlock
 from dragoman.mappings.canonical.values import (
     FileAttachment,
@@ -90,9 +91,10 @@ def test_events_and_commands_share_no_tag_but_that_of_the_unknown() -> None:
 
 @pytest.mark.parametrize(("module", "union"), [(events, Event), (commands, Command)])
 def test_every_type_of_a_module_is_in_its_union(module: Any, union: Any) -> None:
-    declared = {getattr(module, name) for name in module.__all__}
-    structs = {kind for kind in declared if isinstance(kind, type) and issubclass(kind, msgspec.Struct)}
-    assert structs | {Unmapped} == set(get_args(union))
+    structs = {kind for kind in vars(module).values() if isinstance(kind, type) and issubclass(kind, msgspec.Struct)}
+    assert {kind for kind in structs if kind.__module__ == module.__name__ and "Base" not in kind.__name__} == set(
+        get_args(union)
+    ) - {Unmapped}
 
 
 @pytest.mark.parametrize("kind", TYPES, ids=lambda kind: kind.__name__)
@@ -155,8 +157,20 @@ def test_each_event_is_seen_by_whom_the_contract_says(kind: Any) -> None:
     assert kind.visibility == expected
 
 
-def test_visibility_is_of_the_type_and_never_on_the_wire() -> None:
-    assert b"visibility" not in json.encode([full(kind) for kind in get_args(Event)])
+def test_the_facts_are_of_the_type_and_never_on_the_wire() -> None:
+    encoded = json.encode([full(kind) for kind in get_args(Event)])
+    facts = [name.encode() for name in vars(Facts)["__annotations__"]]
+    assert not [name for name in facts if b'"%b":' % name in encoded]
+
+
+def test_pieces_of_a_text_are_streamed_and_nothing_else_is() -> None:
+    streamed = {kind for kind in get_args(Event) if kind.streamed}
+    assert streamed == {events.TextDelta, events.ReasoningDelta, events.ToolOutputDelta}
+
+
+def test_what_can_name_a_request_answers_a_command_save_a_heartbeat() -> None:
+    named = {kind for kind in get_args(Event) if "request" in kind.__struct_fields__}
+    assert {kind for kind in get_args(Event) if kind.answers != "never"} == named - {events.Heartbeat, Unmapped}
 
 
 # -- segments (docs/translation.md, rule 3.10) ------------------------------------------------------

@@ -6,23 +6,28 @@ Each wire form comes from exactly one event: a call's chunk from its complete ar
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 from msgspec import UNSET, Raw
 
 from dragoman.mappings.canonical import Unmapped, commands, events
-from dragoman.mappings.canonical.values import Ext, Failure
-from dragoman.mappings.rules import Emulated, Lossy
+from dragoman.mappings.canonical.values import Ext, Failure, Usage
+from dragoman.mappings.rules import Emulated, Lossy, Rules
 from dragoman.mappings.smooth.extras import given
 from dragoman.mappings.smooth.from_canonical import replies
 from dragoman.mappings.smooth.from_canonical.context import Context, Messages, code_of, error_event
-from dragoman.mappings.smooth.from_canonical.questions import FROM_EVENT, otp_failure
 from dragoman.mappings.smooth.to_canonical.events import ACCEPTED, DONE
 from dragoman.mappings.smooth.wire import events as wire
-from dragoman.mappings.smooth.wire.payloads import call_of, call_state, result_of, result_state
-from dragoman.mappings.smooth.wire.questions import OtpInvalid
+from dragoman.mappings.smooth.wire.payloads import answer_of, call_of, call_state, result_of, result_state, text_of
 from dragoman.mappings.smooth.wire.times import NS_PER_MS
 
 __all__ = ["FROM_EVENT"]
+
+FROM_EVENT = Rules[[Context], object]("canonical events -> smooth")
+
+CHANNELS = ("email", "sms")
+OTP_REASONS = ("INVALID_CODE", "MAX_ATTEMPTS", "NOT_FOUND", "EXPIRED")
 
 
 # -- answers to one request -------------------------------------------------------------------------
@@ -104,7 +109,7 @@ def turn_accepted(event: events.TurnAccepted, context: Context) -> Messages:
 
 @FROM_EVENT.rule(
     events.Reply,
-    produces=(wire.ImmediateResponse, wire.ErrorEvent, OtpInvalid),
+    produces=(wire.ImmediateResponse, wire.ErrorEvent, wire.OtpInvalid),
     fidelity=Lossy(("failure.cause",)),  # several causes have one code
 )
 def reply(event: events.Reply, context: Context) -> Messages:
@@ -311,3 +316,198 @@ FROM_EVENT.none(
     events.StoreChanged,
     events.Gap,
 )
+
+
+# -- questions to the user --------------------------------------------------------------------------
+
+
+@FROM_EVENT.rule(events.ApprovalRequested, produces=(wire.WriteConfirmationRequired,), fidelity=Lossy(("question",)))
+def approval_requested(event: events.ApprovalRequested, context: Context) -> Messages:
+    """May the backend do this?"""
+    asked = wire.WriteConfirmation(tool_id=event.tool, action_description=event.description)
+    data = wire.WriteConfirmationData(request_id=context.request_id, data=asked)
+    return (wire.WriteConfirmationRequired(request_id=context.top, data=data, timestamp=context.timestamp),)
+
+
+@FROM_EVENT.rule(events.OtpRequired, produces=(wire.OtpVerificationRequired,))
+def otp_required(event: events.OtpRequired, context: Context) -> Messages:
+    """A tool wants to know who the user is."""
+    channels = [channel for channel in event.channels if channel in CHANNELS]
+    if len(channels) < len(event.channels) or not channels:
+        context.lose(event, "channels", "smooth knows the channels email and sms")
+    asked = wire.OtpChallenge(
+        tool_id=event.tool,
+        action_description=event.description,
+        available_channels=channels or ["email"],
+        auth_level=event.auth_level,
+    )
+    data = wire.OtpRequiredData(request_id=context.request_id, data=asked)
+    return (wire.OtpVerificationRequired(request_id=context.top, data=data, timestamp=context.timestamp),)
+
+
+@FROM_EVENT.rule(events.OtpSent, produces=(wire.OtpSent,))
+def otp_sent(event: events.OtpSent, context: Context) -> Messages:
+    """A code is on its way."""
+    if event.channel not in CHANNELS:
+        context.lose(event, why="smooth knows the channels email and sms")
+        return ()
+    sent = wire.OtpDelivery(channel=event.channel, masked_destination=event.destination)
+    data = wire.OtpDeliveryData(request_id=context.request_id, data=sent)
+    return (wire.OtpSent(request_id=context.top, data=data, timestamp=context.timestamp),)
+
+
+@FROM_EVENT.rule(events.OtpVerified, produces=(wire.OtpVerified,))
+def otp_verified(event: events.OtpVerified, context: Context) -> Messages:
+    """The code was right."""
+    data = wire.OtpSuccessData(request_id=context.request_id, data=wire.OtpSuccess(message=event.text))
+    return (wire.OtpVerified(request_id=context.top, data=data, timestamp=context.timestamp),)
+
+
+@FROM_EVENT.rule(events.OtpInvalid, produces=(wire.OtpInvalid,))
+def otp_invalid(event: events.OtpInvalid, context: Context) -> Messages:
+    """The code was wrong."""
+    reason = event.reason if event.reason in OTP_REASONS else None
+    if event.reason and reason is None:
+        context.lose(event, "reason", "smooth has four reasons")
+    return (otp_failure(context, reason, max(event.attempts_remaining, 0), event.text),)
+
+
+def otp_failure(context: Context, reason: str | None, attempts: int, text: str) -> wire.OtpInvalid:
+    """otp_invalid, as an event or as the answer to verify_otp."""
+    failed = wire.OtpFailure(error=reason, attempts_remaining=attempts, message=text)
+    data = wire.OtpFailureData(request_id=context.request_id, data=failed)
+    return wire.OtpInvalid(request_id=context.top, data=data, timestamp=context.timestamp)
+
+
+@FROM_EVENT.rule(events.InteractionRequired, produces=(wire.InteractionRequired,))
+def interaction_required(event: events.InteractionRequired, context: Context) -> Messages:
+    """A form for the user; who cannot show it is asked in words."""
+    if context.asks_in_words(event.kind):
+        return ()
+    spec = msgspec.json.decode(event.spec)
+    if not isinstance(spec, dict):
+        context.lose(event, why="the description of a form is an object")
+        return ()
+    asked = wire.Interaction(interaction_id=event.question, kind=event.kind, spec=spec, reason=event.reason)
+    data = wire.InteractionData(request_id=context.request_id, data=asked)
+    return (wire.InteractionRequired(request_id=context.top, data=data, timestamp=context.timestamp),)
+
+
+@FROM_EVENT.rule(events.InteractionInvalid, produces=(wire.InteractionInvalid,))
+def interaction_invalid(event: events.InteractionInvalid, context: Context) -> Messages:
+    """The form was refused; the schema wants at least one fault."""
+    faults = [wire.FieldFault(field=error.field, message=error.text) for error in event.errors]
+    refused = wire.InteractionFaults(
+        interaction_id=event.question,
+        kind=event.kind,
+        errors=faults or [wire.FieldFault(field="", message=event.text)],
+        message=event.text,
+    )
+    data = wire.InteractionInvalidData(request_id=context.request_id, data=refused)
+    return (wire.InteractionInvalid(request_id=context.top, data=data, timestamp=context.timestamp),)
+
+
+# -- the end of a turn: its one terminal ------------------------------------------------------------
+
+
+@FROM_EVENT.rule(
+    events.TurnEnded,
+    produces=(wire.EventualResponse, wire.Cancelled, wire.ErrorEvent),
+    # Six ends have three forms, and only that of a complete turn has a text, an id and usage.
+    fidelity=Lossy(("end", "text", "message", "usage", "failure.cause")),
+)
+def turn_ended(event: events.TurnEnded, context: Context) -> Messages:
+    """The terminal (docs/translation.md, rule 3.6), after the errors that waited for it."""
+    if context.told:
+        event = msgspec.structs.replace(event, text=event.text[context.told :])
+    end, failure = event.end, event.failure or UNEXPLAINED
+    terminal: Any
+    if end == "failed":
+        waited = context.held((failure.cause, failure.text))
+        terminal = error_event(context, code_of(failure.cause, failure.ext), failure.text, failure.ext)
+    else:
+        waited = context.held(None)
+        terminal = _eventual(event, context) if end in ("completed", "limit_reached") else _cancelled(context)
+    if not waited:
+        return (terminal,)
+    errors = [error_event(context, code_of(held.cause, held.ext), held.text, held.ext, loose=True) for held in waited]
+    return (*errors, terminal)
+
+
+@FROM_EVENT.rule(
+    events.QuestionAsked,
+    produces=(wire.StreamToken, wire.EventualResponse),
+    fidelity=Emulated("the question in smooth's own form; in words only to a client that cannot show it"),
+)
+def question_asked(event: events.QuestionAsked, context: Context) -> Messages:
+    """To a client that cannot show a form: the question as text, and the end of its turn
+    (docs/translation.md, rule 3.3).
+    """
+    if not context.asks_in_words(event.kind):
+        return ()
+    said = event.before[context.told :]
+    token = f"\n\n{event.text}" if said else event.text
+    message = replies.derived(context.turn, f"question {event.number}")
+    terminal = _eventual(events.TurnEnded(end="completed", text=said + token, message=message), context)
+    words = text_delta(events.TextDelta(text=token), context)
+    context.run_ended(event)
+    return (*words, terminal)
+
+
+FROM_EVENT.carried(events.QuestionAnswered, "the turn going on")
+
+
+UNEXPLAINED = Failure(cause="internal", text="the turn failed")
+
+
+def _eventual(event: events.TurnEnded, context: Context) -> wire.EventualResponse:
+    ext = event.ext
+    if ext is None:
+        plain = wire.FinalAnswer(
+            message_id=event.message or replies.derived(context.turn or context.request_id, "message"),
+            response=answer_of(event.text),
+            needs_escalation=False,
+            usage=_usage(event.usage, context),
+        )
+        said = wire.EventualData(request_id=context.request_id, status=200, data=plain)
+        return wire.EventualResponse(request_id=context.top, status=200, data=said, timestamp=context.timestamp)
+    reason, citations, status = given(ext, "escalationReason"), given(ext, "citations"), given(ext, "status")
+    directive = given(ext, "directive")
+    answer = wire.FinalAnswer(
+        message_id=event.message or replies.derived(context.turn or context.request_id, "message"),
+        response=_response(event),
+        needs_escalation=given(ext, "needsEscalation") is True,
+        escalation_reason=reason if isinstance(reason, str) else None,
+        citations=msgspec.convert(citations, list[wire.Citation]) if isinstance(citations, list) else None,
+        usage=_usage(event.usage, context),
+        directive=UNSET if context.seed else directive if directive is None or isinstance(directive, dict) else UNSET,
+    )
+    code = status if isinstance(status, int) else 200
+    data = wire.EventualData(request_id=context.request_id, status=code, data=answer)
+    return wire.EventualResponse(request_id=context.top, status=code, data=data, timestamp=context.timestamp)
+
+
+def _response(event: events.TurnEnded) -> object:
+    """The backend's own `response` with the whole visible text of the turn in it (docs/translation.md, rule 3.7)."""
+    original = given(event.ext, "response")
+    if original is UNSET:
+        return answer_of(event.text)
+    text = text_of(original)
+    if text is None or text == event.text:
+        return original
+    return original | {"responseParts": [event.text]} if isinstance(original, dict) else answer_of(event.text)
+
+
+def _usage(usage: Usage | None, context: Context) -> wire.TurnUsage | None:
+    if usage is None or context.seed or (usage.input_tokens, usage.output_tokens, usage.cost_usd) == (None, None, None):
+        return None
+    return wire.TurnUsage(
+        cost_usd=usage.cost_usd, prompt_tokens=usage.input_tokens, completion_tokens=usage.output_tokens
+    )
+
+
+def _cancelled(context: Context) -> wire.Cancelled | wire.ErrorEvent:
+    if context.seed:  # `cancelled` came later: its clients would wait for another end
+        return error_event(context, "AGENT_ERROR", "the turn was cancelled")
+    data = wire.CancelledData(request_id=context.top, status=499)
+    return wire.Cancelled(request_id=context.top, status=499, data=data, timestamp=context.timestamp)

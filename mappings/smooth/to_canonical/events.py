@@ -12,10 +12,17 @@ import msgspec
 from msgspec import UNSET
 
 from dragoman.mappings.canonical.events import (
+    ApprovalRequested,
     ErrorReported,
     Event,
     Heartbeat,
     HistorySnapshot,
+    InteractionInvalid,
+    InteractionRequired,
+    OtpInvalid,
+    OtpRequired,
+    OtpSent,
+    OtpVerified,
     Pong,
     Preamble,
     ReasoningDelta,
@@ -30,7 +37,7 @@ from dragoman.mappings.canonical.events import (
     TurnAccepted,
     TurnEnded,
 )
-from dragoman.mappings.canonical.values import Ext, Usage
+from dragoman.mappings.canonical.values import Ext, FieldError, Usage
 from dragoman.mappings.rules import Rules
 from dragoman.mappings.smooth.extras import keep, raw
 from dragoman.mappings.smooth.wire import events as wire
@@ -196,3 +203,87 @@ def pong(message: wire.Pong) -> tuple[Event, ...]:
         message = msgspec.structs.replace(message, timestamp=timestamp)
     at = (timestamp or 0) * NS_PER_MS
     return (Pong(request=message.request_id or "", at=at, ext=keep_envelope(message)),)
+
+
+# -- questions to the user --------------------------------------------------------------------------
+
+
+@TO_EVENT.rule(wire.WriteConfirmationRequired, produces=(ApprovalRequested,))
+def write_confirmation_required(message: wire.WriteConfirmationRequired) -> tuple[Event, ...]:
+    """May the backend do this?"""
+    asked = message.data.data
+    return (ApprovalRequested(tool=asked.tool_id, description=asked.action_description, ext=keep_envelope(message)),)
+
+
+@TO_EVENT.rule(wire.OtpVerificationRequired, produces=(OtpRequired,))
+def otp_verification_required(message: wire.OtpVerificationRequired) -> tuple[Event, ...]:
+    """A tool wants to know who the user is."""
+    asked = message.data.data
+    return (
+        OtpRequired(
+            tool=asked.tool_id,
+            description=asked.action_description,
+            channels=tuple(asked.available_channels),
+            auth_level=asked.auth_level,
+            ext=keep_envelope(message),
+        ),
+    )
+
+
+@TO_EVENT.rule(wire.OtpSent, produces=(OtpSent,))
+def otp_sent(message: wire.OtpSent) -> tuple[Event, ...]:
+    """A code is on its way."""
+    sent = message.data.data
+    return (OtpSent(channel=sent.channel, destination=sent.masked_destination, ext=keep_envelope(message)),)
+
+
+@TO_EVENT.rule(wire.OtpVerified, produces=(OtpVerified,))
+def otp_verified(message: wire.OtpVerified) -> tuple[Event, ...]:
+    """The code was right."""
+    return (OtpVerified(request=message.request_id or "", text=message.data.data.message, ext=keep_envelope(message)),)
+
+
+@TO_EVENT.rule(wire.OtpInvalid, produces=(OtpInvalid,))
+def otp_invalid(message: wire.OtpInvalid) -> tuple[Event, ...]:
+    """The code was wrong."""
+    failed = message.data.data
+    return (
+        OtpInvalid(
+            request=message.request_id or "",
+            attempts_remaining=failed.attempts_remaining,
+            text=failed.message,
+            reason=failed.error or "",
+            ext=keep_envelope(message),
+        ),
+    )
+
+
+@TO_EVENT.rule(wire.InteractionRequired, produces=(InteractionRequired,))
+def interaction_required(message: wire.InteractionRequired) -> tuple[Event, ...]:
+    """A form for the user."""
+    asked = message.data.data
+    return (
+        InteractionRequired(
+            question=asked.interaction_id,
+            kind=asked.kind,
+            spec=raw(asked.spec),
+            reason=asked.reason,
+            ext=keep_envelope(message),
+        ),
+    )
+
+
+@TO_EVENT.rule(wire.InteractionInvalid, produces=(InteractionInvalid,))
+def interaction_invalid(message: wire.InteractionInvalid) -> tuple[Event, ...]:
+    """The form was refused."""
+    refused = message.data.data
+    return (
+        InteractionInvalid(
+            request=message.request_id or "",
+            question=refused.interaction_id,
+            kind=refused.kind,
+            errors=tuple(FieldError(field=fault.field, text=fault.message) for fault in refused.errors),
+            text=refused.message,
+            ext=keep_envelope(message),
+        ),
+    )

@@ -34,7 +34,7 @@ from dragoman.mappings.smooth.projection import MAX_EVENT, fitted
 from dragoman.mappings.smooth.translator.admission import admitted
 from dragoman.mappings.smooth.wire import EVENTS
 from dragoman.mappings.smooth.wire import events as wire
-from dragoman.mappings.smooth.wire.questions import CAPABILITY_OF_KIND
+from dragoman.mappings.smooth.wire.events import CAPABILITY_OF_KIND
 
 __all__ = ["ServerTranslator"]
 
