@@ -1,9 +1,9 @@
-"""What a transport is to the gateway, whatever carries it.
+"""The interface between the gateway and its transports.
 
-A *transport* is one live peer as frames. A *listener* waits for peers and hands each of them to `accept`, which must
-not block: the gateway starts a task for the link in its own TaskGroup, so an adapter owns no task that could outlive
-its link. Frames are pushed: they reach the link in the call that read them. Nothing is unbounded: reading pauses when
-the gateway falls behind, sending waits when the peer does, closing has a deadline.
+A *transport* exchanges frames with one connected peer. A *listener* waits for peers and hands each one to `accept`,
+which must not block. The gateway starts a task for the link in its own TaskGroup, so no task of an adapter outlives its
+link. Transports push frames: a frame reaches the link in the call that read it. Nothing is unbounded: reading pauses
+when the gateway falls behind, sending waits when the peer does, and closing has a deadline.
 """
 
 from __future__ import annotations
@@ -34,34 +34,34 @@ __all__ = [
 ]
 
 MAX_MESSAGE = 16 * 1024 * 1024  # the largest tool results seen are below 4 MiB
-MAX_PARTS = 64  # of a ZeroMQ message: real ones have at most three
+MAX_PARTS = 64  # parts of a ZeroMQ message: real ones have at most three
 SEND_HIGH = 256 * 1024  # one full socket buffer ahead of the kernel's own: more only hides a peer that does not read
-RECEIVE_HIGH = 1024 * 1024  # four whole reads of asyncio: a busy gateway does not stop and start its peer
+RECEIVE_HIGH = 1024 * 1024  # four full reads of asyncio, so that a busy gateway seldom pauses its peer
 CLOSE_DEADLINE = 2.0  # a peer that reads answers a close at once; below a supervisor's usual 10 s for the whole process
-HANDSHAKE_DEADLINE = 10.0  # the slowest of real clients gives up on its own side then (websockets' open_timeout)
+HANDSHAKE_DEADLINE = 10.0  # the slowest real client gives up after this time too (websockets' open_timeout)
 HEARTBEAT = 20.0  # docs/dialects/smooth.md, section 1: its own servers ping every 20 s
 BACKLOG = 1024  # clients that connect at once after a restart; 5,000 sessions arrive at about 2,000 a second
 
 
 class CloseReason(IntEnum):
-    """Why we close; the value is the WebSocket close code, a byte stream just ends."""
+    """The reason for closing a connection. The value is the WebSocket close code; a byte stream just ends."""
 
     DONE = 1000
     GOING_AWAY = 1001
     PROTOCOL = 1002
     INTERNAL = 1011
     TOO_SLOW = 1013
-    FULL = 1013  # "try again later" says both
+    FULL = 1013  # code 1013 means "try again later", which fits both
 
 
 class Limits(Struct, frozen=True, kw_only=True, gc=False):
-    """The bounds of one transport. Sizes in bytes, times in seconds.
+    """The bounds of one transport. Sizes are in bytes, times in seconds.
 
-    `max_message`: one message; what is longer arrives as Oversize. `max_parts`: the parts of one message, where
-    messages have parts; one with more arrives as Oversize. `send_high`: written and not yet taken by the kernel, past
-    which `send` waits. `receive_high`: received and not yet taken, past which reading pauses. `heartbeat`: the
-    silence before a ping, for transports that have pings; 0 is none. `handshake_deadline`: a whole handshake from the
-    peer, where there is one.
+    `max_message`: size of one message; a longer one is delivered as Oversize. `max_parts`: parts of one message, for
+    transports with parts; a message with more is delivered as Oversize. `send_high`: bytes written but not yet taken by
+    the kernel; above it `send` waits. `receive_high`: bytes received but not yet taken by the sink; above it reading
+    pauses. `heartbeat`: silence before a ping, for transports with pings; 0 disables it. `handshake_deadline`: time for
+    the peer's whole handshake, for transports with one.
     """
 
     max_message: int = MAX_MESSAGE
@@ -74,54 +74,55 @@ class Limits(Struct, frozen=True, kw_only=True, gc=False):
 
 
 Sink = Callable[[Sequence[Frame]], int]
-"""Takes the frames of one peer, all that one read completed, and returns how many it took, from the first on.
+"""Take the frames that one read completed, in order, and return how many were taken.
 
-The transport keeps the others and pauses reading until `resume`.
+The transport keeps the others and pauses reading until `resume` is called.
 """
 
 
 class Transport(Protocol):
-    """One live peer as frames."""
+    """A connected peer with which frames are exchanged."""
 
     peer: str
-    """Who it is, for logs: `uid=1000 pid=123`, `127.0.0.1:5555`."""
+    """The peer's name for logs: `uid=1000 pid=123`, `127.0.0.1:5555`."""
 
     async def run(self, sink: Sink) -> None:
-        """Give `sink` each frame in the call that read it, until the peer is gone and all that it said was taken.
+        """Push each frame to `sink` in the call that read it, until the peer is gone and every frame was taken.
 
-        Called once. What the sink raises ends the reading and is raised here. Frames that came before are given first.
+        Call it once. Frames that arrived earlier are pushed first. An exception of the sink ends the reading and is
+        raised here.
         """
 
     def resume(self) -> None:
-        """Give the sink the frames that it left, and read on; never called from within the sink."""
+        """Push the frames that the sink left, and continue reading. The sink must not call this itself."""
 
     async def send(self, frames: Sequence[bytes]) -> None:
-        """Write these frames at once; returns when the peer keeps up. ConnectionError when it is gone."""
+        """Write these frames at once and return when the peer keeps up; raise ConnectionError if the peer is gone."""
 
     def try_send(self, frames: Sequence[bytes]) -> bool:
-        """Write these frames now if that needs no waiting and nothing that was sent before waits; return if it did.
+        """Write these frames now and return True, unless the write or an earlier one would have to wait.
 
-        A writer task that is woken for each event of a quiet link costs as much as the write itself.
+        A writer task that wakes for each event of a quiet link would cost as much as the write itself.
         """
 
     def peer_can_read(self) -> bool:
-        """Return, once `run` is over, whether the peer may still read: it has ended its own direction alone."""
+        """Return True if the peer, after `run` has ended, may still read: it closed only its own direction."""
 
     async def close(self, reason: CloseReason = CloseReason.DONE, text: str = "") -> None:
-        """Write what waits, say why where the transport can, and end; idempotent, and over after the close deadline."""
+        """Flush, send the reason if the transport can, and disconnect. Idempotent; ends within the close deadline."""
 
 
 class Listener(Protocol):
-    """Where peers connect to us."""
+    """A place where peers connect to the gateway."""
 
     address: str
-    """The real one, with the port that was chosen; with `DIALECT+` before it, the endpoint
-    (docs/design.md, section 7).
+    """The bound address, with the port that was chosen. Prefixed with `DIALECT+` it is the endpoint (docs/design.md,
+    section 7).
     """
 
     async def close(self) -> None:
-        """Stop accepting. Peers that are connected stay: their links close them."""
+        """Stop accepting. Connected peers stay; their links close them."""
 
 
 Accept = Callable[[Transport], None]
-"""Called for each peer that connects; returns at once."""
+"""Handle a peer that connected; must not block."""

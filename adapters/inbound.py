@@ -1,12 +1,12 @@
-"""The way of a peer's frames from its transport to the sink: pushed in the call that read them.
+"""Pass a peer's frames from its transport to the sink, in the call that read them.
 
 A future and a task that wakes for each read cost more than a token does (docs/performance.md, "A prototype of the way
-of a token"). So a transport hands its frames to the sink at once. The sink answers how many it took. What it left waits
-here and the transport pauses reading, so that the peer feels the pressure; `resume` goes on. Frames that arrive before
-there is a sink wait in the same place.
+of a token"). So a transport pushes its frames to the sink at once, and the sink returns how many it took. The frames
+that it left wait here and the transport pauses reading, which puts back-pressure on the peer. `resume` continues.
+Frames that arrive before a sink is set wait in the same place.
 
-    Inbound   for transports that are called when data arrived: push, then end
-    Pulled    for transports that read in a task of their own
+    Inbound         for transports whose callbacks receive data: push, then end
+    PulledInbound   for transports that read in a task of their own
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from contextlib import contextmanager
 from dragoman.adapters.base import Sink
 from dragoman.mappings.dialect import Frame, Parts
 
-__all__ = ["Inbound", "Pulled", "memory"]
+__all__ = ["Inbound", "PulledInbound", "memory"]
 
-FRAME_OVERHEAD = 64  # bytes that an object costs beside its content: a flood of tiny frames counts as its memory
+FRAME_OVERHEAD = 64  # bytes of an object beside its content, so that a flood of tiny frames is counted as its memory
 
 
 class Inbound:
-    """The frames of one transport that its sink has not taken yet, and the sink.
+    """The sink of one transport, and the frames that the sink has not taken yet.
 
-    `pause` and `resume` stop and start the reading of the transport: the first is called when the sink left something,
-    or when more than `high` bytes wait for a sink; the second when everything was taken after that.
+    `pause` stops the transport's reading: it is called when the sink left frames, or when more than `high` bytes wait
+    for a sink. `resume` restarts it and is called when every frame has been taken.
     """
 
     __slots__ = ("_ended", "_frames", "_high", "_over", "_pause", "_paused", "_resume", "_sink", "size")
 
     def __init__(self, high: int, pause: Callable[[], None], resume: Callable[[], None]) -> None:
         self.size = 0
-        """Memory of the frames that wait, in bytes."""
+        """Memory of the waiting frames, in bytes."""
         self._high = high
         self._pause = pause
         self._resume = resume
@@ -46,16 +46,16 @@ class Inbound:
 
     @property
     def empty(self) -> bool:
-        """Whether no frame waits."""
+        """True if no frame waits."""
         return not self._frames
 
     @property
     def full(self) -> bool:
-        """Whether the transport should read no more."""
+        """True while the transport should not read."""
         return self._paused
 
     def push(self, frames: Sequence[Frame]) -> None:
-        """Give frames to the sink; what it leaves waits."""
+        """Push frames to the sink and keep those that it leaves."""
         sink = self._sink
         if sink is None or self._frames:
             self._keep(frames)
@@ -69,16 +69,16 @@ class Inbound:
             self._keep(frames[taken:])
 
     def end(self) -> None:
-        """Nothing more will be pushed."""
+        """Mark the end of the stream; `push` is not called after it."""
         self._ended = True
         if not self._frames:
             self._finish()
 
     @contextmanager
     def feeding(self, sink: Sink) -> Iterator[asyncio.Future[None]]:
-        """Give frames to `sink` inside of the block, beginning with those that wait.
+        """Push frames to `sink` inside of the block, beginning with those that wait.
 
-        The future is done once the end was told and everything was taken; it raises what the sink raised.
+        The future is done after `end` was called and every frame was taken. It raises the sink's exception.
         """
         self._sink = sink
         self._over = asyncio.get_running_loop().create_future()
@@ -89,7 +89,7 @@ class Inbound:
             self._sink = None
 
     def resume(self) -> None:
-        """Give the sink what waits, and read on once it took all of it."""
+        """Push the waiting frames to the sink, and continue reading if it takes all of them."""
         if self._frames:
             frames, self._frames, self.size = self._frames, (), 0
             self.push(frames)
@@ -120,8 +120,8 @@ class Inbound:
             self._over.set_result(None)
 
 
-class Pulled:
-    """Gives frames to a sink for a task that reads them itself, and waits while the sink takes no more."""
+class PulledInbound:
+    """Passes frames to a sink for a task that reads them itself, and waits while the sink takes no more."""
 
     __slots__ = ("_more",)
 
@@ -129,19 +129,19 @@ class Pulled:
         self._more = asyncio.Event()
 
     async def give(self, sink: Sink, frames: Sequence[Frame]) -> None:
-        """Return once the sink has taken all frames."""
+        """Push frames to the sink and return once it has taken all of them."""
         while frames and (taken := sink(frames)) < len(frames):
             frames = frames[taken:]
             self._more.clear()
             await self._more.wait()
 
     def resume(self) -> None:
-        """Offer the rest to the sink again."""
+        """Push the remaining frames to the sink again."""
         self._more.set()
 
 
 def memory(frame: Frame) -> int:
-    """Return the memory (bytes) that a waiting frame is counted with."""
+    """Return the memory (bytes) that a waiting frame counts as."""
     if isinstance(frame, bytes):
         return len(frame) + FRAME_OVERHEAD
     if isinstance(frame, Parts):

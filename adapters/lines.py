@@ -1,9 +1,9 @@
-"""Newline-delimited frames, without I/O.
+"""Split a byte stream into newline-delimited frames, without I/O.
 
-One chunk in, all of its complete lines out: the split of a whole read costs a tenth of reading line by line. A line
-that is over the limit is counted and thrown away up to its newline, and stands in its place as Oversize, so that it
-costs the peer one message and us no memory. Lines are trimmed and blank ones skipped, by Unicode's idea of white space
-(docs/dialects/pod.md, section 1; docs/dialects/codewhale.md, section 1). At EOF the unterminated last line counts.
+`feed` takes one chunk and returns every line that it completes: splitting a whole read costs a tenth of reading line by
+line. A line above the limit is discarded up to its newline and replaced by Oversize, so it costs the peer one message
+and no memory here. Lines are trimmed of Unicode white space and blank lines are skipped (docs/dialects/pod.md, section
+1; docs/dialects/codewhale.md, section 1). At EOF an unterminated last line counts.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ WHITE_SPACE = (
     "\t\n\x0b\x0c\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004"
     "\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
 )
-"""Unicode's White_Space, which is what the peers trim; `str.strip` takes U+001C to U+001F too."""
+"""Unicode's White_Space, which the peers trim; `str.strip` would also remove U+001C to U+001F."""
 
 
 class LineSplitter:
-    """The lines of one stream; holds the line that has begun, and never more than `max_line` bytes."""
+    """The line buffer of one stream. It never holds more than `max_line` bytes."""
 
     def __init__(self, max_line: int) -> None:
         self.max_line = max_line
-        self._begun = bytearray()  # appending is linear also when a long line comes byte by byte
-        self._size = 0  # of the line that has begun: more than is held once it is over the limit
+        self._begun = bytearray()  # appending stays linear even if a long line arrives byte by byte
+        self._size = 0  # bytes of the unfinished line, including those discarded above the limit
 
     def feed(self, data: bytes) -> list[Frame]:
-        """The lines that `data` completes."""
+        """Return the lines that `data` completes."""
         lines = data.split(b"\n")
         rest = lines.pop()
         if not rest and not self._size and len(lines) == 1 and len(data) <= self.max_line and data.isascii():
-            line = lines[0].strip()  # one line that came alone, as tokens at reading speed do
+            line = lines[0].strip()  # the fast path: a read with one line, as when tokens arrive one by one
             return [line] if line else []
         frames: list[Frame] = []
         if lines and self._size:
@@ -50,7 +50,7 @@ class LineSplitter:
         return frames
 
     def finish(self) -> list[Frame]:
-        """The line that has begun, as if its newline had come: one frame, or none."""
+        """Return the unfinished line as one frame, as if its newline had arrived, or no frame."""
         size, self._size = self._size, 0
         if size > self.max_line:
             return [Oversize(size=size, limit=self.max_line)]
@@ -67,7 +67,7 @@ class LineSplitter:
 
 
 def join(frames: Sequence[bytes]) -> bytes:
-    """The frames as lines, each with its newline."""
+    """Return the frames as lines, each with its newline."""
     return b"\n".join((*frames, b""))
 
 
@@ -84,4 +84,4 @@ def _trimmed_unicode(line: bytes) -> bytes:
     try:
         return line.decode().strip(WHITE_SPACE).encode()
     except UnicodeDecodeError:
-        return line  # for the dialect to refuse
+        return line  # not UTF-8: the dialect refuses it

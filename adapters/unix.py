@@ -1,9 +1,9 @@
 """Newline-delimited frames over a Unix stream socket, as client and as server.
 
-One object is the connection: asyncio's protocol on one side, a Transport on the other. Whole reads are split (5 times
-cheaper than a StreamReader) and pushed to the link. A peer that closed may have written before: whatever the kernel
-still holds is read and given before `run` ends, also when our own write was what found out
-(docs/dialects/pod.md, section 11: a parent connects, writes `run` and closes without reading).
+UnixTransport is both asyncio's protocol and a Transport. Whole reads are split (5 times cheaper than a StreamReader)
+and pushed to the link. A peer may write and then close at once, for example a pod's parent that connects, writes `run`
+and closes without reading (docs/dialects/pod.md, section 11). So everything that the kernel still holds is read and
+delivered before `run` ends, even if our own failed write revealed the close.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ import sys
 from collections.abc import Sequence
 from typing import cast
 
-from dragoman.adapters.arriving import close_server
 from dragoman.adapters.base import BACKLOG, Accept, CloseReason, Limits, Sink
+from dragoman.adapters.closing import close_server
 from dragoman.adapters.inbound import Inbound
 from dragoman.adapters.lines import LineSplitter, join
 from dragoman.mappings.errors import ConfigError
@@ -29,14 +29,14 @@ from dragoman.mappings.errors import ConfigError
 __all__ = ["UnixListener", "UnixTransport", "alive", "check_bindable", "check_path", "connect", "listen"]
 
 SUN_PATH = 107 if sys.platform == "linux" else 103  # bytes of a path that fit into sockaddr_un, without its NUL
-READ_SIZE = 256 * 1024  # asyncio's own
-OWNER_ONLY = 0o177  # umask of a socket: whoever may connect may drive the agent
-LISTENS = (0, errno.EAGAIN)  # of a connect; EAGAIN: somebody listens whose backlog is full
+READ_SIZE = 256 * 1024  # the size that asyncio uses
+OWNER_ONLY = 0o177  # umask of a socket: any process that may connect can control the agent
+LISTENS = (0, errno.EAGAIN)  # results of connect at a live listener; EAGAIN: its backlog is full
 PEERCRED = struct.Struct("3i")  # pid, uid, gid: struct ucred of Linux
 
 
 class UnixTransport(asyncio.Protocol):
-    """One connection; made by `connect` and `listen`."""
+    """One connection over a Unix socket; created by `connect` and `listen`."""
 
     def __init__(self, limits: Limits, accept: Accept | None = None) -> None:
         self.peer = "unix"
@@ -44,8 +44,8 @@ class UnixTransport(asyncio.Protocol):
         self._accept = accept
         self._splitter = LineSplitter(limits.max_message)
         self._inbound = Inbound(limits.receive_high, self._pause, self._read_on)
-        self._ended = False  # nothing more will be read
-        self._closing = False  # by us
+        self._ended = False  # reading is over
+        self._closing = False  # our side closed the connection
         self._writable = asyncio.Event()
         self._lost = asyncio.Event()
         self._writable.set()
@@ -58,9 +58,9 @@ class UnixTransport(asyncio.Protocol):
         self._inbound.resume()
 
     async def send(self, frames: Sequence[bytes]) -> None:
-        await self._kept_up()
+        await self._wait_writable()
         self._transport.write(join(frames))
-        await self._kept_up()
+        await self._wait_writable()
 
     def try_send(self, frames: Sequence[bytes]) -> bool:
         if not self._writable.is_set() or self._transport.is_closing():
@@ -83,7 +83,7 @@ class UnixTransport(asyncio.Protocol):
                 self._transport.abort()
         await self._lost.wait()
 
-    async def _kept_up(self) -> None:
+    async def _wait_writable(self) -> None:
         await self._writable.wait()
         if self._transport.is_closing():
             raise ConnectionResetError(f"{self.peer} is gone")
@@ -91,7 +91,7 @@ class UnixTransport(asyncio.Protocol):
     # -- called by the event loop ----------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's is one without inheriting from it
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's transport does not inherit from it
         self._transport.set_write_buffer_limits(high=self._limits.send_high)
         self.peer = _credentials(transport.get_extra_info("socket"))
         if self._accept is not None:
@@ -104,7 +104,7 @@ class UnixTransport(asyncio.Protocol):
 
     def eof_received(self) -> bool:
         self._end()
-        return True  # it may still read: `socat` with its input at an end waits for the answers
+        return True  # the peer may still read: `socat` waits for answers after EOF of its input
 
     def pause_writing(self) -> None:
         self._writable.clear()
@@ -138,7 +138,7 @@ class UnixTransport(asyncio.Protocol):
             self._inbound.end()
 
     def _read_rest(self) -> None:
-        """Read what a gone peer left in the kernel; bounded, for it may have closed its reading side alone."""
+        """Read the rest of a closed peer's data; bounded, because the peer may have closed only its reading side."""
         descriptor = self._transport.get_extra_info("socket").fileno()
         room = max(self._limits.receive_high, READ_SIZE)
         with contextlib.suppress(OSError):
@@ -148,7 +148,7 @@ class UnixTransport(asyncio.Protocol):
 
 
 class UnixListener:
-    """A listening socket and its file."""
+    """A listening Unix socket and its file."""
 
     def __init__(self, path: str, server: asyncio.AbstractServer) -> None:
         self.address = f"unix:{path}"
@@ -157,7 +157,7 @@ class UnixListener:
         self._file = _file(path)
 
     async def close(self) -> None:
-        # The file goes first: while we still listen nobody can take it for stale and put another in its place.
+        # Unlink the file first: while we still listen, no other process can mistake it for stale and replace it.
         if self._file is not None and self._file == _file(self._path):
             os.unlink(self._path)
         self._file = None
@@ -165,9 +165,9 @@ class UnixListener:
 
 
 async def connect(path: str, limits: Limits) -> UnixTransport:
-    """Dial the socket at `path`; OSError says which one and why."""
+    """Connect to the socket at `path`; raise OSError with the path and the reason."""
     if _too_long(path):
-        raise OSError(errno.ENAMETOOLONG, f"a socket's path has at most {SUN_PATH} bytes", path)
+        raise OSError(errno.ENAMETOOLONG, f"the path of a socket has at most {SUN_PATH} bytes", path)
     try:
         _, transport = await asyncio.get_running_loop().create_unix_connection(lambda: UnixTransport(limits), path)
     except OSError as error:
@@ -177,19 +177,19 @@ async def connect(path: str, limits: Limits) -> UnixTransport:
 
 
 def _hung_up(descriptor: int) -> bool:
-    """Whether the peer has closed both directions: the kernel knows before anybody writes."""
+    """Return True if the peer has closed both directions, without writing to it."""
     poll = select.poll()
     poll.register(descriptor, 0)
     return bool(poll.poll(0))
 
 
 def alive(path: str) -> bool:
-    """Whether somebody listens at `path`: the kernel says so at once, nothing is sent."""
+    """Return True if a process listens at `path`. Nothing is sent."""
     return not _too_long(path) and _probe(path) in LISTENS
 
 
 async def listen(path: str, limits: Limits, accept: Accept) -> UnixListener:
-    """Listen at `path`, for its owner alone. A stale file is replaced, a live one is refused: OSError EADDRINUSE."""
+    """Listen at `path` for the owner alone. A stale file is replaced; a live one raises OSError EADDRINUSE."""
     bound = _bind(path)
     try:
         server = await asyncio.get_running_loop().create_unix_server(
@@ -202,25 +202,25 @@ async def listen(path: str, limits: Limits, accept: Accept) -> UnixListener:
 
 
 def check_path(path: str) -> None:
-    """Refuse a path that no socket can have: ConfigError says why."""
+    """Raise ConfigError for a path that no socket can have."""
     if _too_long(path):
-        raise ConfigError(f"{path}: a socket's path has at most {SUN_PATH} bytes; choose a shorter directory")
+        raise ConfigError(f"{path}: the path of a socket has at most {SUN_PATH} bytes; choose a shorter directory")
     if "\0" in path:
-        raise ConfigError(f"{path!r}: a socket's path has no NUL in it")
+        raise ConfigError(f"{path!r}: the path of a socket must not contain a NUL character")
 
 
 def check_bindable(path: str) -> None:
-    """Refuse a path at which no socket can be made, as far as one can tell without making it."""
+    """Raise ConfigError for a path where no socket can be created, as far as that is known without creating it."""
     check_path(path)
     if not os.path.isdir(os.path.dirname(path) or "."):
-        raise ConfigError(f"{path}: the directory of the socket does not exist; create it first")
+        raise ConfigError(f"{path}: the socket's directory does not exist; create it first")
 
 
 def _bind(path: str) -> socket.socket:
     check_bindable(path)
     _remove_stale(path)
     bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    mask = os.umask(OWNER_ONLY)  # and not chmod afterwards, which leaves a moment in which anybody may connect
+    mask = os.umask(OWNER_ONLY)  # a chmod afterwards would leave a moment in which any user may connect
     try:
         bound.bind(path)
     except OSError as error:
@@ -232,13 +232,13 @@ def _bind(path: str) -> socket.socket:
 
 
 def _remove_stale(path: str) -> None:
-    """Make room for a socket: unlink one that nobody accepts at, refuse everything else that is there."""
+    """Unlink a socket file without a listener; raise OSError for any other file at `path`."""
     try:
         mode = os.lstat(path).st_mode
     except FileNotFoundError:
         return
     if not stat.S_ISSOCK(mode):
-        raise OSError(errno.EEXIST, "there is a file here that is not a socket", path)
+        raise OSError(errno.EEXIST, "a file that is not a socket exists here", path)
     answer = _probe(path)
     if answer == errno.ECONNREFUSED:
         os.unlink(path)
@@ -249,7 +249,7 @@ def _remove_stale(path: str) -> None:
 
 
 def _probe(path: str) -> int:
-    """What a connect says, as an errno."""
+    """Return the errno of a connect to `path`."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.setblocking(False)
         return probe.connect_ex(path)
@@ -260,7 +260,9 @@ def _too_long(path: str) -> bool:
 
 
 def _file(path: str) -> tuple[int, int] | None:
-    """Which file this is. A bound socket keeps its inode, so nobody else's can have its number."""
+    """Return the identity (device, inode) of the file at `path`. A bound socket keeps its inode, so no other file has
+    its number.
+    """
     try:
         status = os.lstat(path)
     except FileNotFoundError:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 
 from dragoman.adapters.base import CloseReason, Sink
-from dragoman.adapters.inbound import Pulled
+from dragoman.adapters.inbound import PulledInbound
 from dragoman.mappings.dialect import Frame
 
 __all__ = ["MemoryTransport"]
@@ -22,7 +22,7 @@ class MemoryTransport:
 
     def __init__(self) -> None:
         self.said: asyncio.Queue[list[Frame]] = asyncio.Queue()
-        self._pulled = Pulled()
+        self._pulled = PulledInbound()
         self.got: list[bytes] = []
         self.writes = 0
         self.reading = asyncio.Event()

@@ -1,4 +1,4 @@
-"""Newline-delimited frames over stdin and stdout: of children that we spawn (`Children`), and our own (`listen`)."""
+"""Newline-delimited frames over stdin and stdout: of child processes (`Children`) and of this process (`listen`)."""
 
 from dragoman.adapters.stdio.child import Bounds, ChildTransport
 from dragoman.adapters.stdio.children import Children

@@ -1,7 +1,7 @@
-"""A child as a peer: its stdin and stdout are one transport.
+"""A child process as a peer: its stdin and stdout form one transport.
 
-It is gone when it has ended, or has closed its stdout: what it wrote before is given first. Whoever inherited its
-stdout does not keep it alive.
+The transport ends when the child has exited or closed its stdout. Output written before is delivered first. A process
+that inherited the child's stdout does not keep the transport open.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from collections.abc import Callable, Mapping, Sequence
 
 from dragoman.adapters.base import CloseReason, Limits, Sink
 from dragoman.adapters.stdio.ends import REST
-from dragoman.adapters.stdio.last_words import LastWords
 from dragoman.adapters.stdio.process import Bounds, Process
+from dragoman.adapters.stdio.stderr_tail import StderrTail
 from dragoman.adapters.stdio.stream import LineStream
 from dragoman.adapters.stdio.watchdog import Watchdog
 
 __all__ = ["Bounds", "ChildTransport"]
 
-LAST_BREATH = 0.1  # seconds between the closing of its pipes and its end: the kernel takes microseconds
+EXIT_WAIT = 0.1  # seconds to wait for the exit after the pipes closed: the kernel needs microseconds
 
 
 class ChildTransport(LineStream):
-    """One child; made by `Children.spawn`."""
+    """The transport of one child process; created by `Children.spawn`."""
 
     def __init__(
         self, argv: Sequence[str], limits: Limits, bounds: Bounds, *, env: Mapping[str, str], cwd: str | None,
@@ -34,36 +34,40 @@ class ChildTransport(LineStream):
         self._bounds = bounds
         self._over = over
         self._rest = REST
-        self._begun = asyncio.Event()  # it has said something, or ended
+        self._begun = asyncio.Event()  # the child has written something, or has exited
         self._process = Process(argv, env, cwd, bounds, self._exited, over=watchdog.forget)
         self.pid = self._process.pid
         watchdog.watch(self.pid)
         self.peer = f"{self._program} pid={self.pid}"
-        self._words = LastWords(self._process.streams.stderr, bounds.stderr, pid=self.pid)
+        self._stderr = StderrTail(self._process.streams.stderr, bounds.stderr, pid=self.pid)
         super().__init__(self._process.streams.stdout, self._process.streams.stdin, limits)
 
     @property
     def reason(self) -> str:
-        """How it ended, or that it runs, and the last lines of its stderr: what to tell whose backend is gone."""
-        told = self._words.told()
+        """The child's state or exit status, with the last lines of its stderr: the text for users whose backend is
+        gone.
+        """
+        tail = self._stderr.text()
         lives = not self._process.exited.is_set()
         status = "closed its stdout" if lives and self._in.closed else self._process.status()
-        said = f"{self._program} {status}"
-        return f"{said}: {told}" if told else said
+        summary = f"{self._program} {status}"
+        return f"{summary}: {tail}" if tail else summary
 
     async def run(self, sink: Sink) -> None:
         await super().run(sink)
-        await self._last_breath()
+        await self._wait_for_exit()
 
     async def send(self, frames: Sequence[bytes]) -> None:
         try:
             await super().send(frames)
         except ConnectionError as error:
-            await self._last_breath()
-            raise ConnectionResetError(f"nobody reads any more: {self.reason}") from error
+            await self._wait_for_exit()
+            raise ConnectionResetError(f"the child no longer reads its stdin: {self.reason}") from error
 
     async def close(self, reason: CloseReason = CloseReason.DONE, text: str = "") -> None:
-        """Write what waits, EOF, and the way of `Bounds` to its end; idempotent, and nobody is left after it."""
+        """Flush, send EOF, and end the child in the steps of `Bounds`. Idempotent; no process of its group is left
+        afterwards.
+        """
         try:
             await self._finish()
         except BaseException:
@@ -74,27 +78,27 @@ class ChildTransport(LineStream):
                 await self._process.end()
             finally:
                 self._in.close()
-                self._words.close()
+                self._stderr.close()
                 self._over(self)
 
     def kill(self) -> None:
-        """KILL to its group at once, without an event loop: for when we end and nobody can wait."""
+        """Send SIGKILL to the child's group without an event loop, for use at interpreter exit."""
         self._process.kill()
 
-    async def begun(self) -> None:
-        """Wait until it has said something or has lived for `start_watch`; OSError when it ended first."""
+    async def wait_started(self) -> None:
+        """Wait until the child has written something or has run for `start_watch`; raise OSError if it exits before."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._bounds.start_watch):
                 await self._begun.wait()
         if self._process.exited.is_set() and self._inbound.empty:
-            raise OSError(f"it ended at once: {self.reason}")
+            raise OSError(f"the child exited at once: {self.reason}")
 
     # --------------------------------------------------------------------------------------------------
 
-    async def _last_breath(self) -> None:
-        """Its pipes are closed, mostly because it ends just now: then `reason` shall say how."""
+    async def _wait_for_exit(self) -> None:
+        """Wait briefly for the exit after the pipes closed, so that `reason` contains the exit status."""
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(LAST_BREATH):
+            async with asyncio.timeout(EXIT_WAIT):
                 await self._process.exited.wait()
 
     def _take(self, data: bytes) -> None:
@@ -111,7 +115,7 @@ class ChildTransport(LineStream):
                 self._in.close()
 
     def _exited(self) -> None:
-        self._words.finish()
+        self._stderr.finish()
         self._in.pause()
         self._read_on()
         self._out.close()

@@ -1,10 +1,10 @@
-"""All children of one gateway: no more than so many at a time, and none of them when it has ended.
+"""The child processes of one gateway: bounded in number, and all of them end with the gateway.
 
     async with Children(most=10) as children:
         transport = await children.spawn(["codewhale", "app-server", "--stdio"], limits, env=env)
 
-There is no way to spawn past it. Leaving the block ends them all; a process that ends without leaving it (`sys.exit` in
-a signal handler) kills them with its last breath, and for one that is killed its watchdog ends them.
+Children are spawned only here. Leaving the block ends all of them. If the process exits without leaving the block
+(`sys.exit` in a signal handler), an `atexit` hook kills them. If the process is killed, its watchdog ends them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ DEFAULTS = Bounds()
 
 
 class Children:
-    """The children that live; `most` is their bound, which a child leaves only once its whole group has ended."""
+    """The running children, at most `most`. A child is counted until its whole process group has ended."""
 
     def __init__(self, most: int, bounds: Bounds = DEFAULTS) -> None:
         self.most = most
@@ -41,18 +41,18 @@ class Children:
     async def spawn(
         self, argv: Sequence[str], limits: Limits, *, env: Mapping[str, str], cwd: str | None = None
     ) -> ChildTransport:
-        """A child with exactly this environment. OSError says why not, EBUSY that the bound is reached."""
+        """Start a child with exactly this environment; raise OSError with the reason, EBUSY if the limit is reached."""
         if self._ending:
-            raise OSError(errno.EBUSY, "busy: the gateway ends and spawns nothing more", *argv[:1])
+            raise OSError(errno.EBUSY, "busy: the gateway is stopping and starts no more children", *argv[:1])
         if len(self) >= self.most:
-            raise OSError(errno.EBUSY, f"busy: {self.most} children run, and more are not allowed", *argv[:1])
+            raise OSError(errno.EBUSY, f"busy: {self.most} children are running, which is the limit", *argv[:1])
         self._watchdog.start()
         child = ChildTransport(
             argv, limits, self._bounds, env=env, cwd=cwd, over=self._live.discard, watchdog=self._watchdog
         )
         self._live.add(child)
         try:
-            await child.begun()
+            await child.wait_started()
         except BaseException:
             child.kill()
             await child.close()
@@ -60,7 +60,7 @@ class Children:
         return child
 
     async def close(self) -> None:
-        """End all of them at once, and spawn no more; over within the deadlines of one."""
+        """End all children at the same time and refuse new ones. Takes no longer than the deadlines of one child."""
         self._ending = True
         try:
             async with asyncio.TaskGroup() as group:
@@ -71,7 +71,7 @@ class Children:
             self._watchdog.close()
 
     def kill(self) -> None:
-        """KILL to all of their groups, without an event loop."""
+        """Send SIGKILL to the groups of all children, without an event loop."""
         for child in self._live:
             child.kill()
 

@@ -1,12 +1,11 @@
-"""The two ends of a pipe on the event loop, and of whatever else may stand in a pipe's place.
+"""The read end and the write end of a pipe on the event loop, or of a file, socket or terminal in its place.
 
-asyncio's own pipe transports refuse files, take a terminal or socket that can be read for a pipe whose reader is gone,
-and set O_NONBLOCK on a descriptor that may be another process's too; uvloop's give a child sockets, which cannot be
-opened as /dev/stdin. So these ends wait with `add_reader` and `add_writer` alone, and behave alike on both loops.
+asyncio's own pipe transports refuse files, mistake a readable terminal or socket for a pipe whose reader is gone, and
+set O_NONBLOCK on a descriptor that other processes may share. uvloop's give a child sockets, which cannot be opened as
+/dev/stdin. So these ends use only `add_reader` and `add_writer`, and behave the same on both loops.
 
-An end that is not ours alone (our own stdin and stdout, which a shell or our stderr may share) is *patient*: its flags
-stay as they are, it is read only when there is something, and written only when there is room, in pieces that a pipe
-with room takes without blocking.
+An end that other processes share (our own stdin and stdout) is *patient*: its flags stay unchanged. It is read only
+when there is data, and written only when there is room, in pieces that a pipe with room takes without blocking.
 """
 
 from __future__ import annotations
@@ -21,20 +20,20 @@ from typing import Protocol
 
 __all__ = ["READ_SIZE", "REST", "File", "ReadEnd", "WriteEnd"]
 
-READ_SIZE = 64 * 1024  # all that a pipe of Linux holds
-REST = 16  # reads once a child has ended: all that a pipe can hold, and whoever inherited it may write for ever
+READ_SIZE = 64 * 1024  # the capacity of a Linux pipe
+REST = 16  # reads after a child has exited: a full pipe; bounded, as a process that inherited it may write on
 PIECE = 4096  # a pipe that polls as writable has a page free (pipe(7): PIPE_BUF); sockets have more
 
 
 class File(Protocol):
-    """An open file, as `open(..., buffering=0)` and Popen give it."""
+    """An open unbuffered file, as `open(..., buffering=0)` and Popen return it."""
 
     def fileno(self) -> int: ...
     def close(self) -> None: ...
 
 
 class ReadEnd:
-    """Gives what it reads to `take`, and tells `ended` once when there will be no more; owns its file."""
+    """Passes what it reads to `take`, and calls `ended` once at the end of the stream; owns its file."""
 
     def __init__(self, file: File, take: Callable[[bytes], None], ended: Callable[[], None]) -> None:
         self.closed = False
@@ -47,18 +46,18 @@ class ReadEnd:
         self._again: asyncio.Handle | None = None
 
     def resume(self) -> None:
-        """Read whatever comes."""
+        """Start or continue reading."""
         if self._reading or self.closed:
             return
         self._reading = True
         try:
             with _flags_kept(self._fd):
                 self._loop.add_reader(self._fd, self.read)
-        except PermissionError:  # epoll's word for a file or /dev/null, which are always ready
+        except PermissionError:  # epoll refuses files and /dev/null, which are always ready
             self._again = self._loop.call_soon(self._read_file)
 
     def pause(self) -> None:
-        """Leave in the kernel what is there: the writer waits."""
+        """Stop reading. Unread data stays in the kernel, so that the writer waits."""
         if not self._reading:
             return
         self._reading = False
@@ -69,7 +68,7 @@ class ReadEnd:
             self._again = None
 
     def read(self) -> bool:
-        """Read once; whether there was something."""
+        """Read once and return True if there was data."""
         try:
             data = os.read(self._fd, READ_SIZE)
         except (BlockingIOError, InterruptedError):
@@ -83,7 +82,7 @@ class ReadEnd:
         return bool(data)
 
     def close(self) -> None:
-        """Read no more; idempotent."""
+        """Stop reading and close the file; idempotent."""
         if not self.closed:
             self.pause()
             self.closed = True
@@ -96,9 +95,9 @@ class ReadEnd:
 
 
 class WriteEnd:
-    """Writes at once what the kernel takes and keeps the rest; owns its file.
+    """Writes at once what the kernel takes and queues the rest; owns its file.
 
-    Past `high` bytes that wait, `kept_up` waits until a quarter of them is left, which is what asyncio does.
+    Above `high` queued bytes, `wait_writable` waits until a quarter of them is left, as asyncio does.
     """
 
     def __init__(self, file: File, high: int, *, patient: bool = False) -> None:
@@ -120,21 +119,21 @@ class WriteEnd:
 
     @property
     def waiting(self) -> int:
-        """Bytes that were written and that the kernel has not taken."""
+        """Bytes that were written but not yet taken by the kernel."""
         return self._waiting
 
     @property
-    def roomy(self) -> bool:
-        """Whether `kept_up` would neither wait nor fail."""
+    def writable(self) -> bool:
+        """True if `wait_writable` would neither wait nor fail."""
         return self._room.is_set() and not self.closed
 
     @property
     def hung_up(self) -> bool:
-        """Whether nobody can read any more: a pipe knows before anybody writes."""
+        """True if no reader is left: a pipe reports this before anything is written."""
         return self.closed or any(event & (select.POLLERR | select.POLLHUP) for _, event in self._poll.poll(0))
 
     def write(self, data: bytes) -> None:
-        """Write; nothing happens once it is closed."""
+        """Write the data, or do nothing if the end is closed."""
         if self.closed or not data:
             return
         self._queue.append(memoryview(data))
@@ -142,18 +141,18 @@ class WriteEnd:
         if not self._watched:
             self._push()
 
-    async def kept_up(self) -> None:
-        """Wait until the reader keeps up; ConnectionError when there is none any more."""
+    async def wait_writable(self) -> None:
+        """Wait until the reader keeps up; raise ConnectionError if there is no reader."""
         await self._room.wait()
         if self.closed:
-            raise ConnectionResetError("nobody reads any more")
+            raise ConnectionResetError("the reader has closed its end")
 
     async def flushed(self) -> None:
-        """Wait until the kernel has everything, or the end is closed."""
+        """Wait until the kernel has taken every byte, or the end is closed."""
         await self._empty.wait()
 
     def close(self) -> None:
-        """The reader sees the end of the stream; what waits is dropped; idempotent."""
+        """Close the file, so that the reader sees EOF. Queued data is dropped; idempotent."""
         if self.closed:
             return
         self._watch(False)
@@ -170,7 +169,7 @@ class WriteEnd:
         try:
             while self._queue and self._write_some(self._queue[0]):
                 pass
-        except OSError:  # EPIPE, mostly: the reader is gone, and that is the end of this direction
+        except OSError:  # mostly EPIPE: the reader is gone, which ends this direction
             self.close()
             return
         if self._waiting > self._high:
@@ -184,7 +183,7 @@ class WriteEnd:
         self._watch(bool(self._queue))
 
     def _write_some(self, view: memoryview) -> bool:
-        """Write a piece; False when the kernel has no room."""
+        """Write one piece and return True; return False if the kernel has no room."""
         if self._patient and not self._poll.poll(0):
             return False
         try:
@@ -210,7 +209,7 @@ class WriteEnd:
 
 @contextlib.contextmanager
 def _flags_kept(fd: int) -> Iterator[None]:
-    """Undo what libuv does to a descriptor that it watches: it sets O_NONBLOCK, also for everybody who shares it."""
+    """Restore a descriptor's blocking flag: libuv sets O_NONBLOCK, also for processes that share the file."""
     blocking = os.get_blocking(fd)
     try:
         yield

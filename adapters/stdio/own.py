@@ -1,8 +1,8 @@
-"""Our own stdin and stdout as the one peer that spawned us.
+"""The stdin and stdout of this process as a transport to the process that started it.
 
-Nothing but protocol may reach stdout, and nobody else may read stdin, so both are moved away while the transport is
-open: descriptor 1 leads to stderr then, also for `print`, for C libraries and for children, and descriptor 0 to
-/dev/null. They may be pipes, files, sockets or a terminal, and shared with other processes: their flags are left alone.
+Only protocol frames may reach stdout, and nothing else may read stdin. So both are moved while the transport is open:
+descriptor 1 leads to stderr, also for `print`, C libraries and children, and descriptor 0 to /dev/null. They may be
+pipes, files, sockets or a terminal, and other processes may share them, so their flags are left unchanged.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _taken = threading.Lock()  # a process has one stdin and one stdout
 
 
 class OwnTransport(LineStream):
-    """Whoever holds the other ends; `run` ends with stdin, `send` fails once nobody reads stdout."""
+    """The transport over our stdin and stdout. `run` ends at EOF of stdin; `send` fails once stdout has no reader."""
 
     def __init__(self, limits: Limits) -> None:
         self._undo = contextlib.ExitStack()
@@ -36,7 +36,7 @@ class OwnTransport(LineStream):
             self._undo = undo.pop_all()
 
     async def close(self, reason: CloseReason = CloseReason.DONE, text: str = "") -> None:
-        """Write what waits within the close deadline, and give stdin and stdout back; idempotent."""
+        """Flush within the close deadline and restore stdin and stdout; idempotent."""
         try:
             await self._finish()
         finally:
@@ -45,30 +45,30 @@ class OwnTransport(LineStream):
 
 
 class OwnListener:
-    """There is one peer, and it is there from the beginning."""
+    """The listener for the one peer that exists from the beginning."""
 
     address = "stdio:"
 
     async def close(self) -> None:
-        """Nobody else could come; the transport stays until its link closes it."""
+        """Do nothing: no further peer could connect, and the link closes the transport."""
 
 
 async def listen(limits: Limits, accept: Accept) -> OwnListener:
-    """Take our own stdin and stdout; ConfigError when they are closed, or taken by another listener."""
+    """Take over our stdin and stdout; raise ConfigError if they are closed or another listener has them."""
     accept(OwnTransport(limits))
     return OwnListener()
 
 
 @contextlib.contextmanager
 def _moved() -> Iterator[tuple[int, int]]:
-    """Other descriptors for what 0 and 1 are: the caller's to close; 0 and 1 come back at the end."""
+    """Yield duplicates of descriptors 0 and 1, which the caller must close; restore 0 and 1 at the end."""
     for number, name in ((STDIN, "stdin"), (STDOUT, "stdout")):
         if not _is_open(number):
-            raise ConfigError(f"stdio: our own {name} is closed; whoever spawns us must keep it open")
+            raise ConfigError(f"stdio: our own {name} is closed; the process that starts dragoman must keep it open")
     if not _taken.acquire(blocking=False):
-        raise ConfigError("stdio: there is one stdin and one stdout, so only one listener can have them")
+        raise ConfigError("stdio: only one listener can use stdin and stdout")
     if not _is_open(STDERR):
-        os.open(os.devnull, os.O_WRONLY)  # the lowest that is free, which is 2: nothing of ours may be taken for stderr
+        os.open(os.devnull, os.O_WRONLY)  # takes the lowest free number, 2, so that no file of ours becomes stderr
     source, sink = os.dup(STDIN), _private(STDOUT)
     kept = os.dup(STDIN), os.dup(STDOUT)
     nothing = os.open(os.devnull, os.O_RDONLY)
@@ -78,7 +78,7 @@ def _moved() -> Iterator[tuple[int, int]]:
     try:
         yield source, sink
     finally:
-        with contextlib.suppress(AttributeError, OSError, ValueError):  # what was printed meanwhile belongs to stderr
+        with contextlib.suppress(AttributeError, OSError, ValueError):  # buffered prints must still go to stderr
             sys.stdout.flush()
         for number, original in enumerate(kept):
             os.dup2(original, number)
@@ -87,7 +87,9 @@ def _moved() -> Iterator[tuple[int, int]]:
 
 
 def _private(number: int) -> int:
-    """Another descriptor for the same. A terminal is opened anew: stopped with Ctrl-S, it would stop us all."""
+    """Return another descriptor for the same file. A terminal is reopened: if it is stopped with Ctrl-S it must not
+    block us.
+    """
     if os.isatty(number):
         with contextlib.suppress(OSError):
             return os.open(os.ttyname(number), os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK)

@@ -1,11 +1,11 @@
-"""One child in a process group of its own, from its spawning until nobody of its group is left.
+"""One child process in its own process group, from the spawn until no process of the group is left.
 
-A pidfd tells that it ended (a timer, where there is none), and we reap it: neither an event loop's watcher, which waits
-until whoever inherited a pipe has closed it, nor a thread a child. Between its end and its reaping its number cannot be
-given to anybody else, so that is the moment in which its group is told to end too. What is left of the group after it
-is found out by looking; a grandchild counts until the system's first process has reaped it.
+A pidfd (or a timer, where there is none) reports the exit, and this module reaps the child. An event loop's child
+watcher would wait until every process that inherited a pipe has closed it, and a thread for each child is costly.
+Between exit and reaping the process id cannot be reused, so the group is signalled at that moment. The rest of the
+group is found by polling; a grandchild counts until it has been reaped.
 
-A session of its own, not a group alone: it has no terminal, so that Ctrl-C ends us and we end the child.
+The child gets its own session, so it has no terminal: Ctrl-C reaches the gateway, which then ends the child.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ from dragoman.mappings.errors import ConfigError
 
 __all__ = ["Bounds", "Process", "Streams"]
 
-POLL = 0.02  # seconds between two looks at what sends no signal when it ends: a grandchild
+POLL = 0.02  # seconds between two polls for grandchildren, whose exit sends us no signal
 
 
 class Bounds(Struct, frozen=True, kw_only=True, gc=False):
-    """What is bounded of a child beside Limits. Sizes in bytes, times in seconds.
+    """The bounds of a child process, beside Limits. Sizes are in bytes, times in seconds.
 
-    `start_watch`: a child that ends in this time without a word was never started. `stderr`: its last lines that are
-    kept. The way to its end: EOF on its stdin, `eof_wait`, TERM to its group, `term_wait`, KILL to its group,
-    `kill_wait`, and by then it has been reaped.
+    `start_watch`: a child that exits silently within this time has failed to start. `stderr`: size of the last lines
+    that are kept. A child is ended in these steps: EOF on stdin, `eof_wait`, SIGTERM to its group, `term_wait`, SIGKILL
+    to its group, `kill_wait`.
     """
 
-    start_watch: float = 0.1  # five times what a program takes that does not know its argument
+    start_watch: float = 0.1  # five times as long as a program needs to reject an unknown argument
     stderr: int = 64 * 1024
-    eof_wait: float = 2.0  # a codewhale server that is idle ends at once; one in a turn would first finish it
+    eof_wait: float = 2.0  # an idle codewhale server exits at once; a busy one would first finish its turn
     term_wait: float = 2.0
     kill_wait: float = 1.0  # the kernel ends it at once unless it waits for a broken disk
 
 
 class Streams(Struct, frozen=True):
-    """Our ends of its pipes."""
+    """The gateway's ends of a child's pipes."""
 
     stdin: File
     stdout: File
@@ -54,10 +54,10 @@ class Streams(Struct, frozen=True):
 
 
 class Process:
-    """A child that runs.
+    """A running child process.
 
-    `ended` is called once, when it has ended and before anybody hears of it in another way. `over` is called once, with
-    its group, when nobody of that is left.
+    `ended` is called once, when the child has exited and before anything else reports it. `over` is called once with
+    the group's number, when no process of the group is left.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Process:
         self._told_over = over
         self._loop = asyncio.get_running_loop()
         self._popen = _spawned(argv, env, cwd)
-        self._over = False  # nobody of its group is left
+        self._over = False  # no process of the group is left
         self.pid = self._popen.pid
         self.exited = asyncio.Event()
         popen = self._popen
@@ -77,7 +77,7 @@ class Process:
         self._watch()
 
     def status(self) -> str:
-        """How it ended."""
+        """Return the child's state or exit status as text."""
         match self._popen.returncode:
             case None:
                 return "runs"
@@ -89,7 +89,7 @@ class Process:
                 return f"was ended by signal {-number}"  # a real-time one, which has no name
 
     async def end(self) -> None:
-        """End it and its group; EOF was sent. Over within the three deadlines, also when it is cancelled."""
+        """End the child and its group after EOF was sent. Takes at most the three deadlines, also when cancelled."""
         try:
             if not await self._gone(self._bounds.eof_wait):
                 self._signal(signal.SIGTERM)
@@ -99,7 +99,7 @@ class Process:
             await self._gone(self._bounds.kill_wait)
 
     def kill(self) -> None:
-        """KILL to whoever is left of its group; it is reaped as soon as the loop hears of it."""
+        """Send SIGKILL to the rest of the group; the event loop reaps the child later."""
         self._signal(signal.SIGKILL)
 
     # --------------------------------------------------------------------------------------------------
@@ -123,23 +123,23 @@ class Process:
         if self._pidfd >= 0:
             self._loop.remove_reader(self._pidfd)
             os.close(self._pidfd)
-        self._signal(signal.SIGTERM)  # a server that has ended has no use for its own children
+        self._signal(signal.SIGTERM)  # the children of an exited server are of no use
         self._popen.wait()
         self._is_over()
         self.exited.set()
         self._ended()
 
     async def _gone(self, wait: float) -> bool:
-        """Whether the child and everybody of its group ended within `wait` seconds."""
+        """Return True if the whole group has ended within `wait` seconds."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(wait):
                 await self.exited.wait()
-                while not self._is_over():  # noqa: ASYNC110  # grandchildren are not ours: nothing tells of their end
+                while not self._is_over():  # noqa: ASYNC110  # nothing reports the exit of a grandchild
                     await asyncio.sleep(POLL)
         return self._over
 
     def _is_over(self) -> bool:
-        """Look whether anybody of its group is left; its number may be given to others as soon as nobody is."""
+        """Return True if no process of the group is left; after that the group's number may be reused."""
         if not self._over and self._nobody_left():
             self._over = True
             self._told_over(self.pid)
@@ -151,7 +151,7 @@ class Process:
                 pass
         try:
             os.killpg(self.pid, 0)
-        except (ProcessLookupError, PermissionError):  # those who may not be signalled are not ours to end
+        except (ProcessLookupError, PermissionError):  # a process that we may not signal is not ours
             return True
         return False
 
@@ -162,11 +162,11 @@ class Process:
 
 
 def _spawned(argv: Sequence[str], env: Mapping[str, str], cwd: str | None) -> subprocess.Popen[bytes]:
-    """The child; OSError or ConfigError say what to do."""
+    """Start the child; raise OSError or ConfigError with advice."""
     if not argv:
-        raise ConfigError("there is no program to spawn: write it behind `stdio:`, for example `codewhale app-server`")
+        raise ConfigError("no program to start: write it after `stdio:`, for example `codewhale app-server`")
     if any("\0" in word for word in argv):
-        raise ConfigError(f"{argv[0]!r}: an argument with a NUL in it cannot be passed on")
+        raise ConfigError(f"{argv[0]!r}: an argument must not contain a NUL character")
     pipe = subprocess.PIPE
     try:
         return subprocess.Popen(  # noqa: S603  # argv is the configuration's, and no shell reads it
@@ -185,18 +185,18 @@ def _ours(file: IO[bytes] | None) -> File:
 def _advice(error: OSError, program: str, env: Mapping[str, str], cwd: str | None) -> str:
     match error.errno:
         case errno.ENOENT | errno.ENOTDIR if cwd is not None and not os.path.isdir(cwd):
-            return f"the directory to run in, {cwd}, does not exist"
+            return f"the working directory {cwd} does not exist"
         case errno.ENOENT if "/" in program and os.path.exists(program):
-            return "the interpreter that its first line names does not exist"
+            return "the interpreter named in its first line does not exist"
         case errno.ENOENT if "/" in program:
-            return "there is no such program; check its path"
+            return "no such program; check its path"
         case errno.ENOENT:
-            return "there is no such program in PATH; install it, or write its whole path"
+            return "no such program in PATH; install it, or write its full path"
         case errno.EACCES if shutil.which(program, path=env.get("PATH")) is None:
-            return "it may not be executed; make it executable with chmod +x, or name its interpreter before it"
+            return "not executable; use chmod +x, or write its interpreter before it"
         case errno.ENOEXEC:
-            return "it is no program; name its interpreter in its first line (#!), or before it"
+            return "not a program; name its interpreter in its first line (#!), or write it before the file"
         case errno.EMFILE | errno.ENFILE:
-            return "too many files are open to spawn it; raise the limit (ulimit -n)"
+            return "too many open files; raise the limit (ulimit -n)"
         case number:
             return os.strerror(number or errno.EIO)

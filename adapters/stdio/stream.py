@@ -1,4 +1,4 @@
-"""A read end and a write end as one peer: frames with back-pressure both ways."""
+"""A read end and a write end as one transport, with back-pressure in both directions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["LineStream"]
 
 
 class LineStream:
-    """What a Transport over two ends does until it is closed; how it ends is its subclass's."""
+    """The common part of transports over two ends; each subclass defines `close`."""
 
     def __init__(self, source: File, sink: File, limits: Limits, *, patient: bool = False) -> None:
         self._limits = limits
@@ -34,12 +34,12 @@ class LineStream:
         self._inbound.resume()
 
     async def send(self, frames: Sequence[bytes]) -> None:
-        await self._out.kept_up()
+        await self._out.wait_writable()
         self._out.write(join(frames))
-        await self._out.kept_up()
+        await self._out.wait_writable()
 
     def try_send(self, frames: Sequence[bytes]) -> bool:
-        if not self._out.roomy:
+        if not self._out.writable:
             return False
         self._out.write(join(frames))
         return True
@@ -48,9 +48,9 @@ class LineStream:
         return not self._out.hung_up
 
     async def _finish(self) -> None:
-        """Write what waits, then end our direction, all within the close deadline; what still comes is thrown away.
+        """Flush and end our direction within the close deadline; discard what still arrives.
 
-        It is read nevertheless: who cannot get rid of his output does not look at his input either.
+        The input is still read, because a peer that cannot write does not read either.
         """
         self._discarding = True
         self._read_on()

@@ -1,10 +1,10 @@
-"""The watchdog of one gateway: a process that ends the children if the gateway is killed and cannot do it.
+"""The watchdog of one gateway: a process that ends the children if the gateway is killed.
 
     gateway --pipe--> watchdog        "+GROUP": watch it    "-GROUP": it has ended    EOF: the gateway is gone
 
-It starts with the first child and runs in a session of its own, so that no signal to the gateway's group reaches it. It
-holds the pipe alone: neither our stdio nor a listening socket. A group that has ended is forgotten at once, for its
-number may soon be somebody else's. A watchdog that was killed is started again with the next message.
+The watchdog starts with the first child, in its own session, so that no signal to the gateway's group reaches it. It
+holds only the pipe: neither our stdio nor a listening socket. A group that has ended is removed at once, because its
+number may be reused. If the watchdog was killed, the next message starts it again.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PROGRAM = Path(__file__).with_name("watchdog_program.py")
 
 
 class Watchdog:
-    """Our end of the pipe."""
+    """The gateway's end of the pipe to the watchdog process."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
@@ -30,11 +30,11 @@ class Watchdog:
 
     @property
     def pid(self) -> int | None:
-        """Its process id, None before the first child."""
+        """The watchdog's process id; None before the first child."""
         return self._process.pid if self._process is not None else None
 
     def start(self) -> None:
-        """Start it unless it runs; OSError if that cannot be done."""
+        """Start the watchdog process unless it runs; raise OSError if that fails."""
         if self._process is not None and self._process.poll() is None:
             return
         self.close()
@@ -52,17 +52,17 @@ class Watchdog:
             self._tell(b"+%d\n" % group)
 
     def watch(self, group: int) -> None:
-        """End this process group if we are killed."""
+        """Add a process group that the watchdog ends if the gateway is killed."""
         self._groups.add(group)
         self._change(b"+%d\n" % group)
 
     def forget(self, group: int) -> None:
-        """Nobody of this process group is left."""
+        """Remove a process group that has ended."""
         self._groups.discard(group)
         self._change(b"-%d\n" % group)
 
     def close(self) -> None:
-        """Kill and reap it, if it is there; whoever ends in order has ended his children himself."""
+        """Kill and reap the watchdog process, if it runs. The gateway ends its children itself before."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -74,13 +74,13 @@ class Watchdog:
     # --------------------------------------------------------------------------------------------------
 
     def _change(self, line: bytes) -> None:
-        if self._process is not None and not self._tell(line):  # a child may still end after our `close`
+        if self._process is not None and not self._tell(line):  # a child may still exit after `close`
             self.close()
-            with contextlib.suppress(OSError):  # the next change tries again, and the next child needs it
-                self.start()  # tells it all groups
+            with contextlib.suppress(OSError):  # the next change or child tries again
+                self.start()  # sends all groups
 
     def _tell(self, line: bytes) -> bool:
-        """Write one line; return False if it has ended, or was stopped for so long that the pipe is full."""
+        """Write one line; return False if the watchdog has ended or its pipe is full."""
         try:
             os.write(self._pipe, line)
         except OSError:

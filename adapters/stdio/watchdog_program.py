@@ -1,8 +1,8 @@
-"""The watchdog as a process: ends the process groups of a gateway that was killed.
+"""The watchdog's program: ends the process groups of a gateway that was killed.
 
-It runs as a file of its own, without a package, so that it starts in milliseconds and holds little memory. stdin is a
-pipe that only the gateway holds. Each line names a process group: `+123` is to be watched, `-123` has ended. At EOF the
-gateway is gone, in order or not. Whatever is still watched then gets TERM, and KILL after TERM_WAIT.
+This file runs without a package, so that it starts in milliseconds and needs little memory. Its stdin is a pipe that
+only the gateway holds. Each line names a process group: `+123` is to be watched, `-123` has ended. EOF means that the
+gateway is gone, in order or not. Every group that is still watched then gets SIGTERM, and SIGKILL after TERM_WAIT.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ import time
 from collections.abc import Iterable
 
 STDIN = 0
-TERM_WAIT = 2.0  # seconds to end in order: as long as a gateway that ends gives them
+TERM_WAIT = 2.0  # seconds after SIGTERM: as long as a gateway that stops allows
 KILL_WAIT = 1.0
-POLL = 0.02  # seconds between two looks: orphans send us no signal
+POLL = 0.02  # seconds between two polls: the exit of an orphan sends us no signal
 
 
 def read_groups() -> set[int]:
-    """Return the groups that are watched when stdin ends."""
+    """Return the groups that are still watched when stdin ends."""
     groups: set[int] = set()
     begun = b""
     while data := os.read(STDIN, 4096):
@@ -31,7 +31,7 @@ def read_groups() -> set[int]:
 
 
 def send(groups: Iterable[int], number: int) -> list[int]:
-    """Signal these groups; return those that exist and may be signalled. Signal 0 only looks."""
+    """Signal these groups and return those that exist and may be signalled. Signal 0 only checks."""
     found = []
     for group in groups:
         try:
@@ -43,7 +43,7 @@ def send(groups: Iterable[int], number: int) -> list[int]:
 
 
 def end(groups: Iterable[int]) -> None:
-    """End these groups: TERM, then KILL."""
+    """End these groups with SIGTERM, then SIGKILL."""
     for number, wait in ((signal.SIGTERM, TERM_WAIT), (signal.SIGKILL, KILL_WAIT)):
         left = send(groups, number)
         until = time.monotonic() + wait
@@ -55,5 +55,5 @@ def end(groups: Iterable[int]) -> None:
 
 if __name__ == "__main__":
     for ignored in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
-        signal.signal(ignored, signal.SIG_IGN)  # a supervisor signals all of a service: we end after the gateway
+        signal.signal(ignored, signal.SIG_IGN)  # a supervisor signals a whole service, but we must outlive the gateway
     end(read_groups())

@@ -1,7 +1,7 @@
 """WebSocket frames over aiohttp, as a server (`listen`) and as a client (`connect`).
 
-A message is a frame, text or binary alike: dialects read both. What is sent is text, one message a frame. Compression
-is never negotiated (100 KiB a session).
+A message is a frame, either text or binary: dialects read both. Sent messages are text, one for each frame. Compression
+is never negotiated, because it costs 100 KiB for each session.
 """
 
 from dragoman.adapters.websocket.client import DialledTransport, connect

@@ -1,9 +1,8 @@
-"""The client's side: dial a server, and say in one line why it did not work.
+"""The client side of WebSocket: connect to a server, and explain a failure in one line.
 
-Every connection has a ClientSession of its own, which ends with it: nothing is pooled, no cookie is kept, no redirect
-is followed (it is a refusal that names the right place). A URL may carry a token in its query
-(docs/dialects/smooth.md, section 1), and an error ends up in logs: what looks like one is masked, wherever in the text
-it stands.
+Each connection has its own ClientSession, which ends with it. Nothing is pooled, no cookie is kept and no redirect is
+followed; a redirect is reported as a refusal that names the new place. A URL may carry a token in its query
+(docs/dialects/smooth.md, section 1) and errors end up in logs, so tokens are masked anywhere in an error's text.
 """
 
 from __future__ import annotations
@@ -36,29 +35,31 @@ from dragoman.adapters.base import CloseReason, Limits
 from dragoman.adapters.websocket.frames import MASKED_PING, masked_text_frames
 from dragoman.adapters.websocket.transport import (
     HARD_LIMIT,
+    BatchWriter,
     ClientSocket,
-    Corked,
-    Framewise,
+    FrameWriter,
     WebSocketTransport,
     retrieve,
 )
 
 __all__ = ["DialledTransport", "connect"]
 
-BODY_SIZE = 1024  # bytes of a refusal that are looked at
-LINE_SIZE = 200  # characters of it that are told: one line of a log
+BODY_SIZE = 1024  # bytes of a refusal's body that are read
+LINE_SIZE = 200  # characters of an error's text: one log line
 SECRETS = re.compile(r"(?i)(?<=token=)[^&#\s]+|(?<=://)[^/@\s]+(?=@)")
 
 
 class DialledTransport(WebSocketTransport):
-    """A connection that we made."""
+    """A WebSocket connection that we opened."""
 
     def __init__(
         self, session: ClientSession, socket: ClientSocket, protocol: ResponseHandler, tcp: asyncio.Transport,
         limits: Limits,
     ) -> None:  # fmt: skip
-        corked = Corked.possible(protocol)
-        writer = Corked(protocol, tcp, masked_text_frames, MASKED_PING) if corked else Framewise(socket, MASKED_PING)
+        batched = BatchWriter.possible(protocol)
+        writer = (
+            BatchWriter(protocol, tcp, masked_text_frames, MASKED_PING) if batched else FrameWriter(socket, MASKED_PING)
+        )
         super().__init__(socket, tcp, writer, limits)
         self._session = session
         if protocol.closed is None:
@@ -78,7 +79,7 @@ class DialledTransport(WebSocketTransport):
 
 
 class _Handshake:
-    """What stands around a session's only request: keeps its connection, or raises why there is none."""
+    """A middleware around a session's only request: keeps the connection, or raises the reason of the failure."""
 
     protocol: ResponseHandler
     tcp: asyncio.Transport
@@ -89,18 +90,18 @@ class _Handshake:
     async def __call__(self, request: ClientRequest, handler: ClientHandlerType) -> ClientResponse:
         response = await handler(request)
         try:
-            await self._judge(response)
+            await self._check(response)
         except BaseException:
             response.close()
             raise
         return response
 
-    async def _judge(self, response: ClientResponse) -> None:
+    async def _check(self, response: ClientResponse) -> None:
         if response.status != HTTPStatus.SWITCHING_PROTOCOLS:
             raise _RefusedError(await self._refusal(response))
         connection = response.connection
         if connection is None or connection.protocol is None or connection.transport is None:
-            raise ServerDisconnectedError  # aiohttp would only assert that it is there
+            raise ServerDisconnectedError  # aiohttp itself would fail an assertion
         self.protocol = connection.protocol
         self.tcp = connection.transport
 
@@ -108,7 +109,7 @@ class _Handshake:
         said = [f"HTTP {response.status} {response.reason or ''}".rstrip()]
         if "Location" in response.headers:
             said.append(f"go to {response.headers['Location']}")
-        elif response.content_type == "text/plain":  # a page of HTML is for browsers
+        elif response.content_type == "text/plain":  # HTML is for browsers, not for an error's text
             with contextlib.suppress(TimeoutError, ClientError):
                 async with asyncio.timeout(self._deadline):
                     said += (await response.content.read(BODY_SIZE)).decode(errors="replace").splitlines()[:1]
@@ -116,11 +117,11 @@ class _Handshake:
 
 
 class _RefusedError(ClientError):
-    """The server answered, and not with a WebSocket."""
+    """The server answered the handshake with something else than a WebSocket."""
 
 
 async def connect(url: str, limits: Limits) -> DialledTransport:
-    """Dial a `ws:` or `wss:` URL; OSError says which one and why. How long it may take is the caller's to say."""
+    """Connect to a `ws:` or `wss:` URL; raise OSError with the URL and the reason. The caller sets the time limit."""
     if not url.startswith(("ws://", "wss://")):
         raise _failure(url, InvalidURL(url))
     handshake = _Handshake(limits.close_deadline)
@@ -138,7 +139,7 @@ async def connect(url: str, limits: Limits) -> DialledTransport:
                 max_msg_size=HARD_LIMIT * limits.max_message,
             )
         except (ClientError, OSError, ValueError) as error:
-            raise _failure(url, error) from None  # its own text and request have the token in them
+            raise _failure(url, error) from None  # the original error contains the token
         transport = DialledTransport(session, socket, handshake.protocol, handshake.tcp, limits)
         undo.pop_all()
     return transport
@@ -149,9 +150,9 @@ def _failure(url: str, error: Exception) -> OSError:
         case OSError(errno=int(number)) if number > 0 and not isinstance(
             error, ClientSSLError | ClientConnectorDNSError
         ):
-            return OSError(number, os.strerror(number), _discreet(url))
+            return OSError(number, os.strerror(number), _masked(url))
         case _:
-            return OSError(f"{_discreet(url)}: {_discreet(_cause(error))}")
+            return OSError(f"{_masked(url)}: {_masked(_cause(error))}")
 
 
 def _cause(error: Exception) -> str:
@@ -159,21 +160,21 @@ def _cause(error: Exception) -> str:
         case _RefusedError():
             text = f"refused with {error}"
         case InvalidURL():
-            text = "this is no URL of a WebSocket"  # its own text is the URL
+            text = "this is not a WebSocket URL"  # the error's own text is only the URL
         case ClientConnectorCertificateError():
-            text = f"its certificate is not accepted: {error.certificate_error}"
+            text = f"the server's certificate is not accepted: {error.certificate_error}"
         case ClientSSLError():
             text = f"TLS failed: {error.strerror}"
         case ClientConnectorDNSError():
-            text = f"the name of its host is not known: {error.strerror}"
+            text = f"unknown host: {error.strerror}"
         case ServerDisconnectedError():
-            text = "it closed the connection during the handshake"
+            text = "the server closed the connection during the handshake"
         case ClientResponseError():
-            text = f"it does not answer like a WebSocket: {error.message}"
+            text = f"the server did not answer with a WebSocket: {error.message}"
         case _:
             text = str(error) or type(error).__name__
     return "".join(letter for letter in " ".join(text.split()) if letter.isprintable())[:LINE_SIZE]
 
 
-def _discreet(text: str) -> str:
+def _masked(text: str) -> str:
     return SECRETS.sub("***", text)

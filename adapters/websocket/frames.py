@@ -1,6 +1,6 @@
-"""WebSocket's own framing of what we send, without I/O: text messages back to back (RFC 6455, section 5.2).
+"""Encode WebSocket frames without I/O: text messages in a row (RFC 6455, section 5.2).
 
-A server writes a message as it is; a client masks each with a key of its own that nobody can guess (section 5.3).
+A server sends a message unmasked. A client masks each message with its own unpredictable key (section 5.3).
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ FINAL_TEXT = 0x81
 MASKED = 0x80  # in the second byte of a header
 KEY_SIZE = 4
 PING = b"\x89\x00"
-MASKED_PING = b"\x89\x80" + bytes(KEY_SIZE)  # nothing to hide: it is empty
+MASKED_PING = b"\x89\x80" + bytes(KEY_SIZE)  # a zero key is fine for an empty payload
 SHORT = [bytes((FINAL_TEXT, size)) for size in range(126)]
 MEDIUM = struct.Struct(">BBH").pack
 LONG = struct.Struct(">BBQ").pack
 
 
 def text_frames(frames: Sequence[bytes]) -> bytes:
-    """The frames as a server's messages."""
+    """Return the frames encoded as a server's text messages."""
     if len(frames) == 1:
         (frame,) = frames
         size = len(frame)
@@ -34,12 +34,12 @@ def text_frames(frames: Sequence[bytes]) -> bytes:
 
 
 def masked_text_frames(frames: Sequence[bytes]) -> bytes:
-    """The frames as a client's messages."""
+    """Return the frames encoded as a client's text messages, each masked with a random key."""
     return b"".join([part for frame in frames for part in _client_message(frame, os.urandom(KEY_SIZE))])
 
 
 def masked(data: bytes, key: bytes) -> bytes:
-    """The data under a key of 4 bytes; masking it again gives it back."""
+    """Return the data XORed with a key of 4 bytes; applying it twice returns the original."""
     size = len(data)
     keys = (key * (size // KEY_SIZE + 1))[:size]
     return (int.from_bytes(data) ^ int.from_bytes(keys)).to_bytes(size)

@@ -1,7 +1,7 @@
-"""The server's side: a port that upgrades at one path.
+"""The server side of WebSocket: a port that upgrades requests at one path.
 
-The handshake refuses what is not for us in one line of text that says what would be right. A page of the web may open a
-WebSocket to 127.0.0.1, and its browser says where it came from: an Origin that is neither loopback nor allowed by name
+The handshake refuses any other request with one line of text that says what would be right. A web page may open a
+WebSocket to 127.0.0.1, and its browser sends the page's origin. An Origin that is neither loopback nor allowed by name
 is refused.
 """
 
@@ -12,13 +12,13 @@ from urllib.parse import urlsplit
 
 from aiohttp import web
 
-from dragoman.adapters.arriving import close_server
 from dragoman.adapters.base import BACKLOG, Accept, Limits
+from dragoman.adapters.closing import close_server
 from dragoman.adapters.websocket.frames import PING, text_frames
 from dragoman.adapters.websocket.transport import (
     HARD_LIMIT,
-    Corked,
-    Framewise,
+    BatchWriter,
+    FrameWriter,
     ServerSocket,
     WebSocketTransport,
     address,
@@ -30,9 +30,9 @@ LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 class WebSocketListener:
-    """A listening port that upgrades at one path; made by `listen`.
+    """A listening port that upgrades at one path; created by `listen`.
 
-    aiohttp runs `_answer` for each request and, by `handler_cancellation`, cancels it when the connection is lost: the
+    aiohttp runs `_answer` for each request and cancels it when the connection is lost (`handler_cancellation`). So the
     handler of a WebSocket lives exactly as long as its connection.
     """
 
@@ -51,7 +51,7 @@ class WebSocketListener:
         self._server: asyncio.Server | None = None
 
     async def start(self, host: str, port: int) -> None:
-        """Accept from now on; OSError when the address cannot be had."""
+        """Bind and accept connections; raise OSError if the address is not available."""
         self._server = await asyncio.get_running_loop().create_server(self._http, host, port, backlog=BACKLOG)
         self.address = f"ws://{address(self._server.sockets[0].getsockname())}{self._path}"
 
@@ -63,14 +63,14 @@ class WebSocketListener:
                 connection.force_close()
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
-        corked = Corked.possible(request.protocol)
+        batched = BatchWriter.possible(request.protocol)
         socket: ServerSocket = web.WebSocketResponse(
             timeout=self._limits.close_deadline,
             autoping=False,
             compress=False,
             decode_text=False,
             max_msg_size=HARD_LIMIT * self._limits.max_message,
-            writer_limit=self._limits.send_high if corked else 0,  # 0: aiohttp minds back-pressure at every message
+            writer_limit=self._limits.send_high if batched else 0,  # 0: aiohttp checks back-pressure at each message
         )
         refusal = self._refusal(request, socket)
         if refusal is not None:
@@ -78,8 +78,8 @@ class WebSocketListener:
         await socket.prepare(request)
         tcp = request.transport
         if tcp is None:
-            return socket  # gone during the handshake
-        writer = Corked(request.protocol, tcp, text_frames, PING) if corked else Framewise(socket, PING)
+            return socket  # the peer went away during the handshake
+        writer = BatchWriter(request.protocol, tcp, text_frames, PING) if batched else FrameWriter(socket, PING)
         transport = WebSocketTransport(socket, tcp, writer, self._limits)
         self._upgraded.add(request.protocol)
         try:
@@ -95,7 +95,7 @@ class WebSocketListener:
             return _text(404, f"nothing at {request.path!r}: open a WebSocket at {self._path}")
         origin = request.headers.get("Origin")
         if origin is not None and not self._allows(origin):
-            hint = "?origin=https://app.example (or * for every one)"
+            hint = "?origin=https://app.example (or * for all)"
             return _text(403, f"origin {origin!r} is not allowed: add {hint} to the listener's endpoint")
         if request.method != "GET" or not socket.can_prepare(request):
             refusal = _text(426, f"this is a WebSocket endpoint: open a WebSocket (version 13) at {self._path}")
@@ -116,9 +116,9 @@ class WebSocketListener:
 async def listen(
     host: str, port: int, path: str, limits: Limits, accept: Accept, origins: tuple[str, ...] = ()
 ) -> WebSocketListener:
-    """Listen at ws://host:port/path; port 0 is chosen by the OS.
+    """Listen at ws://host:port/path; the OS chooses port 0.
 
-    `origins` are allowed beside those of loopback; `*` allows every one.
+    `origins` are allowed in addition to loopback; `*` allows every origin.
     """
     listener = WebSocketListener(path, limits, accept, origins)
     await listener.start(host, port)

@@ -1,8 +1,8 @@
-"""One WebSocket connection after its handshake, whoever dialled; and the two ways to write to it.
+"""One WebSocket connection after its handshake, for both sides, and two ways to write to it.
 
-Sending is where the time goes: a system call costs 20 times a frame (docs/performance.md, section 2b), and aiohttp
-makes one for every message. `Corked` therefore writes the headers itself and a batch at once; where the few
-semi-private names of aiohttp that it needs are missing, `Framewise` says the same slowly.
+Sending dominates the cost: a system call costs 20 times a frame (docs/performance.md, section 2b), and aiohttp makes
+one for every message. So BatchWriter writes the headers itself and sends a batch at once. If the few semi-private names
+of aiohttp that it needs are missing, FrameWriter sends the same messages one by one.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from aiohttp import ClientWebSocketResponse, WSMessage, WSMsgType, web
 from aiohttp.base_protocol import BaseProtocol
 
 from dragoman.adapters.base import CloseReason, Limits, Sink
-from dragoman.adapters.inbound import Pulled
+from dragoman.adapters.inbound import PulledInbound
 from dragoman.mappings.dialect import Frame, Oversize
 
 __all__ = [
     "HARD_LIMIT",
+    "BatchWriter",
     "ClientSocket",
-    "Corked",
-    "Framewise",
+    "FrameWriter",
     "ServerSocket",
     "WebSocketTransport",
     "address",
     "retrieve",
 ]
 
-HARD_LIMIT = 4  # times max_message: up to it a message is refused by itself, past it the connection closes with 1009
+HARD_LIMIT = 4  # times max_message: below it only the message is refused, above it the connection closes with 1009
 REASON_SIZE = 123  # bytes of text that fit into a close frame (RFC 6455, section 5.5)
 
 ClientSocket = ClientWebSocketResponse[Literal[False]]
@@ -38,7 +38,9 @@ ServerSocket = web.WebSocketResponse[Literal[False]]
 
 
 class Writer(Protocol):
-    """What writes a batch of frames; ConnectionError when the peer is gone. `ping` is an empty one."""
+    """The sending side of a connection. `ping` is an encoded empty ping; `send` raises ConnectionError if the peer is
+    gone.
+    """
 
     @property
     def ping(self) -> bytes: ...
@@ -48,10 +50,10 @@ class Writer(Protocol):
     def try_send(self, frames: Sequence[bytes]) -> bool: ...
 
 
-class Corked:
-    """Writes a batch at once, past aiohttp's writer, and keeps to its flow control.
+class BatchWriter:
+    """Writes a batch of frames with one call, bypassing aiohttp's writer but obeying its flow control.
 
-    It leans on `_drain_waiter` and `_paused` of aiohttp's protocol.
+    It depends on `_drain_waiter` and `_paused` of aiohttp's protocol.
     """
 
     def __init__(
@@ -64,13 +66,13 @@ class Corked:
 
     @staticmethod
     def possible(protocol: BaseProtocol) -> bool:
-        """Whether this aiohttp has what we lean on."""
+        """Return True if this aiohttp has the names that this class depends on."""
         return hasattr(protocol, "_drain_waiter") and hasattr(protocol, "_paused")
 
     async def send(self, frames: Sequence[bytes]) -> None:
-        await self._kept_up()
+        await self._wait_writable()
         self._tcp.write(self._encode(frames))
-        await self._kept_up()
+        await self._wait_writable()
 
     def try_send(self, frames: Sequence[bytes]) -> bool:
         if self._protocol._paused or self._tcp.is_closing():  # noqa: SLF001  # `writing_paused` costs a call for each token
@@ -78,7 +80,7 @@ class Corked:
         self._tcp.write(self._encode(frames))
         return True
 
-    async def _kept_up(self) -> None:
+    async def _wait_writable(self) -> None:
         protocol = self._protocol
         while protocol.writing_paused and protocol.connected:
             waiter = protocol._drain_waiter  # noqa: SLF001  # its own _drain_helper breaks once a waiting call is cancelled
@@ -86,17 +88,17 @@ class Corked:
                 waiter = asyncio.get_running_loop().create_future()
                 waiter.add_done_callback(retrieve)
                 protocol._drain_waiter = waiter  # noqa: SLF001  # as above
-            await asyncio.wait((waiter,))  # neither cancels a future that others share nor is cancelled with it
+            await asyncio.wait((waiter,))  # the future is shared: cancelling this wait must not cancel it
         if self._tcp.is_closing():
             raise ConnectionResetError("the peer is gone")
 
 
-class Framewise:
-    """Writes one message after another, in aiohttp's public words.
+class FrameWriter:
+    """Writes one message after another with aiohttp's public API.
 
-    Two weaknesses are aiohttp's own. All who wait for a peer share one future, so a server's close that gives up at its
-    deadline ends a waiting send with CancelledError instead of ConnectionError. And a client looks at back-pressure
-    only every 256 KiB, so that a send may return with so much more waiting than `send_high`.
+    It has two weaknesses of aiohttp. All senders to a peer share one future, so a server's close that exceeds its
+    deadline ends a waiting send with CancelledError instead of ConnectionError. A client checks back-pressure only
+    every 256 KiB, so a send may return with that much more queued than `send_high`.
     """
 
     def __init__(self, socket: ClientSocket | ServerSocket, ping: bytes) -> None:
@@ -108,35 +110,35 @@ class Framewise:
             await self._socket.send_frame(frame, WSMsgType.TEXT)
 
     def try_send(self, frames: Sequence[bytes]) -> bool:
-        return False  # it knows only how to wait
+        return False  # aiohttp's API always awaits
 
 
 class WebSocketTransport:
-    """One connection, after its handshake."""
+    """One WebSocket connection, after its handshake."""
 
     def __init__(
         self, socket: ClientSocket | ServerSocket, tcp: asyncio.Transport, writer: Writer, limits: Limits
     ) -> None:
-        if not tcp.is_closing():  # the peer may be gone already, and uvloop then takes no limits
+        if not tcp.is_closing():  # uvloop refuses limits if the peer is gone already
             tcp.set_write_buffer_limits(high=limits.send_high)
         self.peer = address(tcp.get_extra_info("peername"))
         self._socket = socket
         self._tcp = tcp
         self._writer = writer
         self._limits = limits
-        self._pulled = Pulled()
-        # What aiohttp has and nobody read yet; nothing where it does not let us look.
+        self._pulled = PulledInbound()
+        # Messages that aiohttp has buffered; empty if this aiohttp hides its buffer.
         self._unread: Sequence[tuple[WSMessage, int]] = getattr(getattr(socket, "_reader", None), "_buffer", ())
-        self._ended = False  # nothing more will be read, and nothing may be written: the closing handshake has begun
+        self._ended = False  # the closing handshake has begun: no more reads or writes
         self._lost = asyncio.Event()
-        self._heard = False  # since the last look whether the peer lives
+        self._heard = False  # a message has arrived since the last heartbeat check
         self._look: asyncio.TimerHandle | None = None
         self._look_in(limits.heartbeat)
 
     async def run(self, sink: Sink) -> None:
-        # aiohttp reads in C code that calls nobody: this is the one transport that waits in a task.
+        # aiohttp reads in C code without callbacks, so this transport must wait in a task.
         while not self._ended:
-            await self._pulled.give(sink, await self._read())  # without a name that holds them until the next ones
+            await self._pulled.give(sink, await self._read())  # a local name would keep the frames in memory
 
     def resume(self) -> None:
         self._pulled.resume()
@@ -166,19 +168,19 @@ class WebSocketTransport:
         await self._lost.wait()
 
     def lost(self) -> None:
-        """The TCP connection is gone; called by whoever made this transport."""
+        """Mark the TCP connection as gone; called by the code that created this transport."""
         self._lost.set()
         if self._look is not None:
             self._look.cancel()
 
-    # aiohttp has a heartbeat of its own, which costs 2 us a message on a link that never is silent: 4 % of an event.
+    # aiohttp's own heartbeat costs 2 us for each message on a busy link: 4 % of an event.
 
     def _look_in(self, seconds: float) -> None:
         if seconds and not self._lost.is_set():
             self._look = asyncio.get_running_loop().call_later(seconds, self._lives, seconds)
 
     def _lives(self, since: float) -> None:
-        """Ping a peer that was silent for a heartbeat, and drop one that did not answer for half of one more."""
+        """Ping a peer that was silent for one heartbeat; abort if it stays silent for half of one more."""
         heartbeat = self._limits.heartbeat
         if self._heard or self._unread:
             self._heard = False
@@ -190,7 +192,9 @@ class WebSocketTransport:
             self._tcp.abort()
 
     async def _read(self) -> list[Frame]:
-        """Wait for a message, and take the further ones that are here already; none at the end."""
+        """Wait for a message and return it with all further ones that are buffered; return none at the end of the
+        stream.
+        """
         frames: list[Frame] = []
         while not self._ended and (not frames or self._ready()):
             message = await self._socket.receive()
@@ -200,26 +204,26 @@ class WebSocketTransport:
                 size, limit = len(message.data), self._limits.max_message
                 frames.append(message.data if size <= limit else Oversize(size=size, limit=limit))
             elif kind is WSMsgType.PING:
-                with contextlib.suppress(ConnectionError):  # what the peer said behind it still counts
+                with contextlib.suppress(ConnectionError):  # messages behind the ping must still be read
                     await self._socket.pong(message.data)
-            elif kind is not WSMsgType.PONG:  # one of four ways to end
+            elif kind is not WSMsgType.PONG:  # CLOSE, CLOSING, CLOSED or ERROR
                 self._ended = True
         return frames
 
     def _ready(self) -> bool:
-        """Whether a frame is there without waiting."""
+        """Return True if a frame is buffered."""
         return bool(self._unread) and self._unread[0][0].type in (WSMsgType.TEXT, WSMsgType.BINARY)
 
 
 def address(name: tuple[str, int] | None) -> str:
-    """The name of a TCP peer or socket, for logs and endpoints."""
+    """Return the name of a TCP peer or socket, for logs and endpoints."""
     if name is None:
-        return "a peer that is gone"  # already when it was asked for
+        return "a disconnected peer"
     host, port = name[:2]
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def retrieve(waiter: asyncio.Future[None]) -> None:
-    """A connection that was lost is found out by `is_closing`; the waiter's own exception has nothing to add."""
+    """Mark the waiter's exception as retrieved; the loss of a connection is detected by `is_closing`."""
     if not waiter.cancelled():
         waiter.exception()

@@ -1,12 +1,12 @@
-"""Who calls us: one ROUTER socket, and a transport for each identity.
+"""The callers of a primary: one ROUTER socket, and a transport for each identity.
 
-ROUTER does not tell when a peer goes away. The views of a real client open a connection for a call and leave it
-(docs/dialects/pando.md, section 5), so an identity that was silent for `idle` seconds is forgotten; when it speaks
-again it is a new caller. Their number is bounded: the one that was silent longest makes room, but not while it waits
-for an answer.
+ROUTER does not report when a peer goes away. The views of a real client open a connection for a call and abandon it
+(docs/dialects/pando.md, section 5). So an identity that was silent for `idle` seconds is removed; if it sends again, it
+is a new caller. The number of callers is bounded: the one that was silent longest is removed first, unless it waits for
+an answer.
 
-ROUTER_MANDATORY is on (docs/dialects/pando.md, section 9): without it an answer to a caller that is gone or does not
-read is dropped in silence. With it the first is a ConnectionError, and the second lets `send` wait.
+ROUTER_MANDATORY is on (docs/dialects/pando.md, section 9). Without it, an answer to a caller that is gone or does not
+read is dropped silently. With it, the first case is a ConnectionError, and in the second `send` waits.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ from dragoman.mappings.dialect import Frame, Loss, Parts
 
 __all__ = ["Caller", "Callers"]
 
-NAME_MAX = 64  # characters of an identity in logs: it is the peer's own text
+NAME_MAX = 64  # characters of an identity in logs: the peer chooses that text
 
 
 class Callers:
-    """The ROUTER socket; it stays while anybody uses the `sockets` that it belongs to."""
+    """The ROUTER socket and its callers. The socket stays open while `sockets` has a holder."""
 
     def __init__(
         self, sockets: Sockets, limits: Limits, accept: Accept, *, idle: float, most: int,
         lost: Callable[[Loss], None],
     ) -> None:  # fmt: skip
         self.refusing = False
-        """Whether those who are not known yet are turned away."""
+        """True if new callers are refused."""
         self._sockets = sockets
         self._limits = limits
         self._accept = accept
         self._idle = idle
         self._most = most
         self._tell = lost
-        self._known: dict[bytes, Caller] = {}  # the one that was silent longest comes first
-        self._behind: set[Caller] = set()  # those whose link has not taken everything
+        self._known: dict[bytes, Caller] = {}  # ordered by the time of the last message, oldest first
+        self._behind: set[Caller] = set()  # callers whose link has not taken every frame
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self.socket = sockets.socket(zmq.ROUTER, {zmq.ROUTER_MANDATORY: 1})
@@ -55,33 +55,33 @@ class Callers:
     # -- for the callers -------------------------------------------------------------------------------
 
     def left(self, caller: Caller) -> None:
-        """The link of this caller did not take everything."""
+        """Note that the link of this caller left frames untaken."""
         self._behind.add(caller)
 
     def taken(self, caller: Caller) -> None:
-        """The link of this caller took everything, or is gone."""
+        """Note that the link of this caller took every frame, or is gone."""
         self._behind.discard(caller)
         if not self._too_much:
             self._polled.resume()
 
     def write(self, caller: Caller, frame: bytes) -> bool:
-        """Write one answer, unless there is no room; ConnectionError when the caller is gone."""
+        """Write one answer; return False if there is no room, raise ConnectionError if the caller is gone."""
         try:
             return self._polled.send((caller.identity, b"", frame))
         except zmq.ZMQError as error:  # EHOSTUNREACH
             raise ConnectionResetError(f"{caller.peer} is gone") from error
 
     def wrote(self, caller: Caller) -> None:
-        """The answers are written."""
+        """Update the caller's time and re-arm reading, after its answers were written."""
         self._touch(caller)
         self._polled.sent()
 
     async def room(self) -> None:
         """Wait until there may be room again."""
-        await self._polled.stirred()
+        await self._polled.wait_for_activity()
 
     async def forget(self, caller: Caller) -> None:
-        """The link has closed the caller."""
+        """Remove a caller whose link has closed."""
         if self._known.get(caller.identity) is caller:
             del self._known[caller.identity]
         if not self._known and self._timer is not None:
@@ -111,7 +111,7 @@ class Callers:
 
     def _new(self, identity: bytes) -> Caller | None:
         if self.refusing or not self._make_room():
-            why = "the gateway stops" if self.refusing else "more callers wait for answers than there may be"
+            why = "the gateway is stopping" if self.refusing else "too many callers wait for answers"
             self._tell(Loss(kind="call", why=why))
             return None
         caller = self._known[identity] = Caller(identity, self)
@@ -150,15 +150,15 @@ class Callers:
 
 
 class Caller:
-    """One identity as a transport: it receives Parts of the channel `rpc`, and sends answers."""
+    """One identity as a transport: receives Parts of the channel `rpc` and sends answers."""
 
     def __init__(self, identity: bytes, callers: Callers) -> None:
         self.identity = identity
         self.peer = _name(identity)
         self.heard = 0.0
-        """When it last spoke or was spoken to."""
+        """Time (s, event loop) of the last message in either direction."""
         self.owed = 0
-        """Answers that it waits for: exactly one for each message (docs/dialects/pando.md, section 5)."""
+        """Number of answers that the caller waits for: one for each message (docs/dialects/pando.md, section 5)."""
         self._callers = callers
         self._inbound = Inbound(0, lambda: callers.left(self), lambda: callers.taken(self))
         self._ended = False
@@ -166,7 +166,7 @@ class Caller:
 
     @property
     def waiting(self) -> int:
-        """Memory (bytes) of what the link has not taken."""
+        """Memory (bytes) of the frames that the link has not taken."""
         return self._inbound.size
 
     async def run(self, sink: Sink) -> None:
@@ -186,7 +186,7 @@ class Caller:
         self._callers.wrote(self)
 
     def try_send(self, frames: Sequence[bytes]) -> bool:
-        return False  # a message of several parts may have to wait in its middle
+        return False  # sending a message of several parts may have to wait
 
     def peer_can_read(self) -> bool:
         return False
@@ -199,18 +199,18 @@ class Caller:
             await self._callers.forget(self)
 
     def take(self, frames: list[Frame]) -> None:
-        """It said this."""
+        """Push frames of this caller to its link."""
         self.owed += len(frames)
         self._inbound.push(frames)
 
     def end(self) -> None:
-        """Nothing more comes from it."""
+        """Mark the caller as gone."""
         self._ended = True
         self._inbound.end()
 
     def _write(self, frame: bytes) -> bool:
         if self._ended:
-            raise ConnectionResetError(f"{self.peer} was forgotten")
+            raise ConnectionResetError(f"{self.peer} was removed: it was silent for too long, or its link is closed")
         return self._callers.write(self, frame)
 
 

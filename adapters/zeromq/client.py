@@ -1,11 +1,11 @@
-"""Dial a primary: SUB for what it publishes, DEALER for calls, one transport over both.
+"""Connect to a primary: SUB for its publications and DEALER for calls, as one transport.
 
-A Go publisher writes to its subscribers one after the other, so that one who does not read stalls the rest
-(docs/dialects/pando.md, section 9): both sockets are read at all times, and what would be too much is dropped and
+A Go publisher writes to its subscribers one after the other, so one that does not read stalls the others
+(docs/dialects/pando.md, section 9). So both sockets are read at all times, and messages above the limit are dropped and
 counted.
 
-libzmq connects again by itself and hides it, and nothing would tell what was published meanwhile. So a lost connection
-is the end of the transport, as on every other one, after all that had arrived: whoever dialled dials again.
+libzmq reconnects silently, and publications of the meantime would be missing without notice. So a lost connection ends
+the transport, as everywhere else, after all received frames were delivered. The caller connects again.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from dragoman.adapters.zeromq.sockets import Sockets
 __all__ = ["CONNECT_DEADLINE", "DialledTransport", "connect"]
 
 CONNECT_DEADLINE = 5.0  # seconds: what a pando client allows for a connection (docs/dialects/pando.md, section 5)
-RECEIVE_HWM = 100_000  # messages that libzmq holds while the event loop is busy: half a second at full speed
+RECEIVE_HWM = 100_000  # messages that libzmq buffers while the event loop is busy: half a second at full speed
 
 
 class DialledTransport:
-    """The two connections to one primary; made by `connect`. Its frames are Parts of the channels `pub` and `rpc`."""
+    """Two connections to one primary; created by `connect`. The frames are Parts of the channels `pub` and `rpc`."""
 
     def __init__(self, peer: str, limits: Limits) -> None:
         self.peer = peer
@@ -45,11 +45,11 @@ class DialledTransport:
 
     @property
     def missed(self) -> int:
-        """Messages that were dropped unread since the beginning."""
+        """Number of messages dropped unread since the beginning."""
         return sum(intake.missed for intake in self._intakes)
 
     async def open(self, publications: str, calls: str, topics: Sequence[bytes]) -> None:
-        """Connect; the subscriptions stand when the first call can be made."""
+        """Connect both sockets. The subscriptions are set before the first call can be made."""
         for topic in topics:
             self._published.polled.socket.setsockopt(zmq.SUBSCRIBE, topic)
         await self._published.connect(publications)
@@ -68,7 +68,7 @@ class DialledTransport:
         polled = self._answered.polled
         for number, frame in enumerate(frames, 1):
             while not self._lost and not polled.send((b"", frame)):
-                await polled.stirred()
+                await polled.wait_for_activity()
             if self._lost:
                 raise ConnectionResetError(f"{self.peer} is gone")
             if number % BATCH == 0:
@@ -76,7 +76,7 @@ class DialledTransport:
         polled.sent()
 
     def try_send(self, frames: Sequence[bytes]) -> bool:
-        return False  # a message of several parts may have to wait in its middle
+        return False  # sending a message of several parts may have to wait
 
     def peer_can_read(self) -> bool:
         return False
@@ -89,7 +89,7 @@ class DialledTransport:
         linger = 0.0 if self._lost else self._limits.close_deadline
         self._lost = True
         self._end()
-        self._sockets.close(self._published.polled, 0)  # it only holds subscriptions that nobody took
+        self._sockets.close(self._published.polled, 0)  # it can only hold subscriptions that were never sent
         try:
             await self._sockets.release(linger)
         finally:
@@ -105,7 +105,7 @@ class DialledTransport:
             self._pull()
 
     def _pull(self) -> None:
-        """Read what a lost connection has brought, as long as the link takes it; then there is nothing more."""
+        """Read the rest of a lost connection as far as the link takes it, then end."""
         while self._lost and all(intake.inbound.empty for intake in self._intakes):
             pulled = [intake.pull() for intake in self._intakes]
             if not any(pulled):
@@ -118,7 +118,9 @@ class DialledTransport:
 
 
 async def connect(publications: str, calls: str, limits: Limits, topics: Sequence[bytes] = (b"",)) -> DialledTransport:
-    """Dial a primary at two `tcp://HOST:PORT`, subscribed to `topics`; OSError says which one failed and why."""
+    """Connect to a primary at two `tcp://HOST:PORT` and subscribe to `topics`; raise OSError with the address and
+    reason.
+    """
     transport = DialledTransport(publications.removeprefix("tcp://"), limits)
     try:
         async with asyncio.timeout(CONNECT_DEADLINE):

@@ -1,7 +1,7 @@
-"""One socket that we dialled: its connection, and the messages that it brings.
+"""One dialled ZeroMQ socket: its connection, and the messages that it receives.
 
-It is read at all times. While more than `receive_high` bytes wait for the link, messages are dropped and counted, and a
-Missed stands in their place. Once the connection is lost no primary is stalled by us: then it is read only by `pull`.
+The socket is read at all times. While more than `receive_high` bytes wait for the link, messages are dropped and
+counted, and a Missed takes their place. After the connection is lost no primary can be stalled; then only `pull` reads.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dragoman.mappings.dialect import Frame, Missed, Parts
 
 __all__ = ["Intake"]
 
-NEVER = 3_600_000  # ms before libzmq would connect again by itself
+NEVER = 3_600_000  # ms before libzmq reconnects by itself: practically never
 
 FAILED = zmq.EVENT_CONNECT_RETRIED | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
 EVENTS = zmq.EVENT_CONNECTED | zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED | FAILED
@@ -30,7 +30,7 @@ EVENTS = zmq.EVENT_CONNECTED | zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONN
 class Intake:
     """Pushes frames into its `inbound`, and calls `lost` when the connection ends.
 
-    `caught_up` is called when the link has taken everything after some had waited.
+    `caught_up` is called when the link has taken every frame after some had to wait.
     """
 
     def __init__(
@@ -38,21 +38,21 @@ class Intake:
         lost: Callable[[], None], caught_up: Callable[[], None],
     ) -> None:  # fmt: skip
         self.missed = 0
-        """Messages that were dropped since the beginning."""
+        """Number of messages dropped since the beginning."""
         self._channel = channel
         self._limits = limits
         self.inbound = Inbound(limits.receive_high, lambda: None, self._taken)  # the socket is always read
         self._caught_up = caught_up
         self._lost = lost
-        self._dropped = 0  # messages since the link took everything
-        self._reached = False  # somebody accepted the connection
+        self._dropped = 0  # messages dropped since the link last took every frame
+        self._reached = False  # the TCP connection was accepted
         self._connected: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         socket = sockets.socket(kind, {zmq.RECONNECT_IVL: NEVER, **options})
         self.polled = sockets.poll(socket, self._arrived)
         sockets.monitor(self.polled, EVENTS, self._hear)
 
     async def connect(self, address: str) -> None:
-        """Connect and shake hands; OSError when nobody is there, or somebody who does not speak ZMTP."""
+        """Connect and complete the handshake; raise OSError if nothing listens or the listener does not speak ZMTP."""
         try:
             self.polled.socket.connect(address)
         except zmq.ZMQError as error:
@@ -63,7 +63,7 @@ class Intake:
             raise type(error)(error.errno, f"{address}: {error.strerror}") from error
 
     def pull(self) -> bool:
-        """Read some more of what a lost connection has brought; return whether there may be more."""
+        """Read more of a lost connection's messages; return True if there may be more."""
         messages, more = self.polled.receive()
         self._arrived(messages)
         return more or bool(messages)
@@ -101,6 +101,8 @@ class Intake:
         elif event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
             self._connected.set_result(None)
         elif self._reached:
-            self._connected.set_exception(ConnectionAbortedError(errno.ECONNABORTED, "no ZeroMQ socket that fits"))
+            self._connected.set_exception(
+                ConnectionAbortedError(errno.ECONNABORTED, "the listener is not a matching ZeroMQ socket")
+            )
         else:
             self._connected.set_exception(ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED)))

@@ -1,16 +1,17 @@
-"""One ZeroMQ socket on the event loop, read and written without ever blocking.
+"""One ZeroMQ socket on the event loop, read and written without blocking.
 
-A socket's file descriptor says only that its I/O thread has sent a command ("there is something to read", "there is
-room again"). Whatever call processes the command takes the signal away, a send as well as a receive. Three rules
-follow, and all of them are kept here:
+The socket's file descriptor only signals that its I/O thread has sent a command ("data to read", "room to write"). Any
+call that processes the command clears the signal, a send as well as a receive. So there are three rules:
 
-1. When the descriptor is readable, receive until EAGAIN. Who stops before comes back by himself.
-2. After a send, also one that failed, look whether there is something to receive: it may have taken the signal.
-3. Who waits for room is woken by every signal, tries again, and does not wait for ever: another's call may have taken
-   the one that was his.
+1. When the descriptor is readable, receive until EAGAIN, or schedule the next read.
 
-zmq.asyncio does the same with a future for each message, which costs five times as much
-(docs/performance.md, section 2c).
+2. After a send, even a failed one, check for data to receive: the send may have cleared the signal.
+
+3. A sender that waits for room retries at every signal and after a short time: another call may have cleared its
+signal.
+
+zmq.asyncio does the same with a future for each message, which costs five times as much (docs/performance.md, section
+2c).
 """
 
 from __future__ import annotations
@@ -22,18 +23,18 @@ import zmq
 
 __all__ = ["BATCH", "SLICE", "Message", "Polled"]
 
-BATCH = 256  # messages in a row: about 0.2 ms, and then it is the turn of others
+BATCH = 256  # messages in a row: about 0.2 ms, then other tasks run
 SLICE = 1024  # parts in a row: four for each message of a batch, more than any real message has
-RETRY = 0.1  # seconds: the most that a signal costs which somebody else's call took away
+RETRY = 0.1  # seconds: the longest delay after another call has cleared the signal
 
 Message = tuple[bytes, ...]
 """The parts of one message."""
 
 
 class Polled:
-    """A socket that gives what it receives to `take`, in batches, and can be asked to send.
+    """A socket that passes received messages to `take` in batches, and can send.
 
-    Of a message with more than `most_parts` parts only so many are kept; the others are read and dropped.
+    Of a message with more than `most_parts` parts only that many are kept; the others are read and dropped.
     """
 
     def __init__(self, socket: zmq.Socket[bytes], take: Callable[[list[Message]], None], most_parts: int) -> None:
@@ -50,14 +51,14 @@ class Polled:
         self.resume()
 
     def resume(self) -> None:
-        """Read on; also what came while the signal was not heard."""
+        """Continue reading, beginning with messages that arrived while paused."""
         if not self._reading and not self.closed:
             self._reading = True
             self._loop.add_reader(self._descriptor, self._ready)
             self._soon()
 
     def pause(self) -> None:
-        """Leave in the socket what is there: past its high water mark the peers wait."""
+        """Stop reading. Messages stay in the socket; above its high water mark the peers wait."""
         if self._reading:
             self._reading = False
             self._loop.remove_reader(self._descriptor)
@@ -66,7 +67,7 @@ class Polled:
                 self._again = None
 
     def receive(self) -> tuple[list[Message], bool]:
-        """Return a batch of messages that have arrived, and whether there may be more to read.
+        """Return a batch of received messages, and True if there may be more to read.
 
         A message of very many parts takes several calls, so that one peer cannot block the event loop.
         """
@@ -76,7 +77,7 @@ class Polled:
         receive, parts, most = self.socket.recv, self._parts, self._most_parts
         try:
             for _ in range(SLICE):
-                frame = receive(zmq.NOBLOCK, copy=False)  # knows `more`: cheaper than to ask the socket for it
+                frame = receive(zmq.NOBLOCK, copy=False)  # the frame knows `more`, which is cheaper than getsockopt
                 if len(parts) < most:
                     parts.append(frame.bytes)
                 if not frame.more:
@@ -89,19 +90,19 @@ class Polled:
         return messages, True
 
     def send(self, parts: Sequence[bytes]) -> bool:
-        """Hand over one message; False when there is no room. Call `sent` after the last one."""
+        """Send one message and return True, or False if there is no room. Call `sent` after the last message."""
         if self._try(parts):
             return True
         self._look()
-        return self._try(parts)  # looking may have taken the signal that there is room
+        return self._try(parts)  # the check may have cleared the signal that there is room
 
     def sent(self) -> None:
-        """Look for what the signal said that a send has taken."""
+        """Check for data to receive, as a send may have cleared the signal."""
         if not self.closed:
             self._look()
 
-    async def stirred(self, most: float = RETRY) -> None:
-        """Wait until something happened on this socket that may have made room."""
+    async def wait_for_activity(self, most: float = RETRY) -> None:
+        """Wait until an event on this socket may have made room, at most `most` seconds."""
         waiter = self._loop.create_future()
         self._waiters.append(waiter)
         try:
@@ -112,7 +113,7 @@ class Polled:
                 self._waiters.remove(waiter)
 
     def close(self, linger: float) -> None:
-        """Close the socket; what it still holds has `linger` seconds to go out."""
+        """Close the socket; queued messages have `linger` seconds to be sent."""
         if not self.closed:
             self.pause()
             self.closed = True

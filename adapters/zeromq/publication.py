@@ -1,11 +1,11 @@
-"""What we publish: one XPUB socket to all subscribers, with back-pressure that can be seen.
+"""The publications of a primary: one XPUB socket to all subscribers, with visible back-pressure.
 
-A plain PUB drops for a subscriber whose queue is full and says nothing. XPUB_NODROP refuses the message with EAGAIN
-instead, for everybody: also for those who read. So `send` waits while one of them is full, which lets the link's outbox
-fill and merge; after `publish_wait` without any progress what remains of this send is dropped and counted. A count is
-exact: what was counted nobody got, what was not counted was put into every subscriber's queue.
+A plain PUB silently drops messages for a subscriber whose queue is full. XPUB_NODROP refuses the message with EAGAIN
+instead, for all subscribers. So `send` waits while one of them is full, which lets the link's outbox fill and merge.
+After `publish_wait` without progress the rest of this send is dropped and counted. The count is exact: a counted
+message reached no subscriber, any other was queued for every one.
 
-One who has stopped for good must not silence the others: when there are several, he is disconnected after
+A subscriber that has stopped reading must not silence the others. If there are several, it is disconnected after
 `stall_deadline` (subscribers.py).
 """
 
@@ -24,11 +24,11 @@ from dragoman.mappings.dialect import Loss
 
 __all__ = ["Publication"]
 
-UNSUBSCRIBED, SUBSCRIBED = 0, 1  # the first byte of what a subscriber says (ZMTP 3.0)
+UNSUBSCRIBED, SUBSCRIBED = 0, 1  # the first byte of a subscriber's message (ZMTP 3.0)
 
 
 class Publication:
-    """The transport over which frames are published, each of them one message of one part. Nothing is received."""
+    """The transport that publishes frames, each as one message of one part. It receives nothing."""
 
     def __init__(
         self, sockets: Sockets, limits: Limits, *, publish_wait: float, stall_deadline: float, send_hwm: int,
@@ -36,15 +36,15 @@ class Publication:
     ) -> None:  # fmt: skip
         self.peer = "subscribers"
         self.topics: set[bytes] = set()
-        """The prefixes to which anybody is subscribed."""
+        """The prefixes that have a subscriber."""
         self.subscriptions = 0
-        """How often anybody subscribed, since the beginning."""
+        """Number of subscriptions since the beginning."""
         self.subscribed: Callable[[], None] = lambda: None
-        """Called whenever anybody subscribes."""
+        """Called after each new subscription."""
         self.published = 0
-        """Frames that every subscriber was given who wants them, since the beginning."""
+        """Number of frames queued for every interested subscriber, since the beginning."""
         self.lost = 0
-        """Frames that were not published because somebody did not read."""
+        """Number of frames dropped because a subscriber did not read."""
         self._limits = limits
         self._publish_wait = publish_wait
         self._tell = lost
@@ -59,7 +59,7 @@ class Publication:
         await self._over.wait()
 
     def resume(self) -> None:
-        """Nothing is received, so that nothing waits."""
+        """Do nothing: no frames are received."""
 
     async def send(self, frames: Sequence[bytes]) -> None:
         done, dropped = 0, 0
@@ -73,12 +73,12 @@ class Publication:
                 dropped += not placed
                 if done % BATCH == 0:
                     await asyncio.sleep(0)
-        finally:  # also when we are cancelled: what was not written is not published
+        finally:  # a cancelled send must count its unwritten frames as lost too
             self._count(done - dropped, dropped + len(frames) - done)
             self._polled.sent()
 
     def try_send(self, frames: Sequence[bytes]) -> bool:
-        return False  # a message of several parts may have to wait in its middle
+        return False  # a publication may have to wait for a full subscriber
 
     def peer_can_read(self) -> bool:
         return False
@@ -97,14 +97,14 @@ class Publication:
         return self._polled.send((frame,))
 
     async def _wait_for_room(self, frame: bytes) -> bool:
-        """Whether the frame could be written before our patience was at its end."""
+        """Return True if the frame could be written within `publish_wait`."""
         loop = asyncio.get_running_loop()
         end = loop.time() + self._publish_wait
         while (left := end - loop.time()) > 0:
-            await self._polled.stirred(left)
+            await self._polled.wait_for_activity(left)
             if self._offer(frame):
                 return True
-        self.subscribers.blame(loop.time())
+        self.subscribers.disconnect_stalled(loop.time())
         return False
 
     def _count(self, published: int, lost: int) -> None:
@@ -114,7 +114,7 @@ class Publication:
             self._tell(Loss(kind="publication", why="a subscriber does not read", count=lost))
 
     def _heard(self, messages: list[Message]) -> None:
-        """Somebody subscribed, or the last one of a prefix unsubscribed."""
+        """Track the topics after a subscriber subscribed or the last one of a prefix unsubscribed."""
         for message in messages:
             action, topic = message[0][:1], message[0][1:]
             if action == bytes((SUBSCRIBED,)):

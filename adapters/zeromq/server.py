@@ -1,7 +1,7 @@
-"""Be a primary: bind XPUB for what is published and ROUTER for calls.
+"""Serve as a primary: bind XPUB for publications and ROUTER for calls.
 
-`accept` is called with the Publication at once, and with a Caller for each identity that speaks. The sockets belong to
-all of them: they are closed when the listener and every transport are.
+`accept` is called at once with the Publication, and with a Caller for each identity that sends. They share the sockets,
+which are closed after the listener and every transport have closed.
 """
 
 from __future__ import annotations
@@ -21,33 +21,33 @@ from dragoman.mappings.dialect import Loss
 
 __all__ = ["Bounds", "ZeroMQListener", "listen"]
 
-PORT_TRIES = 32  # the port after one that the OS chose is in use about once in a thousand times
+PORT_TRIES = 32  # the port next to a chosen one is in use about once in a thousand times
 
 
 class Bounds(Struct, frozen=True, kw_only=True, gc=False):
-    """What beside Limits is bounded where we listen. Times in seconds.
+    """The bounds of a ZeroMQ listener, beside Limits. Times are in seconds.
 
-    `publish_wait`: how long a full publication waits. `stall_deadline`: a subscriber that has read nothing for so long
-    is disconnected when there are others. `send_hwm`: messages that wait for one subscriber. `idle`, `callers`: when
-    a caller that is silent is forgotten, and how many there may be.
+    `publish_wait`: how long a publication waits for a full subscriber. `stall_deadline`: when a subscriber that reads
+    nothing is disconnected, if there are others. `send_hwm`: messages queued for one subscriber. `idle`: when a silent
+    caller is removed. `callers`: the largest number of callers.
     """
 
     publish_wait: float = 0.2  # docs/design.md, section 6
-    stall_deadline: float = 10.0  # a terminal that was stopped by hand; a busy one reads again far sooner
-    send_hwm: int = 1000  # libzmq's own; half of it must be read before a full subscriber takes more
-    # no call of a pando client lasts longer than 10 s, its limit (docs/dialects/pando.md, section 5)
+    stall_deadline: float = 10.0  # a busy terminal reads again far sooner; a stopped one never does
+    send_hwm: int = 1000  # libzmq's default; a full subscriber must read half of it before it takes more
+    # a pando client ends each call after 10 s (docs/dialects/pando.md, section 5)
     idle: float = 60.0
-    callers: int = 1024  # a view leaves one every few seconds, for as long as `idle`
+    callers: int = 1024  # a view abandons one every few seconds, and each stays for `idle`
 
 
 DEFAULTS = Bounds()
 
 
 class ZeroMQListener:
-    """Both sockets, bound.
+    """The listener over both bound sockets.
 
-    To unbind one would disconnect everybody who is connected. So when the listener closes the ports stay bound until
-    the last transport is closed, and only who calls for the first time is turned away.
+    Unbinding a socket would disconnect its peers. So after `close` the ports stay bound until the last transport is
+    closed, and only new callers are refused.
     """
 
     def __init__(self, sockets: Sockets, publication: Publication, callers: Callers, limits: Limits) -> None:
@@ -71,9 +71,9 @@ async def listen(
     host: str, port: int, call_port: int | None, limits: Limits, accept: Accept, *,
     lost: Callable[[Loss], None], bounds: Bounds = DEFAULTS,
 ) -> ZeroMQListener:  # fmt: skip
-    """Publish at `port` and take calls at `call_port`, None for the next one; 0 is chosen by the OS.
+    """Publish at `port` and take calls at `call_port`; None is the next port, and the OS chooses port 0.
 
-    `lost` hears of everything that was not delivered. OSError when a port is in use.
+    `lost` is called with every undelivered message. Raise OSError if a port is in use.
     """
     sockets = Sockets(limits)
     try:

@@ -1,7 +1,8 @@
-"""The sockets of one place that we dial or listen at, and the context that they share.
+"""The ZeroMQ sockets of one connection or listener, and the context that they share.
 
-A context is two threads and three descriptors; one for each place makes its end certain: when the last holder lets go,
-the sockets are closed and the context is terminated, in a thread because that waits for what lingers.
+A context has two threads and three descriptors. Each connection or listener has its own context, so that its end is
+certain. When the last holder releases it, the sockets are closed and the context is terminated, in a thread because
+that waits for lingering messages.
 
 No socket has ZMTP heartbeats: Go peers do not answer them (docs/dialects/pando.md, section 9).
 """
@@ -19,33 +20,33 @@ from dragoman.adapters.base import Limits
 from dragoman.adapters.zeromq.polled import Message, Polled
 from dragoman.mappings.dialect import Oversize
 
-__all__ = ["HARD_LIMIT", "OVERHEAD", "Hear", "Sockets", "oversize", "weight"]
+__all__ = ["HARD_LIMIT", "OVERHEAD", "OnSocketEvent", "Sockets", "oversize", "weight"]
 
-HARD_LIMIT = 4  # times max_message: up to it a part is refused by itself, past it libzmq drops the connection
-SPARE_PARTS = 2  # kept beyond the limit: a caller's identity, and the part that shows that there are too many
-OVERHEAD = 64  # what an object costs beside its bytes: a flood of tiny messages counts as the memory it takes
+HARD_LIMIT = 4  # times max_message: below it only the message is refused, above it libzmq drops the connection
+SPARE_PARTS = 2  # kept above the limit: a caller's identity, and one part that reveals the excess
+OVERHEAD = 64  # bytes of an object beside its content, so that a flood of tiny messages is counted as its memory
 EVENT = struct.Struct("=Hi")  # number and value: zmq_socket_monitor(3)
 
-Hear = Callable[[int, int], None]
-"""Told of a socket event: its number and its value."""
+OnSocketEvent = Callable[[int, int], None]
+"""Handle a socket event, given its number and value."""
 
 
 class Sockets:
-    """Makes the sockets; begins with one holder."""
+    """Creates the sockets of one context and counts its holders; begins with one holder."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._context = zmq.Context()
         self._polled: list[Polled] = []
-        self._ears: dict[Polled, Polled] = {}  # what is monitored, and who hears of it
+        self._monitors: dict[Polled, Polled] = {}  # monitored socket -> the socket that receives its events
         self._numbers = count(1)
         self._holders = 1
 
     def socket(self, kind: zmq.SocketType, options: dict[int, int]) -> zmq.Socket[bytes]:
-        """A socket that is bounded in all directions."""
+        """Create a socket with bounded queues and message size."""
         socket = self._context.socket(kind)
         socket.setsockopt(zmq.MAXMSGSIZE, HARD_LIMIT * self._limits.max_message)
-        socket.setsockopt(zmq.LINGER, 0)  # until it is closed properly
+        socket.setsockopt(zmq.LINGER, 0)  # `close` sets its own
         for option, value in options.items():
             socket.setsockopt(option, value)
         return socket
@@ -56,8 +57,8 @@ class Sockets:
         self._polled.append(polled)
         return polled
 
-    def monitor(self, polled: Polled, events: int, hear: Hear) -> None:
-        """Hear what happens to the connections of a socket. Call it before the socket binds or connects."""
+    def monitor(self, polled: Polled, events: int, hear: OnSocketEvent) -> None:
+        """Call `hear` for each connection event of a socket. Call this before the socket binds or connects."""
 
         def take(messages: list[Message]) -> None:
             for message in messages:
@@ -65,25 +66,25 @@ class Sockets:
 
         address = f"inproc://monitor-{next(self._numbers)}"
         polled.socket.monitor(address, events)
-        # libzmq's I/O thread writes events blocking, and holds a lock meanwhile that we need to stop it: never full.
-        ear = self.socket(zmq.PAIR, {zmq.RCVHWM: 0})
-        ear.connect(address)
-        self._ears[polled] = self.poll(ear, take)
+        # libzmq's I/O thread blocks on a full event queue, and holds a lock that closing needs: so it is unbounded.
+        monitor = self.socket(zmq.PAIR, {zmq.RCVHWM: 0})
+        monitor.connect(address)
+        self._monitors[polled] = self.poll(monitor, take)
 
     def close(self, polled: Polled, linger: float) -> None:
-        """Close one socket; what it still holds has `linger` seconds to go out."""
-        ear = self._ears.pop(polled, None)
-        if ear is not None and not polled.closed:
-            polled.socket.monitor(None, 0)  # before its ear closes: nobody would take the events
-            ear.close(0)
+        """Close one socket; queued messages have `linger` seconds to be sent."""
+        monitor = self._monitors.pop(polled, None)
+        if monitor is not None and not polled.closed:
+            polled.socket.monitor(None, 0)  # stop the events before their receiver closes
+            monitor.close(0)
         polled.close(linger)
 
     def hold(self) -> None:
-        """One more who uses these sockets."""
+        """Add a holder of these sockets."""
         self._holders += 1
 
     async def release(self, linger: float) -> None:
-        """One less. The last one closes all sockets; what they hold has `linger` seconds to go out."""
+        """Remove a holder. The last one closes all sockets; queued messages have `linger` seconds to be sent."""
         self._holders -= 1
         if self._holders == 0:
             for polled in self._polled:
@@ -92,12 +93,14 @@ class Sockets:
 
 
 def weight(message: Message) -> int:
-    """The memory that a message takes."""
+    """Return the memory (bytes) of a message."""
     return sum(map(len, message)) + OVERHEAD * len(message)
 
 
 def oversize(message: Message, limits: Limits) -> Oversize | None:
-    """Return what stands for a message that has too many parts or bytes; many small parts are large too."""
+    """Return an Oversize if the message has too many parts or bytes, else None. Many small parts count with their
+    overhead.
+    """
     if len(message) > limits.max_parts:
         return Oversize(size=len(message), limit=limits.max_parts, unit="parts")
     size = len(message[0]) if len(message) == 1 else weight(message)

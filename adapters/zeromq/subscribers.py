@@ -1,11 +1,11 @@
-"""Who is connected to a publication, and who of them does not read.
+"""The subscribers of a publication, and the detection of one that does not read.
 
-libzmq tells neither which subscriber is full nor how to disconnect one. The kernel knows: the connection of one who
-does not read has bytes in its send queue that stay there. Such a connection is shut down, after `stall_deadline` and
-only when somebody else is subscribed too: alone he harms nobody, and what he misses is counted.
+libzmq reports neither which subscriber is full nor a way to disconnect one. The kernel knows: bytes stay in the send
+queue of a connection whose peer does not read. Such a connection is shut down after `stall_deadline`, but only if there
+are other subscribers. A single one harms no other, and its missed messages are counted.
 
-The descriptors belong to libzmq, which may have closed one and got its number again for another connection. So a number
-is only used for the connection that it was told for, and only to look at it and to shut it down, never to close it.
+The descriptors belong to libzmq, which may have closed one and reused its number. So a number is used only if it still
+belongs to the same peer, and only to inspect and shut down the connection, never to close it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ QUEUE = struct.Struct("i")
 
 
 class Connection(Struct):
-    """One subscriber: the peer's address, and since when which size of its send queue has been the same."""
+    """One subscriber: its address, its send queue (bytes), and the time (s) of that size's last change."""
 
     peer: object
     queue: int = 0
@@ -39,7 +39,7 @@ class Subscribers:
 
     def __init__(self, stall_deadline: float) -> None:
         self.cut = 0
-        """Subscribers that were disconnected because they did not read."""
+        """Number of subscribers disconnected because they did not read."""
         self._stall_deadline = stall_deadline
         self._connections: dict[int, Connection] = {}
 
@@ -47,15 +47,15 @@ class Subscribers:
         return len(self._connections)
 
     def hear(self, event: int, value: int) -> None:
-        """A connection came or went; `value` is its descriptor."""
+        """Add or remove a connection; `value` is its descriptor."""
         if event == zmq.EVENT_ACCEPTED:
             with contextlib.suppress(OSError), socket.fromfd(value, socket.AF_INET, socket.SOCK_STREAM) as connection:
                 self._connections[value] = Connection(peer=connection.getpeername())
         else:
             self._connections.pop(value, None)
 
-    def blame(self, now: float) -> None:
-        """Somebody is full and has been for a while: look who it is, and disconnect whom it has been for too long."""
+    def disconnect_stalled(self, now: float) -> None:
+        """Measure all send queues, and disconnect subscribers that have not read for `stall_deadline`."""
         for descriptor, known in list(self._connections.items()):
             with contextlib.suppress(OSError), socket.fromfd(descriptor, socket.AF_INET, socket.SOCK_STREAM) as used:
                 ours = used.getpeername() == known.peer

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from dragoman.adapters.base import CloseReason, Sink
-from dragoman.adapters.inbound import Pulled
+from dragoman.adapters.inbound import PulledInbound
 from dragoman.mappings.canonical import Batch, Command, Event, SessionState
 from dragoman.mappings.dialect import Burst, Clock, Dialect, Frame, NewId, Projection, Rendered, Step
 
@@ -43,7 +43,7 @@ class InProcessTransport:
     def __init__(self, hear: Callable[[InProcessEvent], None]) -> None:
         self._hear = hear
         self._said: asyncio.Queue[bytes | None] = asyncio.Queue()
-        self._pulled = Pulled()
+        self._pulled = PulledInbound()
 
     def say(self, command: Command) -> None:
         """The client says this."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from dragoman.adapters.inbound import FRAME_OVERHEAD, Inbound, Pulled, memory
+from dragoman.adapters.inbound import FRAME_OVERHEAD, Inbound, PulledInbound, memory
 from dragoman.mappings.dialect import Frame, Oversize, Parts
 
 
@@ -128,7 +128,7 @@ def test_a_flood_of_small_frames_counts_with_the_memory_it_takes(frame: Frame, b
 
 
 async def test_a_task_that_reads_waits_until_the_sink_has_taken_everything() -> None:
-    sink, pulled = Taker(room=1), Pulled()
+    sink, pulled = Taker(room=1), PulledInbound()
     async with asyncio.TaskGroup() as group:
         giving = group.create_task(pulled.give(sink, [b"one", b"two", b"three"]))
         await asyncio.sleep(0)

@@ -371,7 +371,7 @@ async def test_a_file_that_is_no_socket_is_refused_and_left_alone(tmp_path: Path
 
 
 async def test_a_missing_directory_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="nowhere/sock: the directory of the socket does not exist"):
+    with pytest.raises(ConfigError, match="nowhere/sock: the socket's directory does not exist"):
         await listen(str(tmp_path / "nowhere" / "sock"), LIMITS, lambda _: None)
 
 

@@ -187,7 +187,7 @@ def test_a_host_that_nobody_knows_is_named_and_exits_1() -> None:
 def test_a_missing_directory_is_told_as_such(tmp_path: Path) -> None:
     done = dragoman("demo-backend", f"pod+unix:{tmp_path}/none/sock")
     assert done.returncode != 0
-    assert f"{tmp_path}/none/sock: the directory of the socket does not exist" in done.stderr
+    assert f"{tmp_path}/none/sock: the socket's directory does not exist" in done.stderr
     assert len(done.stderr.splitlines()) == 1
 
 

@@ -31,7 +31,7 @@ class Scripted:
     def __init__(self, **steps: Step) -> None:
         self.steps = steps
         self.owes = False
-        self.last_words: list[bytes] = []
+        self.final_frames: list[bytes] = []
 
     def opened(self) -> Step:
         return Step(frames=[b"welcome"])
@@ -60,7 +60,7 @@ class Scripted:
         return False
 
     def closed(self, cause: str) -> Step:
-        return Step(frames=[*self.last_words, cause.encode()])
+        return Step(frames=[*self.final_frames, cause.encode()])
 
 
 class Served:
@@ -171,7 +171,7 @@ async def test_losses_are_in_the_ledger_under_the_links_dialect() -> None:
     assert (entry.source, entry.kind, entry.field, entry.count) == ("smooth", "Text", "x", 3)
 
 
-async def test_what_waits_is_written_before_the_link_ends_and_last_words_last() -> None:
+async def test_what_waits_is_written_before_the_link_ends_and_the_final_frames_last() -> None:
     async with served() as made:
         made.link.put([b"1", b"2"])
         made.link.end(CloseReason.GOING_AWAY, "bye")

@@ -186,11 +186,11 @@ def test_only_a_directory_of_pods_has_pods() -> None:
 def test_a_socket_needs_its_directory_and_a_path_that_fits(tmp_path: Path) -> None:
     registry.check_place(parse(f"pod+unix:{tmp_path}/sock"))
     registry.check_place(parse("smooth+ws://127.0.0.1:0/ws"))
-    with pytest.raises(ConfigError, match="the directory of the socket does not exist"):
+    with pytest.raises(ConfigError, match="the socket's directory does not exist"):
         registry.check_place(parse(f"pod+unix:{tmp_path}/none/sock"))
-    with pytest.raises(ConfigError, match="a socket's path has at most"):
+    with pytest.raises(ConfigError, match="the path of a socket has at most"):
         registry.check_place(parse(f"pod+unix:{tmp_path}/{'x' * 200}"))
-    with pytest.raises(ConfigError, match="a socket's path has at most"):
+    with pytest.raises(ConfigError, match="the path of a socket has at most"):
         registry.check_upstream(parse(f"pod+unix:{tmp_path}/{'x' * 200}"))
 
 

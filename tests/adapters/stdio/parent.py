@@ -66,7 +66,7 @@ class Parent:
                 await target.send([frame for frame in frames if isinstance(frame, bytes)])
             self.stop(end)
             return
-        self.stop("nobody reads any more")
+        self.stop("the reader has closed its end")
 
     def stop(self, why: str) -> None:
         if not self._stop.is_set():

@@ -227,7 +227,7 @@ async def test_a_flood_on_stderr_does_not_stop_it(mark: str) -> None:
     async with child(python(code, mark), bounds=Bounds(stderr=10_000)) as transport:
         await transport.send([b"go"])
         assert await receive(transport) == [b"done"]
-        assert transport._words.size <= 10_000
+        assert transport._stderr.size <= 10_000
 
 
 # -- close ---------------------------------------------------------------------------------------------

@@ -81,7 +81,7 @@ async def test_fifty_at_once_at_a_bound_of_ten_are_ten_and_forty_refusals(mark: 
         assert sum(isinstance(each, ChildTransport) for each in got) == len(children) == len(running(mark)) == 10
         refusals = [each for each in got if isinstance(each, OSError)]
         assert {(each.errno, each.strerror) for each in refusals} == {
-            (errno.EBUSY, "busy: 10 children run, and more are not allowed")
+            (errno.EBUSY, "busy: 10 children are running, which is the limit")
         }
         assert len(refusals) == 40
 
@@ -151,7 +151,7 @@ async def test_an_error_in_the_block_ends_them_too(mark: str) -> None:
 async def test_after_the_end_nothing_is_spawned_any_more(mark: str) -> None:
     async with Children(1) as children:
         await children.close()
-        with pytest.raises(OSError, match="the gateway ends"):
+        with pytest.raises(OSError, match="the gateway is stopping"):
             await children.spawn(python(READS, mark), LIMITS, env=ENV)
 
 

@@ -184,7 +184,7 @@ async def test_a_reader_that_is_gone_is_a_connection_error() -> None:
     os.close(source)
     writing.write(b"anybody?")
     with pytest.raises(ConnectionError):
-        await writing.kept_up()
+        await writing.wait_writable()
     assert writing.closed
 
 
@@ -202,7 +202,7 @@ async def test_who_waits_for_room_hears_that_the_reader_is_gone() -> None:
 
 async def refused(writing: WriteEnd) -> None:
     with pytest.raises(ConnectionError):
-        await writing.kept_up()
+        await writing.wait_writable()
 
 
 async def test_room_is_told_when_a_quarter_of_the_mark_is_left() -> None:
@@ -211,7 +211,7 @@ async def test_room_is_told_when_a_quarter_of_the_mark_is_left() -> None:
     writing = sink(target, high=100_000)
     writing.write(MUCH)
     async with asyncio.timeout(DEADLINE), asyncio.TaskGroup() as group:
-        waiting = group.create_task(writing.kept_up())
+        waiting = group.create_task(writing.wait_writable())
         while not waiting.done():
             os.read(source, 4096)
             await cycles(3)

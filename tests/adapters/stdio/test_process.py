@@ -266,8 +266,8 @@ async def test_no_other_descriptor_is_inherited(mark: str) -> None:
     [
         ("dragoman-has-no-such-program", None, 0, "no such program in PATH; install it"),
         ("{folder}/nothing", None, 0, "no such program; check its path"),
-        ("{folder}/file", "x", 0o644, "may not be executed; make it executable with chmod"),
-        ("{folder}/file", "#!/no/interpreter\n", 0o755, "interpreter that its first line names does not exist"),
+        ("{folder}/file", "x", 0o644, "not executable; use chmod"),
+        ("{folder}/file", "#!/no/interpreter\n", 0o755, "interpreter named in its first line does not exist"),
         ("{folder}/file", "no program", 0o755, "name its interpreter in its first line"),
     ],
 )
@@ -286,7 +286,7 @@ async def test_a_program_that_cannot_be_spawned_is_an_os_error_that_says_what_to
 
 
 async def test_a_missing_directory_to_run_in_is_named() -> None:
-    with pytest.raises(FileNotFoundError, match="/no/where, does not exist"):
+    with pytest.raises(FileNotFoundError, match="/no/where does not exist"):
         Process(["cat"], ENV, "/no/where", LONG, Ended())
 
 
@@ -309,7 +309,7 @@ async def test_too_many_open_files_are_told(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 async def test_an_empty_argv_is_a_config_error() -> None:
-    with pytest.raises(ConfigError, match="no program to spawn"):
+    with pytest.raises(ConfigError, match="no program to start"):
         Process([], ENV, None, LONG, Ended())
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.adapters.websocket.transport import Corked
+from dragoman.adapters.websocket.transport import BatchWriter
 
 
-@pytest.fixture(params=["corked", "framewise"])
+@pytest.fixture(params=["batched", "framewise"])
 def write_path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Both ways to write: aiohttp as it is, and an aiohttp without the names that corking needs."""
     path = str(request.param)
     if path == "framewise":
-        monkeypatch.setattr(Corked, "possible", staticmethod(lambda protocol: False))
+        monkeypatch.setattr(BatchWriter, "possible", staticmethod(lambda protocol: False))
     return path

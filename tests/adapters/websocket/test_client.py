@@ -352,7 +352,7 @@ async def test_after_the_end_the_same_server_is_dialled_again() -> None:
 
 async def test_send_waits_for_a_server_that_does_not_read(write_path: str) -> None:
     limits = Limits(send_high=64 * 1024, close_deadline=1.0)
-    slack = {"corked": 0, "framewise": 256 * 1024}[write_path]  # see Framewise
+    slack = {"batched": 0, "framewise": 256 * 1024}[write_path]  # see FrameWriter
     async with raw(limits) as (peer, ours), asyncio.TaskGroup() as group:
         sending = group.create_task(flood(ours))
         await stalled(ours, limits.send_high)
@@ -430,7 +430,7 @@ async def test_nobody_there_is_connection_refused() -> None:
     "url", ["ws:///ws", "ws://host:99999/", "ws://[::1/", "http://127.0.0.1:1/", "tcp://host:1", ""]
 )
 async def test_what_is_no_url_of_a_websocket_is_said_to_be_none(url: str) -> None:
-    with pytest.raises(OSError, match=re.escape(f"{url}: this is no URL of a WebSocket")):
+    with pytest.raises(OSError, match=re.escape(f"{url}: this is not a WebSocket URL")):
         await connect(url, LIMITS)
 
 
@@ -443,7 +443,7 @@ def answered(status: str, *headers: str, body: str = "") -> bytes:
 
 
 PLAIN, UPGRADE = "Content-Type: text/plain", ("Upgrade: websocket", "Connection: Upgrade")
-NONE = "it does not answer like a WebSocket: "
+NONE = "the server did not answer with a WebSocket: "
 REFUSALS = {
     "its first line": (answered("404 Not Found", PLAIN, body="one\ntwo"), "refused with HTTP 404 Not Found: one"),
     "no page": (answered("401 No", "Content-Type: text/html", body="<html>"), "refused with HTTP 401 No"),
@@ -492,7 +492,7 @@ async def test_a_server_that_hangs_up_instead_of_answering_is_told() -> None:
         peer.writer.close()
 
     async with answering(vanish) as url:
-        assert "it closed the connection during the handshake" in str(await failure(url))
+        assert "the server closed the connection during the handshake" in str(await failure(url))
 
 
 @pytest.mark.parametrize("how", ["close", "abort"])
@@ -551,7 +551,7 @@ async def test_a_server_that_is_gone_before_its_answer_is_looked_at_is_told(monk
 
     monkeypatch.setattr(ClientResponse, "start", late)
     async with answering(vanish) as url:
-        assert "it closed the connection during the handshake" in str(await failure(url))
+        assert "the server closed the connection during the handshake" in str(await failure(url))
 
 
 async def test_a_host_that_nobody_knows_is_said_to_be_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -561,7 +561,7 @@ async def test_a_host_that_nobody_knows_is_said_to_be_unknown(monkeypatch: pytes
     monkeypatch.setattr("aiohttp.connector.DefaultResolver.resolve", resolve)
     async with nothing_left():
         text = str(await failure("ws://host.example:1/?token=secret"))
-        cause = "the name of its host is not known: Name or service not known"
+        cause = "unknown host: Name or service not known"
         assert text == f"ws://host.example:1/?token=***: {cause}"
 
 
@@ -627,7 +627,7 @@ async def test_a_server_that_is_trusted_is_dialled_over_tls(
 async def test_a_server_that_is_not_trusted_is_refused(tls: ssl.SSLContext) -> None:
     async with other(tls) as (url, _):
         text = str(await failure(url))
-        assert "its certificate is not accepted: " in text
+        assert "the server's certificate is not accepted: " in text
         assert "self-signed certificate" in text
         assert "secret" not in text
 

@@ -16,7 +16,7 @@ from websockets.asyncio.client import ClientConnection, connect
 
 from dragoman.adapters.base import CloseReason, Limits
 from dragoman.adapters.websocket import WebSocketTransport, listen
-from dragoman.adapters.websocket.transport import Corked
+from dragoman.adapters.websocket.transport import BatchWriter
 from dragoman.mappings.dialect import Oversize
 from tests.adapters.websocket.peers import (
     FLOOD,
@@ -281,7 +281,7 @@ async def test_close_gives_up_on_a_client_that_does_not_answer() -> None:
 
 async def test_close_gives_up_on_a_client_that_does_not_read(write_path: str) -> None:
     async with serving(Limits(close_deadline=0.05, send_high=1024)) as server, raw(server) as (_, ours):
-        ends = {"corked": ConnectionError, "framewise": asyncio.CancelledError}  # see Framewise
+        ends = {"batched": ConnectionError, "framewise": asyncio.CancelledError}  # see FrameWriter
         results = await asyncio.gather(flood(ours), close_when_stalled(ours, 1024), return_exceptions=True)
         assert [type(result) for result in results if not isinstance(result, ends[write_path])] == [type(None)]
 
@@ -327,7 +327,7 @@ async def test_a_send_outlives_the_cancellation_of_whoever_else_waits_for_the_sa
     async with serving(limits) as server, raw(server) as (client, ours), asyncio.TaskGroup() as group:
         first = group.create_task(flood(ours))
         await stalled(ours, limits.send_high)
-        assert isinstance(ours._writer, Corked)
+        assert isinstance(ours._writer, BatchWriter)
         shared = ours._writer._protocol._drain_waiter
         assert shared is not None
         shared.cancel()  # as aiohttp does when a pong that waits in its _drain_helper is cancelled

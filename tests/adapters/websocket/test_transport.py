@@ -11,7 +11,7 @@ import pytest
 from dragoman.adapters.base import CloseReason, Limits
 from dragoman.adapters.websocket import DialledTransport, WebSocketTransport, connect
 from dragoman.adapters.websocket.frames import text_frames
-from dragoman.adapters.websocket.transport import Corked, address
+from dragoman.adapters.websocket.transport import BatchWriter, address
 from dragoman.mappings.dialect import Oversize
 from tests.adapters.websocket.peers import LIMITS, SMALL, refused, send_all, serving, some
 from tests.reading import everything, receive
@@ -63,7 +63,7 @@ async def test_an_offer_is_written_at_once_and_in_its_place(side: str) -> None:
 
 
 async def test_an_aiohttp_that_can_only_wait_takes_no_offer(side: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Corked, "possible", staticmethod(lambda _protocol: False))
+    monkeypatch.setattr(BatchWriter, "possible", staticmethod(lambda _protocol: False))
     async with ends(side) as (ours, _):
         assert not ours.try_send([b"a"])
 
@@ -86,7 +86,7 @@ class CountingTransport:
 async def test_all_frames_of_one_send_are_one_write(side: str) -> None:
     frames = [b'{"n":%d}' % n for n in range(500)]
     async with ends(side) as (ours, other):
-        assert isinstance(ours._writer, Corked), "this aiohttp has what corking needs"
+        assert isinstance(ours._writer, BatchWriter), "this aiohttp has what corking needs"
         counting = CountingTransport(ours._writer._tcp)
         ours._writer._tcp = counting  # type: ignore[assignment]  # has what is called
         await ours.send(frames)
@@ -96,7 +96,7 @@ async def test_all_frames_of_one_send_are_one_write(side: str) -> None:
 
 
 async def test_an_aiohttp_without_the_private_names_is_recognised() -> None:
-    assert not Corked.possible(object())  # type: ignore[arg-type]  # another release's protocol
+    assert not BatchWriter.possible(object())  # type: ignore[arg-type]  # another release's protocol
 
 
 async def test_one_receive_gives_all_that_is_ready(side: str) -> None:
@@ -160,4 +160,4 @@ def test_an_address_of_ipv6_stands_in_brackets() -> None:
 
 
 def test_a_peer_without_an_address_has_a_name_all_the_same() -> None:
-    assert address(None) == "a peer that is gone"
+    assert address(None) == "a disconnected peer"

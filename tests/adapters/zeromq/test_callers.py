@@ -194,7 +194,7 @@ async def test_no_one_that_waits_for_an_answer_makes_room_and_the_new_one_is_cou
             caller, _ = await heard(ours)
             late.send_multipart([b"", b"late"])
             await until(lambda: bool(ours.losses))
-            assert ours.losses == [Loss(kind="call", why="more callers wait for answers than there may be")]
+            assert ours.losses == [Loss(kind="call", why="too many callers wait for answers")]
             await caller.send([b"done"])
             assert (await reply(waiting))[-1] == b"done"
             late.send_multipart([b"", b"again"])
@@ -337,7 +337,7 @@ async def test_once_the_listener_is_closed_those_who_are_known_are_served_and_ot
             caller, _ = await heard(ours)
             await ours.listener.close()
             late.send_multipart([b"", b"ping"])
-            await until(lambda: ours.losses == [Loss(kind="call", why="the gateway stops")])
+            await until(lambda: ours.losses == [Loss(kind="call", why="the gateway is stopping")])
             await caller.send([b"pong"])
             assert (await reply(known))[-1] == b"pong"
             known.send_multipart([b"", b"and now?"])

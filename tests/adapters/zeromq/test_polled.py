@@ -120,7 +120,7 @@ async def fill(polled: Polled, message: Message) -> None:
             refused = 0
         else:
             refused += 1
-            await polled.stirred()
+            await polled.wait_for_activity()
 
 
 async def test_who_waits_for_room_goes_on_when_there_is(dealer_and_router: Pair) -> None:
@@ -136,7 +136,7 @@ async def test_who_waits_for_room_goes_on_when_there_is(dealer_and_router: Pair)
 async def send_all(polled: Polled, count: int) -> None:
     for number in range(count):
         while not polled.send((b"%d" % number + b" " * 10_000,)):
-            await polled.stirred()
+            await polled.wait_for_activity()
 
 
 async def test_who_waits_for_room_does_not_wait_longer_than_asked(dealer_and_router: Pair) -> None:
@@ -144,7 +144,7 @@ async def test_who_waits_for_room_does_not_wait_longer_than_asked(dealer_and_rou
     with polling(dealer) as (polled, _):
         await until(lambda: polled._again is None)
         began = time.monotonic()
-        await polled.stirred(DEADLINE)
+        await polled.wait_for_activity(DEADLINE)
         assert time.monotonic() - began < DEADLINE / 2
         assert polled._waiters == []
 
@@ -164,7 +164,7 @@ async def test_closing_wakes_who_waits_and_may_be_repeated(dealer_and_router: Pa
     dealer, _, _ = dealer_and_router
     with polling(dealer) as (polled, _):
         async with asyncio.TaskGroup() as group:
-            group.create_task(polled.stirred())
+            group.create_task(polled.wait_for_activity())
             await until(lambda: bool(polled._waiters))
             polled.close(0)
             polled.close(0)

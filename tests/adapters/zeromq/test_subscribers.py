@@ -47,9 +47,9 @@ def test_one_whose_queue_stands_still_is_shut_down_at_the_deadline_and_not_befor
             subscribers.hear(ACCEPTED, ours.fileno())
         fill(stalled)
         for now in (0.0, DEADLINE - 0.1):
-            subscribers.blame(now)
+            subscribers.disconnect_stalled(now)
             assert (subscribers.cut, len(subscribers)) == (0, 2)
-        subscribers.blame(DEADLINE)
+        subscribers.disconnect_stalled(DEADLINE)
         assert (subscribers.cut, len(subscribers)) == (1, 1)
         assert ended(peer)
         reading.send(b"still there")
@@ -62,11 +62,11 @@ def test_one_that_read_something_has_all_the_time_again() -> None:
         for ours in (slow, other):
             subscribers.hear(ACCEPTED, ours.fileno())
         fill(slow)
-        subscribers.blame(0.0)
+        subscribers.disconnect_stalled(0.0)
         peer.recv(1 << 22)
         peer.recv(1 << 22)
         fill_again(slow)
-        subscribers.blame(DEADLINE)
+        subscribers.disconnect_stalled(DEADLINE)
         assert subscribers.cut == 0
 
 
@@ -82,7 +82,7 @@ def test_one_that_is_alone_is_left_alone() -> None:
         subscribers.hear(ACCEPTED, stalled.fileno())
         fill(stalled)
         for now in (0.0, DEADLINE, 2 * DEADLINE):
-            subscribers.blame(now)
+            subscribers.disconnect_stalled(now)
         assert (subscribers.cut, len(subscribers)) == (0, 1)
 
 
@@ -102,7 +102,7 @@ def test_a_number_that_now_belongs_to_another_connection_is_not_touched() -> Non
         os.dup2(another.fileno(), first.fileno())
         fill(another)
         for now in (0.0, DEADLINE):
-            subscribers.blame(now)
+            subscribers.disconnect_stalled(now)
         assert (subscribers.cut, len(subscribers)) == (0, 1)
         peer.recv(1)  # it was not shut down: there is more to come
         assert peer.recv(1) == b"x"
@@ -112,5 +112,5 @@ def test_a_number_that_is_closed_is_forgotten() -> None:
     subscribers = Subscribers(DEADLINE)
     with connection() as (ours, _):
         subscribers.hear(ACCEPTED, ours.fileno())
-    subscribers.blame(0.0)
+    subscribers.disconnect_stalled(0.0)
     assert len(subscribers) == 0

@@ -96,11 +96,11 @@ def test_what_goes_together_is_not_refused(write: Write, text: str) -> None:
         (ROUTE.replace("smooth+ws:", "ws:"), (2, "route[0].listen[0]", "'ws://127.0.0.1:0/ws' is no endpoint: write ")),
         (ROUTE.replace("pod+", "pud+"), (3, "route[0].upstream", "unknown dialect 'pud': there are smooth, pod")),
         (ROUTE.replace("/x", "/x?a=1"), (3, "route[0].upstream", "pod+unix:/x?a=1: unknown option 'a'; options of un")),
-        (ROUTE.replace("/x", "/x\\u0000"), (3, "route[0].upstream", "'/x\\x00': a socket's path has no NUL in it")),
+        (ROUTE.replace("/x", "/x\\u0000"), (3, "route[0].upstream", "'/x\\x00': the path of a socket must not con")),
         (ROUTE.replace(":0/ws", "/ws"), (2, "route[0].listen[0]", "smooth+ws://127.0.0.1/ws: write host and port")),
         (ROUTE.replace("pod+unix:/x", "pando+tcp://h"), (3, "route[0].upstream", "pando+tcp://h: write host and port")),
         (ROUTE.replace("pod+unix:/x", "pando+dir:x"), (3, "route[0].upstream", "pando+dir:x: write the project's ab")),
-        (ROUTE.replace("/x", "/" + "x" * 200), (3, "route[0].upstream", f"/{'x' * 200}: a socket's path has at most ")),
+        (ROUTE.replace("/x", "/" + "x" * 200), (3, "route[0].upstream", f"/{'x' * 200}: the path of a socket has at ")),
     ],
 )  # fmt: skip
 def test_a_problem_has_its_line_its_key_and_what_to_write(
@@ -145,7 +145,7 @@ def test_a_listener_without_its_directory_is_refused_as_when_it_is_served(write:
     ((_, path, text),) = found(write(ROUTE.replace("smooth+ws://127.0.0.1:0/ws", "pod+unix:TMP/none/sock")))
     assert (path, text) == (
         "route[0].listen[0]",
-        f"{tmp_path}/none/sock: the directory of the socket does not exist; create it first",
+        f"{tmp_path}/none/sock: the socket's directory does not exist; create it first",
     )
 
 

@@ -63,7 +63,7 @@ async def test_a_child_that_can_be_started_is_reached_and_ended_and_no_argument_
     waits, ends = (f'codewhale+stdio:{sys.executable} -c "{text}"' for text in code)
     reached, ended, missing = await probe(config(waits, ends, "codewhale+stdio:no-such-program --key s3cret"))
     assert reached == ""
-    assert "cannot be reached: it ended at once" in ended
+    assert "cannot be reached: the child exited at once" in ended
     assert "exited with status 3" in ended
     assert missing.startswith("codewhale+stdio:no-such-program ... cannot be reached: ")
     assert "s3cret" not in missing

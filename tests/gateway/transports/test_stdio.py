@@ -80,7 +80,7 @@ async def test_at_the_bound_of_children_a_further_one_is_busy() -> None:
     async with Children(1) as children:
         start = Starter([sys.executable, "-c", "input()"], None, Limits(), children, lambda: 0.0)
         first = await start()
-        with pytest.raises(OSError, match="busy: 1 children run") as caught:
+        with pytest.raises(OSError, match="busy: 1 children are running") as caught:
             await start()
         assert caught.value.errno == errno.EBUSY
         await first.close()

@@ -6,7 +6,7 @@ import asyncio
 import socket
 from typing import cast
 
-from dragoman.adapters.arriving import close_server
+from dragoman.adapters.closing import close_server
 
 
 class Arrival(asyncio.Protocol):

@@ -1,7 +1,7 @@
-"""What a child says on stderr: read at all times, logged at debug level, its last lines kept for whoever asks why.
+"""The stderr of a child process: read at all times, logged at debug level, and its last lines kept.
 
-An undrained stderr stops a child for good once its pipe is full, and one that is only logged is not
-there when its user is told that the backend is gone.
+If nobody read stderr, the child would block once its pipe is full. The last lines are kept because an error message
+must be able to say why the backend is gone.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from dragoman.adapters.lines import LineSplitter
 from dragoman.adapters.stdio.ends import REST, File, ReadEnd
 from dragoman.mappings.dialect import Frame, Oversize
 
-__all__ = ["LastWords"]
+__all__ = ["StderrTail"]
 
-TOLD = 5  # lines: the end of most stack traces, and still one line of a log
-LINE_SIZE = 200  # characters of one line that are told and logged
+TAIL_LINES = 5  # lines in an error message: the end of most stack traces, and still one log line
+LINE_SIZE = 200  # characters of one line in logs and error messages
 
 log = structlog.get_logger("dragoman.child")
 
 
-class LastWords:
+class StderrTail:
     """The stderr of one child; keeps at most `most` bytes of its last lines."""
 
     def __init__(self, file: File, most: int, *, pid: int) -> None:
@@ -39,19 +39,19 @@ class LastWords:
         """Bytes that are kept."""
         return self._size
 
-    def told(self) -> str:
-        """The last lines in one; empty when it said nothing."""
-        return " / ".join(_printable(line) for line in list(self._lines)[-TOLD:])
+    def text(self) -> str:
+        """Return the last lines joined with ` / `, or an empty string."""
+        return " / ".join(_printable(line) for line in list(self._lines)[-TAIL_LINES:])
 
     def finish(self) -> None:
-        """Read what there is, for the child has ended: nobody shall wait for those who inherited its stderr."""
+        """Read what is left after the child has exited, without waiting for processes that inherited its stderr."""
         for _ in range(REST):
             if self._end.closed or not self._end.read():
                 break
         self._keep(self._splitter.finish())
 
     def close(self) -> None:
-        """Read no more; idempotent."""
+        """Stop reading; idempotent."""
         self._end.close()
 
     def _ended(self) -> None:
@@ -60,7 +60,7 @@ class LastWords:
     def _keep(self, frames: list[Frame]) -> None:
         for frame in frames:
             line = frame if isinstance(frame, bytes) else _said_of(frame)
-            self._log.debug("child says", line=_printable(line))
+            self._log.debug("stderr of child", line=_printable(line))
             self._lines.append(line)
             self._size += len(line)
         while self._size > self._most:

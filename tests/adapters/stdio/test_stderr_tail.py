@@ -9,14 +9,14 @@ from contextlib import contextmanager
 
 from structlog.testing import capture_logs
 
-from dragoman.adapters.stdio.last_words import LastWords
+from dragoman.adapters.stdio.stderr_tail import StderrTail
 
 
 @contextmanager
-def saying(most: int = 1000) -> Iterator[tuple[LastWords, int]]:
+def saying(most: int = 1000) -> Iterator[tuple[StderrTail, int]]:
     source, writes = os.pipe()
     os.set_blocking(source, False)
-    words = LastWords(os.fdopen(source, "rb", 0), most, pid=7)
+    words = StderrTail(os.fdopen(source, "rb", 0), most, pid=7)
     try:
         yield words, writes
     finally:
@@ -28,20 +28,20 @@ async def test_the_last_five_lines_are_told_in_one() -> None:
     with saying() as (words, writes):
         os.write(writes, b"".join(b"line %d\n" % n for n in range(9)))
         words.finish()
-        assert words.told() == "line 4 / line 5 / line 6 / line 7 / line 8"
+        assert words.text() == "line 4 / line 5 / line 6 / line 7 / line 8"
 
 
 async def test_a_line_without_its_newline_counts_at_the_end() -> None:
     with saying() as (words, writes):
         os.write(writes, b"one\npanic: two")
         words.finish()
-        assert words.told() == "one / panic: two"
+        assert words.text() == "one / panic: two"
 
 
 async def test_who_said_nothing_told_nothing() -> None:
     with saying() as (words, _):
         words.finish()
-        assert words.told() == ""
+        assert words.text() == ""
 
 
 async def test_what_is_kept_is_bounded() -> None:
@@ -56,14 +56,14 @@ async def test_a_line_over_the_bound_is_told_by_its_size() -> None:
     with saying(most=1000) as (words, writes):
         os.write(writes, b"x" * 1001 + b"\nnext\n")
         words.finish()
-        assert words.told() == "(a line of 1001 bytes) / next"
+        assert words.text() == "(a line of 1001 bytes) / next"
 
 
 async def test_what_is_told_is_short_and_printable() -> None:
     with saying() as (words, writes):
         os.write(writes, b"\x1b[31mred\x07 \xff\n" + b"y" * 900 + b"\n")
         words.finish()
-        assert words.told() == " [31mred  \N{REPLACEMENT CHARACTER} / " + "y" * 200
+        assert words.text() == " [31mred  \N{REPLACEMENT CHARACTER} / " + "y" * 200
 
 
 async def test_every_line_is_logged_at_debug_level() -> None:
@@ -91,4 +91,4 @@ async def test_the_end_waits_for_nobody_who_inherited_it() -> None:
     with saying() as (words, writes):
         os.write(writes, b"one\n")
         words.finish()  # `writes` is still open
-        assert words.told() == "one"
+        assert words.text() == "one"
