@@ -27,7 +27,6 @@ from dragoman.gateway.config.model import Config, Route
 from dragoman.gateway.endpoint import Endpoint
 from dragoman.gateway.ledger import Ledger
 from dragoman.gateway.link import Link
-from dragoman.gateway.outbox import Outbox
 from dragoman.gateway.pods.directory import PodDirectory
 from dragoman.gateway.pods.folder import PodFolder
 from dragoman.gateway.recording.recorder import Recorder
@@ -38,6 +37,7 @@ from dragoman.gateway.replay.playing import Replay
 from dragoman.gateway.replay.session_filter import SessionFilter
 from dragoman.gateway.routing.door import Door
 from dragoman.gateway.routing.router import Router
+from dragoman.gateway.services import Services
 from dragoman.gateway.session.session import Session
 from dragoman.gateway.transports.spec import Children, Connect, ListenerCallbacks
 from dragoman.gateway.upstream import Backend, Connected, Upstream
@@ -76,6 +76,7 @@ class App:
         self._make_backend = make_backend
         self._group: asyncio.TaskGroup
         self._children: Children
+        self._services: Services
         self._links: dict[str, Link] = {}
         self._listeners: list[Listener] = []
         self._routers: list[Router] = []
@@ -103,6 +104,10 @@ class App:
         PeerError for what who spawned us did, when it was sent away for it.
         """
         self._recordings.open()
+        self._services = Services(
+            clock=time.time_ns, new_id=new_id, schedule=asyncio.get_running_loop().call_later,
+            limits=self.config.limits, ledger=self.ledger, dialects=registry.dialects,
+        )  # fmt: skip
         try:
             children = self._children = Children(self.config.limits.children)
             async with children, asyncio.TaskGroup() as self._group:
@@ -154,11 +159,9 @@ class App:
     # -- routes and links ------------------------------------------------------------------------------
 
     def _router(self, route: Route) -> Router:
-        loop = asyncio.get_running_loop()
         recorder = self._recordings.of(route)
         router = Router(
-            route, self._backends(route, recorder), registry.dialects,
-            limits=self.config.limits, ledger=self.ledger, clock=time.time_ns, new_id=new_id, later=loop.call_later,
+            route, self._backends(route, recorder), self._services,
             pods=None if self._make_backend is not None else registry.pods(route.upstream),
             upstream=registry.upstream(route.upstream), recorder=recorder,
             keeps=self._make_backend is None and not registry.played(route.upstream),
@@ -201,15 +204,13 @@ class App:
         ours: Callable[[str], bool] | None = None,
     ) -> Upstream:  # fmt: skip
         """What dials a backend. With `ours` it is one session's, though its connections carry many."""
-        limits = self.config.limits
         name, dialect = session.connected().id, registry.dialect(endpoint.dialect)
         own = name if dialect.named is None or ours is not None else ""
-        connect = registry.connector(endpoint, limits, self._children)
+        connect = registry.connector(endpoint, self.config.limits, self._children)
         if ours is not None:
             connect = partial(_sifted, connect, dialect, ours)
         return Upstream(
-            name, endpoint.masked, dialect, connect, session, spawn=self.spawn, limits=limits,
-            ledger=self.ledger, clock=time.time_ns, new_id=new_id, later=asyncio.get_running_loop().call_later,
+            name, endpoint.masked, dialect, connect, session, self._services, spawn=self.spawn,
             tap=recorder.upstream(dialect, own) if recorder is not None else None,
         )  # fmt: skip
 
@@ -272,16 +273,14 @@ class App:
         self, dialect: Dialect, transport: Transport, translator: Translator, router: Router, door: Door, *,
         attaches: bool = True, publishes: bool = False,
     ) -> None:  # fmt: skip
-        limits = self.config.limits
         name, recorder = f"{dialect.name}-{next(self._numbers)}", router.recorder
         link = Link(
-            name, dialect, transport, translator,
-            Outbox(limits.outbox_soft, limits.outbox_hard), sink=router.receive, drained=router.drained,
-            ledger=self.ledger, door=door, later=asyncio.get_running_loop().call_later, attaches=attaches,
-            publishes=publishes, tap=recorder.tap(name, dialect.name) if recorder is not None else None,
+            name, dialect, transport, translator, self._services,
+            sink=router.receive, drained=router.drained, door=door, attaches=attaches, publishes=publishes,
+            tap=recorder.tap(name, dialect.name) if recorder is not None else None,
         )  # fmt: skip
         # Who only calls is bounded by its listener, which knows who has gone; and there is one publication.
-        full = attaches and not publishes and len(self._links) >= limits.links
+        full = attaches and not publishes and len(self._links) >= self.config.limits.links
         serving = self._refuse(link) if full else self._serve(link, router)
         try:
             self.spawn(serving, link.id)

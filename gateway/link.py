@@ -14,11 +14,11 @@ from typing import Any
 import structlog
 
 from dragoman.adapters.base import CloseReason, Transport
-from dragoman.gateway.ledger import Ledger
 from dragoman.gateway.outbox import Outbox
 from dragoman.gateway.recording.recorder import Tap
 from dragoman.gateway.routing.door import Door
-from dragoman.gateway.timers import Later, Timer
+from dragoman.gateway.services import Services
+from dragoman.gateway.timers import Timer
 from dragoman.mappings.canonical import Batch, Event, SessionState
 from dragoman.mappings.dialect import Alarm, Burst, Dialect, Frame, Step, Translator
 from dragoman.mappings.errors import PeerError
@@ -43,15 +43,15 @@ class Link:
     """
 
     def __init__(
-        self, id: str, dialect: Dialect, transport: Transport, translator: Translator, outbox: Outbox, *,
-        sink: Sink, ledger: Ledger, drained: Callable[[Link], None] | None = None, principal: str = "local",
+        self, id: str, dialect: Dialect, transport: Transport, translator: Translator, services: Services, *,
+        sink: Sink, drained: Callable[[Link], None] | None = None, principal: str = "local",
         door: Door = Door(),  # noqa: B008  # frozen
-        later: Later | None = None, attaches: bool = True, publishes: bool = False, tap: Tap | None = None,
+        attaches: bool = True, publishes: bool = False, tap: Tap | None = None,
         over: Callable[[Link], None] = lambda _link: None,
     ) -> None:  # fmt: skip
         self.id = id
         self.dialect = dialect
-        self.outbox = outbox
+        self.outbox = Outbox(services.limits.outbox_soft, services.limits.outbox_hard)
         self.principal = principal
         self.door = door
         self.attaches = attaches
@@ -65,8 +65,8 @@ class Link:
         self._sink = sink
         self._drained = drained
         self._on_over = over
-        self._ledger = ledger
-        self._later = later
+        self._ledger = services.ledger
+        self._schedule = services.schedule
         self._alarm: Timer | None = None
         self._reason = CloseReason.DONE
         self._over = asyncio.Event()
@@ -241,8 +241,8 @@ class Link:
         """The translator wants to be asked again."""
         if self._alarm is not None:
             self._alarm.cancel()
-        if self._later is not None and not self._ended:
-            self._alarm = self._later(alarm.after, lambda: self._ring(alarm))
+        if not self._ended:
+            self._alarm = self._schedule(alarm.after, lambda: self._ring(alarm))
 
     def _ring(self, alarm: Alarm) -> None:
         self._alarm = None

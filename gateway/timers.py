@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-__all__ = ["Later", "Timer"]
+__all__ = ["Later", "Schedule", "Timer"]
 
 
 class Timer(Protocol):
@@ -15,5 +15,7 @@ class Timer(Protocol):
         """It will not ring."""
 
 
-Later = Callable[[float, Callable[[], None]], Timer]
-"""Call a function in so many seconds."""
+Schedule = Callable[[float, Callable[[], None]], Timer]
+"""Call a function in so many seconds; return the timer, which can be cancelled before."""
+
+Later = Schedule

@@ -17,16 +17,13 @@ from typing import Any, Protocol
 import structlog
 
 from dragoman.adapters.base import CloseReason, Transport
-from dragoman.gateway.config.model import Limits
-from dragoman.gateway.ledger import Ledger
 from dragoman.gateway.link import Link
-from dragoman.gateway.outbox import Outbox
 from dragoman.gateway.public_reason import public_reason
 from dragoman.gateway.recording.recorder import Tap
-from dragoman.gateway.timers import Later
+from dragoman.gateway.services import Services
 from dragoman.mappings.canonical import Command, SessionState
 from dragoman.mappings.canonical.values import Cause
-from dragoman.mappings.dialect import Burst, Clock, Dialect, NewId, Translator
+from dragoman.mappings.dialect import Burst, Dialect, Translator
 
 __all__ = ["Backend", "Connected", "Upstream"]
 
@@ -75,9 +72,8 @@ class Upstream:
     """The connection of one session to a backend that we dial."""
 
     def __init__(
-        self, name: str, endpoint: str, dialect: Dialect, connect: Connect, session: Connected, *,
-        spawn: Callable[[Coroutine[Any, Any, None], str], None], limits: Limits, ledger: Ledger, clock: Clock,
-        new_id: NewId, later: Later | None = None, tap: Tap | None = None,
+        self, name: str, endpoint: str, dialect: Dialect, connect: Connect, session: Connected, services: Services, *,
+        spawn: Callable[[Coroutine[Any, Any, None], str], None], tap: Tap | None = None,
     ) -> None:  # fmt: skip
         self._name = name
         self._endpoint = endpoint
@@ -85,11 +81,9 @@ class Upstream:
         self._connect = connect
         self._session = session
         self._spawn = spawn
-        self._limits = limits
-        self._ledger = ledger
-        self._clock = clock
-        self._new_id = new_id
-        self._later = later
+        self._services = services
+        self._limits = services.limits
+        self._clock = services.clock
         self._tap = tap
         self._link: Link | None = None
         self._waiting: list[Command] = []
@@ -185,11 +179,10 @@ class Upstream:
             await transport.close()
             return False
         if self._translator is None or not (self._may_go_on and self._is_in_grace()):
-            self._translator = self._dialect.client(self._clock, self._new_id)
+            self._translator = self._dialect.client(self._clock, self._services.new_id)
         link = Link(
-            f"{self._name}:up", self._dialect, transport, self._translator,
-            Outbox(self._limits.outbox_soft, self._limits.outbox_hard),
-            sink=self._hear, ledger=self._ledger, later=self._later, tap=self._tap, over=self._link_over,
+            f"{self._name}:up", self._dialect, transport, self._translator, self._services,
+            sink=self._hear, tap=self._tap, over=self._link_over,
         )  # fmt: skip
         self._link = link
         self._log.info("backend connected")

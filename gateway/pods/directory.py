@@ -136,7 +136,7 @@ class PodDirectory:
 
     # -- what clients are told -------------------------------------------------------------------------
 
-    def answer(self, command: ListSessions | GetSession | ResumeSession, own: Session) -> Event:
+    def answer(self, command: ListSessions | GetSession | ResumeSession, own: SessionState) -> Event:
         """All that stand here, or one of them by its name."""
         standing = self._standing()
         if isinstance(command, ListSessions):
@@ -148,7 +148,7 @@ class PodDirectory:
                 for name, (folder, session) in sorted(standing.items())
             ]  # fmt: skip
             return SessionsListed(request=command.request, sessions=tuple(rows))
-        name = command.session or next((n for n, (_f, session) in standing.items() if session is own), "")
+        name = command.session or next((n for n, (_f, session) in standing.items() if session.state is own), "")
         if name not in standing:
             failure = Failure(cause="not_found", text=f"pod {name!r} is not visible from here")
             return Reply(request=command.request, failure=failure)
@@ -175,11 +175,11 @@ def _name(state: SessionState, name: str) -> None:
         state.backend = structs.replace(state.backend, name=name)
 
 
-def _described(name: str, folder: PodFolder, session: Session, own: Session) -> dict[str, object]:
+def _described(name: str, folder: PodFolder, session: Session, own: SessionState) -> dict[str, object]:
     """A session as docs/dialects/pod.md, section 10, describes a pod."""
     return {
         "pod_name": name,
-        "visibility": "self_pod" if session is own else "spawned_child",
+        "visibility": "self_pod" if session.state is own else "spawned_child",
         "active": {"session_id": session.state.id},
         "live": {"socket_path": str(folder.socket), "reachable": True, "status": session.state.status},
         "restore": {"possible": False, "reason": "sessions of a gateway are not restored by name"},

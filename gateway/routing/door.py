@@ -4,15 +4,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from msgspec import Struct
 
-from dragoman.mappings.canonical import Event
+from dragoman.mappings.canonical import Event, SessionState
 from dragoman.mappings.canonical.commands import GetSession, ListSessions, ResumeSession
-
-if TYPE_CHECKING:
-    from dragoman.gateway.session.session import Session  # which has links, and a link has its door
 
 __all__ = ["LATEST", "NEW", "Directory", "Door"]
 
@@ -22,8 +19,8 @@ NEW, LATEST = "new", "latest"
 class Directory(Protocol):
     """Where the sessions of a route stand side by side, each behind a door of its own: `pod+dir:DIR`."""
 
-    def answer(self, command: ListSessions | GetSession | ResumeSession, own: Session) -> Event:
-        """What a client of session `own` is told of all that stand here."""
+    def answer(self, command: ListSessions | GetSession | ResumeSession, own: SessionState) -> Event:
+        """Return what a client of session `own` is told of all that stand here."""
 
 
 class Door(Struct, frozen=True, kw_only=True):

@@ -17,7 +17,7 @@ from typing import Any
 
 from msgspec import Struct, structs
 
-from dragoman.gateway.ledger import Ledger
+from dragoman.gateway.services import Services
 from dragoman.gateway.session.weight import of_item
 from dragoman.gateway.upstream import Backend, Connected
 from dragoman.mappings.canonical import Command, SessionState
@@ -43,14 +43,14 @@ class Reading(Struct):
 
 
 class Pager:
-    """A session's way to its backend; `backend` is set before anything is asked. What is larger than `most` is cut."""
+    """A session's way to its backend; `backend` is set before anything is asked. It keeps at most `transcript_max`."""
 
     backend: Backend
 
-    def __init__(self, session: Connected, *, ledger: Ledger, most: int) -> None:
+    def __init__(self, session: Connected, services: Services) -> None:
         self._session = session
-        self._ledger = ledger
-        self._most = most
+        self._ledger = services.ledger
+        self._most = services.limits.transcript_max
         self._readings: dict[str, Reading] = {}
 
     # -- what the session asks -------------------------------------------------------------------------

@@ -16,19 +16,17 @@ from collections.abc import Callable, Sequence
 from msgspec import structs
 
 from dragoman.gateway.backends.asking import Asking, ConnectionLost, Refused, Script, TimedOut
-from dragoman.gateway.config.model import Limits
-from dragoman.gateway.ledger import Ledger
 from dragoman.gateway.routing.door import LATEST
 from dragoman.gateway.routing.ids import canonical_id
 from dragoman.gateway.routing.paging import PAGE
+from dragoman.gateway.services import Services
 from dragoman.gateway.session.weight import of_item
-from dragoman.gateway.timers import Later
 from dragoman.gateway.upstream import Backend, Connected
 from dragoman.mappings.canonical import Command, SessionState
 from dragoman.mappings.canonical.commands import GetHistory, GetSession, ListSessions, OpenSession, ResumeSession
 from dragoman.mappings.canonical.events import Alert, Event, HistorySnapshot, Reply, SessionOpened, SessionsListed
 from dragoman.mappings.canonical.values import Cause, Failure, Item
-from dragoman.mappings.dialect import Burst, Loss, NewId
+from dragoman.mappings.dialect import Burst, Loss
 
 __all__ = ["Recall"]
 
@@ -48,17 +46,17 @@ class Recall:
     backend: Backend
 
     def __init__(
-        self, session: Connected, *, limits: Limits, ledger: Ledger, new_id: NewId, later: Later, resume: str = "",
+        self, session: Connected, services: Services, *, resume: str = "",
         taken: Callable[[str], bool] = lambda _id: False,
     ) -> None:  # fmt: skip
         self._session = session
-        self._limits = limits
-        self._ledger = ledger
+        self._limits = services.limits
+        self._ledger = services.ledger
         self._resume = resume
         self._taken = taken
         self._asking: Asking[Command] = Asking(
-            lambda command: self.backend.send([command]), self.send, self._fail, bound=HELD_MAX, new_id=new_id,
-            later=later,
+            lambda command: self.backend.send([command]), self.send, self._fail, bound=HELD_MAX,
+            new_id=services.new_id, later=services.schedule,
         )  # fmt: skip
         self._openings: set[str] = set()  # requests of clients that resume
 

@@ -13,8 +13,7 @@ from functools import partial
 from msgspec import structs
 
 from dragoman.adapters.base import CloseReason
-from dragoman.gateway.config.model import Limits, Route
-from dragoman.gateway.ledger import Ledger
+from dragoman.gateway.config.model import Route
 from dragoman.gateway.link import Link
 from dragoman.gateway.pods.live import Pods
 from dragoman.gateway.recording.recorder import Recorder
@@ -22,9 +21,9 @@ from dragoman.gateway.routing.opening import Openings
 from dragoman.gateway.routing.roster import listing
 from dragoman.gateway.routing.sessions import MakeBackend, Sessions
 from dragoman.gateway.routing.stored import Rows, joined
+from dragoman.gateway.services import Services
 from dragoman.gateway.session.history import summary
 from dragoman.gateway.session.session import Session
-from dragoman.gateway.timers import Later
 from dragoman.mappings.canonical import Command
 from dragoman.mappings.canonical.commands import (
     AnswerApproval,
@@ -59,7 +58,7 @@ from dragoman.mappings.canonical.events import (
 )
 from dragoman.mappings.canonical.unmapped import Unmapped
 from dragoman.mappings.canonical.values import Failure
-from dragoman.mappings.dialect import Burst, Clock, Dialect, Loss, NewId
+from dragoman.mappings.dialect import Burst, Dialect, Loss
 from dragoman.mappings.errors import PeerError
 
 __all__ = ["Router"]
@@ -81,24 +80,19 @@ class Router:
     """
 
     def __init__(
-        self, route: Route, make_backend: MakeBackend, dialects: Callable[[], dict[str, Dialect]], *,
-        limits: Limits, ledger: Ledger, clock: Clock, new_id: NewId, later: Later, pods: Pods | None = None,
+        self, route: Route, make_backend: MakeBackend, services: Services, *, pods: Pods | None = None,
         upstream: Dialect | None = None, recorder: Recorder | None = None, keeps: bool = True,
     ) -> None:  # fmt: skip
         self.recorder = recorder
         self._route = route
-        self._limits = limits
-        self._ledger = ledger
-        self._clock = clock
-        self._new_id = new_id
-        self._later = later
-        self._upstream = upstream or dialects()[route.upstream.dialect]
+        self._services = services
+        self._ledger = services.ledger
+        self._upstream = upstream or services.dialects()[route.upstream.dialect]
         self._all = Sessions(
-            route, make_backend, dialects, limits=limits, ledger=ledger, clock=clock, new_id=new_id, later=later,
-            pods=pods, upstream=self._upstream, recorder=recorder, keeps=keeps,
+            route, make_backend, services, pods=pods, upstream=self._upstream, recorder=recorder, keeps=keeps
         )  # fmt: skip
         self._all.enter = self._enter
-        self._openings = Openings(route.name, self._all, new_id)
+        self._openings = Openings(route.name, self._all, services.new_id)
         self._policy = self._all.policy
         self.watchers = self._all.watchers
         self.behind = self._all.known
@@ -186,7 +180,7 @@ class Router:
     def _command(self, link: Link, command: Command) -> None:
         match command:
             case Ping():
-                link.send([Pong(request=command.request, at=self._clock())])
+                link.send([Pong(request=command.request, at=self._services.clock())])
             case ListSessions() | GetSession() | ResumeSession() if link.dialect.one_session:
                 self._describe(link, command)
             case ListSessions():
@@ -222,7 +216,7 @@ class Router:
             self._get(link, GetSession(request=command.request, session=command.session))
         elif self._all.opens and self._all.roster.named(command.session) is not None:
             # A foreign one: the backend is asked by a name that nobody has, so its answer is that of an unknown one.
-            self._open(link, structs.replace(command, session=self._new_id(), ext=None))
+            self._open(link, structs.replace(command, session=self._services.new_id(), ext=None))
         else:
             self._open(link, command)
 
@@ -294,7 +288,7 @@ class Router:
         """A client that is shown one session knows of no other, unless its door stands beside theirs."""
         own = self._all.known(link.door)
         if own is not None and link.door.directory is not None:
-            link.send([link.door.directory.answer(command, own)])
+            link.send([link.door.directory.answer(command, own.state)])
         elif own is not None and isinstance(command, ListSessions):
             link.send([SessionsListed(request=command.request, sessions=(summary(own.state),))])
         elif own is not None and command.session in ("", own.state.id):
@@ -327,7 +321,7 @@ class Router:
             then()
 
         if asked:
-            self._later(self._limits.snapshot_wait, told)
+            self._services.schedule(self._services.limits.snapshot_wait, told)
         else:
             then()
 

@@ -11,9 +11,8 @@ from typing import TypeVar
 from msgspec import structs
 
 from dragoman.adapters.base import CloseReason
-from dragoman.gateway.config.model import Limits, Route
+from dragoman.gateway.config.model import Route
 from dragoman.gateway.endpoint import Endpoint
-from dragoman.gateway.ledger import Ledger
 from dragoman.gateway.link import Link
 from dragoman.gateway.pods.live import Pod, Pods
 from dragoman.gateway.pods.sessions import PodSessions
@@ -27,14 +26,14 @@ from dragoman.gateway.routing.recall import Recall
 from dragoman.gateway.routing.roster import Roster
 from dragoman.gateway.routing.shared_sessions import SharedSessions
 from dragoman.gateway.routing.stored import Stored
+from dragoman.gateway.services import Services
 from dragoman.gateway.session.session import Session
-from dragoman.gateway.timers import Later
 from dragoman.gateway.upstream import Backend, Connected, Upstream
 from dragoman.mappings.canonical import Event, SessionState
 from dragoman.mappings.canonical.commands import DeleteSession, ListSessions, OpenSession, ResumeSession
 from dragoman.mappings.canonical.values import Backend as About
 from dragoman.mappings.canonical.values import Ext, Failure, SessionSummary
-from dragoman.mappings.dialect import Clock, Dialect, NewId
+from dragoman.mappings.dialect import Dialect
 from dragoman.mappings.errors import ConfigError
 
 __all__ = ["MakeBackend", "Sessions"]
@@ -57,25 +56,19 @@ class Sessions:
     """
 
     def __init__(
-        self, route: Route, make_backend: MakeBackend, dialects: Callable[[], dict[str, Dialect]], *,
-        limits: Limits, ledger: Ledger, clock: Clock, new_id: NewId, later: Later, pods: Pods | None = None,
+        self, route: Route, make_backend: MakeBackend, services: Services, *, pods: Pods | None = None,
         upstream: Dialect | None = None, recorder: Recorder | None = None, keeps: bool = True,
     ) -> None:  # fmt: skip
         self._recorder = recorder
         self._route = route
-        self._dialects = dialects
-        self._clock = clock
-        self.roster = Roster(dialects)
+        self._services = services
+        self.roster = Roster(services.dialects)
         self._unopened: dict[str, tuple[Session, Link]] = {}  # by provisional id, with the client that waits for each
         self._doors: dict[str, Session] = {}
         self._forgotten: dict[str, None] = {}  # names of sessions that were deleted here alone, the oldest first
         self._made_up: set[str] = set()  # sessions for a listener whose backend had none
         self._make_backend = make_backend
-        self._limits = limits
-        self._ledger = ledger
-        self._new_id = new_id
-        self._later = later
-        self.upstream = upstream or dialects()[route.upstream.dialect]
+        self.upstream = upstream or services.dialects()[route.upstream.dialect]
         self.opens = not self.upstream.one_session  # its backend opens conversations
         self.policy = Policy(route, holds_one=not self.opens)
         self.pods: PodSessions | None = None
@@ -90,11 +83,11 @@ class Sessions:
         if recorder is not None:
             recorder.named = self._track_of
         if pods is not None:
-            self.pods = PodSessions(route.name, pods, self.roster, self.policy, dialects, self._make_of_pod)
+            self.pods = PodSessions(route.name, pods, self.roster, self.policy, services.dialects, self._make_of_pod)
         elif self.upstream.named is not None:
             self.many = SharedSessions(
                 route.name, self.upstream, self.roster, lambda known, ids: self.make(known, ids=ids), self._gone,
-                self._news, self._follow_newest, ledger=ledger, new_id=new_id, later=later, wait=limits.snapshot_wait,
+                self._news, self._follow_newest, services,
             )  # fmt: skip
             dialled = make_backend(self.many.shared, route.upstream)
             if not isinstance(dialled, Upstream):
@@ -143,7 +136,7 @@ class Sessions:
 
         Its id is the backend's own then (docs/translation.md, rule 3.1), so that it is the same after a restart.
         """
-        session = self._session(self._new_id())
+        session = self._session(self._services.new_id())
         if self._recorder is not None:
             session.delivery.track = self._recorder.unnamed_track(session.state)
         self.policy.claim(link.principal, session.state)
@@ -164,7 +157,7 @@ class Sessions:
         own = canonical_id(self._route.name, name)
         known, (_, link) = self.roster.named(own), self._unopened[provisional]
         if known is not None:
-            self._later(0, lambda: self.drop(session))  # once what it has to say is said
+            self._services.schedule(0, lambda: self.drop(session))  # once what it has to say is said
             if self.policy.sees(link.principal, known.state):
                 return known
             session.fail(Failure(cause="not_found", text="session not found"))
@@ -186,11 +179,10 @@ class Sessions:
     def _session(self, id: str, name: str = "", ids: Ext | None = None) -> Session:
         opening = self.complete(OpenSession())
         about = About(name=name or _pod_name(self._route))
-        return Session(
-            SessionState(id=id, owner="", opened_at=self._clock(), opening=opening, backend=about, backend_ids=ids),
-            route=self._route, upstream=self.upstream, limits=self._limits, ledger=self._ledger, clock=self._clock,
-            new_id=self._new_id, later=self._later,
+        state = SessionState(
+            id=id, owner="", opened_at=self._services.clock(), opening=opening, backend=about, backend_ids=ids
         )  # fmt: skip
+        return Session(state, self._route, self.upstream, self._services)
 
     def choose(self, link: Link, session: Session, name: str) -> None:
         """Show `session` to clients of this dialect under the id by which one of them opens it.
@@ -225,10 +217,9 @@ class Sessions:
 
     def _connect(self, session: Session, resume: str) -> None:
         recall = Recall(
-            session, limits=self._limits, ledger=self._ledger, new_id=self._new_id, later=self._later, resume=resume,
-            taken=lambda conversation: self._merged(session, conversation),
+            session, self._services, resume=resume, taken=lambda conversation: self._merged(session, conversation),
         )  # fmt: skip
-        recall.backend = pager = Pager(recall, ledger=self._ledger, most=self._limits.transcript_max)
+        recall.backend = pager = Pager(recall, self._services)
         pager.backend = self._make_backend(pager, self._route.upstream)
         session.backend = recall
         if not resume:
@@ -241,7 +232,7 @@ class Sessions:
             return False
         links = session.lobby.waiting + [a.link for a in session.delivery.attachments.values()]
         self._doors = {door: other if known is session else known for door, known in self._doors.items()}
-        self._later(0, lambda: self.drop(session))  # once what it has to say to them is said
+        self._services.schedule(0, lambda: self.drop(session))  # once what it has to say to them is said
         for link in links:
             session.detach(link)
             other.lobby.enter(link)
@@ -255,11 +246,8 @@ class Sessions:
         Made when it is first needed.
         """
         if self._control is None:
-            self._control = control = self._session(self._new_id())
-            self._stored = stored = Stored(
-                self._route.name, control, self._dialects, ledger=self._ledger, new_id=self._new_id, later=self._later,
-                wait=self._limits.connect_deadline,
-            )  # fmt: skip
+            self._control = control = self._session(self._services.new_id())
+            self._stored = stored = Stored(self._route.name, control, self._services)
             stored.backend = self._make_backend(stored, self._route.upstream)
             control.backend = stored
         return self._control
@@ -427,7 +415,7 @@ class Sessions:
         if self.many is not None and door.session in ("", LATEST) and (newest := self.many.newest()) is not None:
             return newest
         wanted = "" if door.session == NEW else door.session
-        known_id = canonical_id(self._route.name, wanted) if wanted not in ("", LATEST) else self._new_id()
+        known_id = canonical_id(self._route.name, wanted) if wanted not in ("", LATEST) else self._services.new_id()
         if self.many is not None and door.session in ("", LATEST):
             self._made_up.add(known_id)
         return self.make(known_id, resume=wanted)

@@ -19,9 +19,8 @@ import structlog
 from msgspec import structs
 
 from dragoman.gateway.backends.asking import Asking, Refused, Script
-from dragoman.gateway.ledger import Ledger
+from dragoman.gateway.services import Services
 from dragoman.gateway.session.session import Session
-from dragoman.gateway.timers import Later
 from dragoman.gateway.upstream import Upstream
 from dragoman.mappings.canonical import Command, Event, SessionState
 from dragoman.mappings.canonical.commands import CancelTurn, GetSession, OpenSession, ResumeSession, SubmitInput
@@ -36,7 +35,7 @@ from dragoman.mappings.canonical.events import (
     StoreChanged,
 )
 from dragoman.mappings.canonical.values import Cause, Failure, SessionSummary
-from dragoman.mappings.dialect import Burst, Dialect, Loss, NewId
+from dragoman.mappings.dialect import Burst, Dialect, Loss
 
 __all__ = ["Keeper", "Shared", "Way"]
 
@@ -86,14 +85,13 @@ class Shared:
     upstream: Upstream
 
     def __init__(
-        self, route: str, dialect: Dialect, keeper: Keeper, *, ledger: Ledger, new_id: NewId, later: Later
+        self, route: str, dialect: Dialect, keeper: Keeper, services: Services
     ) -> None:  # fmt: skip
         self._state = SessionState(id=route)  # the connection is about no session of its own
         self.dialect = dialect
         self._keeper = keeper
-        self._ledger = ledger
-        self.new_id = new_id
-        self.later = later
+        self.services = services
+        self._ledger = services.ledger
         self._ways: dict[str, Way] = {}  # the sessions that are watched, by their canonical id
         self._asked: dict[str, Session] = {}
         self._opening: dict[str, Way] = {}  # who asks for a session to be opened, by our request
@@ -132,7 +130,7 @@ class Shared:
 
     def doubt(self, sessions: Sequence[Session]) -> None:
         """Ask for each of these whether the backend has it."""
-        requests = {self.new_id(): session for session in sessions}
+        requests = {self.services.new_id(): session for session in sessions}
         self._doubted |= requests
         self.upstream.send([self._naming(session, GetSession(request=r)) for r, session in requests.items()])
         if not self._doubted:
@@ -238,7 +236,8 @@ class Way:
         self.session = session
         self.asking: Asking[Command] = Asking(
             lambda command: shared.ask(self, command), lambda held: shared.send(session, held), self._refuse,
-            bound=HELD_MAX, new_id=shared.new_id, later=shared.later,
+            bound=HELD_MAX, new_id=shared.services.new_id,
+            later=shared.services.schedule,
         )  # fmt: skip
 
     def start(self) -> None:

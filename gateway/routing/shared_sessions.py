@@ -10,16 +10,15 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from dragoman.gateway.backends.asking import Asking, Script, TimedOut
-from dragoman.gateway.ledger import Ledger
 from dragoman.gateway.routing.ids import canonical_id
 from dragoman.gateway.routing.roster import Roster
 from dragoman.gateway.routing.shared import Shared
+from dragoman.gateway.services import Services
 from dragoman.gateway.session.session import Session
-from dragoman.gateway.timers import Later
 from dragoman.mappings.canonical import Event
 from dragoman.mappings.canonical.events import SessionsListed
 from dragoman.mappings.canonical.values import Ext, SessionSummary
-from dragoman.mappings.dialect import Dialect, NewId
+from dragoman.mappings.dialect import Dialect
 
 __all__ = ["SharedSessions"]
 
@@ -35,20 +34,21 @@ class SharedSessions:
 
     def __init__(
         self, route: str, dialect: Dialect, roster: Roster, make: Callable[[str, Ext | None], Session],
-        gone: Callable[[Session], None], news: Callable[[Event], None], appeared: Callable[[], None], *,
-        ledger: Ledger, new_id: NewId, later: Later, wait: float,
+        gone: Callable[[Session], None], news: Callable[[Event], None], appeared: Callable[[], None],
+        services: Services,
     ) -> None:  # fmt: skip
         self._route = route
         self._dialect = dialect
         self._roster = roster
         self._make = make
         self.gone, self.news, self.appeared = gone, news, appeared
-        self._wait = wait
+        self._wait = services.limits.snapshot_wait
         self._asking: Asking[Callable[[], None]] = Asking(
-            lambda _command: None, _run_all, lambda _held, _failure: None, bound=HELD_MAX, new_id=new_id, later=later
+            lambda _command: None, _run_all, lambda _held, _failure: None, bound=HELD_MAX,
+            new_id=services.new_id, later=services.schedule,
         )  # fmt: skip
         self._known = False
-        self.shared = Shared(route, dialect, self, ledger=ledger, new_id=new_id, later=later)
+        self.shared = Shared(route, dialect, self, services)
 
     def known(self, name: str) -> Session | None:
         """The session that the backend calls `name`, if anybody spoke of it yet."""

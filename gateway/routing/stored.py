@@ -13,17 +13,16 @@ from typing import Any
 from msgspec import structs
 
 from dragoman.gateway.backends.asking import Asking, Script, TimedOut
-from dragoman.gateway.ledger import Ledger
 from dragoman.gateway.routing.ids import canonical_id
+from dragoman.gateway.services import Services
 from dragoman.gateway.session.history import summary
 from dragoman.gateway.session.session import Session
-from dragoman.gateway.timers import Later
 from dragoman.gateway.upstream import Backend, Connected
 from dragoman.mappings.canonical import Command, SessionState
 from dragoman.mappings.canonical.commands import ListSessions
 from dragoman.mappings.canonical.events import SessionsListed
 from dragoman.mappings.canonical.values import Cause, SessionSummary
-from dragoman.mappings.dialect import Burst, Dialect, Loss, NewId
+from dragoman.mappings.dialect import Burst, Loss
 
 __all__ = ["Rows", "Stored", "joined"]
 
@@ -42,23 +41,21 @@ class Stored:
     backend: Backend
 
     def __init__(
-        self, route: str, control: Connected, dialects: Callable[[], dict[str, Dialect]], *, ledger: Ledger,
-        new_id: NewId, later: Later, wait: float,
+        self, route: str, control: Connected, services: Services
     ) -> None:  # fmt: skip
         self._route = route
         self._control = control
-        self._dialects = dialects
-        self._ledger = ledger
-        self._wait = wait
-        self._lists = {archived: self._asking(archived, new_id, later) for archived in (False, True)}
+        self._services = services
+        self._lists = {archived: self._asking(archived) for archived in (False, True)}
         self._rows: dict[bool, Rows] = {}
         self._names: dict[str, SessionSummary] = {}
 
-    def _asking(self, archived: bool, new_id: NewId, later: Later) -> Asking[Told]:
+    def _asking(self, archived: bool) -> Asking[Told]:
         """Return what asks for a list, with or without archived conversations: one answer for all who wait."""
         return Asking(
             lambda command: self.backend.send([command]), lambda waiting: _tell(waiting, self._rows.pop(archived, ())),
-            lambda waiting, _failure: _tell(waiting, ()), bound=WAITING_MAX, new_id=new_id, later=later,
+            lambda waiting, _failure: _tell(waiting, ()), bound=WAITING_MAX,
+            new_id=self._services.new_id, later=self._services.schedule,
         )  # fmt: skip
 
     def ask(self, archived: bool, told: Told) -> None:
@@ -67,7 +64,7 @@ class Stored:
         if asking.hold([told]):
             told(())
         elif not asking.active:
-            asking.begin(self._list(archived), self._wait)
+            asking.begin(self._list(archived), self._services.limits.connect_deadline)
 
     def named(self, name: str) -> SessionSummary | None:
         """Return the row of the conversation that a list has shown to clients under this name."""
@@ -129,7 +126,7 @@ class Stored:
     def _remembered(self, row: SessionSummary) -> SessionSummary:
         """Return a row under its canonical id, and remember it by every name that a client is shown for it."""
         known = structs.replace(row, session=canonical_id(self._route, row.session))
-        for dialect in self._dialects().values():
+        for dialect in self._services.dialects().values():
             self._names |= dict.fromkeys(dialect.shown(known.session, known.ext), row)
         self._names[known.session] = row
         while len(self._names) > NAMES_MAX:
@@ -137,7 +134,7 @@ class Stored:
         return known
 
     def _lose(self, why: str) -> None:
-        self._ledger.record([Loss(kind="SessionsListed", field="sessions", why=why)])
+        self._services.ledger.record([Loss(kind="SessionsListed", field="sessions", why=why)])
 
 
 def _tell(waiting: Sequence[Told], rows: Rows) -> None:

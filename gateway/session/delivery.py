@@ -15,9 +15,9 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct, structs
 
 from dragoman.adapters.base import CloseReason
-from dragoman.gateway.ledger import Ledger
 from dragoman.gateway.link import Link
 from dragoman.gateway.recording.track import Track
+from dragoman.gateway.services import Services
 from dragoman.mappings.canonical import Batch, SessionState, prelude
 from dragoman.mappings.canonical.events import (
     Event,
@@ -74,17 +74,16 @@ class Delivery:
     """Log, groups and attachments of one session."""
 
     def __init__(
-        self, state: SessionState, ledger: Ledger, *, log_max: int, log_bytes: int, catch_up: int, coalesce: bool,
-        source: str,
+        self, state: SessionState, services: Services, *, coalesce: bool, source: str
     ) -> None:  # fmt: skip
         self._state = state
         self._source = source  # the backend's dialect
-        self._ledger = ledger
-        self._log_max = log_max
-        self._log_bytes = log_bytes
+        self._ledger = services.ledger
+        self._log_max = services.limits.log_max
+        self._log_bytes = services.limits.log_bytes
         self._weights: deque[int] = deque()  # of the log's batches
         self._weight = 0
-        self._catch_up = catch_up
+        self._catch_up = services.limits.catch_up
         self._coalesce = coalesce
         self._log: deque[Batch] = deque()
         self._logged = 0

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 
 from msgspec import Struct
 
-from dragoman.gateway.config.model import Limits
 from dragoman.gateway.link import Link
-from dragoman.gateway.timers import Later, Timer
+from dragoman.gateway.services import Services
+from dragoman.gateway.timers import Timer
 from dragoman.mappings.canonical import Command
 from dragoman.mappings.canonical.commands import GetSession, OpenSession, ResumeSession
 from dragoman.mappings.canonical.values import Segment
@@ -37,9 +37,9 @@ class Pending(Struct, frozen=True, kw_only=True):
 class InFlight:
     """The commands of one session that wait; `unanswered` is called for each that has waited too long."""
 
-    def __init__(self, later: Later, limits: Limits, unanswered: Callable[[str], None]) -> None:
-        self._later = later
-        self._limits = limits
+    def __init__(self, services: Services, unanswered: Callable[[str], None]) -> None:
+        self._schedule = services.schedule
+        self._limits = services.limits
         self._unanswered = unanswered
         self._pending: dict[str, Pending] = {}
 
@@ -62,7 +62,7 @@ class InFlight:
         """`command` is about to be written under `request`."""
         opens = isinstance(command, OPENING)
         deadline = self._limits.open_deadline if opens else self._limits.accept_deadline
-        timer = self._later(deadline, lambda: self._unanswered(request))
+        timer = self._schedule(deadline, lambda: self._unanswered(request))
         self._pending[request] = Pending(command=command, timer=timer, link=link, segments=segments, then=then)
 
     def get(self, request: str) -> Pending | None:

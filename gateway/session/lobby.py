@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dragoman.gateway.link import Link
-from dragoman.gateway.timers import Later, Timer
+from dragoman.gateway.services import Services
+from dragoman.gateway.timers import Timer
 
 __all__ = ["Lobby"]
 
@@ -20,10 +21,10 @@ class Lobby:
     Actions that need no link wait in the same way.
     """
 
-    def __init__(self, attach: Callable[[Link], None], later: Later, wait: float) -> None:
+    def __init__(self, attach: Callable[[Link], None], services: Services) -> None:
         self._attach = attach
-        self._later = later
-        self._wait = wait
+        self._schedule = services.schedule
+        self._wait = services.limits.snapshot_wait
         self._waiting: dict[str, tuple[Link, Timer]] = {}
         self._actions: list[tuple[Callable[[], None], Timer]] = []
         self._open = False
@@ -38,14 +39,14 @@ class Lobby:
         if self._open:
             self._attach(link)
         else:
-            self._waiting[link.id] = (link, self._later(self._wait, lambda: self.admit(link)))
+            self._waiting[link.id] = (link, self._schedule(self._wait, lambda: self.admit(link)))
 
     def when_open(self, action: Callable[[], None]) -> None:
         """Call `action` once the history is known, or would have kept a link waiting for too long."""
         if self._open:
             action()
         else:
-            self._actions.append((action, self._later(self._wait, self._act)))
+            self._actions.append((action, self._schedule(self._wait, self._act)))
 
     def _act(self) -> None:
         actions, self._actions = self._actions, []

@@ -16,9 +16,9 @@ from typing import Any
 import structlog
 from msgspec import structs
 
-from dragoman.gateway.config.model import Limits, RouteOptions
-from dragoman.gateway.ledger import Ledger
+from dragoman.gateway.config.model import RouteOptions
 from dragoman.gateway.link import Link
+from dragoman.gateway.services import Services
 from dragoman.gateway.session.answers import ADDRESSED, Answers, answers_one
 from dragoman.gateway.session.attendance import Attendance
 from dragoman.gateway.session.cancelling import Cancelling
@@ -34,7 +34,6 @@ from dragoman.gateway.session.reconnect import BUSY, Reconnect
 from dragoman.gateway.session.runs import Run
 from dragoman.gateway.session.turn import NormalForm
 from dragoman.gateway.session.weight import of_events
-from dragoman.gateway.timers import Later
 from dragoman.gateway.upstream import Backend
 from dragoman.mappings.canonical import Batch, Command, Event, SessionState
 from dragoman.mappings.canonical.commands import (
@@ -62,7 +61,7 @@ from dragoman.mappings.canonical.events import (
 from dragoman.mappings.canonical.state import TextBlock
 from dragoman.mappings.canonical.unmapped import Unmapped
 from dragoman.mappings.canonical.values import Cause, Failure, Segment
-from dragoman.mappings.dialect import Burst, Clock, Dialect, Loss, NewId
+from dragoman.mappings.dialect import Burst, Dialect, Loss
 
 __all__ = ["Session"]
 
@@ -77,29 +76,25 @@ class Session:
 
     backend: Backend
 
-    def __init__(
-        self, state: SessionState, *, route: RouteOptions, upstream: Dialect, limits: Limits, ledger: Ledger,
-        clock: Clock, new_id: NewId, later: Later,
-    ) -> None:  # fmt: skip
+    def __init__(self, state: SessionState, route: RouteOptions, upstream: Dialect, services: Services) -> None:
         self.state = state
         self.route = route
         self._names_only = route.show.tools == "names"
-        self.limits = limits
-        self.clock = clock
-        self.later = later
-        self.upstream, self.ledger = upstream, ledger
-        self._new_id = new_id
+        self.services = services
+        self.limits, self.clock, self.later = services.limits, services.clock, services.schedule
+        self.upstream, self.ledger = upstream, services.ledger
+        self._new_id = services.new_id
         self.form = NormalForm(
-            state, new_id, tells_model_turns=upstream.events.says(ModelTurnStarted), tells_calls=upstream.tells_calls
+            state,
+            services.new_id,
+            tells_model_turns=upstream.events.says(ModelTurnStarted),
+            tells_calls=upstream.tells_calls,
         )
-        self.delivery = Delivery(
-            state, ledger, log_max=limits.log_max, log_bytes=limits.log_bytes, catch_up=limits.catch_up,
-            coalesce=route.overflow == "coalesce", source=upstream.name,
-        )  # fmt: skip
+        self.delivery = Delivery(state, services, coalesce=route.overflow == "coalesce", source=upstream.name)
         self.questions = Questions(self)
         self.form.puts_in_words, self.form.given = self.questions.puts_in_words, self.questions.given
         self.answers = Answers(self)
-        self.in_flight = InFlight(later, limits, self.answers.miss)
+        self.in_flight = InFlight(services, self.answers.miss)
         self.inputs = Inputs(self)
         self._turn_weight = 0
         self.cancelling = Cancelling(self)
@@ -113,7 +108,7 @@ class Session:
         self.on_run: Callable[[Run], None] = lambda _run: None  # this was delivered, and is more than text
         self.rested: Callable[[Session], None] = lambda _session: None  # nobody came for `session_ttl`
         self._watched = state.status
-        self.lobby = Lobby(self.attach, later, limits.snapshot_wait)
+        self.lobby = Lobby(self.attach, services)
         self.quiet = asyncio.Event()  # no turn is open, and no input waits to be accepted
         self.quiet.set()
         self.log = log.bind(session=state.id)

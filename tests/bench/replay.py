@@ -17,7 +17,7 @@ from typing import Any
 from msgspec import Struct
 
 from dragoman.gateway import registry
-from dragoman.gateway.config.model import Limits, RouteOptions
+from dragoman.gateway.config.model import RouteOptions
 from dragoman.gateway.endpoint import parse
 from dragoman.gateway.ledger import Ledger
 from dragoman.gateway.recording.reader import Recording, open_recording
@@ -30,6 +30,7 @@ from dragoman.mappings.canonical.values import Cause, Text
 from dragoman.mappings.dialect import Burst
 from tests.gateway.replay.tape import Tape
 from tests.gateway.stage import Time
+from tests.services import services
 
 __all__ = ["EVENTS", "Sample", "measure"]
 
@@ -101,9 +102,4 @@ def _played(path: Path, session: Any) -> None:
 
 
 def _session() -> Session:
-    clock = Time()
-    ids = iter(range(1_000_000))
-    return Session(
-        SessionState(id="s"), route=RouteOptions(), upstream=registry.dialect("pod"), limits=Limits(), ledger=Ledger(),
-        clock=clock.clock, new_id=lambda: f"id {next(ids)}", later=clock.later,
-    )  # fmt: skip
+    return Session(SessionState(id="s"), RouteOptions(), registry.dialect("pod"), services(Time()))

@@ -14,13 +14,14 @@ from functools import cached_property
 from itertools import count
 from typing import Any
 
+from msgspec import structs
+
 from dragoman.adapters.base import CloseReason, Transport
 from dragoman.gateway import registry
 from dragoman.gateway.config.model import Limits, Overflow, Route
 from dragoman.gateway.endpoint import Endpoint, parse
 from dragoman.gateway.ledger import Ledger
 from dragoman.gateway.link import Link
-from dragoman.gateway.outbox import Outbox
 from dragoman.gateway.routing.door import Door
 from dragoman.gateway.routing.ids import session_id
 from dragoman.gateway.routing.router import Router
@@ -32,6 +33,7 @@ from tests.gateway.pod_words import snapshot
 from tests.gateway.smooth_words import CREATE, opened
 from tests.memory import MemoryTransport
 from tests.oracle import ORACLES, SmoothOracle, heard
+from tests.services import services
 from tests.smooth_frames import check
 
 __all__ = ["NEVER", "Script", "Stage", "settle", "stage"]
@@ -185,10 +187,8 @@ class Stage:
         self._ids = count(1)
         self._backend = registry.dialect(upstream.dialect)
         route = Route(name="test", listen=LISTEN, upstream=upstream, overflow=overflow, **options)
-        self.router = Router(
-            route, self._upstream, registry.dialects, limits=limits, ledger=self.ledger, clock=self.time.clock,
-            new_id=self.new_id, later=self.time.later, keeps=keeps,
-        )  # fmt: skip
+        self.services = services(self.time, limits=limits, ledger=self.ledger, new_id=self.new_id)
+        self.router = Router(route, self._upstream, self.services, keeps=keeps)
 
     @cached_property
     def session(self) -> Session:
@@ -200,8 +200,8 @@ class Stage:
 
     def _upstream(self, session: Connected, endpoint: Endpoint) -> Upstream:
         self.upstream = Upstream(
-            session.connected().id, str(endpoint), self._backend, self._dial, session, spawn=self.spawn,
-            limits=self.limits, ledger=self.ledger, clock=self.time.clock, new_id=self.new_id,
+            session.connected().id, str(endpoint), self._backend, self._dial, session, self.services,
+            spawn=self.spawn,
         )  # fmt: skip
         return self.upstream
 
@@ -238,14 +238,13 @@ class Stage:
 
         One of pando `calls`, or is everybody who subscribes.
         """
-        limits = limits or self.limits
+        own = self.services if limits is None else structs.replace(self.services, limits=limits)
         transport, spoken = MemoryTransport(), registry.dialect(dialect)
         publication = None if calls else spoken.publication
         made = publication or spoken.server
         link = Link(
-            name, spoken, transport, made(self.time.clock, self.new_id),
-            Outbox(limits.outbox_soft, limits.outbox_hard), sink=self.router.receive, drained=self.router.drained,
-            ledger=self.ledger, principal=principal, door=door, attaches=not calls,
+            name, spoken, transport, made(self.time.clock, self.new_id), own,
+            sink=self.router.receive, drained=self.router.drained, principal=principal, door=door, attaches=not calls,
             publishes=publication is not None,
         )  # fmt: skip
         peer = self.clients[name] = Peer(transport, link)

@@ -12,15 +12,16 @@ import pytest
 from structlog.testing import capture_logs
 
 from dragoman.adapters.base import CloseReason
+from dragoman.gateway.config.model import Limits
 from dragoman.gateway.ledger import Ledger
 from dragoman.gateway.link import Link
-from dragoman.gateway.outbox import Outbox
 from dragoman.mappings.canonical import Batch, Event, SessionState
 from dragoman.mappings.dialect import Alarm, Burst, Frame, Loss, Step
 from dragoman.mappings.errors import PeerError
 from dragoman.mappings.smooth import DIALECT
 from tests.gateway.stage import Time, settle
 from tests.memory import MemoryTransport
+from tests.services import services
 
 
 class Scripted:
@@ -74,9 +75,10 @@ class Served:
         self.heard: list[Any] = []
         self.drains: list[int] = []
         self.sink: Callable[[Any], None] = self.heard.append
+        limits = Limits(outbox_soft=soft, outbox_hard=hard)
         self.link = Link(
-            "l1", DIALECT, self.transport, translator, Outbox(soft, hard), sink=self._sink, ledger=self.ledger,
-            drained=lambda _link: self.drains.append(len(self.transport.got)),
+            "l1", DIALECT, self.transport, translator, services(limits=limits, ledger=self.ledger),
+            sink=self._sink, drained=lambda _link: self.drains.append(len(self.transport.got)),
         )  # fmt: skip
 
     def _sink(self, link: Link, bursts: list[Burst]) -> None:
@@ -354,8 +356,7 @@ class Woken(Scripted):
 async def woken(translator: Woken) -> AsyncIterator[tuple[Link, MemoryTransport, Time]]:
     transport, time = MemoryTransport(), Time()
     link = Link(
-        "l1", DIALECT, transport, translator, Outbox(1000, 10_000), sink=lambda _link, _bursts: None, ledger=Ledger(),
-        later=time.later,
+        "l1", DIALECT, transport, translator, services(time), sink=lambda _link, _bursts: None,
     )  # fmt: skip
     async with asyncio.timeout(20), asyncio.TaskGroup() as group:
         group.create_task(link.run(lambda opened: opened.open()), name="link")
@@ -404,8 +405,8 @@ async def test_the_shapes_of_a_real_dialect_fit() -> None:
     """The doubles above stand for a real translator: a smooth client's bad frame gets its error."""
     transport, ledger = MemoryTransport(), Ledger()
     link = Link(
-        "l1", DIALECT, transport, DIALECT.server(lambda: 0, lambda: "id"), Outbox(100, 1000),
-        sink=lambda _link, _bursts: None, ledger=ledger,
+        "l1", DIALECT, transport, DIALECT.server(lambda: 0, lambda: "id"), services(ledger=ledger),
+        sink=lambda _link, _bursts: None,
     )  # fmt: skip
     transport.say(b"{")
     async with asyncio.TaskGroup() as group:

@@ -15,7 +15,6 @@ from structlog.testing import capture_logs
 from dragoman.adapters.base import Transport
 from dragoman.gateway import registry
 from dragoman.gateway.config.model import Limits
-from dragoman.gateway.ledger import Ledger
 from dragoman.gateway.upstream import WAITING_MAX, Upstream
 from dragoman.mappings.canonical import Command, SessionState
 from dragoman.mappings.canonical.commands import SubmitInput
@@ -24,6 +23,7 @@ from dragoman.mappings.dialect import Burst
 from tests.gateway.pod_words import run
 from tests.gateway.stage import AT_ONCE, NEVER, settle
 from tests.memory import MemoryTransport
+from tests.services import services
 
 ENDPOINT = "pod+unix:/pod"
 FAR = Limits(backoff_first=NEVER, backoff_max=NEVER)
@@ -34,7 +34,6 @@ class Dialled:
     """An upstream, the session that hears of it, and the pod that it dials."""
 
     def __init__(self, group: asyncio.TaskGroup, limits: Limits) -> None:
-        numbers = count(1)
         self.group = group
         self.attempts = 0
         self.refusals = 0
@@ -44,8 +43,7 @@ class Dialled:
         self.events: list[Any] = []
         self.told: list[tuple[str, list[str]]] = []
         self.upstream = Upstream(
-            "s", ENDPOINT, registry.dialect("pod"), self._dial, self, spawn=self._spawn, limits=limits,
-            ledger=Ledger(), clock=lambda: 0, new_id=lambda: f"id-{next(numbers)}",
+            "s", ENDPOINT, registry.dialect("pod"), self._dial, self, services(limits=limits), spawn=self._spawn
         )  # fmt: skip
         self.tasks: list[asyncio.Task[None]] = []
 

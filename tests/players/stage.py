@@ -12,7 +12,6 @@ from dragoman.gateway import registry
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.endpoint import Endpoint, parse
 from dragoman.gateway.link import Link
-from dragoman.gateway.outbox import Outbox
 from dragoman.gateway.session.session import Session
 from dragoman.gateway.upstream import Connected, Upstream
 from dragoman.mappings.dialect import Dialect, Translator
@@ -44,8 +43,7 @@ class PlayStage(Stage):
 
     def _upstream(self, session: Connected, endpoint: Endpoint) -> Upstream:
         return Upstream(
-            "test", str(endpoint), self._backend, self._dial, session, spawn=self.spawn, limits=self.limits,
-            ledger=self.ledger, clock=self.time.clock, new_id=self.new_id, later=self.time.later,
+            "test", str(endpoint), self._backend, self._dial, session, self.services, spawn=self.spawn,
         )  # fmt: skip
 
     @cached_property
@@ -63,9 +61,8 @@ class PlayStage(Stage):
     def _pando(self, name: str, spoken: Dialect, translator: Translator, *, publishes: bool) -> Peer:
         transport = MemoryTransport()
         link = Link(
-            name, spoken, transport, translator, Outbox(LIMITS.outbox_soft, LIMITS.outbox_hard),
-            sink=self.router.receive, drained=self.router.drained, ledger=self.ledger, attaches=publishes,
-            publishes=publishes, later=self.time.later,
+            name, spoken, transport, translator, self.services,
+            sink=self.router.receive, drained=self.router.drained, attaches=publishes, publishes=publishes,
         )  # fmt: skip
         peer = self.clients[name] = Peer(transport, link)
         self.spawn(self._serve(link), name)

@@ -21,6 +21,7 @@ from tests.gateway.replay.tape import said, types
 from tests.gateway.replay.test_live import Session
 from tests.gateway.routing.pando_stage import Primary, row
 from tests.gateway.stage import AT_ONCE, Time, settle
+from tests.services import services
 
 LIMITS = Limits(backoff_first=AT_ONCE, backoff_max=AT_ONCE)
 ROLES = ("user", "assistant")
@@ -42,8 +43,8 @@ class Alone(Primary):
             self.session, pando, ledger=self.ledger, new_id=lambda: f"id {next(ids)}", later=self.time.later
         )
         self.way.upstream = Upstream(
-            "own", "pando", pando, self._connect, self.way, spawn=self._spawn, limits=LIMITS, ledger=self.ledger,
-            clock=self.time.clock, new_id=lambda: f"id {next(ids)}", later=self.time.later,
+            "own", "pando", pando, self._connect, self.way,
+            services(self.time, limits=LIMITS, ledger=self.ledger), spawn=self._spawn,
         )  # fmt: skip
 
     def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:

@@ -18,12 +18,12 @@ from dragoman.gateway.config.model import Limits, Route
 from dragoman.gateway.endpoint import Endpoint, parse
 from dragoman.gateway.ledger import Ledger
 from dragoman.gateway.link import Link
-from dragoman.gateway.outbox import Outbox
 from dragoman.gateway.routing.door import Door
 from dragoman.gateway.routing.router import Router
 from dragoman.gateway.upstream import Connected, Upstream
 from tests.gateway.stage import AT_ONCE, Time, settle
 from tests.memory import MemoryTransport
+from tests.services import services
 
 __all__ = ["ROUTE", "PandoStage", "Primary", "frames", "pando_stage", "row"]
 
@@ -107,19 +107,16 @@ class PandoStage(Primary):
         self.ledger = Ledger()
         self.links: list[Link] = []
         self._ids = count(1)
-        self.router = Router(
-            route, self._upstream, registry.dialects, limits=LIMITS, ledger=self.ledger, clock=self.time.clock,
-            new_id=self._new_id, later=self.time.later,
-        )  # fmt: skip
+        self.services = services(self.time, limits=LIMITS, ledger=self.ledger, new_id=self._new_id)
+        self.router = Router(route, self._upstream, self.services)
 
     def _new_id(self) -> str:
         return f"00000000-0000-4000-8000-{next(self._ids):012d}"
 
     def _upstream(self, session: Connected, _endpoint: Endpoint) -> Upstream:
         return Upstream(
-            "test", "pando", registry.dialect("pando"), self.dial, session, spawn=self._spawn, limits=LIMITS,
-            ledger=self.ledger, clock=self.time.clock, new_id=self._new_id, later=self.time.later,
-        )  # fmt: skip
+            "test", "pando", registry.dialect("pando"), self.dial, session, self.services, spawn=self._spawn
+        )
 
     def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
         self.group.create_task(work, name=name)
@@ -134,9 +131,9 @@ class PandoStage(Primary):
             assert spoken.publication is not None
             translator = spoken.publication(self.time.clock, self._new_id)
         link = Link(
-            f"{dialect}-{len(self.links)}", spoken, transport, translator,
-            Outbox(LIMITS.outbox_soft, LIMITS.outbox_hard), sink=self.router.receive, drained=self.router.drained,
-            ledger=self.ledger, attaches=dialect != "pando", publishes=publishes, door=door,
+            f"{dialect}-{len(self.links)}", spoken, transport, translator, self.services,
+            sink=self.router.receive, drained=self.router.drained, attaches=dialect != "pando",
+            publishes=publishes, door=door,
         )  # fmt: skip
         self.links.append(link)
         self._spawn(self._serve(link), link.id)

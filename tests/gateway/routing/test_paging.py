@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import pytest
 from msgspec import structs
 
+from dragoman.gateway.config.model import Limits
 from dragoman.gateway.ledger import Ledger
 from dragoman.gateway.routing.paging import ITEM_WEIGHT, PAGE, READING_MAX, Pager
 from dragoman.mappings.canonical import Command, SessionState
@@ -14,6 +15,7 @@ from dragoman.mappings.canonical.commands import GetHistory, Ping
 from dragoman.mappings.canonical.events import Event, HistorySnapshot, Pong, Reply
 from dragoman.mappings.canonical.values import Cause, Failure, Message
 from dragoman.mappings.dialect import Burst
+from tests.services import services
 
 WHOLE = GetHistory(request="h", limit=1 << 30)
 MOST = 1 << 20
@@ -24,7 +26,7 @@ class Store:
 
     def __init__(self, size: int, *, most: int = MOST) -> None:
         self.ledger = Ledger()
-        self.pager = Pager(self, ledger=self.ledger, most=most)
+        self.pager = Pager(self, services(ledger=self.ledger, limits=Limits(transcript_max=most)))
         self.pager.backend = self
         self.size = size
         self.asked: list[Command] = []

@@ -33,6 +33,7 @@ from dragoman.mappings.canonical.events import (
 from dragoman.mappings.canonical.values import Cause, Failure, Message, SessionSummary, Text
 from dragoman.mappings.dialect import Burst
 from tests.gateway.stage import Time
+from tests.services import services
 
 NO = Failure(cause="not_found", text="no")
 
@@ -52,7 +53,7 @@ class Stage:
         self.failed: list[tuple[str, list[str]]] = []
         self.time, self.ledger = Time(), Ledger()
         self.recall = Recall(
-            self, limits=limits, ledger=self.ledger, new_id=lambda: f"own-{next(numbers)}", later=self.time.later,
+            self, services(self.time, limits=limits, ledger=self.ledger, new_id=lambda: f"own-{next(numbers)}"),
             resume=resume, taken=lambda _id: taken,
         )  # fmt: skip
         self.recall.backend = self

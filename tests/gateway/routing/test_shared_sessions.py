@@ -6,8 +6,7 @@ import json
 
 from dragoman.gateway.routing.door import Door
 from dragoman.gateway.routing.shared_sessions import HELD_MAX
-from dragoman.gateway.session.session import Session
-from dragoman.mappings.canonical import Event
+from dragoman.mappings.canonical import Event, SessionState
 from dragoman.mappings.canonical.commands import GetSession, ListSessions, ResumeSession
 from tests.gateway.pod_words import run
 from tests.gateway.routing.pando_stage import PandoStage, frames, pando_stage, row
@@ -237,7 +236,7 @@ async def test_a_session_that_the_backend_deletes_is_gone_however_often_it_says_
 class Folders:
     """Where sessions stand side by side; nobody asks."""
 
-    def answer(self, command: ListSessions | GetSession | ResumeSession, own: Session) -> Event:
+    def answer(self, command: ListSessions | GetSession | ResumeSession, own: SessionState) -> Event:
         raise NotImplementedError
 
 

@@ -12,9 +12,9 @@ import pytest
 
 from dragoman.adapters.base import CloseReason
 from dragoman.gateway import registry
+from dragoman.gateway.config.model import Limits
 from dragoman.gateway.ledger import Ledger
 from dragoman.gateway.link import Link
-from dragoman.gateway.outbox import Outbox
 from dragoman.gateway.session.delivery import Delivery
 from dragoman.gateway.session.turn import NormalForm
 from dragoman.gateway.session.weight import of_events
@@ -31,6 +31,7 @@ from dragoman.mappings.canonical.events import (
 )
 from dragoman.mappings.canonical.values import Message, Origin
 from tests.memory import MemoryTransport
+from tests.services import services
 
 SESSION = "5f0c4b1e-0000-4000-8000-000000000001"
 TURN = "5f0c4b1e-0000-4000-8000-00000000000a"
@@ -43,20 +44,19 @@ class Stage:
         self, group: asyncio.TaskGroup, *, soft: int, log_max: int, coalesce: bool, source: str = "pod"
     ) -> None:
         self.group = group
-        self.soft = soft
         self.state = SessionState(id=SESSION)
         self.ledger = Ledger()
-        self.delivery = Delivery(
-            self.state, self.ledger, log_max=log_max, log_bytes=1 << 25, catch_up=64, coalesce=coalesce, source=source
-        )
+        limits = Limits(outbox_soft=soft, outbox_hard=1 << 24, log_max=log_max, log_bytes=1 << 25, catch_up=64)
+        self.services = services(limits=limits, ledger=self.ledger)
+        self.delivery = Delivery(self.state, self.services, coalesce=coalesce, source=source)
         self.origin = Origin()
         self.links: list[Link] = []
 
     def join(self, name: str) -> tuple[Link, MemoryTransport]:
         transport, dialect = MemoryTransport(), registry.dialect("smooth")
         link = Link(
-            name, dialect, transport, dialect.server(lambda: 0, lambda: "id"), Outbox(self.soft, 1 << 24),
-            sink=lambda _link, _bursts: None, drained=self.delivery.drained, ledger=self.ledger,
+            name, dialect, transport, dialect.server(lambda: 0, lambda: "id"), self.services,
+            sink=lambda _link, _bursts: None, drained=self.delivery.drained,
         )  # fmt: skip
         self.links.append(link)
         self.group.create_task(link.run(), name=name)

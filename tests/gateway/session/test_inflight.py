@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dragoman.gateway.config.model import Limits
 from dragoman.gateway.session.inflight import PENDING_MAX, InFlight
 from dragoman.mappings.canonical.commands import CancelTurn, Compact
 from dragoman.mappings.canonical.values import Text
 from tests.gateway.stage import Time
+from tests.services import services
 
 
 def made() -> tuple[InFlight, Time, list[str]]:
     time, late = Time(), list[str]()
-    return InFlight(time.later, Limits(), late.append), time, late
+    return InFlight(services(time), late.append), time, late
 
 
 def test_a_command_waits_until_it_is_settled() -> None:

@@ -7,8 +7,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
+from dragoman.gateway.config.model import Limits
 from dragoman.gateway.session.lobby import Lobby
+from tests.services import services
 
 
 class Stage:
@@ -18,7 +21,8 @@ class Stage:
         self.inside: list[str] = []
         self.timers: list[tuple[float, Callable[[], None]]] = []
         self.off = 0
-        self.lobby = Lobby(lambda link: self.inside.append(link.id), self._later, 0.4)
+        own = structs.replace(services(limits=Limits(snapshot_wait=0.4)), schedule=self._later)
+        self.lobby = Lobby(lambda link: self.inside.append(link.id), own)
 
     def _later(self, seconds: float, ring: Callable[[], None]) -> Any:
         self.timers.append((seconds, ring))

@@ -1,0 +1,29 @@
+"""What every part of the gateway is given: time, ids, timers, limits, the ledger and the dialects.
+
+A test gives a clock that it winds itself, ids that count, and timers that it rings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from dragoman.gateway.config.model import Limits
+from dragoman.gateway.ledger import Ledger
+from dragoman.gateway.timers import Schedule
+from dragoman.mappings.dialect import Clock, Dialect, NewId
+
+__all__ = ["Services"]
+
+
+class Services(Struct, frozen=True, kw_only=True):
+    """The clock, id source, scheduler, limits, loss ledger and dialects of one gateway; handed down whole."""
+
+    clock: Clock
+    """Returns the time in nanoseconds since 1970."""
+    new_id: NewId
+    schedule: Schedule
+    limits: Limits
+    ledger: Ledger
+    dialects: Callable[[], dict[str, Dialect]]

@@ -1,0 +1,42 @@
+"""Services of a gateway that a test winds by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count
+from typing import Any
+
+from dragoman.gateway import registry
+from dragoman.gateway.config.model import Limits
+from dragoman.gateway.ledger import Ledger
+from dragoman.gateway.services import Services
+from dragoman.gateway.timers import Timer
+from dragoman.mappings.dialect import NewId
+
+__all__ = ["services"]
+
+
+class Never:
+    """A timer that nobody rings."""
+
+    def cancel(self) -> None:
+        pass
+
+
+def never(_seconds: float, _callback: Callable[[], None]) -> Timer:
+    return Never()
+
+
+def services(
+    time: Any = None, *, limits: Limits | None = None, ledger: Ledger | None = None, new_id: NewId | None = None,
+) -> Services:  # fmt: skip
+    """Return services whose clock and timers are those of `time`; without it the clock and the timers stand still."""
+    numbers = count(1)
+    return Services(
+        clock=time.clock if time is not None else lambda: 0,
+        new_id=new_id or (lambda: f"id-{next(numbers)}"),
+        schedule=time.later if time is not None else never,
+        limits=limits or Limits(),
+        ledger=ledger or Ledger(),
+        dialects=registry.dialects,
+    )
