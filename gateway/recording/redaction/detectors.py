@@ -50,6 +50,11 @@ class Detector(Struct, frozen=True, kw_only=True):
             if self.judge is None or self.judge(found):
                 yield found
 
+    def anchors_in(self, text: str, folded: str) -> int:
+        """Return how many anchors stand in `text`: as often the pattern is tried at most."""
+        where = folded if self.folded else text
+        return sum(map(where.count, self.anchors))
+
     def open(self, text: str, folded: str, last_word: int) -> re.Match[str] | None:
         """What the end of `text` may have cut off. No space stands in it behind `last_word`."""
         start = last_word if self.needs == "word" else 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from functools import lru_cache
-from itertools import combinations
+from itertools import accumulate, combinations, islice
 from typing import TypeVar
 
 from dragoman.gateway.recording.redaction.detectors import RUN, Detector, value_of
@@ -13,12 +13,17 @@ from dragoman.gateway.recording.redaction.escapes import Layer, layers, undecide
 from dragoman.gateway.recording.redaction.placeholders import PLACEHOLDER, PLACEHOLDER_MAX, PREFIX
 from dragoman.gateway.recording.redaction.spans import Span, merged
 
-__all__ = ["Finder", "finder"]
+__all__ = ["UNSEARCHED", "Finder", "finder"]
 
 LEAST = 8  # characters of the shortest thing that any built-in shape takes for a secret, with its name
 
 KNOWN_MOST, KNOWN_MAX = 64 * 1024, 8  # characters of a text that is one of so many; of a larger one the last is known
 Result = TypeVar("Result")
+
+FINDS_MAX = 40_960  # secrets in one text: more than two windows of text hold (each in the text and below its escapes)
+TRIES_MAX = 262_144  # anchors in one text: 64 for each KiB of a 4 MiB tool result; each costs about 0.5 µs
+UNSEARCHED = "unsearched"
+"""The kind of a text that is taken out whole, because it has more secrets or anchors than are looked at in one go."""
 
 WORDS_MAX, WORD_MOST = 4096, 64  # words that are known to be clean, and characters of one
 
@@ -48,7 +53,10 @@ class Finder:
         }
 
     def find(self, text: str) -> list[Span]:
-        """The secrets in `text`, in their order, none overlapping another. What is redacted already is none."""
+        """Return the secrets in `text`, in their order, none overlapping another; what is redacted already is none.
+
+        A text with more than FINDS_MAX secrets or TRIES_MAX anchors is one secret as a whole.
+        """
         if len(text) < self._least:
             return []
         if len(text) > KNOWN_MOST:
@@ -59,6 +67,12 @@ class Finder:
         if known is None:
             known = self._keep(self._found, text, self._find_all(text))
         return known
+
+    def forget_large(self) -> None:
+        """Drop the last large text: it is looked at again only by whoever redacts the same lines."""
+        self._large = ("", [])
+        if len(self._folded[0]) > KNOWN_MOST:
+            self._folded = ("", "")
 
     def is_clean(self, words: Iterable[str]) -> bool:
         """Whether none of these is a secret: ids and fixed words, which come again and again."""
@@ -94,14 +108,18 @@ class Finder:
         return result
 
     def _find_all(self, text: str) -> list[Span]:
-        ranked = [found for layer in layers(text) for found in self._find(layer)]
+        ranked: list[tuple[int, Span]] = []
+        for layer in layers(text):
+            ranked += islice(self._find(layer), FINDS_MAX + 1 - len(ranked))
+            if len(ranked) > FINDS_MAX or (ranked and ranked[-1][1].kind == UNSEARCHED):
+                return [Span(0, len(text), UNSEARCHED)]
         if not ranked:
             return []
         spans = merged([span for _, span in sorted(ranked, key=lambda found: found[0])])
         return [span for span in spans if not _is_redacted(text, span)] if PREFIX in text else spans
 
     def _find(self, layer: Layer) -> Iterable[tuple[int, Span]]:
-        """What is found in one layer, each with the rank of its detector."""
+        """Yield what is found in one layer, each with the rank of its detector."""
         text = layer.text
         words = [word for word in text.split() if len(word) >= RUN]  # which most texts have none of
         has: tuple[str, ...] = ("run",) if words else ()
@@ -113,6 +131,9 @@ class Finder:
         if not detectors:
             return
         folded = self._in_lower_case(text)
+        if len(text) > TRIES_MAX and _exceeds((one.anchors_in(text, folded) for _, one in detectors), TRIES_MAX):
+            yield 0, Span(0, len(layer.outermost), UNSEARCHED)
+            return
         for rank, detector in detectors:
             for found in detector.matches(text, folded):
                 start, end = value_of(found)
@@ -148,6 +169,11 @@ def _folded(text: str) -> str:
     if len(folded) == len(text):
         return folded
     return "".join(char.lower() if char.isascii() else char for char in text)
+
+
+def _exceeds(counts: Iterable[int], bound: int) -> bool:
+    """Return True as soon as the sum of the counts is above the bound."""
+    return any(total > bound for total in accumulate(counts))
 
 
 def _quote(found: re.Match[str], layer: Layer) -> str:

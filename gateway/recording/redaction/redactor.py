@@ -145,7 +145,10 @@ class Redactor:
         while queue and (frame := leaving.last_received()) is not None:
             queue.appendleft(frame)  # what came in this frame waits, and so does the frame
         self._weight -= sum([_weight(frame) for frame in leaving.frames if not isinstance(frame, Stream)])
-        return leaving.clean(self._wires)
+        clean = leaving.clean(self._wires)
+        self._finder.forget_large()
+        self._partial.forget_large()
+        return clean
 
     def _passing(self, stored: Iterable[Stored]) -> list[Stored]:
         """Without rules nothing is held back, and streamed text stays as it is."""

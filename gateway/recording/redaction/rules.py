@@ -18,6 +18,8 @@ from dragoman.mappings.errors import ConfigError
 __all__ = ["EVER", "PATTERN_MAX", "REACH_MAX", "Rules", "pattern", "rules"]
 
 PATTERN_MAX = 1000  # characters of a pattern
+WAYS_MAX = 256  # ways in which a pattern is tried at one place: every character of a text may cost as many steps
+CAP = WAYS_MAX + 1  # no count goes on past it
 REACH_MAX = 1024  # characters that a pattern may match: so much of a text is held back for it
 EVER = 2**63 - 1  # µs: a window that does not end
 
@@ -44,8 +46,8 @@ def rules(patterns: Mapping[str, str], paths: Iterable[str], *, window_bytes: in
 def pattern(kind: str, text: str) -> Detector:
     """The detector of a user's pattern; ConfigError says what is wrong with it.
 
-    What it can match is bounded, so that it can be found in a text that streams, and no repetition stands in another,
-    so that no text can make it slow.
+    What it can match is bounded, so that it can be found in a text that streams, and so is the number of ways in
+    which it can match at one place, so that no text can make it slow.
     """
     if KIND.fullmatch(kind) is None:
         raise ConfigError(f"{kind!r}: call it in lower-case letters, digits and _, as it stands in [redacted:KIND:...]")
@@ -61,21 +63,48 @@ def pattern(kind: str, text: str) -> Detector:
         raise ConfigError(f"{text!r} matches where nothing stands; say what must stand there")
     if most > REACH_MAX:
         raise ConfigError(f"{text!r} has no bound, or one over {REACH_MAX} characters; write {{1,64}} for + or *")
-    if _nested(parsed, inside=False):
-        raise ConfigError(f"{text!r} repeats what repeats, which some texts make slow; repeat one thing alone")
+    if _ways(parsed) > WAYS_MAX:
+        raise ConfigError(
+            f"{text!r} can match in more than {WAYS_MAX} ways at one place, which some texts make slow; "
+            "write {1,64}+ for {1,64} where a repetition never has to give back, and (?>a|b) for (?:a|b)"
+        )
     return Detector(kind=kind, anchors=(), pattern=compiled, reach=most)
 
 
-def _nested(part: Any, *, inside: bool) -> bool:
-    """Whether a repetition of varying length stands in another."""
-    if type(part).__name__ == "SubPattern":
-        return any(_nested(item, inside=inside) for item in part)
-    if isinstance(part, list):
-        return any(_nested(item, inside=inside) for item in part)
-    if not isinstance(part, tuple):
-        return False
-    if part and str(part[0]) in ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT"):
-        low, high, repeated = part[1]
-        varies = low != high
-        return (varies and inside) or _nested(repeated, inside=inside or high > 1)
-    return any(_nested(item, inside=inside) for item in part)
+def _ways(part: Any) -> int:
+    """Return in how many ways at most the engine tries a part of a parsed pattern at one place, capped at the bound.
+
+    Each way is another choice of alternatives and of how often something repeats; those in a row multiply.
+    """
+    if type(part).__name__ == "SubPattern" or isinstance(part, list):
+        return _product(map(_ways, part))
+    if not isinstance(part, tuple) or not part:
+        return 1
+    name, inner = str(part[0]), _arguments(part)
+    if name in ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT"):
+        low, high, repeated = inner
+        times = 1 if name == "POSSESSIVE_REPEAT" else min(high - low + 1, CAP)
+        return _product([times, *[_ways(repeated)] * min(high, REACH_MAX)])
+    if name == "BRANCH":
+        return min(sum(map(_ways, inner[1])), CAP)
+    if name == "GROUPREF_EXISTS":
+        return min(sum(map(_ways, filter(None, inner[1:]))), CAP)
+    return _ways(inner) if isinstance(inner, list) or type(inner).__name__ == "SubPattern" else _within(inner)
+
+
+def _arguments(part: tuple[Any, ...]) -> Any:
+    return part[1] if len(part) > 1 else None
+
+
+def _within(inner: Any) -> int:
+    """Return the ways of the patterns among the arguments of a group or a look-around."""
+    if not isinstance(inner, tuple):
+        return 1
+    return _product(_ways(item) for item in inner if type(item).__name__ == "SubPattern")
+
+
+def _product(ways: Iterable[int]) -> int:
+    total = 1
+    for some in ways:
+        total = min(total * some, CAP)
+    return total

@@ -133,6 +133,8 @@ class Values:
         new = replaced(text, spans, self._mark)
         if not _is_json(text) or _is_json(new):
             return new
+        if spans[0].end - spans[0].start == len(text):
+            return msgspec.json.encode(new).decode()
         try:
             return msgspec.json.encode(self._leaves(msgspec.json.decode(text))).decode()
         except RecursionError:

@@ -7,13 +7,17 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from dragoman.gateway.recording.redaction import detectors
+from dragoman.gateway.recording.redaction import finder as finder_module
 from dragoman.gateway.recording.redaction.detectors import Detector
 from dragoman.gateway.recording.redaction.escapes import layers
-from dragoman.gateway.recording.redaction.finder import WORDS_MAX, Finder
-from dragoman.gateway.recording.redaction.shapes import BUILT_IN
-from dragoman.gateway.recording.redaction.spans import replaced
+from dragoman.gateway.recording.redaction.finder import UNSEARCHED, WORDS_MAX, Finder
+from dragoman.gateway.recording.redaction.rules import pattern as own_pattern
+from dragoman.gateway.recording.redaction.shapes import BUILT_IN, USER_INFO
+from dragoman.gateway.recording.redaction.spans import Span, replaced
+from dragoman.mappings.errors import ConfigError
 from tests.gateway.recording.redaction.corpus import PRIVATE, SAID, SHAPES, escaped
 
 FINDER = Finder(BUILT_IN)
@@ -172,6 +176,70 @@ def test_a_megabyte_of_anything_is_one_pass_of_each_detector(monkeypatch: pytest
     text = ("password=password:sk-sk-eyJ.eyJ.://a:b" + "\\" * 8) * 21_000
     FINDER.find(text)
     assert 0 < sum(seen) <= len(BUILT_IN) * sum(len(layer.text) for layer in layers(text))
+
+
+def test_a_text_with_more_secrets_than_are_taken_out_in_one_go_is_one_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    judged: list[re.Match[str]] = []
+
+    def judge(found: re.Match[str]) -> bool:
+        judged.append(found)
+        return True
+
+    monkeypatch.setattr(finder_module, "FINDS_MAX", 8)
+    counting = structs.replace(USER_INFO, judge=judge)
+    text = "://a:b@" * 1000
+    assert Finder([counting]).find(text) == [Span(0, len(text), UNSEARCHED)]
+    assert len(judged) == 8 + 1
+
+
+def test_a_text_with_as_many_secrets_as_are_taken_out_in_one_go_keeps_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(finder_module, "FINDS_MAX", 8)
+    assert len(FINDER.find("://a:b@ " * 8)) == 8
+
+
+def test_a_large_text_with_more_anchors_than_are_tried_is_one_secret_and_no_pattern_is_tried(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(finder_module, "TRIES_MAX", 100)
+    counting = Counting(USER_INFO.pattern)
+    finder = Finder([structs.replace(USER_INFO, pattern=counting)])
+    text = "://" * 101
+    assert finder.find(text) == [Span(0, len(text), UNSEARCHED)]
+    assert counting.tries == 0
+    assert finder.find("://" * 100 + "x") == []
+    assert counting.tries == 100
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(a|aa){1,64}b",
+        "(?:a{1,9}){1,9}",
+        "(?:ab|cd|ef){6}",
+        "a?a?a?a?a?a?a?a?a?aaaaaaaaa",
+        "[a-z]{1,64}@[a-z]{1,64}",
+        "(?=(?:a|aa){64}b)a",
+        "(?>(?:a|aa){64}b)",
+    ],
+)
+def test_a_pattern_with_many_ways_to_match_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="more than 256 ways"):
+        own_pattern("customer", text)
+
+
+@pytest.mark.parametrize(
+    ("text", "secret"),
+    [
+        ("CUST-[0-9]{8}", "CUST-12345678"),
+        ("[a-z]{1,64}+@[a-z]{1,64}+", "someone@somewhere"),
+        (r"(?:[0-9]{1,3}\.){3}[0-9]{1,3}", "192.168.0.1"),
+        ("(?:foo|bar|baz)-[0-9]{1,64}", "baz-1"),
+        ("(?>a|b){1,64}+c", "ababc"),
+    ],
+)
+def test_a_pattern_with_few_ways_to_match_finds_what_it_names(text: str, secret: str) -> None:
+    finder = Finder([own_pattern("customer", text)])
+    assert [span.end - span.start for span in finder.find(f"<{secret}>")] == [len(secret)]
 
 
 def test_words_are_clean_if_none_of_them_is_a_secret_and_known_to_be_from_then_on() -> None:

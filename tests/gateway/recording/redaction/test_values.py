@@ -7,6 +7,7 @@ import msgspec
 import pytest
 from msgspec import Raw, structs
 
+from dragoman.gateway.recording.redaction import finder as finder_module
 from dragoman.gateway.recording.redaction.finder import Finder
 from dragoman.gateway.recording.redaction.paths import Paths, parse
 from dragoman.gateway.recording.redaction.rules import pattern
@@ -113,3 +114,10 @@ def test_fixed_words_are_left_alone() -> None:
 def test_every_field_of_every_type_was_poisoned() -> None:
     """The sweep can fail: what it poisons is not clean before."""
     assert KEY.encode() in msgspec.json.encode(poisoned(full(TextDone)))
+
+
+def test_json_that_is_taken_out_whole_becomes_one_string(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(finder_module, "FINDS_MAX", 2)
+    values = Values(Finder(BUILT_IN), Paths(), lambda kind, _secret: f"<{kind}>", lambda *_told: None)
+    text = '["://a:b@", "://c:d@", "://e:f@"]'
+    assert values.redact(TextDone(text=text)) == TextDone(text='"<unsearched>"')
