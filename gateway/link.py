@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -29,6 +30,7 @@ Sink = Callable[["Link", list[Burst]], None]
 
 LAST_ANSWERS = 3600.0  # seconds for what a peer asked that says no more: as long as a session lives without links
 LOOK = 1.0  # seconds between two looks whether it still reads
+FAULTS_LOGGED = 8  # faults of one kind and peer, each with a log line; later only those whose number is a power of two
 FLUSH_DEADLINE = 2.0  # seconds that a peer which is sent away has to read what waits for it
 
 log = structlog.get_logger("dragoman.link")
@@ -72,6 +74,7 @@ class Link:
         self._over = asyncio.Event()
         self._ended = False
         self._answered = asyncio.Event()  # what the peer waits for may have been said
+        self._faults: Counter[str] = Counter()  # by code
         self._flush = FLUSH_DEADLINE
         self.log = log.bind(link=id, dialect=dialect.name, peer=transport.peer)
 
@@ -224,8 +227,7 @@ class Link:
         if step.losses:
             self._ledger.record(step.losses, source=self.dialect.name)
         for fault in step.faults:
-            self.log.info("bad frame", code=fault.code, reason=fault.text)
-            self._ledger.counters[f"faults_{self.dialect.name}_{fault.code}"] += 1
+            self._note(fault)
         if step.bursts:
             self._sink(self, step.bursts)
         if step.alarm is not None:
@@ -236,6 +238,14 @@ class Link:
         ):
             self.fault = fatal
             self.end(CloseReason.PROTOCOL, fatal.code)
+
+    def _note(self, fault: PeerError) -> None:
+        """Count a fault, and log it unless this peer has had many of its kind: a flood must not cost a line each."""
+        self._faults[fault.code] += 1
+        count = self._faults[fault.code]
+        if count <= FAULTS_LOGGED or count & (count - 1) == 0:
+            self.log.info("bad frame", code=fault.code, reason=fault.text, count=count)
+        self._ledger.counters[f"faults_{self.dialect.name}_{fault.code}"] += 1
 
     def _set(self, alarm: Alarm) -> None:
         """The translator wants to be asked again."""

@@ -35,6 +35,7 @@ class DialledTransport:
         self._limits = limits
         self._lost = False  # a connection is gone, or we are closing
         self._closing: asyncio.Event | None = None
+        self._pulling: asyncio.Handle | None = None
         self._sockets = Sockets(limits)
         self._published = self._intake("pub", zmq.SUB, {zmq.RCVHWM: RECEIVE_HWM})
         self._answered = self._intake("rpc", zmq.DEALER, {})
@@ -105,12 +106,20 @@ class DialledTransport:
             self._pull()
 
     def _pull(self) -> None:
-        """Read the rest of a lost connection as far as the link takes it, then end."""
-        while self._lost and all(intake.inbound.empty for intake in self._intakes):
-            pulled = [intake.pull() for intake in self._intakes]
-            if not any(pulled):
-                self._end()
-                return
+        """Read a batch of what a lost connection has brought if the link took the batch before; end after the last one.
+
+        The next batch is another turn of the event loop: libzmq may hold 100,000 messages.
+        """
+        if self._pulling is not None:
+            self._pulling.cancel()
+            self._pulling = None
+        if not self._lost or not all(intake.inbound.empty for intake in self._intakes):
+            return
+        pulled = [intake.pull() for intake in self._intakes]  # both of them
+        if any(pulled):
+            self._pulling = asyncio.get_running_loop().call_soon(self._pull)
+        else:
+            self._end()
 
     def _end(self) -> None:
         for intake in self._intakes:

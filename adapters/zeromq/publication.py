@@ -22,7 +22,9 @@ from dragoman.adapters.zeromq.sockets import Sockets
 from dragoman.adapters.zeromq.subscribers import Subscribers
 from dragoman.mappings.dialect import Loss
 
-__all__ = ["Publication"]
+__all__ = ["TOPIC_MAX", "Publication"]
+
+TOPIC_MAX = 1024  # bytes of a subscription: libzmq keeps a node of about 100 bytes for each, and so 2 GB for 20 MB
 
 UNSUBSCRIBED, SUBSCRIBED = 0, 1  # the first byte of a subscriber's message (ZMTP 3.0)
 
@@ -50,7 +52,9 @@ class Publication:
         self._tell = lost
         self._sockets = sockets
         self._over = asyncio.Event()
-        self.socket = sockets.socket(zmq.XPUB, {zmq.XPUB_NODROP: 1, zmq.XPUB_VERBOSE: 1, zmq.SNDHWM: send_hwm})
+        self.socket = sockets.socket(
+            zmq.XPUB, {zmq.XPUB_NODROP: 1, zmq.XPUB_VERBOSE: 1, zmq.SNDHWM: send_hwm, zmq.MAXMSGSIZE: 1 + TOPIC_MAX}
+        )
         self._polled = sockets.poll(self.socket, self._heard)
         self.subscribers = Subscribers(stall_deadline)
         sockets.monitor(self._polled, Subscribers.EVENTS, self.subscribers.hear)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
-from collections.abc import AsyncIterator, Callable
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
 import pytest
@@ -15,8 +16,9 @@ from msgspec import structs
 from dragoman.adapters.base import Limits
 from dragoman.adapters.zeromq import client as client_module
 from dragoman.adapters.zeromq.client import DialledTransport, connect
+from dragoman.adapters.zeromq.polled import BATCH
 from dragoman.adapters.zeromq.sockets import HARD_LIMIT
-from dragoman.mappings.dialect import Missed, Oversize, Parts
+from dragoman.mappings.dialect import Frame, Missed, Oversize, Parts
 from tests.adapters.zeromq.peers import DEADLINE, LIMITS, PATIENCE, bound, peer, until
 from tests.reading import everything, receive
 
@@ -185,6 +187,27 @@ async def test_what_a_primary_said_just_before_it_died_is_given_whole() -> None:
         missed = sum(frame.count for frame in frames if isinstance(frame, Missed))
         assert len([frame for frame in frames if isinstance(frame, Parts)]) + missed == 30_000
         assert missed == transport.missed
+
+
+async def test_a_lost_connection_is_read_one_batch_in_a_turn_of_the_event_loop() -> None:
+    async with connected() as (transport, publisher, _):
+        transport._published.polled.pause()
+        await asyncio.to_thread(publish, publisher, 10 * BATCH)
+        publisher.close(linger=PATIENCE)
+        turns: Counter[int] = Counter()
+        turn = 0
+
+        def sink(frames: Sequence[Frame]) -> int:
+            turns[turn] += len(frames)
+            return len(frames)
+
+        async with asyncio.TaskGroup() as group:
+            reading = group.create_task(transport.run(sink))
+            while not reading.done():
+                turn += 1
+                await asyncio.sleep(0)
+        assert turns.total() == 10 * BATCH
+        assert max(turns.values()) <= 2 * BATCH  # in the first one, what had waited too
 
 
 async def test_nothing_is_connected_again_behind_our_back() -> None:

@@ -11,6 +11,7 @@ import pytest
 import zmq
 from msgspec import structs
 
+from dragoman.adapters.zeromq.publication import TOPIC_MAX
 from dragoman.adapters.zeromq.server import Bounds
 from dragoman.mappings.dialect import Loss
 from tests.adapters.zeromq.peers import BOUNDS, DEADLINE, LIMITS, Primary, peer, primary, until
@@ -210,6 +211,21 @@ async def test_garbage_from_a_subscriber_is_ignored() -> None:
             await until(lambda: b"last" in ours.publication.topics)
         await ours.publication.send([b"llm.end"])
         assert await asyncio.to_thread(reader.recv) == b"llm.end"
+
+
+async def test_a_subscriber_with_an_oversized_topic_is_disconnected_and_costs_the_others_nothing() -> None:
+    """libzmq keeps about 100 bytes of memory for each byte of a topic."""
+    async with primary() as ours, subscribed(ours) as reader:
+        with peer(zmq.XSUB, ours.publications) as rude:
+            await until(lambda: len(ours.publication.subscribers) == 2)
+            rude.send(b"\x01" + b"t" * TOPIC_MAX)
+            await until(lambda: b"t" * TOPIC_MAX in ours.publication.topics)
+            rude.setsockopt(zmq.RECONNECT_IVL, 3_600_000)
+            rude.send(b"\x01" + b"t" * (TOPIC_MAX + 1))
+            await until(lambda: len(ours.publication.subscribers) == 1)
+        assert max(map(len, ours.publication.topics), default=0) <= TOPIC_MAX
+        await ours.publication.send([b"llm.end" + b"x" * 2 * TOPIC_MAX])
+        assert await asyncio.to_thread(reader.recv) == b"llm.end" + b"x" * 2 * TOPIC_MAX
 
 
 async def test_closing_lets_what_was_published_go_out() -> None:
