@@ -31,12 +31,13 @@ from dragoman.mappings.canonical import Command
 from dragoman.mappings.dialect import Burst, Parts
 from tests.gateway.pod_words import snapshot
 from tests.gateway.smooth_words import CREATE, opened
+from tests.idle import run_turns, settle
 from tests.memory import MemoryTransport
 from tests.oracle import ORACLES, SmoothOracle, heard
 from tests.services import services
 from tests.smooth_frames import check
 
-__all__ = ["NEVER", "Script", "Stage", "settle", "stage"]
+__all__ = ["NEVER", "Script", "Stage", "stage"]
 
 LISTEN = (parse("smooth+ws://127.0.0.1:1/ws"),)
 UPSTREAMS = {
@@ -49,12 +50,6 @@ START = 1_700_000_000_000_000_000  # ns
 AT_ONCE = 1e-9
 NEVER = 1e6  # seconds: a backoff that no test waits for
 LIMITS = Limits(backoff_first=AT_ONCE, backoff_max=AT_ONCE)
-
-
-async def settle(turns: int = 40) -> None:
-    """Let every task run until it waits, or for so many turns of the loop."""
-    for _ in range(turns):
-        await asyncio.sleep(0)
 
 
 class Alarm:
@@ -257,6 +252,10 @@ class Stage:
         finally:
             self.router.gone(link)
 
+    async def settle(self) -> None:
+        """Let every task run until it waits; while the backend is away, attempts to connect follow without end."""
+        await (run_turns() if self.away else settle())
+
     def script(self) -> Script:
         """A conversation to write down and then hold."""
         script = Script(self)
@@ -326,7 +325,7 @@ class Script:
                 step()
             except AssertionError as error:
                 raise AssertionError(f"step {number}, {text}: {error}") from None
-            await settle()
+            await self._stage.settle()
         everybody = {**self._stage.clients, **{f"pod {n}": pod for n, pod in enumerate(self._stage.pods, 1)}}
         left = {name: news for name, peer in everybody.items() if (news := peer.news())}
         assert not left, f"said and not expected: {left}"

@@ -28,7 +28,7 @@ from dragoman.mappings.canonical import Command, Event
 from dragoman.mappings.canonical.events import HistorySnapshot, StatusChanged, TextDelta, TurnAccepted, TurnResult
 from dragoman.mappings.dialect import Burst
 from dragoman.mappings.errors import ConfigError
-from tests.gateway.stage import settle
+from tests.idle import settle
 from tests.memory import MemoryTransport
 from tests.pairs.gateway import DEADLINE, SmoothClient, bridged
 

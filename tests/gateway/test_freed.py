@@ -30,7 +30,7 @@ from dragoman.gateway.ledger import Ledger
 from dragoman.gateway.link import Link
 from dragoman.mappings.dialect import Burst, Dialect, Direction, Step, Translator
 from dragoman.mappings.errors import PeerError
-from tests.gateway.stage import settle
+from tests.idle import settle
 from tests.memory import MemoryTransport
 from tests.services import services
 

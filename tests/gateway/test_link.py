@@ -19,7 +19,8 @@ from dragoman.mappings.canonical import Batch, Event, SessionState
 from dragoman.mappings.dialect import Alarm, Burst, Frame, Loss, Step
 from dragoman.mappings.errors import PeerError
 from dragoman.mappings.smooth import DIALECT
-from tests.gateway.stage import Time, settle
+from tests.gateway.stage import Time
+from tests.idle import settle
 from tests.memory import MemoryTransport
 from tests.services import services
 

@@ -15,7 +15,8 @@ from dragoman.mappings.fidelity import BY_GATEWAY, Cell, matrix
 from tests.docs import FIDELITY, README, with_pairs
 from tests.forked import dragoman
 from tests.gateway.smooth_words import AGENT, CONVERSATION, CREATE, ask, history
-from tests.gateway.stage import settle, stage
+from tests.gateway.stage import stage
+from tests.idle import settle
 
 CELLS = list(matrix(list(registry.dialects().values())))
 PAIR = [cell for cell in CELLS if (cell.source, cell.target) == ("smooth", "pod")]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from dragoman.gateway.outbox import Outbox
-from tests.gateway.stage import settle
+from tests.idle import settle
 
 
 async def test_a_take_gives_everything_that_waits_in_order() -> None:

@@ -21,7 +21,8 @@ from dragoman.mappings.canonical.commands import SubmitInput
 from dragoman.mappings.canonical.values import Cause, Text
 from dragoman.mappings.dialect import Burst
 from tests.gateway.pod_words import run
-from tests.gateway.stage import AT_ONCE, NEVER, settle
+from tests.gateway.stage import AT_ONCE, NEVER
+from tests.idle import settle
 from tests.memory import MemoryTransport
 from tests.services import services
 

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.gateway.stage import Peer, Stage, settle
+from tests.gateway.stage import Peer, Stage
+from tests.idle import settle
 
 __all__ = ["answers", "asked", "line", "refuses", "shown", "thread"]
 

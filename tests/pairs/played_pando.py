@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from dragoman.mappings.dialect import Parts
 from tests.gateway.routing.pando_stage import PandoStage, frames
-from tests.gateway.stage import settle
+from tests.idle import settle
 from tests.mappings.pando.data import captured, value
 from tests.memory import MemoryTransport
 

@@ -21,7 +21,8 @@ from dragoman.mappings.canonical.values import Message, Origin, Text
 from dragoman.mappings.pod import DIALECT as POD
 from tests.gateway.pod_words import delta, echo, problem, run, run_end, say, snapshot, status, took
 from tests.gateway.smooth_words import CREATE, error, opened, send
-from tests.gateway.stage import NEVER, Script, Stage, settle, stage
+from tests.gateway.stage import NEVER, Script, Stage, stage
+from tests.idle import settle
 
 FAR = Limits(backoff_first=NEVER, backoff_max=NEVER)  # nobody connects again by himself
 CALL = {"kind": "tool_call", "call_id": "c", "name": "lookup", "arguments": "{}"}

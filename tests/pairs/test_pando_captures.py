@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from tests.gateway.routing.pando_stage import frames, pando_stage
 from tests.gateway.smooth_words import ask
-from tests.gateway.stage import settle
+from tests.idle import settle
 from tests.mappings.pando.data import CAPTURES
 from tests.memory import MemoryTransport
 from tests.pairs.played_pando import Conversation

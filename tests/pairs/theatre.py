@@ -21,7 +21,7 @@ from dragoman.gateway.routing.door import Door
 from dragoman.gateway.session.session import Session
 from dragoman.mappings.smooth.from_canonical import shown
 from tests.gateway.smooth_words import AGENT
-from tests.gateway.stage import AT_ONCE, Peer, Stage, settle
+from tests.gateway.stage import AT_ONCE, Peer, Stage
 from tests.oracle import ORACLES
 from tests.pairs.played import INTERNAL, REASONING, Move, PlayedBackend
 from tests.pairs.played_pod import PlayedPod
@@ -106,7 +106,7 @@ class Theatre:
     async def rest(self) -> None:
         """Until the backend hears nothing new and has said what it answers."""
         while True:
-            await settle()
+            await self.stage.settle()
             self._connect()
             news = self._news()
             for frame in news:

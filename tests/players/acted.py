@@ -27,7 +27,8 @@ from dragoman.mappings.canonical.events import (
     TurnEnded,
 )
 from dragoman.mappings.canonical.values import End
-from tests.gateway.stage import Peer, settle
+from tests.gateway.stage import Peer
+from tests.idle import settle
 from tests.players.readings import Turn
 from tests.players.stage import PlayStage
 

@@ -15,7 +15,8 @@ from dragoman.gateway.link import Link
 from dragoman.gateway.session.session import Session
 from dragoman.gateway.upstream import Connected, Upstream
 from dragoman.mappings.dialect import Dialect, Translator
-from tests.gateway.stage import AT_ONCE, Peer, Stage, settle
+from tests.gateway.stage import AT_ONCE, Peer, Stage
+from tests.idle import settle
 from tests.memory import MemoryTransport
 
 __all__ = ["PlayStage", "play_stage"]

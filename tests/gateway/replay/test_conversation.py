@@ -20,7 +20,8 @@ from dragoman.mappings.canonical.events import Gap, Reply
 from tests.gateway.replay.tape import said, types
 from tests.gateway.replay.test_live import Session
 from tests.gateway.routing.pando_stage import Primary, row
-from tests.gateway.stage import AT_ONCE, Time, settle
+from tests.gateway.stage import AT_ONCE, Time
+from tests.idle import run_turns, settle
 from tests.services import services
 
 LIMITS = Limits(backoff_first=AT_ONCE, backoff_max=AT_ONCE)
@@ -57,7 +58,7 @@ class Alone(Primary):
 
     async def asks(self, *commands: Any) -> None:
         self.way.send(commands)
-        await settle()
+        await (run_turns() if self.refuses else settle())
 
     async def opens(self) -> str:
         """The connection stands, and the primary opens what it is asked to open; under which id."""
@@ -216,7 +217,7 @@ async def test_what_is_said_before_that_is_known_waits_and_is_not_refused() -> N
         await made.opens()
         made.refuses = True
         made.primaries[-1].hang_up()
-        await settle()
+        await run_turns()
         made.refuses = False
         await made.asks(said("again"))
         await made.begins()

@@ -21,7 +21,8 @@ from dragoman.gateway.link import Link
 from dragoman.gateway.routing.door import Door
 from dragoman.gateway.routing.router import Router
 from dragoman.gateway.upstream import Connected, Upstream
-from tests.gateway.stage import AT_ONCE, Time, settle
+from tests.gateway.stage import AT_ONCE, Time
+from tests.idle import settle
 from tests.memory import MemoryTransport
 from tests.services import services
 

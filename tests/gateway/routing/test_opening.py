@@ -9,8 +9,9 @@ import pytest
 from dragoman.gateway.config.model import Limits
 from tests.gateway.server_words import Frame
 from tests.gateway.smooth_words import ask
-from tests.gateway.stage import settle, stage
+from tests.gateway.stage import stage
 from tests.gateway.whale_words import answers, asked, line, refuses, shown
+from tests.idle import settle
 
 KEPT = "thread-0198c3a1-0000-4000-8000-0000000000d1"
 SAID = (("user", "Hi"), ("assistant", "Hello"))

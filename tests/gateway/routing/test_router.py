@@ -31,7 +31,8 @@ from tests.gateway.smooth_words import (
     send,
     token,
 )
-from tests.gateway.stage import LIMITS, NEVER, Script, Stage, settle, stage
+from tests.gateway.stage import LIMITS, NEVER, Script, Stage, stage
+from tests.idle import settle
 
 UNKNOWN = "0198c3a1-0000-4000-8000-00000000dead"
 

@@ -8,7 +8,7 @@ from msgspec import structs
 
 from tests.gateway.routing.pando_stage import ROUTE, PandoStage, frames, pando_stage, row
 from tests.gateway.smooth_words import ask
-from tests.gateway.stage import settle
+from tests.idle import settle
 from tests.memory import MemoryTransport
 
 ONE, OTHER = "0b0e9b0e-0000-4000-8000-000000000001", "0b0e9b0e-0000-4000-8000-000000000002"

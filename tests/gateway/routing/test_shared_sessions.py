@@ -11,7 +11,7 @@ from dragoman.mappings.canonical.commands import GetSession, ListSessions, Resum
 from tests.gateway.pod_words import run
 from tests.gateway.routing.pando_stage import PandoStage, frames, pando_stage, row
 from tests.gateway.smooth_words import ask
-from tests.gateway.stage import settle
+from tests.idle import settle
 
 ONE, OTHER = "0b0e9b0e-0000-4000-8000-000000000001", "0b0e9b0e-0000-4000-8000-000000000002"
 

@@ -8,8 +8,9 @@ from dragoman.gateway.config.model import Limits
 from dragoman.gateway.routing.stored import WAITING_MAX
 from tests.gateway.server_words import Frame
 from tests.gateway.smooth_words import ask
-from tests.gateway.stage import Stage, settle, stage
+from tests.gateway.stage import Stage, stage
 from tests.gateway.whale_words import answers, asked, line, refuses, shown, thread
+from tests.idle import settle
 
 OWN, KEPT, OTHER = (f"0198c3a1-0000-4000-8000-0000000000d{n}" for n in range(3))
 LIST = line(9, "thread/list")
@@ -92,7 +93,7 @@ async def test_a_backend_that_cannot_be_reached_adds_nothing() -> None:
         client = await editor(made)
         made.away = True
         client.says(LIST)
-        await settle()
+        await made.settle()
         assert rows(client.news()[0]) == [OWN]
 
 

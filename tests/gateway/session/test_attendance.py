@@ -6,7 +6,7 @@ import json
 
 from dragoman.gateway.session.session import Session
 from tests.gateway.routing.pando_stage import PandoStage, frames, pando_stage, row
-from tests.gateway.stage import settle
+from tests.idle import settle
 from tests.memory import MemoryTransport
 
 ONE = "0b0e9b0e-0000-4000-8000-000000000001"

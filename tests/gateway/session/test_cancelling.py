@@ -15,8 +15,9 @@ from tests.gateway.routing.pando_stage import PandoStage, frames, pando_stage, r
 from tests.gateway.server_words import CREATED, acknowledged, answered, create, said, stopped, taken, told
 from tests.gateway.server_words import problem as refused
 from tests.gateway.smooth_words import ask
-from tests.gateway.stage import Script, Stage, settle, stage
+from tests.gateway.stage import Script, Stage, stage
 from tests.gateway.whale_words import line
+from tests.idle import settle
 from tests.memory import MemoryTransport
 
 Frame = dict[str, Any]

@@ -30,6 +30,7 @@ from dragoman.mappings.canonical.events import (
     TurnResult,
 )
 from dragoman.mappings.canonical.values import Message, Origin
+from tests.idle import settle
 from tests.memory import MemoryTransport
 from tests.services import services
 
@@ -103,12 +104,6 @@ async def stage(
         yield made
         for link in made.links:
             link.end(CloseReason.DONE)
-
-
-async def settle() -> None:
-    """Let every task run until it waits."""
-    for _ in range(20):
-        await asyncio.sleep(0)
 
 
 def shown(transport: MemoryTransport) -> list[dict[str, Any]]:

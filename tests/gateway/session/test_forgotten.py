@@ -9,8 +9,9 @@ from typing import Any
 
 from dragoman.gateway.routing.door import Door
 from tests.gateway.smooth_words import ask
-from tests.gateway.stage import Peer, Stage, settle, stage
+from tests.gateway.stage import Peer, Stage, stage
 from tests.gateway.whale_words import answers, asked, line, refuses, shown
+from tests.idle import settle
 
 SESSION = "0198c3a1-0000-4000-8000-0000000000d1"
 KEPT = f"thread-{SESSION}"

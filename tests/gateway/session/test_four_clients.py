@@ -31,8 +31,9 @@ from tests.gateway.pod_words import (
     user_entry,
 )
 from tests.gateway.smooth_words import CREATE, answer, history, opened, token
-from tests.gateway.stage import SESSION, START, Script, Stage, settle, stage
+from tests.gateway.stage import SESSION, START, Script, Stage, stage
 from tests.gateway.whale_words import line
+from tests.idle import settle
 from tests.samples import samples
 
 Frame = dict[str, Any]

@@ -10,8 +10,9 @@ from typing import Any
 from tests.gateway.pod_words import run, say, snapshot
 from tests.gateway.routing.pando_stage import PandoStage, frames, pando_stage, row
 from tests.gateway.server_words import CREATED, acknowledged, answered, create, said, taken, told
-from tests.gateway.stage import settle, stage
+from tests.gateway.stage import stage
 from tests.gateway.whale_words import answers, shown
+from tests.idle import settle
 from tests.oracle import PodOracle
 
 Frame = dict[str, Any]

@@ -9,7 +9,8 @@ from typing import Any
 
 from tests.gateway.pod_words import FINISHED, delta, done, echo, run, say, snapshot, status
 from tests.gateway.server_words import CREATED, acknowledged, answered, confirmation, said, taken
-from tests.gateway.stage import LIMITS, UPSTREAMS, Peer, Stage, settle
+from tests.gateway.stage import LIMITS, UPSTREAMS, Peer, Stage
+from tests.idle import settle
 
 Frame = dict[str, Any]
 

@@ -32,7 +32,8 @@ from tests.gateway.smooth_words import (
     send,
     token,
 )
-from tests.gateway.stage import AT_ONCE, NEVER, Script, Stage, settle, stage
+from tests.gateway.stage import AT_ONCE, NEVER, Script, Stage, stage
+from tests.idle import settle
 
 FAR = Limits(backoff_first=NEVER, backoff_max=NEVER)  # nobody connects again by himself
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.gateway.routing.pando_stage import PandoStage, frames, pando_stage, row
 from tests.gateway.smooth_words import ask
-from tests.gateway.stage import settle
+from tests.idle import settle
 from tests.memory import MemoryTransport
 from tests.oracle import PodOracle
 

@@ -13,7 +13,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from dragoman.gateway.session.session import Session
-from tests.gateway.stage import Peer, settle
+from tests.gateway.stage import Peer
+from tests.idle import settle
 from tests.players.captures import Message, messages
 from tests.players.clients import Client, Said
 from tests.players.manners import BURST, MANNERS
@@ -23,7 +24,6 @@ from tests.players.stage import PlayStage
 __all__ = ["Frame", "PlayedBackend"]
 
 Frame = dict[str, Any]
-A_WHILE = 4  # turns of the loop in which a frame passes the gateway
 Hook = Callable[[int], Awaitable[None]]
 
 
@@ -97,7 +97,7 @@ class PlayedBackend:
             if message.way == "got":
                 self.say(message)
                 if not self._burst:
-                    await settle(A_WHILE)
+                    await settle()
                     self._answer_news()
             else:
                 await self.rest()
