@@ -41,6 +41,7 @@ from dragoman.gateway.services import Services
 from dragoman.gateway.session.session import Session
 from dragoman.gateway.transports.spec import Children, Connect, ListenerCallbacks
 from dragoman.gateway.upstream import Backend, Connected, Upstream
+from dragoman.mappings.canonical import Command, Event
 from dragoman.mappings.canonical.events import Reply
 from dragoman.mappings.canonical.values import Failure
 from dragoman.mappings.dialect import Dialect, Instance, Loss, Translator
@@ -270,8 +271,8 @@ class App:
         return await registry.listen(endpoint, self.config.limits, callbacks)
 
     def _welcome(
-        self, dialect: Dialect, transport: Transport, translator: Translator, router: Router, door: Door, *,
-        attaches: bool = True, publishes: bool = False,
+        self, dialect: Dialect, transport: Transport, translator: Translator[Command, Event], router: Router,
+        door: Door, *, attaches: bool = True, publishes: bool = False,
     ) -> None:  # fmt: skip
         name, recorder = f"{dialect.name}-{next(self._numbers)}", router.recorder
         link = Link(

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import structlog
 
@@ -26,7 +26,11 @@ from dragoman.mappings.errors import PeerError
 
 __all__ = ["Link", "Sink"]
 
-Sink = Callable[["Link", list[Burst]], None]
+T = TypeVar("T")
+Said = TypeVar("Said")
+
+Sink = Callable[["Link", list[Burst[T]]], None]
+"""Takes what a peer said: commands of a client, or events of a backend."""
 
 LAST_ANSWERS = 3600.0  # seconds for what a peer asked that says no more: as long as a session lives without links
 LOOK = 1.0  # seconds between two looks whether it still reads
@@ -45,8 +49,8 @@ class Link:
     """
 
     def __init__(
-        self, id: str, dialect: Dialect, transport: Transport, translator: Translator, services: Services, *,
-        sink: Sink, drained: Callable[[Link], None] | None = None, principal: str = "local",
+        self, id: str, dialect: Dialect, transport: Transport, translator: Translator[T, Said],
+        services: Services, *, sink: Sink[T], drained: Callable[[Link], None] | None = None, principal: str = "local",
         door: Door = Door(),  # noqa: B008  # frozen
         attaches: bool = True, publishes: bool = False, tap: Tap | None = None,
         over: Callable[[Link], None] = lambda _link: None,
@@ -63,8 +67,8 @@ class Link:
         self.heard = False  # the peer said anything
         self.fault: PeerError | None = None  # for what it was sent away
         self._transport = transport
-        self._translator = translator
-        self._sink = sink
+        self._translator: Translator[Any, Any] = translator  # whose items the sink takes: the constructor checks it
+        self._sink: Sink[Any] = sink
         self._drained = drained
         self._on_over = over
         self._ledger = services.ledger
@@ -218,7 +222,7 @@ class Link:
             self.log.debug("peer does not read any more", error=str(error))
             self.outbox.discard()
 
-    def _apply(self, step: Step) -> None:
+    def _apply(self, step: Step[Any]) -> None:
         if step.frames:
             self._answered.set()
             self.put(step.frames)
@@ -247,14 +251,14 @@ class Link:
             self.log.info("bad frame", code=fault.code, reason=fault.text, count=count)
         self._ledger.counters[f"faults_{self.dialect.name}_{fault.code}"] += 1
 
-    def _set(self, alarm: Alarm) -> None:
+    def _set(self, alarm: Alarm[Any]) -> None:
         """The translator wants to be asked again."""
         if self._alarm is not None:
             self._alarm.cancel()
         if not self._ended:
             self._alarm = self._schedule(alarm.after, lambda: self._ring(alarm))
 
-    def _ring(self, alarm: Alarm) -> None:
+    def _ring(self, alarm: Alarm[Any]) -> None:
         self._alarm = None
         if self._ended:
             return

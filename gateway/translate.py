@@ -16,7 +16,7 @@ from msgspec import Struct, structs
 
 from dragoman.gateway.session.answers import answers_one
 from dragoman.gateway.session.turn import NormalForm
-from dragoman.mappings.canonical import Batch, Command, SessionState, Unmapped
+from dragoman.mappings.canonical import Batch, Command, Event, SessionState, Unmapped
 from dragoman.mappings.canonical.commands import ListSessions, OpenSession, Ping, ResumeSession, SubmitInput
 from dragoman.mappings.canonical.values import flatten
 from dragoman.mappings.dialect import Burst, Dialect, Direction, Frame, Loss, Rendered, Step
@@ -42,8 +42,8 @@ def translate(
     source: Dialect, target: Dialect, lines: Iterable[tuple[int, Frame]], *, commands: bool, out: Out, said: Said
 ) -> bool:
     """Translate numbered `lines`; frames go to `out`, reports to `said`. Returns whether every line was good."""
-    reading = source.commands if commands else source.events
-    writing = target.commands if commands else target.events
+    reading: Direction[Any] = source.commands if commands else source.events
+    writing: Direction[Any] = target.commands if commands else target.events
     same = source.name == target.name
     stream: _Stream | _Client | None = None if same else _Client(target) if commands else _Stream(target)
     overheard = source.overheard() if isinstance(stream, _Stream) and source.overheard is not None else None
@@ -75,9 +75,9 @@ def translate(
     return good
 
 
-def _read(reading: Direction, frame: Frame) -> Step:
+def _read(reading: Direction[Any], frame: Frame) -> Step[Any]:
     """What one line says."""
-    step = Step()
+    step: Step[Any] = Step()
     try:
         if reading.lines is not None and isinstance(frame, bytes):
             frame = reading.lines.read(frame)
@@ -88,7 +88,7 @@ def _read(reading: Direction, frame: Frame) -> Step:
     return step
 
 
-def _writes(writing: Direction, item: Any) -> bool:
+def _writes(writing: Direction[Any], item: Any) -> bool:
     """Whether the target has a word for this; for an unknown message, whether its dialect's peers survive it."""
     entry = writing.from_canonical.entries.get(type(item))
     return entry is not None and bool(entry.produces)
@@ -107,13 +107,13 @@ class _Client:
     def _new_id(self) -> str:
         return str(UUID(int=next(self._numbers)))
 
-    def refusal(self, step: Step) -> str:
+    def refusal(self, step: Step[Command]) -> str:
         """Why a session would not send this, "" if it would (docs/translation.md, rule 3.10)."""
         items = (item for burst in step.bursts for item in burst.items)
         empty = any(isinstance(item, SubmitInput) and not flatten(item.segments).strip() for item in items)
         return "the input is empty" if empty else ""
 
-    def render(self, burst: Burst) -> Iterator[Rendered]:
+    def render(self, burst: Burst[Command]) -> Iterator[Rendered]:
         yield self._writing.write(structs.replace(burst, items=[self._named(item) for item in burst.items]))
 
     def _named(self, command: Command) -> Command:
@@ -141,7 +141,7 @@ class _Stream:
         self._projection = target.projection("", "")
         self._writing = target.events
 
-    def render(self, burst: Burst) -> Iterator[Rendered]:
+    def render(self, burst: Burst[Event]) -> Iterator[Rendered]:
         for item in burst.items:
             if answers_one(item):  # addressed to one link that asked: it stands alone
                 yield self._writing.write(Burst(items=[item], request=burst.request, at=burst.at))

@@ -21,7 +21,7 @@ from dragoman.gateway.link import Link
 from dragoman.gateway.public_reason import public_reason
 from dragoman.gateway.recording.recorder import Tap
 from dragoman.gateway.services import Services
-from dragoman.mappings.canonical import Command, SessionState
+from dragoman.mappings.canonical import Command, Event, SessionState
 from dragoman.mappings.canonical.values import Cause
 from dragoman.mappings.dialect import Burst, Dialect, Translator
 
@@ -54,7 +54,7 @@ class Backend(Protocol):
 class Connected(Protocol):
     """What a backend tells its session."""
 
-    def receive(self, bursts: list[Burst]) -> None:
+    def receive(self, bursts: list[Burst[Event]]) -> None:
         """The backend said this."""
 
     def connected(self) -> SessionState:
@@ -93,7 +93,7 @@ class Upstream:
         self._stopped = False
         self._lost_at: int | None = None  # ns: when the connection was lost in a turn
         self._may_go_on = False  # that turn
-        self._translator: Translator | None = None
+        self._translator: Translator[Event, Command] | None = None
         self._log = log.bind(session=name, endpoint=endpoint)
 
     def start(self) -> None:
@@ -200,7 +200,7 @@ class Upstream:
             self._log.warning("backend lost, connecting again")
         self._may_go_on = bool(self._session.lost("the connection to the backend was lost", []))
 
-    def _hear(self, _link: Link, bursts: list[Burst]) -> None:
+    def _hear(self, _link: Link, bursts: list[Burst[Event]]) -> None:
         self._session.receive(bursts)
 
     def _begin(self, link: Link) -> None:

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, Protocol
+from typing import Any, Generic, Literal, Protocol, TypeVar
 
 from msgspec import Struct, field
 
-from dragoman.mappings.canonical import Batch, Event, SessionState, Unmapped
+from dragoman.mappings.canonical import Batch, Command, Event, SessionState, Unmapped
 from dragoman.mappings.canonical.commands import ResumeSession
 from dragoman.mappings.canonical.values import Ext, Item
 from dragoman.mappings.codec import MALFORMED, Format
@@ -39,6 +39,12 @@ __all__ = [
     "Step",
     "Translator",
 ]
+
+T = TypeVar("T")
+"""Event or Command."""
+
+Heard = TypeVar("Heard")
+Said = TypeVar("Said", contravariant=True)
 
 PATH_MAX = 200  # characters of an undocumented key's path that its loss tells
 PATHS_MAX = 64  # undocumented keys of one message that are told apart
@@ -86,32 +92,33 @@ class Loss(Struct, frozen=True, kw_only=True, gc=False):
     count: int = 1
 
 
-class Burst(Struct, frozen=True, kw_only=True, gc=False):
+class Burst(Struct, Generic[T], frozen=True, kw_only=True, gc=False):
     """What one peer said in a row: under one request id ("" if its dialect has none) and at one time.
 
-    `at` is in ns, 0 where the dialect carries no time. `items` are commands or events, in order. `session` is the
+    `at` is in ns, 0 where the dialect carries no time. `items` are in order, either events (`Burst[Event]`) or
+    commands (`Burst[Command]`). `session` is the
     peer's own id of the session that they belong to, where a link carries many; `ext` the documented fields of the
     envelope without a canonical place.
     """
 
-    items: list[Any]
+    items: list[T]
     request: str = ""
     at: int = 0
     session: str = ""
     ext: Ext | None = None
 
 
-class Alarm(Struct, frozen=True):
+class Alarm(Struct, Generic[T], frozen=True):
     """A translator asks for time: call `ring` in `after` seconds and act on its Step, unless the link has ended.
 
     A translator keeps at most one alarm waiting and asks again when it rang; it decides itself what is due by then.
     """
 
     after: float
-    ring: Callable[[], Step]
+    ring: Callable[[], Step[T]]
 
 
-class Step(Struct, kw_only=True):
+class Step(Struct, Generic[T], kw_only=True):
     """What came of one step of a translator.
 
     `bursts`: what the gateway must act on. `frames`: for this very peer. `faults`: what the peer did wrong; one that
@@ -119,11 +126,11 @@ class Step(Struct, kw_only=True):
     asked again.
     """
 
-    bursts: list[Burst] = field(default_factory=list)
+    bursts: list[Burst[T]] = field(default_factory=list)
     frames: list[bytes] = field(default_factory=list)
     faults: list[PeerError] = field(default_factory=list)
     losses: list[Loss] = field(default_factory=list)
-    alarm: Alarm | None = None
+    alarm: Alarm[T] | None = None
 
     def add_fault(self, fault: PeerError) -> None:
         """Add a fault that was raised, without its traceback and causes.
@@ -141,8 +148,11 @@ class Rendered(Struct, frozen=True, kw_only=True, gc=False):
     losses: list[Loss]
 
 
-class Translator(Protocol):
-    """The protocol of one link, with the peer's frames on one side and canonical items on the other."""
+class Translator(Protocol[Heard, Said]):
+    """The protocol of one link.
+
+    `Translator[Command, Event]` serves a client, `Translator[Event, Command]` a backend.
+    """
 
     @property
     def view(self) -> str:
@@ -152,32 +162,32 @@ class Translator(Protocol):
     def owes(self) -> bool:
         """Whether the peer still waits for answers, though it may have ended its own direction."""
 
-    def opened(self) -> Step:
+    def opened(self) -> Step[Heard]:
         """What is said first on this link."""
 
-    def receive(self, frames: Sequence[Frame]) -> Step:
+    def receive(self, frames: Sequence[Frame]) -> Step[Heard]:
         """The peer said this. Never raises: what is wrong comes as faults."""
 
-    def send(self, items: Sequence[Any]) -> Step:
+    def send(self, items: Sequence[Said]) -> Step[Heard]:
         """Say this to the peer: replies when we play the server, commands when we play the client."""
 
-    def attach(self, state: SessionState, request: str) -> Step:
+    def attach(self, state: SessionState, request: str) -> Step[Heard]:
         """Show this session to the peer, which asked by `request` ("" by connecting)."""
 
-    def passed(self, batch: Batch) -> Step:
+    def passed(self, batch: Batch) -> Step[Heard]:
         """This batch went out to the peer: it begins or ends a run that the peer began."""
 
     def can_be_asked(self, question: Event) -> bool:
         """Whether the peer has a form for this question; else it is asked in words (docs/translation.md, rule 3.3)."""
 
-    def closed(self, cause: str) -> Step:
+    def closed(self, cause: str) -> Step[Heard]:
         """The link is about to close: what is said last."""
 
 
 class MakeServer(Protocol):
     """Makes the translator for a link whose peer is a client, of a generation that the listener names ("": default)."""
 
-    def __call__(self, clock: Clock, new_id: NewId, generation: str = "") -> Translator: ...
+    def __call__(self, clock: Clock, new_id: NewId, generation: str = "") -> Translator[Command, Event]: ...
 
 
 class Projection(Protocol):
@@ -197,7 +207,7 @@ class Lines(Struct, frozen=True, kw_only=True):
     write: Callable[[bytes], bytes]
 
 
-class Direction(Struct, frozen=True, kw_only=True):
+class Direction(Struct, Generic[T], frozen=True, kw_only=True):
     """One direction of a dialect, without any link's state: its codec and both rule tables.
 
     `envelope` reads request id and time (ns) off a message, None where the dialect's messages carry neither; `place`
@@ -207,10 +217,10 @@ class Direction(Struct, frozen=True, kw_only=True):
     """
 
     codec: Format
-    to_canonical: Rules[[], Any]
+    to_canonical: Rules[[], T]
     from_canonical: RuleTable
     envelope: Callable[[Any], tuple[str, int]] | None
-    write: Callable[[Burst], Rendered]
+    write: Callable[[Burst[T]], Rendered]
     place: Callable[[Any], tuple[str, Ext | None]] | None = None
     unwrap: Callable[[Parts], bytes] | None = None
     lines: Lines | None = None
@@ -223,7 +233,7 @@ class Direction(Struct, frozen=True, kw_only=True):
         """Whether this direction has a word, or an emulation, for this canonical type."""
         return not isinstance(self.from_canonical.entries[canonical].fidelity, Nothing)
 
-    def receive(self, frames: Sequence[Frame], step: Step) -> None:
+    def receive(self, frames: Sequence[Frame], step: Step[T]) -> None:
         """Read `frames` into `step`: bursts, faults, and dropped keys as losses."""
         if self.unwrap is not None:
             frames = self._unwrapped(frames, step)
@@ -235,7 +245,7 @@ class Direction(Struct, frozen=True, kw_only=True):
             else:
                 if self.codec.watched.isdisjoint(map(type, messages)):
                     functions = self.to_canonical.functions
-                    events: list[Any] = []
+                    events: list[T] = []
                     for message in messages:
                         events += functions[type(message)](message)
                     if events:
@@ -245,7 +255,7 @@ class Direction(Struct, frozen=True, kw_only=True):
             return
         self._receive_slowly(frames, step)
 
-    def _received_one(self, frame: Frame, step: Step) -> bool:
+    def _received_one(self, frame: Frame, step: Step[T]) -> bool:
         """Read a frame that came alone, as tokens at reading speed do; False where it takes a second look."""
         if self.envelope is None or self.place is not None:
             return False
@@ -262,7 +272,7 @@ class Direction(Struct, frozen=True, kw_only=True):
             step.bursts.append(Burst(items=items, request=request, at=at))
         return True
 
-    def _unwrapped(self, frames: Sequence[Frame], step: Step) -> list[Frame]:
+    def _unwrapped(self, frames: Sequence[Frame], step: Step[T]) -> list[Frame]:
         unwrap = self.unwrap
         found: list[Frame] = []
         for frame in frames:
@@ -277,12 +287,12 @@ class Direction(Struct, frozen=True, kw_only=True):
                 step.add_fault(fault)
         return found
 
-    def _receive_slowly(self, frames: Sequence[Frame], step: Step) -> None:
+    def _receive_slowly(self, frames: Sequence[Frame], step: Step[T]) -> None:
         decode, functions, envelope = self.codec.decode, self.to_canonical.functions, self.envelope
         place = self.place
         watched = self.codec.watched
         suspicious = self.codec.suspicious
-        items: list[Any] = []
+        items: list[T] = []
         burst_of: tuple[str, int] | None = None
         where = before = NOWHERE
         for frame in frames:
@@ -296,7 +306,8 @@ class Direction(Struct, frozen=True, kw_only=True):
                 except PeerError as fault:
                     step.add_fault(fault)
                     continue
-            if type(message) is Unmapped:
+            kind = type(message)
+            if kind is Unmapped:
                 items.append(message)
                 continue
             if envelope is not None:
@@ -306,10 +317,10 @@ class Direction(Struct, frozen=True, kw_only=True):
                 if burst_of is None or said[0] != burst_of[0] or where != before:
                     _flush(items, burst_of, step, before)
                     items, burst_of, before = [], said, where
-            items += functions[type(message)](message)
+            items += functions[kind](message)
         _flush(items, burst_of, step, before)
 
-    def _mend(self, frame: Frame, error: Exception, step: Step) -> Any:
+    def _mend(self, frame: Frame, error: Exception, step: Step[T]) -> Any:
         if isinstance(error, PeerError):
             raise error
         if isinstance(frame, Oversize):
@@ -335,7 +346,7 @@ NOWHERE: tuple[str, Ext | None] = ("", None)
 
 
 def _flush(
-    items: list[Any], burst_of: tuple[str, int] | None, step: Step, where: tuple[str, Ext | None] = NOWHERE
+    items: list[T], burst_of: tuple[str, int] | None, step: Step[T], where: tuple[str, Ext | None] = NOWHERE
 ) -> None:
     if items:
         request, at = burst_of or ("", 0)
@@ -380,10 +391,10 @@ class Dialect(Struct, frozen=True, kw_only=True):
 
     name: str
     generations: tuple[str, ...]
-    events: Direction
-    commands: Direction
+    events: Direction[Event]
+    commands: Direction[Command]
     server: MakeServer
-    client: Callable[[Clock, NewId], Translator]
+    client: Callable[[Clock, NewId], Translator[Event, Command]]
     projection: Callable[[str, str], Projection]
     shown: Callable[[str, Ext | None], tuple[str, ...]]
     addressed: bool
@@ -391,9 +402,9 @@ class Dialect(Struct, frozen=True, kw_only=True):
     turn_outlives_connection: bool = False
     lists_silent: bool = False
     named: Callable[[str], Ext | None] | None = None
-    publication: Callable[[Clock, NewId], Translator] | None = None
+    publication: Callable[[Clock, NewId], Translator[Command, Event]] | None = None
     served: Callable[[Instance], Dialect] | None = None
-    overheard: Callable[[], Callable[[Sequence[Any]], list[Any]]] | None = None
+    overheard: Callable[[], Callable[[Sequence[Event]], list[Event]]] | None = None
     tells_calls: bool = True
     takes_history: Callable[[Sequence[Item]], Ext | None] | None = None
     brings_history: Callable[[ResumeSession], int] = _nothing

@@ -117,7 +117,7 @@ def _between(canonical: type, source: Dialect, target: Dialect, name: str) -> Fi
     return _worst(heard) if own else _worse(_worst(heard), written)
 
 
-def _direction(dialect: Dialect, name: str) -> Direction:
+def _direction(dialect: Dialect, name: str) -> Direction[Event] | Direction[Command]:
     return dialect.events if name == "event" else dialect.commands
 
 

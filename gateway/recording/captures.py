@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 from uuid import NAMESPACE_URL, uuid5
 
 import msgspec
@@ -45,6 +45,8 @@ from dragoman.mappings.canonical.values import Failure, Message, Origin, flatten
 from dragoman.mappings.dialect import Burst, Dialect, Direction, Frame, Parts, Step
 
 __all__ = ["Capture", "Import", "Said", "read_capture"]
+
+T = TypeVar("T")  # Event or Command
 
 BEGINS = frozenset(
     {RunStarted, ModelTurnStarted, TextDelta, ReasoningStarted, ReasoningDelta, ToolCallStarted, TurnEnded}
@@ -293,8 +295,8 @@ class Import:
 
     # -- lines -----------------------------------------------------------------------------------------
 
-    def _bursts(self, said: Said, direction: Direction) -> list[Burst]:
-        step = Step()
+    def _bursts(self, said: Said, direction: Direction[T]) -> list[Burst[T]]:
+        step: Step[T] = Step()
         direction.receive([said.frame] if said.frame is not None else [], step)
         self.problems += [f"{self._capture.path}:{said.number}: {fault.text}" for fault in step.faults]
         return step.bursts

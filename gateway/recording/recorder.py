@@ -18,7 +18,7 @@ from dragoman.gateway.recording.format import Header
 from dragoman.gateway.recording.lines import UP
 from dragoman.gateway.recording.note import FramesNote, Tapped
 from dragoman.gateway.recording.track import Desk, Track
-from dragoman.mappings.canonical import Command, SessionState
+from dragoman.mappings.canonical import Command, Event, SessionState
 from dragoman.mappings.dialect import Dialect, Frame, Step
 
 __all__ = ["Recorder", "Tap"]
@@ -218,6 +218,6 @@ class Tap:
         """The track of the session that these frames of a backend name."""
         if self._upstream is None:
             return None
-        step = Step()
+        step: Step[Event] = Step()
         self._upstream.events.receive(frames, step)
         return next((track for b in step.bursts if b.session and (track := self._recorder.named(b.session))), None)

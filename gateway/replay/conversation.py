@@ -19,7 +19,7 @@ from dragoman.gateway.backends.asking import Asking, Refused, Script
 from dragoman.gateway.ledger import Ledger
 from dragoman.gateway.timers import Later
 from dragoman.gateway.upstream import Connected, Upstream
-from dragoman.mappings.canonical import Command, SessionState
+from dragoman.mappings.canonical import Command, Event, SessionState
 from dragoman.mappings.canonical.commands import GetSession, OpenSession
 from dragoman.mappings.canonical.events import (
     Gap,
@@ -116,7 +116,7 @@ class Conversation:
     def connected(self) -> SessionState:
         return structs.replace(self._session.connected(), backend_ids=self._ids)
 
-    def receive(self, bursts: list[Burst]) -> None:
+    def receive(self, bursts: list[Burst[Event]]) -> None:
         for burst in bursts:
             if self._asking.is_asked(burst.request):
                 self._asking.answer(burst.items)
@@ -125,7 +125,7 @@ class Conversation:
             elif self.is_called(burst.session):
                 self._told(burst)
 
-    def _told(self, burst: Burst) -> None:
+    def _told(self, burst: Burst[Event]) -> None:
         items = [item for item in burst.items if not isinstance(item, (*OF_THE_LIST, SessionClosed))]
         if items:
             self._session.receive([structs.replace(burst, items=items)])

@@ -94,25 +94,25 @@ class _Translator:
     def __init__(self, clock: Clock, new_id: NewId, generation: str = "") -> None:
         """It keeps nothing."""
 
-    def opened(self) -> Step:
+    def opened(self) -> Step[Command]:
         return Step()
 
-    def receive(self, frames: Sequence[Frame]) -> Step:
+    def receive(self, frames: Sequence[Frame]) -> Step[Command]:
         return Step(bursts=[Burst(items=[COMMAND.decode(frame) for frame in frames if isinstance(frame, bytes)])])
 
-    def send(self, items: Sequence[Any]) -> Step:
+    def send(self, items: Sequence[Any]) -> Step[Command]:
         return Step(frames=[_told(event=item) for item in items])
 
-    def attach(self, state: SessionState, request: str) -> Step:  # it has but one session
+    def attach(self, state: SessionState, request: str) -> Step[Command]:  # it has but one session
         return Step(frames=[_told(attached=state.id)])
 
-    def passed(self, batch: Batch) -> Step:  # it sees itself what begins and ends
+    def passed(self, batch: Batch) -> Step[Command]:  # it sees itself what begins and ends
         return Step()
 
     def can_be_asked(self, question: Event) -> bool:  # it knows every form
         return True
 
-    def closed(self, cause: str) -> Step:  # nobody is there to be told
+    def closed(self, cause: str) -> Step[Command]:  # nobody is there to be told
         return Step()
 
 

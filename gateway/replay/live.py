@@ -18,7 +18,7 @@ from dragoman.gateway.ledger import Ledger
 from dragoman.gateway.replay.lines import SAID_FOR_IT, Counted, uncounted
 from dragoman.gateway.timers import Later
 from dragoman.gateway.upstream import Backend, Connected
-from dragoman.mappings.canonical import Command, SessionState
+from dragoman.mappings.canonical import Command, Event, SessionState
 from dragoman.mappings.canonical.commands import OpenSession, ResumeSession, SubmitInput
 from dragoman.mappings.canonical.events import Alert, HistorySnapshot, Reply, SessionOpened, StatusChanged, TurnEnded
 from dragoman.mappings.canonical.values import Cause, Ext, Item, Message
@@ -97,7 +97,7 @@ class Live:
     def connected(self) -> SessionState:
         return structs.replace(self._session.connected(), backend_ids=self._ids)
 
-    def receive(self, bursts: list[Burst]) -> None:
+    def receive(self, bursts: list[Burst[Event]]) -> None:
         for burst in bursts:
             items = [_on(item) for item in burst.items if self._concerns(item)]
             if items:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from dragoman.adapters.base import CloseReason, Sink, Transport
+from dragoman.mappings.canonical import Event
 from dragoman.mappings.dialect import Dialect, Frame, Step
 
 __all__ = ["SessionFilter"]
@@ -36,7 +37,7 @@ class SessionFilter:
 
     def _named(self, frame: Frame) -> list[str]:
         """The sessions that a frame names: none does that is wrong, and its translator says so."""
-        step = Step()
+        step: Step[Event] = Step()
         self._dialect.events.receive((frame,), step)
         return [burst.session for burst in step.bursts if burst.session]
 

@@ -20,7 +20,7 @@ from msgspec import Struct, structs
 from dragoman.gateway.services import Services
 from dragoman.gateway.session.weight import of_item
 from dragoman.gateway.upstream import Backend, Connected
-from dragoman.mappings.canonical import Command, SessionState
+from dragoman.mappings.canonical import Command, Event, SessionState
 from dragoman.mappings.canonical.commands import GetHistory
 from dragoman.mappings.canonical.events import HistorySnapshot
 from dragoman.mappings.canonical.values import Cause, Item
@@ -74,7 +74,7 @@ class Pager:
     def connected(self) -> SessionState:
         return self._session.connected()
 
-    def receive(self, bursts: list[Burst]) -> None:
+    def receive(self, bursts: list[Burst[Event]]) -> None:
         if not self._readings:
             self._session.receive(bursts)
             return

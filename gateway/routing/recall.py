@@ -86,7 +86,7 @@ class Recall:
     def connected(self) -> SessionState:
         return self._session.connected()
 
-    def receive(self, bursts: list[Burst]) -> None:
+    def receive(self, bursts: list[Burst[Event]]) -> None:
         if not self._asking.active and not self._openings:
             self._session.receive(bursts)
             return
@@ -106,7 +106,7 @@ class Recall:
         others, held = self._asking.lost(unsent)
         self._session.lost(text, [*others, *held], cause)
 
-    def _opened_for_client(self, bursts: Sequence[Burst]) -> SessionOpened | None:
+    def _opened_for_client(self, bursts: Sequence[Burst[Event]]) -> SessionOpened | None:
         """Return the answer to a client that resumes, if it is among these."""
         items = [item for burst in bursts for item in burst.items]
         opened = (item for item in items if isinstance(item, SessionOpened) and item.request in self._openings)
@@ -142,7 +142,7 @@ class Recall:
         else:
             self._tell(None, [])
 
-    def _load(self, opened: SessionOpened, answers: Sequence[Burst]) -> Script:
+    def _load(self, opened: SessionOpened, answers: Sequence[Burst[Event]]) -> Script:
         """Load the history of an open conversation page by page, then tell it and `answers`."""
         self._asking.within(PATIENCE)
         items: list[Item] = []  # newest first
@@ -164,7 +164,7 @@ class Recall:
             pass  # the pages that came are the history
         self._tell(opened, items, answers)
 
-    def _tell(self, opened: SessionOpened | None, items: Sequence[Item], answers: Sequence[Burst] = ()) -> None:
+    def _tell(self, opened: SessionOpened | None, items: Sequence[Item], answers: Sequence[Burst[Event]] = ()) -> None:
         """Give the session what was resumed, then the answers to clients that waited for it."""
         wanted, self._resume = self._resume, ""
         events: list[Event] = []

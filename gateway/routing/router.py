@@ -162,7 +162,7 @@ class Router:
         for session in self._all.roster:
             session.delivery.drained(link)
 
-    def receive(self, link: Link, bursts: list[Burst]) -> None:
+    def receive(self, link: Link, bursts: list[Burst[Command]]) -> None:
         """A peer said this. One that speaks before it was shown anything is shown what there is."""
         if link.dialect.one_session and (own := self._all.known(link.door)) is not None:
             own.lobby.admit(link)

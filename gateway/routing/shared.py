@@ -151,7 +151,7 @@ class Shared:
             self.upstream.attach(way.session.state)
         return self._state
 
-    def receive(self, bursts: list[Burst]) -> None:
+    def receive(self, bursts: list[Burst[Event]]) -> None:
         """The backend said this, of whatever session."""
         for burst in bursts:
             asked = self._asked.pop(burst.request, None) if burst.request else None
@@ -171,7 +171,7 @@ class Shared:
                 for item in burst.items:
                     self._take(item)
 
-    def _told(self, burst: Burst) -> None:
+    def _told(self, burst: Burst[Event]) -> None:
         """What happens in one session."""
         known = self._keeper.known(burst.session)
         if known is None and all(isinstance(item, MAKES_NONE) for item in burst.items):
@@ -189,7 +189,7 @@ class Shared:
         if known is None:
             self._keeper.appeared()
 
-    def _checked(self, session: Session, answer: Burst) -> None:
+    def _checked(self, session: Session, answer: Burst[Event]) -> None:
         """The answer of a backend that was asked whether it has this session."""
         failures = [item.failure for item in answer.items if isinstance(item, Reply)]
         if any(failure is not None and failure.cause == "not_found" for failure in failures):

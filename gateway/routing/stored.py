@@ -18,7 +18,7 @@ from dragoman.gateway.services import Services
 from dragoman.gateway.session.history import summary
 from dragoman.gateway.session.session import Session
 from dragoman.gateway.upstream import Backend, Connected
-from dragoman.mappings.canonical import Command, SessionState
+from dragoman.mappings.canonical import Command, Event, SessionState
 from dragoman.mappings.canonical.commands import ListSessions
 from dragoman.mappings.canonical.events import SessionsListed
 from dragoman.mappings.canonical.values import Cause, SessionSummary
@@ -89,7 +89,7 @@ class Stored:
     def connected(self) -> SessionState:
         return self._control.connected()
 
-    def receive(self, bursts: list[Burst]) -> None:
+    def receive(self, bursts: list[Burst[Event]]) -> None:
         for burst in bursts:
             others = [item for item in burst.items if not self._takes(item)]
             if others:

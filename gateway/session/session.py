@@ -263,7 +263,7 @@ class Session:
 
     # -- what the backend says ---------------------------------------------------------------------------
 
-    def receive(self, bursts: Sequence[Burst]) -> None:
+    def receive(self, bursts: Sequence[Burst[Event]]) -> None:
         """The backend said this: normalise, log, fold, deliver."""
         now = self.clock()
         for burst in bursts:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from dragoman.mappings.canonical import Command, Event
 from dragoman.mappings.canonical import events as say
 from dragoman.mappings.codewhale.from_canonical import FROM_COMMAND, FROM_EVENT, Context
 from dragoman.mappings.codewhale.from_canonical.context import bundled
@@ -19,7 +20,7 @@ from dragoman.mappings.dialect import Burst, Direction, Rendered
 __all__ = ["FROM_CLIENT", "FROM_SERVER", "Overheard"]
 
 
-def _write_events(burst: Burst) -> Rendered:
+def _write_events(burst: Burst[Event]) -> Rendered:
     context = Context(FROM_EVENT, at=burst.at, request=burst.request, envelope=burst.ext)
     messages: list[Any] = []
     for item in burst.items:
@@ -28,7 +29,7 @@ def _write_events(burst: Burst) -> Rendered:
     return Rendered(frames=bundled(messages), losses=context.losses.take())
 
 
-def _write_commands(burst: Burst) -> Rendered:
+def _write_commands(burst: Burst[Command]) -> Rendered:
     context = Context(FROM_COMMAND)
     frames = [
         REQUESTS.encode(message)
@@ -61,11 +62,11 @@ class Overheard:
     def __init__(self) -> None:
         self._open = False
 
-    def __call__(self, items: Sequence[Any]) -> list[Any]:
+    def __call__(self, items: Sequence[Event]) -> list[Event]:
         """The items of one line as they are meant."""
         return [self._meant(item) for item in items if not isinstance(item, say.TurnResult)]
 
-    def _meant(self, item: Any) -> Any:
+    def _meant(self, item: Event) -> Event:
         if isinstance(item, say.ModelTurnStarted | say.TextDelta):
             self._open = True
         elif isinstance(item, say.TurnEnded):

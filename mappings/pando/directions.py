@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
+from dragoman.mappings.canonical import Command, Event
 from dragoman.mappings.dialect import Burst, Direction, Lines, Parts, Rendered
 from dragoman.mappings.errors import PeerError
 from dragoman.mappings.pando.from_canonical import FROM_COMMAND, FROM_EVENT, Context
@@ -23,7 +24,7 @@ RPC = "rpc"
 FRAMES = msgspec.json.Decoder(list[str])
 
 
-def _write_events(burst: Burst) -> Rendered:
+def _write_events(burst: Burst[Event]) -> Rendered:
     frames: list[bytes] = []
     context = Context(
         FROM_EVENT, session=burst.session, at=burst.at, request=burst.request, publisher=burst.ext
@@ -33,7 +34,7 @@ def _write_events(burst: Burst) -> Rendered:
     return Rendered(frames=frames, losses=context.losses.take())
 
 
-def _write_commands(burst: Burst) -> Rendered:
+def _write_commands(burst: Burst[Command]) -> Rendered:
     frames: list[bytes] = []
     context = Context(FROM_COMMAND)
     for item in burst.items:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dragoman.mappings.canonical import Command, Event
 from dragoman.mappings.dialect import Burst, Direction, Rendered
 from dragoman.mappings.losses import Losses
 from dragoman.mappings.pod import wire
@@ -14,11 +15,11 @@ from dragoman.mappings.pod.to_canonical.events import TO_EVENT
 __all__ = ["COMMANDS", "EVENTS"]
 
 
-def _write_events(burst: Burst) -> Rendered:
+def _write_events(burst: Burst[Event]) -> Rendered:
     return Projection(live=False).write(burst.items, burst.at)
 
 
-def _write_commands(burst: Burst) -> Rendered:
+def _write_commands(burst: Burst[Command]) -> Rendered:
     losses = Losses(FROM_COMMAND)
     functions, encode = FROM_COMMAND.functions, wire.METHODS.encode
     frames = [encode(method) for item in burst.items for method in functions[type(item)](item, losses)]

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
+from dragoman.mappings.canonical import Command, Event
 from dragoman.mappings.dialect import Burst, Direction, Rendered
 from dragoman.mappings.smooth.extras import given
 from dragoman.mappings.smooth.from_canonical import FROM_COMMAND, FROM_EVENT, Context
@@ -15,7 +14,7 @@ from dragoman.mappings.smooth.wire import ACTIONS, EVENTS
 __all__ = ["FROM_CLIENT", "FROM_SERVER"]
 
 
-def _write_events(burst: Burst) -> Rendered:
+def _write_events(burst: Burst[Event]) -> Rendered:
     context = Context(FROM_EVENT, burst.request, burst.at)
     frames = [
         EVENTS.encode(_as_said(message, item))
@@ -25,7 +24,7 @@ def _write_events(burst: Burst) -> Rendered:
     return Rendered(frames=frames, losses=context.losses.take())
 
 
-def _write_commands(burst: Burst) -> Rendered:
+def _write_commands(burst: Burst[Command]) -> Rendered:
     frames = []
     losses = []
     for item in burst.items:
@@ -36,7 +35,7 @@ def _write_commands(burst: Burst) -> Rendered:
     return Rendered(frames=frames, losses=losses)
 
 
-def _as_said(message: Any, item: Any) -> Any:
+def _as_said(message: object, item: Event | Command) -> object:
     """`message` with the rare envelopes that request id and time of a burst cannot give back."""
     ext = getattr(item, "ext", None)
     if ext is not None and isinstance(message, msgspec.Struct):

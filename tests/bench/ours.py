@@ -7,6 +7,7 @@ event answers which command) before it and the session's normal form between: wo
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from dragoman.gateway.session.turn import NormalForm
 from dragoman.mappings.canonical import Batch, SessionState
@@ -33,7 +34,7 @@ class Bare:
         self._smooth = SMOOTH.projection(REQUEST, "")
 
     def translate(self, frames: Sequence[bytes], now: int) -> list[bytes]:
-        step = Step()
+        step: Step[Any] = Step()
         POD.events.receive(frames, step)
         written: list[bytes] = []
         for burst in step.bursts:

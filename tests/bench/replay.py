@@ -55,7 +55,7 @@ class Nobody:
     def connected(self) -> SessionState:
         return SessionState(id="s")
 
-    def receive(self, bursts: list[Burst]) -> None:
+    def receive(self, bursts: list[Burst[Any]]) -> None:
         self.heard += sum(len(burst.items) for burst in bursts)
 
     def lost(self, text: str, unsent: Sequence[Command], cause: Cause = "upstream_lost") -> None:

@@ -135,7 +135,7 @@ def new_ids() -> Callable[[], str]:
     return lambda: str(UUID(int=next(numbers)))
 
 
-def translator(dialect: Dialect, role: str) -> Translator:
+def translator(dialect: Dialect, role: str) -> Translator[Any, Any]:
     return dialect.server(time.time_ns, new_ids(), "") if role == "server" else dialect.client(time.time_ns, new_ids())
 
 

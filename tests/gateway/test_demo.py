@@ -189,7 +189,7 @@ class Stage:
     def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
         self._group.create_task(work, name=name)
 
-    def receive(self, bursts: list[Burst]) -> None:
+    def receive(self, bursts: list[Burst[Any]]) -> None:
         self.heard += [item for burst in bursts for item in burst.items]
         self._news.set()
 

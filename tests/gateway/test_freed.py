@@ -50,7 +50,7 @@ BAD: dict[str, Callable[[], bytes]] = {
 """Frames of 1 MiB; each dialect refuses them, or counts what it leaves out."""
 
 
-def broken(direction: Direction) -> Callable[[], bytes]:
+def broken(direction: Direction[Any]) -> Callable[[], bytes]:
     """Return a maker of a message of this direction with a known tag and a value of a wrong type."""
     codec: Any = direction.codec
     tag = getattr(codec, "_tag_field", "") or "method"
@@ -63,11 +63,11 @@ def new_ids() -> Callable[[], str]:
     return lambda: str(UUID(int=next(numbers)))
 
 
-def server(dialect: Dialect) -> Translator:
+def server(dialect: Dialect) -> Translator[Any, Any]:
     return dialect.server(time.time_ns, new_ids(), "")
 
 
-def client(dialect: Dialect) -> Translator:
+def client(dialect: Dialect) -> Translator[Any, Any]:
     return dialect.client(time.time_ns, new_ids())
 
 
@@ -124,7 +124,7 @@ async def test_a_link_frees_the_bad_frames_that_its_peer_sent(name: str) -> None
     assert count[0] < MEBIBYTE
 
 
-def no_sink(_link: Link, _bursts: list[Burst]) -> None:
+def no_sink(_link: Link, _bursts: list[Burst[Any]]) -> None:
     """Ignore what the peer said."""
 
 
@@ -136,7 +136,7 @@ def refuse() -> None:
 
 
 def test_a_fault_in_a_step_holds_no_other_exception() -> None:
-    step = Step()
+    step: Step[Any] = Step()
     try:
         refuse()
     except PeerError as error:

@@ -30,16 +30,16 @@ class Scripted:
 
     view = ""
 
-    def __init__(self, **steps: Step) -> None:
+    def __init__(self, **steps: Step[Any]) -> None:
         self.steps = steps
         self.owes = False
         self.final_frames: list[bytes] = []
 
-    def opened(self) -> Step:
+    def opened(self) -> Step[Any]:
         return Step(frames=[b"welcome"])
 
-    def receive(self, frames: Sequence[Frame]) -> Step:
-        step = Step()
+    def receive(self, frames: Sequence[Frame]) -> Step[Any]:
+        step: Step[Any] = Step()
         for frame in frames:
             assert isinstance(frame, bytes)
             said = self.steps.get(frame.decode(), Step(bursts=[Burst(items=[frame])]))
@@ -49,19 +49,19 @@ class Scripted:
             step.losses += said.losses
         return step
 
-    def send(self, items: Sequence[Any]) -> Step:
+    def send(self, items: Sequence[Any]) -> Step[Any]:
         return Step(frames=list(items))
 
-    def attach(self, state: SessionState, request: str) -> Step:
+    def attach(self, state: SessionState, request: str) -> Step[Any]:
         return Step(frames=[state.id.encode()])
 
-    def passed(self, batch: Batch) -> Step:
+    def passed(self, batch: Batch) -> Step[Any]:
         return Step()
 
     def can_be_asked(self, question: Event) -> bool:
         return False
 
-    def closed(self, cause: str) -> Step:
+    def closed(self, cause: str) -> Step[Any]:
         return Step(frames=[*self.final_frames, cause.encode()])
 
 
@@ -82,7 +82,7 @@ class Served:
             sink=self._sink, drained=lambda _link: self.drains.append(len(self.transport.got)),
         )  # fmt: skip
 
-    def _sink(self, link: Link, bursts: list[Burst]) -> None:
+    def _sink(self, link: Link, bursts: list[Burst[Any]]) -> None:
         assert link is self.link
         for burst in bursts:
             for item in burst.items:
@@ -90,7 +90,7 @@ class Served:
 
 
 @asynccontextmanager
-async def served(*, soft: int = 1000, hard: int = 10_000, **steps: Step) -> AsyncIterator[Served]:
+async def served(*, soft: int = 1000, hard: int = 10_000, **steps: Step[Any]) -> AsyncIterator[Served]:
     """A link that is served until the block is left; its tasks have ended then and its transport is closed."""
     before = asyncio.all_tasks()
     made = Served(Scripted(**steps), soft, hard)
@@ -355,10 +355,10 @@ class Woken(Scripted):
         super().__init__()
         self.rang = 0
 
-    def opened(self) -> Step:
+    def opened(self) -> Step[Any]:
         return Step(alarm=Alarm(1.0, self.ring))
 
-    def ring(self) -> Step:
+    def ring(self) -> Step[Any]:
         self.rang += 1
         return Step(frames=[b"beat"], alarm=Alarm(1.0, self.ring))
 
@@ -398,7 +398,7 @@ async def test_an_alarm_of_a_link_that_ended_does_not_ring() -> None:
 
 async def test_a_failure_at_an_alarm_ends_this_link_alone_and_is_logged() -> None:
     class Failing(Woken):
-        def ring(self) -> Step:
+        def ring(self) -> Step[Any]:
             raise ZeroDivisionError
 
     async with woken(Failing()) as (link, transport, time), woken(Woken()) as (_, other, others_time):

@@ -62,7 +62,7 @@ class Dialled:
 
     # -- the session -----------------------------------------------------------------------------------
 
-    def receive(self, bursts: list[Burst]) -> None:
+    def receive(self, bursts: list[Burst[Any]]) -> None:
         self.events += [item for burst in bursts for item in burst.items]
 
     def connected(self) -> SessionState:

@@ -107,7 +107,7 @@ def said(value: Any) -> Iterator[str]:
                 yield from said(inner)
 
 
-def documented(direction: Direction) -> set[str]:
+def documented(direction: Direction[Any]) -> set[str]:
     """`STRUCT.field` of each field that any message of a direction may say."""
     found: set[str] = set()
     for kind in direction.to_canonical.entries:

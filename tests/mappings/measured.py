@@ -93,7 +93,7 @@ QUESTIONS: dict[type, tuple[commands.Command, ...]] = {
 """Events that only whoever asked can read -> the questions to which they are answers; the first that can be asked."""
 
 
-def faults(dialect: Dialect, direction: Direction, kind: type[Any], fidelity: Fidelity) -> Iterator[str]:
+def faults(dialect: Dialect, direction: Direction[Any], kind: type[Any], fidelity: Fidelity) -> Iterator[str]:
     """What is wrong with declaring `fidelity` of `kind`."""
     found: set[str] = set()
     all_back = True
@@ -154,11 +154,11 @@ def _form(item: Any) -> str:
 # -- there and back ---------------------------------------------------------------------------------
 
 
-def misheard(direction: Direction, kind: type[Any], fidelity: Fidelity, frames: list[bytes]) -> Iterator[str]:
+def misheard(direction: Direction[Any], kind: type[Any], fidelity: Fidelity, frames: list[bytes]) -> Iterator[str]:
     """What is wrong with declaring `fidelity` of reading messages of `kind`: frames of it come back from canonical."""
     lost: set[str] = set()
     for frame in frames:
-        step = Step()
+        step: Step[Any] = Step()
         direction.receive([frame], step)
         again = [_json(out) for burst in step.bursts for out in direction.write(burst).frames]
         if len(again) != 1:
@@ -191,7 +191,7 @@ Measured = tuple[list[Any], int, int]
 """What came back of an item, the frames that it took, the losses that were counted."""
 
 
-def _there_and_back(dialect: Dialect, direction: Direction, item: Any) -> Measured | None:
+def _there_and_back(dialect: Dialect, direction: Direction[Any], item: Any) -> Measured | None:
     """None if the item answers a question that the dialect cannot ask: then it never goes that way."""
     says_something = bool(direction.from_canonical.entries[type(item)].produces)
     if direction is dialect.events and says_something:
@@ -200,7 +200,7 @@ def _there_and_back(dialect: Dialect, direction: Direction, item: Any) -> Measur
         if type(item) is events.TurnEnded and dialect.addressed:
             return _ended(dialect, item)
     rendered = direction.write(Burst(items=[item], request=getattr(item, "request", ""), at=AT))
-    step = Step()
+    step: Step[Any] = Step()
     direction.receive(rendered.frames, step)
     return _said(step), len(rendered.frames), _counted(rendered.losses)
 
@@ -229,7 +229,7 @@ def _ended(dialect: Dialect, item: events.TurnEnded) -> Measured:
     return _said(client.receive(rendered.frames)), len(rendered.frames), _counted(rendered.losses)
 
 
-def _link(dialect: Dialect) -> tuple[Translator, Translator]:
+def _link(dialect: Dialect) -> tuple[Translator[Any, Any], Translator[Any, Any]]:
     """Both ends of a link, its client and its server, with its session open."""
     numbers = count(1)
 
@@ -249,7 +249,7 @@ def _counted(losses: list[Loss]) -> int:
     return sum(loss.count for loss in losses)
 
 
-def _said(step: Step) -> list[Any]:
+def _said(step: Step[Any]) -> list[Any]:
     """The items of a step, which finds no fault: what we write we can read."""
     assert step.faults == []
     return [item for burst in step.bursts for item in burst.items]

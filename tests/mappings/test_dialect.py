@@ -36,7 +36,7 @@ def show(_message: Show) -> tuple[()]:
     return ()
 
 
-def direction(*, addressed: bool = False) -> Direction:
+def direction(*, addressed: bool = False) -> Direction[Any]:
     return Direction(
         codec=Codec("small", Say | Show, max_depth=4),
         to_canonical=TO,
@@ -49,8 +49,8 @@ def direction(*, addressed: bool = False) -> Direction:
 PLAIN, ADDRESSED = direction(), direction(addressed=True)
 
 
-def received(*frames: Any, by: Direction = PLAIN) -> Step:
-    step = Step()
+def received(*frames: Any, by: Direction[Any] = PLAIN) -> Step[Any]:
+    step: Step[Any] = Step()
     by.receive(frames, step)
     return step
 

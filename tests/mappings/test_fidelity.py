@@ -34,13 +34,13 @@ READ = [
 
 @pytest.mark.parametrize(("dialect", "name", "kind"), WRITTEN)
 def test_a_rule_from_canonical_does_what_it_declares(dialect: Dialect, name: str, kind: type[Any]) -> None:
-    direction: Direction = getattr(dialect, name)
+    direction: Direction[Any] = getattr(dialect, name)
     assert list(faults(dialect, direction, kind, direction.from_canonical.entries[kind].fidelity)) == []
 
 
 @pytest.mark.parametrize(("dialect", "name", "kind"), READ)
 def test_a_rule_to_canonical_does_what_it_declares(dialect: Dialect, name: str, kind: type[Any]) -> None:
-    direction: Direction = getattr(dialect, name)
+    direction: Direction[Any] = getattr(dialect, name)
     frames = [frame for frame in GOLDEN[dialect.name, name] if type(direction.codec.decode(frame)) is kind]
     assert frames
     assert list(misheard(direction, kind, direction.to_canonical.entries[kind].fidelity, frames)) == []
@@ -48,7 +48,7 @@ def test_a_rule_to_canonical_does_what_it_declares(dialect: Dialect, name: str, 
 
 @pytest.mark.parametrize(("dialect", "name"), DIRECTIONS, ids=lambda value: getattr(value, "name", value))
 def test_every_documented_field_stands_in_a_golden_frame(dialect: Dialect, name: str) -> None:
-    direction: Direction = getattr(dialect, name)
+    direction: Direction[Any] = getattr(dialect, name)
     seen = {field for frame in GOLDEN[dialect.name, name] for field in said(direction.codec.decode(frame))}
     empty = {"data", "params"}  # of pod messages without content: null is read, nothing is written
     assert {field for field in documented(direction) - seen if field.rpartition(".")[2] not in empty} == set()

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import cached_property
+from typing import Any
 
 from dragoman.adapters.base import CloseReason
 from dragoman.gateway import registry
@@ -59,7 +60,7 @@ class PlayStage(Stage):
         spoken = registry.dialect("pando")
         return self._pando(name, spoken, spoken.server(self.time.clock, self.new_id), publishes=False)
 
-    def _pando(self, name: str, spoken: Dialect, translator: Translator, *, publishes: bool) -> Peer:
+    def _pando(self, name: str, spoken: Dialect, translator: Translator[Any, Any], *, publishes: bool) -> Peer:
         transport = MemoryTransport()
         link = Link(
             name, spoken, transport, translator, self.services,

@@ -66,15 +66,16 @@ class ClientTranslator:
         """A backend that says no more is gone."""
         return False
 
-    def opened(self) -> Step:
+    def opened(self) -> Step[Event]:
         """Which generation is it?"""
-        step = Step()
+        step: Step[Event] = Step()
         self._write([ask.GetCapabilities()], step)
         return step
 
-    def receive(self, frames: Sequence[Frame]) -> Step:
+    def receive(self, frames: Sequence[Frame]) -> Step[Event]:
         """Lines become parts of the turn in flight, answers the end of it or the answers to our commands."""
-        step, heard = Step(), Step()
+        step: Step[Event] = Step()
+        heard: Step[Event] = Step()
         FROM_SERVER.receive([f for f in frames if not (isinstance(f, bytes) and not f.strip())], heard)
         step.faults, step.losses = heard.faults, heard.losses
         for burst in heard.bursts:
@@ -91,9 +92,9 @@ class ClientTranslator:
                 self._answered(reply.request, [reply], step)
         return step
 
-    def send(self, items: Sequence[Any]) -> Step:
+    def send(self, items: Sequence[Command]) -> Step[Event]:
         """Commands as requests; what a child must not or cannot be asked is refused at once."""
-        step = Step()
+        step: Step[Event] = Step()
         for command in items:
             refusal = self._refused(command)
             if refusal is not None:
@@ -105,13 +106,13 @@ class ClientTranslator:
             self._write(now, step)
         return step
 
-    def attach(self, state: SessionState, request: str = "") -> Step:
+    def attach(self, state: SessionState, request: str = "") -> Step[Event]:
         """Go on with the thread that this session had."""
-        step = Step()
+        step: Step[Event] = Step()
         self._write(self._opening.resume(state), step)
         return step
 
-    def passed(self, batch: Batch) -> Step:
+    def passed(self, batch: Batch) -> Step[Event]:
         """Events do not go to a child."""
         return Step()
 
@@ -119,10 +120,10 @@ class ClientTranslator:
         """A child is asked nothing."""
         return False
 
-    def closed(self, cause: str) -> Step:
+    def closed(self, cause: str) -> Step[Event]:
         """Its stdin ends: nothing is said. What was not answered never will be."""
         failure = Failure(cause="upstream_lost", text=f"the backend ended: {cause}")
-        lost = [
+        lost: list[Event] = [
             say.Reply(request=command.request, failure=failure)
             for command in self._waiting.values()
             if command.request and not isinstance(command, ask.SubmitInput | ask.CancelTurn)
@@ -153,7 +154,7 @@ class ClientTranslator:
             return Failure(cause="invalid", text="the input is empty")
         return Failure(cause="busy", text="a turn is already in progress") if self._turn is not None else None
 
-    def _write(self, written: Sequence[Command], step: Step) -> None:
+    def _write(self, written: Sequence[Command], step: Step[Event]) -> None:
         for command in written:
             own = str(next(self._numbers))
             context = Context(FROM_COMMAND, request=own)
@@ -173,13 +174,13 @@ class ClientTranslator:
                     self._turn.stopped = True
                 self._tell(step, command, say.Reply(request=command.request))
 
-    def _tell(self, step: Step, command: Command, event: Event) -> None:
+    def _tell(self, step: Step[Event], command: Command, event: Event) -> None:
         if command.request:
             step.bursts.append(Burst(items=[event], request=command.request))
 
     # -- what we hear ------------------------------------------------------------------------------------
 
-    def _streamed(self, item: Any, step: Step) -> list[Any]:
+    def _streamed(self, item: Event, step: Step[Event]) -> list[Event]:
         """A bare line: of the turn in flight if that is the oldest request, else of nobody's."""
         asked = (c for c in self._waiting.values() if not isinstance(c, ask.GetCapabilities))  # some never answer it
         oldest = next(asked, None)
@@ -199,7 +200,7 @@ class ClientTranslator:
         turn.spoke = turn.spoke or isinstance(item, say.TextDelta)
         return [item]
 
-    def _answered(self, own: str, items: Sequence[Any], step: Step) -> None:
+    def _answered(self, own: str, items: Sequence[Event], step: Step[Event]) -> None:
         command = self._waiting.pop(own, None)
         if command is None:
             step.losses += [Loss(kind=type(item).__name__, why="answers no request of ours") for item in items]
@@ -222,11 +223,11 @@ class ClientTranslator:
         _add(step, told + [answer for answer in answers if _for_somebody(answer)])
         self._write(now, step)
 
-    def _ended(self, items: Sequence[Any], step: Step) -> list[Any]:
+    def _ended(self, items: Sequence[Event], step: Step[Event]) -> list[Event]:
         """The answer to a message: what its frames tell beside the text, then the end."""
         turn, self._turn = self._turn or Turn(), None
         *inside, last = items
-        told: list[Any] = []
+        told: list[Event] = []
         for item in inside:
             if isinstance(item, UNANSWERABLE):
                 step.losses.append(Loss(kind=type(item).__name__, why="nothing waits for the answer"))
@@ -262,7 +263,7 @@ class ClientTranslator:
         return answer or replace(event, request=request)
 
 
-def _answers(items: Sequence[Any]) -> Iterator[Sequence[Any]]:
+def _answers(items: Sequence[Event]) -> Iterator[Sequence[Any]]:
     """What each answer under one id said: there should be one, and the first one counts."""
     start = 0
     for end, item in enumerate(items, start=1):
@@ -273,7 +274,7 @@ def _answers(items: Sequence[Any]) -> Iterator[Sequence[Any]]:
         yield items[start:]
 
 
-def _add(step: Step, items: list[Any]) -> None:
+def _add(step: Step[Event], items: list[Event]) -> None:
     if items:
         step.bursts.append(Burst(items=items))
 

@@ -91,17 +91,17 @@ class ServerTranslator:
         """A real server answers what it has read, and ends then (docs/dialects/codewhale.md, section 1)."""
         return bool(self._order)
 
-    def opened(self) -> Step:
+    def opened(self) -> Step[Command]:
         """There is no handshake."""
         return Step()
 
-    def receive(self, frames: Sequence[Frame]) -> Step:
+    def receive(self, frames: Sequence[Frame]) -> Step[Command]:
         """Requests become commands, one after the other; what a server refuses by itself is answered in its turn."""
-        step = Step()
+        step: Step[Command] = Step()
         for frame in frames:
             if self._shut or _blank(frame):
                 continue
-            heard = Step()
+            heard: Step[Command] = Step()
             FROM_CLIENT.receive((frame,), heard)
             step.faults += heard.faults
             step.losses += heard.losses
@@ -120,9 +120,9 @@ class ServerTranslator:
             step.add_fault(PeerError("flooding", "more requests than may wait for an answer", can_continue=False))
         return step
 
-    def send(self, items: Sequence[Any]) -> Step:
+    def send(self, items: Sequence[Event]) -> Step[Command]:
         """Answers, each in the form of its request; a question in words is all of a run of its own."""
-        step = Step()
+        step: Step[Command] = Step()
         for item in items:
             if isinstance(item, say.BackendShutdown):
                 continue  # the answer to `shutdown` told it
@@ -138,7 +138,7 @@ class ServerTranslator:
             self._answer(slot, item, step)
         return self._advance(step)
 
-    def attach(self, state: SessionState, request: str) -> Step:
+    def attach(self, state: SessionState, request: str) -> Step[Command]:
         """Show this session to the request that asked for it; whoever only named it gets no answer by that."""
         if len(self._sessions) >= SHOWN_MAX:
             del self._sessions[next(iter(self._sessions))]
@@ -149,7 +149,7 @@ class ServerTranslator:
         self._show(slot, state)
         return self._advance(Step())
 
-    def passed(self, batch: Batch) -> Step:
+    def passed(self, batch: Batch) -> Step[Command]:
         """The turn that this client began has ended for it: its projection has answered, the next request may act."""
         last = batch.events[-1]
         over = isinstance(last, say.TurnEnded) or (isinstance(last, say.QuestionAsked) and last.parked)
@@ -164,9 +164,9 @@ class ServerTranslator:
         """No message of this dialect brings an answer back (docs/dialects/codewhale.md, section 4)."""
         return False
 
-    def closed(self, cause: str) -> Step:
+    def closed(self, cause: str) -> Step[Command]:
         """Every line has its answer, also those that nobody will act on."""
-        step = Step()
+        step: Step[Command] = Step()
         text = f"the gateway closes: {cause}" if cause else "the gateway closes"
         for slot in self._order:
             answer = slot.answer
@@ -178,7 +178,7 @@ class ServerTranslator:
 
     # -- what is asked -----------------------------------------------------------------------------------
 
-    def _hear(self, command: Command, step: Step) -> None:
+    def _hear(self, command: Command, step: Step[Command]) -> None:
         slot = Slot(said=command.request)
         self._order.append(slot)
         if isinstance(command, Unmapped):
@@ -210,7 +210,7 @@ class ServerTranslator:
             return None
         return None if given(command.ext, "method", str, "") in GROUPS else head
 
-    def _advance(self, step: Step) -> Step:
+    def _advance(self, step: Step[Command]) -> Step[Command]:
         """Write the answers that are known and act on the next request, up to the first that waits for its answer."""
         while self._order:
             head = self._order[0]
@@ -222,13 +222,14 @@ class ServerTranslator:
             self._order.popleft()
         return step
 
-    def _act(self, slot: Slot, step: Step) -> None:
+    def _act(self, slot: Slot, step: Step[Command]) -> None:
         slot.acting = True
         if isinstance(slot.command, ask.GetCapabilities):
             self._finish(slot, self._facts(given(slot.command.ext, "kind", str, "")))
             return
         self._open[slot.own] = slot
-        step.bursts.append(Burst(items=[slot.command], request=slot.own))
+        if slot.command is not None:  # without a command a slot has its answer from the start
+            step.bursts.append(Burst(items=[slot.command], request=slot.own))
 
     def _facts(self, about: str) -> Any:
         """What this server can do."""
@@ -244,7 +245,7 @@ class ServerTranslator:
 
     # -- what is answered --------------------------------------------------------------------------------
 
-    def _answer(self, slot: Slot, item: Any, step: Step) -> None:
+    def _answer(self, slot: Slot, item: Any, step: Step[Command]) -> None:
         command = slot.command
         failure = getattr(item, "failure", None)
         if isinstance(command, ask.ShutdownBackend):
@@ -302,7 +303,7 @@ class ServerTranslator:
             return done
         return replace(done, thread=replace(replies.described(state, self._generation), name=command.title))
 
-    def _tell(self, item: say.QuestionAsked, step: Step) -> None:
+    def _tell(self, item: say.QuestionAsked, step: Step[Command]) -> None:
         """Words to the client whose message waits for its answer."""
         head = self._order[0] if self._order else None
         if head is None or not head.acting:

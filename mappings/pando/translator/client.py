@@ -80,9 +80,9 @@ class ClientTranslator:
         """A backend that says no more is gone."""
         return False
 
-    def opened(self) -> Step:
+    def opened(self) -> Step[Event]:
         """Ask who is there, and with which sessions; on a further connection also how the open turns stand."""
-        step = Step(alarm=Alarm(TICK, self._rang))
+        step: Step[Event] = Step(alarm=Alarm(TICK, self._rang))
         self._heard = self._clock()
         self._opened = True
         self._forget(step)
@@ -93,10 +93,10 @@ class ClientTranslator:
         self._ask_for_messages(step)
         return step
 
-    def receive(self, frames: Sequence[Frame]) -> Step:
+    def receive(self, frames: Sequence[Frame]) -> Step[Event]:
         """What is published becomes events of its session, a reply the answer to its command."""
-        step = Step()
-        heard = Step()
+        step: Step[Event] = Step()
+        heard: Step[Event] = Step()
         FROM_PRIMARY.receive([frame for frame in frames if not isinstance(frame, Missed)], heard)
         step.faults, step.losses = heard.faults, heard.losses
         self._heard = now = self._clock()
@@ -111,9 +111,9 @@ class ClientTranslator:
         self._ask_for_messages(step)
         return step
 
-    def send(self, items: Sequence[Any]) -> Step:
+    def send(self, items: Sequence[Command]) -> Step[Event]:
         """Commands as calls; one without a word in pando is refused at once."""
-        step = Step()
+        step: Step[Event] = Step()
         for command in items:
             refusal = self._refused(command)
             if refusal is not None:
@@ -128,16 +128,16 @@ class ClientTranslator:
             self._ask(step, command, "command")
         return step
 
-    def attach(self, state: SessionState, request: str = "") -> Step:
+    def attach(self, state: SessionState, request: str = "") -> Step[Event]:
         """Ask for the history of a session that the primary has."""
-        step = Step()
+        step: Step[Event] = Step()
         if state.backend_ids is not None:
             (session,) = shown(state.id, state.backend_ids)
             self._follow(session).watched = True
             self._ask(step, ask.GetHistory(session=session), "history")
         return step
 
-    def passed(self, batch: Batch) -> Step:
+    def passed(self, batch: Batch) -> Step[Event]:
         """Events do not go to a primary."""
         return Step()
 
@@ -145,9 +145,9 @@ class ClientTranslator:
         """A primary is asked nothing."""
         return False
 
-    def closed(self, cause: str) -> Step:
+    def closed(self, cause: str) -> Step[Event]:
         """A client leaves without a word; what was not answered never will be."""
-        step = Step()
+        step: Step[Event] = Step()
         self._give_up(step, f"the connection to the primary ended: {cause}")
         return step
 
@@ -167,7 +167,7 @@ class ClientTranslator:
             return Failure(cause="unsupported", text=f"a pando cannot be asked this: {why}")
         return None
 
-    def _ask(self, step: Step, command: Any, why: Why) -> None:
+    def _ask(self, step: Step[Event], command: Command, why: Why) -> None:
         own = f"req-{self._new_id()}"
         now = self._clock()
         context = Context(FROM_COMMAND, request=own, at=now)
@@ -176,7 +176,7 @@ class ClientTranslator:
         step.losses += context.losses.take()
         self._waiting[own] = Asked(why=why, session=command.session, command=command, at=now)
 
-    def _ask_for_messages(self, step: Step) -> None:
+    def _ask_for_messages(self, step: Step[Event]) -> None:
         for session, following in self._sessions.items():
             if following.wants and not following.asked:
                 following.wants, following.asked = False, True
@@ -193,7 +193,7 @@ class ClientTranslator:
 
     # -- what we hear ------------------------------------------------------------------------------------
 
-    def _notice(self, instance: str, step: Step) -> None:
+    def _notice(self, instance: str, step: Step[Event]) -> None:
         """Another instance than before: nothing of the old one goes on, everything is asked again."""
         if not instance:
             return
@@ -210,12 +210,12 @@ class ClientTranslator:
         if not is_asked:
             self._resynchronise(step)
 
-    def _resynchronise(self, step: Step) -> None:
+    def _resynchronise(self, step: Step[Event]) -> None:
         self._ask(step, ask.ListSessions(), "sessions")
         for session in [s for s, following in self._sessions.items() if following.watched]:
             self._ask(step, ask.GetHistory(session=session), "history")
 
-    def _missed(self, count: int, step: Step) -> None:
+    def _missed(self, count: int, step: Step[Event]) -> None:
         """Messages were dropped unread: nobody knows of which session."""
         gap = say.Gap(text="messages of the primary were dropped unread", count=count)
         for session, following in self._sessions.items():
@@ -224,7 +224,7 @@ class ClientTranslator:
         step.losses.append(Loss(kind="Missed", why="came faster than it was read", count=count))
         self._resynchronise(step)
 
-    def _hear(self, burst: Burst, item: Any, now: int, step: Step) -> list[Any]:
+    def _hear(self, burst: Burst[Event], item: Event, now: int, step: Step[Event]) -> list[Event]:
         if isinstance(item, say.Reply):
             self._replied(item, now, step)
             return []
@@ -239,12 +239,12 @@ class ClientTranslator:
             self._release(following, now, step)
         return [] if following.holds(burst, item, now) else self._follow_on(following, item, now, step)
 
-    def _follow_on(self, following: Following, item: Any, now: int, step: Step) -> list[Any]:
+    def _follow_on(self, following: Following, item: Event, now: int, step: Step[Event]) -> list[Event]:
         if isinstance(item, say.TurnEnded) and not following.open:
             step.losses.append(Loss(kind="TurnEnded", why="of a turn of which nothing was seen"))
         return following.hear(item, now)
 
-    def _release(self, following: Following, now: int, step: Step) -> None:
+    def _release(self, following: Following, now: int, step: Step[Event]) -> None:
         """Pass on what waited for an answer, if it waits for no other."""
         if following.waits:
             return
@@ -256,13 +256,13 @@ class ClientTranslator:
             if items:
                 step.bursts.append(replace(burst, items=items, request=""))
 
-    def _input_answered(self, command: ask.SubmitInput, now: int, step: Step) -> None:
+    def _input_answered(self, command: ask.SubmitInput, now: int, step: Step[Event]) -> None:
         """Pass on what waited for the answer to an input."""
         following = self._follow(command.session)
         following.answered(now)
         self._release(following, now, step)
 
-    def _replied(self, reply: say.Reply, now: int, step: Step) -> None:
+    def _replied(self, reply: say.Reply, now: int, step: Step[Event]) -> None:
         asked = self._waiting.pop(reply.request, None)
         if asked is None:
             step.losses.append(Loss(kind="Reply", why="answers no call of ours"))
@@ -281,11 +281,11 @@ class ClientTranslator:
             case "history" | "text":
                 self._listed(asked, reply, now, step)
 
-    def _listed(self, asked: Asked, reply: say.Reply, now: int, step: Step) -> None:
+    def _listed(self, asked: Asked, reply: say.Reply, now: int, step: Step[Event]) -> None:
         messages = history(reply.result) if reply.failure is None else None
         following = self._follow(asked.session)
         before = following.guesses
-        items: list[Any] = []
+        items: list[Event] = []
         if asked.why == "history" and messages is not None:
             items.append(say.HistorySnapshot(items=following.history(messages)))
         elif asked.why == "text":
@@ -298,7 +298,7 @@ class ClientTranslator:
 
     # -- answers -----------------------------------------------------------------------------------------
 
-    def _answered(self, asked: Asked, reply: say.Reply, now: int, step: Step) -> None:
+    def _answered(self, asked: Asked, reply: say.Reply, now: int, step: Step[Event]) -> None:
         command: Command = asked.command
         request = command.request
         answer: Any = None
@@ -335,13 +335,13 @@ class ClientTranslator:
         elif following is not None and isinstance(command, ask.SubmitInput):
             following.known.refused(flatten(command.segments))
 
-    def _answer(self, step: Step, command: Command, failure: Failure) -> None:
+    def _answer(self, step: Step[Event], command: Command, failure: Failure) -> None:
         if command.request:
             refusal = say.Reply(request=command.request, failure=failure)
             step.bursts.append(Burst(items=[refusal], request=command.request, session=command.session))
 
     def _give_up(
-        self, step: Step, text: str, waiting: Sequence[str] | None = None, cause: Cause = "upstream_lost"
+        self, step: Step[Event], text: str, waiting: Sequence[str] | None = None, cause: Cause = "upstream_lost"
     ) -> None:
         """Answer what waits, all of it or these calls, with why no answer comes."""
         for own in list(self._waiting) if waiting is None else waiting:
@@ -355,7 +355,7 @@ class ClientTranslator:
                     asked, say.Reply(request=own, failure=Failure(cause=cause, text=text)), self._clock(), step
                 )
 
-    def _forget(self, step: Step) -> None:
+    def _forget(self, step: Step[Event]) -> None:
         """Drop the calls of a connection that is lost: who made them has heard of it."""
         lost = Failure(cause="upstream_lost", text="the connection to the primary was lost")
         for own in list(self._waiting):
@@ -367,8 +367,8 @@ class ClientTranslator:
 
     # -- time --------------------------------------------------------------------------------------------
 
-    def _rang(self) -> Step:
-        step = Step(alarm=Alarm(TICK, self._rang))
+    def _rang(self) -> Step[Event]:
+        step: Step[Event] = Step(alarm=Alarm(TICK, self._rang))
         now = self._clock()
         self._give_up(step, "the primary did not answer in time", list(self._overdue(now)), "timeout")
         for session, following in self._sessions.items():

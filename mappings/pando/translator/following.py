@@ -23,6 +23,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from dragoman.mappings.canonical import Event
 from dragoman.mappings.canonical import events as say
 from dragoman.mappings.canonical.values import Message
 from dragoman.mappings.dialect import Burst
@@ -79,7 +80,7 @@ class Following:
         self._input: str | None = None  # the input of ours that began the turn
         self._updated = False  # a session.update is what was published last of the turn
         self._started = False  # the beginning of the model's answer was told
-        self.held: list[tuple[Burst, Any]] = []
+        self.held: list[tuple[Burst[Event], Any]] = []
         """What was published while an input of ours, or a list, waited for its answer by the other connection."""
         self._text: list[str] = []
         self._length = 0
@@ -110,7 +111,7 @@ class Following:
         """Return whether what is published must wait."""
         return bool(self.submitting) or self.learning is not None
 
-    def holds(self, burst: Burst, event: say.Event, now: int) -> bool:
+    def holds(self, burst: Burst[Event], event: say.Event, now: int) -> bool:
         """Keep an event that must wait and return True.
 
         It may be of the turn that an answer begins, or of the run after the one whose end waits for its whole text.
@@ -163,9 +164,9 @@ class Following:
 
     # -- what is published -------------------------------------------------------------------------------
 
-    def hear(self, event: say.Event, now: int) -> list[Any]:
+    def hear(self, event: say.Event, now: int) -> list[Event]:
         """What an event of this session says."""
-        before: list[Any] = []
+        before: list[Event] = []
         if self._cause is not None and self._ending is None and not isinstance(event, say.TurnEnded):
             before = self._no_cause()
         if isinstance(event, OPENS):
@@ -213,12 +214,12 @@ class Following:
             self.interrupt.updated = True
             self._end_interrupted(now)
 
-    def _start(self) -> list[Any]:
+    def _start(self) -> list[Event]:
         """What is missing before the first words or call of an answer."""
         started, self._started = self._started, True
         return [] if started else [say.ModelTurnStarted()]
 
-    def _call(self, event: say.ToolCallStarted | say.ToolCallArguments) -> list[Any]:
+    def _call(self, event: say.ToolCallStarted | say.ToolCallArguments) -> list[Event]:
         """A call is told twice: the first begins it, whatever input comes along; the second has all of it."""
         if event.call not in self._calls:
             self._calls[event.call] = event.json if isinstance(event, say.ToolCallArguments) else ""
@@ -228,14 +229,14 @@ class Following:
         self._calls[event.call] = ""
         return [event]
 
-    def _called(self, event: say.ToolCallFinished) -> list[Any]:
+    def _called(self, event: say.ToolCallFinished) -> list[Event]:
         arguments = self._calls.pop(event.call, "")
         if not arguments:
             return [event]
         complete = say.ToolCallArguments(call=event.call, name=event.name, json=arguments, done=True)
         return [complete, event]
 
-    def _end(self, event: say.TurnEnded, now: int) -> list[Any]:
+    def _end(self, event: say.TurnEnded, now: int) -> list[Event]:
         if not self.open:  # we came after all of it: nothing is known that could end
             return []
         if self._ending is None:
@@ -244,7 +245,7 @@ class Following:
 
     # -- what message.list says --------------------------------------------------------------------------
 
-    def told(self, messages: Sequence[Message] | None, now: int) -> list[Any]:
+    def told(self, messages: Sequence[Message] | None, now: int) -> list[Event]:
         """The answer of message.list; None if there is none."""
         self.asked = self.wants = False
         learning = self.learning is not None
@@ -281,7 +282,7 @@ class Following:
         self.known.note(listed)
         return listed
 
-    def _finish(self, listed: tuple[Message, ...] | None) -> list[Any]:
+    def _finish(self, listed: tuple[Message, ...] | None) -> list[Event]:
         """The end that was published, with the text that was missing before it."""
         ending, self._ending = self._ending, None
         usage = ending.usage if ending is not None else None
@@ -301,12 +302,12 @@ class Following:
         answers = [message for message in self._answers(listed) if message.text]
         return not answers or answers[-1].id == cause.id
 
-    def _no_cause(self) -> list[Any]:
+    def _no_cause(self) -> list[Event]:
         """What the system said last is just that."""
         said, self._cause = self._cause, None
         return [] if said is None else [said]
 
-    def _inferred(self, listed: tuple[Message, ...]) -> list[Any]:
+    def _inferred(self, listed: tuple[Message, ...]) -> list[Event]:
         answer = self._answers(listed)
         rest = self._rest(listed)
         if self._cancelled:
@@ -316,7 +317,7 @@ class Following:
         why = say.ErrorReported(cause="internal", text="the run ended without an answer")
         return [*rest, why, *self._over("failed", listed)]
 
-    def _over(self, end: Any, listed: tuple[Message, ...] | None) -> list[Any]:
+    def _over(self, end: Any, listed: tuple[Message, ...] | None) -> list[Event]:
         self.open = False
         self.wants = False
         self._prompted, self._prompt = False, ""
@@ -330,7 +331,7 @@ class Following:
         last_input = max((i for i, message in enumerate(listed) if message.role == "user"), default=-1)
         return [m for m in listed[last_input + 1 :] if m.role == "assistant" and m.id not in self.known.ids]
 
-    def _rest(self, listed: tuple[Message, ...]) -> list[Any]:
+    def _rest(self, listed: tuple[Message, ...]) -> list[Event]:
         """What the store has beyond what was published; where that contradicts it, a gap
         (docs/translation.md, rule 3.7).
         """
@@ -346,7 +347,7 @@ class Following:
 
     # -- time --------------------------------------------------------------------------------------------
 
-    def late(self, now: int) -> list[Any]:
+    def late(self, now: int) -> list[Event]:
         """What the time that has passed brings: an end that waits no longer, or `wants`."""
         if self.learning is not None and now - self.learning >= LEARN_MAX * NS:
             self.stop_learning()
@@ -367,7 +368,7 @@ class Following:
         self.asked = False
         self.wants = self.open
 
-    def lost(self) -> list[Any]:
+    def lost(self) -> list[Event]:
         """The primary is gone: so is the turn."""
         if not self.open:
             return []

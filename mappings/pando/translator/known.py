@@ -7,10 +7,10 @@ said through us, its text is known.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from msgspec.structs import replace
 
+from dragoman.mappings.canonical import Event
 from dragoman.mappings.canonical import events as say
 from dragoman.mappings.canonical.values import Message, Text
 
@@ -52,7 +52,7 @@ class KnownMessages:
         self.ids = frozenset(message.id for message in listed)
         self._said.clear()
 
-    def missing(self, listed: Sequence[Message], own: str | None = None) -> list[Any]:
+    def missing(self, listed: Sequence[Message], own: str | None = None) -> list[Event]:
         """Return events for users' messages that were neither said here nor published.
 
         `own` is the input of ours in the open turn. A primary may store more than it was sent: it adds context to it.
@@ -96,7 +96,7 @@ class KnownMessages:
         end = next((i for i in inputs if begin is not None and i > begin), len(listed))
         return listed[:end]
 
-    def news(self, listed: tuple[Message, ...]) -> list[Any]:
+    def news(self, listed: tuple[Message, ...]) -> list[Event]:
         """Return events for what the store has, outside of a run, of which nothing was published.
 
         If there is more than what users said, the whole history is told.

@@ -6,9 +6,8 @@ Nobody speaks on it. It lives from the beginning of the listener to its end, and
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-from dragoman.mappings.canonical import Batch, Event, SessionState
+from dragoman.mappings.canonical import Batch, Command, Event, SessionState
 from dragoman.mappings.canonical import events as say
 from dragoman.mappings.dialect import Alarm, Clock, Frame, Instance, Loss, NewId, Step
 from dragoman.mappings.errors import PeerError
@@ -39,17 +38,17 @@ class PublicationTranslator:
         """A peer that says no more is gone."""
         return False
 
-    def opened(self) -> Step:
+    def opened(self) -> Step[Command]:
         """Heartbeats begin."""
         return Step(alarm=Alarm(HEARTBEAT, self._beat))
 
-    def receive(self, frames: Sequence[Frame]) -> Step:
+    def receive(self, frames: Sequence[Frame]) -> Step[Command]:
         """Subscribers have nothing to say."""
         return Step(faults=[PeerError("invalid", "a subscriber does not speak") for _ in frames])
 
-    def send(self, items: Sequence[Any]) -> Step:
+    def send(self, items: Sequence[Event]) -> Step[Command]:
         """What happened in no session; answers go to callers, not to everybody."""
-        step = Step()
+        step: Step[Command] = Step()
         context = self._context()
         for item in items:
             if isinstance(item, say.StoreChanged):
@@ -59,11 +58,11 @@ class PublicationTranslator:
         step.losses += context.losses.take()
         return step
 
-    def attach(self, state: SessionState, request: str = "") -> Step:
+    def attach(self, state: SessionState, request: str = "") -> Step[Command]:
         """A session is announced: there is no replay, its messages are asked for."""
         return Step(frames=[EVENTS.encode(wire.SessionUpdate(payload=described(state), **self._context().envelope))])
 
-    def passed(self, batch: Batch) -> Step:
+    def passed(self, batch: Batch) -> Step[Command]:
         """A publication begins no turns."""
         return Step()
 
@@ -71,12 +70,12 @@ class PublicationTranslator:
         """Subscribers do not speak."""
         return False
 
-    def closed(self, cause: str) -> Step:
+    def closed(self, cause: str) -> Step[Command]:
         """The instance goes away; real clients nearly never get to read it (docs/dialects/pando.md, section 4)."""
         said = wire.Shutdown(instance_id=self._instance.id, reason="graceful shutdown")
         return Step(frames=[EVENTS.encode(wire.InstanceShutdown(payload=said, **self._context().envelope))])
 
-    def _beat(self) -> Step:
+    def _beat(self) -> Step[Command]:
         now, started = self._clock(), self._instance.started_at
         pulse = wire.Pulse(
             instance_id=self._instance.id,

@@ -64,15 +64,15 @@ class ServerTranslator:
         """A peer that says no more is gone."""
         return False
 
-    def opened(self) -> Step:
+    def opened(self) -> Step[Command]:
         """A primary says nothing unasked."""
         return Step()
 
-    def receive(self, frames: Sequence[Frame]) -> Step:
+    def receive(self, frames: Sequence[Frame]) -> Step[Command]:
         """Requests become commands; what a primary refuses by itself is answered in its place."""
-        step = Step()
+        step: Step[Command] = Step()
         for frame in frames:
-            heard = Step()
+            heard: Step[Command] = Step()
             FROM_CLIENT.receive((frame,), heard)
             step.faults += heard.faults
             step.losses += heard.losses
@@ -85,9 +85,9 @@ class ServerTranslator:
             step.add_fault(PeerError("flooding", "more calls than may wait for a reply", can_continue=False))
         return self._flush(step)
 
-    def send(self, items: Sequence[Any]) -> Step:
+    def send(self, items: Sequence[Event]) -> Step[Command]:
         """Answers, each in the form of its call."""
-        step = Step()
+        step: Step[Command] = Step()
         for item in items:
             slot = self._open.pop(getattr(item, "request", ""), None)
             if slot is None:  # nothing is ever said unasked
@@ -96,7 +96,7 @@ class ServerTranslator:
             self._answer(slot, item, step)
         return self._flush(step)
 
-    def attach(self, state: SessionState, request: str) -> Step:
+    def attach(self, state: SessionState, request: str) -> Step[Command]:
         """Describe this session to the call that asked for it, in the form of that call."""
         slot = self._open.pop(request, None)
         if slot is None:
@@ -115,7 +115,7 @@ class ServerTranslator:
         slot.reply = EVENTS.encode(Reply(id=slot.said, result=raw(result)))
         return self._flush(Step())
 
-    def passed(self, batch: Batch) -> Step:
+    def passed(self, batch: Batch) -> Step[Command]:
         """An input that this caller sent was accepted: that is its reply."""
         accepted = [event for event in batch.events if type(event) is say.TurnAccepted]
         request = batch.origin.request
@@ -125,7 +125,7 @@ class ServerTranslator:
         """A caller answers nothing."""
         return False
 
-    def closed(self, cause: str) -> Step:
+    def closed(self, cause: str) -> Step[Command]:
         """What was asked and not answered is refused: a caller that waits is told."""
         for slot in self._order:
             if slot.reply is None:
@@ -136,7 +136,7 @@ class ServerTranslator:
 
     # -- what is asked -----------------------------------------------------------------------------------
 
-    def _hear(self, command: Command, step: Step) -> None:
+    def _hear(self, command: Command, step: Step[Command]) -> None:
         slot = Slot(said=command.request, command=command)
         self._order.append(slot)
         if isinstance(command, Unmapped):
@@ -168,7 +168,7 @@ class ServerTranslator:
 
     # -- what is answered --------------------------------------------------------------------------------
 
-    def _answer(self, slot: Slot, item: Any, step: Step) -> None:
+    def _answer(self, slot: Slot, item: Any, step: Step[Command]) -> None:
         command = slot.command
         failure = getattr(item, "failure", None)
         if failure is not None and command is not None and not _is_well(command, failure.cause):
@@ -192,7 +192,7 @@ class ServerTranslator:
             slot.reply = _encoded(slot.said, refusals.unknown())
         step.losses += context.losses.take()
 
-    def _flush(self, step: Step) -> Step:
+    def _flush(self, step: Step[Command]) -> Step[Command]:
         """Write the replies that are known, up to the first that is not."""
         while self._order and (reply := self._order[0].reply) is not None:
             step.frames.append(reply)

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import structs
 
-from dragoman.mappings.canonical import Batch, Event, SessionState
+from dragoman.mappings.canonical import Batch, Command, Event, SessionState
 from dragoman.mappings.canonical import commands as ask
 from dragoman.mappings.canonical import events as say
 from dragoman.mappings.canonical.values import Cause, Failure
@@ -57,15 +57,15 @@ class ClientTranslator:
         """A backend that says no more is gone."""
         return False
 
-    def opened(self) -> Step:
+    def opened(self) -> Step[Event]:
         """Say nothing: the pod shows itself. What it had not answered on a connection before this it never will."""
         self._pending.drain()
         self._status = "idle"
         return Step()
 
-    def receive(self, frames: Sequence[Frame]) -> Step:
+    def receive(self, frames: Sequence[Frame]) -> Step[Event]:
         """The pod's events, with what answers a command of ours given that command's request."""
-        step = Step()
+        step: Step[Event] = Step()
         EVENTS.receive(frames, step)
         for burst in step.bursts:
             items = burst.items
@@ -78,9 +78,9 @@ class ClientTranslator:
             self._foreign = 0
         return step
 
-    def send(self, items: Sequence[Any]) -> Step:
+    def send(self, items: Sequence[Command]) -> Step[Event]:
         """Commands as methods; what a pod cannot be asked is refused at once."""
-        step = Step()
+        step: Step[Event] = Step()
         answers: list[say.Event] = []
         for command in items:
             answers += self._ask(command, step)
@@ -89,11 +89,11 @@ class ClientTranslator:
             step.bursts.append(Burst(items=answers))
         return step
 
-    def attach(self, state: SessionState, request: str = "") -> Step:
+    def attach(self, state: SessionState, request: str = "") -> Step[Event]:
         """A pod is shown nothing."""
         return Step()
 
-    def passed(self, batch: Batch) -> Step:
+    def passed(self, batch: Batch) -> Step[Event]:
         """A pod waits for nothing of its own."""
         return Step()
 
@@ -101,13 +101,13 @@ class ClientTranslator:
         """A pod is asked nothing."""
         return False
 
-    def closed(self, cause: str) -> Step:
+    def closed(self, cause: str) -> Step[Event]:
         """Nothing is said to the pod; what it has not answered it never will."""
         text = f"the connection to the pod ended: {cause}"
         lost = [r for entry in self._pending.drain() for r in _reply(entry.request, "upstream_lost", text)]
         return Step(bursts=[Burst(items=list(lost))] if lost else [])
 
-    def _ask(self, command: Any, step: Step) -> tuple[say.Event, ...]:
+    def _ask(self, command: Any, step: Step[Event]) -> tuple[say.Event, ...]:
         """Write one command and remember what waits for its answer; or answer it."""
         kind = type(command)
         if kind is ask.SubmitInput and attachments(command.segments):

@@ -10,7 +10,7 @@ from typing import Any, get_args
 
 from msgspec import Raw, structs
 
-from dragoman.mappings.canonical import Batch, Event, SessionState, Unmapped
+from dragoman.mappings.canonical import Batch, Command, Event, SessionState, Unmapped
 from dragoman.mappings.canonical import commands as ask
 from dragoman.mappings.canonical import events as say
 from dragoman.mappings.canonical.values import Failure
@@ -64,13 +64,13 @@ class ServerTranslator:
         """A peer that says no more is gone."""
         return False
 
-    def opened(self) -> Step:
+    def opened(self) -> Step[Command]:
         """A pod says nothing before it shows its session."""
         return Step()
 
-    def receive(self, frames: Sequence[Frame]) -> Step:
+    def receive(self, frames: Sequence[Frame]) -> Step[Command]:
         """Methods become commands, each with a request id of ours; what is no method is answered with `error`."""
-        step = Step()
+        step: Step[Command] = Step()
         COMMANDS.receive([frame for frame in frames if not _blank(frame)], step)
         bursts, step.bursts = step.bursts, []
         for command in (item for burst in bursts for item in burst.items):
@@ -100,7 +100,7 @@ class ServerTranslator:
         own = self._session is not None and command.session == self._session.backend.name
         return structs.replace(command, session="") if own else command
 
-    def send(self, items: Sequence[Any]) -> Step:
+    def send(self, items: Sequence[Event]) -> Step[Command]:
         """Answers to this client; a command that went well has none but the events that follow."""
         projection = Projection(live=False)
         answers = []
@@ -133,7 +133,7 @@ class ServerTranslator:
             return say.PodAttached(result=opaque(attached), request=item.request)
         return item
 
-    def attach(self, state: SessionState, request: str = "") -> Step:
+    def attach(self, state: SessionState, request: str = "") -> Step[Command]:
         """The alerts and the snapshot; a client that had its snapshot gets the history as a rotation."""
         now = self._clock()
         if self._session is not None:
@@ -145,7 +145,7 @@ class ServerTranslator:
         frames = [*alerts.frames, wire.EVENTS.encode(shown.snapshot(state)), *early]
         return Step(frames=frames, losses=alerts.losses)
 
-    def passed(self, batch: Batch) -> Step:
+    def passed(self, batch: Batch) -> Step[Command]:
         """A pod client waits for nothing of its own."""
         return Step()
 
@@ -153,7 +153,7 @@ class ServerTranslator:
         """Pods have no questions."""
         return False
 
-    def closed(self, cause: str) -> Step:
+    def closed(self, cause: str) -> Step[Command]:
         """`shutdown` where the end is in order; a client that broke the dialect sees the connection end."""
         if self._session is None or self._shut or not cause or cause in get_args(PeerErrorCode):
             return Step()

@@ -78,20 +78,20 @@ class ClientTranslator:
         """A backend that says no more is gone."""
         return False
 
-    def opened(self) -> Step:
+    def opened(self) -> Step[Event]:
         """Neither side says hello."""
         return Step()
 
-    def receive(self, frames: Sequence[Frame]) -> Step:
+    def receive(self, frames: Sequence[Frame]) -> Step[Event]:
         """Events become answers to our commands, parts of turns, or neither."""
-        step = Step()
+        step: Step[Event] = Step()
         FROM_SERVER.receive(frames, step)
         step.bursts = [self._place(burst, step) for burst in step.bursts]
         return step
 
-    def send(self, items: Sequence[Any]) -> Step:
+    def send(self, items: Sequence[Command]) -> Step[Event]:
         """Say commands; one without a word in smooth is refused at once."""
-        step = Step()
+        step: Step[Event] = Step()
         for command in items:
             now, answers = self._opening.admit(command)
             if answers:
@@ -99,7 +99,7 @@ class ClientTranslator:
             self._write(now, step)
         return step
 
-    def _write(self, written: Sequence[Command], step: Step) -> None:
+    def _write(self, written: Sequence[Command], step: Step[Event]) -> None:
         for command in written:
             own = self._new_id()
             context = Context(FROM_COMMAND, own)
@@ -113,13 +113,13 @@ class ClientTranslator:
             _remember(self._waiting, own, command)
             step.frames += [ACTIONS.encode(message) for message in messages]
 
-    def attach(self, state: SessionState, request: str) -> Step:
+    def attach(self, state: SessionState, request: str) -> Step[Event]:
         """Ask for the session that this link is about, if it was opened before."""
-        step = Step()
+        step: Step[Event] = Step()
         self._write(self._opening.resume(state), step)
         return step
 
-    def passed(self, batch: Batch) -> Step:
+    def passed(self, batch: Batch) -> Step[Event]:
         """Events do not go to a server."""
         return Step()
 
@@ -127,11 +127,11 @@ class ClientTranslator:
         """A server is asked nothing."""
         return False
 
-    def closed(self, cause: str) -> Step:
+    def closed(self, cause: str) -> Step[Event]:
         """A client leaves without a word."""
         return Step()
 
-    def _place(self, burst: Burst, step: Step) -> Burst:
+    def _place(self, burst: Burst[Event], step: Step[Event]) -> Burst[Event]:
         own = burst.request
         request = self._turns.get(own)
         if request is not None and ONLY_TEXT.issuperset(map(type, burst.items)):  # the hot path
@@ -155,7 +155,7 @@ class ClientTranslator:
                     continue
             elif type(said) is TurnAccepted:
                 item = msgspec.structs.replace(said, request=request or own)
-            elif type(said) in VERDICTS:
+            elif isinstance(said, OtpVerified | OtpInvalid | InteractionInvalid):
                 item = self._verdict(own, said)
             items.append(item)
             if type(item) is TurnEnded:

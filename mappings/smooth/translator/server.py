@@ -72,15 +72,15 @@ class ServerTranslator:
         """A peer that says no more is gone."""
         return False
 
-    def opened(self) -> Step:
+    def opened(self) -> Step[Command]:
         """A server says nothing until the client speaks."""
         return Step()
 
-    def receive(self, frames: Sequence[Frame]) -> Step:
+    def receive(self, frames: Sequence[Frame]) -> Step[Command]:
         """Actions become commands; what a server refuses is answered at once."""
-        step = Step()
+        step: Step[Command] = Step()
         for frame in frames:
-            heard = Step()
+            heard: Step[Command] = Step()
             FROM_CLIENT.receive((frame,), heard)
             if self._seed and heard.faults:
                 heard = self._with_agent(heard)
@@ -92,14 +92,14 @@ class ServerTranslator:
                     self._hear(item, step)
         return step
 
-    def send(self, items: Sequence[Any]) -> Step:
+    def send(self, items: Sequence[Event]) -> Step[Command]:
         """Answers to this link's commands, each in the form of its command."""
-        step = Step()
+        step: Step[Command] = Step()
         for item in items:
             self._answer(item, step)
         return step
 
-    def attach(self, state: SessionState, request: str) -> Step:
+    def attach(self, state: SessionState, request: str) -> Step[Command]:
         """The reply to the create or get that asked for this session; whoever only sent a message gets none."""
         if not self._claimed:
             self._supports = _inherited(state.opening)
@@ -117,7 +117,7 @@ class ServerTranslator:
         )
         return self.send((opened,))
 
-    def passed(self, batch: Batch) -> Step:
+    def passed(self, batch: Batch) -> Step[Command]:
         """The end of this link's turn frees its slot; a question that it is asked in words is one."""
         last = batch.events[-1]
         if type(last) is TurnEnded or (type(last) is QuestionAsked and last.parked and last.kind in self.view.split()):
@@ -137,13 +137,13 @@ class ServerTranslator:
         needs = CAPABILITY_OF_KIND.get(question.kind)
         return needs is None or needs in self._supports
 
-    def closed(self, cause: str) -> Step:
+    def closed(self, cause: str) -> Step[Command]:
         """The adapter closes with 1001: there are no last words."""
         return Step()
 
     # -- what the client asks -----------------------------------------------------------------------
 
-    def _hear(self, item: Command, step: Step) -> None:
+    def _hear(self, item: Command, step: Step[Command]) -> None:
         if isinstance(item, Unmapped):
             said = _request_of(item.raw)
             step.losses.append(Loss(kind="Unmapped", why="unsupported action", sample=item.tag[:80]))
@@ -178,14 +178,14 @@ class ServerTranslator:
         if isinstance(command, commands.OpenSession) or command.supports is not None:
             self._supports, self._claimed = frozenset(command.supports or ()), True
 
-    def _with_agent(self, heard: Step) -> Step:
+    def _with_agent(self, heard: Step[Command]) -> Step[Command]:
         """A conversation that names no agent is refused since; the seed made an agent up
         (docs/dialects/smooth.md, section 10).
         """
         value = heard.faults[0].value
         if not isinstance(value, dict) or value.get("action") != CREATE or value.get("agentId") is not None:
             return heard
-        again = Step()
+        again: Step[Command] = Step()
         FROM_CLIENT.receive((msgspec.json.encode(value | {"agentId": self._new_id()}),), again)
         return again
 
@@ -200,7 +200,7 @@ class ServerTranslator:
             user_email=item.user_email, supports=(), metadata=item.metadata, ext=item.ext,
         )  # fmt: skip
 
-    def _begin(self, command: commands.SubmitInput, said: str | None, step: Step) -> None:
+    def _begin(self, command: commands.SubmitInput, said: str | None, step: Step[Command]) -> None:
         if self._turn is not None:
             words = "a turn is already running on this connection"
             step.frames.append(self._error(said, "TURN_IN_PROGRESS", words))
@@ -211,7 +211,7 @@ class ServerTranslator:
         self._turn = command
         step.bursts.append(Burst(items=[command], request=command.request))
 
-    def _wait(self, command: Command, said: str | None, step: Step) -> None:
+    def _wait(self, command: Command, said: str | None, step: Step[Command]) -> None:
         """Hand on a command under a request id that is the link's only one."""
         taken = self._turn is not None and self._turn.request == command.request
         if not command.request or taken or command.request in self._pending:
@@ -223,7 +223,7 @@ class ServerTranslator:
 
     # -- what is answered ---------------------------------------------------------------------------
 
-    def _answer(self, item: Any, step: Step) -> None:
+    def _answer(self, item: Any, step: Step[Command]) -> None:
         known = self._pending.pop(item.request, None)
         said = item.request if known is None else known.said
         context = self._context(said, None if known is None else known.command)

@@ -174,7 +174,7 @@ class Watched:
     def connected(self) -> SessionState:
         return self.state
 
-    def receive(self, bursts: list[Burst]) -> None:
+    def receive(self, bursts: list[Burst[Any]]) -> None:
         for burst in bursts:
             self.events += burst.items
 

@@ -43,7 +43,7 @@ class Session:
     def connected(self) -> SessionState:
         return self.state
 
-    def receive(self, bursts: list[Burst]) -> None:
+    def receive(self, bursts: list[Burst[Any]]) -> None:
         for burst in bursts:
             self.events += burst.items
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,7 +28,7 @@ class Session:
     def connected(self) -> SessionState:
         return SessionState(id="s")
 
-    def receive(self, bursts: list[Burst]) -> None:
+    def receive(self, bursts: list[Burst[Any]]) -> None:
         for burst in bursts:
             self.events += burst.items
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from msgspec import structs
@@ -51,7 +52,7 @@ class Store:
     def connected(self) -> SessionState:
         return SessionState(id="s")
 
-    def receive(self, bursts: list[Burst]) -> None:
+    def receive(self, bursts: list[Burst[Any]]) -> None:
         self.told += [item for burst in bursts for item in burst.items]
 
     def lost(self, text: str, unsent: Sequence[Command], cause: Cause = "upstream_lost") -> None:

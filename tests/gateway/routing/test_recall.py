@@ -64,7 +64,7 @@ class Stage:
     def connected(self) -> SessionState:
         return self.state
 
-    def receive(self, bursts: list[Burst]) -> None:
+    def receive(self, bursts: list[Burst[Any]]) -> None:
         for burst in bursts:
             for item in burst.items:
                 self.told.append(item)

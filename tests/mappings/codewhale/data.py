@@ -32,13 +32,13 @@ def captured(path: Path) -> Iterator[tuple[str, str, str]]:
         yield row["conn"], row["dir"], row["frame"]
 
 
-def direction_of(name: str) -> Direction:
+def direction_of(name: str) -> Direction[Any]:
     """The direction that a vector or a captured line names."""
     return DIALECT.commands if name in ("client_to_server", "c2s") else DIALECT.events
 
 
-def back_and_forth(direction: Direction, frame: bytes) -> tuple[Step, list[bytes]]:
+def back_and_forth(direction: Direction[Any], frame: bytes) -> tuple[Step[Any], list[bytes]]:
     """What one message says, and the frames that say it again."""
-    step = Step()
+    step: Step[Any] = Step()
     direction.receive([frame], step)
     return step, [out for burst in step.bursts for out in direction.write(burst).frames]

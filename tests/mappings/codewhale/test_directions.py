@@ -149,7 +149,7 @@ def test_what_a_client_asks_comes_back_as_it_is(frame: bytes) -> None:
 # -- what a message means ----------------------------------------------------------------------------
 
 
-def meant(direction: Direction, frame: bytes) -> list[Any]:
+def meant(direction: Direction[Any], frame: bytes) -> list[Any]:
     return [item for burst in back_and_forth(direction, frame)[0].bursts for item in burst.items]
 
 
@@ -301,11 +301,11 @@ GOOD = [(direction_of(row["direction"]), row["wire"].encode()) for row in LINES 
 
 
 @pytest.mark.parametrize("direction", [DIALECT.events, DIALECT.commands], ids=["events", "commands"])
-def test_of_a_line_that_is_cut_off_anywhere_nothing_but_a_fault_comes(direction: Direction) -> None:
+def test_of_a_line_that_is_cut_off_anywhere_nothing_but_a_fault_comes(direction: Direction[Any]) -> None:
     for known, frame in GOOD:
         if known is direction:
             for end in range(len(frame)):
-                step = Step()
+                step: Step[Any] = Step()
                 direction.receive([frame[:end]], step)
                 assert (len(step.faults), step.bursts) == (1, [])
 
@@ -313,7 +313,7 @@ def test_of_a_line_that_is_cut_off_anywhere_nothing_but_a_fault_comes(direction:
 @given(st.binary() | st.text().map(str.encode))
 def test_garbage_is_a_fault_or_a_message_and_never_an_exception(garbage: bytes) -> None:
     for direction in (DIALECT.events, DIALECT.commands):
-        step = Step()
+        step: Step[Any] = Step()
         direction.receive([garbage], step)
         assert len(step.faults) + len(step.bursts) == 1
 
@@ -348,14 +348,18 @@ def test_any_members_are_read_or_a_fault_and_what_is_read_can_be_written(
 
 
 def test_what_is_no_line_is_a_fault() -> None:
-    step = Step()
+    step: Step[Any] = Step()
     DIALECT.events.receive([Oversize(size=9, limit=8), Parts("rpc", b"", ())], step)
     assert [fault.code for fault in step.faults] == ["too_large", "invalid"]
 
 
 def test_frames_go_into_the_result_behind_them_and_else_into_one_of_their_own() -> None:
     thought = say.ReasoningDelta(text="hm")
-    for items, known in (([thought, say.TurnEnded(end="completed")], 5), ([thought], None)):
+    runs: tuple[tuple[list[say.Event], int | None], ...] = (
+        ([thought, say.TurnEnded(end="completed")], 5),
+        ([thought], None),
+    )
+    for items, known in runs:
         (frame,) = DIALECT.events.write(Burst(items=items, request="5")).frames
         said = json.loads(frame)
         assert (said["id"], [e["delta"] for e in said["result"]["events"]]) == (known, ["hm"])

@@ -29,7 +29,7 @@ def captured(path: Path) -> Iterator[tuple[str, str, list[str]]]:
         yield row["conn"], row["dir"], row["frames"]
 
 
-def direction_of(name: str) -> Direction:
+def direction_of(name: str) -> Direction[Any]:
     """The direction that a vector or a captured message names."""
     return DIALECT.commands if name in ("rpc_request", "c2s") else DIALECT.events
 
@@ -40,7 +40,7 @@ def parts(frames: list[str], channel: str = "") -> Parts:
     return Parts(known, b"", tuple(frame.encode() for frame in frames))
 
 
-def read_of(frames: list[str], direction: Direction) -> bytes:
+def read_of(frames: list[str], direction: Direction[Any]) -> bytes:
     """The one frame of a good message that its receivers read."""
     is_call = direction is DIALECT.commands or (len(frames) > 1 and not frames[0])
     return frames[-1 if is_call else 0].encode()
@@ -52,8 +52,8 @@ def value(frame: bytes) -> Any:
     return [topic.decode(), json.loads(body)] if nul else json.loads(frame)
 
 
-def back_and_forth(direction: Direction, frame: Frame) -> tuple[Step, list[bytes]]:
+def back_and_forth(direction: Direction[Any], frame: Frame) -> tuple[Step[Any], list[bytes]]:
     """What one message says, and the frames that say it again."""
-    step = Step()
+    step: Step[Any] = Step()
     direction.receive([frame], step)
     return step, [out for burst in step.bursts for out in direction.write(burst).frames]

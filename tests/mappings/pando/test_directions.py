@@ -124,7 +124,7 @@ def test_a_call_of_an_unknown_method_is_unmapped_with_its_id_and_goes_nowhere() 
 
 
 def test_session_and_publisher_stand_on_the_burst() -> None:
-    step = Step()
+    step: Step[Any] = Step()
     token = published("llm.token", {"session_id": "s-1", "token": "a"})
     other = published("llm.token", {"session_id": "s-2", "token": "b"})
     DIALECT.events.receive([Parts("pub", b"", (f,)) for f in (token, token, other)], step)
@@ -216,7 +216,7 @@ def test_of_a_message_that_is_cut_off_anywhere_nothing_but_faults_comes(directio
     for known, frame in GOOD:
         if known is direction:
             for end in range(len(frame)):
-                step = Step()
+                step: Step[Any] = Step()
                 direction.receive([Parts("rpc", b"", (b"", frame[:end])), Parts("pub", b"", (frame[:end],))], step)
                 assert len(step.faults) == 2
                 assert step.bursts == []
@@ -230,7 +230,7 @@ def test_garbage_is_a_fault_or_a_message_and_never_an_exception(garbage: bytes, 
             Parts("rpc", b"", (b"", garbage)),
             garbage,
         ):
-            step = Step()
+            step: Step[Any] = Step()
             direction.receive([message], step)
             assert len(step.faults) + len(step.bursts) == 1
 
@@ -260,7 +260,7 @@ def test_a_known_name_with_any_members_is_read_or_a_fault_and_what_is_read_can_b
 
 
 def test_what_the_adapter_dropped_is_a_fault() -> None:
-    step = Step()
+    step: Step[Any] = Step()
     DIALECT.events.receive([Oversize(size=9, limit=8), Missed("pub", 3), Parts("rpc", b"", ())], step)
     assert [fault.code for fault in step.faults] == ["too_large", "too_large", "invalid"]
 

@@ -26,13 +26,13 @@ READ = [
 
 @pytest.mark.parametrize(("name", "kind"), WRITTEN)
 def test_a_rule_from_canonical_does_what_it_declares(name: str, kind: type[Any]) -> None:
-    direction: Direction = getattr(DIALECT, name)
+    direction: Direction[Any] = getattr(DIALECT, name)
     assert list(faults(DIALECT, direction, kind, direction.from_canonical.entries[kind].fidelity)) == []
 
 
 @pytest.mark.parametrize(("name", "kind"), READ)
 def test_a_rule_to_canonical_does_what_it_declares(name: str, kind: type[Any]) -> None:
-    direction: Direction = getattr(DIALECT, name)
+    direction: Direction[Any] = getattr(DIALECT, name)
     frames = [frame for frame in GOLDEN["pando", name] if type(direction.codec.decode(frame)) is kind]
     assert frames
     assert list(misheard(direction, kind, direction.to_canonical.entries[kind].fidelity, frames)) == []
@@ -40,6 +40,6 @@ def test_a_rule_to_canonical_does_what_it_declares(name: str, kind: type[Any]) -
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_documented_field_stands_in_a_golden_frame(name: str) -> None:
-    direction: Direction = getattr(DIALECT, name)
+    direction: Direction[Any] = getattr(DIALECT, name)
     seen = {field for frame in GOLDEN["pando", name] for field in said(direction.codec.decode(frame))}
     assert documented(direction) - seen == set()

@@ -169,7 +169,7 @@ def test_captured_histories_are_read_without_a_gap() -> None:
     for path in CAPTURES:
         for _, way, frame in captured(path):
             if way == "s2c" and b'"snapshot"' in frame[:30]:
-                step = Step()
+                step: Step[Any] = Step()
                 DIALECT.events.receive([frame], step)
                 (snapshot,) = step.bursts[0].items
                 assert isinstance(snapshot, HistorySnapshot)

@@ -51,7 +51,7 @@ def test_rules_read_what_they_declare() -> None:
 def test_rules_write_what_they_declare() -> None:
     for row in (row for row in VECTORS if row["accept"]):
         direction = direction_of(row["direction"])
-        step = Step()
+        step: Step[Any] = Step()
         direction.receive([row["wire"].encode()], step)
         item = step.bursts[0].items[0]
         for frame in direction.write(step.bursts[0]).frames:

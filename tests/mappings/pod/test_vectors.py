@@ -65,7 +65,7 @@ def test_raw_script_of_bad_lines_gives_one_fault_or_unknown_each() -> None:
 
 def test_a_bad_line_costs_only_itself() -> None:
     good = b'{"event":"thinking_start"}'
-    step = Step()
+    step: Step[Any] = Step()
     direction_of("s2c").receive([good, b"{", good], step)
     assert [len(burst.items) for burst in step.bursts] == [2]
     assert [fault.code for fault in step.faults] == ["not_json"]

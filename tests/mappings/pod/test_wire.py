@@ -21,15 +21,15 @@ FRAGMENTS = [
 ]  # fmt: skip
 
 
-def event(frame: bytes) -> tuple[Step, list[bytes]]:
+def event(frame: bytes) -> tuple[Step[Any], list[bytes]]:
     return back_and_forth(DIALECT.events, frame)
 
 
-def method(frame: bytes) -> tuple[Step, list[bytes]]:
+def method(frame: bytes) -> tuple[Step[Any], list[bytes]]:
     return back_and_forth(DIALECT.commands, frame)
 
 
-def codes(step: Step) -> list[str]:
+def codes(step: Step[Any]) -> list[str]:
     return [fault.code for fault in step.faults]
 
 
@@ -173,8 +173,8 @@ def test_opaque_text_that_is_no_text_is_found(text: bytes) -> None:
 
 
 @pytest.mark.parametrize("direction", [DIALECT.events, DIALECT.commands])
-def test_what_is_no_frame_of_bytes_is_a_fault(direction: Direction) -> None:
-    step = Step()
+def test_what_is_no_frame_of_bytes_is_a_fault(direction: Direction[Any]) -> None:
+    step: Step[Any] = Step()
     direction.receive([Oversize(size=9, limit=8), Parts(channel="", identity=b"", parts=())], step)
     assert codes(step) == ["too_large", "invalid"]
 

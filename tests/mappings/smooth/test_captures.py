@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from typing import Any
 
 from dragoman.mappings.dialect import Direction, Step
 from dragoman.mappings.smooth.directions import FROM_CLIENT, FROM_SERVER
@@ -26,8 +27,8 @@ def frames(way: str) -> Iterator[tuple[str, str]]:
                 yield f"{file.name}:{number}", row["frame"]
 
 
-def came_back(direction: Direction, frame: str) -> tuple[list[object], set[str]]:
-    step = Step()
+def came_back(direction: Direction[Any], frame: str) -> tuple[list[object], set[str]]:
+    step: Step[Any] = Step()
     direction.receive([frame.encode()], step)
     assert step.faults == []
     (burst,) = step.bursts
@@ -46,7 +47,7 @@ def test_every_captured_event_comes_back_with_its_time_and_request() -> None:
         back, dropped = came_back(FROM_SERVER, frame)
         assert (back, dropped) == ([json.loads(frame)], set()), where
         value = json.loads(frame)
-        step = Step()
+        step: Step[Any] = Step()
         FROM_SERVER.receive([frame.encode()], step)
         assert step.bursts[0].request == value.get("requestId", ""), where
         assert step.bursts[0].at == value["timestamp"] * 1_000_000, where

@@ -72,7 +72,7 @@ def test_every_frame_goes_out_under_an_id_of_ours() -> None:
 
 
 def test_a_command_without_a_word_is_refused_at_once() -> None:
-    step = Link().translator.send([commands.PauseTurn(request="q")])
+    step: Step[Any] = Link().translator.send([commands.PauseTurn(request="q")])
     (burst,) = step.bursts
     assert (step.frames, [item.failure.cause for item in burst.items]) == ([], ["unsupported"])
     assert (burst.items[0].request, [loss.kind for loss in step.losses]) == ("q", ["PauseTurn"])
@@ -236,7 +236,7 @@ def test_the_gateway_claims_what_the_client_said_and_both_forms_for_one_that_cou
 @pytest.mark.parametrize("conversation", [{}, {"conversationId": A}])
 def test_what_a_smooth_client_does_not_claim_is_not_claimed_for_it(conversation: dict[str, str]) -> None:
     action = {"action": "create_conversation_session", "requestId": "r", "agentId": A, **conversation}
-    step = Step()
+    step: Step[Any] = Step()
     FROM_CLIENT.receive([json.dumps(action).encode()], step)
     (frame,) = Link().says(*step.bursts[0].items)
     assert "supports" not in frame

@@ -29,15 +29,15 @@ def cases(folder: str) -> list[Any]:
 EVENTS, ACTIONS = cases("events"), cases("actions")
 
 
-def heard(direction: Direction, frame: object) -> Burst:
-    step = Step()
+def heard(direction: Direction[Any], frame: object) -> Burst[Any]:
+    step: Step[Any] = Step()
     direction.receive([json.dumps(frame).encode()], step)
     assert (step.faults, step.losses) == ([], [])
     (burst,) = step.bursts
     return burst
 
 
-def written(direction: Direction, burst: Burst) -> list[Any]:
+def written(direction: Direction[Any], burst: Burst[Any]) -> list[Any]:
     rendered = direction.write(burst)
     assert rendered.losses == []
     return [json.loads(frame) for frame in rendered.frames]

@@ -31,7 +31,7 @@ class Link:
     def __init__(self) -> None:
         numbers = count(1)
         self.translator = ServerTranslator(lambda: AT, lambda: f"minted-{next(numbers)}")
-        self.last = Step()
+        self.last: Step[Any] = Step()
 
     def says(self, *frames: Any) -> list[Any]:
         """The commands that came of these frames."""
@@ -62,7 +62,7 @@ class Link:
         assert self.translator.passed(batch) == Step()
 
 
-def strict(step: Step) -> list[dict[str, Any]]:
+def strict(step: Step[Any]) -> list[dict[str, Any]]:
     frames = [json.loads(frame) for frame in step.frames]
     for frame in frames:
         assert_emitted(frame)

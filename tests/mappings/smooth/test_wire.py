@@ -19,8 +19,8 @@ from dragoman.mappings.smooth.wire import AnyAction, AnyEvent
 from tests.smooth_shapes import assert_strict
 
 
-def read(direction: Direction, *frames: Any) -> Step:
-    step = Step()
+def read(direction: Direction[Any], *frames: Any) -> Step[Any]:
+    step: Step[Any] = Step()
     direction.receive([f if isinstance(f, bytes) else json.dumps(f).encode() for f in frames], step)
     return step
 
@@ -204,13 +204,13 @@ def test_an_event_that_was_read_is_written_strictly(tag: str, fields: dict[str, 
 
 
 def test_a_frame_that_the_adapter_refused_is_a_fault_with_its_limit() -> None:
-    step = Step()
+    step: Step[Any] = Step()
     FROM_CLIENT.receive([Oversize(size=2000, limit=1000)], step)
     assert [(f.code, "1000" in f.text) for f in step.faults] == [("too_large", True)]
 
 
 def test_parts_of_another_transport_are_a_fault() -> None:
-    step = Step()
+    step: Step[Any] = Step()
     FROM_CLIENT.receive([Parts("rpc", b"", (b"{}",))], step)
     assert [f.code for f in step.faults] == ["invalid"]
 

@@ -419,6 +419,8 @@ def test_what_a_child_leaves_unanswered_is_refused_when_it_ends() -> None:
     child.sent(ask.GetGoal(request="g", session=SESSION))
     (burst,) = child.link.closed("gone").bursts
     (refused,) = burst.items
+    assert isinstance(refused, say.Reply)
+    assert refused.failure is not None
     assert (refused.request, refused.failure.cause) == ("g", "upstream_lost")
 
 

@@ -76,7 +76,7 @@ class Primary:
         """The methods of the calls that have no answer."""
         return [call["method"] for call in self.calls]
 
-    def _did(self, step: Step) -> list[Any]:
+    def _did(self, step: Step[Any]) -> list[Any]:
         self.calls += [json.loads(frame) for frame in step.frames]
         self.losses += [loss.why for loss in step.losses]
         self.faults += step.faults

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from dragoman.mappings.canonical import events as say
 from dragoman.mappings.canonical.values import Message
 from dragoman.mappings.pando.translator.known import SAID_MAX, KnownMessages, up_to_input
@@ -11,7 +13,7 @@ def user(text: str, id: str) -> Message:
     return Message(role="user", text=text, id=id)
 
 
-def texts(events: list[object]) -> list[str]:
+def texts(events: Sequence[object]) -> list[str]:
     return [event.message.text for event in events if isinstance(event, say.MessageAppended)]
 
 

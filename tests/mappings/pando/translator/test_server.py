@@ -29,7 +29,7 @@ class Caller:
         numbers = count(1)
         self.link = ServerTranslator(lambda: NOW, lambda: f"own-{next(numbers)}", instance=INSTANCE)
         self.commands: list[Any] = []
-        self.step = Step()
+        self.step: Step[Any] = Step()
 
     def calls(self, method: str, params: object = None, id: str = "r", **more: object) -> list[Any]:
         value = {"jsonrpc": "2.0", "id": id, "method": method, "params": params, **more}
@@ -41,7 +41,7 @@ class Caller:
     def gets(self, *answers: Any) -> list[Any]:
         return self._heard(self.link.send(answers))
 
-    def _heard(self, step: Step) -> list[Any]:
+    def _heard(self, step: Step[Any]) -> list[Any]:
         self.step = step
         self.commands += [item for burst in step.bursts for item in burst.items]
         return [json.loads(frame) for frame in step.frames]

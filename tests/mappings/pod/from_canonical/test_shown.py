@@ -22,7 +22,7 @@ SNAPSHOT = next(
 
 def state_of(frame: bytes) -> SessionState:
     """A session whose backend told this history, as the gateway folds it."""
-    step = Step()
+    step: Step[Any] = Step()
     DIALECT.events.receive([frame], step)
     (event,) = step.bursts[0].items
     assert isinstance(event, HistorySnapshot)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from dragoman.mappings.canonical import Command
@@ -12,7 +14,7 @@ from dragoman.mappings.pod import DIALECT
 
 
 def meant(frame: bytes) -> Command:
-    step = Step()
+    step: Step[Any] = Step()
     DIALECT.commands.receive([frame], step)
     assert step.faults == []
     ((command,),) = [burst.items for burst in step.bursts]

@@ -15,7 +15,7 @@ from dragoman.mappings.pod.vocabulary import CANCELLED, CAUSE_OF_CODE
 
 
 def meant(said: str, /, **data: object) -> Any:
-    step = Step()
+    step: Step[Any] = Step()
     DIALECT.events.receive([json.encode({"event": said, "data": data})], step)
     assert step.faults == []
     ((event,),) = [burst.items for burst in step.bursts]

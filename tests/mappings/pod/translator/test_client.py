@@ -42,7 +42,7 @@ class Pod:
     def __init__(self) -> None:
         self.link = ClientTranslator(lambda: 0, lambda: "id")
 
-    def sent(self, *commands: Command) -> Step:
+    def sent(self, *commands: Command) -> Step[Any]:
         return self.link.send(commands)
 
     def says(self, *frames: bytes) -> list[Any]:
@@ -385,7 +385,7 @@ def test_what_waits_when_the_link_ends_is_answered_as_lost() -> None:
     pod = Pod()
     pod.sent(run("a", "x"), ask.CancelTurn(request="b"))
     step = pod.link.closed("gone")
-    replies = [item for burst in step.bursts for item in burst.items]
+    replies: list[Any] = [item for burst in step.bursts for item in burst.items]
     assert [(reply.request, reply.failure.cause) for reply in replies] == [
         ("a", "upstream_lost"),
         ("b", "upstream_lost"),
@@ -405,7 +405,7 @@ def test_every_captured_run_of_the_client_is_accepted_or_refused_once(path: Path
         if conn != "a":
             continue
         if way == "c2s":
-            step = Step()
+            step: Step[Any] = Step()
             DIALECT.commands.receive([line], step)
             (command,) = step.bursts[0].items
             if type(command) is ask.SubmitInput:

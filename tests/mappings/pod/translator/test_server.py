@@ -29,19 +29,19 @@ def attached(**fields: Any) -> ServerTranslator:
     return translator
 
 
-def lines(step: Step) -> list[Any]:
+def lines(step: Step[Any]) -> list[Any]:
     return [json.decode(frame) for frame in step.frames]
 
 
-def names(step: Step) -> list[str]:
+def names(step: Step[Any]) -> list[str]:
     return [line["event"] for line in lines(step)]
 
 
-def errors(step: Step) -> list[tuple[str, str]]:
+def errors(step: Step[Any]) -> list[tuple[str, str]]:
     return [(line["data"]["code"], line["data"]["message"]) for line in lines(step)]
 
 
-def items(step: Step) -> list[Any]:
+def items(step: Step[Any]) -> list[Any]:
     return [item for burst in step.bursts for item in burst.items]
 
 
