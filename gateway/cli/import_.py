@@ -16,9 +16,9 @@ from dragoman.gateway.cli.progress import progress
 from dragoman.gateway.cli.redactor import default_redactor
 from dragoman.gateway.recording import blocks
 from dragoman.gateway.recording.captures import Capture, read_capture
-from dragoman.gateway.recording.format import Header, encode
+from dragoman.gateway.recording.format import Header, encode, packed
 from dragoman.gateway.recording.rewriting import redacted
-from dragoman.gateway.recording.runs import Stored
+from dragoman.gateway.recording.runs import Item
 from dragoman.mappings.errors import ConfigError
 
 __all__ = ["EXAMPLES", "import_"]
@@ -59,7 +59,7 @@ def import_(
     with progress(file.name, file.stat().st_size) as capture.progress, open_output(target) as out:
         header, lines = read_capture(capture, registry.dialect(name), session=session)
         kept = chain.from_iterable(redacted(lines, default_redactor())) if redact else lines
-        for chunk in _recording(header, kept, packed=target.endswith(".zst")):
+        for chunk in _recording(header, kept, compressed=target.endswith(".zst")):
             out.write(chunk)
     for problem in lines.problems[:SHOWN]:
         logs.tell(problem, sys.stderr)
@@ -71,10 +71,10 @@ def import_(
     raise typer.Exit(1 if lines.problems else 0)
 
 
-def _recording(header: Header, lines: Iterable[Stored], *, packed: bool) -> Iterator[bytes]:
+def _recording(header: Header, lines: Iterable[Item], *, compressed: bool) -> Iterator[bytes]:
     def encoded() -> Iterator[bytes]:
         yield encode(header) + b"\n"
-        for line in lines:
-            yield encode(line) + b"\n"
+        for step in packed(lines):
+            yield encode(step) + b"\n"
 
-    return blocks.compressed(encoded()) if packed else encoded()
+    return blocks.compressed(encoded()) if compressed else encoded()

@@ -19,7 +19,7 @@ import msgspec
 import zstandard
 from msgspec import Struct
 
-from dragoman.gateway.recording.format import VERSION, LineError, decode_line
+from dragoman.gateway.recording.format import LineError, decode_line
 
 __all__ = ["BLOCK", "MAGIC", "Block", "Lost", "compressed", "decompressed", "find_block", "index_of"]
 
@@ -46,7 +46,7 @@ class Block(Struct, frozen=True, array_like=True, gc=False):
     t: int
 
 
-def compressed(lines: Iterable[bytes], version: int = VERSION) -> Iterator[bytes]:
+def compressed(lines: Iterable[bytes]) -> Iterator[bytes]:
     """The recording of these lines, each with its newline, header first: zstd frames, then the index, one at a time."""
     compressor = zstandard.ZstdCompressor(level=LEVEL, write_checksum=True)
     index: list[Block] = []
@@ -54,7 +54,7 @@ def compressed(lines: Iterable[bytes], version: int = VERSION) -> Iterator[bytes
     first = (0, 0)
     for some in _gathered(lines):
         block = compressor.compress(b"".join(some))
-        first = _first(some, version) or first  # where nothing can be read the block before goes on
+        first = _first(some) or first  # where nothing can be read the block before goes on
         index.append(Block(offset=offset, size=len(block), seq=first[0], t=first[1]))
         offset += len(block)
         yield block
@@ -165,11 +165,11 @@ def _gathered(lines: Iterable[bytes]) -> Iterator[list[bytes]]:
         yield some
 
 
-def _first(lines: list[bytes], version: int) -> tuple[int, int] | None:
+def _first(lines: list[bytes]) -> tuple[int, int] | None:
     """Seq and time of the first line that can be read."""
     for line in lines:
         try:
-            first = decode_line(line, version)
+            first = decode_line(line)
         except LineError:
             continue
         return first.seq, first.t

@@ -30,7 +30,7 @@ class Part(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     base64: str | None = None
 
 
-class FrameLine(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag_field="kind", tag="frame"):
+class FrameLine(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """What stood on a wire, seen from the gateway: received or sent.
 
     It stands in `text`; in `base64` if it is not UTF-8; in `parts` if it is a ZeroMQ message, of that `channel`. With
@@ -62,7 +62,7 @@ class FrameLine(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False,
         return _bytes(self.text, self.base64)
 
 
-class EventLine(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag_field="kind", tag="event"):
+class EventLine(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """A canonical `event` or `command`: one of the two.
 
     An event of the session's log stands there at `cursor` ("epoch:seq"), and has the `turn`, `origin` and time `at`

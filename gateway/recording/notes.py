@@ -14,7 +14,7 @@ from msgspec import structs
 from dragoman.gateway.recording.alike import frame_lines
 from dragoman.gateway.recording.lines import EventLine, frame_line
 from dragoman.gateway.recording.note import FramesNote, Note, Step
-from dragoman.gateway.recording.runs import Stored, Stream, count
+from dragoman.gateway.recording.runs import Item, Stream, count
 from dragoman.gateway.recording.streams import Row, rounds_of, row_of, step_of, stream_of
 from dragoman.mappings.canonical import Batch
 from dragoman.mappings.dialect import Frame, Parts
@@ -65,11 +65,11 @@ class Notes:
         """Whether the last of them are a text that streams."""
         return self._rows is not None
 
-    def take(self) -> list[Stored]:
+    def take(self) -> list[Item]:
         """The lines of all notes since the last time."""
         notes, self._notes, self._rows = self._notes, [], None
         self.count = self._size = 0
-        lines: list[Stored] = []
+        lines: list[Item] = []
         for note in notes:
             for line in _lines(note, self._seq) if isinstance(note, Step) else _streams(note, self._seq):
                 lines.append(line)
@@ -77,7 +77,7 @@ class Notes:
         return lines
 
 
-def _streams(rows: Sequence[Row], seq: int) -> Iterator[Stored]:
+def _streams(rows: Sequence[Row], seq: int) -> Iterator[Item]:
     """What is stored of rounds; where their frames are not alike they are as any other steps."""
     for rounds, columns in rounds_of(rows):
         stream = stream_of(columns, seq)
@@ -97,10 +97,15 @@ def _lines_of(note: Note) -> int:
     return len(note.events) if isinstance(note, Batch) else 1
 
 
-def _lines(step: Step, seq: int) -> Iterator[Stored]:
+def _lines(step: Step, seq: int) -> Iterator[Item]:
     """What is stored of a step; the first line has this seq."""
-    t = step.t
-    for note in step.notes:
+    t, notes = step.t, step.notes
+    if len(notes) > 1:  # frames that were sent stand last in their step
+        sent = [note for note in notes if type(note) is FramesNote and note.tapped.dir == "send"]
+        if sent:
+            others = [note for note in notes if type(note) is not FramesNote or note.tapped.dir != "send"]
+            notes = [*others, *sent]
+    for note in notes:
         if isinstance(note, FramesNote):
             if len(note.frames) == 1:
                 yield frame_line(seq, t, *note.tapped, note.frames[0])

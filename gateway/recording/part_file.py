@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from dragoman.gateway.recording import blocks
-from dragoman.gateway.recording.format import Header, LineError, RecordingError, decode_header, decode_line
-from dragoman.gateway.recording.runs import Stored, count, last_t
+from dragoman.gateway.recording.format import Header, LineError, RecordingError, StepLine, decode_header, decode_line
 
 __all__ = ["PartFile", "Problems", "open_part"]
 
@@ -59,10 +58,9 @@ class Problems:
 class PartFile:
     """A file that can be read any number of times: a whole recording, or a part of one that was rotated."""
 
-    def __init__(self, path: Path, header: Header, version: int, *, zstd: bool) -> None:
+    def __init__(self, path: Path, header: Header, *, zstd: bool) -> None:
         self.path = path
         self.header = header
-        self.version = version
         self.compressed = zstd
 
     @property
@@ -70,22 +68,22 @@ class PartFile:
         """Bytes of the file."""
         return self.path.stat().st_size
 
-    def stored(
+    def steps(
         self, problems: Problems, *, seq: int = 0, t: int = 0, progress: Callable[[int], None] = lambda _bytes: None
-    ) -> Iterator[Stored]:
-        """Its lines as they stand in it, from the first in which there is one with at least this `seq` and this `t`.
+    ) -> Iterator[StepLine]:
+        """Return its lines from the first that has an item with at least this `seq` and this `t`.
 
-        What cannot be read is counted in `problems`; `progress` hears how many bytes of the file were read so far.
+        Lines that cannot be read are counted in `problems`. `progress` hears how many bytes of the file were read.
         """
         with self.path.open("rb") as file:
             for raw in self._raw(self._told(file, self._from(file, seq, t, problems), progress), problems):
                 line = self._read(raw, problems)
-                if line is not None and line.seq + count(line) > seq and last_t(line) >= t:
+                if line is not None and line.seq + line.count > seq and line.last_t >= t:
                     yield line
 
-    def _read(self, raw: bytes, problems: Problems) -> Stored | None:
+    def _read(self, raw: bytes, problems: Problems) -> StepLine | None:
         try:
-            return decode_line(raw, self.version)
+            return decode_line(raw)
         except LineError as error:
             if error.unknown == "header" or not raw.strip():
                 return None  # files that were joined; a blank line
@@ -124,7 +122,7 @@ class PartFile:
         if size > LINE_MAX:
             return True
         try:
-            decode_line(last, self.version)
+            decode_line(last)
         except LineError as error:
             return not error.unknown
         return False
@@ -156,7 +154,7 @@ class PartFile:
                 low = found[0]
         return low
 
-    def _line_behind(self, file: BinaryIO, offset: int, end: int) -> tuple[int, Stored] | None:
+    def _line_behind(self, file: BinaryIO, offset: int, end: int) -> tuple[int, StepLine] | None:
         """The first line that begins behind `offset` and can be read, with its own offset."""
         file.seek(offset)
         at = offset + len(file.readline(LINE_MAX))
@@ -165,7 +163,7 @@ class PartFile:
             if not raw:
                 return None
             try:
-                return at, decode_line(raw, self.version)
+                return at, decode_line(raw)
             except LineError:
                 at += len(raw)
         return None
@@ -174,7 +172,7 @@ class PartFile:
 def open_part(path: Path) -> PartFile:
     """A file of a recording.
 
-    RecordingError if it is none, or is newer than this program; OSError if it cannot be read.
+    RecordingError if it is none, or one of another version; OSError if it cannot be read.
     """
     name = str(path)
     with path.open("rb") as file:
@@ -186,8 +184,7 @@ def open_part(path: Path) -> PartFile:
         raise RecordingError(f"{name} is torn or damaged where it begins: nothing of it can be read")
     if not first:
         raise RecordingError(f"{name} is empty: nothing was recorded")
-    header, version = decode_header(first, name)
-    return PartFile(path, header, version, zstd=zstd)
+    return PartFile(path, decode_header(first, name), zstd=zstd)
 
 
 def _first_line(chunks: Iterable[bytes]) -> bytes:

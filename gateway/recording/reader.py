@@ -14,11 +14,11 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from dragoman.gateway.recording.format import Header, NewerError, RecordingError
+from dragoman.gateway.recording.format import Header, RecordingError, StepLine, VersionError
 from dragoman.gateway.recording.lines import UP, EventLine, FrameLine, Line
 from dragoman.gateway.recording.part_file import PartFile, Problems, open_part
 from dragoman.gateway.recording.places import is_named_as_one, siblings
-from dragoman.gateway.recording.runs import Stored, lines_of
+from dragoman.gateway.recording.runs import Item, lines_of
 from dragoman.mappings.canonical import Batch, Command, Event
 from dragoman.mappings.canonical.events import QuestionAnswered, QuestionAsked
 
@@ -62,11 +62,16 @@ class Recording:
         return max(bisect_right(self.parts, seq, key=lambda part: part.header.seq) - 1, 0)
 
     def lines(self, *, seq: int = 0, t: int = 0) -> Iterator[Line]:
-        """Its lines in their order, from the first with at least this `seq` and this `t`."""
-        return (line for line in lines_of(self.stored(seq=seq, t=t)) if line.seq >= seq and line.t >= t)
+        """Return its frames, events and commands one by one, from the first with at least this `seq` and this `t`."""
+        return (line for line in lines_of(self.items(seq=seq, t=t)) if line.seq >= seq and line.t >= t)
 
-    def stored(self, *, seq: int = 0, t: int = 0) -> Iterator[Stored]:
-        """Its lines as they stand in the files, from that one on in which the first wanted line stands."""
+    def items(self, *, seq: int = 0, t: int = 0) -> Iterator[Item]:
+        """Return the items of the steps from `steps`, alike ones together."""
+        for step in self.steps(seq=seq, t=t):
+            yield from step.items()
+
+    def steps(self, *, seq: int = 0, t: int = 0) -> Iterator[StepLine]:
+        """Return the lines of its files, from the first that has an item with at least this `seq` and this `t`."""
         self.problems = Problems(gap.text for gap in self.missing)
         first = self._entered(seq, t)
         done = sum(part.size for part in self.parts[:first])
@@ -97,8 +102,8 @@ class Recording:
         """What stood on the wires."""
         return (line for line in self.lines(seq=seq, t=t) if isinstance(line, FrameLine))
 
-    def _part(self, part: PartFile, seq: int, t: int, done: int) -> Iterator[Stored]:
-        return part.stored(self.problems, seq=seq, t=t, progress=lambda read: self.progress(done + read))
+    def _part(self, part: PartFile, seq: int, t: int, done: int) -> Iterator[StepLine]:
+        return part.steps(self.problems, seq=seq, t=t, progress=lambda read: self.progress(done + read))
 
     def _entered(self, seq: int, t: int) -> int:
         """The last part before whose first line nothing is wanted; of the others none is read through for it."""
@@ -107,7 +112,7 @@ class Recording:
             if seq and part.header.seq <= seq:
                 return False
             # Several lines have one time: some of them may stand at the end of the part before.
-            return not t or (first := next(part.stored(Problems()), None)) is None or first.t >= t
+            return not t or (first := next(part.steps(Problems()), None)) is None or first.t >= t
 
         return bisect_left(self.parts[1:], True, key=begins_later)
 
@@ -131,7 +136,7 @@ def _missing(parts: Sequence[PartFile]) -> Iterator[Missing]:
 def open_recording(path: Path) -> Recording:
     """The recording of which this file is a part, or of the one session in a folder.
 
-    RecordingError if there is none, more than one, or it is newer than this program. OSError if it cannot be read.
+    RecordingError if there is none, more than one, or it has another version. OSError if it cannot be read.
     """
     return Recording(_only_session(path) if path.is_dir() else _parts(path))
 
@@ -163,7 +168,7 @@ def _only_session(folder: Path) -> list[PartFile]:
             continue
         try:
             parts = _parts(path)
-        except NewerError:
+        except VersionError:
             raise  # it may be the one that is meant
         except RecordingError:
             continue

@@ -13,15 +13,13 @@ from itertools import groupby, islice
 from operator import itemgetter
 from pathlib import Path
 
-from msgspec import structs
-
 from dragoman.gateway.recording import blocks
-from dragoman.gateway.recording.format import VERSION, Header, encode, encode_lines
+from dragoman.gateway.recording.format import Header, encode, packed
 from dragoman.gateway.recording.keeping import lock, sync_folder
 from dragoman.gateway.recording.places import ZST, part_names
 from dragoman.gateway.recording.reader import Recording
 from dragoman.gateway.recording.redaction import Entry, Redactor
-from dragoman.gateway.recording.runs import Stored
+from dragoman.gateway.recording.runs import Item
 from dragoman.mappings.errors import ConfigError
 
 __all__ = ["redact", "redacted", "scan"]
@@ -32,7 +30,7 @@ MODE = 0o600
 
 def scan(recording: Recording, redactor: Redactor) -> list[Entry]:
     """What secrets are in a recording; `redactor` tells each by itself. Nothing is written."""
-    for _ in redacted(recording.stored(), redactor):
+    for _ in redacted(recording.items(), redactor):
         pass
     return redactor.ledger.entries()
 
@@ -86,20 +84,21 @@ def _written(recording: Recording, redactor: Redactor) -> Iterator[Iterator[byte
             number, some = next(pieces, (-1, iter(())))
 
 
-def _file(header: Header, pieces: Iterable[tuple[int, list[Stored]]]) -> Iterator[bytes]:
-    yield encode(structs.replace(header, version=VERSION)) + b"\n"
-    for _, lines in pieces:
-        yield from encode_lines(lines).splitlines(keepends=True)
+def _file(header: Header, pieces: Iterable[tuple[int, list[Item]]]) -> Iterator[bytes]:
+    yield encode(header) + b"\n"
+    for _, items in pieces:
+        for step in packed(items):
+            yield encode(step) + b"\n"
 
 
-def _pieces(recording: Recording, redactor: Redactor) -> Iterator[tuple[int, list[Stored]]]:
+def _pieces(recording: Recording, redactor: Redactor) -> Iterator[tuple[int, list[Item]]]:
     """Some lines at a time, with the number of the part in which they stand."""
-    for lines in redacted(recording.stored(), redactor):
+    for lines in redacted(recording.items(), redactor):
         for number, some in groupby(lines, key=lambda line: recording.part_of(line.seq)):
             yield number, list(some)
 
 
-def redacted(lines: Iterable[Stored], redactor: Redactor) -> Iterator[list[Stored]]:
+def redacted(lines: Iterable[Item], redactor: Redactor) -> Iterator[list[Item]]:
     """Lines without their secrets, some at a time."""
     source = iter(lines)
     while some := list(islice(source, AT_ONCE)):

@@ -11,16 +11,18 @@ import msgspec
 from msgspec import Meta, Struct
 
 from dragoman.gateway.recording.lines import Cursor, EventLine, FrameLine, Line, Micros
-from dragoman.mappings.canonical import Event
 from dragoman.mappings.canonical.events import ReasoningDelta, TextDelta, ToolOutputDelta
 from dragoman.mappings.canonical.values import Origin
 
-__all__ = ["EventRun", "FrameRun", "Round", "Stored", "Stream", "Wire", "count", "last_t", "lines_of"]
+__all__ = ["DELTAS", "FrameRun", "Item", "Round", "Stream", "Wire", "count", "lines_of"]
 
 _ENCODER = msgspec.json.Encoder()
 
+DELTAS = (TextDelta, ReasoningDelta, ToolOutputDelta)
+"""Events of which many alike ones are stored as one with many texts."""
 
-class FrameRun(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag_field="kind", tag="frames"):
+
+class FrameRun(Struct, frozen=True, kw_only=True, gc=False):
     """Frames that came or went at one time, the first is line `seq`: for each word the frame `word.join(around)`.
 
     Words stand here as they stood on the wire, with their escapes.
@@ -31,8 +33,8 @@ class FrameRun(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, 
     link: str
     dir: Literal["receive", "send"]
     dialect: str
-    around: Annotated[list[str], Meta(min_length=2)]
-    words: Annotated[list[str], Meta(min_length=1)]
+    around: list[str]
+    words: list[str]
 
     @property
     def texts(self) -> list[str]:
@@ -57,7 +59,7 @@ class Wire(Struct, frozen=True, kw_only=True, gc=False):
     link: str
     dir: Literal["receive", "send"]
     dialect: str
-    around: Annotated[list[Annotated[list[str], Meta(min_length=1)]], Meta(min_length=2)]
+    around: list[list[str]]
 
     def around_at(self, at: int) -> list[str]:
         """What stands around the texts of a batch of that time (ns)."""
@@ -73,7 +75,7 @@ class Round(Struct, frozen=True, array_like=True, gc=False):
     at: int
 
 
-class Stream(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag_field="kind", tag="stream"):
+class Stream(Struct, frozen=True, kw_only=True, gc=False):
     """Deltas of one text, with the frames that they came and went in. The first line is `seq`, then come round by round
     the frames received, the events, and the frames sent, wire by wire.
 
@@ -83,20 +85,11 @@ class Stream(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, ta
     seq: int
     cursor: Cursor
     event: TextDelta | ReasoningDelta | ToolOutputDelta
-    texts: Annotated[list[str], Meta(min_length=1)]
-    rounds: Annotated[list[Round], Meta(min_length=1)]
+    texts: list[str]
+    rounds: list[Round]
     wires: list[Wire] = []
     turn: str = ""
     origin: Origin = Origin()
-
-    def __post_init__(self) -> None:
-        """ValueError, which a decoder reports, if it stands for other lines than it says."""
-        if self.event.text or self.event.ext is not None:
-            raise ValueError("an event that says something itself")
-        if sum(some.count for some in self.rounds) != len(self.texts):
-            raise ValueError("rounds of another number of texts")
-        if len({(wire.link, wire.dir) for wire in self.wires}) != len(self.wires):
-            raise ValueError("a wire twice")
 
     @property
     def t(self) -> int:
@@ -142,54 +135,23 @@ def _frame_lines(seq: int, t: int, wire: Wire, texts: Iterable[str]) -> Iterator
         yield FrameLine(seq=number, t=t, link=wire.link, dir=wire.dir, dialect=wire.dialect, text=text)
 
 
-class EventRun(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag_field="kind", tag="events"):
-    """Events of one batch: the first is line `seq` and stands in the session's log at `cursor`.
-
-    Recordings of version 2 have them. Nothing writes them any more.
-    """
-
-    seq: int
-    t: Micros
-    cursor: Cursor
-    events: Annotated[list[Event], Meta(min_length=1)]
-    turn: str = ""
-    origin: Origin = Origin()
-    at: int = 0
-
-    def lines(self) -> list[EventLine]:
-        """Each as a line of its own."""
-        epoch, _, position = self.cursor.partition(":")
-        return [
-            EventLine(
-                seq=self.seq + n, t=self.t, cursor=f"{epoch}:{int(position) + n}", event=event, turn=self.turn,
-                origin=self.origin, at=self.at,
-            )
-            for n, event in enumerate(self.events)
-        ]  # fmt: skip
+Item = Line | FrameRun | Stream
+"""A frame, event or command of a step; or many alike ones."""
 
 
-Stored = Line | FrameRun | EventRun | Stream
-"""A line of the file."""
-
-
-def lines_of(stored: Iterable[Stored]) -> Iterable[Line]:
+def lines_of(items: Iterable[Item]) -> Iterable[Line]:
     """The lines, those of runs each by itself."""
-    for line in stored:
+    for line in items:
         if isinstance(line, FrameLine | EventLine):
             yield line
         else:
             yield from line.lines()
 
 
-def count(line: Stored) -> int:
+def count(line: Item) -> int:
     """How many lines it stands for."""
     if isinstance(line, FrameRun):
         return len(line.words)
     if isinstance(line, Stream):
         return len(line.texts) * (len(line.wires) + 1)
-    return len(line.events) if isinstance(line, EventRun) else 1
-
-
-def last_t(line: Stored) -> int:
-    """When the last of its lines happened."""
-    return line.rounds[-1].t if isinstance(line, Stream) else line.t
+    return 1

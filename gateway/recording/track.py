@@ -18,13 +18,13 @@ import structlog
 from msgspec import structs
 
 from dragoman.gateway.ledger import Ledger
-from dragoman.gateway.recording.format import Header, encode, encode_lines
+from dragoman.gateway.recording.format import Header, encode, encode_lines, packed
 from dragoman.gateway.recording.lines import UP, EventLine
 from dragoman.gateway.recording.note import FramesNote, Note, Tapped
 from dragoman.gateway.recording.notes import Notes
 from dragoman.gateway.recording.redaction import Ledger as Redacted
 from dragoman.gateway.recording.redaction import Redactor
-from dragoman.gateway.recording.runs import Stored, count
+from dragoman.gateway.recording.runs import Item, count
 from dragoman.gateway.recording.writer import File, Writer
 from dragoman.gateway.timers import Later, Timer
 from dragoman.mappings.canonical import Batch, Command, Event, SessionState
@@ -94,7 +94,7 @@ class Track:
     # Looked at for each token: as few lines of the processor's cache as can be.
     __slots__ = (
         "_again_at", "_desk", "_due", "_ends", "_file", "_given", "_given_lines", "_header", "_held", "_look", "_lost",
-        "_monotonic", "_notes", "_part", "_redactor", "_start", "_state", "_told", "_turn_ended", "_turn_open",
+        "_monotonic", "_notes", "_part", "_redactor", "_start", "_state", "_t", "_told", "_turn_ended", "_turn_open",
         "_waits", "actor", "closed", "step",
     )  # fmt: skip
 
@@ -111,6 +111,7 @@ class Track:
         self._turn_open = False
         self._turn_ended = False
         self._notes = Notes()
+        self._t = -1  # of the last step, in µs
         self.step: list[Note] = []  # what was noted since the last one was over
         self._ends = False  # a text that streams may have ended: what it held back can leave
         self._waits = False  # for the desk's timer
@@ -159,7 +160,8 @@ class Track:
         if not step:
             return
         self.step = []
-        much = self._notes.add((self._monotonic() - self._start) // 1000, step)
+        self._t = max((self._monotonic() - self._start) // 1000, self._t + 1)  # no two steps have one time
+        much = self._notes.add(self._t, step)
         if not self._waits and (self._due is None or self._ends):
             self._plan(self._notes.streams and not self._ends)
         if much:
@@ -228,7 +230,7 @@ class Track:
         elif streams:
             self._plan(streams)
 
-    def _redacted(self, number: int, redact: Callable[[], list[Stored]]) -> list[Stored]:
+    def _redacted(self, number: int, redact: Callable[[], list[Item]]) -> list[Item]:
         """What leaves of so many lines."""
         try:
             return redact()
@@ -262,14 +264,14 @@ class Track:
         elif self._due is not None:
             self._wants_flush()
 
-    def _write(self, lines: Sequence[Stored]) -> None:
+    def _write(self, lines: Sequence[Item]) -> None:
         if not lines or self.closed:
             return
         number = lines[-1].seq + count(lines[-1]) - lines[0].seq
         if self._file is None and not self._begin(lines[0].seq):
             self._lose(number)
             return
-        self._give(encode_lines(lines), number)
+        self._give(encode_lines(packed(lines)), number)
 
     def close(self) -> None:
         """The session is over."""

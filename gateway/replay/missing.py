@@ -14,7 +14,7 @@ from pathlib import Path
 
 from msgspec import structs
 
-from dragoman.gateway.recording.format import encode_lines
+from dragoman.gateway.recording.format import encode_lines, packed
 from dragoman.gateway.recording.lines import UP, EventLine, Line
 from dragoman.gateway.recording.reader import open_recording
 from dragoman.mappings.canonical.commands import SubmitInput
@@ -93,7 +93,7 @@ def append_missing(path: Path, made: Iterable[Path]) -> int:
                         new = structs.replace(new, cursor=f"1:{position}")
                         position += new.logged
                     added.append(new)
-                file.write(encode_lines(added))
+                file.write(encode_lines(packed(added)))
                 t = added[-1].t
                 count += 1
         file.flush()

@@ -16,7 +16,7 @@ from random import Random
 from msgspec import Struct
 
 from dragoman.gateway.recording import blocks
-from dragoman.gateway.recording.format import Header, encode
+from dragoman.gateway.recording.format import Header, encode, packed
 from dragoman.gateway.recording.lines import EventLine, FrameLine, Line
 from dragoman.gateway.recording.reader import Recording, open_recording
 from dragoman.mappings.canonical.events import TextDelta
@@ -146,11 +146,11 @@ def _recordings(folder: Path, count: int) -> tuple[Recording, Recording]:
             line = FrameLine(seq=seq, t=seq * 16, link="up", dir="receive", dialect="pod", text=text)
         else:
             line = EventLine(seq=seq, t=seq * 16, cursor=f"1:{seq}", turn="t", at=seq, event=TextDelta(text=f"{word} "))
-        lines.append(encode(line) + b"\n")
-    plain, packed = folder / "a.jsonl", folder / "a.jsonl.zst"
+        lines += [encode(step) + b"\n" for step in packed([line])]
+    plain, small = folder / "a.jsonl", folder / "a.jsonl.zst"
     plain.write_bytes(b"".join(lines))
-    packed.write_bytes(b"".join(blocks.compressed(lines)))
-    return open_recording(plain), open_recording(packed)
+    small.write_bytes(b"".join(blocks.compressed(lines)))
+    return open_recording(plain), open_recording(small)
 
 
 def _seek(plain: Recording, packed: Recording, lines: int) -> Seek:

@@ -200,7 +200,7 @@ def test_a_socket_needs_its_directory_and_a_path_that_fits(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("live", "words"),
     [
-        (f"replay%2Bfile:{FROZEN}/v1.jsonl", "a live backend, not another recording"),
+        (f"replay%2Bfile:{FROZEN}/v4.jsonl", "a live backend, not another recording"),
         ("pando%2Bdir:project", "write the project's absolute path"),
         ("pod%2Bdir:/run/pods", r"name it, pod\+unix:/run/pods/NAME/sock"),
         ("pod%2Bunix:/a?colour=1", "unknown option 'colour'"),
@@ -209,9 +209,9 @@ def test_a_socket_needs_its_directory_and_a_path_that_fits(tmp_path: Path) -> No
 def test_what_cannot_stand_behind_a_recording_is_refused_with_what_can(live: str, words: str) -> None:
     for options in ("mode=spy&upstream=", "until=1&then="):
         with pytest.raises(ConfigError, match=words):
-            registry.check_upstream(parse(f"replay+file:{FROZEN}/v1.jsonl?{options}{live.replace('?', '%3F')}"))
+            registry.check_upstream(parse(f"replay+file:{FROZEN}/v4.jsonl?{options}{live.replace('?', '%3F')}"))
 
 
 @pytest.mark.parametrize("live", ["smooth%2Bws://h:1/", "pod%2Bunix:/p", "pando%2Btcp://h:1", "pando%2Bdir:/p"])
 def test_a_backend_of_any_dialect_stands_behind_a_recording(live: str) -> None:
-    registry.check_upstream(parse(f"replay+file:{FROZEN}/v1.jsonl?mode=spy&upstream={live}"))
+    registry.check_upstream(parse(f"replay+file:{FROZEN}/v4.jsonl?mode=spy&upstream={live}"))

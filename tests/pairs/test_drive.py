@@ -74,7 +74,7 @@ async def test_a_recording_in_parts_is_driven_as_one(tmp_path: Path) -> None:
 
 
 async def test_the_frozen_recording_does_the_same_as_itself() -> None:
-    recording = FROZEN / "v1.jsonl"
+    recording = FROZEN / "v4.jsonl"
     found = await drive(driven_play(recording), parse(f"replay+file:{recording}?speed=instant"), deadline=20)
     assert (str(found), found.turns) == ("", 1)
 
@@ -219,7 +219,7 @@ async def test_a_backend_that_does_not_end_a_turn_is_given_up(tmp_path: Path) ->
 
 
 async def test_a_backend_that_is_not_there_is_an_error(tmp_path: Path) -> None:
-    play = driven_play(FROZEN / "v1.jsonl")
+    play = driven_play(FROZEN / "v4.jsonl")
     with pytest.raises(ExceptionGroup) as caught:
         await drive(play, parse("smooth+ws://127.0.0.1:9/ws"), deadline=5)
     assert caught.group_contains(DrivingError, match="the backend opened no session: .*cannot be reached")

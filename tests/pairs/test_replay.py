@@ -117,7 +117,7 @@ async def test_the_recording_of_a_replay_is_one_that_can_be_replayed(viewer: str
 @pytest.mark.parametrize("viewer", DIALECTS)
 async def test_the_frozen_recording_is_a_backend(viewer: str, tmp_path: Path) -> None:
     async with (
-        served(viewer, replayed(FROZEN / "v1.jsonl.zst"), tmp_path / "replay") as url,
+        served(viewer, replayed(FROZEN / "v4.jsonl.zst"), tmp_path / "replay") as url,
         join(viewer, url) as peer,
     ):
         seen = await peer.turn("Grüße 🦀")
@@ -129,7 +129,7 @@ async def test_the_frozen_recording_is_a_backend(viewer: str, tmp_path: Path) ->
 async def test_what_is_not_recorded_is_refused_in_the_dialect_s_own_words(viewer: str, tmp_path: Path) -> None:
     refusals = {"smooth": "VALIDATION_ERROR", "pod": "invalid_request", "pando": "-32000", "codewhale": "-32602"}
     async with (
-        served(viewer, replayed(FROZEN / "v1.jsonl"), tmp_path / "replay") as url,
+        served(viewer, replayed(FROZEN / "v4.jsonl"), tmp_path / "replay") as url,
         join(viewer, url) as peer,
     ):
         assert await peer.refused("Tell me a joke") == refusals[viewer]

@@ -39,7 +39,7 @@ async def test_a_recording_made_from_a_pod_answers_as_it_did(tmp_path: Path) -> 
 
 
 async def test_an_input_is_explained_and_what_is_not_recorded_refused(tmp_path: Path) -> None:
-    recording = str(FROZEN / "v1.jsonl")
+    recording = str(FROZEN / "v4.jsonl")
     async with running("replay", recording, *LISTEN, "--explain") as process, connected(process.url) as client:
         with pytest.raises(ProtocolError, match="the recording has nothing like it"):
             await client.say("Tell me a joke")
@@ -53,7 +53,7 @@ async def test_an_input_is_explained_and_what_is_not_recorded_refused(tmp_path: 
 
 async def test_what_was_missing_is_recorded_and_played_the_next_time(tmp_path: Path) -> None:
     recording = tmp_path / "session.jsonl"
-    recording.write_bytes((FROZEN / "v1.jsonl").read_bytes())
+    recording.write_bytes((FROZEN / "v4.jsonl").read_bytes())
     live = f"pod+unix:{tmp_path}/sock"
     async with running("demo-backend", live):
         options = ("--mode", "record-missing", "--upstream", live)

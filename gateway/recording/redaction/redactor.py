@@ -28,7 +28,7 @@ from dragoman.gateway.recording.redaction.shapes import ALWAYS
 from dragoman.gateway.recording.redaction.spans import Span
 from dragoman.gateway.recording.redaction.values import Values, place_of
 from dragoman.gateway.recording.redaction.wires import Wires
-from dragoman.gateway.recording.runs import EventRun, FrameRun, Stored, Stream
+from dragoman.gateway.recording.runs import FrameRun, Item, Stream
 from dragoman.mappings.canonical.events import (
     ReasoningDelta,
     ReasoningDone,
@@ -82,7 +82,7 @@ class Redactor:
 
     # -- lines come and go -------------------------------------------------------------------------------
 
-    def feed(self, lines: Sequence[Stored], now: int = 0) -> list[Stored]:
+    def feed(self, lines: Sequence[Item], now: int = 0) -> list[Item]:
         """More lines, if there are any; those that leave now. Many at once cost less than one by one.
 
         `now` is in µs, as in the lines.
@@ -101,9 +101,6 @@ class Redactor:
             elif type(line) is FrameRun:
                 queue.append(line)
                 self._weight += _weight(line)
-            elif type(line) is EventRun:
-                for event in line.lines():
-                    self._take(event)
         if lines:
             now = max(now, lines[-1].t)
         window = self._rules.window_micros
@@ -112,7 +109,7 @@ class Redactor:
         self._look_at_texts(now - window // 2, now - window)
         return self._leaving()
 
-    def finish(self) -> list[Stored]:
+    def finish(self) -> list[Item]:
         """There will be no more lines: all that are left."""
         self._close(lambda _key: True)
         return self._leaving()
@@ -127,41 +124,41 @@ class Redactor:
         """When the oldest of what it holds back came, in µs."""
         return min((block.since for block in self._blocks.values() if block.since is not None), default=None)
 
-    def _leaving(self) -> list[Stored]:
+    def _leaving(self) -> list[Item]:
         queue = self._queue
         leaving = _Leaving()
-        left = 0
-        for item in queue:
+        for _ in range(self._steps_done()):
+            item = queue.popleft()
             if isinstance(item, Delta):
-                if item.waits:
-                    break
                 for line in item.slot:
                     leaving.add(self._looked_at(line))
             else:
                 leaving.add(self._looked_at(self._redacted(item)) if isinstance(item, EventLine) else (item,))
-            left += 1
-        for _ in range(left):
-            queue.popleft()
-        while queue and (frame := leaving.last_received()) is not None:
-            queue.appendleft(frame)  # what came in this frame waits, and so does the frame
         self._weight -= sum([_weight(frame) for frame in leaving.frames if not isinstance(frame, Stream)])
         clean = leaving.clean(self._wires)
         self._finder.forget_large()
         self._partial.forget_large()
         return clean
 
-    def _passing(self, stored: Iterable[Stored]) -> list[Stored]:
+    def _steps_done(self) -> int:
+        """Return how many items stand before the first step of which something is held back: a step leaves whole."""
+        queue = self._queue
+        done, step = 0, -1
+        for number, item in enumerate(queue):
+            if item.t != step:
+                done, step = number, item.t
+            if isinstance(item, Delta) and item.waits:
+                return done
+        return len(queue)
+
+    def _passing(self, stored: Iterable[Item]) -> list[Item]:
         """Without rules nothing is held back, and streamed text stays as it is."""
         leaving = _Leaving()
         for line in stored:
-            if isinstance(line, EventRun):
-                for event in line.lines():
-                    leaving.add(self._passed(event))
-            else:
-                leaving.add(self._passed(line))
+            leaving.add(self._passed(line))
         return leaving.clean(self._wires)
 
-    def _passed(self, line: Stored) -> Sequence[Stored]:
+    def _passed(self, line: Item) -> Sequence[Item]:
         if isinstance(line, EventLine) and type(line.event) not in STREAMED:
             line = self._redacted(line)
         return self._looked_at(line) if isinstance(line, EventLine | Stream) else (line,)
@@ -282,30 +279,18 @@ class _Leaving:
 
     def __init__(self) -> None:
         self.frames: list[WithFrames] = []
-        self._lines: list[Stored] = []
+        self._lines: list[Item] = []
         self._places: list[int] = []
 
-    def add(self, lines: Sequence[Stored]) -> None:
+    def add(self, lines: Sequence[Item]) -> None:
         """These leave."""
         for one in lines:
             if type(one) is not EventLine:
                 self._places.append(len(self._lines))
-                self.frames.append(one)  # type: ignore[arg-type]  # an EventRun was taken apart
+                self.frames.append(one)  # type: ignore[arg-type]  # mypy does not narrow by `type(...) is not`
             self._lines.append(one)
 
-    def last_received(self) -> FrameLine | FrameRun | None:
-        """Take back the last line if it is a frame that was received."""
-        if not self._places or self._places[-1] != len(self._lines) - 1:
-            return None
-        frame = self.frames[-1]
-        if isinstance(frame, Stream) or frame.dir != "receive":
-            return None
-        self._places.pop()
-        self._lines.pop()
-        self.frames.pop()
-        return frame
-
-    def clean(self, wires: Wires | Credentials) -> list[Stored]:
+    def clean(self, wires: Wires | Credentials) -> list[Item]:
         """All of them, the frames without what those find in them."""
         changed = wires.redact(self.frames) if self.frames else {}
         for nth in sorted(changed, reverse=True):

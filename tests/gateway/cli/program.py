@@ -7,9 +7,9 @@ import pytest
 from dragoman.gateway.cli import main
 from tests.gateway.recording.lines import FROZEN
 
-__all__ = ["V1", "Run"]
+__all__ = ["RECORDED", "Run"]
 
-V1 = str(FROZEN / "v1.jsonl")
+RECORDED = str(FROZEN / "v4.jsonl")
 
 
 class Run:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.gateway.recording.reader import open_recording
-from tests.gateway.cli.program import V1, Run
+from tests.gateway.cli.program import RECORDED, Run
 from tests.gateway.recording.lines import in_parts, numbered
 
 
@@ -35,7 +35,7 @@ def capture(path: Path, *more: object) -> str:
 
 
 def test_a_page_stands_beside_its_recording_and_is_its_owner_s_alone(dragoman: Run, tmp_path: Path) -> None:
-    (tmp_path / "a.jsonl.zst").write_bytes(Path(f"{V1}.zst").read_bytes())
+    (tmp_path / "a.jsonl.zst").write_bytes(Path(f"{RECORDED}.zst").read_bytes())
     code, out, err = dragoman("export", str(tmp_path / "a.jsonl.zst"))
     assert (code, out, err) == (0, "", f"written {tmp_path}/a.html\n")
     page = tmp_path / "a.html"
@@ -44,10 +44,10 @@ def test_a_page_stands_beside_its_recording_and_is_its_owner_s_alone(dragoman: R
 
 
 def test_cloudevents_go_where_they_are_wanted(dragoman: Run) -> None:
-    code, out, err = dragoman("export", V1, "--format", "cloudevents", "-o", "-")
+    code, out, err = dragoman("export", RECORDED, "--format", "cloudevents", "-o", "-")
     assert (code, err) == (0, "")
     assert len(out.splitlines()) == 14
-    assert len(dragoman("export", V1, "--format", "cloudevents", "--frames", "-o", "-")[1].splitlines()) == 21
+    assert len(dragoman("export", RECORDED, "--format", "cloudevents", "--frames", "-o", "-")[1].splitlines()) == 21
 
 
 def test_an_export_that_fails_leaves_what_was_there(dragoman: Run, tmp_path: Path) -> None:
@@ -111,10 +111,10 @@ def test_any_part_exports_the_whole_beside_its_first_part(dragoman: Run, tmp_pat
 @pytest.mark.parametrize("name", ["a.jsonl", "b.jsonl"])
 def test_an_export_overwrites_no_recording(dragoman: Run, tmp_path: Path, command: tuple[str, ...], name: str) -> None:
     for other in ("a.jsonl", "b.jsonl"):
-        (tmp_path / other).write_bytes(Path(V1).read_bytes())
+        (tmp_path / other).write_bytes(Path(RECORDED).read_bytes())
     code, _, err = dragoman(*command, str(tmp_path / "a.jsonl"), "-o", str(tmp_path / name))
     assert (code, err) == (2, f"error: {tmp_path / name} is a recording, which nothing overwrites: name another file\n")
-    assert (tmp_path / name).read_bytes() == Path(V1).read_bytes()
+    assert (tmp_path / name).read_bytes() == Path(RECORDED).read_bytes()
 
 
 def test_an_import_overwrites_nothing(dragoman: Run, tmp_path: Path) -> None:
@@ -135,9 +135,9 @@ def test_what_is_no_file_is_written_to_and_what_a_link_leads_to_is_replaced(drag
     link.symlink_to(page)
     with ThreadPoolExecutor() as pool:
         read = pool.submit(pipe.read_text, "utf-8")
-        assert dragoman("export", V1, "-o", str(pipe))[0] == 0
+        assert dragoman("export", RECORDED, "-o", str(pipe))[0] == 0
         assert read.result(10).startswith("<!doctype html>")
     assert pipe.is_fifo()
-    assert dragoman("export", V1, "-o", str(link))[0] == 0
+    assert dragoman("export", RECORDED, "-o", str(link))[0] == 0
     assert link.is_symlink()
     assert page.read_text("utf-8").startswith("<!doctype html>")

@@ -11,12 +11,12 @@ from dragoman.gateway.recording.lines import EventLine, Line
 from dragoman.gateway.recording.reader import open_recording
 from dragoman.mappings.canonical import Event
 from dragoman.mappings.canonical.events import TextDelta, TextDone, TurnEnded
-from tests.gateway.cli.program import V1, Run
+from tests.gateway.cli.program import RECORDED, Run
 from tests.gateway.recording.lines import in_parts, numbered, written
 
 
 def test_show_is_a_transcript(dragoman: Run) -> None:
-    code, out, err = dragoman("show", V1)
+    code, out, err = dragoman("show", RECORDED)
     assert (code, err) == (0, "")
     header, *lines = [line.split(maxsplit=1) for line in out.splitlines()]
     assert header[0] == "session"
@@ -34,13 +34,13 @@ def test_show_is_a_transcript(dragoman: Run) -> None:
 
 
 def test_show_as_json_is_one_array(dragoman: Run) -> None:
-    code, out, _ = dragoman("show", V1, "--json", "--kind", "tool", "--kind", "result")
+    code, out, _ = dragoman("show", RECORDED, "--json", "--kind", "tool", "--kind", "result")
     assert code == 0
     rows = json.loads(out)
     assert [(row["kind"], row["turn"], row["seq"], row["t"]) for row in rows] == [
         ("tool", 1, 9, 2000), ("result", 1, 10, 3000),
     ]  # fmt: skip
-    assert json.loads(dragoman("show", V1, "--json", "--turn", "7")[1]) == []
+    assert json.loads(dragoman("show", RECORDED, "--json", "--turn", "7")[1]) == []
 
 
 @pytest.mark.parametrize(
@@ -55,12 +55,12 @@ def test_show_as_json_is_one_array(dragoman: Run) -> None:
     ],
 )
 def test_show_shows_what_is_asked_for(dragoman: Run, options: tuple[str, ...], kinds: list[str]) -> None:
-    rows = json.loads(dragoman("show", V1, "--json", *options)[1])
+    rows = json.loads(dragoman("show", RECORDED, "--json", *options)[1])
     assert [row["kind"] for row in rows] == kinds
 
 
 def test_show_as_a_dialect_prints_its_frames_and_what_it_has_no_word_for(dragoman: Run) -> None:
-    code, out, err = dragoman("show", V1, "--as", "smooth")
+    code, out, err = dragoman("show", RECORDED, "--as", "smooth")
     assert code == 0
     assert [json.loads(line)["requestId"] for line in out.splitlines()] == ["r1"] * len(out.splitlines())
     assert all(json.loads(line)["target"] == "smooth" for line in err.splitlines())
@@ -83,8 +83,8 @@ def test_nothing_that_a_peer_said_controls_the_terminal(dragoman: Run, tmp_path:
 
 
 def test_diff_of_equal_conversations_exits_0(dragoman: Run) -> None:
-    assert dragoman("diff", V1, f"{V1}.zst") == (0, "the same conversation\n", "")
-    assert dragoman("diff", V1, f"{V1}.zst", "--json") == (0, "[]\n", "")
+    assert dragoman("diff", RECORDED, f"{RECORDED}.zst") == (0, "the same conversation\n", "")
+    assert dragoman("diff", RECORDED, f"{RECORDED}.zst", "--json") == (0, "[]\n", "")
 
 
 def test_two_large_recordings_share_one_bar_of_progress(
@@ -93,10 +93,10 @@ def test_two_large_recordings_share_one_bar_of_progress(
     monkeypatch.setattr("dragoman.gateway.cli.progress.LONG", 0)
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("TTY_COMPATIBLE", "1")
-    code, out, err = dragoman("diff", V1, f"{V1}.zst")
+    code, out, err = dragoman("diff", RECORDED, f"{RECORDED}.zst")
     assert code == 0
     assert "the same conversation" in out
-    assert "v1.jsonl" in err
+    assert "v4.jsonl" in err
 
 
 def conversation(path: Path, text: str) -> str:
@@ -118,13 +118,13 @@ def test_diff_of_different_conversations_tells_where_and_exits_1(dragoman: Run, 
     ("arguments", "said"),
     [
         (("show", __file__), "is no recording"),
-        (("show", V1, "--kind", "toool"), "--kind 'toool': there are input, text"),
-        (("show", V1, "--from", "noon"), "'noon' is no time"),
-        (("show", V1, "--as", "latin"), "unknown dialect 'latin'"),
-        (("show", V1, "--as", "pod", "--json"), "--as prints frames"),
-        (("show", V1, "--as", "pod", "--all"), "--as prints frames"),
-        (("export", V1, "--frames"), "--frames goes with --format cloudevents"),
-        (("export", V1, "-o", "/nowhere/a.html"), "/nowhere/a.html cannot be written: No such file"),
+        (("show", RECORDED, "--kind", "toool"), "--kind 'toool': there are input, text"),
+        (("show", RECORDED, "--from", "noon"), "'noon' is no time"),
+        (("show", RECORDED, "--as", "latin"), "unknown dialect 'latin'"),
+        (("show", RECORDED, "--as", "pod", "--json"), "--as prints frames"),
+        (("show", RECORDED, "--as", "pod", "--all"), "--as prints frames"),
+        (("export", RECORDED, "--frames"), "--frames goes with --format cloudevents"),
+        (("export", RECORDED, "-o", "/nowhere/a.html"), "/nowhere/a.html cannot be written: No such file"),
     ],
 )
 def test_bad_usage_is_one_line_that_says_what_to_do(dragoman: Run, arguments: tuple[str, ...], said: str) -> None:

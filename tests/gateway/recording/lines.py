@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby, pairwise, zip_longest
 from pathlib import Path
 from typing import Literal
@@ -11,15 +11,27 @@ from msgspec import structs
 
 from dragoman.gateway.recording import blocks
 from dragoman.gateway.recording.alike import frame_lines
-from dragoman.gateway.recording.format import Header, decode_line, encode, encode_lines
+from dragoman.gateway.recording.format import Header, decode_line, encode, encode_lines, packed
 from dragoman.gateway.recording.lines import EventLine, FrameLine, Line
 from dragoman.gateway.recording.note import FramesNote, Note, Tapped
 from dragoman.gateway.recording.notes import Notes
-from dragoman.gateway.recording.runs import EventRun, Stored, count, lines_of
+from dragoman.gateway.recording.runs import Item, count, lines_of
 from dragoman.mappings.canonical import Batch
 from dragoman.mappings.canonical.events import TextDelta
 
-__all__ = ["FROZEN", "HEADER", "compressed", "decoded", "in_parts", "in_runs", "in_streams", "numbered", "written"]
+__all__ = [
+    "FROZEN",
+    "HEADER",
+    "compressed",
+    "decoded",
+    "in_parts",
+    "in_runs",
+    "in_streams",
+    "numbered",
+    "raw",
+    "read_back",
+    "written",
+]
 
 FROZEN = Path(__file__).resolve().parents[2] / "data" / "recordings"
 HEADER = Header(gateway="0.1.0", started_at=1_700_000_000_000_000_000, route="test", session="s")
@@ -40,7 +52,7 @@ def numbered(count: int, text: str = "word", every: int = 10) -> list[Line]:
 
 def written(path: Path, lines: list[Line], header: Header = HEADER) -> Path:
     """A plain recording of these lines."""
-    path.write_bytes(encode(header) + b"\n" + encode_lines(lines))
+    path.write_bytes(encode(header) + b"\n" + encode_lines(packed(lines)))
     return path
 
 
@@ -58,20 +70,30 @@ def in_parts(path: Path, lines: list[Line], *ends: int, packed: tuple[int, ...] 
 
 def compressed(path: Path, lines: list[Line], header: Header = HEADER) -> Path:
     """A compressed recording of these lines."""
-    raw = [encode(header) + b"\n", *(encode(line) + b"\n" for line in lines)]
+    raw = [encode(header) + b"\n", *(encode(step) + b"\n" for step in packed(lines))]
     path.write_bytes(b"".join(blocks.compressed(raw)))
     return path
 
 
+def raw(items: Iterable[Item]) -> bytes:
+    """The lines of a file, as bytes, that hold these items."""
+    return encode_lines(packed(items))
+
+
+def read_back(items: Iterable[Item]) -> list[Item]:
+    """These items as they are read from a file into which they were written."""
+    return [item for line in raw(items).splitlines() for item in decode_line(line).items()]
+
+
 def decoded(raw: Sequence[bytes]) -> list[Line]:
     """The lines of a file behind its header, each by itself."""
-    return list(lines_of(map(decode_line, raw)))
+    return list(lines_of(item for line in raw for item in decode_line(line).items()))
 
 
-def in_runs(lines: Sequence[Line]) -> list[Stored]:
+def in_runs(lines: Sequence[Line]) -> list[Item]:
     """These lines as if all had come at one time: what was received, what it meant, what was sent; numbered anew."""
     frames = [line for line in lines if isinstance(line, FrameLine)]
-    stored: list[Stored] = []
+    stored: list[Item] = []
     seq, t = lines[0].seq, lines[-1].t
     directions: tuple[Literal["receive", "send"], ...] = ("receive", "send")
     for direction in directions:
@@ -91,24 +113,17 @@ def in_runs(lines: Sequence[Line]) -> list[Stored]:
     return stored
 
 
-def _events(lines: Sequence[EventLine], seq: int, t: int) -> Iterator[EventLine | EventRun]:
-    for (kind, link, redacted), some in groupby(lines, lambda line: (type(line.event), line.link, line.redacted)):
-        first, *others = some
-        if others and kind is not type(None) and not link and not redacted:
-            events = [line.event for line in (first, *others) if line.event is not None]
-            yield EventRun(seq=seq, t=t, cursor=first.cursor, events=events, turn=first.turn)
-            seq += len(events)
-            continue
-        for line in (first, *others):
-            yield structs.replace(line, seq=seq, t=t)
-            seq += 1
+def _events(lines: Sequence[EventLine], seq: int, t: int) -> Iterator[EventLine]:
+    for line in lines:
+        yield structs.replace(line, seq=seq, t=t)
+        seq += 1
 
 
-def in_streams(lines: Sequence[Line], seq: int, position: int) -> list[Stored]:
+def in_streams(lines: Sequence[Line], seq: int, position: int) -> list[Item]:
     """These lines as a recorder stores them: what stands behind a frame that was received came with it. Numbered anew
     from `seq`, and in the log from `position`.
     """
-    stored: list[Stored] = []
+    stored: list[Item] = []
     notes, step = Notes(), list[Note]()
 
     def take() -> None:

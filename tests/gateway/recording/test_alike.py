@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.gateway.recording.alike import FEW, frame_lines
-from dragoman.gateway.recording.format import decode_line, encode
 from dragoman.gateway.recording.lines import UP, FrameLine, frame_line
 from dragoman.gateway.recording.runs import FrameRun, count, lines_of
 from dragoman.mappings.dialect import Frame, Oversize, Parts
+from tests.gateway.recording.lines import raw, read_back
 
 WORDS = ["The", " quick", "", ' "Dragon"', "\n", "木", " 🦀", "\\", " over", " the", " lazy", "dog"]
 
@@ -35,7 +35,7 @@ def stored(frames: Sequence[Frame]) -> list[FrameLine | FrameRun]:
 def as_they_were(frames: Sequence[Frame]) -> list[FrameLine | FrameRun]:
     """The lines as they are stored; they stand for these frames, one by one, also when they were read back."""
     lines = stored(frames)
-    again = [decode_line(encode(line)) for line in lines]
+    again = read_back(lines)
     expected = [frame_line(seq, 2, UP, "receive", "pod", frame) for seq, frame in enumerate(frames, 1)]
     assert list(lines_of(lines)) == list(lines_of(again)) == expected
     assert [line.seq for line in lines] == [1 + sum(map(count, lines[:at])) for at in range(len(lines))]
@@ -47,7 +47,7 @@ def test_frames_that_differ_in_one_word_are_one_line(frames: Sequence[bytes]) ->
     (run,) = as_they_were(frames)
     assert isinstance(run, FrameRun)
     assert run.words[1:4] == [" quick", "", r" \"Dragon\""]
-    assert len(encode(run)) < len(b"".join(frames))
+    assert len(raw([run])) < len(b"".join(frames))
 
 
 def test_few_frames_are_lines_of_their_own() -> None:

@@ -6,11 +6,10 @@ import pytest
 import zstandard
 
 from dragoman.gateway.recording import blocks
-from dragoman.gateway.recording.format import decode_line, encode
-from dragoman.gateway.recording.runs import Stored
+from dragoman.gateway.recording.format import StepLine, decode_line, encode, packed
 from tests.gateway.recording.lines import HEADER, numbered
 
-LINES = [encode(line) + b"\n" for line in (HEADER, *numbered(20_000))]
+LINES = [encode(HEADER) + b"\n", *(encode(step) + b"\n" for step in packed(numbered(20_000)))]
 FILE = b"".join(blocks.compressed(LINES))
 
 
@@ -53,7 +52,7 @@ def test_the_first_line_of_a_seq_or_a_time_stands_in_the_block_that_is_found() -
         _holds(index, decoded, 0, wanted * 5)
 
 
-def _holds(index: list[blocks.Block], decoded: list[Stored], seq: int, t: int) -> None:
+def _holds(index: list[blocks.Block], decoded: list[StepLine], seq: int, t: int) -> None:
     found = blocks.find_block(index, seq=seq, t=t)
     first = next(line for line in decoded if line.seq >= seq and line.t >= t)
     assert index[found].seq <= first.seq

@@ -168,8 +168,8 @@ def test_a_session_that_is_not_there_is_told_with_those_that_are() -> None:
 
 
 def test_a_recording_is_no_capture() -> None:
-    with pytest.raises(RecordingError, match=r"v3\.jsonl is no capture but a recording already"):
-        imported(DATA / "recordings" / "v3.jsonl", "pod")
+    with pytest.raises(RecordingError, match=r"v4\.jsonl is no capture but a recording already"):
+        imported(DATA / "recordings" / "v4.jsonl", "pod")
 
 
 def test_a_time_of_no_recording_is_told(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
 
 
 def told(*, frames: bool) -> list[dict[str, Any]]:
-    recording = open_recording(FROZEN / "v1.jsonl")
+    recording = open_recording(FROZEN / "v4.jsonl")
     return [json.loads(line) for line in cloud_events(recording.header, recording.lines(), frames=frames)]
 
 

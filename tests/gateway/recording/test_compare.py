@@ -36,7 +36,7 @@ def differences(a: list[Any], b: list[Any]) -> list[Difference]:
 
 
 def test_a_recording_is_the_same_as_itself() -> None:
-    plain, packed = open_recording(FROZEN / "v1.jsonl"), open_recording(FROZEN / "v1.jsonl.zst")
+    plain, packed = open_recording(FROZEN / "v4.jsonl"), open_recording(FROZEN / "v4.jsonl.zst")
     (turn,) = turns(plain.events())
     assert [block.what for block in turn.blocks] == ["input", "text", "tool"]
     assert compare(turns(plain.events()), turns(packed.events())) == []

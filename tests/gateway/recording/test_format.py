@@ -1,39 +1,48 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import msgspec
 import pytest
 
-from dragoman.gateway.recording import format as recording
-from dragoman.gateway.recording.format import Header, LineError, RecordingError, decode_header, decode_line, encode
-from dragoman.gateway.recording.lines import EventLine, FrameLine
-from dragoman.mappings.canonical.events import TextDelta
+from dragoman.gateway.recording.format import (
+    Header,
+    LineError,
+    RecordingError,
+    VersionError,
+    decode_header,
+    decode_line,
+    encode,
+    packed,
+)
+from dragoman.gateway.recording.lines import EventLine, FrameLine, Line
+from dragoman.mappings.canonical.commands import PauseTurn
+from dragoman.mappings.canonical.events import Reply, TextDelta, TextDone
 from dragoman.mappings.errors import ConfigError
-from tests.gateway.recording.lines import HEADER
+from tests.gateway.recording.lines import raw, read_back
 
 
 def test_a_header_comes_back() -> None:
     header = Header(
         gateway="1.2", started_at=5, route="r", session="s", dialects={"pod": "seed"}, part=2, seq=7, lost=3
     )
-    assert decode_header(encode(header)) == (header, 3)
+    assert decode_header(encode(header)) == header
 
 
 def test_a_header_names_the_format_and_its_version() -> None:
     said = json.loads(encode(Header()))
-    assert (said["kind"], said["format"], said["version"]) == ("header", "dragoman-recording", 3)
+    assert (said["kind"], said["format"], said["version"]) == ("header", "dragoman-recording", 4)
 
 
 def test_a_line_is_one_line_whatever_stands_in_it() -> None:
     line = EventLine(seq=1, t=0, cursor="1:0", event=TextDelta(text="a\nb\r\nc\u2028d"))
-    assert b"\n" not in encode(line)
+    assert raw([line]).count(b"\n") == 1
 
 
 def test_keys_of_the_future_are_skipped() -> None:
-    line = b'{"kind":"event","seq":1,"t":2,"cursor":"1:0","new":[1],"event":{"type":"text_delta","text":"x","new":{}}}'
-    assert decode_line(line) == EventLine(seq=1, t=2, cursor="1:0", event=TextDelta(text="x"))
+    event = b'{"cursor":"1:0","new":[1],"event":{"type":"text_delta","text":"x","new":{}}}'
+    line = b'{"kind":"step","seq":1,"t":2,"new":{},"events":[%s]}' % event
+    assert list(decode_line(line).items()) == [EventLine(seq=1, t=2, cursor="1:0", event=TextDelta(text="x"))]
 
 
 def test_a_line_of_an_unknown_kind_says_which() -> None:
@@ -42,7 +51,10 @@ def test_a_line_of_an_unknown_kind_says_which() -> None:
     assert caught.value.unknown == "note"
 
 
-@pytest.mark.parametrize("line", [b"", b"{", b"\x00\x00", b"[]", b'{"kind":"frame"}', b"\xff", b"[" * 100_000])
+@pytest.mark.parametrize(
+    "line",
+    [b"", b"{", b"\x00\x00", b"[]", b'{"kind":"step"}', b'{"kind":"step","seq":1,"t":1}', b"\xff", b"[" * 100_000],
+)
 def test_what_is_no_line_is_refused_as_such(line: bytes) -> None:
     with pytest.raises(LineError) as caught:
         decode_line(line)
@@ -59,44 +71,61 @@ def test_a_file_that_is_no_recording_is_refused_by_name(line: bytes) -> None:
 def test_a_header_of_no_time_of_the_calendar_is_refused(started_at: int) -> None:
     with pytest.raises(RecordingError, match="its header cannot be read"):
         decode_header(
-            b'{"kind":"header","format":"dragoman-recording","version":3,"started_at":%d}' % started_at, "a.jsonl"
+            b'{"kind":"header","format":"dragoman-recording","version":4,"started_at":%d}' % started_at, "a.jsonl"
         )
 
 
 @pytest.mark.parametrize("wrong", [{"cursor": "abc"}, {"cursor": ""}, {"cursor": "1:-4"}, {"t": -1}, {"t": 10**18}])
 def test_a_line_with_a_place_or_a_time_that_is_none_is_no_line(wrong: dict[str, object]) -> None:
-    line = {"kind": "event", "seq": 1, "t": 2, "cursor": "1:1", "event": {"type": "text_delta", "text": "ho"}}
-    assert decode_line(msgspec.json.encode(line)).seq == 1
+    event = {"cursor": "1:1", "event": {"type": "text_delta", "text": "ho"}}
+    line = {"kind": "step", "seq": 1, "t": 2}
+    assert decode_line(msgspec.json.encode({**line, "events": [event]})).seq == 1
     with pytest.raises(LineError):
-        decode_line(msgspec.json.encode({**line, **wrong}))
+        decode_line(msgspec.json.encode({**line, "events": [{**event, **wrong}], **wrong}))
 
 
 def test_a_newer_version_is_refused_with_what_to_do() -> None:
-    with pytest.raises(
-        RecordingError, match="version 4, and this dragoman reads up to 3: read it with a newer dragoman"
-    ):
-        decode_header(b'{"format":"dragoman-recording","version":4,"kind":"something else"}')
+    with pytest.raises(VersionError, match="version 5, and this dragoman reads version 4: read it with a newer"):
+        decode_header(b'{"format":"dragoman-recording","version":5,"kind":"something else"}')
 
 
-def test_a_version_that_never_was_is_refused() -> None:
-    with pytest.raises(RecordingError, match="never was"):
-        decode_header(b'{"format":"dragoman-recording","version":0}')
+@pytest.mark.parametrize("version", [0, 1, 2, 3])
+def test_an_unreleased_version_is_refused_by_its_number_and_the_name_of_the_file(version: int) -> None:
+    line = b'{"kind":"header","format":"dragoman-recording","version":%d,"session":"s"}' % version
+    with pytest.raises(VersionError, match=rf"a\.jsonl is a recording of version {version}, which no release .* wrote"):
+        decode_header(line, "a.jsonl")
 
 
-def test_an_older_version_goes_through_every_converter_up_to_this(monkeypatch: pytest.MonkeyPatch) -> None:
-    def from_0(line: dict[str, Any]) -> dict[str, Any]:
-        return {**line, "version": 1} if "format" in line else {**line, "t": line["time"]}
-
-    def from_1(line: dict[str, Any]) -> dict[str, Any]:
-        return {**line, "kind": "frame", "text": line["what"]} if "what" in line else line
-
-    monkeypatch.setattr(recording, "VERSION", 2)
-    monkeypatch.setattr(recording, "CONVERTERS", {0: from_0, 1: from_1})
-    header, version = decode_header(b'{"kind":"header","format":"dragoman-recording","version":0,"session":"s"}')
-    assert (header.session, version) == ("s", 0)
-    old = b'{"seq":1,"time":2,"link":"up","dir":"send","dialect":"pod","what":"x"}'
-    assert decode_line(old, version) == FrameLine(seq=1, t=2, link="up", dir="send", dialect="pod", text="x")
+# -- the order in a step ----------------------------------------------------------------------------------------
 
 
-def test_lines_of_this_version_are_not_converted() -> None:
-    assert decode_header(encode(HEADER))[1] == recording.VERSION
+def test_what_one_read_brought_about_is_one_line_whose_items_come_back_in_their_order() -> None:
+    items: list[Line] = [
+        FrameLine(seq=1, t=5, link="c", dir="receive", dialect="smooth", text="a"),
+        EventLine(seq=2, t=5, cursor="1:7", command=PauseTurn(request="r"), link="c"),
+        EventLine(seq=3, t=5, cursor="1:7", event=Reply(request="r"), link="c"),
+        EventLine(seq=4, t=5, cursor="1:7", event=TextDone(text="x")),
+        EventLine(seq=5, t=5, cursor="1:8", command=PauseTurn(request="u"), link="up"),
+        EventLine(seq=6, t=5, cursor="1:8", event=TextDone(text="y")),
+        FrameLine(seq=7, t=5, link="up", dir="send", dialect="pod", text="b"),
+        FrameLine(seq=8, t=5, link="c", dir="send", dialect="smooth", text="c"),
+    ]
+    (step,) = packed(items)
+    assert (step.seq, step.t, step.count) == (1, 5, 8)
+    assert read_back(items) == items
+
+
+@pytest.mark.parametrize(
+    "second",
+    [
+        FrameLine(seq=2, t=5, link="c", dir="receive", dialect="smooth", text="a"),
+        EventLine(seq=2, t=5, cursor="1:7", command=PauseTurn()),
+        EventLine(seq=2, t=6, cursor="1:8", event=TextDone(text="x")),
+        EventLine(seq=3, t=5, cursor="1:8", event=TextDone(text="x")),
+    ],
+    ids=["frame received later", "command behind an event of its cursor", "another time", "number left out"],
+)
+def test_an_order_that_a_step_does_not_tell_is_kept_by_two_lines(second: Line) -> None:
+    items: list[Line] = [EventLine(seq=1, t=5, cursor="1:7", event=TextDone(text="x")), second]
+    assert len(list(packed(items))) == 2
+    assert read_back(items) == items

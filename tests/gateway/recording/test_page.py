@@ -55,7 +55,7 @@ def read(path: Path) -> Page:
 
 
 def test_the_page_holds_the_transcript_and_every_line() -> None:
-    shown = read(FROZEN / "v1.jsonl")
+    shown = read(FROZEN / "v4.jsonl")
     assert shown.open == []
     for words in ("Grüße 🦀", "read_file", "Two lines.", "not_running: no turn is in progress", "invoke_start"):
         assert words in shown.text

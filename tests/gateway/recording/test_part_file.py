@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from dragoman.gateway.recording import blocks, part_file
-from dragoman.gateway.recording.format import RecordingError, encode, encode_lines
+from dragoman.gateway.recording.format import RecordingError, encode, packed
 from dragoman.gateway.recording.reader import open_recording
-from tests.gateway.recording.lines import HEADER, compressed, numbered, written
+from tests.gateway.recording.lines import HEADER, compressed, numbered, raw, written
 
 # -- what is read ---------------------------------------------------------------------------------------
 
@@ -57,7 +57,7 @@ def test_a_last_line_without_a_newline_is_read_if_it_is_whole(tmp_path: Path) ->
 
 def test_a_recording_cut_anywhere_gives_every_whole_line(tmp_path: Path) -> None:
     lines = numbered(6, text="Grüße 🦀")
-    whole = encode(HEADER) + b"\n" + encode_lines(lines)
+    whole = encode(HEADER) + b"\n" + raw(lines)
     begin = len(encode(HEADER)) + 1
     path = tmp_path / "a.jsonl"
     for cut in range(begin, len(whole)):
@@ -94,7 +94,7 @@ def test_a_damaged_line_in_the_middle_costs_itself_alone(tmp_path: Path) -> None
 
 def test_a_seek_finds_its_line_among_garbage(tmp_path: Path) -> None:
     lines = numbered(30_000)
-    raw = [encode(HEADER), *map(encode, lines)]
+    raw = [encode(HEADER), *map(encode, packed(lines))]
     at = random.Random(1)
     for _ in range(2000):
         raw[at.randrange(2, len(raw))] = b"\x00 garbage"
@@ -110,7 +110,7 @@ def test_garbage_without_an_end_does_not_fill_the_memory(tmp_path: Path, monkeyp
     monkeypatch.setattr(part_file, "LINE_MAX", 10_000)
     monkeypatch.setattr(part_file, "CHUNK", 1_000)
     path = written(tmp_path / "a.jsonl", numbered(3))
-    path.write_bytes(path.read_bytes() + b"x" * 50_000 + b"\n" + encode_lines(numbered(4)[3:]) + b"y" * 50_000)
+    path.write_bytes(path.read_bytes() + b"x" * 50_000 + b"\n" + raw(numbered(4)[3:]) + b"y" * 50_000)
     recording = open_recording(path)
     assert [line.seq for line in recording.lines()] == [1, 2, 3, 4]
     assert recording.problems.damaged == 1

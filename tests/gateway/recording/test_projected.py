@@ -11,7 +11,7 @@ from tests.gateway.recording.lines import FROZEN
 
 
 def frames(name: str) -> list[bytes]:
-    recording = open_recording(FROZEN / "v1.jsonl")
+    recording = open_recording(FROZEN / "v4.jsonl")
     rendered = list(projected(registry.dialect(name), recording.header.session, recording.lines()))
     return [frame for part in rendered for frame in part.frames]
 

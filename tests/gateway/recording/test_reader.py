@@ -6,11 +6,10 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from dragoman.gateway.recording.format import VERSION, RecordingError, encode
+from dragoman.gateway.recording.format import VERSION, RecordingError, StepLine
 from dragoman.gateway.recording.lines import UP, EventLine, Line
 from dragoman.gateway.recording.part_file import PartFile, Problems
 from dragoman.gateway.recording.reader import Missing, batches, open_recording
-from dragoman.gateway.recording.runs import Stored
 from dragoman.mappings.canonical.commands import PauseTurn, SubmitInput
 from dragoman.mappings.canonical.events import (
     QuestionAsked,
@@ -24,10 +23,10 @@ from dragoman.mappings.canonical.values import Origin, Text, Usage
 from dragoman.mappings.dialect import Parts
 from tests.gateway.recording.lines import FROZEN, HEADER, in_parts, numbered, written
 
-# -- the frozen recording of version 1 --------------------------------------------------------------
+# -- the frozen recordings --------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["v1.jsonl", "v1.jsonl.zst"])
+@pytest.mark.parametrize("name", ["v4.jsonl", "v4.jsonl.zst"])
 def test_the_frozen_recording_is_readable_for_ever(name: str) -> None:
     recording = open_recording(FROZEN / name)
     assert recording.header.session == "5b1c8c7e-0d4e-5c1a-9f0e-2f6a3c1d7e90"
@@ -53,33 +52,7 @@ def test_the_frozen_recording_is_readable_for_ever(name: str) -> None:
     assert frames[21] is None
 
 
-@pytest.mark.parametrize("name", ["v2.jsonl", "v2.jsonl.zst"])
-def test_the_frozen_recording_with_runs_is_readable_for_ever(name: str) -> None:
-    recording = open_recording(FROZEN / name)
-    lines = list(recording.lines())
-    assert [line.seq for line in lines] == list(range(1, 13))
-    assert not recording.problems
-    said = ["Grüße, ", 'said "Dragon"', "\n"]
-    deltas = [(line.position, line.t, event.text) for line, event in recording.events() if isinstance(event, TextDelta)]
-    assert deltas == [((1, at), 901, text) for at, text in enumerate(said, 1)]
-    origin = Origin(link="smooth-1", request="r1")
-    assert {(line.turn[-2:], line.origin) for line, _ in recording.events()} == {("aa", origin)}
-    frames = [line.frame() for line in recording.frames()]
-    assert frames[1] == rb'{"event":"text_delta","data":{"text":"said \"Dragon\""}}'
-    data = '"requestId":"r1","token":"Grüße, "'
-    assert frames[3] == f'{{"type":"stream_token",{data},"data":{{{data}}}}}'.encode()
-    assert [(line.seq, line.link, line.dir) for line in recording.frames()] == [
-        *((seq, UP, "receive") for seq in (2, 3, 4)), *((seq, "smooth-1", "send") for seq in (8, 9, 10)),
-    ]  # fmt: skip
-
-
-@pytest.mark.parametrize("seq", range(1, 13))
-def test_a_recording_with_runs_is_entered_at_any_line_of_one(seq: int) -> None:
-    for name in ("v2.jsonl", "v2.jsonl.zst"):
-        assert [line.seq for line in open_recording(FROZEN / name).lines(seq=seq)] == list(range(seq, 13))
-
-
-@pytest.mark.parametrize("name", ["v3.jsonl", "v3.jsonl.zst"])
+@pytest.mark.parametrize("name", ["v4-streams.jsonl", "v4-streams.jsonl.zst"])
 def test_the_frozen_recording_with_streams_is_readable_for_ever(name: str) -> None:
     recording = open_recording(FROZEN / name)
     lines = list(recording.lines())
@@ -107,14 +80,14 @@ def test_the_frozen_recording_with_streams_is_readable_for_ever(name: str) -> No
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ["v3.jsonl", "v3.jsonl.zst"])
+@pytest.mark.parametrize("name", ["v4-streams.jsonl", "v4-streams.jsonl.zst"])
 def test_a_recording_with_streams_is_entered_at_any_line_and_time_of_one(name: str) -> None:
     recording = open_recording(FROZEN / name)
     lines = list(recording.lines())
     for seq in range(1, 16):
         assert [line.seq for line in recording.lines(seq=seq)] == list(range(seq, 16))
     for t in (0, 900, 901, 902, 2300, 2301, 2400, 5000, 5001):
-        assert list(map(encode, recording.lines(t=t))) == [encode(line) for line in lines if line.t >= t]
+        assert list(recording.lines(t=t)) == [line for line in lines if line.t >= t]
 
 
 # -- what is read ---------------------------------------------------------------------------------------
@@ -210,11 +183,11 @@ def test_a_seek_opens_no_part_before_the_one_it_seeks(tmp_path: Path, monkeypatc
     recording = open_recording(paths[0])
     opened: list[Path] = []
 
-    def told(part: PartFile, problems: Problems, **where: object) -> Iterator[Stored]:
+    def told(part: PartFile, problems: Problems, **where: object) -> Iterator[StepLine]:
         opened.append(part.path)
         return iter(())
 
-    monkeypatch.setattr(PartFile, "stored", told)
+    monkeypatch.setattr(PartFile, "steps", told)
     assert list(recording.lines(seq=250)) == []
     assert opened == paths[2:]
 

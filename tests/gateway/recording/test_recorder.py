@@ -45,7 +45,7 @@ class Shelf:
         told = {}
         for data in self.files.values():
             first, *rest = data.splitlines()
-            told[decode_header(first)[0].session] = [_word(line) for line in decoded(rest)]
+            told[decode_header(first).session] = [_word(line) for line in decoded(rest)]
         return told
 
 

@@ -175,12 +175,12 @@ def parts(tmp_path: Path) -> list[Path]:
 
 
 def test_a_secret_that_is_said_in_two_parts_is_taken_out_of_both(parts: list[Path]) -> None:
-    before = [[line.seq for line in part.stored(Problems())] for part in open_recording(parts[0]).parts]
+    before = [[line.seq for line in part.steps(Problems())] for part in open_recording(parts[0]).parts]
     entries = redact(open_recording(parts[2]), Redactor(RULES, b"salt"))
     assert ("github_token", "text_delta.text", 1) in [(entry.kind, entry.place, entry.count) for entry in entries]
     after = open_recording(parts[0])
     assert KEY not in shown(parts[0])
-    assert [[line.seq for line in part.stored(Problems())] for part in after.parts] == before
+    assert [[line.seq for line in part.steps(Problems())] for part in after.parts] == before
     assert [part.compressed for part in after.parts] == [False, True, False, False]
     assert [part.header.part for part in after.parts] == [0, 1, 2, 3]
     assert scan(after, Redactor(RULES, b"salt")) == []

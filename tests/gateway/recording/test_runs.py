@@ -5,22 +5,16 @@ from typing import Any
 
 import pytest
 
-from dragoman.gateway.recording.format import LineError, decode_line, encode
+from dragoman.gateway.recording.format import LineError, decode_line
 from dragoman.gateway.recording.lines import UP, EventLine, FrameLine
-from dragoman.gateway.recording.runs import EventRun, FrameRun, Round, Stream, Wire, count, lines_of
-from dragoman.mappings.canonical.events import TextDelta, ToolOutputDelta
-from dragoman.mappings.canonical.unmapped import Unmapped
+from dragoman.gateway.recording.runs import FrameRun, Round, Stream, Wire, count, lines_of
+from dragoman.mappings.canonical.events import ToolOutputDelta
 from dragoman.mappings.canonical.values import Origin
+from tests.gateway.recording.lines import raw, read_back
 
 FRAMES = FrameRun(
     seq=4, t=9, link=UP, dir="receive", dialect="pod", around=['{"a":"', '","b":"', '"}'], words=["", "x", r"\"\u0041"]
 )
-
-
-EVENTS = EventRun(
-    seq=7, t=9, cursor="2:31", events=[TextDelta(text="x"), Unmapped(dialect="pod", tag="x", raw="{}")], turn="t",
-    origin=Origin(link="a", request="r"), at=8,
-)  # fmt: skip
 
 
 STREAM = Stream(
@@ -35,7 +29,7 @@ STREAM = Stream(
 
 
 def test_a_stream_comes_back_and_each_of_its_lines_stands_for_itself() -> None:
-    assert decode_line(encode(STREAM)) == STREAM
+    assert read_back([STREAM]) == [STREAM]
     lines = list(STREAM.lines())
     assert count(STREAM) == len(lines) == 9
     assert [line.seq for line in lines] == list(range(9, 18))
@@ -55,47 +49,52 @@ def test_a_stream_comes_back_and_each_of_its_lines_stands_for_itself() -> None:
     ]  # fmt: skip
 
 
+EVENT, FRAME = {"cursor": "2:31", "event": {"type": "tool_output_delta", "text": "", "call": "c"}}, {
+    "link": "up", "dir": "receive", "dialect": "pod", "around": [["x"], ["y"]],
+}  # fmt: skip
+
+
 @pytest.mark.parametrize(
     "changed",
     [
-        {"texts": []}, {"texts": ["x"]}, {"rounds": []}, {"rounds": [[3, 9]]}, {"rounds": [[0, 9, 1], [3, 9, 1]]},
-        {"cursor": "x"}, {"event": {"type": "text_done", "text": "x"}},
-        {"event": {"type": "text_delta", "text": "x"}},
-        {"wires": [{"link": "up", "dir": "receive", "dialect": "pod", "around": [["x"], ["y"]]}] * 2},
-        {"event": {"type": "text_delta", "text": "", "ext": {"x": 1}}},
-        {"wires": [{"link": "up", "dir": "receive", "dialect": "pod", "around": [["x"]]}]},
-        {"wires": [{"link": "up", "dir": "receive", "dialect": "pod", "around": [[], ["x"]]}]},
+        {"events": [{**EVENT, "texts": []}]}, {"events": [{**EVENT, "texts": ["x"]}]}, {"events": []},
+        {"rounds": [[3, 9]]}, {"rounds": [[0, 9, 1], [3, 9, 1]]}, {"rounds": [[3, 10, 1]]},
+        {"events": [{**EVENT, "texts": ["x"] * 3, "cursor": "x"}]}, {"events": [{**EVENT, "texts": ["x"] * 3}] * 2},
+        {"events": [{**EVENT, "texts": ["x"] * 3, "event": {"type": "text_done", "text": ""}}]},
+        {"events": [{**EVENT, "texts": ["x"] * 3, "event": {"type": "text_delta", "text": "x"}}]},
+        {"events": [{**EVENT, "texts": ["x"] * 3, "event": {"type": "text_delta", "text": "", "ext": {"x": 1}}}]},
+        {"frames": [FRAME] * 2}, {"frames": [{**FRAME, "around": [["x"]]}]},
+        {"frames": [{**FRAME, "around": [[], ["x"]]}]}, {"frames": [{**FRAME, "words": ["a", "b", "c"]}]},
+        {"commands": [{"cursor": "1:1", "command": {"type": "pause_turn"}}]},
     ],
 )  # fmt: skip
-def test_a_stream_whose_columns_do_not_fit_is_no_line(changed: dict[str, Any]) -> None:
+def test_a_folded_step_whose_columns_do_not_fit_is_no_line(changed: dict[str, Any]) -> None:
+    line = json.loads(raw([STREAM]))
+    decode_line(json.dumps(line).encode())
     with pytest.raises(LineError) as caught:
-        decode_line(json.dumps({**json.loads(encode(STREAM)), **changed}).encode())
+        decode_line(json.dumps({**line, **changed}).encode())
     assert caught.value.unknown == ""
 
 
 def test_a_run_comes_back_and_each_of_its_lines_stands_for_itself() -> None:
-    for run, number in ((FRAMES, 3), (EVENTS, 2)):
-        assert decode_line(encode(run)) == run
-        assert count(run) == number
-        assert [count(line) for line in run.lines()] == [1] * number
+    assert read_back([FRAMES]) == [FRAMES]
+    assert count(FRAMES) == 3
+    assert [count(line) for line in FRAMES.lines()] == [1] * 3
     assert [(line.seq, line.t, line.link, line.dir, line.dialect, line.text) for line in FRAMES.lines()] == [
         (4, 9, UP, "receive", "pod", '{"a":"","b":""}'),
         (5, 9, UP, "receive", "pod", '{"a":"x","b":"x"}'),
         (6, 9, UP, "receive", "pod", r'{"a":"\"\u0041","b":"\"\u0041"}'),
     ]
-    assert EVENTS.lines() == [
-        EventLine(seq=7 + at, t=9, cursor=f"2:{31 + at}", event=event, turn="t", origin=EVENTS.origin, at=8)
-        for at, event in enumerate(EVENTS.events)
-    ]
-    assert list(lines_of([FRAMES, EVENTS])) == [*FRAMES.lines(), *EVENTS.lines()]
+    assert list(lines_of([FRAMES])) == FRAMES.lines()
 
 
 @pytest.mark.parametrize(
     "changed",
-    [{"around": []}, {"around": ["x"]}, {"words": []}, {"cursor": "x"}, {"cursor": "1:-1"}, {"events": []}],
+    [{"around": []}, {"around": [["x"]]}, {"words": []}, {"around": [["x", "y"], ["z"]]}, {"dir": "sideways"}],
 )
 def test_a_run_of_nothing_or_from_nowhere_is_no_line(changed: dict[str, Any]) -> None:
-    run = FRAMES if changed.keys() & {"around", "words"} else EVENTS
+    line = json.loads(raw([FRAMES]))
+    line["frames"][0].update(changed)
     with pytest.raises(LineError) as caught:
-        decode_line(json.dumps({**json.loads(encode(run)), **changed}).encode())
+        decode_line(json.dumps(line).encode())
     assert caught.value.unknown == ""

@@ -11,15 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from dragoman.gateway.recording.format import decode_line, encode
 from dragoman.gateway.recording.lines import UP, EventLine, FrameLine, Line, frame_line
 from dragoman.gateway.recording.note import FramesNote, Note, Tapped
 from dragoman.gateway.recording.notes import Notes
-from dragoman.gateway.recording.runs import FrameRun, Stored, Stream, count, lines_of
+from dragoman.gateway.recording.runs import FrameRun, Item, Stream, count, lines_of
 from dragoman.mappings.canonical import Batch, Event
 from dragoman.mappings.canonical.events import ReasoningDelta, TextDelta, TextDone, ToolOutputDelta
 from dragoman.mappings.canonical.values import Origin
 from dragoman.mappings.dialect import Frame, Missed, Parts
+from tests.gateway.recording.lines import raw, read_back
 
 UP_POD = Tapped(UP, "receive", "pod")
 TO_SMOOTH, TO_OTHER = Tapped("smooth-1", "send", "smooth"), Tapped("smooth-2", "send", "smooth")
@@ -78,23 +78,21 @@ class Talk:
                             origin=note.origin, at=note.at,
                         )  # fmt: skip
 
-    def stored(self, *, every: int = 1000) -> list[Stored]:
+    def stored(self, *, every: int = 1000) -> list[Item]:
         """As they are stored, taken after so many steps each; they stand for the same lines, also when read back."""
-        notes, stored = Notes(), list[Stored]()
+        notes, stored = Notes(), list[Item]()
         for number, (t, step) in enumerate(self.steps, 1):
             notes.add(t, step)
             if number % every == 0:
                 stored += notes.take()
         stored += notes.take()
         assert list(lines_of(stored)) == list(self.lines())
-        read = lines_of(decode_line(encode(line)) for line in stored)
-        assert list(map(encode, read)) == list(map(encode, self.lines()))
+        assert list(lines_of(read_back(stored))) == list(self.lines())
         assert [line.seq for line in stored] == [1 + sum(map(count, stored[:at])) for at in range(len(stored))]
-        assert all(encode(line).count(b"\n") == 0 for line in stored)
         return stored
 
 
-def streams(stored: Sequence[Stored]) -> list[Stream]:
+def streams(stored: Sequence[Item]) -> list[Stream]:
     return [line for line in stored if isinstance(line, Stream)]
 
 
@@ -121,7 +119,7 @@ def test_tokens_that_come_many_at_a_time_are_one_line_and_many_times_smaller() -
         ['{"type":"stream_token","timestamp":', ',"requestId":"req-1","token":'],
         [',"data":{"requestId":"req-1","token":'], ["}}"],
     ]  # fmt: skip
-    assert len(encode(stream)) * 15 < sum(len(encode(line)) for line in talk.lines())
+    assert len(raw([stream])) * 15 < len(raw(talk.lines()))
 
 
 @pytest.mark.parametrize("every", [1, 2, 3])

@@ -54,7 +54,7 @@ class Disk:
         found = []
         for data in self.files.values():
             first, *rest = data.splitlines()
-            found.append((decode_header(first)[0], decoded(rest)))
+            found.append((decode_header(first), decoded(rest)))
         return found
 
     def lines(self) -> list[Line]:

@@ -23,7 +23,7 @@ def told(*events: Any, turn: str = "t") -> list[tuple[str, str, str]]:
 
 
 def test_the_frozen_recording_reads_like_a_conversation() -> None:
-    entries = [entry for entry in transcript(open_recording(FROZEN / "v1.jsonl").lines()) if entry.kind != "detail"]
+    entries = [entry for entry in transcript(open_recording(FROZEN / "v4.jsonl").lines()) if entry.kind != "detail"]
     assert [(entry.kind, entry.turn, entry.text) for entry in entries] == [
         ("command", 0, "Grüße 🦀"),
         ("asked", 0, "Grüße 🦀"),

@@ -14,7 +14,7 @@ from typing import Any
 from unittest.mock import patch
 
 from dragoman.gateway import logs
-from dragoman.gateway.recording.format import encode, encode_lines
+from dragoman.gateway.recording.format import encode, encode_lines, packed
 from dragoman.gateway.recording.places import OneFile
 from dragoman.gateway.recording.writer import File, Writer
 from tests.gateway.recording.lines import HEADER, numbered
@@ -45,7 +45,7 @@ def write(path: Path) -> None:
     start = 0
     while some := LINES[start : start + chance.randint(1, BATCH)]:
         start += len(some)
-        while not writer.put(file, encode_lines(some), len(some)):
+        while not writer.put(file, encode_lines(packed(some)), len(some)):
             writer.go()
     sys.exit("nobody killed it")
 

@@ -127,6 +127,6 @@ def test_the_ends_of_the_turns_are_known(tmp_path: Path) -> None:
 
 
 def test_the_frozen_recording_has_one_turn_and_a_refused_pause() -> None:
-    play = read(open_recording(FROZEN / "v1.jsonl"))
+    play = read(open_recording(FROZEN / "v4.jsonl"))
     assert texts(play) == ["", "Grüße 🦀"]
-    assert read(open_recording(FROZEN / "v1.jsonl.zst")).ends == play.ends == (15,)
+    assert read(open_recording(FROZEN / "v4.jsonl.zst")).ends == play.ends == (15,)

@@ -15,7 +15,7 @@ from dragoman.mappings.errors import ConfigError
 from tests.gateway.recording.lines import FROZEN
 from tests.gateway.replay.tape import OF_A_POD, Tape
 
-RECORDING = FROZEN / "v1.jsonl"
+RECORDING = FROZEN / "v4.jsonl"
 
 
 def test_a_recording_is_an_upstream_and_no_listener() -> None:

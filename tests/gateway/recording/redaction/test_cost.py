@@ -21,7 +21,7 @@ from dragoman.gateway.recording.redaction.credentials import SECRETS_MAX
 from dragoman.gateway.recording.redaction.detectors import Detector
 from dragoman.gateway.recording.redaction.paths import KEYS_MAX, Paths, parse
 from dragoman.gateway.recording.redaction.shapes import BUILT_IN
-from dragoman.gateway.recording.runs import Stored
+from dragoman.gateway.recording.runs import Item
 from dragoman.mappings.canonical.events import TextDelta, TextDone
 from tests.steps import GROWTH, growth
 
@@ -53,7 +53,7 @@ def logins(count: int) -> str:
     return " ".join(f"https://user:pa55w{number:05d}@host" for number in range(count))
 
 
-def in_a_frame(text: str) -> list[Stored]:
+def in_a_frame(text: str) -> list[Item]:
     """A message with this text: the frame, and what it means."""
     said = json.dumps({"event": "text_done", "data": {"text": text}})
     return [
@@ -62,10 +62,10 @@ def in_a_frame(text: str) -> list[Stored]:
     ]
 
 
-def in_deltas(text: str) -> list[Stored]:
+def in_deltas(text: str) -> list[Item]:
     """The text in deltas of seven characters, each in a frame of its own."""
     pieces = [text[at : at + 7] for at in range(0, len(text), 7)]
-    lines: list[Stored] = []
+    lines: list[Item] = []
     for number, piece in enumerate(pieces):
         said = json.dumps({"event": "text_delta", "data": {"text": piece}})
         lines += [
@@ -75,7 +75,7 @@ def in_deltas(text: str) -> list[Stored]:
     return lines
 
 
-def redaction(lines: Sequence[Stored]) -> Callable[[], object]:
+def redaction(lines: Sequence[Item]) -> Callable[[], object]:
     redactor = Redactor(RULES, b"salt")
     return lambda: (redactor.feed(lines), redactor.finish())
 
@@ -83,7 +83,7 @@ def redaction(lines: Sequence[Stored]) -> Callable[[], object]:
 @pytest.mark.parametrize("form", [in_a_frame, in_deltas])
 @pytest.mark.parametrize("repeated", [alike, different])
 def test_repeated_anchors_cost_in_proportion_to_their_number(
-    repeated: Callable[[str, int], str], form: Callable[[str], list[Stored]]
+    repeated: Callable[[str, int], str], form: Callable[[str], list[Item]]
 ) -> None:
     units = [f"{anchor}{tail}" for anchor, tail in zip(ANCHORS, itertools.cycle(TAILS), strict=False)]
     grown = {
@@ -165,7 +165,7 @@ FRAMES: dict[str, Callable[[int], str]] = {
 
 @pytest.mark.parametrize("name", FRAMES)
 def test_a_frame_is_looked_through_in_proportion_to_its_size(name: str) -> None:
-    def frame(text: str) -> list[Stored]:
+    def frame(text: str) -> list[Item]:
         return [FrameLine(seq=1, t=1, link="up", dir="receive", dialect="pod", text=text)]
 
     inputs = [frame(FRAMES[name](10 * count)) for count in SIZES]  # the counted ones are LARGE (wires.py)
@@ -173,7 +173,7 @@ def test_a_frame_is_looked_through_in_proportion_to_its_size(name: str) -> None:
 
 
 def test_many_alike_frames_with_a_secret_each_cost_in_proportion_to_their_number() -> None:
-    def frames(count: int) -> list[Stored]:
+    def frames(count: int) -> list[Item]:
         texts = [json.dumps({"event": "text_delta", "data": {"text": f"key=a1b2c3d{n} "}}) for n in range(count)]
         return [
             FrameLine(seq=n, t=n, link="up", dir="receive", dialect="pod", text=text) for n, text in enumerate(texts)

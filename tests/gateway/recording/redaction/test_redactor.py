@@ -7,14 +7,13 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 
 import pytest
-from msgspec import Raw
+from msgspec import Raw, structs
 
-from dragoman.gateway.recording.format import encode_lines
 from dragoman.gateway.recording.lines import EventLine, FrameLine, Line, frame_line
 from dragoman.gateway.recording.redaction import Redactor, Rules, rules
 from dragoman.gateway.recording.redaction.blocks import BEHIND
 from dragoman.gateway.recording.redaction.placeholders import Placeholders
-from dragoman.gateway.recording.runs import EventRun, FrameRun, Round, Stored, Stream, Wire, count, lines_of
+from dragoman.gateway.recording.runs import FrameRun, Item, Round, Stream, Wire, count, lines_of
 from dragoman.mappings.canonical import Event
 from dragoman.mappings.canonical.commands import AnswerOtp, Command, SubmitInput
 from dragoman.mappings.canonical.events import (
@@ -32,7 +31,7 @@ from dragoman.mappings.canonical.events import (
 )
 from dragoman.mappings.canonical.values import Origin, Text
 from dragoman.mappings.dialect import Oversize, Parts
-from tests.gateway.recording.lines import in_runs, in_streams
+from tests.gateway.recording.lines import in_runs, in_streams, raw
 from tests.gateway.recording.redaction.corpus import PRIVATE, SAID, SHAPES, escaped
 
 SALT = b"salt"
@@ -58,6 +57,8 @@ class Lines:
     def event(self, event: Event, wait: int = 1000) -> None:
         self.t += wait
         count = len(self.lines)
+        if self.lines and isinstance(last := self.lines[-1], FrameLine) and last.dir == "receive":
+            self.lines[-1] = structs.replace(last, t=self.t)  # the frame and what it meant are one step
         self.lines.append(EventLine(seq=count, t=self.t, cursor=f"1:{count}", event=event))
 
     def command(self, command: Command) -> None:
@@ -73,10 +74,10 @@ class Lines:
 
     def redacted(self, redactor: Redactor | None = None, *, at_once: int = 7) -> list[Line]:
         redactor = redactor or Redactor(Rules(), SALT)
-        out: list[Stored] = []
+        out: list[Item] = []
         many = RUN if self.together else at_once
         fed: list[list[Line]] = [self.lines[at : at + many] for at in range(0, len(self.lines), many)]
-        stored: list[Sequence[Stored]] = [*fed]
+        stored: list[Sequence[Item]] = [*fed]
         if self.together == "runs":
             stored = [in_runs(some) for some in fed]
         if self.together == "streams":
@@ -102,7 +103,7 @@ def said(lines: Sequence[Line], kind: type = TextDelta, field: str = "text") -> 
 
 def remains(lines: Sequence[Line], secret: str) -> bool:
     """Whether any eight letters of a secret stand in the file, in frames or events, split or whole."""
-    inside = encode_lines(lines).decode()
+    inside = raw(lines).decode()
     together = said(lines) + said(lines, ToolCallArguments, "json") + "".join(framed(lines))
     if PRIVATE in secret:
         secret = "".join(secret.split("-----")[2:3])  # what stands around it is known to everybody
@@ -214,7 +215,7 @@ def test_what_a_tool_gave_back_and_what_a_client_said_is_redacted() -> None:
     lines.event(ToolCallFinished(call="a", name="shell", summary="read .env", output=f"OPENAI={KEY}\n"))
     out = lines.redacted()
     assert not remains(out, KEY)
-    assert encode_lines(out).count(MARK("api_key", KEY).encode()) == 2
+    assert raw(out).count(MARK("api_key", KEY).encode()) == 2
 
 
 # -- JSON in strings -----------------------------------------------------------------------------------
@@ -358,7 +359,7 @@ def test_tokens_and_codes_in_frames_are_never_recorded(on: Rules | None, frame: 
     lines = Lines()
     lines.frame(None, "c1", "smooth", frame % "4711081")
     (out,) = lines.redacted(Redactor(on, SALT))
-    assert b"4711081" not in encode_lines([out])
+    assert b"4711081" not in raw([out])
     assert out.redacted
 
 
@@ -368,7 +369,7 @@ def test_one_time_codes_in_commands_are_never_recorded(on: Rules | None) -> None
     lines.command(AnswerOtp(code="4711081"))
     lines.command(SubmitInput(segments=(Text(text="code 4711081"),)))
     out = lines.redacted(Redactor(on, SALT))
-    assert b"4711081" not in encode_lines(out)
+    assert b"4711081" not in raw(out)
     assert all(line.redacted for line in out)
 
 
@@ -458,7 +459,7 @@ def test_own_patterns_hold_over_windows_in_events_and_frames(at: int) -> None:
         data = {"requestId": "r", "token": piece}
         lines.frame({"type": "stream_token", **data, "data": data, "timestamp": lines.t // 100_000}, "c1", "smooth")
     lines.event(TextDone(text=f"some words, {secret} and more words"))
-    out = lines.redacted(Redactor(own, SALT), at_once=1)
+    out = lines.redacted(Redactor(own, SALT), at_once=3)  # a step at a time
     assert said(out) == f"some words, {MARK('customer', secret)} and more words"
     assert not remains(out, secret)
     for link in ("up", "c1"):
@@ -562,45 +563,13 @@ def test_a_run_of_credentials_is_looked_at_frame_by_frame() -> None:
         assert not any(line.text for line in out if isinstance(line, FrameLine))
 
 
-def test_a_run_of_events_of_several_kinds_is_taken_apart() -> None:
-    events: list[Event] = [
-        TextDelta(text=KEY[:9]),
-        TextDelta(text=KEY[9:]),
-        TextDone(text=KEY),
-        StatusChanged(status="idle"),
-    ]
-    run = EventRun(seq=1, t=1, cursor="1:5", events=events)
-    for redactor in (Redactor(Rules(), SALT), Redactor(None, SALT)):
-        out = list(lines_of([*redactor.feed([run]), *redactor.finish()]))
-        assert [line.seq for line in out] == [1, 2, 3, 4]
-        assert [line.position for line in out if isinstance(line, EventLine)] == [(1, 5), (1, 6), (1, 7), (1, 8)]
-    first = list(lines_of(Redactor(Rules(), SALT).feed([run])))
-    assert not remains(first, KEY)
-    assert said(first) == MARK("api_key", KEY)
-
-
-def test_a_request_id_is_a_clients_own_words_also_in_a_run() -> None:
-    run = EventRun(
-        seq=1,
-        t=1,
-        cursor="1:5",
-        events=[TextDelta(text="a"), TextDelta(text="b")],
-        origin=Origin(link="l", request=KEY),
-    )
-    for redactor in (Redactor(Rules(), SALT), Redactor(None, SALT)):
-        out = list(lines_of([*redactor.feed([run]), *redactor.finish()]))
-        if redactor._rules is not None:
-            assert not remains(out, KEY)
-            assert [line.redacted for line in out] == [True, True]
-
-
 def test_a_frame_whose_keys_are_names_of_secrets_is_looked_at_however_often_it_comes() -> None:
     lines = Lines()
     for at in range(40):
         lines.frame({"event": "x", "data": {"password": f"swordfish{at}"}})
         lines.frame({"action": "ping", "token": f"tuna{at}"}, "c1", "smooth")
         lines.frame({"method": "set_config", "params": {"key": "api_key", "value": f"salmon{at}"}}, "c2", "codewhale")
-    inside = encode_lines(lines.redacted()).decode()
+    inside = raw(lines.redacted()).decode()
     assert not any(fish in inside for fish in ("swordfish", "tuna", "salmon"))
 
 
@@ -623,7 +592,7 @@ def test_a_secret_around_the_words_of_a_run_is_taken_out_of_each_frame() -> None
         run = FrameRun(seq=seq, t=seq, link="up", dir="receive", dialect="pod", around=some, words=words)
         out = list(lines_of([*redactor.feed([run])]))
     assert [line.seq for line in out] == list(range(61, 91))
-    assert KEY not in encode_lines(out).decode()
+    assert KEY not in raw(out).decode()
 
 
 # -- streams that no gateway wrote -----------------------------------------------------------------------
@@ -667,7 +636,7 @@ def test_what_stands_around_the_texts_of_a_stream_is_looked_at_when_it_is_new() 
         for _ in range(3):
             out = list(lines_of(redactor.feed([stored], now=60_000_000)))
             assert len(out) == 40
-            inside = encode_lines(out).decode()
+            inside = raw(out).decode()
             assert KEY not in inside
             assert "swordfish" not in inside
 
