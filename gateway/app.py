@@ -23,6 +23,8 @@ from msgspec import structs
 
 from dragoman.adapters.base import CloseReason, Listener, Transport
 from dragoman.gateway import registry
+from dragoman.gateway.backends.kinds import kind_of
+from dragoman.gateway.backends.upstream import Backend, Connected, Upstream
 from dragoman.gateway.config.model import Config, Route
 from dragoman.gateway.endpoint import Endpoint
 from dragoman.gateway.ledger import Ledger
@@ -40,7 +42,6 @@ from dragoman.gateway.routing.router import Router
 from dragoman.gateway.services import Services
 from dragoman.gateway.session.session import Session
 from dragoman.gateway.transports.spec import Children, Connect, ListenerCallbacks
-from dragoman.gateway.upstream import Backend, Connected, Upstream
 from dragoman.mappings.canonical import Command, Event
 from dragoman.mappings.canonical.events import Reply
 from dragoman.mappings.canonical.values import Failure
@@ -161,11 +162,14 @@ class App:
 
     def _router(self, route: Route) -> Router:
         recorder = self._recordings.of(route)
+        upstream = registry.upstream(route.upstream)
         router = Router(
-            route, self._backends(route, recorder), self._services,
-            pods=None if self._make_backend is not None else registry.pods(route.upstream),
-            upstream=registry.upstream(route.upstream), recorder=recorder,
-            keeps=self._make_backend is None and not registry.played(route.upstream),
+            route, self._services, upstream,
+            kind_of(
+                upstream, self._backends(route, recorder),
+                pods=None if self._make_backend is not None else registry.pods(route.upstream),
+                in_process=self._make_backend is not None or registry.played(route.upstream),
+            ), recorder,
         )  # fmt: skip
         if self._ends_with_client:
             router.on_shutdown = lambda _link: self._end_now()
@@ -188,15 +192,12 @@ class App:
         """The live backend behind a session's replay, in a connection of its own."""
         dialect = registry.dialect(endpoint.dialect)
         live = Live(
-            session, dialect, name=endpoint.masked, tells_model_turns=tells_model_turns,
-            ledger=self.ledger, clock=time.time_ns, new_id=new_id, later=asyncio.get_running_loop().call_later,
+            session, dialect, self._services, name=endpoint.masked, tells_model_turns=tells_model_turns
         )  # fmt: skip
         if dialect.named is None:
             live.backend = self._upstream(live, endpoint, recorder)
         else:
-            live.backend = one = Conversation(
-                live, dialect, ledger=self.ledger, new_id=new_id, later=asyncio.get_running_loop().call_later
-            )  # fmt: skip
+            live.backend = one = Conversation(live, dialect, self._services)
             one.upstream = self._upstream(one, endpoint, recorder, one.is_called)
         return live
 

@@ -20,10 +20,10 @@ from typing import Any, Generic, TypeVar
 
 from msgspec import structs
 
-from dragoman.gateway.timers import Later, Timer
+from dragoman.gateway.services import Services
+from dragoman.gateway.timers import Timer
 from dragoman.mappings.canonical import Command
 from dragoman.mappings.canonical.values import Failure
-from dragoman.mappings.dialect import NewId
 
 __all__ = ["Asking", "ConnectionLost", "Refused", "Script", "TimedOut"]
 
@@ -59,14 +59,13 @@ class Asking(Generic[Held]):
 
     def __init__(
         self, ask: Callable[[Command], None], release: Callable[[list[Held]], None],
-        fail: Callable[[list[Held], Failure], object], *, bound: int, new_id: NewId, later: Later,
+        fail: Callable[[list[Held], Failure], object], *, services: Services, bound: int,
     ) -> None:  # fmt: skip
         self._ask = ask
         self._release = release
         self._fail = fail
         self._bound = bound
-        self._new_id = new_id
-        self._later = later
+        self._services = services
         self._script: Script | None = None
         self._running = False  # the script's own code, which cannot be entered twice
         self._request = ""
@@ -88,7 +87,7 @@ class Asking(Generic[Held]):
     def within(self, seconds: float) -> None:
         """Set the deadline of the script anew."""
         self._cancel_timer()
-        self._timer = self._later(seconds, self._time_out)
+        self._timer = self._services.schedule(seconds, self._time_out)
 
     def hold(self, items: Sequence[Held]) -> Sequence[Held]:
         """Hold items until the script ends; return those for which there is no room."""
@@ -144,7 +143,7 @@ class Asking(Generic[Held]):
         else:
             self._running = False
             if command is not None and self._script is script:
-                self._request = self._new_id()
+                self._request = self._services.new_id()
                 self._ask(structs.replace(command, request=self._request))
 
     def _time_out(self) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from msgspec import UNSET, structs
 
+from dragoman.gateway.backends.upstream import Connected
 from dragoman.gateway.recording.lines import EventLine
 from dragoman.gateway.replay.lines import Lines
 from dragoman.gateway.replay.matching import ANSWERS, means
@@ -21,7 +22,6 @@ from dragoman.gateway.replay.scenes import Passage, Play, Scene
 from dragoman.gateway.replay.turn_matcher import TurnMatcher
 from dragoman.gateway.session.history import page
 from dragoman.gateway.timers import Later, Timer
-from dragoman.gateway.upstream import Connected
 from dragoman.mappings.canonical import Command, Event
 from dragoman.mappings.canonical.commands import (
     GetHistory,

@@ -1,6 +1,6 @@
 """One conversation of a backend whose connections carry many (docs/design.md, section 5: pando), for one session alone.
 
-It stands before a connection of the session's own, where routing/shared.py stands before one that all sessions of a
+It stands before a connection of the session's own; gateway/backends/shared.py stands before one that all sessions of a
 route have. The first command opens a conversation there, which is none of those that the backend has: nobody else's is
 touched, and what the connection tells of them is not the session's. Every command names it as the backend does.
 
@@ -16,9 +16,8 @@ from typing import Any
 from msgspec import structs
 
 from dragoman.gateway.backends.asking import Asking, Refused, Script
-from dragoman.gateway.ledger import Ledger
-from dragoman.gateway.timers import Later
-from dragoman.gateway.upstream import Connected, Upstream
+from dragoman.gateway.backends.upstream import Connected, Upstream
+from dragoman.gateway.services import Services
 from dragoman.mappings.canonical import Command, Event, SessionState
 from dragoman.mappings.canonical.commands import GetSession, OpenSession
 from dragoman.mappings.canonical.events import (
@@ -33,7 +32,7 @@ from dragoman.mappings.canonical.events import (
     StoreChanged,
 )
 from dragoman.mappings.canonical.values import Cause, Ext, Failure
-from dragoman.mappings.dialect import Burst, Dialect, Loss, NewId
+from dragoman.mappings.dialect import Burst, Dialect, Loss
 
 __all__ = ["GONE", "Conversation"]
 
@@ -50,15 +49,15 @@ class Conversation:
 
     upstream: Upstream
 
-    def __init__(self, session: Connected, dialect: Dialect, *, ledger: Ledger, new_id: NewId, later: Later) -> None:
+    def __init__(self, session: Connected, dialect: Dialect, services: Services) -> None:
         self._session = session
         self._dialect = dialect
-        self._ledger = ledger
+        self._ledger = services.ledger
         self._ids: Ext | None = None  # those of the backend, once it has opened it
         self._sure = False  # that the backend has it
         self._asking: Asking[Command] = Asking(
-            lambda command: self.upstream.send([command]), self.send, self._refuse, bound=HELD_MAX, new_id=new_id,
-            later=later,
+            lambda command: self.upstream.send([command]), self.send, self._refuse, services=services,
+            bound=HELD_MAX,
         )  # fmt: skip
 
     # -- what the session asks ---------------------------------------------------------------------------

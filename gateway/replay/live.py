@@ -14,15 +14,14 @@ import structlog
 from msgspec import structs
 
 from dragoman.gateway.backends.asking import Asking, Script, TimedOut
-from dragoman.gateway.ledger import Ledger
+from dragoman.gateway.backends.upstream import Backend, Connected
 from dragoman.gateway.replay.lines import SAID_FOR_IT, Counted, uncounted
-from dragoman.gateway.timers import Later
-from dragoman.gateway.upstream import Backend, Connected
+from dragoman.gateway.services import Services
 from dragoman.mappings.canonical import Command, Event, SessionState
 from dragoman.mappings.canonical.commands import OpenSession, ResumeSession, SubmitInput
 from dragoman.mappings.canonical.events import Alert, HistorySnapshot, Reply, SessionOpened, StatusChanged, TurnEnded
 from dragoman.mappings.canonical.values import Cause, Ext, Item, Message
-from dragoman.mappings.dialect import Burst, Dialect, Loss, NewId
+from dragoman.mappings.dialect import Burst, Dialect, Loss
 
 __all__ = ["Live"]
 
@@ -41,18 +40,16 @@ class Live:
     backend: Backend
 
     def __init__(
-        self, session: Connected, dialect: Dialect, *, name: str, tells_model_turns: bool, ledger: Ledger,
-        clock: Callable[[], int], new_id: NewId, later: Later,
+        self, session: Connected, dialect: Dialect, services: Services, *, name: str, tells_model_turns: bool
     ) -> None:  # fmt: skip
         self._session = session
         self._dialect = dialect
         self._name = name
         self._drops = frozenset[type]() if tells_model_turns else SAID_FOR_IT
-        self._ledger = ledger
-        self._clock = clock
+        self._services = services
         self._asking: Asking[Command] = Asking(
             lambda command: self.backend.send([command]), self.send, lambda held, why: session.lost(why.text, held),
-            bound=HELD_MAX, new_id=new_id, later=later,
+            services=services, bound=HELD_MAX,
         )  # fmt: skip
         self._ids: Ext | None = None
         self._waiting: set[str] = set()  # requests without an answer
@@ -151,12 +148,12 @@ class Live:
 
     def _tell(self, text: str) -> None:
         log.warning(text)
-        alert = Alert(level="warn", source="gateway", text=text, at=self._clock())
+        alert = Alert(level="warn", source="gateway", text=text, at=self._services.clock())
         self._session.receive([Burst(items=[alert])])
 
     def _lose(self, item: Any, why: str) -> None:
         loss = Loss(kind=type(item).__name__, why=why)
-        self._ledger.record([loss], session=self._session.connected().id, source=self._dialect.name)
+        self._services.ledger.record([loss], session=self._session.connected().id, source=self._dialect.name)
 
 
 def _on(item: Any) -> Any:

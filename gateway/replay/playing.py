@@ -9,6 +9,7 @@ from pathlib import Path
 import structlog
 
 from dragoman.gateway import logs
+from dragoman.gateway.backends.upstream import Backend, Connected
 from dragoman.gateway.endpoint import Endpoint
 from dragoman.gateway.ledger import Ledger
 from dragoman.gateway.recording.reader import open_recording
@@ -21,7 +22,6 @@ from dragoman.gateway.replay.pace import Pace
 from dragoman.gateway.replay.reports import Reporter
 from dragoman.gateway.replay.scenes import Play, cut, read
 from dragoman.gateway.timers import Later
-from dragoman.gateway.upstream import Backend, Connected
 from dragoman.mappings.canonical.events import ModelTurnStarted
 from dragoman.mappings.dialect import Dialect
 from dragoman.mappings.errors import ConfigError

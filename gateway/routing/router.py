@@ -10,17 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from msgspec import structs
-
 from dragoman.adapters.base import CloseReason
+from dragoman.gateway.backends.asking import Refused
+from dragoman.gateway.backends.catalog import Rows, joined
+from dragoman.gateway.backends.kind import BackendKind, not_found
 from dragoman.gateway.config.model import Route
 from dragoman.gateway.link import Link
-from dragoman.gateway.pods.live import Pods
 from dragoman.gateway.recording.recorder import Recorder
-from dragoman.gateway.routing.opening import Openings
+from dragoman.gateway.routing.door import Door
 from dragoman.gateway.routing.roster import listing
-from dragoman.gateway.routing.sessions import MakeBackend, Sessions
-from dragoman.gateway.routing.stored import Rows, joined
+from dragoman.gateway.routing.sessions import Sessions
 from dragoman.gateway.services import Services
 from dragoman.gateway.session.history import summary
 from dragoman.gateway.session.session import Session
@@ -75,24 +74,20 @@ ID_IN_USE = "sqlite3: constraint failed: UNIQUE constraint failed: sessions.id"
 class Router:
     """Brings commands to the sessions of one route. `on_shutdown` hears of each client that said `shutdown`.
 
-    `upstream` is how the backend behaves, where that is not what its endpoint names; `keeps` says that it is a real
-    one, which may have conversations that are not open here.
+    `upstream` is how the backend behaves, and `make_kind` returns what knows which sessions it has.
     """
 
     def __init__(
-        self, route: Route, make_backend: MakeBackend, services: Services, *, pods: Pods | None = None,
-        upstream: Dialect | None = None, recorder: Recorder | None = None, keeps: bool = True,
+        self, route: Route, services: Services, upstream: Dialect, make_kind: Callable[[Sessions], BackendKind],
+        recorder: Recorder | None = None,
     ) -> None:  # fmt: skip
         self.recorder = recorder
         self._route = route
         self._services = services
         self._ledger = services.ledger
-        self._upstream = upstream or services.dialects()[route.upstream.dialect]
-        self._all = Sessions(
-            route, make_backend, services, pods=pods, upstream=self._upstream, recorder=recorder, keeps=keeps
-        )  # fmt: skip
-        self._all.enter = self._enter
-        self._openings = Openings(route.name, self._all, services.new_id)
+        self._upstream = upstream
+        self._all = Sessions(route, services, upstream, self._enter, recorder)
+        self._backend = make_kind(self._all)
         self._policy = self._all.policy
         self.watchers = self._all.watchers
         self.behind = self._all.known
@@ -111,6 +106,7 @@ class Router:
     def stop(self) -> None:
         """The gateway ends: every session does."""
         self._all.stop()
+        self._backend.close()
 
     # -- links -----------------------------------------------------------------------------------------
 
@@ -124,13 +120,11 @@ class Router:
 
     def _once_known(self, link: Link, action: Callable[[], None]) -> None:
         """Act for `link`, where need be once the backend has told which sessions it has."""
-        if self._all.many is None:
-            action()
-        elif not self._all.many.when_known(lambda: action() if link.alive else None):
+        if not self._backend.when_known(lambda: action() if link.alive else None):
             link.end(CloseReason.GOING_AWAY, "too many clients wait for the backend")
 
     def _enter(self, link: Link) -> None:
-        session = self._all.behind(link.door)
+        session = self._behind(link.door)
         if session is None or not self._policy.sees(link.principal, session.state):
             link.send([Reply(request="", failure=Failure(cause="not_found", text="there is no session here for you"))])
             link.end(CloseReason.DONE)
@@ -139,22 +133,26 @@ class Router:
         session.backend.start()
         session.lobby.enter(link)
 
+    def _behind(self, door: Door) -> Session | None:
+        """Return the one session that all clients of `door` share; None if its backend has none for it now."""
+        session = self._all.known(door)
+        if session is None and (session := self._backend.session_behind(door.session)) is not None:
+            self._all.enter_by(door, session)
+        return session
+
     def subscribed(self) -> None:
         """Connect to a backend of one connection for somebody who subscribed to what happens there."""
-        if self._all.many is not None:
-            self._all.many.shared.upstream.start()
-        if self._all.only is not None:
-            self._all.only.attendance.look()
+        self._backend.subscribed()
 
     def gone(self, link: Link) -> None:
         """A peer went away. A session that nobody used is over, unless a door leads to it."""
         if link.publishes:
             self._all.unpublish(link)
         self._all.gone(link)
-        kept = self._all.kept
+        entered = self._all.entered
         for session in self._all.roster:
             session.detach(link)
-            if session.vacant and session is not self._all.only and session.state.id not in kept:
+            if session.vacant and session not in entered and not self._backend.keeps(session):
                 self._all.drop(session)
 
     def drained(self, link: Link) -> None:
@@ -212,13 +210,8 @@ class Router:
             session.describe(SessionActivated)
         elif self._all.forgot(command.session):
             self._not_found(link, command)
-        elif not link.attaches and self._all.many is None:  # a caller activates what there is, and opens nothing by it
-            self._get(link, GetSession(request=command.request, session=command.session))
-        elif self._all.opens and self._all.roster.named(command.session) is not None:
-            # A foreign one: the backend is asked by a name that nobody has, so its answer is that of an unknown one.
-            self._open(link, structs.replace(command, session=self._services.new_id(), ext=None))
         else:
-            self._open(link, command)
+            self._show_opened(link, command, lambda: self._backend.resume_session(link, command))
 
     def _act(self, link: Link, command: Command) -> None:
         if isinstance(command, OF_THE_BACKEND) and not command.session:
@@ -229,8 +222,7 @@ class Router:
             return
         session = self._find(link, command.session)
         answers = isinstance(command, AnswerApproval | AnswerOtp | AnswerInteraction)
-        if session is None and self._openings.may_be_kept(command) and not self._all.forgot(command.session):
-            self._openings.find(link, command)
+        if session is None and not self._all.forgot(command.session) and self._backend.ask_for(link, command):
             return
         if session is None or (answers and not self._policy.answers(link.principal, session.state)):
             self._not_found(link, command)
@@ -239,8 +231,8 @@ class Router:
             self._all.claim(link, session)
             session.attach(link)
         session.delivery.enter()
-        if isinstance(command, GetHistory) and session is self._all.only and not link.attaches:
-            self._ask_only(link, lambda: session.command(link, command))
+        if isinstance(command, GetHistory) and not link.attaches:
+            self._backend.when_described(link, lambda: session.command(link, command))
         else:
             session.command(link, command)
 
@@ -259,18 +251,18 @@ class Router:
         self.on_shutdown(link)
 
     def _ask_of_backend(self, link: Link, command: Command) -> None:
-        one_each = self._all.many is None  # a pando has no handler for such (docs/dialects/pando.md, section 6)
-        if one_each and self._upstream.commands.can_say(type(command)):
-            self._all.control.forward(link, command)
+        control = self._backend.control() if self._upstream.commands.can_say(type(command)) else None
+        if control is not None:
+            control.forward(link, command)
         else:
             self._unsupported(link, command, f"a {self._upstream.name} backend cannot be asked this")
 
     def _delete(self, link: Link, command: DeleteSession) -> None:
         """Forget a session whose backend has no word for that: it is shown to nobody any more."""
         session = self._find(link, command.session)
-        listed = self._all.listed(command.session)
-        if session is not None and not self._all.opens:
-            self._unsupported(link, command, "the backend is one session, and cannot be deleted")
+        listed = self._backend.listed(command.session)
+        if session is not None and self._backend.cannot_delete:
+            self._unsupported(link, command, self._backend.cannot_delete)
             return
         if session is not None:
             self._all.forget(self._all.roster.names(session))
@@ -300,63 +292,36 @@ class Router:
         own = [session for session in self._all.roster if self._policy.sees(link.principal, session.state)]
         rows = [row for row in rows if not self._all.forgot(row.session)]
         seen = joined(own, rows, lambda row: self._all.roster.named(row.session))
-        if self._all.many is not None:  # all have a title there: it lists those in which anything was said
-            seen = [row for row in seen if row.messages]
+        seen = self._backend.worth_listing(seen)
         try:
             opened = {s.state.id for s in own if s.state.backend_ids is not None} if self._upstream.lists_silent else ()
             return listing(seen, command, silent=link.dialect.lists_silent, opened=opened)
         except PeerError as fault:
             return Reply(request=command.request, failure=Failure(cause="invalid", text=fault.text))
 
-    def _ask_pods(self, sessions: list[Session], then: Callable[[], None]) -> None:
-        """What a pod is about it tells whoever connects: ask those to which no session is connected, then go on."""
-        asked = [session for session in sessions if not session.state.owner]
-        for session in asked:
-            session.backend.start()
-
-        def told() -> None:
-            for session in asked:
-                if not session.state.owner:  # nobody opened it meanwhile
-                    session.backend.rest()
-            then()
-
-        if asked:
-            self._services.schedule(self._services.limits.snapshot_wait, told)
-        else:
-            then()
-
     def _tell_list(self, link: Link, command: ListSessions) -> None:
         """Answer with the sessions that there are, once the backend told those that it has."""
-        if self._all.pods is not None:
-            self._ask_pods(self._all.pods.all(), lambda: link.send([self._list(link, command)]))
-        elif (stored := self._all.stored) is not None:
-            stored.ask(command.archived, lambda rows: link.send([self._list(link, command, rows)]))
-        else:
-            self._ask_only(link, lambda: link.send([self._list(link, command)]))
+        self._backend.list_sessions(
+            link, command.archived, lambda rows: link.send([self._list(link, command, rows)])
+        )  # fmt: skip
 
-    def _ask_only(self, link: Link, then: Callable[[], None]) -> None:
-        """Have a backend of one session tell what it is about, for `link` that looks, then go on."""
-        only = self._all.only
-        if only is None or link.id in only.delivery.attachments:
-            then()
-        else:
-            only.attendance.look()
-            only.lobby.when_open(then)
-
-    def _open(self, link: Link, command: OpenSession | ResumeSession) -> None:
-        """A backend that holds one session gives that one to its owner and is busy for everybody else."""
-        if isinstance(command, OpenSession) and command.session and self._all.in_use(link, command.session):
+    def _open(self, link: Link, command: OpenSession) -> None:
+        if command.session and self._all.in_use(link, command.session):
             failure = Failure(cause="busy", text=ID_IN_USE)
             link.send([Reply(request=command.request, failure=failure)])
+        else:
+            self._show_opened(link, command, lambda: self._backend.open_session(link, command))
+
+    def _show_opened(
+        self, link: Link, command: OpenSession | ResumeSession, find: Callable[[], Session | None]
+    ) -> None:  # fmt: skip
+        """Show the session that `find` returns, or answer why there is none; with None the backend is asked."""
+        try:
+            session = find()
+        except Refused as refused:
+            link.send([Reply(request=command.request, failure=refused.failure)])
             return
-        if self._all.opens:
-            self._openings.ask(link, command)
-            return
-        pods = self._all.pods
-        session = self._all.only or (pods.opened(command, link.principal) if pods is not None else None)
-        if session is None or not self._policy.opens(link.principal, session.state):
-            text = "no pod is free" if pods else "the backend holds one session, and it is somebody else's"
-            link.send([Reply(request=command.request, failure=Failure(cause="busy", text=text))])
+        if session is None:
             return
         if command.agent:
             session.state.agent = command.agent
@@ -367,13 +332,15 @@ class Router:
 
     def _get(self, link: Link, command: GetSession) -> None:
         session = self._find(link, command.session)
-        foreign = self._all.roster.named(command.session) is not None  # as unknown as any
         if session is not None:
             self._show(link, session, command.request, "")
-        elif not self._all.opens or foreign or self._all.forgot(command.session):
+        elif self._all.forgot(command.session):
             self._not_found(link, command)
         else:
-            self._openings.get(link, command)
+            try:
+                self._backend.get_session(link, command)
+            except Refused as refused:
+                link.send([Reply(request=command.request, failure=refused.failure)])
 
     def _show(self, link: Link, session: Session, request: str, agent: str) -> None:
         state = session.state
@@ -393,14 +360,11 @@ class Router:
         if not name:
             mine = [session for session in self._all.roster if link.id in session.delivery.attachments]
             return mine[0] if len(mine) == 1 else None
-        session = self._all.roster.named(name)
-        if session is None and self._all.pods is not None:
-            session = self._all.pods.named(name)
+        session = self._all.roster.named(name) or self._backend.find_session(name)
         return session if session is not None and self._policy.sees(link.principal, session.state) else None
 
     def _unsupported(self, link: Link, command: Command, text: str) -> None:
         link.send([Reply(request=command.request, failure=Failure(cause="unsupported", text=text))])
 
     def _not_found(self, link: Link, command: Command) -> None:
-        failure = Failure(cause="not_found", text=f"session {command.session!r} not found")
-        link.send([Reply(request=command.request, failure=failure)])
+        link.send([Reply(request=command.request, failure=not_found(command.session))])

@@ -16,6 +16,7 @@ from typing import Any
 import structlog
 from msgspec import structs
 
+from dragoman.gateway.backends.upstream import Backend
 from dragoman.gateway.config.model import RouteOptions
 from dragoman.gateway.link import Link
 from dragoman.gateway.services import Services
@@ -34,7 +35,6 @@ from dragoman.gateway.session.reconnect import BUSY, Reconnect
 from dragoman.gateway.session.runs import Run
 from dragoman.gateway.session.turn import NormalForm
 from dragoman.gateway.session.weight import of_events
-from dragoman.gateway.upstream import Backend
 from dragoman.mappings.canonical import Batch, Command, Event, SessionState
 from dragoman.mappings.canonical.commands import (
     AnswerApproval,

@@ -24,11 +24,11 @@ from aiohttp import WSMsgType
 from msgspec import Struct
 
 from dragoman.gateway.app import App
+from dragoman.gateway.backends.upstream import Connected
 from dragoman.gateway.config.model import Config, Limits, Route
 from dragoman.gateway.demo.backend import DemoBackend
 from dragoman.gateway.demo.script import Scripts
 from dragoman.gateway.endpoint import Endpoint, parse
-from dragoman.gateway.upstream import Connected
 from dragoman.mappings.pod.wire import EVENTS
 from tests.smooth_frames import check
 

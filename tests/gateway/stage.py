@@ -18,6 +18,8 @@ from msgspec import structs
 
 from dragoman.adapters.base import CloseReason, Transport
 from dragoman.gateway import registry
+from dragoman.gateway.backends.kinds import kind_of
+from dragoman.gateway.backends.upstream import Connected, Upstream
 from dragoman.gateway.config.model import Limits, Overflow, Route
 from dragoman.gateway.endpoint import Endpoint, parse
 from dragoman.gateway.ledger import Ledger
@@ -26,7 +28,6 @@ from dragoman.gateway.routing.door import Door
 from dragoman.gateway.routing.ids import session_id
 from dragoman.gateway.routing.router import Router
 from dragoman.gateway.session.session import Session
-from dragoman.gateway.upstream import Connected, Upstream
 from dragoman.mappings.canonical import Command
 from dragoman.mappings.dialect import Burst, Parts
 from tests.gateway.pod_words import snapshot
@@ -183,7 +184,8 @@ class Stage:
         self._backend = registry.dialect(upstream.dialect)
         route = Route(name="test", listen=LISTEN, upstream=upstream, overflow=overflow, **options)
         self.services = services(self.time, limits=limits, ledger=self.ledger, new_id=self.new_id)
-        self.router = Router(route, self._upstream, self.services, keeps=keeps)
+        kind = kind_of(self._backend, self._upstream, in_process=not keeps)
+        self.router = Router(route, self.services, self._backend, kind)
 
     @cached_property
     def session(self) -> Session:

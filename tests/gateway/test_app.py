@@ -19,11 +19,11 @@ from structlog.testing import capture_logs
 from dragoman.adapters.base import Accept, CloseReason
 from dragoman.gateway import registry
 from dragoman.gateway.app import App
+from dragoman.gateway.backends.upstream import Connected
 from dragoman.gateway.config.model import Config, Limits, Route
 from dragoman.gateway.endpoint import Endpoint, parse
 from dragoman.gateway.session.session import Session
 from dragoman.gateway.transports.spec import ListenerCallbacks
-from dragoman.gateway.upstream import Connected
 from dragoman.mappings.canonical import Command, Event
 from dragoman.mappings.canonical.events import HistorySnapshot, StatusChanged, TextDelta, TurnAccepted, TurnResult
 from dragoman.mappings.dialect import Burst

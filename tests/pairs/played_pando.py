@@ -14,7 +14,7 @@ from typing import Any
 from msgspec import Struct
 
 from dragoman.mappings.dialect import Parts
-from tests.gateway.routing.pando_stage import PandoStage, frames
+from tests.gateway.backends.pando_stage import PandoStage, frames
 from tests.idle import settle
 from tests.mappings.pando.data import captured, value
 from tests.memory import MemoryTransport

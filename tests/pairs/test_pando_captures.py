@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from msgspec import Struct
 
-from tests.gateway.routing.pando_stage import frames, pando_stage
+from tests.gateway.backends.pando_stage import frames, pando_stage
 from tests.gateway.smooth_words import ask
 from tests.idle import settle
 from tests.mappings.pando.data import CAPTURES

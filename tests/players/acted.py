@@ -10,10 +10,10 @@ import asyncio
 from collections.abc import Iterator
 from typing import Any
 
+from dragoman.gateway.backends.upstream import Connected
 from dragoman.gateway.demo.backend import DemoBackend
 from dragoman.gateway.demo.script import Line, Scripts
 from dragoman.gateway.endpoint import Endpoint
-from dragoman.gateway.upstream import Connected
 from dragoman.mappings.canonical.events import (
     ModelTurnStarted,
     ReasoningDelta,

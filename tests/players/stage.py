@@ -10,11 +10,11 @@ from typing import Any
 
 from dragoman.adapters.base import CloseReason
 from dragoman.gateway import registry
+from dragoman.gateway.backends.upstream import Connected, Upstream
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.endpoint import Endpoint, parse
 from dragoman.gateway.link import Link
 from dragoman.gateway.session.session import Session
-from dragoman.gateway.upstream import Connected, Upstream
 from dragoman.mappings.dialect import Dialect, Translator
 from tests.gateway.stage import AT_ONCE, Peer, Stage
 from tests.idle import settle

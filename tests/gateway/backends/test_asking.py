@@ -11,6 +11,7 @@ from dragoman.mappings.canonical import Command
 from dragoman.mappings.canonical.commands import GetSession, ListSessions, Ping
 from dragoman.mappings.canonical.values import Failure
 from tests.gateway.stage import Time
+from tests.services import services
 
 NO = Failure(cause="denied", text="no")
 
@@ -26,8 +27,8 @@ class Asked:
         self.failed: list[tuple[list[str], Failure]] = []
         self.got: list[object] = []
         self.asking: Asking[str] = Asking(
-            self.commands.append, self.released.append, lambda held, why: self.failed.append((held, why)), bound=2,
-            new_id=lambda: f"own-{next(ids)}", later=self.time.later,
+            self.commands.append, self.released.append, lambda held, why: self.failed.append((held, why)),
+            services=services(self.time, new_id=lambda: f"own-{next(ids)}"), bound=2,
         )  # fmt: skip
 
     def two_requests(self) -> Script:

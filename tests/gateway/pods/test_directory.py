@@ -92,7 +92,8 @@ async def test_a_session_with_a_title_is_called_after_it_once(base: Path) -> Non
         (base / "Order").mkdir()
         router = app._routers[0]
         for title in ("Holiday", "Holiday", "Order", "a/b", ".."):
-            session = router._all.make(router._services.new_id())
+            session = router._backend.session_behind("new")
+            assert session is not None
             session.state.title, session.state.owner = title, "local"
             router._all.tell(session)
         ids = [session.state.id for session in router.sessions]

@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 
 from dragoman.gateway import registry
+from dragoman.gateway.backends.upstream import Upstream
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.ledger import Ledger
 from dragoman.gateway.replay.conversation import GONE, Conversation
-from dragoman.gateway.upstream import Upstream
 from dragoman.mappings.canonical.commands import CancelTurn, Compact
 from dragoman.mappings.canonical.events import Gap, Reply
+from tests.gateway.backends.pando_stage import Primary, row
 from tests.gateway.replay.tape import said, types
 from tests.gateway.replay.test_live import Session
-from tests.gateway.routing.pando_stage import Primary, row
 from tests.gateway.stage import AT_ONCE, Time
 from tests.idle import run_turns, settle
 from tests.services import services
@@ -41,7 +41,7 @@ class Alone(Primary):
         ids = count(1)
         pando = registry.dialect("pando")
         self.way = Conversation(
-            self.session, pando, ledger=self.ledger, new_id=lambda: f"id {next(ids)}", later=self.time.later
+            self.session, pando, services(self.time, ledger=self.ledger, new_id=lambda: f"id {next(ids)}")
         )
         self.way.upstream = Upstream(
             "own", "pando", pando, self._connect, self.way,

@@ -30,6 +30,7 @@ from dragoman.mappings.canonical.values import Failure, Message
 from dragoman.mappings.dialect import Burst
 from tests.gateway.replay.tape import said, types
 from tests.gateway.stage import Time
+from tests.services import services
 
 SPOKEN = [Message(role="user", text="one"), Message(role="system", text="s"), Message(role="assistant", text="1")]
 
@@ -43,7 +44,7 @@ class Session:
     def connected(self) -> SessionState:
         return self.state
 
-    def receive(self, bursts: list[Burst[Any]]) -> None:
+    def receive(self, bursts: list[Burst[Event]]) -> None:
         for burst in bursts:
             self.events += burst.items
 
@@ -76,8 +77,9 @@ class Behind:
         self.session, self.backend, self.time, self.ledger = Session(), Backend(), Time(), Ledger()
         ids = iter(range(100))
         self.live = Live(
-            self.session, registry.dialect(dialect), name="there", tells_model_turns=tells, ledger=self.ledger,
-            clock=self.time.clock, new_id=lambda: f"own {next(ids)}", later=self.time.later,
+            self.session, registry.dialect(dialect),
+            services(self.time, ledger=self.ledger, new_id=lambda: f"own {next(ids)}"), name="there",
+            tells_model_turns=tells,
         )  # fmt: skip
         self.live.backend = self.backend
 

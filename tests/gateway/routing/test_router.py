@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
+from dragoman.gateway.backends.upstream import WAITING_MAX
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.routing.door import Door
 from dragoman.gateway.routing.ids import session_id
-from dragoman.gateway.upstream import WAITING_MAX
 from dragoman.mappings.canonical.commands import GetHistory, ListSessions, SetGoal
 from dragoman.mappings.canonical.events import SessionsListed
 from dragoman.mappings.canonical.unmapped import Unmapped
@@ -541,5 +541,5 @@ async def test_a_door_leads_to_the_one_session_of_its_backend() -> None:
     door = Door(endpoint="pod+unix:/x")
     async with stage() as made:
         assert made.router.behind(door) is None
-        assert made.router._all.behind(door) is made.session
+        assert made.router._behind(door) is made.session
         assert made.router.behind(door) is made.session

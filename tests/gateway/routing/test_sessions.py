@@ -6,7 +6,7 @@ import json
 
 from msgspec import structs
 
-from tests.gateway.routing.pando_stage import ROUTE, PandoStage, frames, pando_stage, row
+from tests.gateway.backends.pando_stage import ROUTE, PandoStage, frames, pando_stage, row
 from tests.gateway.smooth_words import ask
 from tests.idle import settle
 from tests.memory import MemoryTransport

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from dragoman.gateway.session.session import Session
-from tests.gateway.routing.pando_stage import PandoStage, frames, pando_stage, row
+from tests.gateway.backends.pando_stage import PandoStage, frames, pando_stage, row
 from tests.idle import settle
 from tests.memory import MemoryTransport
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from dragoman.gateway.config.model import Limits
+from tests.gateway.backends.pando_stage import PandoStage, frames, pando_stage, row
 from tests.gateway.pod_words import CANCEL, echo, problem, run, say, snapshot, status, took
-from tests.gateway.routing.pando_stage import PandoStage, frames, pando_stage, row
 from tests.gateway.server_words import CREATED, acknowledged, answered, create, said, stopped, taken, told
 from tests.gateway.server_words import problem as refused
 from tests.gateway.smooth_words import ask

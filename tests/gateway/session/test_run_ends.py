@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.gateway.backends.pando_stage import PandoStage, frames, pando_stage, row
 from tests.gateway.pod_words import run, say, snapshot
-from tests.gateway.routing.pando_stage import PandoStage, frames, pando_stage, row
 from tests.gateway.server_words import CREATED, acknowledged, answered, create, said, taken, told
 from tests.gateway.stage import stage
 from tests.gateway.whale_words import answers, shown

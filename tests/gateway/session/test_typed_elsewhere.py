@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tests.gateway.routing.pando_stage import PandoStage, frames, pando_stage, row
+from tests.gateway.backends.pando_stage import PandoStage, frames, pando_stage, row
 from tests.gateway.smooth_words import ask
 from tests.idle import settle
 from tests.memory import MemoryTransport

@@ -14,13 +14,14 @@ from typing import Any
 
 from dragoman.adapters.base import CloseReason, Transport
 from dragoman.gateway import registry
+from dragoman.gateway.backends.kinds import kind_of
+from dragoman.gateway.backends.upstream import Connected, Upstream
 from dragoman.gateway.config.model import Limits, Route
 from dragoman.gateway.endpoint import Endpoint, parse
 from dragoman.gateway.ledger import Ledger
 from dragoman.gateway.link import Link
 from dragoman.gateway.routing.door import Door
 from dragoman.gateway.routing.router import Router
-from dragoman.gateway.upstream import Connected, Upstream
 from tests.gateway.stage import AT_ONCE, Time
 from tests.idle import settle
 from tests.memory import MemoryTransport
@@ -37,6 +38,9 @@ LIMITS = Limits(backoff_first=AT_ONCE, backoff_max=AT_ONCE)
 def row(id: str, title: str = "T", updated: str = "2026-05-09T21:28:20Z", messages: int = 2) -> dict[str, object]:
     """A session as a primary lists it."""
     return {"id": id, "title": title, "updated_at": updated, "message_count": messages}
+
+
+PANDO = registry.dialect("pando")
 
 
 class Primary:
@@ -109,7 +113,7 @@ class PandoStage(Primary):
         self.links: list[Link] = []
         self._ids = count(1)
         self.services = services(self.time, limits=LIMITS, ledger=self.ledger, new_id=self._new_id)
-        self.router = Router(route, self._upstream, self.services)
+        self.router = Router(route, self.services, PANDO, kind_of(PANDO, self._upstream))
 
     def _new_id(self) -> str:
         return f"00000000-0000-4000-8000-{next(self._ids):012d}"

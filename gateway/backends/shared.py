@@ -19,9 +19,9 @@ import structlog
 from msgspec import structs
 
 from dragoman.gateway.backends.asking import Asking, Refused, Script
+from dragoman.gateway.backends.upstream import Upstream
 from dragoman.gateway.services import Services
 from dragoman.gateway.session.session import Session
-from dragoman.gateway.upstream import Upstream
 from dragoman.mappings.canonical import Command, Event, SessionState
 from dragoman.mappings.canonical.commands import CancelTurn, GetSession, OpenSession, ResumeSession, SubmitInput
 from dragoman.mappings.canonical.events import (
@@ -37,7 +37,7 @@ from dragoman.mappings.canonical.events import (
 from dragoman.mappings.canonical.values import Cause, Failure, SessionSummary
 from dragoman.mappings.dialect import Burst, Dialect, Loss
 
-__all__ = ["Keeper", "Shared", "Way"]
+__all__ = ["SharedBackend", "SharedConnection", "SharedListener"]
 
 HELD_MAX = 1024  # commands that wait until their session is open: each has a deadline of its own
 ASKED_MAX = 4096  # commands without an answer of all sessions: each session bounds its own
@@ -48,19 +48,19 @@ MAKES_NONE = (HistorySnapshot, SessionClosed)
 log = structlog.get_logger("dragoman.shared")
 
 
-class Keeper(Protocol):
-    """Who keeps the sessions of the connection."""
+class SharedListener(Protocol):
+    """What hears of the sessions of a shared connection, and keeps them."""
 
-    def known(self, name: str) -> Session | None:
-        """The session that the backend calls so, if there is one."""
+    def known_session(self, name: str) -> Session | None:
+        """Return the session that the backend calls so, if there is one."""
 
-    def find(self, name: str) -> Session:
-        """The same; one that nobody knows yet is made."""
+    def find_or_make(self, name: str) -> Session:
+        """Return the session that the backend calls so, made if nobody knows it yet."""
 
     def described(self, session: Session, row: SessionSummary) -> None:
         """The backend describes a session."""
 
-    def listed(self, event: SessionsListed) -> None:
+    def on_list(self, event: SessionsListed) -> None:
         """The backend told which sessions it has."""
 
     def news(self, event: Event) -> None:
@@ -79,43 +79,40 @@ class Keeper(Protocol):
         """The backend does not have this session any more."""
 
 
-class Shared:
+class SharedConnection:
     """The connection of one route; `upstream` is set before anything is asked."""
 
     upstream: Upstream
 
-    def __init__(
-        self, route: str, dialect: Dialect, keeper: Keeper, services: Services
-    ) -> None:  # fmt: skip
+    def __init__(self, route: str, dialect: Dialect, keeper: SharedListener, services: Services) -> None:
         self._state = SessionState(id=route)  # the connection is about no session of its own
         self.dialect = dialect
         self._keeper = keeper
         self.services = services
-        self._ledger = services.ledger
-        self._ways: dict[str, Way] = {}  # the sessions that are watched, by their canonical id
+        self._ways: dict[str, SharedBackend] = {}  # the sessions that are watched, by their canonical id
         self._asked: dict[str, Session] = {}
-        self._opening: dict[str, Way] = {}  # who asks for a session to be opened, by our request
+        self._opening: dict[str, SharedBackend] = {}  # who asks for a session to be opened, by our request
         self._doubted: dict[str, Session] = {}  # of which it is asked whether it has them, by our request
         self._heard = False  # this connection told which sessions there are
 
-    def way(self, session: Session) -> Way:
-        """The way of one session to the backend."""
-        return Way(self, session)
+    def backend_for(self, session: Session) -> SharedBackend:
+        """Return the connection as one session sees it."""
+        return SharedBackend(self, session)
 
     # -- for the ways ----------------------------------------------------------------------------------
 
-    def watch(self, way: Way) -> None:
+    def watch(self, way: SharedBackend) -> None:
         """Somebody looks at this session: have its history."""
         state = way.session.state
         if state.id not in self._ways:
             self._ways[state.id] = way
             self.upstream.attach(state)
 
-    def forget(self, way: Way) -> None:
+    def forget(self, way: SharedBackend) -> None:
         """Nobody looks at it any more."""
         self._ways.pop(way.session.state.id, None)
 
-    def ask(self, way: Way, command: Command) -> None:
+    def ask(self, way: SharedBackend, command: Command) -> None:
         """Ask something before the commands of a session; the answer goes to `way`."""
         self._opening[command.request] = way
         self.upstream.send([command])
@@ -173,12 +170,12 @@ class Shared:
 
     def _told(self, burst: Burst[Event]) -> None:
         """What happens in one session."""
-        known = self._keeper.known(burst.session)
+        known = self._keeper.known_session(burst.session)
         if known is None and all(isinstance(item, MAKES_NONE) for item in burst.items):
             losses = [Loss(kind=type(item).__name__, why="of a session that is over") for item in burst.items]
-            self._ledger.record(losses)
+            self.services.ledger.record(losses)
             return
-        session = known or self._keeper.find(burst.session)
+        session = known or self._keeper.find_or_make(burst.session)
         session.delivery.enter()
         session.receive([burst])
         for item in burst.items:
@@ -202,11 +199,11 @@ class Shared:
     def _take(self, item: Any) -> None:
         if isinstance(item, SessionsListed):
             self._heard = True
-            self._keeper.listed(item)
+            self._keeper.on_list(item)
         elif isinstance(item, StoreChanged):
             self._keeper.news(item)
         elif not isinstance(item, Heartbeat):  # the connection watches for those, and our own clients get ours
-            self._ledger.record([Loss(kind=type(item).__name__, why="of the backend, and of no session")])
+            self.services.ledger.record([Loss(kind=type(item).__name__, why="of the backend, and of no session")])
 
     def lost(self, text: str, unsent: Sequence[Command], cause: Cause = "upstream_lost") -> bool:
         """The backend cannot be reached: each session hears of it, and of what of its own was not written."""
@@ -228,16 +225,15 @@ class Shared:
         return bool(found)
 
 
-class Way:
+class SharedBackend:
     """One session's part of the connection: a Backend."""
 
-    def __init__(self, shared: Shared, session: Session) -> None:
+    def __init__(self, shared: SharedConnection, session: Session) -> None:
         self._shared = shared
         self.session = session
         self.asking: Asking[Command] = Asking(
             lambda command: shared.ask(self, command), lambda held: shared.send(session, held), self._refuse,
-            bound=HELD_MAX, new_id=shared.services.new_id,
-            later=shared.services.schedule,
+            services=shared.services, bound=HELD_MAX,
         )  # fmt: skip
 
     def start(self) -> None:

@@ -1,8 +1,8 @@
 """Resume a conversation: find it, open it, and load its history page by page into its session.
 
-A Recall stands between a session and a backend that opens conversations and returns their history in pages, newest
-first (docs/dialects/smooth.md, section 5). While it works, the commands of clients wait in their order, so that their
-effects come after the history. Its own requests have ids of their own, and their answers go to it alone.
+A HistoryLoader stands between a session and a backend that opens conversations and returns their history in pages,
+newest first (docs/dialects/smooth.md, section 5). While it works, the commands of clients wait in their order, so
+that their effects come after the history. Its own requests have ids of their own, and their answers go to it alone.
 
     an endpoint's `session=latest`   ListSessions, then as with an id; a new conversation if there is none
     an endpoint's `session=ID`       ResumeSession, then the pages, then SessionOpened and one HistorySnapshot
@@ -16,19 +16,19 @@ from collections.abc import Callable, Sequence
 from msgspec import structs
 
 from dragoman.gateway.backends.asking import Asking, ConnectionLost, Refused, Script, TimedOut
+from dragoman.gateway.backends.paging import PAGE
+from dragoman.gateway.backends.upstream import Backend, Connected
 from dragoman.gateway.routing.door import LATEST
 from dragoman.gateway.routing.ids import canonical_id
-from dragoman.gateway.routing.paging import PAGE
 from dragoman.gateway.services import Services
 from dragoman.gateway.session.weight import of_item
-from dragoman.gateway.upstream import Backend, Connected
 from dragoman.mappings.canonical import Command, SessionState
 from dragoman.mappings.canonical.commands import GetHistory, GetSession, ListSessions, OpenSession, ResumeSession
 from dragoman.mappings.canonical.events import Alert, Event, HistorySnapshot, Reply, SessionOpened, SessionsListed
 from dragoman.mappings.canonical.values import Cause, Failure, Item
 from dragoman.mappings.dialect import Burst, Loss
 
-__all__ = ["Recall"]
+__all__ = ["HistoryLoader"]
 
 PAGES_MAX = 20
 # seconds for all pages: a pod's parent waits 5 s for its run to begin (docs/dialects/pod.md, section 11)
@@ -36,7 +36,7 @@ PATIENCE = 3.0
 HELD_MAX = 64  # commands that wait meanwhile: as many as wait for a connection
 
 
-class Recall:
+class HistoryLoader:
     """The way of one session to its backend, with the history of a resumed conversation; `backend` is set first.
 
     `resume` is the conversation that an endpoint asks for. `taken` returns True if another session has it open already;
@@ -55,8 +55,7 @@ class Recall:
         self._resume = resume
         self._taken = taken
         self._asking: Asking[Command] = Asking(
-            lambda command: self.backend.send([command]), self.send, self._fail, bound=HELD_MAX,
-            new_id=services.new_id, later=services.schedule,
+            lambda command: self.backend.send([command]), self.send, self._fail, services=services, bound=HELD_MAX,
         )  # fmt: skip
         self._openings: set[str] = set()  # requests of clients that resume
 

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from dragoman.gateway.config.model import Limits
+from tests.gateway.backends.pando_stage import PandoStage, frames, pando_stage, row
 from tests.gateway.pod_words import run
-from tests.gateway.routing.pando_stage import PandoStage, frames, pando_stage, row
 from tests.gateway.smooth_words import ask
 from tests.idle import settle
 from tests.memory import MemoryTransport

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 
+from dragoman.gateway.backends.shared_sessions import HELD_MAX
 from dragoman.gateway.routing.door import Door
-from dragoman.gateway.routing.shared_sessions import HELD_MAX
 from dragoman.mappings.canonical import Event, SessionState
 from dragoman.mappings.canonical.commands import GetSession, ListSessions, ResumeSession
+from tests.gateway.backends.pando_stage import PandoStage, frames, pando_stage, row
 from tests.gateway.pod_words import run
-from tests.gateway.routing.pando_stage import PandoStage, frames, pando_stage, row
 from tests.gateway.smooth_words import ask
 from tests.idle import settle
 

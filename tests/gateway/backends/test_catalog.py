@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from dragoman.gateway.backends.catalog import WAITING_MAX
+from dragoman.gateway.backends.conversations import ConversationsKind
 from dragoman.gateway.config.model import Limits
-from dragoman.gateway.routing.stored import WAITING_MAX
 from tests.gateway.server_words import Frame
 from tests.gateway.smooth_words import ask
 from tests.gateway.stage import Stage, stage
@@ -110,9 +111,11 @@ async def test_a_backend_that_is_lost_before_it_told_its_list_adds_nothing() -> 
 async def test_lists_that_wait_are_bounded() -> None:
     async with stage(upstream="codewhale") as made:
         told: list[int] = []
-        assert made.router._all.stored is not None
+        assert isinstance(made.router._backend, ConversationsKind)
+        catalog = made.router._backend._listable()
+        assert catalog is not None
         for _ in range(WAITING_MAX + 1):
-            made.router._all.stored.ask(False, lambda found: told.append(len(found)))
+            catalog.ask(False, lambda found: told.append(len(found)))
         assert told == [0]
         await answers(made, "thread/list", threads=[thread(f"thread-{KEPT}")])
         assert told == [0] + [1] * WAITING_MAX

@@ -13,18 +13,18 @@ from typing import Any
 from msgspec import structs
 
 from dragoman.gateway.backends.asking import Asking, Script, TimedOut
+from dragoman.gateway.backends.upstream import Backend, Connected
 from dragoman.gateway.routing.ids import canonical_id
 from dragoman.gateway.services import Services
 from dragoman.gateway.session.history import summary
 from dragoman.gateway.session.session import Session
-from dragoman.gateway.upstream import Backend, Connected
 from dragoman.mappings.canonical import Command, Event, SessionState
 from dragoman.mappings.canonical.commands import ListSessions
 from dragoman.mappings.canonical.events import SessionsListed
 from dragoman.mappings.canonical.values import Cause, SessionSummary
 from dragoman.mappings.dialect import Burst, Loss
 
-__all__ = ["Rows", "Stored", "joined"]
+__all__ = ["BackendCatalog", "Rows", "joined"]
 
 # rows that are asked for: the largest page of servers (docs/dialects/smooth.md, section 3: list_conversations)
 STORED_MAX = 200
@@ -35,7 +35,7 @@ Rows = Sequence[SessionSummary]
 Told = Callable[[Rows], None]
 
 
-class Stored:
+class BackendCatalog:
     """The store of one route's backend; `backend` is set before anything is asked."""
 
     backend: Backend
@@ -46,16 +46,15 @@ class Stored:
         self._route = route
         self._control = control
         self._services = services
-        self._lists = {archived: self._asking(archived) for archived in (False, True)}
+        self._lists = {archived: self._asking(archived, services) for archived in (False, True)}
         self._rows: dict[bool, Rows] = {}
         self._names: dict[str, SessionSummary] = {}
 
-    def _asking(self, archived: bool) -> Asking[Told]:
+    def _asking(self, archived: bool, services: Services) -> Asking[Told]:
         """Return what asks for a list, with or without archived conversations: one answer for all who wait."""
         return Asking(
             lambda command: self.backend.send([command]), lambda waiting: _tell(waiting, self._rows.pop(archived, ())),
-            lambda waiting, _failure: _tell(waiting, ()), bound=WAITING_MAX,
-            new_id=self._services.new_id, later=self._services.schedule,
+            lambda waiting, _failure: _tell(waiting, ()), services=services, bound=WAITING_MAX,
         )  # fmt: skip
 
     def ask(self, archived: bool, told: Told) -> None:

@@ -17,9 +17,9 @@ from typing import Any
 
 from msgspec import Struct, structs
 
+from dragoman.gateway.backends.upstream import Backend, Connected
 from dragoman.gateway.services import Services
 from dragoman.gateway.session.weight import of_item
-from dragoman.gateway.upstream import Backend, Connected
 from dragoman.mappings.canonical import Command, Event, SessionState
 from dragoman.mappings.canonical.commands import GetHistory
 from dragoman.mappings.canonical.events import HistorySnapshot

@@ -14,8 +14,8 @@ from structlog.testing import capture_logs
 
 from dragoman.adapters.base import Transport
 from dragoman.gateway import registry
+from dragoman.gateway.backends.upstream import WAITING_MAX, Upstream
 from dragoman.gateway.config.model import Limits
-from dragoman.gateway.upstream import WAITING_MAX, Upstream
 from dragoman.mappings.canonical import Command, SessionState
 from dragoman.mappings.canonical.commands import SubmitInput
 from dragoman.mappings.canonical.values import Cause, Text

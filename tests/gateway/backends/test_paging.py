@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from msgspec import structs
 
+from dragoman.gateway.backends.paging import ITEM_WEIGHT, PAGE, READING_MAX, Pager
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.ledger import Ledger
-from dragoman.gateway.routing.paging import ITEM_WEIGHT, PAGE, READING_MAX, Pager
 from dragoman.mappings.canonical import Command, SessionState
 from dragoman.mappings.canonical.commands import GetHistory, Ping
 from dragoman.mappings.canonical.events import Event, HistorySnapshot, Pong, Reply

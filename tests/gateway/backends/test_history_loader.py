@@ -8,10 +8,10 @@ from typing import Any
 
 from msgspec import structs
 
+from dragoman.gateway.backends.history_loader import HELD_MAX, PAGES_MAX, PATIENCE, HistoryLoader
+from dragoman.gateway.backends.paging import PAGE
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.ledger import Ledger
-from dragoman.gateway.routing.paging import PAGE
-from dragoman.gateway.routing.recall import HELD_MAX, PAGES_MAX, PATIENCE, Recall
 from dragoman.mappings.canonical import Command, SessionState
 from dragoman.mappings.canonical.commands import (
     CancelTurn,
@@ -43,7 +43,7 @@ def message(text: str) -> Message:
 
 
 class Stage:
-    """A Recall with the session on one side and the backend on the other, both played by the test."""
+    """A HistoryLoader with the session on one side and the backend on the other, both played by the test."""
 
     def __init__(self, resume: str = "", *, taken: bool = False, limits: Limits = Limits()) -> None:  # noqa: B008  # frozen
         numbers = count(1)
@@ -52,11 +52,11 @@ class Stage:
         self.told: list[Event] = []
         self.failed: list[tuple[str, list[str]]] = []
         self.time, self.ledger = Time(), Ledger()
-        self.recall = Recall(
+        self.loader = HistoryLoader(
             self, services(self.time, limits=limits, ledger=self.ledger, new_id=lambda: f"own-{next(numbers)}"),
             resume=resume, taken=lambda _id: taken,
         )  # fmt: skip
-        self.recall.backend = self
+        self.loader.backend = self
         self.starts = 0
 
     # -- as session ------------------------------------------------------------------------------------
@@ -96,7 +96,7 @@ class Stage:
 
     def answers(self, event: Any) -> None:
         """The backend answers what it was asked last."""
-        self.recall.receive([Burst(items=[structs.replace(event, request=self.asked[-1].request)])])
+        self.loader.receive([Burst(items=[structs.replace(event, request=self.asked[-1].request)])])
 
     def opened(self, conversation: str = "c1") -> None:
         self.last(ResumeSession)
@@ -122,15 +122,15 @@ def submit(request: str) -> SubmitInput:
 
 def test_without_anything_to_resume_commands_and_events_go_straight_through() -> None:
     stage = Stage()
-    stage.recall.start()
-    stage.recall.send([submit("r")])
-    stage.recall.receive([Burst(items=[TextDelta(text="x")])])
+    stage.loader.start()
+    stage.loader.send([submit("r")])
+    stage.loader.receive([Burst(items=[TextDelta(text="x")])])
     assert (stage.starts, stage.asked, stage.told) == (1, [submit("r")], [TextDelta(text="x")])
 
 
 def test_an_id_is_resumed_for_the_agent_of_the_route_and_its_pages_are_told_as_one_history() -> None:
     stage = Stage("c1")
-    stage.recall.start()
+    stage.loader.start()
     asked = stage.last(ResumeSession)
     assert (asked.session, asked.agent, asked.user_name) == ("c1", "agent", "Ann")
     stage.opened()
@@ -147,7 +147,7 @@ def test_an_id_is_resumed_for_the_agent_of_the_route_and_its_pages_are_told_as_o
 def test_a_thread_that_was_asked_for_by_its_name_is_the_one_that_was_opened() -> None:
     thread = "0198c3a1-0000-4000-8000-0000000000d1"
     stage = Stage(f"thread-{thread}")
-    stage.recall.start()
+    stage.loader.start()
     stage.opened(thread)
     stage.pages(["1"])
     assert [type(event) for event in stage.told] == [SessionOpened, HistorySnapshot], "and nobody is warned of another"
@@ -155,7 +155,7 @@ def test_a_thread_that_was_asked_for_by_its_name_is_the_one_that_was_opened() ->
 
 def test_the_latest_is_the_first_of_the_backends_list() -> None:
     stage = Stage("latest")
-    stage.recall.start()
+    stage.loader.start()
     assert stage.last(ListSessions).limit == 1
     stage.answers(SessionsListed(request="", sessions=(SessionSummary(session="c9"), SessionSummary(session="c1"))))
     assert stage.last(ResumeSession).session == "c9"
@@ -167,7 +167,7 @@ def test_the_latest_is_the_first_of_the_backends_list() -> None:
 def test_where_there_is_no_latest_or_no_list_the_conversation_is_a_fresh_one() -> None:
     for answer in (SessionsListed(request="", sessions=()), Reply(request="", failure=NO)):
         stage = Stage("latest")
-        stage.recall.send([submit("r")])
+        stage.loader.send([submit("r")])
         stage.answers(answer)
         assert stage.told == [HistorySnapshot(items=())]
         assert stage.asked[-1] == submit("r")
@@ -175,7 +175,7 @@ def test_where_there_is_no_latest_or_no_list_the_conversation_is_a_fresh_one() -
 
 def test_what_is_open_elsewhere_is_not_opened_twice() -> None:
     stage = Stage("latest", taken=True)
-    stage.recall.send([submit("r")])
+    stage.loader.send([submit("r")])
     stage.answers(SessionsListed(request="", sessions=(SessionSummary(session="c9"),)))
     assert [type(command) for command in stage.asked] == [ListSessions]
     assert [requests for _, requests in stage.failed] == [["r"]]
@@ -183,7 +183,7 @@ def test_what_is_open_elsewhere_is_not_opened_twice() -> None:
 
 def test_another_conversation_than_the_one_asked_for_is_told() -> None:
     stage = Stage("c1")
-    stage.recall.start()
+    stage.loader.start()
     stage.opened("c2")
     stage.pages([])
     (alert,) = [event for event in stage.told if isinstance(event, Alert)]
@@ -192,8 +192,8 @@ def test_another_conversation_than_the_one_asked_for_is_told() -> None:
 
 def test_commands_wait_for_the_history_and_keep_their_order() -> None:
     stage = Stage("c1")
-    stage.recall.send([submit("r")])
-    stage.recall.send([CancelTurn(request="c")])
+    stage.loader.send([submit("r")])
+    stage.loader.send([CancelTurn(request="c")])
     stage.opened()
     assert not [command for command in stage.asked if command.request in "rc"]
     stage.pages(["1"])
@@ -203,14 +203,14 @@ def test_commands_wait_for_the_history_and_keep_their_order() -> None:
 
 def test_more_commands_than_may_wait_are_refused() -> None:
     stage = Stage("c1")
-    stage.recall.send([submit(str(n)) for n in range(HELD_MAX + 1)])
+    stage.loader.send([submit(str(n)) for n in range(HELD_MAX + 1)])
     assert [requests for _, requests in stage.failed] == [[str(HELD_MAX)]]
 
 
 def test_what_else_the_backend_says_meanwhile_reaches_the_session() -> None:
     stage = Stage("c1")
-    stage.recall.start()
-    stage.recall.receive([Burst(items=[TextDelta(text="x")])])
+    stage.loader.start()
+    stage.loader.receive([Burst(items=[TextDelta(text="x")])])
     assert stage.told == [TextDelta(text="x")]
 
 
@@ -219,7 +219,7 @@ def test_what_else_the_backend_says_meanwhile_reaches_the_session() -> None:
 
 def test_only_so_many_pages_are_loaded_and_the_rest_is_counted() -> None:
     stage = Stage("c1")
-    stage.recall.start()
+    stage.loader.start()
     stage.opened()
     stage.pages(*([str(n)] for n in range(PAGES_MAX)), more=True)
     assert len(stage.history()) == PAGES_MAX
@@ -228,7 +228,7 @@ def test_only_so_many_pages_are_loaded_and_the_rest_is_counted() -> None:
 
 def test_only_so_much_text_is_loaded() -> None:
     stage = Stage("c1", limits=Limits(transcript_max=2048))
-    stage.recall.start()
+    stage.loader.start()
     stage.opened()
     stage.pages(["x" * 1500], ["y" * 1500], more=True)
     assert len(stage.history()) == 2
@@ -237,7 +237,7 @@ def test_only_so_much_text_is_loaded() -> None:
 
 def test_after_so_much_time_what_came_is_the_history() -> None:
     stage = Stage("c1")
-    stage.recall.send([submit("r")])
+    stage.loader.send([submit("r")])
     stage.opened()
     stage.pages(["2"], more=True)
     stage.time.passes(PATIENCE)
@@ -252,42 +252,42 @@ def test_after_so_much_time_what_came_is_the_history() -> None:
 
 def test_a_backend_that_refuses_fails_what_waits_and_is_asked_again_for_the_next() -> None:
     stage = Stage("c1")
-    stage.recall.send([submit("r")])
+    stage.loader.send([submit("r")])
     stage.answers(Reply(request="", failure=NO))
     assert stage.failed == [("no", ["r"])]
-    stage.recall.send([submit("r2")])
+    stage.loader.send([submit("r2")])
     assert stage.last(ResumeSession).session == "c1"
 
 
 def test_a_backend_that_says_nothing_fails_what_waits() -> None:
     stage = Stage("c1")
-    stage.recall.send([submit("r")])
+    stage.loader.send([submit("r")])
     stage.time.passes(Limits().accept_deadline)
     assert [requests for _, requests in stage.failed] == [["r"]]
 
 
 def test_a_backend_that_cannot_be_reached_fails_what_waits_and_not_what_we_asked() -> None:
     stage = Stage("c1")
-    stage.recall.send([submit("r")])
-    stage.recall.lost("away", [stage.asked[-1]])
+    stage.loader.send([submit("r")])
+    stage.loader.lost("away", [stage.asked[-1]])
     assert stage.failed == [("away", ["r"])]
-    stage.recall.start()
+    stage.loader.start()
     assert stage.last(ResumeSession).request == "own-2"
 
 
 def test_a_backend_that_is_lost_between_pages_leaves_those_that_came() -> None:
     stage = Stage("c1")
-    stage.recall.start()
+    stage.loader.start()
     stage.opened()
     stage.pages(["2"], more=True)
-    stage.recall.lost("away", [])
+    stage.loader.lost("away", [])
     assert stage.history() == ["2"]
     assert stage.failed == [("away", [])]
 
 
 def test_a_page_that_is_refused_ends_the_history() -> None:
     stage = Stage("c1")
-    stage.recall.start()
+    stage.loader.start()
     stage.opened()
     stage.pages(["2"], more=True)
     stage.answers(Reply(request="", failure=NO))
@@ -296,9 +296,9 @@ def test_a_page_that_is_refused_ends_the_history() -> None:
 
 def test_once_stopped_nothing_is_waited_for() -> None:
     stage = Stage("c1")
-    stage.recall.start()
-    stage.recall.rest()
-    stage.recall.stop()
+    stage.loader.start()
+    stage.loader.rest()
+    stage.loader.stop()
     assert stage.time.waiting == []
 
 
@@ -308,7 +308,7 @@ def test_once_stopped_nothing_is_waited_for() -> None:
 def test_a_client_that_resumes_is_answered_once_the_history_is_loaded() -> None:
     """A codewhale's answer tells the history (docs/translation.md, section 1)."""
     stage = Stage()
-    stage.recall.send([ResumeSession(request="open", session="c1")])
+    stage.loader.send([ResumeSession(request="open", session="c1")])
     stage.opened()
     assert stage.told == []
     stage.pages(["2"], ["1"])
@@ -320,16 +320,16 @@ def test_a_client_that_resumes_is_answered_once_the_history_is_loaded() -> None:
 def test_a_client_that_resumes_is_answered_also_when_its_history_does_not_come() -> None:
     for lost in (True, False):
         stage = Stage()
-        stage.recall.send([ResumeSession(request="open", session="c1")])
+        stage.loader.send([ResumeSession(request="open", session="c1")])
         stage.opened()
-        stage.recall.lost("away", []) if lost else stage.time.passes(PATIENCE)
+        stage.loader.lost("away", []) if lost else stage.time.passes(PATIENCE)
         assert stage.told[-1] == SessionOpened(request="open", session="c1")
         assert stage.history() == []
 
 
 def test_a_client_that_resumes_what_has_no_history_is_answered_too() -> None:
     stage = Stage()
-    stage.recall.send([ResumeSession(request="open", session="c1")])
+    stage.loader.send([ResumeSession(request="open", session="c1")])
     stage.opened()
     stage.pages([])
     assert stage.told[-1] == SessionOpened(request="open", session="c1")
@@ -339,15 +339,15 @@ def test_a_client_that_resumes_what_has_no_history_is_answered_too() -> None:
 def test_a_history_that_the_session_has_is_not_loaded_again() -> None:
     stage = Stage()
     stage.state.transcript = [message("1")]
-    stage.recall.send([ResumeSession(request="open", session="c1")])
+    stage.loader.send([ResumeSession(request="open", session="c1")])
     stage.opened()
     assert [type(command) for command in stage.asked] == [ResumeSession]
 
 
 def test_a_client_whose_resuming_is_refused_hears_that_alone() -> None:
     stage = Stage()
-    stage.recall.send([ResumeSession(request="open", session="c1")])
+    stage.loader.send([ResumeSession(request="open", session="c1")])
     stage.answers(Reply(request="", failure=NO))
     assert stage.told == [Reply(request="open", failure=NO)]
-    stage.recall.send([submit("r")])
+    stage.loader.send([submit("r")])
     assert stage.asked[-1] == submit("r")

@@ -1,0 +1,119 @@
+"""A backend that opens a conversation for each session, over a connection of its own (docs/design.md, section 5).
+
+Between a session and its connection stand a HistoryLoader, which brings the history of a resumed conversation, and a
+Pager, which reads long ones. A recording behaves so too, but has no conversations beside those that are open here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from dragoman.gateway.backends.catalog import BackendCatalog, Rows
+from dragoman.gateway.backends.history_loader import HistoryLoader
+from dragoman.gateway.backends.opener import SessionOpener
+from dragoman.gateway.backends.paging import Pager
+from dragoman.gateway.backends.upstream import Backend, Connected
+from dragoman.gateway.link import Link
+from dragoman.gateway.routing.door import LATEST, NEW
+from dragoman.gateway.routing.ids import canonical_id
+from dragoman.gateway.session.session import Session
+from dragoman.mappings.canonical import Command
+from dragoman.mappings.canonical.commands import (
+    AnswerApproval,
+    AnswerInteraction,
+    AnswerOtp,
+    CancelTurn,
+    GetSession,
+    ListSessions,
+    PauseTurn,
+    ResumeSession,
+    ResumeTurn,
+)
+from dragoman.mappings.canonical.values import SessionSummary
+
+__all__ = ["ConversationsKind", "ReplayedKind"]
+
+OF_A_TURN = (CancelTurn, PauseTurn, ResumeTurn, AnswerApproval, AnswerOtp, AnswerInteraction)
+"""Commands about an open turn: a session that is not open here has none."""
+
+
+class ReplayedKind(SessionOpener):
+    """A recording, or a backend in this process: it has no conversations but those that are open here."""
+
+    def session_behind(self, wanted: str) -> Session | None:
+        known = self._sessions.roster.named(wanted)
+        if known is not None:
+            return known
+        resume = "" if wanted == NEW else wanted
+        named = resume not in ("", LATEST)
+        session = canonical_id(self._sessions.route.name, resume) if named else self._services.new_id()
+        return self._sessions.make(session, partial(self._connect, resume=resume))
+
+    def resume_session(self, link: Link, command: ResumeSession) -> Session | None:
+        if not link.attaches:  # a caller activates what there is, and opens nothing by it
+            self.get_session(link, GetSession(request=command.request, session=command.session))
+            return None
+        return super().resume_session(link, command)
+
+    def _new_session(self, link: Link, _name: str) -> Session:
+        """Return a session that is named after its conversation once that is open: the backend tells the id."""
+        return self._sessions.make_unopened(link, self._connect)
+
+    def _connect(self, session: Session, resume: str = "") -> None:
+        loader = HistoryLoader(
+            session, self._services, resume=resume,
+            taken=lambda conversation: self._sessions.merge(session, conversation),
+        )  # fmt: skip
+        loader.backend = pager = Pager(loader, self._services)
+        pager.backend = self._make_backend(pager, self._sessions.route.upstream)
+        session.backend = loader
+        if not resume:
+            session.lobby.open()  # a new conversation: there is nothing to wait for
+
+
+class ConversationsKind(ReplayedKind):
+    """A real backend of many conversations: it may keep some that are not open here."""
+
+    _catalog: BackendCatalog | None = None
+
+    def list_sessions(self, link: Link, archived: bool, tell: Callable[[Rows], None]) -> None:
+        catalog = self._listable()
+        if catalog is None:
+            super().list_sessions(link, archived, tell)
+        else:
+            catalog.ask(archived, tell)
+
+    def listed(self, name: str) -> SessionSummary | None:
+        return self._catalog.named(name) if self._catalog is not None else None
+
+    def ask_for(self, link: Link, command: Command) -> bool:
+        if not command.session or isinstance(command, OF_A_TURN):
+            return False
+        if self._sessions.roster.named(command.session) is not None:
+            return False
+        self._seek(link, GetSession(request=command.request, session=command.session), command)
+        return True
+
+    def _seek(self, link: Link, command: GetSession, then: Command | None = None) -> None:
+        """Ask for a session, once a list has told what clients of this dialect call the backend's sessions.
+
+        A smooth sessionId is derived from the canonical id: only a list can tell whose it is.
+        """
+        catalog = self._listable()
+        if link.dialect.name == self._sessions.upstream.name or self.listed(command.session) or catalog is None:
+            self._ask(link, command, then)
+        else:
+            catalog.ask(True, lambda _rows: self._ask(link, command, then) if link.alive else None)
+
+    def _listable(self) -> BackendCatalog | None:
+        """Return the backend's store; None if it cannot be listed, or what it has may be somebody's."""
+        if not self._sessions.policy.shared or not self._sessions.upstream.commands.can_say(ListSessions):
+            return None
+        self.control()
+        return self._catalog
+
+    def _connect_control(self, control: Connected) -> Backend:
+        self._catalog = catalog = BackendCatalog(self._sessions.route.name, control, self._services)
+        catalog.backend = super()._connect_control(catalog)
+        return catalog

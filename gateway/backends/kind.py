@@ -1,0 +1,131 @@
+"""What a router asks about its backend, whatever kind it is (docs/design.md, section 5).
+
+    kind             a backend that                                     sessions come from
+    SingleKind       holds one session                                  the endpoint
+    PodsKind         is a directory of pods, one session each           the folders that are there
+    SharedKind       carries many sessions over one connection          its list, its events, and clients
+    ConversationsKind opens a conversation for each session             clients, and the list of its store
+    ReplayedKind     plays a recording to each session                  clients
+
+`BackendKind` answers as a backend of one connection a session does that has nothing but the sessions open here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dragoman.gateway.backends.asking import Refused
+from dragoman.gateway.backends.catalog import Rows
+from dragoman.gateway.backends.upstream import Backend, Connected
+from dragoman.gateway.endpoint import Endpoint
+from dragoman.gateway.link import Link
+from dragoman.gateway.routing.sessions import Sessions
+from dragoman.gateway.session.session import Session
+from dragoman.mappings.canonical import Command
+from dragoman.mappings.canonical.commands import GetSession, OpenSession, ResumeSession
+from dragoman.mappings.canonical.values import Failure, SessionSummary
+
+__all__ = ["BackendKind", "MakeBackend"]
+
+MakeBackend = Callable[[Connected, Endpoint], Backend]
+"""Makes the connection to the backend at an endpoint, for the session that will hear of it."""
+
+
+class BackendKind:
+    """The backend of one route, which one connection for each session leads to."""
+
+    cannot_delete = ""
+    """Why a session of this backend cannot be deleted; "" if the gateway may forget it."""
+
+    def __init__(self, sessions: Sessions, make_backend: MakeBackend) -> None:
+        self._sessions = sessions
+        self._make_backend = make_backend
+        self._services = sessions.services
+        self._control: Session | None = None
+
+    # -- known: what the backend has told --------------------------------------------------------------
+
+    def when_known(self, action: Callable[[], None]) -> bool:
+        """Call `action` once the backend has told which sessions it has; return False if too much waits for that."""
+        action()
+        return True
+
+    def when_described(self, _link: Link, action: Callable[[], None]) -> None:
+        """Call `action` once the backend has told what its session is about, for a link that does not attach."""
+        action()
+
+    def subscribed(self) -> None:
+        """Connect for somebody who subscribed to everything, where one connection tells of it."""
+
+    # -- list ------------------------------------------------------------------------------------------
+
+    def list_sessions(self, link: Link, _archived: bool, tell: Callable[[Rows], None]) -> None:
+        """Call `tell` with the sessions that the backend has beside those that are open here."""
+        self.when_described(link, lambda: tell(()))
+
+    def listed(self, _name: str) -> SessionSummary | None:
+        """Return the row of a session that a list has shown to clients under this name."""
+        return None
+
+    def worth_listing(self, rows: list[SessionSummary]) -> list[SessionSummary]:
+        """Return the rows that a list shows."""
+        return rows
+
+    # -- find ------------------------------------------------------------------------------------------
+
+    def find_session(self, _name: str) -> Session | None:
+        """Return the session that the backend knows by this name, though it is not open here."""
+        return None
+
+    def session_behind(self, _wanted: str) -> Session | None:
+        """Return the session for a listener that asks for `new`, `latest` or a name; None if there is none for it."""
+        raise NotImplementedError
+
+    def keeps(self, _session: Session) -> bool:
+        """Return True if the session stays open here though nobody uses it."""
+        return False
+
+    # -- open ------------------------------------------------------------------------------------------
+
+    def open_session(self, link: Link, command: OpenSession | ResumeSession) -> Session | None:
+        """Return the session for a client that opens one, or None once the backend is asked; Refused says why not."""
+        raise NotImplementedError
+
+    def resume_session(self, link: Link, command: ResumeSession) -> Session | None:
+        """Return or ask for the session that a client resumes and that is not open here; else raise Refused."""
+        if not link.attaches:  # a caller activates what there is, and opens nothing by it
+            raise Refused(not_found(command.session))
+        return self.open_session(link, command)
+
+    def get_session(self, _link: Link, command: GetSession) -> None:
+        """Ask the backend for a session that is not open here; Refused if it has no others."""
+        raise Refused(not_found(command.session))
+
+    def ask_for(self, _link: Link, _command: Command) -> bool:
+        """Ask the backend for the session of this command, then act on it; return False if it has no others."""
+        return False
+
+    # --------------------------------------------------------------------------------------------------
+
+    def control(self) -> Session | None:
+        """Return the session whose backend is asked what concerns no session; nobody attaches to it.
+
+        It has a connection of its own (docs/design.md, section 6), made when it is first needed.
+        """
+        if self._control is None:
+            self._control = control = self._sessions.create(self._services.new_id())
+            control.backend = self._connect_control(control)
+        return self._control
+
+    def _connect_control(self, control: Connected) -> Backend:
+        return self._make_backend(control, self._sessions.route.upstream)
+
+    def close(self) -> None:
+        """Close the connections that belong to no session of a client."""
+        if self._control is not None:
+            self._control.stop()
+
+
+def not_found(name: str) -> Failure:
+    """Return the failure of a command whose session nobody knows."""
+    return Failure(cause="not_found", text=f"session {name!r} not found")

@@ -1,0 +1,31 @@
+"""The one place that chooses the kind of a route's backend."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dragoman.gateway.backends.conversations import ConversationsKind, ReplayedKind
+from dragoman.gateway.backends.kind import BackendKind, MakeBackend
+from dragoman.gateway.backends.pods import PodsKind
+from dragoman.gateway.backends.shared_sessions import SharedKind
+from dragoman.gateway.backends.single import SingleKind
+from dragoman.gateway.pods.live import Pods
+from dragoman.gateway.routing.sessions import Sessions
+from dragoman.mappings.dialect import Dialect
+
+__all__ = ["kind_of"]
+
+
+def kind_of(
+    upstream: Dialect, make_backend: MakeBackend, *, pods: Pods | None = None, in_process: bool = False
+) -> Callable[[Sessions], BackendKind]:  # fmt: skip
+    """Return what makes the kind of a backend. `in_process` says that nothing is dialled for it."""
+    if pods is not None:
+        return lambda sessions: PodsKind(sessions, make_backend, pods)
+    if upstream.named is not None:
+        return lambda sessions: SharedKind(sessions, make_backend)
+    if upstream.one_session:
+        return lambda sessions: SingleKind(sessions, make_backend)
+    if in_process:
+        return lambda sessions: ReplayedKind(sessions, make_backend)
+    return lambda sessions: ConversationsKind(sessions, make_backend)

@@ -1,0 +1,188 @@
+"""The sessions of a backend that carries many over one connection: made as it lists and names them, and gone with it.
+
+What clients ask before the backend has said which sessions it has waits for that, in its order and not for long; also
+after a lost connection, for another backend may answer then, with other sessions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+
+from dragoman.gateway.backends.asking import Asking, Script, TimedOut
+from dragoman.gateway.backends.kind import MakeBackend
+from dragoman.gateway.backends.opener import SessionOpener
+from dragoman.gateway.backends.shared import SharedConnection
+from dragoman.gateway.backends.upstream import Upstream
+from dragoman.gateway.link import Link
+from dragoman.gateway.routing.door import LATEST, NEW
+from dragoman.gateway.routing.ids import canonical_id
+from dragoman.gateway.routing.sessions import Sessions
+from dragoman.gateway.session.session import Session
+from dragoman.mappings.canonical import Event
+from dragoman.mappings.canonical.commands import DeleteSession
+from dragoman.mappings.canonical.events import SessionsListed
+from dragoman.mappings.canonical.values import Ext, Failure, SessionSummary
+from dragoman.mappings.errors import ConfigError
+
+__all__ = ["SharedKind"]
+
+HELD_MAX = 1024  # what waits for the first list: a route's clients after a restart
+GONE = Failure(cause="upstream_lost", text="the backend does not have this session any more")
+
+
+class SharedKind(SessionOpener):
+    """One connection that carries all sessions of a route: the SharedListener of that connection."""
+
+    def __init__(self, sessions: Sessions, make_backend: MakeBackend) -> None:
+        super().__init__(sessions, make_backend)
+        self._dialect = sessions.upstream
+        self._asking: Asking[Callable[[], None]] = Asking(
+            lambda _command: None, _run_all, lambda _held, _failure: None, services=self._services, bound=HELD_MAX
+        )  # fmt: skip
+        self._known = False
+        self._made_up: set[str] = set()  # sessions for a listener whose backend had none
+        route = sessions.route
+        self._shared = SharedConnection(route.name, self._dialect, self, self._services)
+        dialled = make_backend(self._shared, route.upstream)
+        if not isinstance(dialled, Upstream):
+            raise ConfigError(f"{route.upstream.masked}: a backend of many sessions is dialled, not played")
+        self._shared.upstream = dialled
+
+    # -- what the router asks ------------------------------------------------------------------------------
+
+    def subscribed(self) -> None:
+        self._shared.upstream.start()
+
+    def worth_listing(self, rows: list[SessionSummary]) -> list[SessionSummary]:
+        """Return the rows of sessions in which anything was said: all have a title there."""
+        return [row for row in rows if row.messages]
+
+    def control(self) -> Session | None:
+        """Return None: a pando has no handler for what concerns no session (docs/dialects/pando.md, section 6)."""
+        return None
+
+    def session_behind(self, wanted: str) -> Session | None:
+        known = self._sessions.roster.named(wanted)
+        if known is not None:
+            return known
+        if wanted not in ("", LATEST):
+            named = wanted != NEW
+            return self._make(canonical_id(self._sessions.route.name, wanted) if named else self._services.new_id())
+        newest = self._newest()
+        if newest is not None:
+            return newest
+        made_up = self._services.new_id()
+        self._made_up.add(made_up)
+        return self._make(made_up)
+
+    def _new_session(self, link: Link, name: str) -> Session:
+        """Return a session under the id that the client asks for: the backend opens it so."""
+        session = self._make(canonical_id(self._sessions.route.name, name) if name else self._services.new_id())
+        self._sessions.claim(link, session)
+        return session
+
+    def _make(self, id: str, ids: Ext | None = None) -> Session:
+        def connect(session: Session) -> None:
+            session.backend = self._shared.backend_for(session)
+            if ids is None:
+                session.lobby.open()  # a new conversation: there is nothing to wait for
+
+        return self._sessions.make(id, connect, ids=ids)
+
+    def _newest(self) -> Session | None:
+        """Return the backend's session in which something happened last.
+
+        A pando's sub-agents and titles have sessions of their own, with ids that are no UUIDs: any other comes first.
+        """
+        own = [session for session in self._sessions.roster if session.state.backend_ids is not None]
+        return max(own, key=lambda session: (self._has_uuid(session), session.state.updated_at), default=None)
+
+    def _has_uuid(self, session: Session) -> bool:
+        state = session.state
+        return state.id in self._dialect.shown(state.id, state.backend_ids)
+
+    def when_known(self, action: Callable[[], None]) -> bool:
+        if self._known:
+            action()
+            return True
+        self._shared.upstream.start()
+        if not self._asking.active:
+            self._asking.begin(self._learn(), self._services.limits.snapshot_wait)
+        return not self._asking.hold([action])
+
+    def _learn(self) -> Script:
+        """Wait until the backend has told its sessions, but not for long: its connection asks for them by itself."""
+        with suppress(TimedOut):
+            yield None
+        self._known = True
+
+    def close(self) -> None:
+        self._asking.stop()
+        self._shared.upstream.stop()
+
+    # -- what the connection tells -------------------------------------------------------------------------
+
+    def known_session(self, name: str) -> Session | None:
+        return self._sessions.roster.named(name)
+
+    def find_or_make(self, name: str) -> Session:
+        known = self.known_session(name)
+        if known is not None:
+            return known
+        ids = self._dialect.named(name) if self._dialect.named is not None else None
+        return self._make(canonical_id(self._sessions.route.name, name), ids)
+
+    def news(self, event: Event) -> None:
+        self._sessions.publish_event(event)
+
+    def appeared(self) -> None:
+        """Show listeners that wait for a session of the backend its newest: it has one now."""
+        newest = self._newest()
+        if newest is None:
+            return
+        for session in self._sessions.entered:
+            unused = session.state.backend_ids is None and not session.in_flight
+            seen = all(self._sessions.policy.sees(link.principal, newest.state) for link in session.attendance.links)
+            if session.state.id in self._made_up and unused and seen:
+                self._sessions.move_on(session)
+        self._made_up &= {session.state.id for session in self._sessions.roster}
+
+    def gone(self, session: Session) -> None:
+        """End a session. Clients that name no session are shown the one that is behind their listener now."""
+        if session in self._sessions.roster:
+            session.answer_all(DeleteSession)
+            session.give_up(GONE)
+            self._sessions.move_on(session)
+
+    def described(self, session: Session, row: SessionSummary) -> None:
+        state = session.state
+        state.listed = row
+        state.title = row.title or state.title
+        state.updated_at = max(state.updated_at, row.updated_at)
+
+    def on_list(self, event: SessionsListed) -> None:
+        """The backend has these sessions, and may have others that it does not list
+        (docs/dialects/pando.md, section 6).
+        """
+        found = set()
+        for row in event.sessions:
+            session = self.find_or_make(row.session)
+            self.described(session, row)
+            found.add(session.state.id)
+        self.appeared()
+        self._shared.doubt(
+            [s for s in self._sessions.roster if s.state.id not in found and s.state.backend_ids is not None]
+        )
+
+    def certain(self) -> None:
+        self._known = True
+        self._asking.answer(None)
+
+    def unsure(self) -> None:
+        self._known = False
+
+
+def _run_all(actions: list[Callable[[], None]]) -> None:
+    for action in actions:
+        action()

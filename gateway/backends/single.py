@@ -1,0 +1,52 @@
+"""A backend that holds one session: its owner gets that, everybody else is told that it is busy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dragoman.gateway.backends.asking import Refused
+from dragoman.gateway.backends.kind import BackendKind, MakeBackend
+from dragoman.gateway.link import Link
+from dragoman.gateway.routing.ids import session_id
+from dragoman.gateway.routing.sessions import Sessions
+from dragoman.gateway.session.session import Session
+from dragoman.mappings.canonical.commands import OpenSession, ResumeSession
+from dragoman.mappings.canonical.values import Failure
+
+__all__ = ["SingleKind"]
+
+HELD = Failure(cause="busy", text="the backend holds one session, and it is somebody else's")
+
+
+class SingleKind(BackendKind):
+    """The backend of a route whose endpoint is one session, made with the route."""
+
+    cannot_delete = "the backend is one session, and cannot be deleted"
+
+    def __init__(self, sessions: Sessions, make_backend: MakeBackend) -> None:
+        super().__init__(sessions, make_backend)
+        self._only = sessions.make(session_id(sessions.route.name, str(sessions.route.upstream)), self._connect)
+
+    def _connect(self, session: Session) -> None:
+        session.backend = self._make_backend(session, self._sessions.route.upstream)
+
+    def when_described(self, link: Link, action: Callable[[], None]) -> None:
+        if link.id in self._only.delivery.attachments:
+            action()
+        else:
+            self._only.attendance.look()
+            self._only.lobby.when_open(action)
+
+    def subscribed(self) -> None:
+        self._only.attendance.look()
+
+    def session_behind(self, _wanted: str) -> Session | None:
+        return self._only
+
+    def keeps(self, session: Session) -> bool:
+        return session is self._only
+
+    def open_session(self, link: Link, _command: OpenSession | ResumeSession) -> Session | None:
+        if not self._sessions.policy.opens(link.principal, self._only.state):
+            raise Refused(HELD)
+        return self._only

@@ -1,0 +1,63 @@
+"""Kinds of backend: each route has one, and the router asks all of them the same."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec import structs
+
+import dragoman.gateway.routing.router as router_module
+from dragoman.gateway import registry
+from dragoman.gateway.backends.conversations import ConversationsKind, ReplayedKind
+from dragoman.gateway.backends.kind import BackendKind
+from dragoman.gateway.backends.kinds import kind_of
+from dragoman.gateway.backends.pods import PodsKind
+from dragoman.gateway.backends.shared_sessions import SharedKind
+from dragoman.gateway.backends.single import SingleKind
+from dragoman.gateway.endpoint import parse
+from dragoman.gateway.pods.live import Pods
+from dragoman.gateway.routing.sessions import Sessions
+from tests.gateway.backends.pando_stage import pando_stage
+from tests.gateway.stage import stage
+
+
+@pytest.mark.parametrize(
+    ("dialect", "options", "kind"),
+    [
+        ("pod", {}, SingleKind),
+        ("pod", {"pods": Pods(parse("pod+dir:/pods"), lambda _path: False)}, PodsKind),
+        ("pando", {}, SharedKind),
+        ("smooth", {}, ConversationsKind),
+        ("codewhale", {}, ConversationsKind),
+        ("codewhale", {"in_process": True}, ReplayedKind),
+    ],
+)
+async def test_each_backend_has_its_kind(dialect: str, options: dict[str, Any], kind: type[BackendKind]) -> None:
+    spoken = registry.dialect(dialect)
+    async with stage() as made, pando_stage() as shared:
+        chosen = kind_of(spoken, shared._upstream, **options)
+        route = structs.replace(made.router._route, name="other")
+        sessions = Sessions(route, made.services, spoken, lambda _link: None, None)
+        assert type(chosen(sessions)) is kind
+
+
+def test_the_router_knows_no_kind_of_backend() -> None:
+    tree = ast.parse(Path(router_module.__file__).read_text("utf-8"))
+    imported = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    of_backends = {module for module in imported if module and ".backends." in module}
+    assert of_backends == {f"dragoman.gateway.backends.{name}" for name in ("asking", "catalog", "kind")}
+
+
+async def test_a_shared_backend_has_nothing_to_ask_beside_its_sessions() -> None:
+    async with pando_stage() as made:
+        assert made.router._backend.control() is None
+
+
+async def test_any_other_backend_is_asked_over_one_connection_of_its_own() -> None:
+    async with stage(upstream="smooth") as made:
+        control = made.router._backend.control()
+        assert control is made.router._backend.control()
+        assert control not in made.router.sessions
