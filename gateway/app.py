@@ -1,7 +1,8 @@
-"""The gateway as a running program: its listeners, its links, its tasks and its end.
+"""Run the gateway: its listeners, links, tasks and shutdown.
 
-One TaskGroup for the app, one inside each link; every task has a name and an owner. SIGTERM: stop accepting, let turns
-finish until the deadline, tell the clients, close, return. A second SIGTERM ends now.
+The app has one TaskGroup and each link has its own; every task has a name and an owner. On SIGTERM the app stops
+accepting, lets turns finish until the deadline, notifies and closes the clients, and returns. A second SIGTERM ends it
+at once.
 """
 
 from __future__ import annotations
@@ -48,8 +49,8 @@ from dragoman.mappings.canonical.values import Failure
 from dragoman.mappings.dialect import Dialect, Instance, Loss, Translator
 from dragoman.mappings.errors import PeerError
 
-COLLECT = (50_000, 20, 50)  # what a gateway makes dies by itself or stays long: looking for cycles seldom finds one
-LOSSES_LOGGED = 100  # rows of the ledger that are told at the end, the largest first
+COLLECT = (50_000, 20, 50)  # garbage collection thresholds: the gateway creates few reference cycles
+LOSSES_LOGGED = 100  # rows of the ledger that are logged at shutdown, the largest first
 
 __all__ = ["App", "MakeBackend", "new_id"]
 
@@ -59,15 +60,16 @@ MakeBackend = Callable[[Connected], Backend]
 
 
 def new_id() -> str:
-    """A fresh UUID as text."""
+    """Return a new UUID as text."""
     return str(uuid4())
 
 
 class App:
-    """Listeners and routes. `make_backend` replaces dialling the route's upstream: a backend played in process.
+    """The running gateway: its listeners, links and routes.
 
-    With `ends_with_client` a client's `shutdown` ends the app at once: that of a program which its client launched.
-    `attend` hears of the session behind a pod's folder whenever it is new or has changed.
+    `make_backend` replaces dialling the route's upstream by a backend in this process. With `ends_with_client` a
+    client's `shutdown` ends the app at once, as for a program that its client launched. `attend` is called with the
+    session of a pod's folder whenever it is new or has changed.
     """
 
     def __init__(
@@ -83,14 +85,14 @@ class App:
         self._listeners: list[Listener] = []
         self._routers: list[Router] = []
         self._numbers = count(1)
-        self._keepers: list[asyncio.Task[None]] = []  # of directories
+        self._keepers: list[asyncio.Task[None]] = []  # tasks that maintain pod directories
         self._ends_with_client = ends_with_client
         self._attend = attend
         self._hurry = False
-        self._fault: PeerError | None = None  # of who spawned us, for which it was sent away
+        self._fault: PeerError | None = None  # error of the process that started us, for which it was disconnected
         self._closing = False
         self.ledger = Ledger()
-        self.replays: dict[str, Replay] = {}  # of the routes whose backend is a recording
+        self.replays: dict[str, Replay] = {}  # by route name, for routes whose backend is a recording
         self._recordings = Recordings(config, self.ledger)
         self.stop = asyncio.Event()
         self.ready = asyncio.Event()  # every listener accepts
@@ -101,9 +103,10 @@ class App:
                 registry.check_upstream(route.upstream)
 
     async def run(self, listening: Callable[[str], None] = lambda _endpoint: None) -> None:
-        """Serve until `stop`. `listening` hears each real endpoint once it accepts; OSError if one cannot listen.
+        """Serve until `stop` is set. `listening` is called with each bound endpoint; raise OSError if one cannot be
+        bound.
 
-        PeerError for what who spawned us did, when it was sent away for it.
+        Raise PeerError if the process that started us was disconnected for an error.
         """
         self._recordings.open()
         self._services = Services(
@@ -129,7 +132,7 @@ class App:
                     listening(await self._listen(endpoint, route, router))
             self.ready.set()
             gc.collect()
-            gc.freeze()  # docs/performance.md: what stands now never dies; without it a full collection walks it all
+            gc.freeze()  # docs/performance.md: a full collection need not scan what lives until the end
             gc.set_threshold(*COLLECT)
             await self.stop.wait()
             await self._drain()
@@ -137,7 +140,7 @@ class App:
             await self._close()
 
     def on_signals(self) -> None:
-        """SIGTERM and SIGINT stop the app; a second one ends it now."""
+        """Stop the app on SIGTERM or SIGINT; a second signal ends it at once."""
         loop = asyncio.get_running_loop()
         main = asyncio.current_task()
 
@@ -154,7 +157,7 @@ class App:
         self._group.create_task(work, name=name)
 
     def join(self, dialect: Dialect, transport: Transport) -> None:
-        """A client in this process joins the first route, once it is `ready`."""
+        """Connect a client in this process to the first route; call this once the app is `ready`."""
         translator = dialect.server(time.time_ns, new_id, "")
         self._welcome(dialect, transport, translator, self._routers[0], Door(endpoint="inside"))
 
@@ -176,7 +179,7 @@ class App:
         return router
 
     def _backends(self, route: Route, recorder: Recorder | None) -> Callable[[Connected, Endpoint], Backend]:
-        """What makes the ways of a route's sessions to their backend."""
+        """Return the function that makes the backend of each session of a route."""
         make, loop = self._make_backend, asyncio.get_running_loop()
         if make is not None:
             return lambda session, _endpoint: make(session)
@@ -189,7 +192,7 @@ class App:
         return lambda session, _endpoint: replay.backend(session)
 
     def _live(self, recorder: Recorder | None, session: Connected, endpoint: Endpoint, tells_model_turns: bool) -> Live:
-        """The live backend behind a session's replay, in a connection of its own."""
+        """Make the live backend behind a session's replay, with its own connection."""
         dialect = registry.dialect(endpoint.dialect)
         live = Live(
             session, dialect, self._services, name=endpoint.masked, tells_model_turns=tells_model_turns
@@ -205,12 +208,12 @@ class App:
         self, session: Connected, endpoint: Endpoint, recorder: Recorder | None,
         ours: Callable[[str], bool] | None = None,
     ) -> Upstream:  # fmt: skip
-        """What dials a backend. With `ours` it is one session's, though its connections carry many."""
+        """Make the connection to a backend; with `ours` it carries only sessions of which `ours` is true."""
         name, dialect = session.connected().id, registry.dialect(endpoint.dialect)
         own = name if dialect.named is None or ours is not None else ""
         connect = registry.connector(endpoint, self.config.limits, self._children)
         if ours is not None:
-            connect = partial(_sifted, connect, dialect, ours)
+            connect = partial(_filtered, connect, dialect, ours)
         return Upstream(
             name, endpoint.masked, dialect, connect, session, self._services, spawn=self.spawn,
             tap=recorder.upstream(dialect, own) if recorder is not None else None,
@@ -281,22 +284,22 @@ class App:
             sink=router.receive, drained=router.drained, door=door, attaches=attaches, publishes=publishes,
             tap=recorder.tap(name, dialect.name) if recorder is not None else None,
         )  # fmt: skip
-        # Who only calls is bounded by its listener, which knows who has gone; and there is one publication.
+        # A listener bounds clients that only make calls, and there is one publication.
         full = attaches and not publishes and len(self._links) >= self.config.limits.links
         serving = self._refuse(link) if full else self._serve(link, router)
         try:
             self.spawn(serving, link.id)
-        except RuntimeError:  # the app has ended meanwhile, and its loop does next: that closes the connection
+        except RuntimeError:  # the app has ended; the end of the loop closes the connection
             serving.close()
             return
         if not full:
             self._links[link.id] = link
-        if self._closing:  # it was on its way in when the listener closed
+        if self._closing:  # the connection was made while the listener closed
             link.end(CloseReason.GOING_AWAY, "the gateway stops")
 
     async def _refuse(self, link: Link) -> None:
-        """Say why in the peer's dialect, as far as that says anything unasked, and send it away."""
-        text = f"the gateway has as many clients as its limit `links` allows: {self.config.limits.links}"
+        """Send the reason in the peer's dialect, if it has unsolicited errors, and disconnect the peer."""
+        text = f"too many clients: the limit `links` is {self.config.limits.links}"
         link.log.warning("client refused", cause=text)
         self.ledger.record([Loss(kind="link", why="more clients than `links` allows")], target=link.dialect.name)
 
@@ -313,10 +316,10 @@ class App:
         finally:
             del self._links[link.id]
             router.gone(link)
-            link.log.info("client gone")
+            link.log.info("client disconnected")
             if link.door.spawned:
                 self._fault = link.fault
-                self._hurry = not self._links  # nobody is here who waits for a turn
+                self._hurry = not self._links  # no client is left to wait for a turn
                 self.stop.set()
 
     # -- the end ---------------------------------------------------------------------------------------
@@ -332,7 +335,7 @@ class App:
             return
         sessions = [session for router in self._routers for session in router.sessions]
         if not all(session.quiet.is_set() for session in sessions):
-            log.info("letting open turns finish", seconds=self.config.limits.drain_deadline)
+            log.info("waiting for open turns to finish", seconds=self.config.limits.drain_deadline)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self.config.limits.drain_deadline):
                 for session in sessions:
@@ -350,7 +353,7 @@ class App:
             link.end(CloseReason.GOING_AWAY, "the gateway stops")
 
     def _tell(self) -> None:
-        """The ledger and the counters, as the last thing that is logged."""
+        """Log the ledger and the counters, as the last lines of the log."""
         for entry in self.ledger.entries()[:LOSSES_LOGGED]:
             log.info("not delivered", **structs.asdict(entry))
         for entry in self.ledger.partial()[:LOSSES_LOGGED]:
@@ -358,5 +361,5 @@ class App:
         log.info("stopped", **self.ledger.counters)
 
 
-async def _sifted(connect: Connect, dialect: Dialect, ours: Callable[[str], bool]) -> Transport:
+async def _filtered(connect: Connect, dialect: Dialect, ours: Callable[[str], bool]) -> Transport:
     return SessionFilter(await connect(), dialect, ours)

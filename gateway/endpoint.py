@@ -1,11 +1,10 @@
-"""Endpoints: `DIALECT[@GENERATION]+TRANSPORT:ADDRESS[?OPTIONS]` (docs/design.md, section 7).
+"""Parse endpoints: `DIALECT[@GENERATION]+TRANSPORT:ADDRESS[?OPTIONS]` (docs/design.md, section 7).
 
     smooth+ws://127.0.0.1:8787/ws      pod+unix:/run/x/sock      pod@seed+unix:/run/x/sock?session=latest
     codewhale+stdio:codewhale app-server --stdio -- ?cwd=/src    codewhale+stdio:
 
-The address of `stdio` is a command line, and options stand behind ` -- ?`, so that no argument is mistaken for them;
-without an address it is our own stdin and stdout. An endpoint names no code: registry.py knows which dialect goes with
-which transport.
+The address of `stdio` is a command line. Its options follow ` -- ?`, so that no argument is mistaken for one. Without
+an address it means our own stdin and stdout. gateway/registry.py knows which dialects and transports go together.
 """
 
 from __future__ import annotations
@@ -28,13 +27,13 @@ _GRAMMAR = re.compile(
     r"(?P<dialect>[a-z][a-z0-9]*)(@(?P<generation>[A-Za-z0-9.]+))?\+(?P<transport>[a-z]+):(?P<address>.*)", re.DOTALL
 )
 
-# What would be read as something else, and no more: an endpoint is written as its user wrote it.
+# Only characters with a meaning are escaped, so that an endpoint looks as its user wrote it.
 _IN_VALUE = str.maketrans({"%": "%25", "&": "%26", "+": "%2B"})
 _IN_KEY = {**_IN_VALUE, ord("="): "%3D"}
 
 
 class Endpoint(Struct, frozen=True, kw_only=True):
-    """Where a dialect is spoken. `generation` "" is the dialect's default; `options` may name one key several times."""
+    """A dialect, a transport and an address. An empty `generation` means the default; an option key may repeat."""
 
     dialect: str
     transport: str
@@ -43,16 +42,16 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     options: tuple[tuple[str, str], ...] = ()
 
     def option(self, key: str, default: str = "") -> str:
-        """The last value of option `key`."""
+        """Return the last value of option `key`."""
         return dict(self.options).get(key, default)
 
     def all(self, key: str) -> tuple[str, ...]:
-        """Every value of option `key`."""
+        """Return every value of option `key`."""
         return tuple(value for name, value in self.options if name == key)
 
     @property
     def masked(self) -> str:
-        """The endpoint for logs and errors: without its token, and of a command line the program alone."""
+        """The endpoint for logs and errors: the token masked, and a command line without its arguments."""
         options = tuple((key, "***" if key == "token" else value) for key, value in self.options)
         address = self.address
         if self.transport == COMMAND:
@@ -68,19 +67,19 @@ class Endpoint(Struct, frozen=True, kw_only=True):
 
 
 def parse(text: str) -> Endpoint:
-    """Read an endpoint; ConfigError says what is wrong with it and shows a right one."""
+    """Parse an endpoint; raise ConfigError with the fault and a correct example."""
     match = _GRAMMAR.fullmatch(text)
     if match is None:
-        raise ConfigError(f"{text!r} is no endpoint: write DIALECT+TRANSPORT:ADDRESS, for example {EXAMPLES}")
+        raise ConfigError(f"invalid endpoint {text!r}: write DIALECT+TRANSPORT:ADDRESS, for example {EXAMPLES}")
     of_command = match["transport"] == COMMAND
     address, _, query = match["address"].partition(BEHIND_COMMAND if of_command else "?")
     if not address and not of_command:
-        raise ConfigError(f"{text!r} has no address: write for example {EXAMPLES}")
+        raise ConfigError(f"endpoint {text!r} has no address: write for example {EXAMPLES}")
     try:
         options = tuple(parse_qsl(query, keep_blank_values=True, strict_parsing=True)) if query else ()
     except ValueError as error:
         behind = BEHIND_COMMAND if of_command else "?"
-        raise ConfigError(f"{text!r}: the options behind `{behind}` are written KEY=VALUE&KEY=VALUE") from error
+        raise ConfigError(f"{text!r}: write the options after `{behind}` as KEY=VALUE&KEY=VALUE") from error
     return Endpoint(
         dialect=match["dialect"],
         generation=match["generation"] or "",
@@ -91,7 +90,7 @@ def parse(text: str) -> Endpoint:
 
 
 def split_url(endpoint: Endpoint) -> tuple[str, int, str]:
-    """Host, port and path of a `ws:` endpoint; the path is `/` if it names none. ConfigError without host or port."""
+    """Return host, port and path (`/` by default) of a `ws:` endpoint; raise ConfigError without host or port."""
     try:
         url = urlsplit(f"ws:{endpoint.address}")
         host, port = url.hostname, url.port

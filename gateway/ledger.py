@@ -1,9 +1,9 @@
-"""The loss ledger: everything that did not arrive, counted, with one sample each (docs/design.md, section 6),
-in which no secret stands.
+"""Count every message and field that was not delivered, with one sample of each (docs/design.md, section 6). Samples
+contain no secrets.
 
-Also the plain counters of the gateway (frames, events, merged deltas). Both are bounded: a kind beyond the bound is
-counted under "other". What arrives without some of its fields is counted by its rule, for all sessions together: a
-dialect's table is finite.
+The ledger also holds the gateway's plain counters (frames, events, merged deltas). Both are bounded: a kind beyond the
+bound is counted as "other". Events that arrive without some fields are counted for each rule, for all sessions
+together.
 """
 
 from __future__ import annotations
@@ -19,12 +19,11 @@ from dragoman.mappings.dialect import Loss
 __all__ = ["Entry", "Ledger"]
 
 ENTRIES_MAX = 10_000  # a peer that invents field names must not fill the memory
-NO_PLACE = "its form there has no place for them, where it had them"
-SAMPLE_MAX = 200  # characters: enough to recognise, too little to leak a document
+SAMPLE_MAX = 200  # characters: enough to recognise a message, too few to leak a document
 
 
 class Entry(Struct, kw_only=True):
-    """One row: `source` and `target` are dialect names, `field` "" means the whole message."""
+    """One row: `source` and `target` are dialects; an empty `field` means the whole message."""
 
     session: str
     source: str
@@ -37,7 +36,7 @@ class Entry(Struct, kw_only=True):
 
 
 class Ledger:
-    """Counts losses by (session, source, target, kind, field, why), and events by name."""
+    """Counts of losses by (session, source, target, kind, field, why), and counters by name."""
 
     def __init__(self) -> None:
         self._entries: dict[tuple[str, str, str, str, str, str], Entry] = {}
@@ -45,7 +44,7 @@ class Ledger:
         self.counters: Counter[str] = Counter()
 
     def record(self, losses: Iterable[Loss], *, session: str = "", source: str = "", target: str = "") -> None:
-        """Add these losses."""
+        """Count these losses."""
         for loss in losses:
             key = (session, source, target, loss.kind, loss.field, loss.why)
             if key not in self._entries and len(self._entries) >= ENTRIES_MAX:
@@ -59,16 +58,27 @@ class Ledger:
             entry.count += loss.count
 
     def in_part(self, source: str, target: str, kind: type, fields: str) -> None:
-        """One of this kind reached a peer by a rule that has no place for these fields."""
+        """Count one message of this kind that reached `target`, whose form cannot represent these fields."""
         self._partial[source, target, kind.__name__, fields] += 1
 
     def entries(self) -> list[Entry]:
-        """All rows, the largest count first."""
+        """Return all rows, the largest count first."""
         return sorted(self._entries.values(), key=lambda entry: -entry.count)
 
     def partial(self) -> list[Entry]:
-        """What arrived without some fields, the largest count first; which of them it had at all is not looked at."""
+        """Return rows for messages delivered without some fields, the largest count first. Whether a message had the
+        fields is unknown.
+        """
         return [
-            Entry(session="", source=source, target=target, kind=kind, field=fields, why=NO_PLACE, sample="", count=n)
+            Entry(
+                session="",
+                source=source,
+                target=target,
+                kind=kind,
+                field=fields,
+                why=f"{target} cannot represent these fields",
+                sample="",
+                count=n,
+            )
             for (source, target, kind, fields), n in self._partial.most_common()
         ]

@@ -1,10 +1,10 @@
-"""Logs: structlog on stderr, `key=value`; colours only on a terminal, JSON lines when asked; secrets never.
+"""Write logs with structlog to stderr: `key=value`, coloured on a terminal, JSON lines on request, without secrets.
 
     log.info(...)  --> level, time, exception --> secrets out --> control characters escaped --> renderer --> LogQueue
     stdlib logging --> _Bridge --^                                              tell("listening ...") -------^
 
-What peers say may stand in every value. So nothing of it reaches the terminal as a control character or begins a line
-of its own. A process that serves writes through one LogQueue, so that an unread stderr never stops it.
+Any value may contain a peer's text. So control characters are escaped, and no value begins a line of its own. A serving
+process writes through one LogQueue, so that an unread stderr never blocks it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from dragoman.gateway.recording.redaction.shown import shown
 __all__ = ["LEVELS", "Unfailing", "configure", "escaped", "tell"]
 
 LEVELS = ("debug", "info", "warning", "error")
-CONTINUED = "\n    "  # a further line of one value on a terminal: a line of ours begins with its time
+CONTINUED = "\n    "  # indents further lines of a value, so that they cannot look like log lines
 
 Fields = MutableMapping[str, Any]
 
@@ -55,7 +55,7 @@ def configure(level: str = "info", *, as_json: bool = False) -> None:
 
 
 def escaped(text: str) -> str:
-    """Return the text with every control character but the newline written out, for example `\\x1b`."""
+    """Return the text with every control character except newline escaped, for example `\\x1b`."""
     if text.isprintable():
         return text
     return "".join(
@@ -64,7 +64,7 @@ def escaped(text: str) -> str:
 
 
 def tell(line: str, stream: TextIO) -> None:
-    """Write a line for whoever reads `stream`, if anybody does; in order with the log if that goes there too."""
+    """Write a line to `stream`, ignoring errors. Lines for stderr keep their order with the log."""
     if stream is sys.__stderr__ and _STDERR.queue is not None:
         _STDERR.queue.put(line)
         return
@@ -73,7 +73,7 @@ def tell(line: str, stream: TextIO) -> None:
 
 
 class Unfailing:
-    """Writes lines to a stream; one that cannot be written is lost, for a log must not end what it logs."""
+    """A logger that writes lines to a stream and ignores write errors, because a log must not end its program."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -86,7 +86,7 @@ class Unfailing:
 
 
 class _Queued:
-    """Writes lines through a LogQueue."""
+    """A logger that writes lines to a LogQueue."""
 
     def __init__(self, queue: LogQueue) -> None:
         self.msg = queue.put
@@ -95,14 +95,14 @@ class _Queued:
 
 
 class _Stderr:
-    """The queue before the stderr of this process: one, however often logging is set up."""
+    """The only log queue of this process's stderr, however often logging is set up."""
 
     def __init__(self) -> None:
         self.queue: LogQueue | None = None
         self._processors: list[Any] = []
 
     def open(self, processors: list[Any]) -> LogQueue | None:
-        """Return the queue; None where sys.stderr was replaced, as in a test that captures it."""
+        """Return the queue; None if sys.stderr was replaced, as in a test that captures it."""
         stderr = sys.__stderr__
         if stderr is None or sys.stderr is not stderr:
             return None
@@ -113,7 +113,7 @@ class _Stderr:
         return self.queue
 
     def _report(self, count: int) -> str:
-        fields: Any = {"event": "log lines dropped, as nobody read stderr", "count": count}
+        fields: Any = {"event": "log lines dropped because stderr was not read", "count": count}
         for processor in self._processors:
             fields = processor(None, "warning", fields)
         return str(fields)
@@ -123,7 +123,7 @@ _STDERR = _Stderr()
 
 
 class _Bridge(logging.Handler):
-    """Hands what libraries log (aiohttp, asyncio) to structlog: warnings and above, as before without a handler."""
+    """A handler that passes warnings and errors of libraries (aiohttp, asyncio) to structlog."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -151,12 +151,12 @@ def _without_secrets(_logger: object, _name: str, event: Fields) -> Fields:
 
 
 def _escape(_logger: object, _name: str, event: Fields) -> Fields:
-    """Escape control characters in all keys and values; LogfmtRenderer does the newlines of values."""
+    """Escape control characters in all keys and values; LogfmtRenderer escapes the newlines of values."""
     return {_key(key): _value(value) for key, value in event.items()}
 
 
 def _escape_for_terminal(_logger: object, _name: str, event: Fields) -> Fields:
-    """Like `_escape`, and indent further lines of a value, so that none looks like a line of the log."""
+    """Like `_escape`, but indent further lines of a value, so that none looks like a log line."""
     fields = ((_key(key), _value(value)) for key, value in event.items())
     return {key: value.replace("\n", CONTINUED) if isinstance(value, str) else value for key, value in fields}
 

@@ -1,4 +1,4 @@
-"""The fidelity matrix for people: a table on a terminal or a pipe, and docs/fidelity.md."""
+"""Show the fidelity matrix: as a table on a terminal or a pipe, and as docs/fidelity.md."""
 
 from __future__ import annotations
 
@@ -12,26 +12,28 @@ from dragoman.mappings.fidelity import Cell
 
 __all__ = ["markdown", "pairs", "show"]
 
-PIPE_WIDTH = 1000  # characters; where no terminal is, nothing is folded
+PIPE_WIDTH = 1000  # characters: wide enough that no line is folded without a terminal
 
 MARKS = {"exact": ("=", "green"), "lossy": ("~", "yellow"), "emulated": ("*", "cyan"), "none": ("-", "dim")}
 """Grade -> its mark in the table, and the mark's colour."""
 
 MEANINGS = {
-    "exact": "it comes back equal",
-    "lossy": "it arrives without the fields that are named",
-    "emulated": "its meaning arrives by other means",
-    "none": "the other dialect has no word for it: each one is counted",
+    "exact": "all fields arrive unchanged",
+    "lossy": "the named fields are lost",
+    "emulated": "the meaning arrives in another form",
+    "none": "the other dialect cannot express it; each one is counted as a loss",
 }
 
 DIRECTIONS = {"event": "Events, from backend to client", "command": "Commands, from client to backend"}
 
 Pair = tuple[str, str]
-"""Source and target: the dialect that says something, and the one in which it is said again."""
+"""Source and target dialect of a translation."""
 
 
 def show(cells: Sequence[Cell], console: Console) -> None:
-    """A table of each direction, then what its marks mean. Not on a terminal: the same text, plain and never folded."""
+    """Print a table for each direction and a legend. Without a terminal, print the same as plain text that is never
+    folded.
+    """
     shown = [part for name in DIRECTIONS for part in (DIRECTIONS[name], _table(name, cells), "")]
     if console.is_terminal:
         if any(console.measure(p, options=_wide(console)).maximum > console.width for p in shown if type(p) is Table):
@@ -46,12 +48,12 @@ def show(cells: Sequence[Cell], console: Console) -> None:
 
 
 def _wide(console: Console) -> ConsoleOptions:
-    """As if nothing had to be folded."""
+    """Return console options with which no line is folded."""
     return console.options.update(width=PIPE_WIDTH)
 
 
 def _narrow(direction: str, cells: Sequence[Cell]) -> Iterator[Table | str]:
-    """The same in a table for each dialect that says something."""
+    """Yield the table of one direction as smaller tables, one for each source dialect."""
     for source in dict.fromkeys(cell.source for cell in cells):
         yield _table(direction, [cell for cell in cells if cell.source == source], source)
         yield ""
@@ -61,13 +63,13 @@ def _legend() -> Text:
     lines = Text()
     for grade, (mark, colour) in MARKS.items():
         lines.append(f"{mark} {grade}", style=colour).append(f": {MEANINGS[grade]}\n")
-    return lines.append("  (blank): the dialect before the arrow never says it")
+    return lines.append("  (blank): the dialect before the arrow never sends it")
 
 
 def _table(direction: str, cells: Sequence[Cell], source: str = "") -> Table:
-    """The cells of one direction: a row a kind, a column a pair; of a single pair the details too.
+    """Return the cells of one direction as a table: a row for each kind, a column for each pair.
 
-    With `source` all pairs begin with it, and columns are named by what they go to.
+    A single pair also has its details. With `source`, all pairs begin with it and columns are named by the target.
     """
     pairs, rows = _rows(direction, cells)
     alone = len(pairs) == 1
@@ -98,7 +100,7 @@ def _marked(cell: Cell | None, *, alone: bool) -> Text:
 
 
 def _rows(direction: str, cells: Iterable[Cell]) -> tuple[list[Pair], list[tuple[str, dict[Pair, Cell]]]]:
-    """The pairs, and each kind with its cells, both in the order in which they come."""
+    """Return the pairs, and each kind with its cells, both in the order of `cells`."""
     rows: dict[str, dict[Pair, Cell]] = {}
     for cell in cells:
         if cell.direction == direction:
@@ -110,44 +112,45 @@ def _rows(direction: str, cells: Iterable[Cell]) -> tuple[list[Pair], list[tuple
 # -- docs/fidelity.md -------------------------------------------------------------------------------
 
 INTRO = """\
-# What arrives
+# Fidelity
 
-A client of one dialect talks to a backend of another through words that both are translated to: *events*, which a
-backend says to its clients, and *commands*, which clients say to a backend. For every kind of them these tables say
-what becomes of it on its way from one dialect to another:
+The gateway translates every message into one common model: *events*, which a backend sends to its clients, and
+*commands*, which clients send to a backend. For each kind of event and command, these tables show how well it
+survives the translation from one dialect to another:
 
 {meanings}
 
-An empty cell means that the first dialect never says it, so there is nothing to translate.
+An empty cell means that the source dialect never sends this kind.
 
-Some things to know when reading them:
+How to read the tables:
 
-- A kind is graded by the worst that can happen to it. `SubmitInput` from smooth to pod is lossy because of images and
-  model names; a line of plain text arrives as it is.
-- Between two links of one dialect, what only this dialect knows is kept: what was said comes back. Between two
-  different dialects such extras stay behind (a pod's log entries, the citations of a smooth answer); the tables name
-  fields of the common words only.
-- Request ids and the session that is meant are an address, not content: where a dialect has no word for them, the
-  connection says them. Times are written to the precision of each dialect.
-- What a session adds by itself, such as the one clear end of every turn, counts as said by every backend.
-- The running gateway answers some commands itself whatever the backend: `Ping`, `OpenSession`, `ResumeSession`,
-  `GetSession`, `ListSessions`, `GetHistory` and `ShutdownBackend`. Where both dialects have a word for one of them, its
-  cell says what `dragoman translate` makes of it.
+- The grade is the worst case. `SubmitInput` from smooth to pod is lossy because of images and model names; plain text
+  arrives unchanged.
+- Between two peers of the same dialect, fields that only this dialect has are kept. Between different dialects they
+  are lost (a pod's log entries, the citations of a smooth answer). The tables name only fields of the common model.
+- Request ids and session ids are addresses, not content. If a dialect has no field for them, the connection implies
+  them. Times have the precision of each dialect.
+- Events that a session adds by itself, such as the single end of every turn, count as sent by every backend.
+- The gateway answers some commands itself, whatever the backend: `Ping`, `OpenSession`, `ResumeSession`,
+  `GetSession`, `ListSessions`, `GetHistory` and `ShutdownBackend`. If both dialects can express such a command, its
+  cell shows the translation by `dragoman translate`.
 
-`make docs` makes this file from what the translation rules declare, and the tests measure every declaration: samples of
-each kind go to the wire and come back. `dragoman matrix` shows the same in a terminal, with `--json` for scripts.
+`make docs` generates this file from the translation rules. The tests measure every declared grade: samples of each kind
+are encoded and decoded again. `dragoman matrix` shows the same tables in a terminal, with `--json` for scripts.
 """
 
 
 def markdown(cells: Sequence[Cell]) -> str:
-    """docs/fidelity.md: what the grades mean, an overview of each direction, then what is not exact of each pair."""
+    """Return docs/fidelity.md: the meaning of the grades, an overview of each direction, and the inexact kinds of each
+    pair.
+    """
     meanings = "\n".join(f"- **{grade}**: {meaning}." for grade, meaning in MEANINGS.items())
     parts = [INTRO.format(meanings=meanings)]
     for direction, title in DIRECTIONS.items():
         pairs, rows = _rows(direction, cells)
         parts.append(f"## {title}\n")
         parts.append(_grid(["", *(f"{a} to {b}" for a, b in pairs)], _overview(pairs, rows)))
-    parts.append("## What does not arrive as it is\n")
+    parts.append("## Inexact translations\n")
     for pair in dict.fromkeys((cell.source, cell.target) for cell in cells):
         parts.append(f"### {pair[0]} to {pair[1]}\n")
         inexact = [c for c in cells if (c.source, c.target) == pair and c.kind != "exact"]
@@ -163,14 +166,14 @@ FEATURES = {
     "cancel": ("command", "CancelTurn"),
     "pause": ("command", "PauseTurn"),
 }
-"""What a user asks of a pair -> the direction and the kind whose cell says it."""
+"""Feature in the README's table -> the direction and kind whose cell decides about it."""
 
 ANSWERS = {"questions": "AnswerApproval"}
-"""What is asked in vain where the backend takes no answer."""
+"""Feature -> the command that the backend must accept for it."""
 
 
 def pairs(cells: Sequence[Cell]) -> str:
-    """The README's table: a row a client, a column a backend, and of FEATURES what arrives between them."""
+    """Return the README's table: a row for each client, a column for each backend, with the features between them."""
     known = {(c.direction, c.canonical, c.source, c.target): c.kind for c in cells}
     names = list(dict.fromkeys(cell.source for cell in cells))
     rows = (

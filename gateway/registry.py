@@ -1,7 +1,7 @@
-"""The one place that knows which dialects there are and which transport each goes with.
+"""The one place that knows all dialects and which transports each can use.
 
-Third parties add dialects through the entry-point group `dragoman.dialects`: each entry is a Dialect record. Theirs can
-be translated; which transports they go with cannot be said outside of this file yet.
+Third parties add dialects through the entry-point group `dragoman.dialects`; each entry is a Dialect record. Such
+dialects can be translated, but their transports cannot be declared outside of this file yet.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ __all__ = [
     "upstream",
 ]
 
-FOLDER = frozenset({"cwd", "model"})  # what a client of another dialect cannot say (docs/design.md, section 5)
+FOLDER = frozenset({"cwd", "model"})  # clients of other dialects cannot send these (docs/design.md, section 5)
 
 TRANSPORTS: dict[str, dict[str, TransportSpec]] = {
     "smooth": {"ws": WS, "wss": WSS},
@@ -105,43 +105,43 @@ def upstream(endpoint: Endpoint) -> Dialect:
 
 
 def recorded(header: Header) -> Dialect:
-    """The dialect of the backend that was recorded, or of the recording that was replayed then.
+    """Return the dialect of the recorded backend.
 
-    Where that cannot be told the only one that was spoken, else a pod, which says most.
+    If the header's upstream is unknown, return the only dialect in the recording, else pod, which expresses most.
     """
     try:
         endpoint = parse(header.upstream)
         return recorded(read_header(endpoint)) if played(endpoint) else dialect(endpoint.dialect)
-    except (ConfigError, RecursionError):  # the latter: a recording that says it is made from itself
+    except (ConfigError, RecursionError):  # RecursionError: a recording that names itself as its upstream
         spoken = [dialects()[name] for name in header.dialects if name in dialects()]
         return spoken[0] if len(spoken) == 1 else POD
 
 
 def forms(name: str, *, listen: bool) -> list[str]:
-    """How endpoints of a dialect begin: those that we listen on, or those that we dial."""
+    """Return how endpoints of a dialect begin, for listening or for dialling."""
     specs = TRANSPORTS.get(name, {})
     return [f"{name}+{t}:" for t, spec in specs.items() if (spec.listen if listen else spec.dial) is not None]
 
 
 def check_listen(endpoint: Endpoint) -> None:
-    """Refuse an endpoint that we cannot listen on, with a ConfigError that says what to write."""
+    """Raise ConfigError, with what to write instead, for an endpoint that we cannot listen on."""
     _check(endpoint, listen=True)
 
 
 def check_upstream(endpoint: Endpoint) -> None:
-    """Refuse an endpoint that we cannot dial, with a ConfigError that says what to write."""
+    """Raise ConfigError, with what to write instead, for an endpoint that we cannot dial."""
     _check(endpoint, listen=False)
 
 
 def check_place(endpoint: Endpoint) -> None:
-    """Refuse a checked endpoint where nothing can listen on this machine, as far as one can tell without trying."""
+    """Raise ConfigError if this machine cannot listen on a checked endpoint, as far as that is known without trying."""
     _spec(endpoint).check_place(endpoint)
 
 
 def check_session(endpoint: Endpoint, upstream: Endpoint) -> None:
-    """Refuse a listener that names a session of a backend which holds one, with a ConfigError."""
+    """Raise ConfigError for a listener that names a session although the backend has only one."""
     if endpoint.option("session") and _one_session(upstream):
-        raise ConfigError(f"{endpoint.masked}: leave out `session`: {upstream.masked} is one session")
+        raise ConfigError(f"{endpoint.masked}: leave out `session`: {upstream.masked} has only one session")
 
 
 def _one_session(endpoint: Endpoint) -> bool:
@@ -149,17 +149,17 @@ def _one_session(endpoint: Endpoint) -> bool:
 
 
 def place(endpoint: Endpoint) -> Place | None:
-    """What a checked endpoint takes for itself; two names of one thing are equal, None where the system chooses."""
+    """Return what a checked endpoint occupies, equal for two names of the same place; None if the system chooses."""
     return _spec(endpoint).place(endpoint)
 
 
 def owner_only(endpoint: Endpoint) -> bool:
-    """Whether only the user who runs the gateway can reach a checked endpoint: its socket has mode 0600."""
+    """Return True if only the user who runs the gateway can reach a checked endpoint: its socket has mode 0600."""
     return _spec(endpoint).owner_only
 
 
 def spawned(endpoint: Endpoint) -> bool:
-    """Whether the one peer of a checked listener is who spawned us: we end with it."""
+    """Return True if the only peer of a checked listener is the process that started us, with which we end."""
     return _spec(endpoint).spawned
 
 
@@ -167,7 +167,7 @@ def _check(endpoint: Endpoint, *, listen: bool) -> None:
     if not played(endpoint):
         _check_generation(endpoint, dialect(endpoint.dialect))
     elif endpoint.generation:
-        raise ConfigError(f"{endpoint.masked}: a recording says itself which generation it is of")
+        raise ConfigError(f"{endpoint.masked}: leave out the generation: the recording contains it")
     spec = _find(endpoint)
     if spec is None or not (spec.listen if listen else spec.dial or played(endpoint)):
         verb = "listen on" if listen else "connect to"
@@ -186,22 +186,22 @@ def _check(endpoint: Endpoint, *, listen: bool) -> None:
 
 
 def _check_live(endpoint: Endpoint) -> None:
-    """What stands behind a replay is one conversation with a backend that is dialled."""
+    """Check the live backend behind a replay: it must be one conversation with a backend that is dialled."""
     live = read_options(endpoint).live
     if live is None:
         return
     if played(live):
-        raise ConfigError(f"{live.masked}: behind a recording stands a live backend, not another recording")
+        raise ConfigError(f"{live.masked}: the backend behind a recording must be live, not another recording")
     if pods(live) is not None:
         raise ConfigError(
-            f"{live.masked}: behind a recording stands one pod: name it, pod+unix:{live.address}/NAME/sock"
+            f"{live.masked}: the backend behind a recording must be one pod: write pod+unix:{live.address}/NAME/sock"
         )
     check_upstream(live)
 
 
 def _check_generation(endpoint: Endpoint, known: Dialect) -> None:
     if endpoint.generation and endpoint.generation not in known.generations:
-        raise ConfigError(f"{endpoint.masked}: {known.name} has the generations {', '.join(known.generations)}")
+        raise ConfigError(f"{endpoint.masked}: unknown generation; {known.name} has {', '.join(known.generations)}")
 
 
 def _find(endpoint: Endpoint) -> TransportSpec | None:
@@ -211,12 +211,12 @@ def _find(endpoint: Endpoint) -> TransportSpec | None:
 def _spec(endpoint: Endpoint) -> TransportSpec:
     spec = _find(endpoint)
     if spec is None:
-        raise ConfigError(f"{endpoint.masked}: dragoman does not know this")
+        raise ConfigError(f"{endpoint.masked}: unknown endpoint")
     return spec
 
 
 async def listen(endpoint: Endpoint, limits: Limits, callbacks: ListenerCallbacks) -> Listener:
-    """Listen on a checked endpoint; OSError says when that fails."""
+    """Listen on a checked endpoint; raise OSError if that fails."""
     listen = _spec(endpoint).listen
     if listen is None:
         raise ConfigError(f"{endpoint.masked}: dragoman cannot listen on this")
@@ -224,7 +224,7 @@ async def listen(endpoint: Endpoint, limits: Limits, callbacks: ListenerCallback
 
 
 def connector(endpoint: Endpoint, limits: Limits, children: Children) -> Connect:
-    """What connects to a checked endpoint; what it spawns is one of `children`."""
+    """Return the function that connects to a checked endpoint. Processes that it starts are added to `children`."""
     dial = _spec(endpoint).dial
     if dial is None:
         raise ConfigError(f"{endpoint.masked}: dragoman cannot connect to this")

@@ -1,4 +1,4 @@
-"""Deadlines, as an injected scheduler: `loop.call_later` live, rung by hand in tests."""
+"""Timers from an injected scheduler: `loop.call_later` in the gateway, fired by hand in tests."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ __all__ = ["Later", "Schedule", "Timer"]
 
 
 class Timer(Protocol):
-    """A deadline that can be called off."""
+    """A scheduled call that can be cancelled."""
 
     def cancel(self) -> None:
-        """It will not ring."""
+        """Cancel the call."""
 
 
 Schedule = Callable[[float, Callable[[], None]], Timer]
-"""Call a function in so many seconds; return the timer, which can be cancelled before."""
+"""Call a function after this many seconds; return a timer that can cancel the call."""
 
 Later = Schedule

@@ -1,8 +1,8 @@
-"""`dragoman translate`: one stream in one direction as a filter, through the sessions and projections of live traffic.
+"""Translate one stream in one direction, as a filter: the core of `dragoman translate`.
 
-To the same dialect each line stands alone and nothing is added. Between two dialects the events go through the normal
-form of a turn, and the commands are what one client says in one session. Ids that the input does not bring are counted
-up from zero, times come from the input or are 0: equal input, equal output.
+Lines of the same dialect are translated alone and nothing is added. Between two dialects, events pass the normal form
+of a turn, and commands are those of one client in one session. Missing ids are counted from zero, and times come from
+the input or are 0, so equal input gives equal output.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["Report", "translate"]
 
 
 class Report(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What did not go through, as one JSON line: a bad line, or a loss. `line` counts from 1."""
+    """A JSON line about a bad line or a loss; `line` counts from 1."""
 
     line: int
     error: str = ""
@@ -41,7 +41,7 @@ Said = Callable[[Report], None]
 def translate(
     source: Dialect, target: Dialect, lines: Iterable[tuple[int, Frame]], *, commands: bool, out: Out, said: Said
 ) -> bool:
-    """Translate numbered `lines`; frames go to `out`, reports to `said`. Returns whether every line was good."""
+    """Translate numbered `lines`: pass frames to `out` and reports to `said`. Return True if every line was good."""
     reading: Direction[Any] = source.commands if commands else source.events
     writing: Direction[Any] = target.commands if commands else target.events
     same = source.name == target.name
@@ -65,7 +65,7 @@ def translate(
         losses = step.losses
         for burst in step.bursts:
             if overheard is not None:
-                burst = structs.replace(burst, items=overheard(burst.items))  # noqa: PLW2901  # the same, as it is meant
+                burst = structs.replace(burst, items=overheard(burst.items))  # noqa: PLW2901  # the burst as another client observes it
             for rendered in stream.render(burst) if stream is not None else [writing.write(burst)]:
                 losses = losses + rendered.losses
                 for output in rendered.frames:
@@ -95,7 +95,7 @@ def _writes(writing: Direction[Any], item: Any) -> bool:
 
 
 class _Client:
-    """A client of one session: what a command does not name of what the target's form wants is named as live."""
+    """A client of one session, which fills in the names that the target's commands need."""
 
     def __init__(self, target: Dialect) -> None:
         self._numbers = count()
@@ -118,7 +118,7 @@ class _Client:
 
     def _named(self, command: Command) -> Command:
         if isinstance(command, Unmapped) or not _writes(self._writing, command):
-            return command  # and takes no number
+            return command  # without taking a number
         if isinstance(command, OpenSession | ResumeSession) and not command.agent:
             self._agent = self._agent or self._new_id()
             command = structs.replace(command, agent=self._agent)
@@ -128,7 +128,7 @@ class _Client:
 
 
 class _Stream:
-    """One session that nobody serves: bursts in, what its clients would be shown out."""
+    """One session without clients: bursts in, rendered frames out."""
 
     def __init__(self, target: Dialect) -> None:
         numbers = count()
@@ -143,7 +143,7 @@ class _Stream:
 
     def render(self, burst: Burst[Event]) -> Iterator[Rendered]:
         for item in burst.items:
-            if answers_one(item):  # addressed to one link that asked: it stands alone
+            if answers_one(item):  # a response to one link is no part of the session's stream
                 yield self._writing.write(Burst(items=[item], request=burst.request, at=burst.at))
                 continue
             for run in self._form.feed([item], burst.at):

@@ -1,6 +1,6 @@
-"""The configuration: what can be said, a file that says it, and whether it works.
+"""The configuration: its model, the file, and the check whether it works.
 
-model    limits, routes and their options     check    everything that is wrong with a file
-lines    where in the file a key stands       shape    unknown, missing and ill-typed keys
-probe    whether the backends are there
+model    limits, routes and their options     check    every error of a file
+lines    the line of a key in the file        shape    unknown, missing and ill-typed keys
+probe    the reachability of the backends
 """

@@ -1,7 +1,7 @@
-"""What is wrong with a configuration file: all of it, each with its line and key.
+"""Check a configuration file and report all errors, each with its line and key.
 
-`dragoman check` tells it and `dragoman serve` refuses to start with the same words. First the shape: unknown, missing
-and ill-typed keys. Then what the values mean, as far as they can be read: endpoints, and what does not go together.
+`dragoman check` prints them, and `dragoman serve` refuses to start with the same text. First the shape is checked:
+unknown, missing and ill-typed keys. Then the values are checked: endpoints, and keys that exclude each other.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Found = tuple[KeyPath, str]
 
 
 class Problem(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One thing that is wrong: `line` is None for a file that cannot be read, `path` "" for what has no key."""
+    """One error or warning. `line` is None for a file that cannot be read; `path` is "" if no key is concerned."""
 
     file: str
     line: int | None
@@ -55,7 +55,7 @@ class Problem(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Checked(Struct, frozen=True, kw_only=True):
-    """A file as it was found: `config` is None if there is an error, `lines` if it is no TOML at all."""
+    """The result of a check. `config` is None if there is an error, `lines` if the file is not TOML."""
 
     problems: tuple[Problem, ...]
     config: Config | None = None
@@ -63,12 +63,12 @@ class Checked(Struct, frozen=True, kw_only=True):
 
     @property
     def errors(self) -> list[Problem]:
-        """Why there is no configuration."""
+        """The problems because of which there is no configuration."""
         return [problem for problem in self.problems if problem.level == "error"]
 
 
 class Draft(Struct, frozen=True, kw_only=True):
-    """A `[[route]]` as far as it can be read: what is wrong of it is left out."""
+    """A `[[route]]` as far as it could be read, without its invalid parts."""
 
     at: KeyPath
     name: Any
@@ -78,9 +78,9 @@ class Draft(Struct, frozen=True, kw_only=True):
 
 
 def load(path: Path, *, listens: bool = True) -> Config:
-    """The configuration of a file without errors; else ConfigError has a line for each.
+    """Return the configuration of a file; raise ConfigError with one line for each error.
 
-    Without `listens` a route needs no listener: the program that serves it is launched, and knows where it listens.
+    Without `listens` a route needs no listener: the launched program that serves it knows where to listen.
     """
     checked = check(path, listens=listens)
     if checked.config is None:
@@ -89,7 +89,7 @@ def load(path: Path, *, listens: bool = True) -> Config:
 
 
 def check(path: Path, *, listens: bool = True) -> Checked:
-    """Read a configuration file and say everything that is wrong with it, in the order of its lines."""
+    """Read a configuration file and return all its errors, in the order of lines."""
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -117,7 +117,7 @@ def check(path: Path, *, listens: bool = True) -> Checked:
 
 
 def check_route(route: Route) -> None:
-    """Refuse a route that was made without a file: ConfigError says the first thing that is wrong with it."""
+    """Check a route that was made without a file; raise ConfigError with the first error."""
     for endpoint in route.listen:
         registry.check_listen(endpoint)
         registry.check_place(endpoint)
@@ -133,7 +133,7 @@ def _unreadable(path: Path, line: int | None, text: str) -> Checked:
 
 
 def _read(table: dict[str, Any], listens: bool) -> tuple[list[Found], list[Draft]]:
-    """All that is wrong with a table, and the routes that it means."""
+    """Return all errors of a table, and its routes."""
     if not table.get("route"):
         table = {**table, "route": []}
         found: list[Found] = [((), "no [[route]]: a gateway needs at least one")]
@@ -155,7 +155,7 @@ def _draft(at: KeyPath, table: dict[str, Any], found: list[Found], listens: bool
     if listens and "listen" not in table:
         found.append((at, "the key 'listen' is missing"))
     elif listens and listen == []:
-        found.append(((*at, "listen"), "names no endpoint"))
+        found.append(((*at, "listen"), "must contain an endpoint"))
     texts = enumerate(listen) if isinstance(listen, list) else ()
     read = {index: _endpoint((*at, "listen", index), text, found) for index, text in texts}
     upstream = _endpoint((*at, "upstream"), table.get("upstream"), found)
@@ -166,7 +166,7 @@ def _draft(at: KeyPath, table: dict[str, Any], found: list[Found], listens: bool
 
 
 def _endpoint(at: KeyPath, text: Any, found: list[Found]) -> Endpoint | None:
-    """The endpoint that is written there, if it is one; what is wrong with it is told."""
+    """Return the endpoint written at this key, or None after adding its error to `found`."""
     if not isinstance(text, str):
         return None
     try:
@@ -189,11 +189,11 @@ def _same_names(drafts: Sequence[Draft]) -> Iterator[Found]:
     names = [draft.name for draft in drafts]
     for index, draft in enumerate(drafts):
         if draft.name in names[:index]:
-            yield (*draft.at, "name"), f"two routes have the same name {draft.name!r}; give each a `name` of its own"
+            yield (*draft.at, "name"), f"duplicate route name {draft.name!r}; give each route its own `name`"
 
 
 def _overlaps(drafts: Sequence[Draft]) -> Iterator[Found]:
-    """Listeners that take a place where another one listens already, or that their own route dials."""
+    """Find listeners whose place is taken by another listener or dialled by their own route."""
     taken: dict[tuple[object, ...], str] = {}
     for draft in drafts:
         for index, endpoint in draft.listen.items():
@@ -204,7 +204,7 @@ def _overlaps(drafts: Sequence[Draft]) -> Iterator[Found]:
             if place in taken:
                 yield at, f"{endpoint}: {taken[place]} listens there already"
             elif draft.upstream is not None and registry.place(draft.upstream) == place:
-                yield at, f"{endpoint}: this route would be its own backend: its `upstream` is the same place"
+                yield at, f"{endpoint}: this route's `upstream` is the same place, so it would be its own backend"
             taken.setdefault(place, written(at))
 
 
@@ -220,16 +220,16 @@ def _sessions(drafts: Sequence[Draft]) -> Iterator[Found]:
 
 
 def _shutdowns(drafts: Sequence[Draft]) -> Iterator[Found]:
-    """docs/translation.md, rule 3.16: only who may do anything to this user's processes anyway may end the backend."""
+    """Check that only the owner's own processes can end the backend (docs/translation.md, rule 3.16)."""
     for draft in drafts:
         if draft.shutdown != "backend" or not draft.listen:
             continue
         if not any(registry.owner_only(endpoint) for endpoint in draft.listen.values()):
-            yield (*draft.at, "shutdown"), f"'backend' wants a listener for its owner alone: {OWNERS}"
+            yield (*draft.at, "shutdown"), f"'backend' needs a listener that only its owner can reach: {OWNERS}"
         for index, endpoint in draft.listen.items():
             says_it = registry.dialect(endpoint.dialect).commands.says(ShutdownBackend)
             if says_it and not registry.owner_only(endpoint):
-                text = f"whoever reaches {endpoint} could end the backend, as `shutdown` says; listen on {OWNERS}"
+                text = f"any client of {endpoint} could end the backend because of `shutdown`; listen on {OWNERS}"
                 yield (*draft.at, "listen", index), text
 
 
@@ -242,7 +242,7 @@ def _limits(table: Any) -> Iterator[Found]:
 
 
 def _recording(table: Any) -> Iterator[Found]:
-    """Where nothing can be recorded, as far as one can tell without trying, and what does not go with a file."""
+    """Check that recordings can be written, as far as that is known without trying, and that the keys fit a file."""
     if not isinstance(table, dict) or not isinstance(table.get("path"), str):
         return
     try:
@@ -253,11 +253,11 @@ def _recording(table: Any) -> Iterator[Found]:
     if isinstance(where, OneFile):
         for key in ("keep_count", "keep_age", "keep_bytes"):
             if key in table:
-                yield ("recording", key), f"{table['path']} is a file: what is kept of a folder goes with a folder"
+                yield ("recording", key), f"{table['path']} is a file; only a folder can have this key"
 
 
 def _redact(table: Any) -> Iterator[Found]:
-    """Patterns and paths that nothing can be found with, and a salt that is none."""
+    """Check the patterns, the paths and the salt."""
     at = ("recording", "redact")
     table = table.get("redact") if isinstance(table, dict) else None
     if not isinstance(table, dict):
@@ -270,7 +270,7 @@ def _redact(table: Any) -> Iterator[Found]:
         if isinstance(text, str):
             yield from _wrong((*at, "paths", index), json_path, text)
     if isinstance(salt, str) and 0 < len(salt) < SALT_MIN:
-        yield (*at, "salt"), f"{len(salt)} characters can be guessed; write {SALT_MIN} or more, drawn by lot"
+        yield (*at, "salt"), f"{len(salt)} characters can be guessed; write at least {SALT_MIN} random ones"
 
 
 def _wrong(at: KeyPath, read: Callable[..., object], *texts: str) -> Iterator[Found]:
@@ -281,8 +281,8 @@ def _wrong(at: KeyPath, read: Callable[..., object], *texts: str) -> Iterator[Fo
 
 
 def _shared(path: Path, drafts: Sequence[Draft], table: dict[str, Any]) -> list[Found]:
-    """Tokens in a file that others may read."""
-    text = f"there is a token in it, and others may read this file; `chmod 600 {path}`"
+    """Find tokens and salts in a file that other users may read."""
+    text = f"contains a token, and other users may read this file; `chmod 600 {path}`"
     found: list[Found] = [
         ((*d.at, "upstream"), text) for d in drafts if d.upstream is not None and d.upstream.option("token")
     ]
@@ -290,12 +290,12 @@ def _shared(path: Path, drafts: Sequence[Draft], table: dict[str, Any]) -> list[
         salted = bool(table["recording"]["redact"]["salt"])
     except (KeyError, TypeError):
         return found
-    salt = f"with the salt secrets can be guessed, and others may read this file; `chmod 600 {path}`"
+    salt = f"other users may read this file, and the salt lets them guess secrets; `chmod 600 {path}`"
     return [*found, (("recording", "redact", "salt"), salt)] if salted else found
 
 
 def _config(table: dict[str, Any]) -> Config:
-    """The configuration of a table that is right."""
+    """Return the configuration of a valid table."""
     file = msgspec.convert(table, ConfigFile)
     return Config(
         limits=file.limits,

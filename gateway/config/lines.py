@@ -1,8 +1,8 @@
-"""At which line of a configuration file a key stands.
+"""Find the line of a key in a TOML file.
 
-The parser itself says it, fed with ever more of the file: a key stands where the lines so far, with what they leave
-open closed, first hold it. So there is no second reader of TOML that could see something else than the first. That
-costs a parse a line, and only a file with something to report pays it.
+The parser itself finds it: it parses ever longer prefixes of the file, with open brackets closed, until the key
+appears. So no second TOML reader could disagree with the first. This costs one parse for each line, and only for a file
+with something to report.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ KeyPath = tuple[str | int, ...]
 """The keys and indices that lead to a value: `("route", 0, "listen", 1)`."""
 
 CLOSERS = ("", "]", "}", "}]", "]}", "]}]", '"""', "'''")
-"""What may be open at the end of a line: an array, an inline table, tables in an array, a string of several lines."""
+"""The endings that complete a prefix: an open array, inline table, table in an array, or multi-line string."""
 
 
 class Lines:
-    """The lines of a file that is TOML."""
+    """The lines of a TOML file."""
 
     def __init__(self, text: str) -> None:
         self._text = text
 
     def of(self, path: KeyPath) -> int:
-        """The line of `path`, from 1; of the nearest that stands there where the path itself does not."""
+        """Return the line (from 1) of `path`, or of its nearest existing parent."""
         for length in range(len(path), 0, -1):
             for number, table in self._growing:
                 if _holds(table, path[:length]):
@@ -38,7 +38,7 @@ class Lines:
 
     @cached_property
     def _growing(self) -> list[tuple[int, dict[str, Any]]]:
-        """What is read of the file up to each line that ends somewhere sensible."""
+        """Line number and parsed table for each prefix of the file that can be parsed."""
         lines = self._text.replace("\r\n", "\n").split("\n")
         tables = []
         for number, line in enumerate(lines, start=1):
@@ -50,7 +50,7 @@ class Lines:
 
 
 def written(path: KeyPath) -> str:
-    """A key path as people write it: `route[0].listen[1]`."""
+    """Return a key path in TOML's notation: `route[0].listen[1]`."""
     return "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in path).removeprefix(".")
 
 

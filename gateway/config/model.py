@@ -1,6 +1,6 @@
-"""What can be configured: limits and routes, as frozen structs. Each limit says why it is what it is.
+"""The options of a configuration as frozen structs: limits and routes. Each limit gives the reason for its value.
 
-check.py reads them from a file.
+gateway/config/check.py reads them from a file.
 """
 
 from __future__ import annotations
@@ -21,49 +21,49 @@ Approvals = Literal["ask", "deny", "approve"]
 
 
 class Limits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename=None):
-    """Every bound of the gateway. Sizes in bytes, times in seconds."""
+    """Every limit of the gateway. Sizes are in bytes, times in seconds."""
 
     max_message: Bytes = 16 * 1024 * 1024  # the largest tool results seen are below 4 MiB
-    message_parts: Count = 64  # of a ZeroMQ message: real ones have at most three
-    outbox_soft: Bytes = 1024 * 1024  # past it a link keeps a cursor into the log instead of frames
-    outbox_hard: Bytes = 16 * 1024 * 1024  # past it a link that asks and does not read is disconnected
+    message_parts: Count = 64  # parts of a ZeroMQ message: real ones have at most three
+    outbox_soft: Bytes = 1024 * 1024  # above it a link keeps a cursor into the log instead of frames
+    outbox_hard: Bytes = 16 * 1024 * 1024  # above it a link that does not read its replies is disconnected
     log_max: Count = 65_536  # events a session keeps in memory: three long turns
     log_bytes: Bytes = 32 * 1024 * 1024  # text of those events: twice the largest message
-    transcript_max: Bytes = 16 * 1024 * 1024  # text a session keeps for history; what is older is dropped and counted
+    transcript_max: Bytes = 16 * 1024 * 1024  # history text of a session; older messages are dropped and counted
     catch_up: Count = 4_096  # events rendered at once for a link that fell behind
     connect_deadline: Seconds = 5.0  # below a pando call's 10 s and a smooth request's 30 s
-    handshake_deadline: Seconds = 10.0  # a WebSocket client's whole request: real ones give up then themselves
+    handshake_deadline: Seconds = 10.0  # a WebSocket client's whole request: real clients give up after this time
     # clients at once: twice as many as sessions were measured with (docs/performance.md, section 3)
     links: Count = 10_000
-    accept_deadline: Seconds = 30.0  # a pod that compacts lets a run wait; a smooth client gives up after 30 s
+    accept_deadline: Seconds = 30.0  # a compacting pod delays a run; a smooth client gives up after 30 s
     open_deadline: Seconds = 9.0  # for a backend to open a session: a pando client gives up after 10 s
     cancel_deadline: Seconds = 10.0  # docs/translation.md, rule 3.4
-    answer_deadline: Seconds = 240.0  # a question is denied then: below the backends' own 300 s
-    answer_guard: Seconds = 1.0  # an answer that crossed a further question on its way is not taken for it
-    drain_deadline: Seconds = 10.0  # SIGTERM: turns may finish until then
+    answer_deadline: Seconds = 240.0  # an unanswered question is then denied: below the backends' 300 s
+    answer_guard: Seconds = 1.0  # an answer this soon after a question was meant for the one before
+    drain_deadline: Seconds = 10.0  # time for open turns to finish after SIGTERM
     reconnect_grace: Seconds = 2.0  # docs/translation.md, rule 4.10
     backoff_first: Seconds = 0.1
     backoff_max: Seconds = 5.0
     snapshot_wait: Seconds = 0.4  # a pod's prober waits 0.5 s for the first line
     session_ttl: Seconds = 3600.0  # docs/design.md, section 5
-    children: Count = 16  # processes that run at once: a codewhale with its inner server takes some 100 MB
-    restarts: Count = 5  # of one child within `restart_window`: what ends that often is left alone for the rest of it
+    children: Count = 16  # child processes at once: a codewhale with its inner server takes some 100 MB
+    restarts: Count = 5  # restarts of one child within `restart_window`; no more until the window has passed
     restart_window: Seconds = 60.0
-    heartbeat: Seconds = 20.0  # smooth peers drop who is silent for 20 s
+    heartbeat: Seconds = 20.0  # smooth peers drop a connection that is silent for 20 s
 
 
 class Show(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a route's clients are shown (docs/translation.md, rule 3.8): of tools everything, or their names alone."""
+    """The parts of tool calls that a route's clients see (docs/translation.md, rule 3.8): everything, or only names."""
 
     tools: Literal["all", "names"] = "all"
 
 
 class Redact(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What stays out of recordings (docs/design.md, section 8). Tokens in frames and one-time codes do in any case.
+    """The redaction of recordings (docs/design.md, section 8). Tokens in frames and one-time codes are always redacted.
 
-    `patterns`: the user's own, kind -> regular expression. `paths`: JSON paths of what is never recorded. `salt`: with
-    one the placeholders of equal secrets are equal in all recordings, without in each for itself. Text that streams is
-    held back for a window at most.
+    `patterns`: kind -> regular expression of the user. `paths`: JSON paths of values that are never recorded. `salt`:
+    makes the placeholders of equal secrets equal in all recordings, instead of within one. Streaming text is held back
+    for at most one window.
     """
 
     enabled: bool = True
@@ -71,16 +71,16 @@ class Redact(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     paths: tuple[str, ...] = ()
     salt: str = ""
     window_bytes: Bytes = 64 * 1024  # docs/design.md, section 8
-    window_seconds: Seconds = 2.0  # a kill -9 costs so much of a text that streams
+    window_seconds: Seconds = 2.0  # a kill -9 loses this much of streaming text
 
 
 class Recording(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is recorded, where, and how much of it is kept.
+    """The options of recording: what, where, and how much is kept.
 
-    `path` is a folder, or a new file. `links`: the frames of the backend and of the client whose turn it is, or of all
-    clients. A file of `rotate_bytes` is followed by a further part. In a folder the oldest files are deleted that are
-    more than `keep_count`, older than `keep_age` seconds, or beyond `keep_bytes` of all; without these keys nothing is.
-    `compress`: closed files become NAME.jsonl.zst.
+    `path`: a folder, or a new file. `links`: record the frames of the backend and of the turn's client, or of all
+    clients. `rotate_bytes`: size after which the next part begins. `keep_count`, `keep_age` (seconds), `keep_bytes`:
+    limits of a folder, beyond which the oldest files are deleted; without them none are. `compress`: closed files
+    become NAME.jsonl.zst.
     """
 
     path: str
@@ -94,17 +94,15 @@ class Recording(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class RouteOptions(Struct, frozen=True, kw_only=True):
-    """What a route decides: the options that docs/translation.md and docs/design.md, section 5, name.
+    """The options of a route (docs/translation.md; docs/design.md, section 5).
 
-    `overflow`: a slow client gets merged text, or is disconnected. `approvals`: a question toward a client whose
-    dialect has none is asked in words, denied, or (write confirmations alone) approved. `otp_resend`: after a right
-    code the refused input is sent again. `pause`: toward a backend that cannot pause it is refused, or cancels.
-    `open`: a client that opens a session where the backend holds one of somebody else's is refused, or attached to it.
-    `share`: a session is everybody's, or its opener's alone. `publish`: who subscribes to everything is told of what is
-    everybody's, or also of what is somebody's. `on_last_detach`: a turn goes on without clients, or is
-    cancelled. `shutdown`: a client's `shutdown` ends its attachment, or the backend. `show`: what clients are shown.
-    `file_roots`: attached files inside of these folders are handed to the backend as references.
-    `record`: whether its sessions are recorded, where there is a [recording] at all.
+    `overflow`: merge text for a slow client, or disconnect it. `approvals`: for clients without approvals, ask in
+    words, deny, or approve (only write confirmations). `otp_resend`: send a refused input again after a correct code.
+    `pause`: if the backend cannot pause, refuse or cancel. `open`: if the backend's only session is another client's,
+    refuse or attach. `share`: a session belongs to all clients, or to its opener. `publish`: subscribers get shared
+    sessions, or also private ones. `on_last_detach`: keep or cancel a turn without clients. `shutdown`: a client's
+    `shutdown` ends its attachment, or the backend. `show`: what clients see. `file_roots`: attached files below these
+    folders are passed as references. `record`: record sessions, if there is a [recording].
     """
 
     overflow: Overflow = "coalesce"
@@ -122,7 +120,7 @@ class RouteOptions(Struct, frozen=True, kw_only=True):
 
 
 class Route(RouteOptions, frozen=True, kw_only=True):
-    """Joins listeners to an upstream; `name` goes into the ids of its sessions."""
+    """A route joins listeners to an upstream; `name` becomes part of its session ids."""
 
     name: str
     listen: tuple[Endpoint, ...]
@@ -130,7 +128,7 @@ class Route(RouteOptions, frozen=True, kw_only=True):
 
 
 class RouteTable(RouteOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A `[[route]]` of the file, before its endpoints are read.
+    """A `[[route]]` of the file, before its endpoints are parsed.
 
     A route that only a launched program serves has no `listen`.
     """
@@ -141,7 +139,7 @@ class RouteTable(RouteOptions, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class ConfigFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The file as it is written."""
+    """The content of a configuration file."""
 
     route: list[RouteTable]
     limits: Limits = Limits()

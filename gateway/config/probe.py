@@ -1,4 +1,4 @@
-"""Whether the backends of a configuration can be reached: each upstream is dialled once and left again."""
+"""Check that the backends of a configuration can be reached: connect to each upstream and disconnect."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["probe"]
 
 
 async def probe(config: Config) -> list[str]:
-    """For each route, in its order, why its upstream cannot be reached; "" where it can."""
+    """Return for each route, in order, why its upstream cannot be reached, or ""."""
     async with Children(config.limits.children) as children, asyncio.TaskGroup() as group:
         tasks = [
             group.create_task(_dial(route.upstream, config.limits, children), name=f"{route.name}:probe")
@@ -24,7 +24,7 @@ async def probe(config: Config) -> list[str]:
 
 async def _dial(endpoint: Endpoint, limits: Limits, children: Children) -> str:
     if registry.played(endpoint):
-        return ""  # nothing is dialled, and its file was checked
+        return ""  # a recording: its file was checked before
     deadline = limits.connect_deadline
     try:
         async with asyncio.timeout(deadline):

@@ -1,4 +1,4 @@
-"""Everything that does not fit where a table is read as a struct, not only the first of it."""
+"""Find every mismatch between a TOML table and a struct, not only the first one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dragoman.gateway.config.lines import KeyPath
 
 __all__ = ["either", "faults", "nearest"]
 
-SHOWN = 60  # characters of a wrong value that an error repeats
+SHOWN = 60  # characters of a wrong value in an error
 
 PLAIN = {
     "int": "a whole number",
@@ -24,18 +24,18 @@ PLAIN = {
     "bool": "true or false",
     "array": "a list in brackets",
 }
-"""msgspec's name of a type -> what its user is asked to write."""
+"""msgspec's name of a type -> the words for a user."""
 
 
 def faults(value: Any, wanted: Any, path: KeyPath = ()) -> Iterator[tuple[KeyPath, str]]:
-    """What keeps `value`, parsed from TOML, from being a `wanted`: where it stands, and what to write instead."""
-    if isinstance(wanted, UnionType):  # X | None: TOML has no null, what is not written is left out
+    """Yield each mismatch of `value`, parsed from TOML, with the type `wanted`: its key path and what to write."""
+    if isinstance(wanted, UnionType):  # X | None: TOML has no null, so an optional key is left out
         (wanted,) = (option for option in get_args(wanted) if option is not type(None))
     if isinstance(wanted, type) and issubclass(wanted, Struct):
         if isinstance(value, dict):
             yield from _faults_of_table(value, wanted, path)
         else:
-            yield path, f"{_shown(value)} is no table"
+            yield path, f"expected a table, got {_shown(value)}"
     elif get_origin(wanted) is list and isinstance(value, list):
         for index, item in enumerate(value):
             yield from faults(item, get_args(wanted)[0], (*path, index))
@@ -57,26 +57,26 @@ def _faults_of_table(table: dict[str, Any], wanted: type[Struct], path: KeyPath)
 
 def _faults_of_value(value: Any, wanted: Any) -> Iterator[str]:
     if get_origin(wanted) is Literal and value not in get_args(wanted):
-        yield f"{_shown(value)} is no choice here; write {either(get_args(wanted))}"
+        yield f"{_shown(value)} is not one of {', '.join(get_args(wanted))}"
         return
     try:
         msgspec.convert(value, wanted)
     except msgspec.ValidationError as error:
-        yield f"{_shown(value)} does not fit here; write {_expected(error)}"
+        yield f"expected {_expected(error)}, got {_shown(value)}"
     else:
         if isinstance(value, float) and not math.isfinite(value):
-            yield f"{value} does not fit here; write a number that ends"
+            yield f"expected a finite number, got {value}"
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """What was probably meant by `word`, else all that it could be."""
+    """Return a hint with the known word closest to `word`, or with all known words."""
     words = list(known)
     close = get_close_matches(word, words, n=1)
     return f"did you mean {close[0]!r}?" if close else f"there are {', '.join(words)}"
 
 
 def either(words: Iterable[str]) -> str:
-    """`ask, deny or approve`."""
+    """Return the words as a list for people: `ask, deny or approve`."""
     *some, last = map(str, words)
     return f"{', '.join(some)} or {last}" if some else last
 

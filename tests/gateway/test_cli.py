@@ -138,7 +138,7 @@ def test_bad_usage_is_one_line_that_says_what_to_write(arguments: tuple[str, ...
     ("arguments", "words"),
     [
         ((WS,), "at least two endpoints"),
-        ((WS, "nowhere"), "'nowhere' is no endpoint: write DIALECT+TRANSPORT:ADDRESS, for example smooth+ws://"),
+        ((WS, "nowhere"), "invalid endpoint 'nowhere': write DIALECT+TRANSPORT:ADDRESS, for example smooth+ws://"),
         ((WS, "pud+unix:/x"), "unknown dialect 'pud': there are smooth, pod"),
         (("pod+ws://h:1", "pod+unix:/x"), "can listen on smooth+ws:..., pod+unix:..."),
         ((WS, "pod+ws://127.0.0.1:1/"), "can connect to smooth+ws:..."),
@@ -219,7 +219,7 @@ def test_check_and_serve_tell_every_error_in_the_same_words_and_exit_2(wrong: Pa
     assert (checked.returncode, checked.stderr) == (2, "")
     assert (served.returncode, served.stdout) == (2, "")
     first, second = checked.stdout.splitlines()
-    assert first == f"{wrong}:4: route[0].approvals: 'maybe' is no choice here; write ask, deny or approve"
+    assert first == f"{wrong}:4: route[0].approvals: 'maybe' is not one of ask, deny, approve"
     assert second.startswith(f"{wrong}:5: route[0].colour: unknown key 'colour'; there are overflow, ")
     assert served.stderr.splitlines() == [f"error: {first}", f"error: {second}"]
 
@@ -230,7 +230,7 @@ def test_check_as_json_is_an_array_of_what_is_wrong(wrong: Path) -> None:
     assert (done.returncode, done.stderr, len(rows)) == (2, "", 2)
     assert rows[0] == {
         "file": str(wrong), "line": 4, "path": "route[0].approvals",
-        "text": "'maybe' is no choice here; write ask, deny or approve",
+        "text": "'maybe' is not one of ask, deny, approve",
     }  # fmt: skip
 
 
@@ -247,7 +247,7 @@ def test_a_warning_is_told_and_is_no_error(tmp_path: Path) -> None:
     path.chmod(0o644)
     done = dragoman("check", str(path))
     assert done.returncode == 0
-    assert done.stdout.startswith(f"{path}:3: warning: route[0].upstream: there is a token in it")
+    assert done.stdout.startswith(f"{path}:3: warning: route[0].upstream: contains a token")
     (row,) = json.loads(dragoman("check", str(path), "--json").stdout)
     assert row["level"] == "warning"
 

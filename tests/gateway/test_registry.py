@@ -125,7 +125,7 @@ def test_what_we_can_dial_passes(text: str) -> None:
         ("pud+unix:/x", "unknown dialect 'pud'"),
         ("pod+ws://h:1", "cannot listen on this; it can listen on smooth+ws:..., pod+unix:..."),
         ("smooth+unix:/x", "cannot listen on this; it can listen on smooth+ws:..., pod+unix:..."),
-        ("pod@2031+unix:/x", "pod has the generations seed"),
+        ("pod@2031+unix:/x", "unknown generation; pod has seed"),
         ("pod+unix:/x?mode=0600", "unknown option 'mode'; options of unix: session"),
         ("pod+name:a/b", "'a/b' is no name for a pod"),
         ("pod+dir:/x?session=new", "unknown option 'session'; options of dir: none"),
@@ -200,9 +200,9 @@ def test_a_socket_needs_its_directory_and_a_path_that_fits(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("live", "words"),
     [
-        (f"replay%2Bfile:{FROZEN}/v4.jsonl", "a live backend, not another recording"),
+        (f"replay%2Bfile:{FROZEN}/v4.jsonl", "must be live, not another recording"),
         ("pando%2Bdir:project", "write the project's absolute path"),
-        ("pod%2Bdir:/run/pods", r"name it, pod\+unix:/run/pods/NAME/sock"),
+        ("pod%2Bdir:/run/pods", r"write pod\+unix:/run/pods/NAME/sock"),
         ("pod%2Bunix:/a?colour=1", "unknown option 'colour'"),
     ],
 )

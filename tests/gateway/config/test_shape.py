@@ -1,4 +1,4 @@
-"""Everything that does not fit, not only the first of it."""
+"""Every mismatch between a table and its struct is reported."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ def test_every_fault_is_told_with_its_path() -> None:
 @pytest.mark.parametrize(
     ("leaf", "words"),
     [
-        ({"colour": "pink"}, "'pink' is no choice here; write red, green or blue"),
-        ({"colour": 3}, "3 is no choice here; write red, green or blue"),
-        ({"size": 3}, "3 does not fit here; write a whole number >= 10"),
-        ({"size": "3"}, "'3' does not fit here; write a whole number"),
-        ({"wait": True}, "true does not fit here; write a number"),
-        ({"wait": float("inf")}, "inf does not fit here; write a number that ends"),
-        ({"wait": float("nan")}, "nan does not fit here; write a number that ends"),
-        ({"deep": 1}, "1 does not fit here; write true or false"),
+        ({"colour": "pink"}, "'pink' is not one of red, green, blue"),
+        ({"colour": 3}, "3 is not one of red, green, blue"),
+        ({"size": 3}, "expected a whole number >= 10, got 3"),
+        ({"size": "3"}, "expected a whole number, got '3'"),
+        ({"wait": True}, "expected a number, got true"),
+        ({"wait": float("inf")}, "expected a finite number, got inf"),
+        ({"wait": float("nan")}, "expected a finite number, got nan"),
+        ({"deep": 1}, "expected true or false, got 1"),
         ({"colours": "red"}, "unknown key 'colours'; did you mean 'colour'?"),
         ({"patience": 1}, "unknown key 'patience'; there are colour, size, wait, deep"),
     ],
@@ -62,9 +62,9 @@ def test_a_fault_says_what_to_write(leaf: dict[str, Any], words: str) -> None:
     ("table", "fault"),
     [
         ({}, ((), "the key 'leaves' is missing")),
-        ({"leaves": [], "root": 3}, (("root",), "3 is no table")),
-        ({"leaves": {}}, (("leaves",), "{} does not fit here; write a list in brackets")),
-        ({"leaves": [], "names": "a"}, (("names",), "'a' does not fit here; write a list in brackets")),
+        ({"leaves": [], "root": 3}, (("root",), "expected a table, got 3")),
+        ({"leaves": {}}, (("leaves",), "expected a list in brackets, got {}")),
+        ({"leaves": [], "names": "a"}, (("names",), "expected a list in brackets, got 'a'")),
     ],
 )
 def test_tables_and_lists_must_be_such(table: dict[str, Any], fault: object) -> None:

@@ -186,8 +186,8 @@ def test_a_recording_that_is_right_has_no_problem(tmp_path: Path) -> None:
     [
         ("{0}/config.toml", "", "7: recording.path: {0}/config.toml exists already"),
         ("{0}/new.jsonl", "keep_count = 3", "8: recording.keep_count: {0}/new.jsonl is a file"),
-        ("{0}", "keep_count = 0", "8: recording.keep_count: 0 does not fit here; write a whole number >= 1"),
-        ("{0}", 'links = "some"', "8: recording.links: 'some' is no choice here; write turn or all"),
+        ("{0}", "keep_count = 0", "8: recording.keep_count: expected a whole number >= 1, got 0"),
+        ("{0}", 'links = "some"', "8: recording.links: 'some' is not one of turn, all"),
         ("{0}", "colour = 1", "8: recording.colour: unknown key 'colour'"),
     ],
 )

@@ -31,11 +31,14 @@ def test_a_recording_is_an_upstream_and_no_listener() -> None:
     [
         ("replay+file:/nowhere/a.jsonl", "No such file"),
         (f"replay+file:{__file__}", "is no recording"),
-        (f"replay@seed+file:{RECORDING}", "says itself which generation"),
+        (f"replay@seed+file:{RECORDING}", "leave out the generation"),
         (f"replay+ws:{RECORDING}", "dragoman cannot connect to this"),
         (f"replay+file:{RECORDING}?token=x", "unknown option 'token'; options of file: auto, explain, idle_cap, mode"),
-        (f"replay+file:{RECORDING}?mode=spy&upstream=pod%2Bdir:/run/pods", "behind a recording stands one pod"),
-        (f"replay+file:{RECORDING}?mode=spy&upstream=replay%2Bfile:{RECORDING}", "a live backend, not another"),
+        (
+            f"replay+file:{RECORDING}?mode=spy&upstream=pod%2Bdir:/run/pods",
+            "a recording must be one pod",
+        ),
+        (f"replay+file:{RECORDING}?mode=spy&upstream=replay%2Bfile:{RECORDING}", "must be live, not another"),
         (f"replay+file:{RECORDING}?mode=spy&upstream=pud%2Bunix:/p", "unknown dialect 'pud'"),
     ],
 )
