@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dragoman.mappings.canonical.values import Cause
+from dragoman.mappings.extras import Extras
 
 __all__ = [
     "CANCELLED",
@@ -21,10 +22,16 @@ __all__ = [
     "SEED",
     "UNKNOWN_THREAD",
     "app_facts",
+    "carried",
     "cause_of",
+    "given",
+    "keep",
     "methods",
     "thread_methods",
 ]
+
+EXTRAS = Extras("codewhale")
+keep, carried, given = EXTRAS.keep, EXTRAS.carried, EXTRAS.given
 
 HEAD, SEED = "0.9.10", "0.8.59"
 GENERATIONS = (HEAD, SEED)

@@ -6,8 +6,39 @@ to_canonical    pando -> canonical         translator   one link's protocol: a c
 from_canonical  canonical -> pando         projection   one session as it is published
 """
 
-from dragoman.mappings.pando.dialect import DIALECT
+from functools import partial
+
+from msgspec.structs import replace
+
+from dragoman.mappings.dialect import Dialect
+from dragoman.mappings.pando.directions import FROM_CLIENT, FROM_SERVER
+from dragoman.mappings.pando.from_canonical import shown
 from dragoman.mappings.pando.projection import Projection
 from dragoman.mappings.pando.translator import ClientTranslator, PublicationTranslator, ServerTranslator
+from dragoman.mappings.pando.vocabulary import keep
 
 __all__ = ["DIALECT", "ClientTranslator", "Projection", "PublicationTranslator", "ServerTranslator"]
+
+DIALECT: Dialect = Dialect(
+    name="pando",
+    generations=("HEAD",),
+    events=FROM_SERVER,
+    commands=FROM_CLIENT,
+    server=ServerTranslator,
+    client=ClientTranslator,
+    projection=Projection,
+    shown=shown,
+    addressed=False,
+    one_session=False,
+    turn_outlives_connection=True,
+    tells_calls=False,
+    named=lambda name: keep(id=name),
+    publication=PublicationTranslator,
+    served=lambda instance: replace(  # the dialect of one listener: what it publishes and answers is said by `instance`
+        DIALECT,
+        server=partial(ServerTranslator, instance=instance),
+        projection=partial(Projection, instance=instance),
+        publication=partial(PublicationTranslator, instance=instance),
+    ),
+    stores_history=True,
+)

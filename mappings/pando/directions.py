@@ -15,7 +15,7 @@ from dragoman.mappings.pando.from_canonical import FROM_COMMAND, FROM_EVENT, Con
 from dragoman.mappings.pando.to_canonical import TO_COMMAND, TO_EVENT, envelope, place
 from dragoman.mappings.pando.wire import EVENTS, REQUESTS
 
-__all__ = ["FROM_CLIENT", "FROM_PRIMARY", "PUB", "RPC"]
+__all__ = ["FROM_CLIENT", "FROM_SERVER", "PUB", "RPC"]
 
 PUB = "pub"
 RPC = "rpc"
@@ -83,7 +83,7 @@ def _write_line(frame: bytes) -> bytes:
     return msgspec.json.encode([text] if "\0" in text else ["", text])
 
 
-FROM_PRIMARY = Direction(
+FROM_SERVER = Direction(
     codec=EVENTS,
     to_canonical=TO_EVENT,
     from_canonical=FROM_EVENT,

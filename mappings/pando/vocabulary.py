@@ -5,6 +5,7 @@ docs/translation.md, rule 3.11).
 from __future__ import annotations
 
 from dragoman.mappings.canonical.values import Cause, Role
+from dragoman.mappings.extras import Extras
 
 __all__ = [
     "BAD_JSON",
@@ -17,7 +18,12 @@ __all__ = [
     "PARSE_ERROR_TEXT",
     "WRITE_CODE",
     "cause_of",
+    "given",
+    "keep",
 ]
+
+EXTRAS = Extras("pando")
+keep, given = EXTRAS.keep, EXTRAS.given
 
 BAD_JSON = -32700
 NO_METHOD = -32601

@@ -3,7 +3,7 @@ seed.
 """
 
 from dragoman.mappings.dialect import Dialect
-from dragoman.mappings.pod.directions import COMMANDS, EVENTS
+from dragoman.mappings.pod.directions import FROM_CLIENT, FROM_SERVER
 from dragoman.mappings.pod.projection import Projection
 from dragoman.mappings.pod.translator import ClientTranslator, ServerTranslator
 
@@ -12,8 +12,8 @@ __all__ = ["DIALECT", "ClientTranslator", "Projection", "ServerTranslator"]
 DIALECT = Dialect(
     name="pod",
     generations=("seed",),
-    events=EVENTS,
-    commands=COMMANDS,
+    events=FROM_SERVER,
+    commands=FROM_CLIENT,
     server=ServerTranslator,
     client=ClientTranslator,
     projection=Projection,

@@ -12,7 +12,7 @@ from dragoman.mappings.pod.projection import Projection
 from dragoman.mappings.pod.to_canonical.commands import TO_COMMAND
 from dragoman.mappings.pod.to_canonical.events import TO_EVENT
 
-__all__ = ["COMMANDS", "EVENTS"]
+__all__ = ["FROM_CLIENT", "FROM_SERVER"]
 
 
 def _write_events(burst: Burst[Event]) -> Rendered:
@@ -26,7 +26,7 @@ def _write_commands(burst: Burst[Command]) -> Rendered:
     return Rendered(frames=frames, losses=losses.take())
 
 
-EVENTS = Direction(
+FROM_SERVER = Direction(
     codec=wire.EVENTS,
     to_canonical=TO_EVENT,
     from_canonical=FROM_EVENT,
@@ -34,6 +34,6 @@ EVENTS = Direction(
     write=_write_events,
 )
 
-COMMANDS = Direction(
+FROM_CLIENT = Direction(
     codec=wire.METHODS, to_canonical=TO_COMMAND, from_canonical=FROM_COMMAND, envelope=None, write=_write_commands
 )

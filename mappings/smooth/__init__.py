@@ -8,9 +8,9 @@ from_canonical  canonical -> smooth        projection   one session's rendering
 from dragoman.mappings.dialect import Dialect
 from dragoman.mappings.smooth.directions import FROM_CLIENT, FROM_SERVER
 from dragoman.mappings.smooth.from_canonical import shown
-from dragoman.mappings.smooth.generations import GENERATIONS
 from dragoman.mappings.smooth.projection import Projection
 from dragoman.mappings.smooth.translator import ClientTranslator, ServerTranslator
+from dragoman.mappings.smooth.vocabulary import GENERATIONS
 
 __all__ = ["DIALECT"]
 

@@ -6,9 +6,9 @@ import msgspec
 
 from dragoman.mappings.canonical import Command, Event
 from dragoman.mappings.dialect import Burst, Direction, Rendered
-from dragoman.mappings.smooth.extras import given
 from dragoman.mappings.smooth.from_canonical import FROM_COMMAND, FROM_EVENT, Context
 from dragoman.mappings.smooth.to_canonical import TO_COMMAND, TO_EVENT, envelope
+from dragoman.mappings.smooth.vocabulary import given
 from dragoman.mappings.smooth.wire import ACTIONS, EVENTS
 
 __all__ = ["FROM_CLIENT", "FROM_SERVER"]

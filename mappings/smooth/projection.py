@@ -17,9 +17,9 @@ from dragoman.mappings.canonical import Batch, Event
 from dragoman.mappings.canonical.events import ErrorReported, QuestionAnswered, QuestionAsked, TextDelta
 from dragoman.mappings.canonical.values import Cause
 from dragoman.mappings.dialect import Rendered
-from dragoman.mappings.smooth.extras import as_json
+from dragoman.mappings.extras import as_json
 from dragoman.mappings.smooth.from_canonical import FROM_EVENT, Context, derived, error_event
-from dragoman.mappings.smooth.generations import SEED, UNSHOWN_BY_SEED
+from dragoman.mappings.smooth.vocabulary import SEED, UNSHOWN_BY_SEED
 from dragoman.mappings.smooth.wire import EVENTS
 from dragoman.mappings.smooth.wire import events as wire
 from dragoman.mappings.smooth.wire.payloads import call_of, call_state, result_of, result_state

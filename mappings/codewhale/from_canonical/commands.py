@@ -15,12 +15,13 @@ from msgspec.structs import replace
 
 from dragoman.mappings.canonical import Unmapped, commands
 from dragoman.mappings.canonical.values import Ext, FileAttachment, ImageAttachment, Item, Message, flatten
-from dragoman.mappings.codewhale.extras import given, keep, raw
 from dragoman.mappings.codewhale.from_canonical.context import Context
 from dragoman.mappings.codewhale.ids import said, thread_id
+from dragoman.mappings.codewhale.vocabulary import given, keep
 from dragoman.mappings.codewhale.wire import params as wire
 from dragoman.mappings.codewhale.wire import requests
 from dragoman.mappings.codewhale.wire.values import Answer
+from dragoman.mappings.extras import raw
 from dragoman.mappings.rules import Emulated, Lossy, Nothing, Rules
 
 __all__ = ["FROM_COMMAND", "brought_along", "taken_along"]

@@ -15,9 +15,8 @@ from msgspec.structs import replace
 
 from dragoman.mappings.canonical.commands import Command
 from dragoman.mappings.canonical.values import Ext
-from dragoman.mappings.codewhale.extras import given
 from dragoman.mappings.codewhale.ids import said
-from dragoman.mappings.codewhale.vocabulary import HEAD
+from dragoman.mappings.codewhale.vocabulary import HEAD, given
 from dragoman.mappings.codewhale.wire import results
 from dragoman.mappings.codewhale.wire.answers import EVENTS, FRAMES
 from dragoman.mappings.codewhale.wire.frames import FrameBase

@@ -15,14 +15,14 @@ from msgspec import UNSET, Raw
 
 from dragoman.mappings.canonical import Unmapped, events
 from dragoman.mappings.canonical.values import Failure
-from dragoman.mappings.codewhale.extras import carried, given, raw
 from dragoman.mappings.codewhale.from_canonical import replies
 from dragoman.mappings.codewhale.from_canonical.context import Context, Messages
 from dragoman.mappings.codewhale.from_canonical.generations import goal_in
 from dragoman.mappings.codewhale.ids import thread_id
-from dragoman.mappings.codewhale.vocabulary import CODE_OF_CAUSE, FAILED, INTERRUPTED
+from dragoman.mappings.codewhale.vocabulary import CODE_OF_CAUSE, FAILED, INTERRUPTED, carried, given
 from dragoman.mappings.codewhale.wire import frames, lines, results, values
 from dragoman.mappings.codewhale.wire.answers import typed
+from dragoman.mappings.extras import raw
 from dragoman.mappings.rules import Emulated, Lossy, Rules
 
 __all__ = ["FROM_EVENT", "problem_of"]

@@ -15,10 +15,10 @@ import msgspec
 from msgspec import UNSET, Raw
 from msgspec.structs import replace
 
-from dragoman.mappings.codewhale.extras import raw
 from dragoman.mappings.codewhale.vocabulary import SEED
 from dragoman.mappings.codewhale.wire import frames, results
 from dragoman.mappings.codewhale.wire.values import ThreadGoal
+from dragoman.mappings.extras import raw
 
 __all__ = ["goal_in", "masked", "result_in"]
 

@@ -14,12 +14,12 @@ from msgspec.structs import replace
 from dragoman.mappings.canonical import SessionState, commands
 from dragoman.mappings.canonical.events import HistorySnapshot, SessionOpened, SessionsListed
 from dragoman.mappings.canonical.values import Ext, Item, Message, SessionSummary
-from dragoman.mappings.codewhale.extras import given, raw
 from dragoman.mappings.codewhale.from_canonical.generations import goal_in
 from dragoman.mappings.codewhale.ids import session_id, thread_id
-from dragoman.mappings.codewhale.vocabulary import NEW
+from dragoman.mappings.codewhale.vocabulary import NEW, given
 from dragoman.mappings.codewhale.wire import results
 from dragoman.mappings.codewhale.wire.values import Checkpoint, HistoryItem, Thread, ThreadGoal
+from dragoman.mappings.extras import raw
 from dragoman.mappings.rfc3339 import NS
 
 __all__ = ["described", "goal_of", "history", "listed", "missing", "opened", "row", "showing", "shown", "told"]

@@ -11,11 +11,12 @@ from msgspec import UNSET, Raw, UnsetType
 
 from dragoman.mappings.canonical import commands
 from dragoman.mappings.canonical.values import Ext, Text
-from dragoman.mappings.codewhale.extras import keep, raw
 from dragoman.mappings.codewhale.ids import heard, session_id, thread_id
+from dragoman.mappings.codewhale.vocabulary import keep
 from dragoman.mappings.codewhale.wire import params as wire
 from dragoman.mappings.codewhale.wire import requests
 from dragoman.mappings.codewhale.wire.requests import RequestBase
+from dragoman.mappings.extras import raw
 from dragoman.mappings.rules import Rules
 
 __all__ = ["TO_COMMAND"]

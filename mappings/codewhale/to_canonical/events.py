@@ -15,11 +15,11 @@ from msgspec import json as msgspec_json
 
 from dragoman.mappings.canonical import events
 from dragoman.mappings.canonical.values import Ext, Failure
-from dragoman.mappings.codewhale.extras import keep, raw
 from dragoman.mappings.codewhale.ids import heard
 from dragoman.mappings.codewhale.to_canonical.frames import TO_FRAME, heard_in
-from dragoman.mappings.codewhale.vocabulary import CANCELLED, CODE_OF_CAUSE, FAILED, INTERRUPTED, cause_of
+from dragoman.mappings.codewhale.vocabulary import CANCELLED, CODE_OF_CAUSE, FAILED, INTERRUPTED, cause_of, keep
 from dragoman.mappings.codewhale.wire import lines, results
+from dragoman.mappings.extras import raw
 from dragoman.mappings.rules import Rules
 
 __all__ = ["TO_EVENT", "envelope", "failure_of", "place", "refused"]

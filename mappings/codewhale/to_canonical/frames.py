@@ -14,9 +14,10 @@ from msgspec import UNSET, Raw
 from msgspec.structs import replace
 
 from dragoman.mappings.canonical import events
-from dragoman.mappings.codewhale.extras import keep, raw
+from dragoman.mappings.codewhale.vocabulary import keep
 from dragoman.mappings.codewhale.wire import frames as wire
 from dragoman.mappings.codewhale.wire import values
+from dragoman.mappings.extras import raw
 from dragoman.mappings.rules import Rules
 
 __all__ = ["FRAME", "TO_FRAME", "heard_in", "plain"]

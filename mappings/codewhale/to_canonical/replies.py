@@ -12,12 +12,12 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 
 from dragoman.mappings.canonical.events import GoalUpdated, SessionOpened, SessionsListed
 from dragoman.mappings.canonical.values import Message, Role, SessionSummary, Status
-from dragoman.mappings.codewhale.extras import keep, raw
 from dragoman.mappings.codewhale.ids import session_id
-from dragoman.mappings.codewhale.vocabulary import NEW
+from dragoman.mappings.codewhale.vocabulary import NEW, keep
 from dragoman.mappings.codewhale.wire.answers import typed
 from dragoman.mappings.codewhale.wire.results import AppResponse, Capabilities, ThreadResponse
 from dragoman.mappings.codewhale.wire.values import HistoryItem, Thread, ThreadGoal
+from dragoman.mappings.extras import raw
 from dragoman.mappings.rfc3339 import NS
 
 __all__ = ["goal", "history", "methods_of", "session_opened", "sessions_listed"]

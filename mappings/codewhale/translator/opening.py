@@ -16,9 +16,10 @@ from dragoman.mappings.canonical import SessionState, Unmapped, commands
 from dragoman.mappings.canonical.commands import Command
 from dragoman.mappings.canonical.events import Event, Gap, Reply, SessionOpened
 from dragoman.mappings.canonical.values import Ext, Failure
-from dragoman.mappings.codewhale.extras import given, raw
+from dragoman.mappings.codewhale.vocabulary import given
 from dragoman.mappings.codewhale.wire.params import ResumeParams, StartParams
 from dragoman.mappings.codewhale.wire.values import Thread
+from dragoman.mappings.extras import raw
 
 __all__ = ["Opening"]
 

@@ -12,7 +12,6 @@ from msgspec.structs import replace
 from dragoman.mappings.canonical import commands as ask
 from dragoman.mappings.canonical.commands import Command
 from dragoman.mappings.canonical.values import Failure
-from dragoman.mappings.codewhale.extras import carried, given, raw
 from dragoman.mappings.codewhale.from_canonical import FROM_COMMAND, Context
 from dragoman.mappings.codewhale.from_canonical.events import problem_of
 from dragoman.mappings.codewhale.from_canonical.replies import missing
@@ -26,12 +25,15 @@ from dragoman.mappings.codewhale.vocabulary import (
     PARSE_ERROR,
     SEED,
     UNKNOWN_THREAD,
+    carried,
+    given,
 )
 from dragoman.mappings.codewhale.wire import results
 from dragoman.mappings.codewhale.wire.answers import typed
 from dragoman.mappings.codewhale.wire.calls import GROUPS, unknown_kind
 from dragoman.mappings.codewhale.wire.results import Problem
 from dragoman.mappings.errors import PeerError
+from dragoman.mappings.extras import raw
 
 __all__ = ["of_fault", "of_seed", "refusal", "unknown_method"]
 

@@ -22,7 +22,6 @@ from dragoman.mappings.canonical import events as say
 from dragoman.mappings.canonical.commands import Command
 from dragoman.mappings.canonical.values import Failure
 from dragoman.mappings.codewhale.directions import FROM_CLIENT
-from dragoman.mappings.codewhale.extras import given, raw
 from dragoman.mappings.codewhale.from_canonical import FROM_EVENT, Context, replies
 from dragoman.mappings.codewhale.from_canonical.context import bundled
 from dragoman.mappings.codewhale.from_canonical.events import accepted
@@ -36,6 +35,7 @@ from dragoman.mappings.codewhale.vocabulary import (
     SEED,
     UNKNOWN_THREAD,
     app_facts,
+    given,
     methods,
     thread_methods,
 )
@@ -45,6 +45,7 @@ from dragoman.mappings.codewhale.wire.calls import GROUPS
 from dragoman.mappings.codewhale.wire.results import Problem
 from dragoman.mappings.dialect import Burst, Clock, Frame, Loss, NewId, Step
 from dragoman.mappings.errors import PeerError
+from dragoman.mappings.extras import raw
 
 __all__ = ["PENDING_MAX", "ServerTranslator"]
 

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from dragoman.mappings.canonical import Unmapped, commands
 from dragoman.mappings.canonical.values import Ext, FileAttachment, ImageAttachment, flatten
-from dragoman.mappings.pando.extras import given
 from dragoman.mappings.pando.from_canonical.context import Context, Messages
+from dragoman.mappings.pando.vocabulary import given
 from dragoman.mappings.pando.wire import requests as wire
 from dragoman.mappings.rules import Lossy, Rules
 

@@ -14,7 +14,7 @@ from dragoman.mappings.canonical.commands import Command
 from dragoman.mappings.canonical.values import Ext
 from dragoman.mappings.dialect import Instance
 from dragoman.mappings.losses import Losses
-from dragoman.mappings.pando.extras import given
+from dragoman.mappings.pando.vocabulary import given
 from dragoman.mappings.pando.wire.requests import Meta
 from dragoman.mappings.pando.wire.times import rfc3339
 from dragoman.mappings.rules import RuleTable

@@ -14,10 +14,10 @@ from msgspec import UNSET, Raw, Struct
 
 from dragoman.mappings.canonical import Unmapped, commands, events
 from dragoman.mappings.canonical.values import Failure, flatten
-from dragoman.mappings.pando.extras import given, raw
+from dragoman.mappings.extras import raw
 from dragoman.mappings.pando.from_canonical import replies
 from dragoman.mappings.pando.from_canonical.context import Context, Messages
-from dragoman.mappings.pando.vocabulary import CODE_OF_CAUSE
+from dragoman.mappings.pando.vocabulary import CODE_OF_CAUSE, given
 from dragoman.mappings.pando.wire import topics as wire
 from dragoman.mappings.pando.wire.replies import Done, Problem, Reply
 from dragoman.mappings.pando.wire.times import duration, rfc3339

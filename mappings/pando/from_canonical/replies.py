@@ -12,7 +12,7 @@ from dragoman.mappings.canonical import SessionState, commands
 from dragoman.mappings.canonical.events import HistorySnapshot, Pong, SessionOpened, SessionsListed
 from dragoman.mappings.canonical.values import Ext, Item, Message, SessionSummary
 from dragoman.mappings.dialect import Instance
-from dragoman.mappings.pando.extras import given
+from dragoman.mappings.pando.vocabulary import given
 from dragoman.mappings.pando.wire import replies as wire
 from dragoman.mappings.pando.wire import requests
 from dragoman.mappings.pando.wire.times import duration, rfc3339

@@ -9,7 +9,7 @@ from msgspec import UNSET, Raw
 
 from dragoman.mappings.canonical import commands
 from dragoman.mappings.canonical.values import Ext, Text
-from dragoman.mappings.pando.extras import keep
+from dragoman.mappings.pando.vocabulary import keep
 from dragoman.mappings.pando.wire import requests as wire
 from dragoman.mappings.rules import Rules
 

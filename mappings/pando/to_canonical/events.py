@@ -13,9 +13,9 @@ from msgspec import UNSET, UnsetType
 
 from dragoman.mappings.canonical import events
 from dragoman.mappings.canonical.values import Ext, Failure, Message, Text, Usage
-from dragoman.mappings.pando.extras import keep, raw
+from dragoman.mappings.extras import raw
 from dragoman.mappings.pando.to_canonical.replies import summary
-from dragoman.mappings.pando.vocabulary import CANONICAL_ROLE, CODE_OF_CAUSE, cause_of
+from dragoman.mappings.pando.vocabulary import CANONICAL_ROLE, CODE_OF_CAUSE, cause_of, keep
 from dragoman.mappings.pando.wire import topics as wire
 from dragoman.mappings.pando.wire.replies import Reply
 from dragoman.mappings.pando.wire.times import nanoseconds

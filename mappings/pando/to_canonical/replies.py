@@ -13,8 +13,7 @@ from msgspec import UNSET, Raw, UnsetType, inspect
 from dragoman.mappings.canonical.events import Pong, SessionOpened, SessionsListed
 from dragoman.mappings.canonical.values import Ext, Message, SessionSummary
 from dragoman.mappings.errors import PeerError
-from dragoman.mappings.pando.extras import keep
-from dragoman.mappings.pando.vocabulary import CANONICAL_ROLE
+from dragoman.mappings.pando.vocabulary import CANONICAL_ROLE, keep
 from dragoman.mappings.pando.wire import replies as wire
 from dragoman.mappings.pando.wire.base import usual
 from dragoman.mappings.pando.wire.codecs import as_go_reads

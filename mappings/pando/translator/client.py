@@ -21,11 +21,11 @@ from dragoman.mappings.canonical.unmapped import Unmapped
 from dragoman.mappings.canonical.values import Cause, Failure, FileAttachment, ImageAttachment, flatten
 from dragoman.mappings.dialect import Alarm, Burst, Clock, Frame, Loss, Missed, NewId, Step
 from dragoman.mappings.errors import PeerError
-from dragoman.mappings.pando.directions import FROM_PRIMARY
-from dragoman.mappings.pando.extras import given
+from dragoman.mappings.pando.directions import FROM_SERVER
 from dragoman.mappings.pando.from_canonical import FROM_COMMAND, Context, shown
 from dragoman.mappings.pando.to_canonical import history, pong, session_opened, sessions_listed
 from dragoman.mappings.pando.translator.following import Following, Interrupt, Patience
+from dragoman.mappings.pando.vocabulary import given
 from dragoman.mappings.pando.wire import REQUESTS
 from dragoman.mappings.pando.wire.requests import Meta
 from dragoman.mappings.pando.wire.times import rfc3339
@@ -97,7 +97,7 @@ class ClientTranslator:
         """What is published becomes events of its session, a reply the answer to its command."""
         step: Step[Event] = Step()
         heard: Step[Event] = Step()
-        FROM_PRIMARY.receive([frame for frame in frames if not isinstance(frame, Missed)], heard)
+        FROM_SERVER.receive([frame for frame in frames if not isinstance(frame, Missed)], heard)
         step.faults, step.losses = heard.faults, heard.losses
         self._heard = now = self._clock()
         for burst in heard.bursts:

@@ -7,7 +7,6 @@ from __future__ import annotations
 from dragoman.mappings.canonical import commands as ask
 from dragoman.mappings.canonical.commands import Command
 from dragoman.mappings.canonical.values import Failure, flatten
-from dragoman.mappings.pando.extras import given
 from dragoman.mappings.pando.vocabulary import (
     BAD_JSON,
     CODE_OF_CAUSE,
@@ -16,6 +15,7 @@ from dragoman.mappings.pando.vocabulary import (
     NO_METHOD_TEXT,
     NO_ROWS,
     WRITE_CODE,
+    given,
 )
 from dragoman.mappings.pando.wire.replies import Problem
 

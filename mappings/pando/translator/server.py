@@ -20,8 +20,8 @@ from dragoman.mappings.canonical import events as say
 from dragoman.mappings.canonical.commands import Command
 from dragoman.mappings.dialect import Burst, Clock, Frame, Instance, Loss, NewId, Step
 from dragoman.mappings.errors import PeerError
+from dragoman.mappings.extras import raw
 from dragoman.mappings.pando.directions import FROM_CLIENT
-from dragoman.mappings.pando.extras import raw
 from dragoman.mappings.pando.from_canonical import FROM_EVENT, Context, replies
 from dragoman.mappings.pando.from_canonical.context import NOBODY
 from dragoman.mappings.pando.translator import refusals

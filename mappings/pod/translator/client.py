@@ -14,7 +14,7 @@ from dragoman.mappings.canonical.values import Cause, Failure
 from dragoman.mappings.dialect import Burst, Clock, Frame, Loss, NewId, Step
 from dragoman.mappings.losses import Losses
 from dragoman.mappings.pod import wire
-from dragoman.mappings.pod.directions import EVENTS
+from dragoman.mappings.pod.directions import FROM_SERVER
 from dragoman.mappings.pod.from_canonical.commands import FROM_COMMAND
 from dragoman.mappings.pod.from_canonical.events import problem
 from dragoman.mappings.pod.segments import attachments
@@ -66,7 +66,7 @@ class ClientTranslator:
     def receive(self, frames: Sequence[Frame]) -> Step[Event]:
         """The pod's events, with what answers a command of ours given that command's request."""
         step: Step[Event] = Step()
-        EVENTS.receive(frames, step)
+        FROM_SERVER.receive(frames, step)
         for burst in step.bursts:
             items = burst.items
             if not self._special.isdisjoint(map(type, items)):

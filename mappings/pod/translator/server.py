@@ -17,7 +17,7 @@ from dragoman.mappings.canonical.values import Failure
 from dragoman.mappings.dialect import Burst, Clock, Frame, Loss, NewId, Step
 from dragoman.mappings.errors import PeerErrorCode
 from dragoman.mappings.pod import wire
-from dragoman.mappings.pod.directions import COMMANDS
+from dragoman.mappings.pod.directions import FROM_CLIENT
 from dragoman.mappings.pod.entries import opaque
 from dragoman.mappings.pod.from_canonical import shown
 from dragoman.mappings.pod.from_canonical.events import FROM_EVENT, described
@@ -71,7 +71,7 @@ class ServerTranslator:
     def receive(self, frames: Sequence[Frame]) -> Step[Command]:
         """Methods become commands, each with a request id of ours; what is no method is answered with `error`."""
         step: Step[Command] = Step()
-        COMMANDS.receive([frame for frame in frames if not _blank(frame)], step)
+        FROM_CLIENT.receive([frame for frame in frames if not _blank(frame)], step)
         bursts, step.bursts = step.bursts, []
         for command in (item for burst in bursts for item in burst.items):
             if type(command) is Unmapped:

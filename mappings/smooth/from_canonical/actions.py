@@ -13,8 +13,8 @@ from msgspec import UNSET, Raw, UnsetType
 from dragoman.mappings.canonical import Unmapped, commands
 from dragoman.mappings.canonical.values import Ext, FileAttachment, ImageAttachment, flatten
 from dragoman.mappings.rules import Lossy, Rules
-from dragoman.mappings.smooth.extras import given
 from dragoman.mappings.smooth.from_canonical.context import Context, Messages
+from dragoman.mappings.smooth.vocabulary import given
 from dragoman.mappings.smooth.wire import actions as wire
 
 __all__ = ["FROM_COMMAND"]

@@ -11,9 +11,8 @@ from dragoman.mappings.canonical.events import ErrorReported, QuestionAnswered, 
 from dragoman.mappings.canonical.values import Cause, Ext
 from dragoman.mappings.losses import Losses
 from dragoman.mappings.rules import RuleTable
-from dragoman.mappings.smooth.extras import given
+from dragoman.mappings.smooth.vocabulary import CODE_OF_CAUSE, given
 from dragoman.mappings.smooth.wire import events as wire
-from dragoman.mappings.smooth.wire.codes import CODE_OF_CAUSE
 from dragoman.mappings.smooth.wire.times import NS_PER_MS
 
 __all__ = ["Context", "Messages", "code_of", "error_event"]

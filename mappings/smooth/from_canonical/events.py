@@ -14,10 +14,10 @@ from msgspec import UNSET, Raw
 from dragoman.mappings.canonical import Unmapped, commands, events
 from dragoman.mappings.canonical.values import Ext, Failure, Usage
 from dragoman.mappings.rules import Emulated, Lossy, Rules
-from dragoman.mappings.smooth.extras import given
 from dragoman.mappings.smooth.from_canonical import replies
 from dragoman.mappings.smooth.from_canonical.context import Context, Messages, code_of, error_event
 from dragoman.mappings.smooth.to_canonical.events import ACCEPTED, DONE
+from dragoman.mappings.smooth.vocabulary import given
 from dragoman.mappings.smooth.wire import events as wire
 from dragoman.mappings.smooth.wire.payloads import answer_of, call_of, call_state, result_of, result_state, text_of
 from dragoman.mappings.smooth.wire.times import NS_PER_MS

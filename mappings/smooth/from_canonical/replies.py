@@ -13,7 +13,7 @@ from msgspec import UNSET
 from dragoman.mappings.canonical.commands import AnswerApproval, AnswerInteraction, GetSession, RenameSession
 from dragoman.mappings.canonical.events import HistorySnapshot, SessionOpened, SessionsListed
 from dragoman.mappings.canonical.values import Ext, Message
-from dragoman.mappings.smooth.extras import given
+from dragoman.mappings.smooth.vocabulary import given
 from dragoman.mappings.smooth.wire import replies as wire
 from dragoman.mappings.smooth.wire.times import rfc3339
 

@@ -24,8 +24,9 @@ from dragoman.mappings.canonical.commands import (
     SubmitInput,
 )
 from dragoman.mappings.canonical.values import Ext, FileAttachment, ImageAttachment, Segment, Text
+from dragoman.mappings.extras import raw
 from dragoman.mappings.rules import Rules
-from dragoman.mappings.smooth.extras import keep, raw
+from dragoman.mappings.smooth.vocabulary import keep
 from dragoman.mappings.smooth.wire import actions as wire
 from dragoman.mappings.smooth.wire.base import ActionBase
 

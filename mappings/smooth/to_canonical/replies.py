@@ -13,7 +13,7 @@ from msgspec import UNSET, Raw, UnsetType
 
 from dragoman.mappings.canonical.events import HistorySnapshot, SessionOpened, SessionsListed
 from dragoman.mappings.canonical.values import Message, SessionSummary
-from dragoman.mappings.smooth.extras import keep
+from dragoman.mappings.smooth.vocabulary import keep
 from dragoman.mappings.smooth.wire import replies as wire
 from dragoman.mappings.smooth.wire.times import nanoseconds
 

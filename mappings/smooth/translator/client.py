@@ -33,10 +33,10 @@ from dragoman.mappings.canonical.unmapped import Unmapped
 from dragoman.mappings.canonical.values import Failure
 from dragoman.mappings.dialect import Burst, Clock, Frame, Loss, NewId, Step
 from dragoman.mappings.smooth.directions import FROM_SERVER
-from dragoman.mappings.smooth.extras import given
 from dragoman.mappings.smooth.from_canonical import FROM_COMMAND, Context
 from dragoman.mappings.smooth.to_canonical import history_page, session_opened, sessions_listed
 from dragoman.mappings.smooth.translator.opening import Opening
+from dragoman.mappings.smooth.vocabulary import given
 from dragoman.mappings.smooth.wire import ACTIONS
 
 __all__ = ["ClientTranslator"]

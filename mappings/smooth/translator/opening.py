@@ -17,7 +17,7 @@ from dragoman.mappings.canonical import SessionState, commands
 from dragoman.mappings.canonical.commands import Command
 from dragoman.mappings.canonical.events import Event, Gap, Reply, SessionOpened
 from dragoman.mappings.canonical.values import Failure
-from dragoman.mappings.smooth.extras import given, omits_supports
+from dragoman.mappings.smooth.vocabulary import given, omits_supports
 
 __all__ = ["Opening"]
 

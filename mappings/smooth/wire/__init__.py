@@ -1,7 +1,7 @@
 """The smooth wire: structs exactly as on the wire, one codec for each direction."""
 
-from dragoman.mappings.smooth.wire import actions, codes, events, replies
+from dragoman.mappings.smooth.wire import actions, events, replies
 from dragoman.mappings.smooth.wire.actions import ACTIONS, AnyAction
 from dragoman.mappings.smooth.wire.events import EVENTS, AnyEvent
 
-__all__ = ["ACTIONS", "EVENTS", "AnyAction", "AnyEvent", "actions", "codes", "events", "replies"]
+__all__ = ["ACTIONS", "EVENTS", "AnyAction", "AnyEvent", "actions", "events", "replies"]

@@ -8,7 +8,7 @@ from dragoman.gateway.routing.roster import LIST_DEFAULT, LIST_MAX, NAMES_MAX, l
 from dragoman.mappings.canonical.commands import ListSessions
 from dragoman.mappings.canonical.values import SessionSummary
 from dragoman.mappings.errors import PeerError
-from dragoman.mappings.pando.extras import keep
+from dragoman.mappings.pando.vocabulary import keep
 from tests.gateway.smooth_words import CONVERSATION, SHOWN
 from tests.gateway.stage import SESSION, stage
 

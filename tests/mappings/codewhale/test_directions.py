@@ -15,8 +15,8 @@ from dragoman.mappings.canonical import events as say
 from dragoman.mappings.canonical.values import Failure
 from dragoman.mappings.codewhale import DIALECT
 from dragoman.mappings.codewhale.directions import Overheard
-from dragoman.mappings.codewhale.extras import raw
 from dragoman.mappings.dialect import Burst, Direction, Oversize, Parts, Step
+from dragoman.mappings.extras import raw
 from tests.mappings.codewhale.data import LINES, back_and_forth, direction_of
 
 THREAD = "thread-00000000-0000-4000-8000-000000000001"

@@ -13,11 +13,11 @@ from dragoman.mappings.canonical import commands as ask
 from dragoman.mappings.canonical import events as say
 from dragoman.mappings.canonical.values import Backend, Item, Message, Paste, Reasoning, SessionSummary, Text
 from dragoman.mappings.codewhale import DIALECT
-from dragoman.mappings.codewhale.extras import keep, raw
 from dragoman.mappings.codewhale.from_canonical import replies, shown
-from dragoman.mappings.codewhale.vocabulary import HEAD, SEED
+from dragoman.mappings.codewhale.vocabulary import HEAD, SEED, keep
 from dragoman.mappings.codewhale.wire.values import ThreadStatus
 from dragoman.mappings.dialect import Burst
+from dragoman.mappings.extras import raw
 from dragoman.mappings.rfc3339 import NS
 
 UUID = "00000000-0000-4000-8000-000000000001"

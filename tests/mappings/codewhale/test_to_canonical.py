@@ -7,8 +7,8 @@ import json
 from msgspec import UNSET, Raw
 
 from dragoman.mappings.canonical.values import Message
-from dragoman.mappings.codewhale.extras import raw
 from dragoman.mappings.codewhale.to_canonical.replies import history, methods_of, session_opened, sessions_listed
+from dragoman.mappings.extras import raw
 from dragoman.mappings.rfc3339 import NS
 from tests.mappings.codewhale.data import CAPTURES, captured
 

@@ -11,9 +11,9 @@ from dragoman.mappings.canonical import events as say
 from dragoman.mappings.canonical.values import FileAttachment, KnowledgeRef, Message, Text
 from dragoman.mappings.dialect import Burst
 from dragoman.mappings.pando import DIALECT
-from dragoman.mappings.pando.extras import keep
 from dragoman.mappings.pando.from_canonical import shown
 from dragoman.mappings.pando.from_canonical.replies import described
+from dragoman.mappings.pando.vocabulary import keep
 
 
 def test_clients_know_a_session_by_the_backend_s_own_id_where_it_has_one() -> None:

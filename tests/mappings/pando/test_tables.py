@@ -15,13 +15,13 @@ from dragoman.mappings.pando.wire.requests import Request
 from dragoman.mappings.pando.wire.topics import ChangeTopic, Topic
 from dragoman.mappings.rules import Nothing, RuleTable
 
-FROM_PRIMARY = {*get_args(Topic), Reply}
+FROM_SERVER = {*get_args(Topic), Reply}
 
 
 @pytest.mark.parametrize(
     ("table", "kinds"),
     [
-        (TO_EVENT, FROM_PRIMARY),
+        (TO_EVENT, FROM_SERVER),
         (TO_COMMAND, set(get_args(Request))),
         (FROM_EVENT, set(get_args(Event))),
         (FROM_COMMAND, set(get_args(Command))),
@@ -34,7 +34,7 @@ def test_every_type_has_an_entry_and_no_other_has(table: RuleTable, kinds: set[A
 
 def test_every_wire_type_is_written_by_some_rule() -> None:
     written = {kind for t in (FROM_EVENT, FROM_COMMAND) for entry in t.entries.values() for kind in entry.produces}
-    assert written - {msgspec.Raw} == FROM_PRIMARY | set(get_args(Request))
+    assert written - {msgspec.Raw} == FROM_SERVER | set(get_args(Request))
 
 
 def test_the_topics_of_the_store_are_those_that_a_pando_has() -> None:

@@ -8,12 +8,10 @@ import msgspec
 import pytest
 
 from dragoman.mappings.canonical import Command, Event, Unmapped
-from dragoman.mappings.canonical.values import Cause
 from dragoman.mappings.rules import RuleTable
 from dragoman.mappings.smooth.from_canonical import FROM_COMMAND, FROM_EVENT
 from dragoman.mappings.smooth.to_canonical import TO_COMMAND, TO_EVENT
 from dragoman.mappings.smooth.wire import AnyAction, AnyEvent, events
-from dragoman.mappings.smooth.wire.codes import CAUSE_OF_CODE, CODE_OF_CAUSE, cause_of
 
 
 @pytest.mark.parametrize(
@@ -40,15 +38,6 @@ def test_what_a_rule_toward_canonical_declares_exists_there() -> None:
         assert set(entry.produces) <= set(get_args(Event)), entry.source
     for entry in TO_COMMAND.entries.values():
         assert set(entry.produces) <= set(get_args(Command)), entry.source
-
-
-def test_every_cause_has_a_code_whose_cause_is_known() -> None:
-    assert set(CODE_OF_CAUSE) == set(get_args(Cause))
-    assert set(CODE_OF_CAUSE.values()) <= set(CAUSE_OF_CODE)
-
-
-def test_an_unknown_code_is_internal() -> None:
-    assert cause_of("OUT_OF_CHEESE") == "internal"
 
 
 @pytest.mark.parametrize("struct", get_args(AnyEvent) + get_args(AnyAction), ids=lambda s: s.__name__)

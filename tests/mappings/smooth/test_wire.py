@@ -14,7 +14,7 @@ from dragoman.mappings.canonical.commands import GetHistory, OpenSession, Ping, 
 from dragoman.mappings.canonical.values import FileAttachment, ImageAttachment
 from dragoman.mappings.dialect import Direction, Oversize, Parts, Step
 from dragoman.mappings.smooth.directions import FROM_CLIENT, FROM_SERVER
-from dragoman.mappings.smooth.extras import omits_supports
+from dragoman.mappings.smooth.vocabulary import omits_supports
 from dragoman.mappings.smooth.wire import AnyAction, AnyEvent
 from tests.smooth_shapes import assert_strict
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dragoman.mappings.canonical import SessionState
 from dragoman.mappings.canonical import commands as ask
 from dragoman.mappings.canonical import events as say
-from dragoman.mappings.codewhale.extras import given, keep
 from dragoman.mappings.codewhale.translator.opening import Opening
+from dragoman.mappings.codewhale.vocabulary import given, keep
 from dragoman.mappings.codewhale.wire.params import ResumeParams, StartParams
 
 THREAD = "thread-00000000-0000-4000-8000-000000000001"

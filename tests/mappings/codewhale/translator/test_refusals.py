@@ -9,11 +9,11 @@ import pytest
 
 from dragoman.mappings.canonical import commands as ask
 from dragoman.mappings.canonical.values import Cause, Failure
-from dragoman.mappings.codewhale.extras import keep, raw
 from dragoman.mappings.codewhale.translator.refusals import of_fault, of_seed, refusal, unknown_method
-from dragoman.mappings.codewhale.vocabulary import HEAD, SEED
+from dragoman.mappings.codewhale.vocabulary import HEAD, SEED, keep
 from dragoman.mappings.codewhale.wire.results import Problem
 from dragoman.mappings.errors import PeerError
+from dragoman.mappings.extras import raw
 from tests.mappings.codewhale.data import CAPTURES, captured
 
 GHOST = "thread-ghost"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dragoman.mappings.canonical import commands as ask
 from dragoman.mappings.canonical.values import Failure
-from dragoman.mappings.pando.extras import keep
 from dragoman.mappings.pando.translator.refusals import TEXT_MAX, bad_params, method_of, problem
+from dragoman.mappings.pando.vocabulary import keep
 
 
 def test_a_refusal_of_a_pando_behind_us_goes_on_as_it_came() -> None:

@@ -1,12 +1,48 @@
-"""Error codes of smooth and the causes behind them (docs/dialects/smooth.md, section 8;
-docs/translation.md, rule 3.11).
+"""The dialect's words: error codes and the causes behind them, generations, and the fields that ride in `ext`
+(docs/dialects/smooth.md, sections 8 and 10; docs/translation.md, rule 3.11).
 """
 
 from __future__ import annotations
 
-from dragoman.mappings.canonical.values import Cause
+from dragoman.mappings.canonical import commands, events
+from dragoman.mappings.canonical.values import Cause, Ext
+from dragoman.mappings.extras import Extras
 
-__all__ = ["CAUSE_OF_CODE", "CODE_OF_CAUSE", "cause_of"]
+__all__ = [
+    "CAUSE_OF_CODE",
+    "CODE_OF_CAUSE",
+    "GENERATIONS",
+    "LATER",
+    "SEED",
+    "UNKNOWN_TO_SEED",
+    "UNSHOWN_BY_SEED",
+    "cause_of",
+    "given",
+    "keep",
+    "omits_supports",
+]
+
+EXTRAS = Extras("smooth")
+keep, given = EXTRAS.keep, EXTRAS.untyped
+
+LATER = "1.57"
+SEED = "1.3.0"
+
+GENERATIONS = (LATER, SEED)
+"""The default first."""
+
+UNKNOWN_TO_SEED: dict[type, str] = {
+    commands.CancelTurn: "cancel",
+    commands.AnswerInteraction: "submit_interaction",
+    commands.ListSessions: "list_conversations",
+    commands.RenameSession: "rename_conversation",
+}
+"""Commands that a server of the seed answers with UNSUPPORTED_ACTION -> their action."""
+
+UNSHOWN_BY_SEED: frozenset[type] = frozenset(
+    {events.ReasoningDelta, events.Preamble, events.InteractionRequired, events.InteractionInvalid}
+)
+"""Events whose form came later: a client of the seed does not know the type. Interactions are asked in words."""
 
 CAUSE_OF_CODE: dict[str, Cause] = {
     "VALIDATION_ERROR": "invalid",
@@ -49,3 +85,8 @@ CODE_OF_CAUSE: dict[Cause, str] = {
 def cause_of(code: str) -> Cause:
     """The cause behind a code; codes are an open set, an unknown one is `internal`."""
     return CAUSE_OF_CODE.get(code, "internal")
+
+
+def omits_supports(ext: Ext | None) -> bool:
+    """Return True if a smooth client opened or resumed a conversation without `supports`."""
+    return given(ext, "supports") is None

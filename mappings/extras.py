@@ -1,0 +1,56 @@
+"""Documented fields of a dialect without a canonical place, carried in `ext` as `"dialect.field"` -> JSON."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import msgspec
+from msgspec import UNSET, Raw
+
+from dragoman.mappings.canonical.values import Ext
+
+__all__ = ["Extras", "as_json", "raw"]
+
+ENCODER = msgspec.json.Encoder()
+T = TypeVar("T")
+D = TypeVar("D")
+
+
+def raw(value: object) -> Raw:
+    """Return `value` as JSON."""
+    return Raw(ENCODER.encode(value))
+
+
+def as_json(value: object) -> str:
+    """Return `value` as JSON text."""
+    return ENCODER.encode(value).decode()
+
+
+class Extras:
+    """Writes and reads the fields of one dialect in `ext`."""
+
+    def __init__(self, dialect: str) -> None:
+        self._prefix = f"{dialect}."
+
+    def keep(self, **fields: object) -> Ext | None:
+        """Return an ext of the fields that are set, None if none is."""
+        return {self._prefix + name: raw(value) for name, value in fields.items() if value is not UNSET} or None
+
+    def carried(self, ext: Ext | None, field: str) -> Raw | None:
+        """Return the JSON that `ext` carries of `field`, None if nothing."""
+        return None if ext is None else ext.get(self._prefix + field)
+
+    def given(self, ext: Ext | None, field: str, shape: type[T], default: D) -> T | D:
+        """Return what `ext` carries of `field`, `default` if nothing or nothing of this shape."""
+        json = self.carried(ext, field)
+        if json is None:
+            return default
+        try:
+            return msgspec.json.decode(json, type=shape)
+        except msgspec.DecodeError:
+            return default
+
+    def untyped(self, ext: Ext | None, field: str) -> object:
+        """Return what `ext` carries of `field` as decoded JSON, UNSET if nothing."""
+        json = self.carried(ext, field)
+        return UNSET if json is None else msgspec.json.decode(json)

@@ -1,0 +1,36 @@
+"""What rides in `ext` comes back as the JSON that it was."""
+
+from __future__ import annotations
+
+from msgspec import UNSET, Raw
+
+from dragoman.mappings.extras import Extras, as_json, raw
+
+EXTRAS = Extras("small")
+
+
+def test_what_is_kept_is_given_back() -> None:
+    ext = EXTRAS.keep(skill="meteo", details={"a": [None]}, stream=False)
+    assert [EXTRAS.untyped(ext, name) for name in ("skill", "details", "stream")] == ["meteo", {"a": [None]}, False]
+    assert EXTRAS.given(ext, "skill", str, "") == "meteo"
+    assert EXTRAS.carried(ext, "skill") == raw("meteo")
+
+
+def test_null_is_kept_and_unset_is_not() -> None:
+    assert EXTRAS.keep(directive=None) == {"small.directive": Raw(b"null")}
+    assert EXTRAS.keep(directive=UNSET) is None
+
+
+def test_what_was_not_kept_is_not_there() -> None:
+    for ext in (None, {}, {"pod.skill": raw("x")}):
+        assert EXTRAS.untyped(ext, "skill") is UNSET
+        assert EXTRAS.carried(ext, "skill") is None
+        assert EXTRAS.given(ext, "skill", str, "usual") == "usual"
+
+
+def test_what_is_of_another_shape_is_the_default() -> None:
+    assert EXTRAS.given(EXTRAS.keep(count="x"), "count", int, 7) == 7
+
+
+def test_json_text_is_compact() -> None:
+    assert as_json({"a": [1, "ü"]}) == '{"a":[1,"ü"]}'
