@@ -45,7 +45,7 @@ endef
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
-setup: $(STAMP) ## create .venv with everything in it; does nothing when nothing changed
+setup: $(STAMP) ## create .venv with all dependencies; does nothing if it is up to date
 
 $(STAMP): pyproject.toml constraints.txt
 	@$(call create,$(VENV))
@@ -55,30 +55,30 @@ $(STAMP): pyproject.toml constraints.txt
 demo: setup ## watch clients of all four dialects talk to one bundled backend through the gateway
 	@$(BIN)/dragoman demo
 
-test: lint ## every gate: lint, then the tests; ARGS="..." goes to pytest
+test: lint ## run lint, then all tests; ARGS="..." is passed to pytest
 	$(BIN)/pytest --numprocesses=2 --dist=worksteal $(ARGS)
 
-lint: setup ## ruff, mypy --strict and the import rules
+lint: setup ## run ruff, mypy --strict and the import rules
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: setup ## the benchmarks; ARGS="..." goes to them
+bench: setup ## run the benchmarks; ARGS="..." is passed to them
 	$(BIN)/python -m tests.bench $(ARGS)
 
-docs: setup ## make docs/fidelity.md and the README's table of pairs from the rules
+docs: setup ## generate docs/fidelity.md and the README's table of pairs from the rules
 	$(BIN)/python -m tests.docs
 
 format: setup ## sort imports and format
 	$(BIN)/ruff check --select I --fix
 	$(BIN)/ruff format
 
-coverage: setup ## what the tests run, by module
+coverage: setup ## report the test coverage of each module
 	$(BIN)/coverage run -m pytest $(ARGS)
 	$(BIN)/coverage report
 
-constraints: ## take the newest releases that fit and pin them in constraints.txt
+constraints: ## pin the newest matching releases in constraints.txt
 	@rm -rf $(SCRATCH)
 	@$(call create,$(SCRATCH))
 	@$(call install,$(SCRATCH))
@@ -87,6 +87,6 @@ constraints: ## take the newest releases that fit and pin them in constraints.tx
 	@mv constraints.new constraints.txt
 	@rm -rf $(SCRATCH)
 
-clean: ## remove all that make made, .venv too
+clean: ## remove everything that make created, including .venv
 	rm -rf $(VENV) $(CACHES)
 	find gateway adapters mappings tests -name __pycache__ -prune -exec rm -rf {} +
