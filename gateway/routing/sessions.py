@@ -290,6 +290,8 @@ class Sessions:
 def _pod_name(route: Route) -> str:
     """The name under which pod clients know the session: the folder of its socket (docs/dialects/pod.md, section 2)."""
     for endpoint in route.listen:
+        if endpoint.dialect != "pod":
+            continue
         if endpoint.transport == "name":
             return endpoint.address
         if endpoint.transport == "unix":

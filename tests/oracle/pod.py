@@ -54,6 +54,7 @@ class PodOracle:
         self._rotated = False  # the last event was a rotation
         self._run: Run | None = None
         self._last: dict[str, int] = {}
+        self._whole: dict[str, int] = {}  # the last of each counter whose end was told
         self._open: dict[str, int] = {}
         self._asked = 0  # list_completions without an answer
         self._over = False
@@ -186,9 +187,12 @@ class PodOracle:
 
     def _count(self, name: str, counter: str, index: int) -> None:
         if name.endswith("_start"):
-            self._hold(index > self._last.get(counter, -1), f"{name}: the counter grows")
+            # a real pod gives the number of what was cut short to the next one
+            again = index == self._last.get(counter) != self._whole.get(counter)
+            self._hold(again or index > self._last.get(counter, -1), f"{name}: the counter grows")
             self._last[counter] = self._open[counter] = index
             return
+        self._whole[counter] = index
         known = counter in self._open
         begun_before = self._run is not None and not self._run.seen
         self._hold(known or begun_before, f"{name} ends what began")

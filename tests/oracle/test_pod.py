@@ -85,6 +85,10 @@ LEGAL = {
     "a call of which only the end is seen": (
         snapshot(status="running"), fragment("1]}"), whole('{"a":[1]}'), result(), FINISHED, IDLE,
     ),
+    "a model turn that was cut short gives its number to the next": (
+        *START, delta("a"), done("a"), say("error", code="internal", message="Cancelled"), IDLE, *took("again"),
+        say("invoke_start", kind="user_send"), TURN, *whole_run(0), IDLE,
+    ),
     "the history told anew": (*START, *whole_run(0), IDLE, rotated(), IDLE, rotated(), RUNNING, delta("a")),
     "a history told anew in a run whose middle was missed": (
         snapshot(), *took("Hi"), rotated(), RUNNING, delta("b"), done("ab"), FINISHED, IDLE,

@@ -168,3 +168,10 @@ async def test_a_turn_goes_on_when_its_last_client_leaves_otherwise(socket: str)
         session = only(app)
         await until(lambda: not session.delivery.attachments)
         assert (await read_output(socket))["status"] == "running"
+
+
+async def test_a_pod_is_named_after_its_own_listener_though_another_dialect_listens_before_it(tmp_path: Path) -> None:
+    (tmp_path / "atlas").mkdir()
+    listen = (f"codewhale+unix:{tmp_path}/whale.sock", f"pod+unix:{tmp_path}/atlas/sock")
+    async with served(*listen) as (_, (_, path)), PodClient.connected(path) as client:
+        assert client.events[0][1]["greeting"]["pod_name"] == "atlas"
