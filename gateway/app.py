@@ -38,7 +38,7 @@ from dragoman.gateway.replay.conversation import Conversation
 from dragoman.gateway.replay.live import Live
 from dragoman.gateway.replay.playing import Replay
 from dragoman.gateway.replay.session_filter import SessionFilter
-from dragoman.gateway.routing.door import Door
+from dragoman.gateway.routing.ingress import Ingress
 from dragoman.gateway.routing.router import Router
 from dragoman.gateway.services import Services
 from dragoman.gateway.session.session import Session
@@ -159,7 +159,7 @@ class App:
     def join(self, dialect: Dialect, transport: Transport) -> None:
         """Connect a client in this process to the first route; call this once the app is `ready`."""
         translator = dialect.server(time.time_ns, new_id, "")
-        self._welcome(dialect, transport, translator, self._routers[0], Door(endpoint="inside"))
+        self._welcome(dialect, transport, translator, self._routers[0], Ingress(endpoint="inside"))
 
     # -- routes and links ------------------------------------------------------------------------------
 
@@ -222,16 +222,16 @@ class App:
     async def _listen(self, endpoint: Endpoint, route: Route, router: Router) -> str:
         if (endpoint.dialect, endpoint.transport) == ("pod", "dir"):
             return await self._serve_directory(endpoint, route, router)
-        door = Door(
+        ingress = Ingress(
             endpoint=str(endpoint), session=endpoint.option("session"), spawned=registry.spawned(endpoint)
         )  # fmt: skip
-        listener = await self._open(endpoint, router, door)
+        listener = await self._open(endpoint, router, ingress)
         self._listeners.append(listener)
         if isinstance(listener, PodFolder):
             folder = listener
 
             def watch(session: Session) -> None:
-                if router.behind(door) is session:
+                if router.behind(ingress) is session:
                     folder.tell(session.state)
                     self._attend(session)
 
@@ -239,8 +239,8 @@ class App:
         return f"{endpoint.dialect}+{listener.address}"
 
     async def _serve_directory(self, endpoint: Endpoint, route: Route, router: Router) -> str:
-        async def listen(path: str, door: Door) -> Listener:
-            return await self._open(structs.replace(endpoint, transport="unix", address=path), router, door)
+        async def listen(path: str, ingress: Ingress) -> Listener:
+            return await self._open(structs.replace(endpoint, transport="unix", address=path), router, ingress)
 
         directory = PodDirectory(
             Path(endpoint.address), route.name, listen=listen, sessions=lambda: router.sessions, behind=router.behind
@@ -251,7 +251,7 @@ class App:
         self._keepers.append(self._group.create_task(directory.run(), name=f"{route.name}:directory"))
         return f"{endpoint.dialect}+{directory.address}"
 
-    async def _open(self, endpoint: Endpoint, router: Router, door: Door) -> Listener:
+    async def _open(self, endpoint: Endpoint, router: Router, ingress: Ingress) -> Listener:
         path = endpoint.address if endpoint.transport == "dir" else ""
         us = Instance(
             id=new_id(), started_at=time.time_ns(), path=path, sessions=lambda: router.published
@@ -262,11 +262,11 @@ class App:
 
         def accept(transport: Transport) -> None:
             translator = spoken.server(time.time_ns, new_id, endpoint.generation)
-            self._welcome(spoken, transport, translator, router, door, attaches=publication is None)
+            self._welcome(spoken, transport, translator, router, ingress, attaches=publication is None)
 
         def publish(transport: Transport) -> None:
             if publication is not None:
-                self._welcome(spoken, transport, publication(time.time_ns, new_id), router, door, publishes=True)
+                self._welcome(spoken, transport, publication(time.time_ns, new_id), router, ingress, publishes=True)
 
         callbacks = ListenerCallbacks(
             accept=accept, publish=publish, instance=us,
@@ -276,12 +276,12 @@ class App:
 
     def _welcome(
         self, dialect: Dialect, transport: Transport, translator: Translator[Command, Event], router: Router,
-        door: Door, *, attaches: bool = True, publishes: bool = False,
+        ingress: Ingress, *, attaches: bool = True, publishes: bool = False,
     ) -> None:  # fmt: skip
         name, recorder = f"{dialect.name}-{next(self._numbers)}", router.recorder
         link = Link(
             name, dialect, transport, translator, self._services,
-            sink=router.receive, drained=router.drained, door=door, attaches=attaches, publishes=publishes,
+            sink=router.receive, drained=router.drained, ingress=ingress, attaches=attaches, publishes=publishes,
             tap=recorder.tap(name, dialect.name) if recorder is not None else None,
         )  # fmt: skip
         # A listener bounds clients that only make calls, and there is one publication.
@@ -317,7 +317,7 @@ class App:
             del self._links[link.id]
             router.gone(link)
             link.log.info("client disconnected")
-            if link.door.spawned:
+            if link.ingress.spawned:
                 self._fault = link.fault
                 self._hurry = not self._links  # no client is left to wait for a turn
                 self.stop.set()

@@ -17,7 +17,7 @@ import structlog
 from dragoman.adapters.base import CloseReason, Transport
 from dragoman.gateway.outbox import Outbox
 from dragoman.gateway.recording.recorder import Tap
-from dragoman.gateway.routing.door import Door
+from dragoman.gateway.routing.ingress import Ingress
 from dragoman.gateway.services import Services
 from dragoman.gateway.timers import Timer
 from dragoman.mappings.canonical import Batch, Event, SessionState
@@ -43,15 +43,15 @@ log = structlog.get_logger("dragoman.link")
 class Link:
     """One live peer. `id` is unique in this process; `principal` says who it is (`local` without authentication).
 
-    `door` says by which listener it came. One that is not `attaches` makes calls and is shown nothing else of a session
-    than their answers; one that `publishes` is everybody who subscribes. `tap` records it. `over` hears once that the
-    peer is gone, before its transport is closed.
+    `ingress` says by which listener it came. A link that is not `attaches` makes calls, and is shown nothing of a
+    session but their answers; one that `publishes` is everybody who subscribes. `tap` records it. `over` is called once
+    when the peer is gone, before its transport is closed.
     """
 
     def __init__(
         self, id: str, dialect: Dialect, transport: Transport, translator: Translator[T, Said],
         services: Services, *, sink: Sink[T], drained: Callable[[Link], None] | None = None, principal: str = "local",
-        door: Door = Door(),  # noqa: B008  # frozen
+        ingress: Ingress = Ingress(),  # noqa: B008  # frozen
         attaches: bool = True, publishes: bool = False, tap: Tap | None = None,
         over: Callable[[Link], None] = lambda _link: None,
     ) -> None:  # fmt: skip
@@ -59,7 +59,7 @@ class Link:
         self.dialect = dialect
         self.outbox = Outbox(services.limits.outbox_soft, services.limits.outbox_hard)
         self.principal = principal
-        self.door = door
+        self.ingress = ingress
         self.attaches = attaches
         self.publishes = publishes
         self.tap = tap

@@ -15,8 +15,8 @@ from dragoman.gateway.backends.opener import SessionOpener
 from dragoman.gateway.backends.paging import Pager
 from dragoman.gateway.backends.upstream import Backend, Connected
 from dragoman.gateway.link import Link
-from dragoman.gateway.routing.door import LATEST, NEW
 from dragoman.gateway.routing.ids import canonical_id
+from dragoman.gateway.routing.ingress import LATEST, NEW
 from dragoman.gateway.session.session import Session
 from dragoman.mappings.canonical import Command
 from dragoman.mappings.canonical.commands import (
@@ -42,7 +42,7 @@ class ReplayedKind(SessionOpener):
     """A recording, or a backend in this process: it has no conversations but those that are open here."""
 
     def session_behind(self, wanted: str) -> Session | None:
-        known = self._sessions.roster.named(wanted)
+        known = self._sessions.index.find_session(wanted)
         if known is not None:
             return known
         resume = "" if wanted == NEW else wanted
@@ -90,7 +90,7 @@ class ConversationsKind(ReplayedKind):
     def ask_for(self, link: Link, command: Command) -> bool:
         if not command.session or isinstance(command, OF_A_TURN):
             return False
-        if self._sessions.roster.named(command.session) is not None:
+        if self._sessions.index.find_session(command.session) is not None:
             return False
         self._seek(link, GetSession(request=command.request, session=command.session), command)
         return True

@@ -18,8 +18,8 @@ from msgspec import structs
 from dragoman.gateway.backends.asking import Asking, ConnectionLost, Refused, Script, TimedOut
 from dragoman.gateway.backends.paging import PAGE
 from dragoman.gateway.backends.upstream import Backend, Connected
-from dragoman.gateway.routing.door import LATEST
 from dragoman.gateway.routing.ids import canonical_id
+from dragoman.gateway.routing.ingress import LATEST
 from dragoman.gateway.services import Services
 from dragoman.gateway.session.weight import of_item
 from dragoman.mappings.canonical import Command, SessionState

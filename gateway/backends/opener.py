@@ -22,13 +22,13 @@ class SessionOpener(BackendKind):
         return None
 
     def resume_session(self, link: Link, command: ResumeSession) -> Session | None:
-        if self._sessions.roster.named(command.session) is not None:
+        if self._sessions.index.find_session(command.session) is not None:
             # A foreign one: the backend is asked by a name that nobody has, so its answer is that of an unknown one.
             command = structs.replace(command, session=self._services.new_id(), ext=None)
         return self.open_session(link, command)
 
     def get_session(self, link: Link, command: GetSession) -> None:
-        if self._sessions.roster.named(command.session) is not None:  # a foreign one is as unknown as any
+        if self._sessions.index.find_session(command.session) is not None:  # a foreign one is as unknown as any
             raise Refused(not_found(command.session))
         self._seek(link, command)
 

@@ -17,8 +17,8 @@ from dragoman.gateway.backends.catalog import Rows
 from dragoman.gateway.backends.kind import BackendKind, MakeBackend
 from dragoman.gateway.link import Link
 from dragoman.gateway.pods.live import Pod, Pods
-from dragoman.gateway.routing.door import LATEST, NEW
 from dragoman.gateway.routing.ids import session_id
+from dragoman.gateway.routing.ingress import LATEST, NEW
 from dragoman.gateway.routing.sessions import Sessions
 from dragoman.gateway.session.session import Session
 from dragoman.mappings.canonical.commands import OpenSession, ResumeSession
@@ -71,7 +71,7 @@ class PodsKind(BackendKind):
         return None
 
     def session_behind(self, wanted: str) -> Session | None:
-        known = self._sessions.roster.named(wanted)
+        known = self._sessions.index.find_session(wanted)
         if known is not None:
             return known
         if wanted in ("", NEW):
@@ -100,7 +100,7 @@ class PodsKind(BackendKind):
 
     def _free_session(self) -> Session | None:
         for pod in self._pods.live():
-            session = self._sessions.roster.named(self._id(pod))
+            session = self._sessions.index.find_session(self._id(pod))
             if session is None:
                 if pod.status == "idle":
                     return self._session_of(pod)
@@ -112,7 +112,7 @@ class PodsKind(BackendKind):
         return session_id(self._route, str(pod.endpoint))
 
     def _session_of(self, pod: Pod) -> Session:
-        known = self._sessions.roster.named(self._id(pod))
+        known = self._sessions.index.find_session(self._id(pod))
         if known is not None:
             return known
 

@@ -15,8 +15,8 @@ from dragoman.gateway.backends.opener import SessionOpener
 from dragoman.gateway.backends.shared import SharedConnection
 from dragoman.gateway.backends.upstream import Upstream
 from dragoman.gateway.link import Link
-from dragoman.gateway.routing.door import LATEST, NEW
 from dragoman.gateway.routing.ids import canonical_id
+from dragoman.gateway.routing.ingress import LATEST, NEW
 from dragoman.gateway.routing.sessions import Sessions
 from dragoman.gateway.session.session import Session
 from dragoman.mappings.canonical import Event
@@ -63,7 +63,7 @@ class SharedKind(SessionOpener):
         return None
 
     def session_behind(self, wanted: str) -> Session | None:
-        known = self._sessions.roster.named(wanted)
+        known = self._sessions.index.find_session(wanted)
         if known is not None:
             return known
         if wanted not in ("", LATEST):
@@ -95,7 +95,7 @@ class SharedKind(SessionOpener):
 
         A pando's sub-agents and titles have sessions of their own, with ids that are no UUIDs: any other comes first.
         """
-        own = [session for session in self._sessions.roster if session.state.backend_ids is not None]
+        own = [session for session in self._sessions.index if session.state.backend_ids is not None]
         return max(own, key=lambda session: (self._has_uuid(session), session.state.updated_at), default=None)
 
     def _has_uuid(self, session: Session) -> bool:
@@ -124,7 +124,7 @@ class SharedKind(SessionOpener):
     # -- what the connection tells -------------------------------------------------------------------------
 
     def known_session(self, name: str) -> Session | None:
-        return self._sessions.roster.named(name)
+        return self._sessions.index.find_session(name)
 
     def find_or_make(self, name: str) -> Session:
         known = self.known_session(name)
@@ -146,11 +146,11 @@ class SharedKind(SessionOpener):
             seen = all(self._sessions.policy.sees(link.principal, newest.state) for link in session.attendance.links)
             if session.state.id in self._made_up and unused and seen:
                 self._sessions.move_on(session)
-        self._made_up &= {session.state.id for session in self._sessions.roster}
+        self._made_up &= {session.state.id for session in self._sessions.index}
 
     def gone(self, session: Session) -> None:
         """End a session. Clients that name no session are shown the one that is behind their listener now."""
-        if session in self._sessions.roster:
+        if session in self._sessions.index:
             session.answer_all(DeleteSession)
             session.give_up(GONE)
             self._sessions.move_on(session)
@@ -172,7 +172,7 @@ class SharedKind(SessionOpener):
             found.add(session.state.id)
         self.appeared()
         self._shared.doubt(
-            [s for s in self._sessions.roster if s.state.id not in found and s.state.backend_ids is not None]
+            [s for s in self._sessions.index if s.state.id not in found and s.state.backend_ids is not None]
         )
 
     def certain(self) -> None:

@@ -3,7 +3,7 @@
 
 A pod client can ask for nothing but the pod that it connects to. So each session that is opened here gets a folder of
 its own, called after its title where that is a legal name, else after its id; and one folder, called after the route,
-is the way in: whoever connects there has a session behind that door, as with `pod+unix:`. Only from here do clients
+is the way in: whoever connects there shares the session behind it, as with `pod+unix:`. Only from here do clients
 see more than their own session: all that stand here (docs/dialects/pod.md, section 10).
 """
 
@@ -20,7 +20,7 @@ from msgspec import Raw, structs
 from dragoman.adapters.base import Listener
 from dragoman.gateway.pods.folder import PodFolder
 from dragoman.gateway.pods.runtime import check_name
-from dragoman.gateway.routing.door import NEW, Door
+from dragoman.gateway.routing.ingress import NEW, Ingress
 from dragoman.gateway.session.session import Session
 from dragoman.mappings.canonical import Event, SessionState
 from dragoman.mappings.canonical.commands import GetSession, ListSessions, ResumeSession
@@ -32,8 +32,8 @@ __all__ = ["Listen", "PodDirectory"]
 
 NAME_LENGTH = 40  # characters of a title that become a folder's name: a socket's path has 107 bytes in all
 
-Listen = Callable[[str, Door], Awaitable[Listener]]
-"""Listen at a socket's path, for links that come by this door."""
+Listen = Callable[[str, Ingress], Awaitable[Listener]]
+"""Listens at a socket's path; its links come by this ingress."""
 
 log = structlog.get_logger("dragoman.pod")
 
@@ -50,7 +50,7 @@ class PodDirectory:
 
     def __init__(
         self, base: Path, way_in: str, *, listen: Listen, sessions: Callable[[], list[Session]],
-        behind: Callable[[Door], Session | None],
+        behind: Callable[[Ingress], Session | None],
     ) -> None:  # fmt: skip
         self.address = f"dir:{base}"
         self._base = base
@@ -58,7 +58,7 @@ class PodDirectory:
         self._sessions = sessions
         self._behind = behind
         self._entry = PodFolder(base, way_in)
-        self._door = Door(endpoint=f"pod+{self._entry.address}", session=NEW, directory=self)
+        self._ingress = Ingress(endpoint=f"pod+{self._entry.address}", session=NEW, directory=self)
         self._wanted: dict[str, Place] = {}
         self._open: dict[str, Place] = {}
         self._changed = asyncio.Event()
@@ -67,14 +67,14 @@ class PodDirectory:
 
     async def open(self) -> None:
         """Make the way in; OSError says what is in its way."""
-        await self._entry.open(lambda path: self._listen(path, self._door))
+        await self._entry.open(lambda path: self._listen(path, self._ingress))
 
     def watch(self, session: Session) -> None:
         """A session of the route is new, has changed or is over."""
         state = session.state
         place = self._wanted.get(state.id)
         lives = any(session is other for other in self._sessions())
-        if self._closed or not lives or self._behind(self._door) is session:
+        if self._closed or not lives or self._behind(self._ingress) is session:
             if place is not None:
                 del self._wanted[state.id]
                 self._changed.set()
@@ -111,9 +111,9 @@ class PodDirectory:
             await place.folder.close()
 
     async def _serve(self, id: str, place: Place) -> None:
-        door = Door(endpoint=f"pod+{place.folder.address}", session=id, directory=self)
+        ingress = Ingress(endpoint=f"pod+{place.folder.address}", session=id, directory=self)
         try:
-            await place.folder.open(lambda path: self._listen(path, door))
+            await place.folder.open(lambda path: self._listen(path, ingress))
         except (OSError, ConfigError) as error:
             log.warning("session not served in the directory", session=id, folder=place.folder.name, error=str(error))
             self._wanted.pop(id, None)
@@ -163,7 +163,7 @@ class PodDirectory:
     def _standing(self) -> dict[str, tuple[PodFolder, Session]]:
         """Every folder with the session behind it, by the folder's name."""
         standing = {place.folder.name: (place.folder, place.session) for place in self._open.values()}
-        entered = self._behind(self._door)
+        entered = self._behind(self._ingress)
         if entered is not None:
             standing[self._entry.name] = (self._entry, entered)
         return standing

@@ -1,6 +1,6 @@
-"""Which session: the router brings commands to the sessions of a route.
+"""Bring commands to the sessions of a route.
 
-router    commands to sessions                sessions   made, named, published and dropped
-roster    sessions by their names             policy     who may see, open and answer
-door      the listener by which a link came   ids        ids of sessions, functions of what is known
+router          commands to sessions           sessions   made, named, published and dropped
+session_index   sessions by their names        policy     who may see, open and answer
+ingress         the listener of a link         ids        ids of sessions, functions of what is known
 """

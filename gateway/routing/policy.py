@@ -21,21 +21,21 @@ class Policy:
         self._open_to_all = holds_one and route.open == "attach"
 
     def sees(self, principal: str, state: SessionState) -> bool:
-        """Whether it is told of the session, and may attach to it by name."""
+        """Return True if the principal is told of the session, and may attach to it by name."""
         return self.shared or self.opens(principal, state)
 
     def publishes(self, state: SessionState) -> bool:
-        """Whether whoever subscribes to everything is told of it: nobody knows who that is."""
+        """Return True if every subscriber is told of the session: nobody knows who they are."""
         return self._publishes_all or self.sees("", state)
 
     def opens(self, principal: str, state: SessionState) -> bool:
-        """Whether it gets this session when it opens one where the backend has no other."""
+        """Return True if the principal gets this session when it opens one and the backend has no other."""
         return self._open_to_all or state.owner in ("", principal)
 
     def answers(self, principal: str, state: SessionState) -> bool:
-        """Whether its answer to a question of the session counts: a question is shown to all who see the session."""
+        """Return True if the principal may answer questions: they are shown to all who see the session."""
         return self.sees(principal, state)
 
     def claim(self, principal: str, state: SessionState) -> None:
-        """The session is opened: it belongs to whoever was first."""
+        """Make the principal the owner of a session, unless it has one."""
         state.owner = state.owner or principal

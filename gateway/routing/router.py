@@ -1,8 +1,8 @@
-"""Which session: brings each command of a downstream link to the session that it means (docs/design.md, section 5).
+"""Bring each command of a downstream link to the session that it means (docs/design.md, section 5).
 
-One router a route. It answers what needs no session (ping, lists), opens and finds sessions, and attaches links to
-them. A client that names no session means the one behind the door by which it came. A foreign session is answered
-exactly like an unknown one (policy.py).
+Each route has one router. It answers what needs no session (ping, lists), opens and finds sessions, and attaches links
+to them. A client that names no session means the one of its listener. A foreign session is answered exactly like an
+unknown one (policy.py). Which sessions the backend has is asked of its kind (backends/kind.py).
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from dragoman.gateway.backends.kind import BackendKind, not_found
 from dragoman.gateway.config.model import Route
 from dragoman.gateway.link import Link
 from dragoman.gateway.recording.recorder import Recorder
-from dragoman.gateway.routing.door import Door
-from dragoman.gateway.routing.roster import listing
+from dragoman.gateway.routing.ingress import Ingress
+from dragoman.gateway.routing.session_index import listing
 from dragoman.gateway.routing.sessions import Sessions
 from dragoman.gateway.services import Services
 from dragoman.gateway.session.history import summary
@@ -65,7 +65,7 @@ __all__ = ["Router"]
 OF_THE_BACKEND = (
     GetCapabilities, GetConfig, SetConfig, UnsetConfig, ListConfig, ReloadConfig, ListModels, PromptOnce,
 )  # fmt: skip
-"""What concerns no session, unless it names one."""
+"""Commands that concern no session, unless they name one."""
 
 ID_IN_USE = "sqlite3: constraint failed: UNIQUE constraint failed: sessions.id"
 """The words of a real pando, the one dialect whose clients choose ids."""
@@ -96,22 +96,22 @@ class Router:
     @property
     def sessions(self) -> list[Session]:
         """All sessions of the route."""
-        return list(self._all.roster)
+        return list(self._all.index)
 
     @property
     def published(self) -> int:
-        """How many sessions whoever subscribes to everything is told of."""
+        """Number of sessions that are published to every subscriber."""
         return self._all.published
 
     def stop(self) -> None:
-        """The gateway ends: every session does."""
+        """Stop every session: the gateway ends."""
         self._all.stop()
         self._backend.close()
 
     # -- links -----------------------------------------------------------------------------------------
 
     def connected(self, link: Link) -> None:
-        """A peer connected. A dialect whose backends hold one session shows the one behind the link's door at once."""
+        """Greet a peer. A dialect whose backends hold one session is shown the session of its listener at once."""
         link.open()
         if link.publishes:
             self._all.publish(link)
@@ -119,12 +119,12 @@ class Router:
             self._once_known(link, lambda: self._enter(link))
 
     def _once_known(self, link: Link, action: Callable[[], None]) -> None:
-        """Act for `link`, where need be once the backend has told which sessions it has."""
+        """Call `action` once the backend has told which sessions it has; disconnect `link` if too many wait."""
         if not self._backend.when_known(lambda: action() if link.alive else None):
             link.end(CloseReason.GOING_AWAY, "too many clients wait for the backend")
 
     def _enter(self, link: Link) -> None:
-        session = self._behind(link.door)
+        session = self._behind(link.ingress)
         if session is None or not self._policy.sees(link.principal, session.state):
             link.send([Reply(request="", failure=Failure(cause="not_found", text="there is no session here for you"))])
             link.end(CloseReason.DONE)
@@ -133,11 +133,11 @@ class Router:
         session.backend.start()
         session.lobby.enter(link)
 
-    def _behind(self, door: Door) -> Session | None:
-        """Return the one session that all clients of `door` share; None if its backend has none for it now."""
-        session = self._all.known(door)
-        if session is None and (session := self._backend.session_behind(door.session)) is not None:
-            self._all.enter_by(door, session)
+    def _behind(self, ingress: Ingress) -> Session | None:
+        """Return the one session that all clients of `ingress` share; None if its backend has none for it now."""
+        session = self._all.known(ingress)
+        if session is None and (session := self._backend.session_behind(ingress.session)) is not None:
+            self._all.enter_by(ingress, session)
         return session
 
     def subscribed(self) -> None:
@@ -145,24 +145,24 @@ class Router:
         self._backend.subscribed()
 
     def gone(self, link: Link) -> None:
-        """A peer went away. A session that nobody used is over, unless a door leads to it."""
+        """Detach a peer that went away. Drop the sessions that nobody used, unless a listener leads to them."""
         if link.publishes:
             self._all.unpublish(link)
         self._all.gone(link)
         entered = self._all.entered
-        for session in self._all.roster:
+        for session in self._all.index:
             session.detach(link)
             if session.vacant and session not in entered and not self._backend.keeps(session):
                 self._all.drop(session)
 
     def drained(self, link: Link) -> None:
-        """A peer has read everything."""
-        for session in self._all.roster:
+        """Deliver to a peer that has read everything what was kept for it."""
+        for session in self._all.index:
             session.delivery.drained(link)
 
     def receive(self, link: Link, bursts: list[Burst[Command]]) -> None:
-        """A peer said this. One that speaks before it was shown anything is shown what there is."""
-        if link.dialect.one_session and (own := self._all.known(link.door)) is not None:
+        """Act on commands of a peer. A peer that speaks before it was shown anything is shown what there is."""
+        if link.dialect.one_session and (own := self._all.known(link.ingress)) is not None:
             own.lobby.admit(link)
         for burst in bursts:
             for command in burst.items:
@@ -237,8 +237,8 @@ class Router:
             session.command(link, command)
 
     def _shut_down(self, link: Link, command: ShutdownBackend) -> None:
-        """The end of this client's attachment, or of the backends that it uses (docs/translation.md, rule 3.16)."""
-        used = [session for session in self._all.roster if link.id in session.delivery.attachments]
+        """Detach this client, or shut down the backends that it uses (docs/translation.md, rule 3.16)."""
+        used = [session for session in self._all.index if link.id in session.delivery.attachments]
         if self._route.shutdown == "backend" and used:
             first, *others = used
             first.forward(link, command)
@@ -265,7 +265,7 @@ class Router:
             self._unsupported(link, command, self._backend.cannot_delete)
             return
         if session is not None:
-            self._all.forget(self._all.roster.names(session))
+            self._all.forget(self._all.index.names(session))
             session.delivery.enter()
             session.describe(SessionClosed)
             self._all.drop(session)
@@ -277,10 +277,10 @@ class Router:
         link.send([Reply(request=command.request)])
 
     def _describe(self, link: Link, command: ListSessions | GetSession | ResumeSession) -> None:
-        """A client that is shown one session knows of no other, unless its door stands beside theirs."""
-        own = self._all.known(link.door)
-        if own is not None and link.door.directory is not None:
-            link.send([link.door.directory.answer(command, own.state)])
+        """Answer a client that is shown one session: with that, or with those of the directory it came by."""
+        own = self._all.known(link.ingress)
+        if own is not None and link.ingress.directory is not None:
+            link.send([link.ingress.directory.answer(command, own.state)])
         elif own is not None and isinstance(command, ListSessions):
             link.send([SessionsListed(request=command.request, sessions=(summary(own.state),))])
         elif own is not None and command.session in ("", own.state.id):
@@ -289,9 +289,9 @@ class Router:
             self._not_found(link, command)
 
     def _list(self, link: Link, command: ListSessions, rows: Rows = ()) -> SessionsListed | Reply:
-        own = [session for session in self._all.roster if self._policy.sees(link.principal, session.state)]
+        own = [session for session in self._all.index if self._policy.sees(link.principal, session.state)]
         rows = [row for row in rows if not self._all.forgot(row.session)]
-        seen = joined(own, rows, lambda row: self._all.roster.named(row.session))
+        seen = joined(own, rows, lambda row: self._all.index.find_session(row.session))
         seen = self._backend.worth_listing(seen)
         try:
             opened = {s.state.id for s in own if s.state.backend_ids is not None} if self._upstream.lists_silent else ()
@@ -356,11 +356,11 @@ class Router:
             session.attach(link, request)
 
     def _find(self, link: Link, name: str) -> Session | None:
-        """The session that `link` calls `name`, or its own for ""; None if there is none that it may see."""
+        """Return the session that `link` calls `name`, or its own for ""; None if there is none that it may see."""
         if not name:
-            mine = [session for session in self._all.roster if link.id in session.delivery.attachments]
+            mine = [session for session in self._all.index if link.id in session.delivery.attachments]
             return mine[0] if len(mine) == 1 else None
-        session = self._all.roster.named(name) or self._backend.find_session(name)
+        session = self._all.index.find_session(name) or self._backend.find_session(name)
         return session if session is not None and self._policy.sees(link.principal, session.state) else None
 
     def _unsupported(self, link: Link, command: Command, text: str) -> None:

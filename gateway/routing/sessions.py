@@ -13,10 +13,10 @@ from dragoman.gateway.config.model import Route
 from dragoman.gateway.link import Link
 from dragoman.gateway.recording.recorder import Recorder
 from dragoman.gateway.recording.track import Track
-from dragoman.gateway.routing.door import LATEST, NEW, Door
 from dragoman.gateway.routing.ids import agent_id, canonical_id
+from dragoman.gateway.routing.ingress import LATEST, NEW, Ingress
 from dragoman.gateway.routing.policy import Policy
-from dragoman.gateway.routing.roster import Roster
+from dragoman.gateway.routing.session_index import SessionIndex
 from dragoman.gateway.services import Services
 from dragoman.gateway.session.session import Session
 from dragoman.mappings.canonical import Event, SessionState
@@ -48,10 +48,10 @@ class Sessions:
         self.upstream = upstream
         self._enter = enter
         self._recorder = recorder
-        self.roster = Roster(services.dialects)
+        self.index = SessionIndex(services.dialects)
         self.policy = Policy(route, holds_one=upstream.one_session)
         self._unopened: dict[str, tuple[Session, Link]] = {}  # by provisional id, with the client that waits for each
-        self._doors: dict[str, Session] = {}
+        self._entered: dict[str, Session] = {}
         self._forgotten: dict[str, None] = {}  # names of sessions that were deleted here alone, the oldest first
         self._publications: list[Link] = []
         self.watchers: list[Callable[[Session], None]] = []  # told of each session that is new, changed or over
@@ -59,8 +59,8 @@ class Sessions:
             recorder.named = self._track_of
 
     def _track_of(self, name: str) -> Track | None:
-        """The recording of the session that the backend calls so."""
-        session = self.roster.named(name)
+        """Return the recording of the session that the backend calls `name`."""
+        session = self.index.find_session(name)
         return session.delivery.track if session is not None else None
 
     def make(
@@ -100,7 +100,7 @@ class Sessions:
             self.drop(session)
             return session
         own = canonical_id(self.route.name, name)
-        known, (_, link) = self.roster.named(own), self._unopened[provisional]
+        known, (_, link) = self.index.find_session(own), self._unopened[provisional]
         if known is not None:
             self.services.schedule(0, lambda: self.drop(session))  # once what it has to say is said
             if self.policy.sees(link.principal, known.state):
@@ -138,10 +138,10 @@ class Sessions:
         if not name or link.dialect.named is None:
             return
         if session.state.chosen_ids is not None:
-            self.roster.add_name(session, name)
+            self.index.add_name(session, name)
             return
         session.state.chosen_ids = link.dialect.named(name)
-        if session in self.roster:
+        if session in self.index:
             self._add(session)
 
     def in_use(self, link: Link, name: str) -> bool:
@@ -149,10 +149,10 @@ class Sessions:
         known = (name, canonical_id(self.route.name, name))
         ids = link.dialect.named(name) if link.dialect.named is not None else None
         waiting = any(session.state.chosen_ids == ids for session, _link in self._unopened.values())
-        return any(map(self.roster.named, known)) or (ids is not None and waiting)
+        return any(map(self.index.find_session, known)) or (ids is not None and waiting)
 
     def complete(self, command: Opening) -> Opening:
-        """With what a client could not say: the route says who answers and who asks (docs/design.md, section 5)."""
+        """Return the command with the route's agent, user, model and folder, where the client named none."""
         agent = command.agent or self.route.upstream.option("agent") or agent_id(self.route.name)
         user = command.user_name or self.route.upstream.option("user")
         if isinstance(command, OpenSession):
@@ -163,11 +163,11 @@ class Sessions:
 
     def merge(self, session: Session, conversation: str) -> bool:
         """Move the clients of `session` to the one that has its conversation open; False if there is none."""
-        other = self.roster.named(conversation)
+        other = self.index.find_session(conversation)
         if other is None or other is session:
             return False
         links = session.lobby.waiting + [a.link for a in session.delivery.attachments.values()]
-        self._doors = {door: other if known is session else known for door, known in self._doors.items()}
+        self._entered = {ingress: other if known is session else known for ingress, known in self._entered.items()}
         self.services.schedule(0, lambda: self.drop(session))  # once what it has to say to them is said
         for link in links:
             session.detach(link)
@@ -175,8 +175,8 @@ class Sessions:
         return True
 
     def stop(self) -> None:
-        """The gateway ends."""
-        for session in (*self.roster, *(session for session, _link in self._unopened.values())):
+        """Stop every session: the gateway ends."""
+        for session in (*self.index, *(session for session, _link in self._unopened.values())):
             session.stop()
 
     def _renamed(self, session: Session, name: str) -> Session:
@@ -203,12 +203,12 @@ class Sessions:
             session.stop()
             if self._recorder is not None:
                 self._recorder.over(session.state.id)
-        elif session in self.roster:
+        elif session in self.index:
             session.stop()
             if self._recorder is not None:
                 self._recorder.over(session.state.id)
-            self.roster.drop(session)
-            self._doors = {door: known for door, known in self._doors.items() if known is not session}
+            self.index.drop(session)
+            self._entered = {ingress: known for ingress, known in self._entered.items() if known is not session}
             self.tell(session)
 
     def move_on(self, session: Session) -> None:
@@ -218,25 +218,25 @@ class Sessions:
             session.detach(link)
         self.drop(session)
         for link in left:
-            if link.door.directory is not None and link.door.session not in ("", NEW, LATEST):
+            if link.ingress.directory is not None and link.ingress.session not in ("", NEW, LATEST):
                 link.end(CloseReason.GOING_AWAY, "its session is over")  # and so is the folder by which it came
             else:
                 self._enter(link)
 
     def _add(self, session: Session) -> None:
-        self.roster.add(session)
+        self.index.add(session)
         self.tell(session)
         for link in self._publications:
             self._publish(link, session)
 
     def publish(self, link: Link) -> None:
-        """`link` is told of everything from now on."""
+        """Tell `link` of everything that happens from now on."""
         self._publications.append(link)
-        for session in self.roster:
+        for session in self.index:
             self._publish(link, session)
 
     def unpublish(self, link: Link) -> None:
-        """`link` is gone."""
+        """Tell `link` nothing more: it is gone."""
         self._publications.remove(link)
 
     def publish_event(self, event: Event) -> None:
@@ -245,7 +245,7 @@ class Sessions:
             link.send([event])
 
     def _publish(self, link: Link, session: Session) -> None:
-        """Everybody who subscribes is told of sessions that are everybody's, once the backend has opened them."""
+        """Attach a subscriber to a session that is published, or detach it from one that is no more."""
         shown = self._publishes(session)
         if shown and link.id not in session.delivery.attachments:
             session.attach(link)
@@ -258,37 +258,39 @@ class Sessions:
 
     @property
     def published(self) -> int:
-        """How many sessions everybody who subscribes is told of."""
-        return sum(map(self._publishes, self.roster))
+        """Number of sessions that are published to every subscriber."""
+        return sum(map(self._publishes, self.index))
 
     def tell(self, session: Session) -> None:
+        """Tell the watchers that a session is new, changed or over."""
         for watcher in self.watchers:
             watcher(session)
 
     def claim(self, link: Link, session: Session) -> None:
+        """Make the principal of `link` the owner of a session that has none."""
         if not session.state.owner:
             self.policy.claim(link.principal, session.state)
             for publication in self._publications:
                 self._publish(publication, session)
             self.tell(session)
 
-    def enter_by(self, door: Door, session: Session) -> None:
-        """Let all further clients of `door` share this session."""
-        self._doors[door.endpoint] = session
+    def enter_by(self, ingress: Ingress, session: Session) -> None:
+        """Let all further clients of `ingress` share this session."""
+        self._entered[ingress.endpoint] = session
         self.tell(session)
 
-    def known(self, door: Door) -> Session | None:
-        """The session of this door, if anybody came by it yet."""
-        return self._doors.get(door.endpoint)
+    def known(self, ingress: Ingress) -> Session | None:
+        """Return the session that clients of this listener share, if anybody came by it yet."""
+        return self._entered.get(ingress.endpoint)
 
     @property
     def entered(self) -> list[Session]:
-        """The sessions to which a listener leads."""
-        return list({session.state.id: session for session in self._doors.values()}.values())
+        """The sessions that clients of a listener share, one for each listener that was used."""
+        return list({session.state.id: session for session in self._entered.values()}.values())
 
 
 def _pod_name(route: Route) -> str:
-    """The name under which pod clients know the session: the folder of its socket (docs/dialects/pod.md, section 2)."""
+    """Return the name that pod clients know: the folder of the socket (docs/dialects/pod.md, section 2)."""
     for endpoint in route.listen:
         if endpoint.dialect != "pod":
             continue

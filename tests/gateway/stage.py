@@ -24,8 +24,8 @@ from dragoman.gateway.config.model import Limits, Overflow, Route
 from dragoman.gateway.endpoint import Endpoint, parse
 from dragoman.gateway.ledger import Ledger
 from dragoman.gateway.link import Link
-from dragoman.gateway.routing.door import Door
 from dragoman.gateway.routing.ids import session_id
+from dragoman.gateway.routing.ingress import Ingress
 from dragoman.gateway.routing.router import Router
 from dragoman.gateway.session.session import Session
 from dragoman.mappings.canonical import Command
@@ -226,12 +226,12 @@ class Stage:
         name: str,
         principal: str = "local",
         dialect: str = "smooth",
-        door: Door = Door(),  # noqa: B008  # frozen
+        ingress: Ingress = Ingress(),  # noqa: B008  # frozen
         limits: Limits | None = None,
         *,
         calls: bool = False,
     ) -> Peer:
-        """A client connects, by `door`; `limits` are its outbox's own.
+        """A client connects, by `ingress`; `limits` are its outbox's own.
 
         One of pando `calls`, or is everybody who subscribes.
         """
@@ -241,8 +241,8 @@ class Stage:
         made = publication or spoken.server
         link = Link(
             name, spoken, transport, made(self.time.clock, self.new_id), own,
-            sink=self.router.receive, drained=self.router.drained, principal=principal, door=door, attaches=not calls,
-            publishes=publication is not None,
+            sink=self.router.receive, drained=self.router.drained, principal=principal, ingress=ingress,
+            attaches=not calls, publishes=publication is not None,
         )  # fmt: skip
         peer = self.clients[name] = Peer(transport, link)
         self.spawn(self._serve(link), name)

@@ -17,7 +17,7 @@ from msgspec import Struct, field
 from dragoman.adapters.base import CloseReason
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.endpoint import Endpoint, parse
-from dragoman.gateway.routing.door import Door
+from dragoman.gateway.routing.ingress import Ingress
 from dragoman.gateway.session.session import Session
 from dragoman.mappings.smooth.from_canonical import shown
 from tests.gateway.smooth_words import AGENT
@@ -165,8 +165,8 @@ class Theatre:
             return
         name = f"{dialect} {len(self.clients)}"
         session = self.session
-        door = Door(endpoint=name, session="" if session is None else session.state.id)
-        peer = self.stage.join(name, dialect=dialect, door=door)
+        ingress = Ingress(endpoint=name, session="" if session is None else session.state.id)
+        peer = self.stage.join(name, dialect=dialect, ingress=ingress)
         client = Client(name=name, dialect=dialect, peer=peer)
         self.clients.append(client)
         if dialect == "smooth":

@@ -6,7 +6,7 @@ import json
 from typing import Any
 from uuid import NAMESPACE_URL, uuid5
 
-from dragoman.gateway.routing.door import Door
+from dragoman.gateway.routing.ingress import Ingress
 from dragoman.gateway.session.session import Session
 from tests.gateway.smooth_words import AGENT
 from tests.gateway.stage import Peer
@@ -36,7 +36,7 @@ class Client:
         self._number = 1000  # above the ids that recorded clients use
 
     def _connect(self) -> Peer:
-        return self.stage.join(self.name, dialect=self.dialect, door=Door(endpoint=self.name))
+        return self.stage.join(self.name, dialect=self.dialect, ingress=Ingress(endpoint=self.name))
 
     async def open(self) -> None:
         """Begin a conversation, or join the one that the backend has."""
@@ -177,14 +177,16 @@ class PodClient(Client):
         self.session = self.stage.router.sessions[0]
 
     async def look(self) -> None:
-        self.peer = self.stage.join(self.name, dialect="pod", door=Door(endpoint=self.name))
+        self.peer = self.stage.join(self.name, dialect="pod", ingress=Ingress(endpoint=self.name))
         await self.stage.rest()
 
     async def join(self, session: Session) -> None:
         self.session = session
         if hasattr(self.peer, "transport") and self.peer.transport is not None:
             return  # it has looked, and is shown what there is
-        self.peer = self.stage.join(self.name, dialect="pod", door=Door(endpoint=self.name, session=session.state.id))
+        self.peer = self.stage.join(
+            self.name, dialect="pod", ingress=Ingress(endpoint=self.name, session=session.state.id)
+        )
         await self.stage.rest()
 
     def say(self, text: str) -> None:

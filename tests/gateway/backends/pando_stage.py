@@ -20,7 +20,7 @@ from dragoman.gateway.config.model import Limits, Route
 from dragoman.gateway.endpoint import Endpoint, parse
 from dragoman.gateway.ledger import Ledger
 from dragoman.gateway.link import Link
-from dragoman.gateway.routing.door import Door
+from dragoman.gateway.routing.ingress import Ingress
 from dragoman.gateway.routing.router import Router
 from tests.gateway.stage import AT_ONCE, Time
 from tests.idle import settle
@@ -128,8 +128,8 @@ class PandoStage(Primary):
 
     # -- clients ---------------------------------------------------------------------------------------
 
-    def join(self, dialect: str, *, publishes: bool = False, door: Door = Door()) -> MemoryTransport:  # noqa: B008  # frozen
-        """A client connects, by this door; a pando makes calls, or is everybody who subscribes."""
+    def join(self, dialect: str, *, publishes: bool = False, ingress: Ingress = Ingress()) -> MemoryTransport:  # noqa: B008  # frozen
+        """A client connects, by this ingress; a pando makes calls, or is everybody who subscribes."""
         transport, spoken = MemoryTransport(), registry.dialect(dialect)
         translator = spoken.server(self.time.clock, self._new_id)
         if publishes:
@@ -138,7 +138,7 @@ class PandoStage(Primary):
         link = Link(
             f"{dialect}-{len(self.links)}", spoken, transport, translator, self.services,
             sink=self.router.receive, drained=self.router.drained, attaches=dialect != "pando",
-            publishes=publishes, door=door,
+            publishes=publishes, ingress=ingress,
         )  # fmt: skip
         self.links.append(link)
         self._spawn(self._serve(link), link.id)

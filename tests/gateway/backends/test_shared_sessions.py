@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from dragoman.gateway.backends.shared_sessions import HELD_MAX
-from dragoman.gateway.routing.door import Door
+from dragoman.gateway.routing.ingress import Ingress
 from dragoman.mappings.canonical import Event, SessionState
 from dragoman.mappings.canonical.commands import GetSession, ListSessions, ResumeSession
 from tests.gateway.backends.pando_stage import PandoStage, frames, pando_stage, row
@@ -242,7 +242,7 @@ class Folders:
 
 async def test_a_pod_in_the_folder_of_a_session_goes_with_it() -> None:
     async with pando_stage() as made:
-        pod = made.join("pod", door=Door(endpoint="pod+unix:/pods/one/sock", session=ONE, directory=Folders()))
+        pod = made.join("pod", ingress=Ingress(endpoint="pod+unix:/pods/one/sock", session=ONE, directory=Folders()))
         await watched(made, row(ONE), row(OTHER))
         await made.publishes("session.deleted", **row(ONE))
         assert frames(pod)[-1] == {"event": "shutdown"}

@@ -8,8 +8,8 @@ import pytest
 
 from dragoman.gateway.backends.upstream import WAITING_MAX
 from dragoman.gateway.config.model import Limits
-from dragoman.gateway.routing.door import Door
 from dragoman.gateway.routing.ids import session_id
+from dragoman.gateway.routing.ingress import Ingress
 from dragoman.mappings.canonical.commands import GetHistory, ListSessions, SetGoal
 from dragoman.mappings.canonical.events import SessionsListed
 from dragoman.mappings.canonical.unmapped import Unmapped
@@ -526,7 +526,7 @@ async def test_what_a_client_cannot_say_of_a_new_session_the_endpoint_does() -> 
         assert (start["params"]["cwd"], start["params"]["model"]) == ("/src", "whale-1")
 
 
-# -- doors -------------------------------------------------------------------------------------------
+# -- listeners -------------------------------------------------------------------------------------------
 
 
 async def test_watchers_are_told_when_a_session_is_claimed_works_and_rests() -> None:
@@ -538,8 +538,8 @@ async def test_watchers_are_told_when_a_session_is_claimed_works_and_rests() -> 
 
 
 async def test_a_door_leads_to_the_one_session_of_its_backend() -> None:
-    door = Door(endpoint="pod+unix:/x")
+    ingress = Ingress(endpoint="pod+unix:/x")
     async with stage() as made:
-        assert made.router.behind(door) is None
-        assert made.router._behind(door) is made.session
-        assert made.router.behind(door) is made.session
+        assert made.router.behind(ingress) is None
+        assert made.router._behind(ingress) is made.session
+        assert made.router.behind(ingress) is made.session

@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from dragoman.gateway.routing.door import Door
+from dragoman.gateway.routing.ingress import Ingress
 from tests.gateway.smooth_words import ask
 from tests.gateway.stage import Peer, Stage, stage
 from tests.gateway.whale_words import answers, asked, line, refuses, shown
@@ -133,7 +133,7 @@ async def test_a_viewer_of_everything_reads_the_line_once_behind_the_start() -> 
 async def test_a_pod_client_is_alerted_at_once_and_one_that_comes_later_before_its_snapshot() -> None:
     async with stage(upstream="codewhale") as made:
         client = await editor(made)
-        late = made.join("late", dialect="pod", door=Door(endpoint="pod", session=SESSION))
+        late = made.join("late", dialect="pod", ingress=Ingress(endpoint="pod", session=SESSION))
         await settle()
         assert [frame["event"] for frame in late.frames()] == ["alert", "snapshot"]
         says(client, 2)

@@ -1,4 +1,4 @@
-"""The sessions of a route, by their ids and by the names under which clients know them; and pages of their list."""
+"""An index of the sessions of a route by every name that clients know them by, and the pages of their list."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from dragoman.mappings.canonical.values import SessionSummary
 from dragoman.mappings.dialect import Dialect
 from dragoman.mappings.errors import PeerError
 
-__all__ = ["Roster", "listing"]
+__all__ = ["SessionIndex", "listing"]
 
 NAMES_MAX = 1024  # names of one session: who opens the one session of a backend chooses another each time
 LIST_DEFAULT, LIST_MAX = 50, 200  # docs/dialects/smooth.md, section 3: list_conversations
 
 
-class Roster:
+class SessionIndex:
     """All sessions that live. A client's dialect shows a session under ids of its own: those are names too."""
 
     def __init__(self, dialects: Callable[[], dict[str, Dialect]]) -> None:
@@ -62,12 +62,12 @@ class Roster:
         return list(self._given[session.state.id])
 
     def drop(self, session: Session) -> None:
-        """The session is over."""
+        """Forget a session and its names."""
         del self._sessions[session.state.id], self._given[session.state.id]
         self._names = {name: other for name, other in self._names.items() if other is not session}
 
-    def named(self, name: str) -> Session | None:
-        """The session that some client knows by this name."""
+    def find_session(self, name: str) -> Session | None:
+        """Return the session that some client knows by this name."""
         return self._names.get(name)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.gateway.routing.roster import LIST_DEFAULT, LIST_MAX, NAMES_MAX, listing
+from dragoman.gateway.routing.session_index import LIST_DEFAULT, LIST_MAX, NAMES_MAX, listing
 from dragoman.mappings.canonical.commands import ListSessions
 from dragoman.mappings.canonical.values import SessionSummary
 from dragoman.mappings.errors import PeerError
@@ -16,24 +16,24 @@ from tests.gateway.stage import SESSION, stage
 @pytest.mark.parametrize("name", [SESSION, SHOWN, CONVERSATION])
 async def test_a_session_is_known_by_its_id_and_by_what_clients_are_shown_until_it_is_dropped(name: str) -> None:
     async with stage() as made:
-        roster = made.router._all.roster
-        assert roster.named(name) is made.session
-        assert made.session in roster
-        roster.drop(made.session)
-        assert roster.named(name) is None
-        assert made.session not in roster
-        assert list(roster) == []
+        index = made.router._all.index
+        assert index.find_session(name) is made.session
+        assert made.session in index
+        index.drop(made.session)
+        assert index.find_session(name) is None
+        assert made.session not in index
+        assert list(index) == []
 
 
 async def test_the_names_that_clients_choose_for_one_session_are_bounded() -> None:
     """Whoever opens the one session of a backend chooses another name for it each time."""
     async with stage() as made:
-        roster = made.router._all.roster
+        index = made.router._all.index
         for number in range(NAMES_MAX):
-            roster.add_name(made.session, f"n-{number}")
-        assert roster.named("n-0") is None
-        assert roster.named(f"n-{NAMES_MAX - 1}") is roster.named(SESSION) is made.session
-        assert len(roster.names(made.session)) == NAMES_MAX
+            index.add_name(made.session, f"n-{number}")
+        assert index.find_session("n-0") is None
+        assert index.find_session(f"n-{NAMES_MAX - 1}") is index.find_session(SESSION) is made.session
+        assert len(index.names(made.session)) == NAMES_MAX
 
 
 async def test_a_session_whose_name_a_client_chose_is_kept_though_nobody_used_it_yet() -> None:

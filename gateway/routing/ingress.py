@@ -1,4 +1,4 @@
-"""A door: the listener by which a link came, as far as it says which session the link means
+"""The listener by which a link came, as far as it says which session the link means
 (docs/design.md, section 5).
 """
 
@@ -11,23 +11,23 @@ from msgspec import Struct
 from dragoman.mappings.canonical import Event, SessionState
 from dragoman.mappings.canonical.commands import GetSession, ListSessions, ResumeSession
 
-__all__ = ["LATEST", "NEW", "Directory", "Door"]
+__all__ = ["LATEST", "NEW", "Directory", "Ingress"]
 
 NEW, LATEST = "new", "latest"
 
 
 class Directory(Protocol):
-    """Where the sessions of a route stand side by side, each behind a door of its own: `pod+dir:DIR`."""
+    """A directory with a listener for each session of a route: `pod+dir:DIR`."""
 
     def answer(self, command: ListSessions | GetSession | ResumeSession, own: SessionState) -> Event:
         """Return what a client of session `own` is told of all that stand here."""
 
 
-class Door(Struct, frozen=True, kw_only=True):
-    """`endpoint` tells doors apart. `session` is what the endpoint asked for: `new`, `latest`, an id, "" the default.
+class Ingress(Struct, frozen=True, kw_only=True):
+    """The listener of a link. `session` is what its endpoint asks for: `new`, `latest`, an id, or "" for the default.
 
-    Only to clients that name no session by themselves does the door matter: all that come by it share one. `spawned`
-    says that its one peer spawned us.
+    `endpoint` is its identity. All clients that come by it and name no session by themselves share one. `spawned` says
+    that its one peer started this process.
     """
 
     endpoint: str = ""
