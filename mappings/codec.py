@@ -10,7 +10,7 @@ message is.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
@@ -18,6 +18,7 @@ from msgspec import UNSET, inspect
 
 from dragoman.mappings.canonical import Unmapped
 from dragoman.mappings.errors import PeerError
+from dragoman.mappings.value_count import check_value_count
 
 __all__ = ["MALFORMED", "Codec", "Format"]
 
@@ -136,6 +137,7 @@ class Codec(Generic[M]):
             raise PeerError("invalid", f"invalid `{tag}`: {error}", value=value) from error
 
     def _untyped(self, frame: bytes) -> object:
+        check_value_count(frame)
         try:
             return msgspec.json.decode(frame)
         except UnicodeDecodeError as error:
@@ -193,30 +195,34 @@ def _hides(shape: inspect.Type) -> bool:
 
 
 def _prune(value: object, shape: inspect.Type, path: str) -> Iterator[str]:
-    """Take every key that `shape` does not document out of `value`, in place; yields their paths."""
+    """Take every key that `shape` does not document out of `value`, in place; yield their paths."""
     if isinstance(value, dict):
-        struct = _variant(value, shape)
-        if struct is None:
-            return
-        fields = {f.encode_name: f.type for f in struct.fields}
-        for key in [k for k in value if k not in fields and k != struct.tag_field]:
-            del value[key]
-            yield f"{path}.{key}"
-        for key, member in value.items():
-            if key in fields:
-                yield from _prune(member, fields[key], f"{path}.{key}")
+        yield from _prune_objects((value,), shape, path)
     elif isinstance(value, list):
         item = _item(shape)
         if item is not None:
+            yield from _prune_objects([member for member in value if isinstance(member, dict)], item, f"{path}[]")
             for member in value:
-                yield from _prune(member, item, f"{path}[]")
+                if isinstance(member, list):
+                    yield from _prune(member, item, f"{path}[]")
 
 
-def _variant(value: dict[str, object], shape: inspect.Type) -> inspect.StructType | None:
+def _prune_objects(values: Sequence[dict[str, object]], shape: inspect.Type, path: str) -> Iterator[str]:
+    """Prune objects of one shape: what the shape documents is looked up once for all of them."""
     structs = list(_structs(shape))
-    if len(structs) < 2:
-        return structs[0] if structs else None
-    return next((s for s in structs if s.tag == value.get(s.tag_field or "")), None)
+    documented = {struct.tag: {f.encode_name: f.type for f in struct.fields} for struct in structs}
+    tag_field = structs[0].tag_field if structs else None
+    for value in values:
+        tag = structs[0].tag if len(structs) == 1 else value.get(tag_field or "")
+        fields = documented.get(tag) if tag is None or isinstance(tag, str | int) else None
+        if fields is None:
+            continue
+        for key in [k for k in value if k not in fields and k != tag_field]:
+            del value[key]
+            yield f"{path}.{key}"
+        for key, member in value.items():
+            if key in fields and isinstance(member, dict | list):
+                yield from _prune(member, fields[key], f"{path}.{key}")
 
 
 def _item(shape: inspect.Type) -> inspect.Type | None:

@@ -16,6 +16,7 @@ from dragoman.mappings.codewhale.wire.base import Wire
 from dragoman.mappings.codewhale.wire.frames import EventFrame
 from dragoman.mappings.codewhale.wire.shapes import depth, fitted
 from dragoman.mappings.errors import PeerError
+from dragoman.mappings.value_count import check_value_count
 
 __all__ = ["EVENTS", "FRAMES", "MAX_DEPTH", "typed"]
 
@@ -116,7 +117,8 @@ def typed(result: Raw) -> Any:
 
 
 def _untyped(frame: bytes) -> object:
-    """The JSON of a frame, or a PeerError."""
+    """Return the JSON of a frame, or raise PeerError."""
+    check_value_count(frame)
     try:
         frame.decode()
         value = msgspec.json.decode(frame)

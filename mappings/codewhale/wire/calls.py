@@ -22,6 +22,7 @@ from dragoman.mappings.codewhale.wire.params import ForkParams, NoParams, Resume
 from dragoman.mappings.codewhale.wire.serde import in_words, said_as
 from dragoman.mappings.codewhale.wire.shapes import depth, fitted
 from dragoman.mappings.errors import PeerError
+from dragoman.mappings.value_count import check_value_count
 
 __all__ = ["GROUPS", "REQUESTS", "unknown_kind"]
 
@@ -219,7 +220,8 @@ def _params(method: str, params: object, value: dict[str, Any], dropped: list[st
 
 
 def _untyped(frame: bytes) -> object:
-    """The JSON of a frame, or a PeerError."""
+    """Return the JSON of a frame, or raise PeerError."""
+    check_value_count(frame)
     try:
         frame.decode()
         msgspec.json.decode(frame)

@@ -22,6 +22,7 @@ from dragoman.mappings.pando.wire import requests, topics
 from dragoman.mappings.pando.wire.base import struct_type, usual
 from dragoman.mappings.pando.wire.replies import Reply
 from dragoman.mappings.pando.wire.times import nanoseconds
+from dragoman.mappings.value_count import check_value_count
 
 __all__ = ["EVENTS", "MAX_DEPTH", "REQUESTS", "as_go_reads"]
 
@@ -57,6 +58,7 @@ def _constant(name: str) -> object:
 
 def as_go_reads(frame: bytes) -> object:
     """JSON as Go's parser takes it: bytes that are no UTF-8, and half surrogates, become U+FFFD. PeerError."""
+    check_value_count(frame)
     try:
         return _shallow(UNTYPED.decode(frame))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
