@@ -197,7 +197,7 @@ class App:
         live = Live(
             session, dialect, self._services, name=endpoint.masked, tells_model_turns=tells_model_turns
         )  # fmt: skip
-        if dialect.named is None:
+        if dialect.session_ref is None:
             live.backend = self._upstream(live, endpoint, recorder)
         else:
             live.backend = one = Conversation(live, dialect, self._services)
@@ -210,7 +210,7 @@ class App:
     ) -> Upstream:  # fmt: skip
         """Make the connection to a backend; with `ours` it carries only sessions of which `ours` is true."""
         name, dialect = session.connected().id, registry.dialect(endpoint.dialect)
-        own = name if dialect.named is None or ours is not None else ""
+        own = name if dialect.session_ref is None or ours is not None else ""
         connect = registry.connector(endpoint, self.config.limits, self._children)
         if ours is not None:
             connect = partial(_filtered, connect, dialect, ours)

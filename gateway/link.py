@@ -148,9 +148,9 @@ class Link:
         """Show a session to the peer."""
         self._apply(self._translator.attach(state, request))
 
-    def passed(self, batch: Batch) -> None:
+    def on_delivered(self, batch: Batch) -> None:
         """A turn that this peer began was accepted or has ended for it."""
-        self._apply(self._translator.passed(batch))
+        self._apply(self._translator.on_delivered(batch))
         self._answered.set()  # by the projection, which has no frames of its own here
 
     @property
@@ -203,7 +203,7 @@ class Link:
         """The peer says no more and may wait for its answers, as a script does at the other end of a pipe."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LAST_ANSWERS):
-                while self._translator.owes and self._transport.peer_can_read():
+                while self._translator.has_pending_replies and self._transport.peer_can_read():
                     self._answered.clear()
                     with contextlib.suppress(TimeoutError):
                         async with asyncio.timeout(LOOK):
@@ -263,7 +263,7 @@ class Link:
         if self._ended:
             return
         try:
-            self._apply(alarm.ring())
+            self._apply(alarm.callback())
         except Exception:  # no caller is above a timer: the link's failure ends this link alone
             self.log.exception("link failed at an alarm")
             self._reason = CloseReason.INTERNAL

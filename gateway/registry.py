@@ -101,7 +101,7 @@ def upstream(endpoint: Endpoint) -> Dialect:
     known = recorded(read_header(endpoint))
     if options.live is not None and not dialect(options.live.dialect).events.says(ModelTurnStarted):
         known = dialect(options.live.dialect)
-    return structs.replace(known, one_session=options.auto, named=None, turn_outlives_connection=False)
+    return structs.replace(known, single_session=options.auto, session_ref=None, turn_outlives_connection=False)
 
 
 def recorded(header: Header) -> Dialect:
@@ -145,7 +145,7 @@ def check_session(endpoint: Endpoint, upstream: Endpoint) -> None:
 
 
 def _one_session(endpoint: Endpoint) -> bool:
-    return upstream(endpoint).one_session and endpoint.transport != "dir"
+    return upstream(endpoint).single_session and endpoint.transport != "dir"
 
 
 def place(endpoint: Endpoint) -> Place | None:

@@ -100,7 +100,7 @@ class _Client:
     def __init__(self, target: Dialect) -> None:
         self._numbers = count()
         session = self._new_id()
-        self._session = next(iter(target.shown(session, None)), session)
+        self._session = next(iter(target.public_ids(session, None)), session)
         self._agent = ""
         self._writing = target.commands
 

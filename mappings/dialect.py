@@ -109,13 +109,13 @@ class Burst(Struct, Generic[T], frozen=True, kw_only=True, gc=False):
 
 
 class Alarm(Struct, Generic[T], frozen=True):
-    """A translator asks for time: call `ring` in `after` seconds and act on its Step, unless the link has ended.
+    """A translator asks for time: call `callback` in `after` seconds and act on its Step, unless the link has ended.
 
     A translator keeps at most one alarm waiting and asks again when it rang; it decides itself what is due by then.
     """
 
     after: float
-    ring: Callable[[], Step[T]]
+    callback: Callable[[], Step[T]]
 
 
 class Step(Struct, Generic[T], kw_only=True):
@@ -159,7 +159,7 @@ class Translator(Protocol[Heard, Said]):
         """What this peer is shown otherwise than others of its dialect: links of one view share a projection."""
 
     @property
-    def owes(self) -> bool:
+    def has_pending_replies(self) -> bool:
         """Whether the peer still waits for answers, though it may have ended its own direction."""
 
     def opened(self) -> Step[Heard]:
@@ -174,7 +174,7 @@ class Translator(Protocol[Heard, Said]):
     def attach(self, state: SessionState, request: str) -> Step[Heard]:
         """Show this session to the peer, which asked by `request` ("" by connecting)."""
 
-    def passed(self, batch: Batch) -> Step[Heard]:
+    def on_delivered(self, batch: Batch) -> Step[Heard]:
         """This batch went out to the peer: it begins or ends a run that the peer began."""
 
     def can_be_asked(self, question: Event) -> bool:
@@ -374,19 +374,20 @@ class Dialect(Struct, frozen=True, kw_only=True):
     """Everything the gateway knows of a dialect.
 
     `server` and `client` make the translator for a link on which we play that role. `projection(request, view)` makes a
-    projection; `addressed` says that its frames carry a request id, so that the link which began a turn sees another
-    rendering than the rest. `shown(session, backend_ids)` are the ids under which its clients know a canonical session.
-    `one_session` says that a backend of this dialect holds a single session; `named` that one link carries all sessions
-    of a backend, and gives the backend_ids of the one that the backend calls so. `publication` makes the translator of
-    the link that broadcasts to everybody, where `server` serves calls alone (docs/design.md, section 5), and `served`
-    is this record as the listener with that identity speaks it. `turn_outlives_connection` says that a turn of such a
-    backend goes on while we are not connected; its client translator may be opened again on the next connection.
-    `lists_silent` says that its servers list a session from its start, not only once something was said in it.
-    `overheard` makes the reader of one stream of events by who does not know what was asked, where that decides what an
-    answer means. `tells_calls` says that a history which comes unasked has the tool calls too, and not messages alone.
-    `takes_history` is the ext of a ResumeSession that brings what was said elsewhere into a conversation, None where a
-    backend has no way to take it; `brings_history` counts what a client's does. `stores_history` says that its servers
-    store every message and answer a request for history at any time; else the session's own transcript answers it.
+    projection; `has_request_ids` says that its frames carry a request id, so that the link which began a turn sees
+    another rendering than the rest. `public_ids(session, backend_ids)` are the ids under which its clients know a
+    canonical session. `single_session` says that a backend of this dialect holds a single session; `session_ref` that
+    one link carries all sessions of a backend, and gives the backend_ids of the one that the backend calls so.
+    `publication` makes the translator of the link that broadcasts to everybody, where `server` serves calls alone
+    (docs/design.md, section 5), and `served` is this record as the listener with that identity speaks it.
+    `turn_outlives_connection` says that a turn of such a backend goes on while we are not connected; its client
+    translator may be opened again on the next connection. `lists_silent` says that its servers list a session from its
+    start, not only once something was said in it. `overheard` makes the reader of one stream of events by who does not
+    know what was asked, where that decides what an answer means. `tells_calls` says that a history which comes unasked
+    has the tool calls too, and not messages alone. `takes_history` is the ext of a ResumeSession that brings what was
+    said elsewhere into a conversation, None where a backend has no way to take it; `brings_history` counts what a
+    client's does. `stores_history` says that its servers store every message and answer a request for history at any
+    time; else the session's own transcript answers it.
     """
 
     name: str
@@ -396,12 +397,12 @@ class Dialect(Struct, frozen=True, kw_only=True):
     server: MakeServer
     client: Callable[[Clock, NewId], Translator[Event, Command]]
     projection: Callable[[str, str], Projection]
-    shown: Callable[[str, Ext | None], tuple[str, ...]]
-    addressed: bool
-    one_session: bool
+    public_ids: Callable[[str, Ext | None], tuple[str, ...]]
+    has_request_ids: bool
+    single_session: bool
     turn_outlives_connection: bool = False
     lists_silent: bool = False
-    named: Callable[[str], Ext | None] | None = None
+    session_ref: Callable[[str], Ext | None] | None = None
     publication: Callable[[Clock, NewId], Translator[Command, Event]] | None = None
     served: Callable[[Instance], Dialect] | None = None
     overheard: Callable[[], Callable[[Sequence[Event]], list[Event]]] | None = None

@@ -126,7 +126,7 @@ class BackendCatalog:
         """Return a row under its canonical id, and remember it by every name that a client is shown for it."""
         known = structs.replace(row, session=canonical_id(self._route, row.session))
         for dialect in self._services.dialects().values():
-            self._names |= dict.fromkeys(dialect.shown(known.session, known.ext), row)
+            self._names |= dict.fromkeys(dialect.public_ids(known.session, known.ext), row)
         self._names[known.session] = row
         while len(self._names) > NAMES_MAX:
             del self._names[next(iter(self._names))]

@@ -22,9 +22,9 @@ def kind_of(
     """Return what makes the kind of a backend. `in_process` says that nothing is dialled for it."""
     if pods is not None:
         return lambda sessions: PodsKind(sessions, make_backend, pods)
-    if upstream.named is not None:
+    if upstream.session_ref is not None:
         return lambda sessions: SharedKind(sessions, make_backend)
-    if upstream.one_session:
+    if upstream.single_session:
         return lambda sessions: SingleKind(sessions, make_backend)
     if in_process:
         return lambda sessions: ReplayedKind(sessions, make_backend)

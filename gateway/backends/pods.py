@@ -66,7 +66,7 @@ class PodsKind(BackendKind):
         dialects = self._services.dialects().values()
         for pod in self._pods.live():
             own = self._id(pod)
-            if name in (own, *(shown for dialect in dialects for shown in dialect.shown(own, None))):
+            if name in (own, *(shown for dialect in dialects for shown in dialect.public_ids(own, None))):
                 return self._session_of(pod)
         return None
 

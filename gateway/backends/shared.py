@@ -137,7 +137,7 @@ class SharedConnection:
         """A command that names the session as the backend does."""
         if session.state.backend_ids is None and isinstance(command, GetSession | ResumeSession):
             return command  # nobody knows it yet but who asks for it
-        (name, *_) = self.dialect.shown(session.state.id, session.state.ids)
+        (name, *_) = self.dialect.public_ids(session.state.id, session.state.ids)
         return structs.replace(command, session=name)
 
     # -- what the backend says ---------------------------------------------------------------------------

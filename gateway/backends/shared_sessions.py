@@ -100,7 +100,7 @@ class SharedKind(SessionOpener):
 
     def _has_uuid(self, session: Session) -> bool:
         state = session.state
-        return state.id in self._dialect.shown(state.id, state.backend_ids)
+        return state.id in self._dialect.public_ids(state.id, state.backend_ids)
 
     def when_known(self, action: Callable[[], None]) -> bool:
         if self._known:
@@ -130,7 +130,7 @@ class SharedKind(SessionOpener):
         known = self.known_session(name)
         if known is not None:
             return known
-        ids = self._dialect.named(name) if self._dialect.named is not None else None
+        ids = self._dialect.session_ref(name) if self._dialect.session_ref is not None else None
         return self._make(canonical_id(self._sessions.route.name, name), ids)
 
     def news(self, event: Event) -> None:

@@ -98,7 +98,7 @@ class Upstream:
 
     def start(self) -> None:
         # One that opens conversations is dialled with the first command that needs it.
-        if self._dialect.one_session or self._dialect.named is not None:
+        if self._dialect.single_session or self._dialect.session_ref is not None:
             self._connect_now()
 
     def _connect_now(self) -> None:

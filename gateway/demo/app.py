@@ -22,7 +22,7 @@ def demo_backend(endpoint: Endpoint, turns: Sequence[list[Line]] = (), limits: L
 
     It holds as many sessions as backends of that dialect do: a pod is one conversation, whoever asks.
     """
-    one = registry.dialect(endpoint.dialect).one_session
+    one = registry.dialect(endpoint.dialect).single_session
     nowhere = Endpoint(dialect="pod" if one else "smooth", transport="demo", address="conversation")
     registry.check_listen(endpoint)
     registry.check_place(endpoint)

@@ -72,7 +72,7 @@ def launch(arguments: Sequence[str], environment: Mapping[str, str]) -> Launch:
     whole, route = chosen(environment)
     name = check_name(options.pod or _overlay_name(options.overlay) or route.name)
     kept, session = None, options.session
-    if registry.upstream(route.upstream).one_session:
+    if registry.upstream(route.upstream).single_session:
         session = ""  # there is no other
     else:
         folder = Path(options.store) if options.store else sessions_directory(environment)
@@ -151,7 +151,7 @@ def _keep(launched: Launch, kept: KeptConversation, session: Session) -> None:
     """Keep the conversation of this session for the next process of the same name, once the backend has opened it."""
     (route,) = launched.config.routes
     if session.state.backend_ids is not None:
-        known_as = registry.upstream(route.upstream).shown(session.state.id, session.state.backend_ids)
+        known_as = registry.upstream(route.upstream).public_ids(session.state.id, session.state.backend_ids)
         kept.write(
             Conversation(
                 pod_name=launched.name, route=route.name, upstream=str(route.upstream), session=known_as[-1]

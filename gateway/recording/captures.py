@@ -221,7 +221,7 @@ class Import:
     def _closed(self, said: Said) -> Iterator[Line]:
         """A connection was closed: with one that is a session's own its turn is lost (docs/design.md, section 5)."""
         turn = self._state.turn
-        if self._dialect.one_session or self._dialect.named is not None or turn is None:
+        if self._dialect.single_session or self._dialect.session_ref is not None or turn is None:
             return
         if turn.origin.link == said.conn:
             self._given = None
@@ -232,7 +232,7 @@ class Import:
     # -- the backend's side ----------------------------------------------------------------------------
 
     def _backend_says(self, said: Said, frame: Frame) -> Iterator[Line]:
-        broadcast = said.dir == "pub" or self._dialect.one_session
+        broadcast = said.dir == "pub" or self._dialect.single_session
         if broadcast and said.conn != self._told:
             self.others += 1
             return
@@ -268,7 +268,7 @@ class Import:
                 if item.failure is not None:
                     yield from self._runs(self._form.end("failed", item.failure, at), at)
         else:
-            if self._waiting and self._state.turn is None and type(item) in BEGINS and not self._dialect.one_session:
+            if self._waiting and self._state.turn is None and type(item) in BEGINS and not self._dialect.single_session:
                 conn, command = self._waiting.pop(next(iter(self._waiting)))
                 self._begun.add(command.request)  # it is answered when it is over
                 yield from self._accept(conn, command, at)

@@ -20,8 +20,8 @@ def projected(dialect: Dialect, session: str, lines: Iterable[Line]) -> Iterator
     """What a client of `dialect` sees of these lines, and what it does not."""
     projection = dialect.projection("", "")
     for batch in batches(session, (line for line in lines if isinstance(line, EventLine))):
-        if dialect.addressed and any(isinstance(event, TurnAccepted) for event in batch.events):
+        if dialect.has_request_ids and any(isinstance(event, TurnAccepted) for event in batch.events):
             projection = projection.copy(batch.origin.request)
         yield projection.render(batch)
-        if dialect.addressed and isinstance(batch.events[-1], TurnEnded):
+        if dialect.has_request_ids and isinstance(batch.events[-1], TurnEnded):
             projection = dialect.projection("", "")

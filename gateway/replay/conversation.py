@@ -88,7 +88,7 @@ class Conversation:
     @property
     def _name(self) -> str:
         """What the backend calls it; "" before it is open."""
-        return self._dialect.shown("", self._ids)[0]
+        return self._dialect.public_ids("", self._ids)[0]
 
     def _make_sure(self) -> Script:
         """Have the backend open it, or say whether it still has it."""

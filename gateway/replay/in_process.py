@@ -78,8 +78,8 @@ class InProcessTransport:
 def in_process_dialect(like: Dialect) -> Dialect:
     """How it speaks: `like` is any dialect, for what is never asked of it."""
     return structs.replace(
-        like, name="inside", server=_Translator, projection=_projection, addressed=False, one_session=False, named=None,
-        publication=None, served=None,
+        like, name="inside", server=_Translator, projection=_projection, has_request_ids=False, single_session=False,
+        session_ref=None, publication=None, served=None,
     )  # fmt: skip
 
 
@@ -89,7 +89,7 @@ def _told(**fields: Any) -> bytes:
 
 class _Translator:
     view = ""
-    owes = False
+    has_pending_replies = False
 
     def __init__(self, clock: Clock, new_id: NewId, generation: str = "") -> None:
         """It keeps nothing."""
@@ -106,7 +106,7 @@ class _Translator:
     def attach(self, state: SessionState, request: str) -> Step[Command]:  # it has but one session
         return Step(frames=[_told(attached=state.id)])
 
-    def passed(self, batch: Batch) -> Step[Command]:  # it sees itself what begins and ends
+    def on_delivered(self, batch: Batch) -> Step[Command]:  # it sees itself what begins and ends
         return Step()
 
     def can_be_asked(self, question: Event) -> bool:  # it knows every form

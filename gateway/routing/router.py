@@ -115,7 +115,7 @@ class Router:
         link.open()
         if link.publishes:
             self._all.publish(link)
-        elif link.dialect.one_session:
+        elif link.dialect.single_session:
             self._once_known(link, lambda: self._enter(link))
 
     def _once_known(self, link: Link, action: Callable[[], None]) -> None:
@@ -162,7 +162,7 @@ class Router:
 
     def receive(self, link: Link, bursts: list[Burst[Command]]) -> None:
         """Act on commands of a peer. A peer that speaks before it was shown anything is shown what there is."""
-        if link.dialect.one_session and (own := self._all.known(link.ingress)) is not None:
+        if link.dialect.single_session and (own := self._all.known(link.ingress)) is not None:
             own.lobby.admit(link)
         for burst in bursts:
             for command in burst.items:
@@ -179,7 +179,7 @@ class Router:
         match command:
             case Ping():
                 link.send([Pong(request=command.request, at=self._services.clock())])
-            case ListSessions() | GetSession() | ResumeSession() if link.dialect.one_session:
+            case ListSessions() | GetSession() | ResumeSession() if link.dialect.single_session:
                 self._describe(link, command)
             case ListSessions():
                 self._tell_list(link, command)

@@ -38,7 +38,7 @@ class SessionIndex:
         self._sessions[state.id] = session
         names = [state.id]
         for dialect in self._dialects().values():
-            names += [*dialect.shown(state.id, state.backend_ids), *dialect.shown(state.id, state.ids)]
+            names += [*dialect.public_ids(state.id, state.backend_ids), *dialect.public_ids(state.id, state.ids)]
         given = self._given.setdefault(state.id, {})
         for name in names:
             self._name(session, given, name)

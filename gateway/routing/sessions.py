@@ -49,7 +49,7 @@ class Sessions:
         self._enter = enter
         self._recorder = recorder
         self.index = SessionIndex(services.dialects)
-        self.policy = Policy(route, holds_one=upstream.one_session)
+        self.policy = Policy(route, holds_one=upstream.single_session)
         self._unopened: dict[str, tuple[Session, Link]] = {}  # by provisional id, with the client that waits for each
         self._entered: dict[str, Session] = {}
         self._forgotten: dict[str, None] = {}  # names of sessions that were deleted here alone, the oldest first
@@ -135,19 +135,19 @@ class Sessions:
 
         The first id stays what they are shown, because whoever chose it waits for it. Every later one is accepted, too.
         """
-        if not name or link.dialect.named is None:
+        if not name or link.dialect.session_ref is None:
             return
         if session.state.chosen_ids is not None:
             self.index.add_name(session, name)
             return
-        session.state.chosen_ids = link.dialect.named(name)
+        session.state.chosen_ids = link.dialect.session_ref(name)
         if session in self.index:
             self._add(session)
 
     def in_use(self, link: Link, name: str) -> bool:
         """Return whether a session that lives, or waits for its backend, has this name already."""
         known = (name, canonical_id(self.route.name, name))
-        ids = link.dialect.named(name) if link.dialect.named is not None else None
+        ids = link.dialect.session_ref(name) if link.dialect.session_ref is not None else None
         waiting = any(session.state.chosen_ids == ids for session, _link in self._unopened.values())
         return any(map(self.index.find_session, known)) or (ids is not None and waiting)
 
@@ -213,7 +213,7 @@ class Sessions:
 
     def move_on(self, session: Session) -> None:
         """Drop a session and show its clients the one that is behind their listener now."""
-        left = [link for link in (*session.lobby.waiting, *session.attendance.links) if link.dialect.one_session]
+        left = [link for link in (*session.lobby.waiting, *session.attendance.links) if link.dialect.single_session]
         for link in left:
             session.detach(link)
         self.drop(session)
@@ -253,7 +253,7 @@ class Sessions:
             session.detach(link)
 
     def _publishes(self, session: Session) -> bool:
-        opened = session.state.backend_ids is not None or self.upstream.one_session
+        opened = session.state.backend_ids is not None or self.upstream.single_session
         return opened and self.policy.publishes(session.state)
 
     @property

@@ -113,7 +113,7 @@ class Delivery:
             attachment.behind = link.dialect.projection("", attachment.view)
             events = prelude(self._state)
             # its clients may wait for the begin of a turn of their own (docs/dialects/pod.md, section 11)
-            if link.dialect.one_session:
+            if link.dialect.single_session:
                 events = [event for event in events if type(event) is not ModelTurnStarted]
             for part in up_to_questions(events):
                 self._render(attachment, attachment.behind, self._now(part))
@@ -241,8 +241,8 @@ class Delivery:
         words: list[Event] = [ModelTurnStarted(), TextDelta(text=f"[{gap.text}]\n\n")]
         for group in list(self._groups.values()):
             dialect = group.members[0].link.dialect
-            own = not dialect.addressed or bool(group.members[0].request)
-            if own and not dialect.one_session and any(member.told is not gap for member in group.members):
+            own = not dialect.has_request_ids or bool(group.members[0].request)
+            if own and not dialect.single_session and any(member.told is not gap for member in group.members):
                 self._broadcast(group, self._now([gap] if dialect.events.can_say(Gap) else words), plain=False)
                 for member in group.members:
                     member.told = gap
@@ -263,7 +263,7 @@ class Delivery:
     def _begin_turn(self, batch: Batch) -> None:
         """The link that began the turn sees it under its own request id."""
         own = self.attachments.get(batch.origin.link)
-        if own is not None and own.behind is None and own.link.dialect.addressed:
+        if own is not None and own.behind is None and own.link.dialect.has_request_ids:
             own.behind = self._groups[self._key(own)].projection.copy(batch.origin.request)
             self._leave(own)
             own.request = batch.origin.request
@@ -272,7 +272,7 @@ class Delivery:
     def _tell_own(self, attachment: Attachment, batch: Batch) -> None:
         """A run that this link began has begun or ended for it: a question in words ends it too."""
         if attachment.request or attachment.link.id == batch.origin.link:
-            attachment.link.passed(batch)
+            attachment.link.on_delivered(batch)
 
     def _end_turn(self, batch: Batch) -> None:
         """Give the links that had a turn of their own back to their groups."""
@@ -331,7 +331,7 @@ class Delivery:
     def _turn_projection(self, attachment: Attachment, projection: Projection, batch: Batch) -> Projection:
         own = batch.origin.link == attachment.link.id
         request = batch.origin.request if own else attachment.request  # an answer may have given the turn to another
-        if not attachment.link.dialect.addressed or request == attachment.request:
+        if not attachment.link.dialect.has_request_ids or request == attachment.request:
             return projection
         attachment.request = request
         return projection.copy(request)

@@ -305,7 +305,7 @@ class Questions:
         """Answer in words what was typed outside of any turn; who waits for an answer of his own gets it."""
         now = self._session.clock()
         self._session.deliver(self._session.form.noted(text, now, segments=pending.segments), now)
-        if link.dialect.addressed:
+        if link.dialect.has_request_ids:
             link.send([QuestionAsked(text=text), Reply(request=pending.command.request)])
         else:
             _taken(pending)

@@ -7,7 +7,7 @@ from_canonical  canonical -> codewhale     projection   one client's turn as it 
 """
 
 from dragoman.mappings.codewhale.directions import FROM_CLIENT, FROM_SERVER, Overheard
-from dragoman.mappings.codewhale.from_canonical import brought_along, shown, taken_along
+from dragoman.mappings.codewhale.from_canonical import brought_along, public_ids, taken_along
 from dragoman.mappings.codewhale.projection import Projection
 from dragoman.mappings.codewhale.translator import ClientTranslator, ServerTranslator
 from dragoman.mappings.codewhale.vocabulary import GENERATIONS
@@ -23,9 +23,9 @@ DIALECT = Dialect(
     server=ServerTranslator,
     client=ClientTranslator,
     projection=Projection,
-    shown=shown,
-    addressed=True,
-    one_session=False,
+    public_ids=public_ids,
+    has_request_ids=True,
+    single_session=False,
     lists_silent=True,
     overheard=Overheard,
     takes_history=taken_along,

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from dragoman.mappings.dialect import Dialect
 from dragoman.mappings.pando.directions import FROM_CLIENT, FROM_SERVER
-from dragoman.mappings.pando.from_canonical import shown
+from dragoman.mappings.pando.from_canonical import public_ids
 from dragoman.mappings.pando.projection import Projection
 from dragoman.mappings.pando.translator import ClientTranslator, PublicationTranslator, ServerTranslator
 from dragoman.mappings.pando.vocabulary import keep
@@ -27,12 +27,12 @@ DIALECT: Dialect = Dialect(
     server=ServerTranslator,
     client=ClientTranslator,
     projection=Projection,
-    shown=shown,
-    addressed=False,
-    one_session=False,
+    public_ids=public_ids,
+    has_request_ids=False,
+    single_session=False,
     turn_outlives_connection=True,
     tells_calls=False,
-    named=lambda name: keep(id=name),
+    session_ref=lambda name: keep(id=name),
     publication=PublicationTranslator,
     served=lambda instance: replace(  # the dialect of one listener: what it publishes and answers is said by `instance`
         DIALECT,

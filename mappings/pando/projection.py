@@ -20,7 +20,7 @@ from dragoman.mappings.canonical.events import (
 )
 from dragoman.mappings.canonical.values import Ext, Message
 from dragoman.mappings.dialect import Instance, Rendered
-from dragoman.mappings.pando.from_canonical import FROM_EVENT, Context, shown
+from dragoman.mappings.pando.from_canonical import FROM_EVENT, Context, public_ids
 from dragoman.mappings.pando.from_canonical.context import NOBODY, Messages
 from dragoman.mappings.pando.wire import EVENTS
 from dragoman.mappings.pando.wire import topics as wire
@@ -53,7 +53,7 @@ class Projection(Context):
         """The messages that publish this batch."""
         if batch.session != self._of or batch.ids is not self._ids:  # looked up once, not for each token
             self._of, self._ids = batch.session, batch.ids
-            (self.session,) = shown(batch.session, batch.ids)
+            (self.session,) = public_ids(batch.session, batch.ids)
         self.now(batch.at)
         if batch.turn != self._turn:
             self._turn, self._started, self._turn_count = batch.turn, False, 0

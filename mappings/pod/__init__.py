@@ -17,8 +17,8 @@ DIALECT = Dialect(
     server=ServerTranslator,
     client=ClientTranslator,
     projection=Projection,
-    shown=lambda _session, _backend_ids: (),  # pod messages name no session
-    addressed=False,
-    one_session=True,
+    public_ids=lambda _session, _backend_ids: (),  # pod messages name no session
+    has_request_ids=False,
+    single_session=True,
     turn_outlives_connection=True,
 )

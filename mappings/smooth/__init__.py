@@ -7,7 +7,7 @@ from_canonical  canonical -> smooth        projection   one session's rendering
 
 from dragoman.mappings.dialect import Dialect
 from dragoman.mappings.smooth.directions import FROM_CLIENT, FROM_SERVER
-from dragoman.mappings.smooth.from_canonical import shown
+from dragoman.mappings.smooth.from_canonical import public_ids
 from dragoman.mappings.smooth.projection import Projection
 from dragoman.mappings.smooth.translator import ClientTranslator, ServerTranslator
 from dragoman.mappings.smooth.vocabulary import GENERATIONS
@@ -22,8 +22,8 @@ DIALECT = Dialect(
     server=ServerTranslator,
     client=ClientTranslator,
     projection=Projection,
-    shown=shown,
-    addressed=True,
-    one_session=False,
+    public_ids=public_ids,
+    has_request_ids=True,
+    single_session=False,
     stores_history=True,
 )

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 from dragoman.gateway.routing.ids import session_id
-from dragoman.mappings.smooth.from_canonical import shown
+from dragoman.mappings.smooth.from_canonical import public_ids
 
 __all__ = [
     "AGENT", "CONVERSATION", "CREATE", "SHOWN", "accepted", "answer", "ask", "cancel", "cancelled", "error", "history",
@@ -17,7 +17,7 @@ __all__ = [
 Frame = dict[str, Any]
 
 AGENT = "0198c3a1-0000-4000-8000-0000000000aa"
-SHOWN, CONVERSATION = shown(session_id("test", "pod+unix:/pod"))
+SHOWN, CONVERSATION = public_ids(session_id("test", "pod+unix:/pod"))
 CREATE: Frame = {"action": "create_conversation_session", "requestId": "open", "agentId": AGENT}
 
 

@@ -32,7 +32,7 @@ class Scripted:
 
     def __init__(self, **steps: Step[Any]) -> None:
         self.steps = steps
-        self.owes = False
+        self.has_pending_replies = False
         self.final_frames: list[bytes] = []
 
     def opened(self) -> Step[Any]:
@@ -55,7 +55,7 @@ class Scripted:
     def attach(self, state: SessionState, request: str) -> Step[Any]:
         return Step(frames=[state.id.encode()])
 
-    def passed(self, batch: Batch) -> Step[Any]:
+    def on_delivered(self, batch: Batch) -> Step[Any]:
         return Step()
 
     def can_be_asked(self, question: Event) -> bool:
@@ -205,24 +205,24 @@ async def test_an_ended_link_hears_nothing_more() -> None:
 
 async def test_a_peer_that_says_no_more_gets_what_it_is_owed_before_its_end() -> None:
     async with served() as made:
-        made.transport.half_closed, made.translator.owes = True, True
+        made.transport.half_closed, made.translator.has_pending_replies = True, True
         made.transport.say(b"a question")
         made.transport.hang_up()
         await settle()
         assert made.transport.is_open()
-        made.translator.owes = False
+        made.translator.has_pending_replies = False
         made.link.send([b"its answer"])
         await settle()
         assert made.transport.got == [b"its answer"]
         assert not made.transport.is_open()
 
 
-@pytest.mark.parametrize(("half_closed", "owes"), [(False, True), (True, False)])
+@pytest.mark.parametrize(("half_closed", "has_pending_replies"), [(False, True), (True, False)])
 async def test_a_peer_that_reads_no_more_or_is_owed_nothing_is_gone_at_its_last_word(
-    half_closed: bool, owes: bool
+    half_closed: bool, has_pending_replies: bool
 ) -> None:
     async with served() as made:
-        made.transport.half_closed, made.translator.owes = half_closed, owes
+        made.transport.half_closed, made.translator.has_pending_replies = half_closed, has_pending_replies
         made.transport.hang_up()
         await settle()
         assert not made.transport.is_open()

@@ -197,7 +197,7 @@ def _there_and_back(dialect: Dialect, direction: Direction[Any], item: Any) -> M
     if direction is dialect.events and says_something:
         if type(item) in QUESTIONS and item.request:
             return _answered(dialect, item)
-        if type(item) is events.TurnEnded and dialect.addressed:
+        if type(item) is events.TurnEnded and dialect.has_request_ids:
             return _ended(dialect, item)
     rendered = direction.write(Burst(items=[item], request=getattr(item, "request", ""), at=AT))
     step: Step[Any] = Step()
@@ -274,9 +274,9 @@ def _joined(dialect: Dialect, name: str) -> set[str]:
 
 def _address(dialect: Dialect, item: Any) -> set[str]:
     """What the dialect says by the connection; a session that a command is about is content."""
-    said = set() if dialect.addressed else {"request"}
+    said = set() if dialect.has_request_ids else {"request"}
     about = isinstance(item, commands.GetSession | commands.ResumeSession)
-    return said if about or not dialect.one_session else said | {"session"}
+    return said if about or not dialect.single_session else said | {"session"}
 
 
 def differing(sent: Any, back: Any, path: str = "") -> tuple[set[str], set[str]]:

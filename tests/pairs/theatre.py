@@ -19,7 +19,7 @@ from dragoman.gateway.config.model import Limits
 from dragoman.gateway.endpoint import Endpoint, parse
 from dragoman.gateway.routing.ingress import Ingress
 from dragoman.gateway.session.session import Session
-from dragoman.mappings.smooth.from_canonical import shown
+from dragoman.mappings.smooth.from_canonical import public_ids
 from tests.gateway.smooth_words import AGENT
 from tests.gateway.stage import AT_ONCE, Peer, Stage
 from tests.oracle import ORACLES
@@ -183,7 +183,7 @@ class Theatre:
 
     def _to_session(self, action: str, **keys: Any) -> Frame:
         state = self.stage.session.state
-        return {"action": action, "sessionId": shown(state.id, state.backend_ids)[0], **keys}
+        return {"action": action, "sessionId": public_ids(state.id, state.backend_ids)[0], **keys}
 
     def _say(self, client: Client, message: Frame) -> None:
         client.asked += 1

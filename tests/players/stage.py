@@ -72,7 +72,7 @@ class PlayStage(Stage):
 
     def public(self, session: Session, dialect: str) -> str:
         """Return the id under which clients of this dialect know a session."""
-        return registry.dialect(dialect).shown(session.state.id, session.state.ids)[0]
+        return registry.dialect(dialect).public_ids(session.state.id, session.state.ids)[0]
 
     def end(self) -> None:
         for peer in self.clients.values():

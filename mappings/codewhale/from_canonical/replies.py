@@ -22,7 +22,7 @@ from dragoman.mappings.codewhale.wire.values import Checkpoint, HistoryItem, Thr
 from dragoman.mappings.extras import raw
 from dragoman.mappings.rfc3339 import NS
 
-__all__ = ["described", "goal_of", "history", "listed", "missing", "opened", "row", "showing", "shown", "told"]
+__all__ = ["described", "goal_of", "history", "listed", "missing", "opened", "public_ids", "row", "showing", "told"]
 
 HISTORY_MAX = 500  # items that a server tells (docs/dialects/codewhale.md, section 2.2)
 PREVIEW_MAX = 120  # characters
@@ -33,7 +33,7 @@ LIST = "list"
 """The thread id of the result of a list."""
 
 
-def shown(session: str, ids: Ext | None = None) -> tuple[str, ...]:
+def public_ids(session: str, ids: Ext | None = None) -> tuple[str, ...]:
     """The ids under which clients know a session: a codewhale backend's own, else the canonical one as a thread's.
 
     Without `thread-` too: so commands name it.
@@ -51,7 +51,7 @@ def row(summary: SessionSummary, generation: str) -> Thread:
         preview = title if title and known.preview == NEW else known.preview
         return replace(_put_away(known, summary.archived), updated_at=at, preview=preview)
     return Thread(
-        id=shown(summary.session, summary.ext)[0],
+        id=public_ids(summary.session, summary.ext)[0],
         preview=title or NEW,
         ephemeral=True,
         model_provider=PROVIDER,
@@ -85,7 +85,7 @@ def described(state: SessionState, generation: str) -> Thread:
         name = state.title or known.name
         return replace(_put_away(known, state.archived), preview=preview, updated_at=at, name=name)
     return Thread(
-        id=shown(state.id, state.backend_ids)[0],
+        id=public_ids(state.id, state.backend_ids)[0],
         preview=said[-1][:PREVIEW_MAX] if said else NEW,
         ephemeral=True,
         model_provider=state.backend.provider or PROVIDER,

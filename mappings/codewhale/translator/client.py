@@ -62,7 +62,7 @@ class ClientTranslator:
         self._interrupts = True  # its generation has thread/interrupt; until it is known the default's
 
     @property
-    def owes(self) -> bool:
+    def has_pending_replies(self) -> bool:
         """A backend that says no more is gone."""
         return False
 
@@ -112,7 +112,7 @@ class ClientTranslator:
         self._write(self._opening.resume(state), step)
         return step
 
-    def passed(self, batch: Batch) -> Step[Event]:
+    def on_delivered(self, batch: Batch) -> Step[Event]:
         """Events do not go to a child."""
         return Step()
 

@@ -4,7 +4,7 @@
 One request at a time, answers in the order of requests, exactly one for each line that is not blank. Only while a
 `thread/message` runs are the next lines looked at: an interrupt acts at once and is answered in its turn, a shutdown
 interrupts and waits; everything else waits unexecuted. The answer of a turn is its projection's, which writes it behind
-the turn's text; `passed` then goes on with what waits.
+the turn's text; `on_delivered` then goes on with what waits.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class ServerTranslator:
         return self._generation
 
     @property
-    def owes(self) -> bool:
+    def has_pending_replies(self) -> bool:
         """A real server answers what it has read, and ends then (docs/dialects/codewhale.md, section 1)."""
         return bool(self._order)
 
@@ -150,7 +150,7 @@ class ServerTranslator:
         self._show(slot, state)
         return self._advance(Step())
 
-    def passed(self, batch: Batch) -> Step[Command]:
+    def on_delivered(self, batch: Batch) -> Step[Command]:
         """The turn that this client began has ended for it: its projection has answered, the next request may act."""
         last = batch.events[-1]
         over = isinstance(last, say.TurnEnded) or (isinstance(last, say.QuestionAsked) and last.parked)
@@ -272,7 +272,7 @@ class ServerTranslator:
 
     def _show(self, slot: Slot, state: SessionState) -> None:
         """The session that was asked for. What another backend opens for an unknown name is not that thread."""
-        if isinstance(slot.command, ask.ResumeSession) and slot.thread not in replies.shown(
+        if isinstance(slot.command, ask.ResumeSession) and slot.thread not in replies.public_ids(
             state.id, state.backend_ids
         ):
             missing = Failure(cause="not_found", text=UNKNOWN_THREAD)

@@ -19,10 +19,10 @@ from dragoman.mappings.pando.wire.times import duration, rfc3339
 from dragoman.mappings.pando.wire.topics import Session
 from dragoman.mappings.rfc3339 import NS
 
-__all__ = ["described", "listed", "messages", "opened", "row_of", "session", "shown", "status"]
+__all__ = ["described", "listed", "messages", "opened", "public_ids", "row_of", "session", "status"]
 
 
-def shown(session_id: str, ids: Ext | None = None) -> tuple[str, ...]:
+def public_ids(session_id: str, ids: Ext | None = None) -> tuple[str, ...]:
     """Return the id under which clients know a session: its backend's, the one that a client chose, or ours."""
     return (given(ids, "id", str, "") or session_id,)
 
@@ -30,7 +30,7 @@ def shown(session_id: str, ids: Ext | None = None) -> tuple[str, ...]:
 def session(row: SessionSummary) -> Session:
     """A row of a list as pando describes a session."""
     return Session(
-        id=shown(row.session, row.ext)[0],
+        id=public_ids(row.session, row.ext)[0],
         title=row.title,
         updated_at=given(row.ext, "updated_at", str, rfc3339(row.updated_at)),
         message_count=row.messages,
@@ -42,7 +42,7 @@ def described(state: SessionState) -> Session:
     said = state.messages()
     known = state.listed.messages if state.listed is not None else 0  # it counts what holds only calls too
     return Session(
-        id=shown(state.id, state.ids)[0],
+        id=public_ids(state.id, state.ids)[0],
         title=state.title or next((message.text for message in said if message.role == "user"), ""),
         updated_at=rfc3339(state.updated_at or state.opened_at),
         message_count=max(len(said), known),
@@ -54,9 +54,9 @@ def opened(event: SessionOpened, asked: object, at: int) -> Any:
     if isinstance(asked, commands.ResumeSession):
         return wire.Done()
     if isinstance(asked, commands.OpenSession):
-        return replace(row_of(asked, at, at), id=shown(event.session, event.ext)[0])
+        return replace(row_of(asked, at, at), id=public_ids(event.session, event.ext)[0])
     return Session(
-        id=shown(event.session, event.ext)[0],
+        id=public_ids(event.session, event.ext)[0],
         title=event.title,
         updated_at=given(event.ext, "updated_at", str, rfc3339(0)),
         message_count=given(event.ext, "message_count", int, 0),

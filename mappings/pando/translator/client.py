@@ -22,7 +22,7 @@ from dragoman.mappings.canonical.values import Cause, Failure, FileAttachment, I
 from dragoman.mappings.dialect import Alarm, Burst, Clock, Frame, Loss, Missed, NewId, Step
 from dragoman.mappings.errors import PeerError
 from dragoman.mappings.pando.directions import FROM_SERVER
-from dragoman.mappings.pando.from_canonical import FROM_COMMAND, Context, shown
+from dragoman.mappings.pando.from_canonical import FROM_COMMAND, Context, public_ids
 from dragoman.mappings.pando.to_canonical import history, pong, session_opened, sessions_listed
 from dragoman.mappings.pando.translator.following import Following, Interrupt, Patience
 from dragoman.mappings.pando.vocabulary import given
@@ -76,7 +76,7 @@ class ClientTranslator:
         self._opened = False  # nobody said since which instance this connection leads to
 
     @property
-    def owes(self) -> bool:
+    def has_pending_replies(self) -> bool:
         """A backend that says no more is gone."""
         return False
 
@@ -132,12 +132,12 @@ class ClientTranslator:
         """Ask for the history of a session that the primary has."""
         step: Step[Event] = Step()
         if state.backend_ids is not None:
-            (session,) = shown(state.id, state.backend_ids)
+            (session,) = public_ids(state.id, state.backend_ids)
             self._follow(session).watched = True
             self._ask(step, ask.GetHistory(session=session), "history")
         return step
 
-    def passed(self, batch: Batch) -> Step[Event]:
+    def on_delivered(self, batch: Batch) -> Step[Event]:
         """Events do not go to a primary."""
         return Step()
 

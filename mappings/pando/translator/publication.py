@@ -34,7 +34,7 @@ class PublicationTranslator:
         self._instance = instance
 
     @property
-    def owes(self) -> bool:
+    def has_pending_replies(self) -> bool:
         """A peer that says no more is gone."""
         return False
 
@@ -62,7 +62,7 @@ class PublicationTranslator:
         """A session is announced: there is no replay, its messages are asked for."""
         return Step(frames=[EVENTS.encode(wire.SessionUpdate(payload=described(state), **self._context().envelope))])
 
-    def passed(self, batch: Batch) -> Step[Command]:
+    def on_delivered(self, batch: Batch) -> Step[Command]:
         """A publication begins no turns."""
         return Step()
 

@@ -60,7 +60,7 @@ class ServerTranslator:
         self._open: dict[str, Slot] = {}  # our id -> the call that waits for its answer
 
     @property
-    def owes(self) -> bool:
+    def has_pending_replies(self) -> bool:
         """A peer that says no more is gone."""
         return False
 
@@ -107,7 +107,7 @@ class ServerTranslator:
                 now = self._clock()
                 opened, count = state.opened_at or now, len(state.messages())
                 row = replies.row_of(slot.command, opened, state.updated_at or opened, count)
-                result = replace(row, id=replies.shown(state.id, state.ids)[0])  # of a pod it is the pod's
+                result = replace(row, id=replies.public_ids(state.id, state.ids)[0])  # of a pod it is the pod's
             case ask.ResumeSession():
                 result = Done()
             case _:
@@ -115,7 +115,7 @@ class ServerTranslator:
         slot.reply = EVENTS.encode(Reply(id=slot.said, result=raw(result)))
         return self._flush(Step())
 
-    def passed(self, batch: Batch) -> Step[Command]:
+    def on_delivered(self, batch: Batch) -> Step[Command]:
         """An input that this caller sent was accepted: that is its reply."""
         accepted = [event for event in batch.events if type(event) is say.TurnAccepted]
         request = batch.origin.request

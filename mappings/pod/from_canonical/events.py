@@ -174,12 +174,12 @@ def model_continuation(event: events.ModelContinuation, _context: Context) -> Ev
 
 @FROM_EVENT.rule(events.TextDelta, produces=(wire.TextDelta,))
 def text_delta(event: events.TextDelta, _context: Context) -> Events:
-    return (wire.TextDelta(data=contents.Words(text=event.text)),)
+    return (wire.TextDelta(data=contents.TextData(text=event.text)),)
 
 
 @FROM_EVENT.rule(events.TextDone, produces=(wire.TextDone,))
 def text_done(event: events.TextDone, _context: Context) -> Events:
-    return (wire.TextDone(data=contents.Words(text=event.text)),)
+    return (wire.TextDone(data=contents.TextData(text=event.text)),)
 
 
 @FROM_EVENT.rule(events.ReasoningStarted, produces=(wire.ThinkingStart,))
@@ -189,12 +189,12 @@ def reasoning_started(_event: events.ReasoningStarted, _context: Context) -> Eve
 
 @FROM_EVENT.rule(events.ReasoningDelta, produces=(wire.ThinkingDelta,))
 def reasoning_delta(event: events.ReasoningDelta, _context: Context) -> Events:
-    return (wire.ThinkingDelta(data=contents.Words(text=event.text)),)
+    return (wire.ThinkingDelta(data=contents.TextData(text=event.text)),)
 
 
 @FROM_EVENT.rule(events.ReasoningDone, produces=(wire.ThinkingDone,))
 def reasoning_done(event: events.ReasoningDone, _context: Context) -> Events:
-    return (wire.ThinkingDone(data=contents.Words(text=event.text)),)
+    return (wire.ThinkingDone(data=contents.TextData(text=event.text)),)
 
 
 @FROM_EVENT.rule(events.ToolCallStarted, produces=(wire.ToolCallStart,))
@@ -239,7 +239,7 @@ def turn_result(event: events.TurnResult, _context: Context) -> Events:
         return ()
     if event.end == "cancelled":
         return (wire.Error(data=contents.Problem(code="internal", message=CANCELLED)),)
-    return (wire.RunEnd(data=contents.Outcome(result=RESULT_OF_END[event.end])),)
+    return (wire.RunEnd(data=contents.RunEndData(result=RESULT_OF_END[event.end])),)
 
 
 @FROM_EVENT.rule(events.ErrorReported, produces=(wire.Error,), fidelity=Lossy(("cause",)))
@@ -308,7 +308,7 @@ def pod_attached(event: events.PodAttached, _context: Context) -> Events:
 
 @FROM_EVENT.rule(events.Alert, produces=(wire.Alert,))
 def alert(event: events.Alert, context: Context) -> Events:
-    notice = contents.Notice(
+    notice = contents.AlertData(
         level=event.level,
         source=ALERT_SOURCES.get(event.source, "pod"),
         message=event.text,
@@ -359,7 +359,7 @@ def reply(event: events.Reply, _context: Context) -> Events:
 
 @FROM_EVENT.rule(events.Gap, produces=(wire.Alert,), fidelity=Emulated("alert{warn}"))
 def gap(event: events.Gap, context: Context) -> Events:
-    notice = contents.Notice(level="warn", source="pod", message=event.text, timestamp_ms=context.at // MS)
+    notice = contents.AlertData(level="warn", source="pod", message=event.text, timestamp_ms=context.at // MS)
     return (wire.Alert(data=notice),)
 
 
@@ -374,8 +374,8 @@ def gap(event: events.Gap, context: Context) -> Events:
 def question_asked(event: events.QuestionAsked, context: Context) -> Events:
     # It ends the client's run and not the turn; outside of any turn it is all of a run.
     words: Events = (
-        wire.TextDelta(data=contents.Words(text=event.paragraph)),
-        wire.TextDone(data=contents.Words(text=event.paragraph)),
+        wire.TextDelta(data=contents.TextData(text=event.paragraph)),
+        wire.TextDone(data=contents.TextData(text=event.paragraph)),
     )
     if event.parked:
         context.asked = True
@@ -408,7 +408,7 @@ def question_answered(event: events.QuestionAnswered, context: Context) -> Event
 def _run_over(result: contents.RunResult) -> Events:
     status: Status = "paused" if result == "paused" else "idle"
     return (
-        wire.RunEnd(data=contents.Outcome(result=result)),
+        wire.RunEnd(data=contents.RunEndData(result=result)),
         wire.Status(data=contents.State(status=status)),
     )
 

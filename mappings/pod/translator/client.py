@@ -53,7 +53,7 @@ class ClientTranslator:
         self._special = frozenset(self._seen)
 
     @property
-    def owes(self) -> bool:
+    def has_pending_replies(self) -> bool:
         """A backend that says no more is gone."""
         return False
 
@@ -93,7 +93,7 @@ class ClientTranslator:
         """A pod is shown nothing."""
         return Step()
 
-    def passed(self, batch: Batch) -> Step[Event]:
+    def on_delivered(self, batch: Batch) -> Step[Event]:
         """A pod waits for nothing of its own."""
         return Step()
 

@@ -60,7 +60,7 @@ class ServerTranslator:
         self._shut = False
 
     @property
-    def owes(self) -> bool:
+    def has_pending_replies(self) -> bool:
         """A peer that says no more is gone."""
         return False
 
@@ -145,7 +145,7 @@ class ServerTranslator:
         frames = [*alerts.frames, wire.EVENTS.encode(shown.snapshot(state)), *early]
         return Step(frames=frames, losses=alerts.losses)
 
-    def passed(self, batch: Batch) -> Step[Command]:
+    def on_delivered(self, batch: Batch) -> Step[Command]:
         """A pod client waits for nothing of its own."""
         return Step()
 

@@ -14,6 +14,7 @@ from msgspec import UNSET, UnsetType
 from dragoman.mappings.pod.wire.values import I64, U16, U32, U64, CompletionKind, Segment, Wire, check_u64
 
 __all__ = [
+    "AlertData",
     "AlertSource",
     "Attachment",
     "Call",
@@ -33,21 +34,20 @@ __all__ = [
     "MemoryReport",
     "NewCall",
     "NewSegment",
-    "Notice",
-    "Outcome",
     "PodStatus",
     "Pods",
     "Problem",
     "Result",
     "Retry",
     "Rotation",
+    "RunEndData",
     "RunResult",
     "Segments",
     "State",
+    "TextData",
     "Tokens",
     "Turn",
     "WholeCall",
-    "Words",
 ]
 
 PodStatus = Literal["idle", "running", "paused"]
@@ -162,7 +162,7 @@ class Continuation(Wire, frozen=True, kw_only=True):
         check_u64(self.llm_call)
 
 
-class Words(Wire, frozen=True, kw_only=True):
+class TextData(Wire, frozen=True, kw_only=True):
     """Content of the text and thinking events."""
 
     text: str
@@ -211,7 +211,7 @@ class Tokens(Wire, frozen=True, kw_only=True):
         check_u64(self.input_tokens, self.output_tokens, None if cached is UNSET else cached)
 
 
-class Outcome(Wire, frozen=True, kw_only=True):
+class RunEndData(Wire, frozen=True, kw_only=True):
     """Content of `run_end`."""
 
     result: RunResult
@@ -268,7 +268,7 @@ class Attachment(Wire, frozen=True, kw_only=True):
     result: object
 
 
-class Notice(Wire, frozen=True, kw_only=True):
+class AlertData(Wire, frozen=True, kw_only=True):
     """Content of `alert`."""
 
     level: Literal["warn", "error"]

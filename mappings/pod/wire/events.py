@@ -8,6 +8,7 @@ from typing import Union
 
 from dragoman.mappings.canonical.values import snake_case
 from dragoman.mappings.pod.wire.contents import (
+    AlertData,
     Attachment,
     Call,
     CompactError,
@@ -22,19 +23,18 @@ from dragoman.mappings.pod.wire.contents import (
     MemoryReport,
     NewCall,
     NewSegment,
-    Notice,
-    Outcome,
     Pods,
     Problem,
     Result,
     Retry,
     Rotation,
+    RunEndData,
     Segments,
     State,
+    TextData,
     Tokens,
     Turn,
     WholeCall,
-    Words,
 )
 from dragoman.mappings.pod.wire.values import Wire
 
@@ -144,13 +144,13 @@ class LlmContinuation(EventBase, frozen=True, kw_only=True):
 class TextDelta(EventBase, frozen=True, kw_only=True):
     """More of the answer."""
 
-    data: Words
+    data: TextData
 
 
 class TextDone(EventBase, frozen=True, kw_only=True):
     """A whole block of the answer."""
 
-    data: Words
+    data: TextData
 
 
 class ThinkingStart(EventBase, frozen=True, kw_only=True, omit_defaults=True):
@@ -162,13 +162,13 @@ class ThinkingStart(EventBase, frozen=True, kw_only=True, omit_defaults=True):
 class ThinkingDelta(EventBase, frozen=True, kw_only=True):
     """More of a thought."""
 
-    data: Words
+    data: TextData
 
 
 class ThinkingDone(EventBase, frozen=True, kw_only=True):
     """A whole thought; may be empty."""
 
-    data: Words
+    data: TextData
 
 
 class ToolCallStart(EventBase, frozen=True, kw_only=True):
@@ -204,7 +204,7 @@ class Usage(EventBase, frozen=True, kw_only=True):
 class RunEnd(EventBase, frozen=True, kw_only=True):
     """A run is over; not sent when it fails."""
 
-    data: Outcome
+    data: RunEndData
 
 
 class Error(EventBase, frozen=True, kw_only=True):
@@ -252,7 +252,7 @@ class PodAttachRestore(EventBase, frozen=True, kw_only=True):
 class Alert(EventBase, frozen=True, kw_only=True):
     """Something an operator should know; replayed to late joiners."""
 
-    data: Notice
+    data: AlertData
 
 
 class MemoryWorker(EventBase, frozen=True, kw_only=True):

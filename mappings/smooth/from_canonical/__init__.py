@@ -3,6 +3,6 @@
 from dragoman.mappings.smooth.from_canonical.actions import FROM_COMMAND
 from dragoman.mappings.smooth.from_canonical.context import Context, code_of, error_event
 from dragoman.mappings.smooth.from_canonical.events import FROM_EVENT
-from dragoman.mappings.smooth.from_canonical.replies import derived, shown
+from dragoman.mappings.smooth.from_canonical.replies import derived, public_ids
 
-__all__ = ["FROM_COMMAND", "FROM_EVENT", "Context", "code_of", "derived", "error_event", "shown"]
+__all__ = ["FROM_COMMAND", "FROM_EVENT", "Context", "code_of", "derived", "error_event", "public_ids"]

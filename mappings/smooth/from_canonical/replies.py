@@ -17,7 +17,7 @@ from dragoman.mappings.smooth.vocabulary import given
 from dragoman.mappings.smooth.wire import replies as wire
 from dragoman.mappings.smooth.wire.times import rfc3339
 
-__all__ = ["acknowledged", "as_uuid", "conversations", "derived", "page", "session", "shown"]
+__all__ = ["acknowledged", "as_uuid", "conversations", "derived", "page", "public_ids", "session"]
 
 STATUSES: dict[str, wire.SessionStatus] = {"active": "active", "idle": "idle", "ended": "ended"}
 
@@ -37,7 +37,7 @@ def derived(session_id: str, name: str) -> str:
     return str(uuid5(as_uuid(session_id), name))
 
 
-def shown(session_id: str, ids: Ext | None = None) -> tuple[str, ...]:
+def public_ids(session_id: str, ids: Ext | None = None) -> tuple[str, ...]:
     """The ids under which clients know a session: sessionId, conversationId; a smooth backend's own if it gave any."""
     return (
         _given(ids, "sessionId", derived(session_id, "session")),
@@ -57,7 +57,7 @@ def session(event: SessionOpened, asked: object) -> wire.Session:
         agent = str(UUID(event.agent))
     except ValueError:
         agent = derived(event.session, "agentId")
-    session_id, conversation_id = shown(event.session, event.ext)
+    session_id, conversation_id = public_ids(event.session, event.ext)
     return wire.Session(
         session_id=session_id,
         conversation_id=conversation_id,
@@ -99,7 +99,7 @@ def conversations(event: SessionsListed) -> wire.Conversations:
     """The list of conversations; those that nobody said anything in are left out."""
     rows = [
         wire.Conversation(
-            conversation_id=shown(row.session, row.ext)[1],
+            conversation_id=public_ids(row.session, row.ext)[1],
             title=row.title or f"Session {row.session[:TITLE_KEPT]}",
             updated_at=rfc3339(row.updated_at),
             message_count=row.messages,

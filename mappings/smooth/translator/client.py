@@ -74,7 +74,7 @@ class ClientTranslator:
         self._opening = Opening()
 
     @property
-    def owes(self) -> bool:
+    def has_pending_replies(self) -> bool:
         """A backend that says no more is gone."""
         return False
 
@@ -119,7 +119,7 @@ class ClientTranslator:
         self._write(self._opening.resume(state), step)
         return step
 
-    def passed(self, batch: Batch) -> Step[Event]:
+    def on_delivered(self, batch: Batch) -> Step[Event]:
         """Events do not go to a server."""
         return Step()
 

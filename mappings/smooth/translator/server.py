@@ -67,7 +67,7 @@ class ServerTranslator:
         self._claimed = False  # the client itself said what it can show
 
     @property
-    def owes(self) -> bool:
+    def has_pending_replies(self) -> bool:
         """A peer that says no more is gone."""
         return False
 
@@ -116,7 +116,7 @@ class ServerTranslator:
         )
         return self.send((opened,))
 
-    def passed(self, batch: Batch) -> Step[Command]:
+    def on_delivered(self, batch: Batch) -> Step[Command]:
         """The end of this link's turn frees its slot; a question that it is asked in words is one."""
         last = batch.events[-1]
         if type(last) is TurnEnded or (type(last) is QuestionAsked and last.parked and last.kind in self.view.split()):

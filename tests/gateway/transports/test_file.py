@@ -65,8 +65,8 @@ async def test_a_probe_finds_it_well(tmp_path: Path) -> None:
 
 def test_it_behaves_as_the_backend_that_was_recorded_but_opens_conversations() -> None:
     known = registry.upstream(parse(f"replay+file:{RECORDING}"))
-    assert (known.name, known.one_session, known.named) == ("pod", False, None)
-    assert registry.upstream(parse(f"replay+file:{RECORDING}?auto=yes")).one_session
+    assert (known.name, known.single_session, known.session_ref) == ("pod", False, None)
+    assert registry.upstream(parse(f"replay+file:{RECORDING}?auto=yes")).single_session
     assert registry.upstream(parse("pod+unix:/p")) is registry.dialect("pod")
 
 

@@ -13,7 +13,7 @@ from dragoman.mappings.canonical import commands as ask
 from dragoman.mappings.canonical import events as say
 from dragoman.mappings.canonical.values import Backend, Item, Message, Paste, Reasoning, SessionSummary, Text
 from dragoman.mappings.codewhale import DIALECT
-from dragoman.mappings.codewhale.from_canonical import replies, shown
+from dragoman.mappings.codewhale.from_canonical import public_ids, replies
 from dragoman.mappings.codewhale.vocabulary import HEAD, SEED, keep
 from dragoman.mappings.codewhale.wire.values import ThreadStatus
 from dragoman.mappings.dialect import Burst
@@ -29,8 +29,8 @@ def asked(command: ask.Command) -> Any:
 
 
 def test_a_session_is_known_by_its_thread_and_by_its_id() -> None:
-    assert shown(UUID) == (f"thread-{UUID}", UUID)
-    assert shown(UUID, keep(thread_id="thread-own")) == ("thread-own",)
+    assert public_ids(UUID) == (f"thread-{UUID}", UUID)
+    assert public_ids(UUID, keep(thread_id="thread-own")) == ("thread-own",)
 
 
 def test_a_thread_is_named_after_what_was_said_last_cut_to_its_preview() -> None:

@@ -33,5 +33,5 @@ def test_whoever_is_no_listener_speaks_as_the_gateway() -> None:
 
 
 def test_a_primary_has_many_sessions_under_their_own_ids() -> None:
-    assert (DIALECT.name, DIALECT.one_session, DIALECT.addressed) == ("pando", False, False)
-    assert DIALECT.shown(SESSION, None) == (SESSION,)
+    assert (DIALECT.name, DIALECT.single_session, DIALECT.has_request_ids) == ("pando", False, False)
+    assert DIALECT.public_ids(SESSION, None) == (SESSION,)

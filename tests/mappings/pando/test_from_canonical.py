@@ -11,14 +11,14 @@ from dragoman.mappings.canonical import events as say
 from dragoman.mappings.canonical.values import FileAttachment, KnowledgeRef, Message, Text
 from dragoman.mappings.dialect import Burst
 from dragoman.mappings.pando import DIALECT
-from dragoman.mappings.pando.from_canonical import shown
+from dragoman.mappings.pando.from_canonical import public_ids
 from dragoman.mappings.pando.from_canonical.replies import described
 from dragoman.mappings.pando.vocabulary import keep
 
 
 def test_clients_know_a_session_by_the_backend_s_own_id_where_it_has_one() -> None:
-    assert shown("uuid", keep(id="s-1")) == ("s-1",)
-    assert shown("uuid") == ("uuid",)
+    assert public_ids("uuid", keep(id="s-1")) == ("s-1",)
+    assert public_ids("uuid") == ("uuid",)
 
 
 def test_a_session_that_nobody_named_has_its_first_words_as_title() -> None:

@@ -70,4 +70,6 @@ def test_what_pods_have_no_word_for_says_why() -> None:
 
 
 def test_the_dialect_is_one_session_without_ids() -> None:
-    assert (DIALECT.name, DIALECT.one_session, DIALECT.addressed, DIALECT.shown("x", None)) == ("pod", True, False, ())
+    assert (DIALECT.name, DIALECT.public_ids("x", None)) == ("pod", ())
+    assert DIALECT.single_session
+    assert not DIALECT.has_request_ids

@@ -26,7 +26,7 @@ from dragoman.mappings.canonical.values import (
 )
 from dragoman.mappings.dialect import Burst, Loss
 from dragoman.mappings.smooth.directions import FROM_CLIENT
-from dragoman.mappings.smooth.from_canonical import FROM_EVENT, Context, shown
+from dragoman.mappings.smooth.from_canonical import FROM_EVENT, Context, public_ids
 from dragoman.mappings.smooth.wire import EVENTS
 from tests.smooth_shapes import assert_emitted, assert_reply
 
@@ -63,7 +63,7 @@ def test_a_session_is_shown_under_ids_that_are_functions_of_it() -> None:
         "agentParticipantId": str(uuid5(UUID(SESSION), "agent")),
         "agentId": str(uuid5(UUID(SESSION), "agentId")),
     }
-    assert shown(SESSION) == (data["sessionId"], SESSION)
+    assert public_ids(SESSION) == (data["sessionId"], SESSION)
 
 
 def test_an_agent_id_that_is_a_uuid_is_shown_as_the_client_said_it() -> None:

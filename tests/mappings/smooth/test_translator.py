@@ -59,7 +59,7 @@ class Link:
             turn="t",
             origin=Origin(link="l", request=request),
         )
-        assert self.translator.passed(batch) == Step()
+        assert self.translator.on_delivered(batch) == Step()
 
 
 def strict(step: Step[Any]) -> list[dict[str, Any]]:
@@ -451,7 +451,7 @@ def test_a_skill_and_a_stream_flag_ride_along() -> None:
 
 
 def test_the_dialect_speaks_its_later_generation_by_default_and_addresses_its_frames() -> None:
-    assert (DIALECT.name, DIALECT.generations, DIALECT.addressed, DIALECT.one_session) == (
+    assert (DIALECT.name, DIALECT.generations, DIALECT.has_request_ids, DIALECT.single_session) == (
         "smooth",
         ("1.57", "1.3.0"),
         True,

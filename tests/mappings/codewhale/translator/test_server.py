@@ -78,7 +78,7 @@ class Client:
             rendered = projection.render(batch)
             self._put(rendered.frames)
             self.losses += [loss.kind for loss in rendered.losses]
-            self._did(self.link.passed(batch))
+            self._did(self.link.on_delivered(batch))
 
     def lines(self) -> list[dict[str, Any]]:
         lines, self.said = self.said, []

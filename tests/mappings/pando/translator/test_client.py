@@ -68,7 +68,7 @@ class Primary:
         while self.alarm is not None and self.due <= until:
             self.now = self.due
             alarm, self.alarm = self.alarm, None
-            said += self._did(alarm.ring())
+            said += self._did(alarm.callback())
         self.now = until
         return said
 

@@ -44,7 +44,7 @@ def test_the_first_heartbeat_comes_after_5_seconds_and_then_each_asks_for_the_ne
         assert step.alarm is not None
         assert step.alarm.after == HEARTBEAT == 5.0
         clock.now += 5 * 10**9
-        step = step.alarm.ring()
+        step = step.alarm.callback()
         pulse = payload(step.frames[0], "instance.heartbeat")
         assert (pulse["instance_id"], pulse["uptime"], pulse["started_at"]) == ("us", uptime, "2026-05-09T21:28:20Z")
 
@@ -70,7 +70,7 @@ def test_a_heartbeat_counts_the_sessions_that_there_are_now() -> None:
     for count in (2, 1):
         alarm = publication.opened().alarm
         assert alarm is not None
-        assert payload(alarm.ring().frames[0], "instance.heartbeat")["session_count"] == count
+        assert payload(alarm.callback().frames[0], "instance.heartbeat")["session_count"] == count
         sessions.pop()
 
 

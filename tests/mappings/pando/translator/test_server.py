@@ -191,8 +191,8 @@ def test_an_accepted_input_is_answered_by_the_batch_that_opens_its_turn() -> Non
         turn="t",
         origin=Origin(link="l", request=request),
     )
-    assert [json.loads(frame) for frame in caller.link.passed(batch).frames] == [result("r", {"ok": True})]
-    assert caller.link.passed(batch).frames == []
+    assert [json.loads(frame) for frame in caller.link.on_delivered(batch).frames] == [result("r", {"ok": True})]
+    assert caller.link.on_delivered(batch).frames == []
 
 
 # -- refusals ---------------------------------------------------------------------------------------
