@@ -191,7 +191,7 @@ def _call_finished(state: SessionState, event: ToolCallFinished) -> None:
     turn = state.turn
     block = turn.calls.get(event.call) if turn is not None else None
     if turn is not None and block is not None:
-        block.result, block.result_at = event, turn.now
+        block.result, block.result_at, block.result_place = event, turn.now, len(turn.blocks)
         return
     state.unanswered.pop(event.call, None)
     if turn is not None:  # the result of an earlier turn's call, after a resume
@@ -271,7 +271,8 @@ def _error(state: SessionState, event: ErrorReported) -> None:
 
 
 def _title(state: SessionState, event: SessionUpdated) -> None:
-    state.title = event.session.title
+    if event.session.title != state.backend.name:  # so a session is described that has no title yet
+        state.title = event.session.title
     state.updated_at = max(state.updated_at, event.session.updated_at)
 
 

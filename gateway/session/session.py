@@ -210,7 +210,8 @@ class Session:
             link.attach(self.state, command.request)
 
     def entitle(self, title: str) -> None:
-        """It has this title from now on."""
+        """Give the session this title."""
+        self.state.title = title
         row = summary(self.state)
         self.say(SessionUpdated(session=structs.replace(row, title=title, updated_at=self.clock())))
 

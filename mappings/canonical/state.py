@@ -98,7 +98,10 @@ class ReasoningBlock(Struct, kw_only=True):
 
 
 class CallBlock(Struct, kw_only=True):
-    """A tool call: argument fragments until `arguments` is complete, then its result."""
+    """A tool call: argument fragments until `arguments` is complete, then its result.
+
+    `result_place` is how many blocks the turn had when the result came.
+    """
 
     call: str
     name: str
@@ -107,6 +110,7 @@ class CallBlock(Struct, kw_only=True):
     result: ToolCallFinished | None = None
     at: int = 0
     result_at: int = 0
+    result_place: int = 0
 
 
 class ResultBlock(Struct, kw_only=True):
@@ -257,8 +261,14 @@ def prelude(state: SessionState) -> list[Event]:
     events: list[Event] = []
     if turn.model_turn is not None:
         events.append(turn.model_turn)
-    for block in turn.blocks:
+    results: dict[int, list[ToolCallFinished]] = {}  # by the number of blocks behind which each came
+    for i, block in enumerate(turn.blocks):
         events.extend(_replay(block))
+        if isinstance(block, CallBlock) and block.result is not None:
+            results.setdefault(max(block.result_place, i + 1), []).append(block.result)
+        events.extend(results.pop(i + 1, ()))
+    for late in results.values():  # a block that stood between was taken back
+        events.extend(late)
     events.extend(turn.errors)
     if turn.result is not None:
         events.append(TurnResult(end=turn.result, ext=turn.result_ext))
@@ -288,8 +298,6 @@ def _call(block: CallBlock) -> Iterator[Event]:
         yield ToolCallArguments(call=block.call, name=block.name, json=block.arguments, done=True)
     elif block.parts:
         yield ToolCallArguments(call=block.call, name=block.name, json="".join(block.parts))
-    if block.result is not None:
-        yield block.result
 
 
 def _text(block: TextBlock) -> Iterator[Event]:

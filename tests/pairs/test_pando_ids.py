@@ -149,3 +149,16 @@ async def test_each_id_under_which_the_one_session_of_a_pod_was_opened_is_accept
         await client.until(lambda: "llm.end" in [topic for topic, _ in client.told])
         ends = [payload["session_id"] for topic, payload in client.told if topic == "llm.end"]
         assert ends == [OWN]
+
+
+async def test_a_session_that_was_described_by_the_name_of_its_pod_gets_its_title_from_the_first_input(
+    tmp_path: Path,
+) -> None:
+    async with viewer("pod", tmp_path) as client:
+        await create(client)
+        assert await client.call("message.list", session_id=OWN) == [], "the pod has told its name by now"
+        await create(client, "")
+        client.session = OWN
+        await client.heard()
+        await talk(client)
+        assert [row["title"] for row in await client.call("session.list")] == ["Where is my order?"]

@@ -82,7 +82,7 @@ def compared(play: Play, backend: str, when: str, dialect: str, got: list[Turn])
         if parked:
             due, got = ([structs.replace(turn, calls=[], end="") for turn in turns] for turns in (due, got))
         if (when, dialect) == ("middle", "smooth"):  # behind a question in words it is shown the run that is open
-            due, got = ([structs.replace(turn, calls=[], results=[]) for turn in turns] for turns in (due, got))
+            due, got = ([structs.replace(turn, calls=[]) for turn in turns] for turns in (due, got))
         return (_without_head(due, got) if (when, dialect) == ("middle", "pando") else due), got
     if when != "driver":
         got = [turn for turn in got if not turn.empty]
