@@ -12,7 +12,7 @@ from itertools import count
 from pathlib import Path
 
 from dragoman.gateway.transports.pando_project import ports
-from tests.ports import keep
+from tests.reserved_ports import reserve
 
 __all__ = ["free_project"]
 
@@ -30,7 +30,7 @@ def free_project(base: Path) -> Iterator[Path]:
 def _is_free(folder: Path, stack: ExitStack) -> bool:
     try:
         for port in ports(str(folder)):
-            stack.enter_context(keep(port))
+            stack.enter_context(reserve(port))
     except OSError:
         return False
     return True

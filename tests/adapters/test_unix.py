@@ -18,7 +18,7 @@ from dragoman.adapters.base import Limits, Listener, Transport
 from dragoman.adapters.unix import SUN_PATH, UnixTransport, alive, connect, listen
 from dragoman.mappings.dialect import Oversize
 from dragoman.mappings.errors import ConfigError
-from tests.reading import everything, receive
+from tests.transport_reader import receive, receive_all
 
 DEADLINE = 20.0  # what should happen at once happens far below
 LIMITS = Limits(close_deadline=1.0)
@@ -107,7 +107,7 @@ async def test_all_frames_of_one_send_arrive_in_order(tmp_path: Path) -> None:
     frames = [b'{"n":%d}' % n for n in range(10_000)]
     async with serving(tmp_path) as server, dialled(server) as (client, ours):
         async with asyncio.TaskGroup() as group:
-            reading = group.create_task(everything(client))
+            reading = group.create_task(receive_all(client))
             for start in range(0, len(frames), 100):
                 await ours.send(frames[start : start + 100])
             await ours.close()
@@ -122,7 +122,7 @@ async def test_an_offer_is_written_at_once_until_the_peer_does_not_read(tmp_path
             taken += 1
         assert taken > 0
         async with asyncio.TaskGroup() as group:
-            reading = group.create_task(everything(client))
+            reading = group.create_task(receive_all(client))
             await ours.send([b"last"])
             await ours.close()
         assert reading.result() == [f for n in range(taken) for f in (b"%d" % n, frame)] + [b"last"]
@@ -151,7 +151,7 @@ async def test_an_oversized_line_costs_only_itself(tmp_path: Path) -> None:
         with raw(server.path) as peer:
             peer.sendall(b"x" * 101 + b"\nnext\n")
             peer.shutdown(socket.SHUT_WR)
-            assert await everything(await server.next()) == [Oversize(size=101, limit=100), b"next"]
+            assert await receive_all(await server.next()) == [Oversize(size=101, limit=100), b"next"]
 
 
 # -- the end -------------------------------------------------------------------------------------------
@@ -161,7 +161,7 @@ async def test_the_end_delivers_the_unterminated_last_line_and_then_nothing(tmp_
     async with serving(tmp_path) as server:
         with raw(server.path) as peer:
             peer.sendall(b"one\ntwo")
-        assert await everything(await server.next()) == [b"one", b"two"]
+        assert await receive_all(await server.next()) == [b"one", b"two"]
 
 
 async def test_a_peer_that_only_stopped_writing_still_gets_answers(tmp_path: Path) -> None:
@@ -170,7 +170,7 @@ async def test_a_peer_that_only_stopped_writing_still_gets_answers(tmp_path: Pat
             peer.sendall(b"ask\n")
             peer.shutdown(socket.SHUT_WR)
             ours = await server.next()
-            assert await everything(ours) == [b"ask"]
+            assert await receive_all(ours) == [b"ask"]
             await ours.send([b"answer"])
             await cycles()
             assert peer.recv(100) == b"answer\n"
@@ -180,7 +180,7 @@ async def test_a_probe_that_connects_and_drops_ends_quietly(tmp_path: Path) -> N
     async with serving(tmp_path) as server:
         raw(server.path).close()
         ours = await server.next()
-        assert await everything(ours) == []
+        assert await receive_all(ours) == []
         assert await receive(ours) == []
 
 
@@ -210,7 +210,7 @@ async def test_what_a_gone_peer_wrote_is_read_although_our_write_failed_first(tm
         with raw(server.path) as peer:
             peer.sendall(b'{"method":"run"}\n{"method":"cancel"}')
         ours = await accepted.get()
-        assert await everything(ours) == [b'{"method":"run"}', b'{"method":"cancel"}']
+        assert await receive_all(ours) == [b'{"method":"run"}', b'{"method":"cancel"}']
         with pytest.raises(ConnectionError):
             await ours.send([b"more"])
         await ours.close()
@@ -226,14 +226,14 @@ async def test_what_a_gone_peer_wrote_is_read_although_reading_was_paused(tmp_pa
             peer.sendall(b"two\nthree\n")
         await refused(send_forever(ours))
         await ours._lost.wait()
-        assert await everything(ours) == [b"one", b"two", b"three"]
+        assert await receive_all(ours) == [b"one", b"two", b"three"]
 
 
 async def test_close_writes_what_waits(tmp_path: Path) -> None:
     frame = b"x" * 150_000
     async with serving(tmp_path) as server, dialled(server) as (client, ours):
         async with asyncio.TaskGroup() as group:
-            reading = group.create_task(everything(client))
+            reading = group.create_task(receive_all(client))
             await ours.send([frame, frame])
             await ours.close()
         assert reading.result() == [frame, frame]
@@ -245,7 +245,7 @@ async def test_close_is_idempotent(tmp_path: Path) -> None:
             group.create_task(ours.close())
             group.create_task(ours.close())
         await ours.close()
-        assert await everything(client) == []
+        assert await receive_all(client) == []
 
 
 async def test_close_gives_up_on_a_peer_that_does_not_read(tmp_path: Path) -> None:
@@ -254,7 +254,7 @@ async def test_close_gives_up_on_a_peer_that_does_not_read(tmp_path: Path) -> No
             ours = await server.next()
             await ours.send([b"x" * 4 * 1024 * 1024])
             await ours.close()
-            assert await everything(ours) == []
+            assert await receive_all(ours) == []
 
 
 # -- back-pressure -------------------------------------------------------------------------------------
@@ -309,7 +309,7 @@ async def test_a_gateway_that_does_not_receive_stops_the_peer(tmp_path: Path) ->
             assert held < limits.receive_high + 256 * 1024, "at most the mark and one read"
             assert sent < 4 * 1024 * 1024, "the kernel's buffer and ours"
             peer.shutdown(socket.SHUT_WR)
-            frames = await everything(ours)
+            frames = await receive_all(ours)
             assert sum(len(frame) + 1 for frame in frames if isinstance(frame, bytes)) in (sent, sent + 1)
 
 

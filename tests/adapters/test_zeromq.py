@@ -14,7 +14,7 @@ from msgspec import structs
 from dragoman.adapters.zeromq.callers import Caller
 from dragoman.mappings.dialect import Missed, Parts
 from tests.adapters.zeromq.peers import BOUNDS, DEADLINE, LIMITS, dialled, peer, primary, until
-from tests.reading import everything, receive
+from tests.transport_reader import receive, receive_all
 
 
 def numbered(count: int) -> list[bytes]:
@@ -36,7 +36,7 @@ async def test_a_burst_of_50_000_arrives_whole_at_a_link_that_reads() -> None:
     limits, bounds = structs.replace(LIMITS, close_deadline=DEADLINE), structs.replace(BOUNDS, publish_wait=DEADLINE)
     async with primary(limits, bounds) as ours, dialled(ours) as client:
         async with asyncio.TaskGroup() as group:
-            reading = group.create_task(everything(client))
+            reading = group.create_task(receive_all(client))
             await ours.publication.send(numbered(50_000))
             await ours.close()
         assert reading.result() == [Parts("pub", b"", (frame,)) for frame in numbered(50_000)]
@@ -63,7 +63,7 @@ async def test_no_socket_sends_heartbeats_of_the_transport() -> None:
 async def test_a_primary_that_ends_ends_its_clients() -> None:
     async with primary() as ours, dialled(ours) as client:
         await ours.close()
-        assert await everything(client) == []
+        assert await receive_all(client) == []
 
 
 async def test_a_client_that_ends_is_gone_for_its_primary() -> None:

@@ -28,8 +28,8 @@ from dragoman.mappings.canonical.commands import SubmitInput
 from dragoman.mappings.canonical.events import TextDelta
 from dragoman.mappings.canonical.values import Cause, Text
 from dragoman.mappings.dialect import Burst
-from tests.gateway.replay.tape import Tape
-from tests.gateway.stage import Time
+from tests.gateway.in_memory import ManualClock
+from tests.gateway.replay.recording_builder import RecordingBuilder
 from tests.services import services
 
 __all__ = ["EVENTS", "Sample", "measure"]
@@ -67,7 +67,7 @@ def measure(rounds: int, quick: bool) -> list[Sample]:
     events = QUICK_EVENTS if quick else EVENTS
     with tempfile.TemporaryDirectory() as folder:
         deltas = [TextDelta(text=f"word {number} ") for number in range(events)]
-        path = Tape().turn("one", *deltas).write(Path(folder))
+        path = RecordingBuilder().turn("one", *deltas).write(Path(folder))
         kinds: dict[str, Callable[[], Any]] = {
             "read": lambda: _read(open_recording(path)),
             "played": lambda: _played(path, Nobody()),
@@ -92,7 +92,7 @@ def _read(recording: Recording) -> int:
 
 
 def _played(path: Path, session: Any) -> None:
-    clock = Time()
+    clock = ManualClock()
     replay = Replay(
         parse(f"replay+file:{path}?speed=instant"), registry.dialect("pod"), later=clock.later,
         clock=lambda: clock.seconds, ledger=Ledger(),
@@ -102,4 +102,4 @@ def _played(path: Path, session: Any) -> None:
 
 
 def _session() -> Session:
-    return Session(SessionState(id="s"), RouteOptions(), registry.dialect("pod"), services(Time()))
+    return Session(SessionState(id="s"), RouteOptions(), registry.dialect("pod"), services(ManualClock()))

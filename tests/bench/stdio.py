@@ -39,7 +39,7 @@ from tests.bench.frames import TEXT, frame
 from tests.bench.naive_aiohttp import LINE_LIMIT
 from tests.bench.ours import Live
 from tests.bench.processes import Process, cores, pin
-from tests.reading import receive
+from tests.transport_reader import receive
 
 __all__ = ["LINES", "OURS", "PUMP", "WEBSOCKETD", "Sample", "measure", "ratio", "websocketd"]
 

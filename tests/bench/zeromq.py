@@ -28,7 +28,7 @@ from dragoman.adapters.base import Limits
 from dragoman.adapters.zeromq import connect
 from dragoman.mappings.dialect import Parts
 from tests.bench.processes import cores, pin
-from tests.reading import receive
+from tests.transport_reader import receive
 
 __all__ = ["Sample", "measure", "ratio"]
 

@@ -22,8 +22,8 @@ from dragoman.gateway.logs import escaped
 from dragoman.gateway.recording.redaction.shown import shown
 from dragoman.mappings.canonical import Command, Event
 from dragoman.mappings.dialect import Burst, Dialect, Oversize, Parts, Step, Translator
-from tests.legal import legal
-from tests.steps import GROWTH, growth
+from tests.legal_samples import legal_samples
+from tests.step_counter import GROWTH, growth
 
 BASE = 160  # n: from 2n on every dialect takes its second look at a message
 SIZES = (16, 32, 64)
@@ -154,7 +154,7 @@ def written(name: str, role: str) -> tuple[bytes, ...]:
     dialect = DIALECTS[name]
     direction, union = (dialect.commands, Command) if role == "server" else (dialect.events, Event)
     frames: dict[Any, bytes] = {}
-    for item in (item for kind in get_args(union) for item in legal(kind)):
+    for item in (item for kind in get_args(union) for item in legal_samples(kind)):
         for frame in direction.write(Burst(items=[item], request="r1", at=1)).frames:
             message = direction.codec.decode(frame)
             frames.setdefault((type(message), getattr(message, "method", "")), frame)

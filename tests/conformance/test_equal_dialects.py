@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from smooth_operator_core import InMemoryKnowledge
 
-from tests.conformance.walks import AGENT, TERMINALS, Visit, Visitor, Walk, difference, received
+from tests.conformance.compared_visits import AGENT, TERMINALS, Visit, VisitingClient, Walk, difference, received
 from tests.peers.smooth_server import verified_only
 
 pytestmark = pytest.mark.peers
@@ -308,7 +308,7 @@ async def a_cancel_while_parked_then_the_next_turn(visit: Visit) -> None:
 # -- questions --------------------------------------------------------------------------------------
 
 
-async def park(client: Visitor, *, request: str = "t", text: str = "delete 42") -> Any:
+async def park(client: VisitingClient, *, request: str = "t", text: str = "delete 42") -> Any:
     """Have a turn wait for an answer; the question."""
     await client.send(request, text)
     asked = await client.read_type("write_confirmation_required", "interaction_required")
@@ -381,7 +381,7 @@ CHOICE = json.dumps(
 )  # fmt: skip
 
 
-async def asked_by(visit: Visit, tool: str, spec: str, supports: list[str] | None) -> tuple[Visitor, Any]:
+async def asked_by(visit: Visit, tool: str, spec: str, supports: list[str] | None) -> tuple[VisitingClient, Any]:
     """A client whose turn waits for a form."""
     visit.server.model.push_tool_call("c1", tool, spec).push_text("Thank you.")
     client = await visit.enter()

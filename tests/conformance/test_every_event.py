@@ -14,8 +14,8 @@ from uuid import uuid4
 import pytest
 
 from dragoman.gateway.endpoint import parse
-from tests.conformance.bystander import SmoothPeer, listening
 from tests.conformance.fake_smooth import FakeSmooth, ended, of_turn
+from tests.conformance.malformed_input import SmoothBystander, listening
 
 ANSWER = {
     "messageId": str(uuid4()),
@@ -78,7 +78,7 @@ async def test_a_turn_arrives_as_it_was_said(name: str, tmp_path: Path) -> None:
     async with (
         FakeSmooth.serving() as fake,
         listening(tmp_path, parse(fake.url)) as (_, url, _),
-        SmoothPeer.connected(url) as asker,
+        SmoothBystander.connected(url) as asker,
     ):
         await asker.send({"action": "send_message", "sessionId": "$session", "requestId": "turn", "message": "hold"})
         await fake.asked()

@@ -22,7 +22,7 @@ from dragoman.gateway.endpoint import parse
 from dragoman.mappings.codewhale.vocabulary import SEED, methods
 from tests.conformance.fake_codewhale import FakeCodewhale, accepted, bare
 from tests.pairs.gateway import SmoothClient, serving
-from tests.pairs.turns import Peer, join
+from tests.pairs.turn_clients import TurnClient, join
 
 MAX_MESSAGE = 4 * 1024 * 1024
 LIMITS = Limits(max_message=MAX_MESSAGE, drain_deadline=0.5, backoff_first=0.02, backoff_max=0.1)
@@ -187,8 +187,8 @@ class Stand(Struct):
 
     app: App
     fake: FakeCodewhale
-    asker: Peer
-    bystander: Peer
+    asker: TurnClient
+    bystander: TurnClient
     url: str
 
 

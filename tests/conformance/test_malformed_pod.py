@@ -17,7 +17,18 @@ import pytest
 
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.endpoint import parse
-from tests.conformance.bystander import EOF, MAX_MESSAGE, PodPeer, Row, Said, State, fits, listening, play, room
+from tests.conformance.malformed_input import (
+    EOF,
+    MAX_MESSAGE,
+    MalformedInput,
+    PodBystander,
+    Said,
+    State,
+    fits,
+    listening,
+    malformed_input_harness,
+    play,
+)
 
 VECTORS = Path(__file__).parents[1] / "data" / "vectors" / "pod.jsonl"
 
@@ -38,10 +49,10 @@ STRUCT: dict[str, dict[str, Any]] = {
 def row(
     name: str, said: Said | list[Said], *told: Any, answer: Any = None, state: State = "open", runs: bool = False,
     closes: int | None = None,
-) -> Row:  # fmt: skip
+) -> MalformedInput:  # fmt: skip
     """A line of the table: what is said, and what is told to the asker."""
     say = said if isinstance(said, list) else [said]
-    return Row(name=name, say=say, answer=answer or told, state=state, runs=runs, closes=closes)
+    return MalformedInput(name=name, say=say, answer=answer or told, state=state, runs=runs, closes=closes)
 
 
 def method(name: str, /, **params: Any) -> dict[str, Any]:
@@ -381,14 +392,17 @@ def test_no_two_rows_have_one_name() -> None:
 
 
 @pytest.mark.parametrize("row", [pytest.param(row, id=row.name[:100]) for row in ROWS])
-async def test_what_a_pod_client_says_wrong_costs_nobody_else(row: Row, tmp_path: Path) -> None:
-    async with room(tmp_path) as at, PodPeer.connected(at.path, opens=row.state != "fresh") as asker:
+async def test_what_a_pod_client_says_wrong_costs_nobody_else(row: MalformedInput, tmp_path: Path) -> None:
+    async with (
+        malformed_input_harness(tmp_path) as at,
+        PodBystander.connected(at.path, opens=row.state != "fresh") as asker,
+    ):
         await play(row, at, asker)
 
 
 async def test_pause_resume_and_cancel_out_of_order_change_nothing_and_answer_the_asker_alone(tmp_path: Path) -> None:
     """Section 8: what is legal is seen by everybody, what is not by nobody else."""
-    async with room(tmp_path) as at, PodPeer.connected(at.path) as asker:
+    async with malformed_input_harness(tmp_path) as at, PodBystander.connected(at.path) as asker:
 
         async def refused(name: str, *told: Any) -> None:
             await asker.send({"method": name})
@@ -421,8 +435,8 @@ async def test_pause_resume_and_cancel_out_of_order_change_nothing_and_answer_th
 
 async def test_who_runs_and_closes_without_reading_is_obeyed(tmp_path: Path) -> None:
     """Section 11: a parent hands a child its first task so."""
-    async with room(tmp_path) as at:
-        async with PodPeer.connected(at.path, opens=False) as asker:
+    async with malformed_input_harness(tmp_path) as at:
+        async with PodBystander.connected(at.path, opens=False) as asker:
             await asker.send(run(COUNT))
         await at.both_saw_a_turn()
         await at.good_turns()
@@ -430,7 +444,7 @@ async def test_who_runs_and_closes_without_reading_is_obeyed(tmp_path: Path) -> 
 
 async def test_a_run_in_a_last_line_without_newline_is_executed(tmp_path: Path) -> None:
     """Section 1; the half-closed client may see its connection end before its run does."""
-    async with room(tmp_path) as at, PodPeer.connected(at.path) as asker:
+    async with malformed_input_harness(tmp_path) as at, PodBystander.connected(at.path) as asker:
         await asker.send(json.dumps(run(COUNT)).encode())
         await asker.send(EOF)
         await asker.closed()
@@ -452,7 +466,7 @@ async def test_who_speaks_before_its_snapshot_could_be_sent_is_shown_it_first(
     async with (
         server,
         listening(tmp_path, parse(f"pod+unix:{tmp_path / 'silent'}"), Limits(snapshot_wait=0.4)) as (_, _, path),
-        PodPeer.connected(path, opens=False) as asker,
+        PodBystander.connected(path, opens=False) as asker,
     ):
         await asker.send(said)
         assert (await asker.until(lambda event: event["event"] != "alert"))[-1]["event"] == "snapshot"
@@ -464,6 +478,6 @@ async def test_every_line_that_the_upstream_types_reject_is_answered_to_the_aske
     vectors = [json.loads(line) for line in VECTORS.read_text("utf-8").split("\n") if line]
     refused = [v for v in vectors if v["direction"] == "client_to_pod" and not v["accept"]]
     assert refused
-    async with room(tmp_path) as at, PodPeer.connected(at.path) as asker:
+    async with malformed_input_harness(tmp_path) as at, PodBystander.connected(at.path) as asker:
         for vector in refused:
             await play(row(vector["name"], vector["wire"], BAD), at, asker)

@@ -16,8 +16,8 @@ from msgspec import Struct
 
 from dragoman.gateway.app import App
 from dragoman.gateway.endpoint import parse
-from tests.conformance.bystander import MAX_MESSAGE, Frame, Room, fits, room
 from tests.conformance.fake_pod import ENDED, FakePod, event, snapshot
+from tests.conformance.malformed_input import MAX_MESSAGE, Frame, MalformedInputHarness, fits, malformed_input_harness
 
 TERMINALS = ("eventual_response", "error", "cancelled")
 HANGS_UP = b""
@@ -428,7 +428,7 @@ def dropped(app: App) -> int:
     return faults(app) + sum(entry.count for entry in entries)
 
 
-async def told_by(row: Row, pod: FakePod, at: Room) -> tuple[list[Frame], list[Frame]]:
+async def told_by(row: Row, pod: FakePod, at: MalformedInputHarness) -> tuple[list[Frame], list[Frame]]:
     """What the smooth and the pod client are told while the pod says it."""
     for said in row.say:
         if said == HANGS_UP:
@@ -449,7 +449,7 @@ def test_no_two_rows_have_one_name() -> None:
 @pytest.mark.parametrize("row", [pytest.param(row, id=row.name[:100]) for row in ROWS])
 async def test_what_a_pod_says_wrong_costs_itself_alone(row: Row, tmp_path: Path) -> None:
     socket = tmp_path / "fake"
-    async with FakePod.serving(socket) as pod, room(tmp_path, parse(f"pod+unix:{socket}")) as at:
+    async with FakePod.serving(socket) as pod, malformed_input_harness(tmp_path, parse(f"pod+unix:{socket}")) as at:
         if row.running:
             await at.smooth.send(
                 {"action": "send_message", "sessionId": "$session", "requestId": "turn", "message": "hold"}

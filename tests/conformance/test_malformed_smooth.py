@@ -19,7 +19,17 @@ import pytest
 import websockets
 from websockets.exceptions import ConnectionClosed
 
-from tests.conformance.bystander import ABSENT, MAX_MESSAGE, Row, Said, SmoothPeer, State, fits, play, room
+from tests.conformance.malformed_input import (
+    ABSENT,
+    MAX_MESSAGE,
+    MalformedInput,
+    Said,
+    SmoothBystander,
+    State,
+    fits,
+    malformed_input_harness,
+    play,
+)
 
 AGENT = str(uuid4())
 NOBODY = "0b0e9b0e-0000-4000-8000-00000000dead"
@@ -80,10 +90,10 @@ BAD_FRAME = error("VALIDATION_ERROR", ABSENT)
 
 def row(
     name: str, said: Said | list[Said], *told: Any, answer: Any = None, state: State = "open", runs: bool = False
-) -> Row:
+) -> MalformedInput:
     """A line of the table: what is said, and what is told to the asker."""
     say = said if isinstance(said, list) else [said]
-    return Row(name=name, say=say, answer=answer or told, state=state, runs=runs)
+    return MalformedInput(name=name, say=say, answer=answer or told, state=state, runs=runs)
 
 
 def each(*values: Any) -> tuple[Any, ...]:
@@ -194,7 +204,7 @@ WRONG: dict[str, tuple[Any, ...]] = {
 }
 
 
-def wrong_fields() -> Iterator[Row]:
+def wrong_fields() -> Iterator[MalformedInput]:
     """Every required field of every action, missing, blank and of each wrong type."""
     for name, fields in ACTIONS.items():
         for field, good in fields.items():
@@ -449,8 +459,11 @@ def test_no_two_rows_have_one_name() -> None:
 
 
 @pytest.mark.parametrize("row", [pytest.param(row, id=row.name[:100]) for row in ROWS])
-async def test_what_a_smooth_client_says_wrong_costs_nobody_else(row: Row, tmp_path: Path) -> None:
-    async with room(tmp_path) as at, SmoothPeer.connected(at.url, opens=row.state != "fresh") as asker:
+async def test_what_a_smooth_client_says_wrong_costs_nobody_else(row: MalformedInput, tmp_path: Path) -> None:
+    async with (
+        malformed_input_harness(tmp_path) as at,
+        SmoothBystander.connected(at.url, opens=row.state != "fresh") as asker,
+    ):
         await play(row, at, asker)
 
 
@@ -458,7 +471,7 @@ async def test_a_page_of_history_has_50_messages_whatever_nonsense_asks_for_anot
     """Section 5: not above 0 or no integer is 50; P cuts at 100, R does not, and the schema says 1 to 100."""
     fifty = each(0, -1, "7", 2.5, True, None, "x", [], ABSENT)
     sizes = [*((limit, 50) for limit in fifty), (1, 1), (100, 100), (101, 100), (10**9, 100), (10**30, 100)]
-    async with room(tmp_path) as at:
+    async with malformed_input_harness(tmp_path) as at:
         for _ in range(52):  # two messages each
             await at.smooth.turn("count 1")
         for limit, size in sizes:
@@ -470,7 +483,7 @@ async def test_a_page_of_history_has_50_messages_whatever_nonsense_asks_for_anot
 @pytest.mark.parametrize("state", ["open", "running"])
 async def test_a_message_far_over_the_limit_costs_its_sender_the_connection_alone(state: State, tmp_path: Path) -> None:
     """Past four times the limit: P closes with 1009 too. It comes in pieces, so that nothing of it lies unread."""
-    async with room(tmp_path) as at:
+    async with malformed_input_harness(tmp_path) as at:
         async with websockets.connect(at.url) as asker:
             await asker.send(json.dumps(action("create_conversation_session")))
             session = json.loads(await asker.recv())["data"]["sessionId"]

@@ -18,8 +18,17 @@ from msgspec import Struct
 
 from dragoman.gateway.app import App
 from dragoman.gateway.endpoint import parse
-from tests.conformance.bystander import ABSENT, GOOD, MAX_MESSAGE, TERMINALS, Frame, SmoothPeer, fits, listening
 from tests.conformance.fake_smooth import FakeSmooth, ended, of_turn
+from tests.conformance.malformed_input import (
+    ABSENT,
+    GOOD,
+    MAX_MESSAGE,
+    TERMINALS,
+    Frame,
+    SmoothBystander,
+    fits,
+    listening,
+)
 
 State = Literal["hold", "mute"]
 """The turn of the asker: `hold` was accepted, `mute` has no answer yet."""
@@ -331,7 +340,7 @@ def dropped(app: App) -> int:
     return faults + sum(entry.count for entry in app.ledger.entries() if not entry.target)
 
 
-async def after_all(client: SmoothPeer) -> list[Frame]:
+async def after_all(client: SmoothBystander) -> list[Frame]:
     """Everything told since the last look; the server itself answers the question, so after all that it said."""
     request = await client.ask(action="get_conversation_messages", sessionId=client.session)
     return (await client.until(lambda frame: frame.get("requestId") == request))[:-1]
@@ -351,7 +360,7 @@ async def test_what_a_smooth_server_says_wrong_costs_itself_alone(row: Row, tmp_
     async with AsyncExitStack() as stack:
         fake = await stack.enter_async_context(FakeSmooth.serving())
         app, url, _ = await stack.enter_async_context(listening(tmp_path, parse(fake.url)))
-        asker, other, stranger = [await stack.enter_async_context(SmoothPeer.connected(url)) for _ in range(3)]
+        asker, other, stranger = [await stack.enter_async_context(SmoothBystander.connected(url)) for _ in range(3)]
         other.session = asker.session
         await after_all(other)  # naming the session attaches
         await asker.send({"action": "send_message", "sessionId": "$session", "requestId": "turn", "message": row.state})
@@ -422,8 +431,8 @@ async def test_a_turn_stays_parked_through_every_wrong_answer_and_the_right_one_
     async with (
         FakeSmooth.serving() as fake,
         listening(tmp_path, parse(fake.url)) as (_, url, _),
-        SmoothPeer.connected(url) as asker,
-        SmoothPeer.connected(url) as other,
+        SmoothBystander.connected(url) as asker,
+        SmoothBystander.connected(url) as other,
     ):
         other.session = asker.session
         await after_all(other)
@@ -451,7 +460,7 @@ async def test_an_event_that_nobody_knows_reaches_clients_of_its_own_dialect_and
     async with (
         FakeSmooth.serving() as fake,
         listening(tmp_path, parse(fake.url)) as (_, url, _),
-        SmoothPeer.connected(url) as asker,
+        SmoothBystander.connected(url) as asker,
     ):
         await asker.send({"action": "send_message", "sessionId": "$session", "requestId": "turn", "message": "hold"})
         await fake.asked()

@@ -19,11 +19,11 @@ from smooth_operator.client import MessageTurn, ProtocolError
 from smooth_operator.transport import WebSocketTransport
 from smooth_operator.types import parse_event
 
-from tests.conformance.scenarios import DEADLINE, Diverged, Scenario, Wire, corpus, play, read, server_of
-from tests.conformance.walks import difference, normal
+from tests.conformance.compared_visits import difference, normal
+from tests.conformance.smooth_scenarios import DEADLINE, Diverged, Scenario, Wire, corpus, play, read, server_of
 from tests.pairs.gateway import bridged
 from tests.shared import needs_shared
-from tests.smooth_frames import check
+from tests.smooth_frame_check import check
 
 pytestmark = pytest.mark.peers
 

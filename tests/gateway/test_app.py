@@ -29,7 +29,7 @@ from dragoman.mappings.canonical.events import HistorySnapshot, StatusChanged, T
 from dragoman.mappings.dialect import Burst
 from dragoman.mappings.errors import ConfigError
 from tests.idle import settle
-from tests.memory import MemoryTransport
+from tests.memory_transport import MemoryTransport
 from tests.pairs.gateway import DEADLINE, SmoothClient, bridged
 
 LISTEN = "smooth+ws://127.0.0.1:0/ws"

@@ -20,8 +20,8 @@ from dragoman.gateway.backends.single import SingleKind
 from dragoman.gateway.endpoint import parse
 from dragoman.gateway.pods.live import Pods
 from dragoman.gateway.routing.sessions import Sessions
-from tests.gateway.backends.pando_stage import pando_stage
-from tests.gateway.stage import stage
+from tests.gateway.backends.in_memory_pando import in_memory_pando_gateway
+from tests.gateway.in_memory import in_memory_gateway
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ from tests.gateway.stage import stage
 )
 async def test_each_backend_has_its_kind(dialect: str, options: dict[str, Any], kind: type[BackendKind]) -> None:
     spoken = registry.dialect(dialect)
-    async with stage() as made, pando_stage() as shared:
+    async with in_memory_gateway() as made, in_memory_pando_gateway() as shared:
         chosen = kind_of(spoken, shared._upstream, **options)
         route = structs.replace(made.router._route, name="other")
         sessions = Sessions(route, made.services, spoken, lambda _link: None, None)
@@ -52,12 +52,12 @@ def test_the_router_knows_no_kind_of_backend() -> None:
 
 
 async def test_a_shared_backend_has_nothing_to_ask_beside_its_sessions() -> None:
-    async with pando_stage() as made:
+    async with in_memory_pando_gateway() as made:
         assert made.router._backend.control() is None
 
 
 async def test_any_other_backend_is_asked_over_one_connection_of_its_own() -> None:
-    async with stage(upstream="smooth") as made:
+    async with in_memory_gateway(upstream="smooth") as made:
         control = made.router._backend.control()
         assert control is made.router._backend.control()
         assert control not in made.router.sessions

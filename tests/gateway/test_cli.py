@@ -22,10 +22,10 @@ from msgspec import json as msgspec_json
 from dragoman.gateway import registry
 from dragoman.gateway.cli.program import COMMANDS
 from dragoman.mappings.canonical import Command, Event
-from tests.forked import dragoman
+from tests.forked_program import dragoman
 from tests.gateway.recording.lines import numbered, written
 from tests.pando_projects import free_project
-from tests.ports import kept
+from tests.reserved_ports import reserved_port
 from tests.samples import samples
 
 ROOT = Path(__file__).parents[2]
@@ -316,7 +316,7 @@ def project(tmp_path: Path) -> Iterator[Path]:
 @pytest.fixture
 def nobody() -> Iterator[int]:
     """A port at which nobody listens."""
-    with kept() as port:
+    with reserved_port() as port:
         yield port
 
 

@@ -31,7 +31,7 @@ from dragoman.gateway.link import Link
 from dragoman.mappings.dialect import Burst, Dialect, Direction, Step, Translator
 from dragoman.mappings.errors import PeerError
 from tests.idle import settle
-from tests.memory import MemoryTransport
+from tests.memory_transport import MemoryTransport
 from tests.services import services
 
 MEBIBYTE = 1 << 20

@@ -19,9 +19,9 @@ from dragoman.mappings.canonical import Batch, Event, SessionState
 from dragoman.mappings.dialect import Alarm, Burst, Frame, Loss, Step
 from dragoman.mappings.errors import PeerError
 from dragoman.mappings.smooth import DIALECT
-from tests.gateway.stage import Time
+from tests.gateway.in_memory import ManualClock
 from tests.idle import settle
-from tests.memory import MemoryTransport
+from tests.memory_transport import MemoryTransport
 from tests.services import services
 
 
@@ -364,8 +364,8 @@ class Woken(Scripted):
 
 
 @asynccontextmanager
-async def woken(translator: Woken) -> AsyncIterator[tuple[Link, MemoryTransport, Time]]:
-    transport, time = MemoryTransport(), Time()
+async def woken(translator: Woken) -> AsyncIterator[tuple[Link, MemoryTransport, ManualClock]]:
+    transport, time = MemoryTransport(), ManualClock()
     link = Link(
         "l1", DIALECT, transport, translator, services(time), sink=lambda _link, _bursts: None,
     )  # fmt: skip

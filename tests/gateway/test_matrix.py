@@ -13,9 +13,9 @@ from dragoman.gateway import registry
 from dragoman.gateway.matrix import markdown, pairs, show
 from dragoman.mappings.fidelity import BY_GATEWAY, Cell, matrix
 from tests.docs import FIDELITY, README, with_pairs
-from tests.forked import dragoman
-from tests.gateway.smooth_words import AGENT, CONVERSATION, CREATE, ask, history
-from tests.gateway.stage import stage
+from tests.forked_program import dragoman
+from tests.gateway.in_memory import in_memory_gateway
+from tests.gateway.smooth_client_messages import AGENT, CONVERSATION, CREATE, ask, history
 from tests.idle import settle
 
 CELLS = list(matrix(list(registry.dialects().values())))
@@ -168,7 +168,7 @@ def test_a_bar_in_a_detail_does_not_end_its_column() -> None:
 
 
 async def test_what_the_matrix_says_the_gateway_answers_never_reaches_the_backend() -> None:
-    async with stage() as made:
+    async with in_memory_gateway() as made:
         smooth, pod = made.join("a"), made.join("b", dialect="pod")
         smooth.says(CREATE)
         await settle()

@@ -23,9 +23,9 @@ from dragoman.gateway import registry
 from dragoman.gateway.translate import Report, translate
 from dragoman.mappings.dialect import Frame, Oversize
 from dragoman.mappings.smooth.wire.replies import Session
-from tests.forked import dragoman_bytes
+from tests.forked_program import dragoman_bytes
+from tests.players.capture_readers import READERS, Turn
 from tests.players.captures import messages
-from tests.players.readings import READINGS, Turn
 from tests.shared import SHARED, needs_shared
 from tests.smooth_shapes import assert_emitted, assert_strict
 
@@ -289,7 +289,7 @@ def test_a_captured_pod_becomes_strict_smooth_frames_with_the_text_of_each_turn(
 def recorded(path: Path) -> list[Turn]:
     """The turns that a pod's capture shows."""
     told = [message for message in messages("pod", path.stem[:2]) if message.conn == "a"]
-    return READINGS["pod"]((message.way, message.value) for message in told)
+    return READERS["pod"]((message.way, message.value) for message in told)
 
 
 def test_the_captures_show_turns_that_are_completed_and_cancelled() -> None:

@@ -10,8 +10,8 @@ import pytest
 from tests.gateway.test_translate import translated
 from tests.mappings.codewhale.data import CAPTURES, LINES, captured
 from tests.mappings.codewhale.test_vectors import CAPTURED_OWN_FORM, OWN_FORM
-from tests.pairs.codewhale_player import recorded
-from tests.smooth_frames import check
+from tests.pairs.captured_codewhale import captured_turns
+from tests.smooth_frame_check import check
 
 BOTH = [("server_to_client", ()), ("client_to_server", ("--commands",))]
 REFUSED = (-32700, -32600, -32601, -32602)
@@ -154,7 +154,7 @@ def _of_a_turn(frame: dict[str, Any]) -> bool:
 
 @pytest.mark.parametrize("target", ENDS)
 def test_the_captured_turns_have_their_text_and_their_ends_in_other_dialects(target: str) -> None:
-    turns = [turn for path in PLAYED for turn in recorded(path) if turn.begun]
+    turns = [turn for path in PLAYED for turn in captured_turns(path) if turn.begun]
     said = [line.encode() for path in PLAYED for _, way, line in captured(path) if way == "s2c"]
     done = translated("codewhale", target, [line for line in said if not _refused(line)])
     text = "".join(delta for turn in turns for delta in turn.deltas)

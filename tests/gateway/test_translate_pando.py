@@ -11,8 +11,8 @@ import pytest
 from tests.gateway.test_translate import Done, translated
 from tests.mappings.pando.data import CAPTURES, VECTORS, captured, direction_of, read_of, value
 from tests.mappings.pando.test_vectors import BAD, OWN_FORM
-from tests.pando_frames import check_published
-from tests.smooth_frames import check
+from tests.pando_frame_check import check_published
+from tests.smooth_frame_check import check
 
 BOTH = [(), ("--commands",)]
 RAW = "15-raw-rpc-edges"  # a script that sends what no client does: held by tests/mappings/pando/test_vectors.py

@@ -21,7 +21,7 @@ from dragoman.mappings.canonical import commands, events
 from dragoman.mappings.canonical.values import Message, Text
 from dragoman.mappings.dialect import Burst, Dialect, Direction, Loss, Step, Translator
 from dragoman.mappings.rules import Emulated, Exact, Fidelity, Lossy, Nothing
-from tests.legal import SESSION, legal
+from tests.legal_samples import SESSION, legal_samples
 
 __all__ = ["QUESTIONS", "differing", "faults", "misheard"]
 
@@ -97,7 +97,7 @@ def faults(dialect: Dialect, direction: Direction[Any], kind: type[Any], fidelit
     """What is wrong with declaring `fidelity` of `kind`."""
     found: set[str] = set()
     all_back = True
-    for item in legal(kind):
+    for item in legal_samples(kind):
         measured = _there_and_back(dialect, direction, item)
         if measured is None:
             continue

@@ -8,7 +8,7 @@ import pytest
 from dragoman.gateway import registry
 from dragoman.mappings.errors import PeerError
 from dragoman.mappings.value_count import STEP, VALUES_MAX, check_value_count
-from tests.steps import GROWTH, growth
+from tests.step_counter import GROWTH, growth
 
 MANY = VALUES_MAX + STEP
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.gateway.pod_words import delta, done, echo, problem, rotated, run_end, say, snapshot, status, took
+from tests.gateway.pod_messages import delta, done, echo, problem, rotated, run_end, say, snapshot, status, took
 from tests.oracle import PodOracle
 
 Message = dict[str, Any]

@@ -16,7 +16,7 @@ from dragoman.gateway.app import App, MakeBackend
 from dragoman.gateway.config.model import Config, Limits, Route
 from dragoman.gateway.endpoint import parse
 from tests.oracle import SmoothOracle
-from tests.smooth_frames import check
+from tests.smooth_frame_check import check
 
 __all__ = ["SmoothClient", "bridged", "serving"]
 

@@ -20,7 +20,7 @@ import zmq
 import zmq.asyncio
 
 from tests.oracle.pando import PandoOracle
-from tests.pando_frames import check_published, check_reply
+from tests.pando_frame_check import check_published, check_reply
 
 __all__ = ["PandoClient", "RefusalError"]
 

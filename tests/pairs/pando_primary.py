@@ -11,9 +11,9 @@ from typing import Any
 import zmq
 import zmq.asyncio
 
-from tests.ports import kept
+from tests.reserved_ports import reserved_port
 
-__all__ = ["PlayedPrimary", "message", "row"]
+__all__ = ["PandoPrimary", "message", "row"]
 
 DEADLINE = 20.0  # seconds for anything that a test waits for
 SUBSCRIBED = 1
@@ -32,7 +32,7 @@ def message(id: str, role: str, content: str) -> dict[str, Any]:
     return {"id": id, "role": role, "content": content, "created_at": "2026-05-09T21:28:20Z"}
 
 
-class PlayedPrimary:
+class PandoPrimary:
     """`sessions` are its rows, `messages` what was said in each; what it was called for stands in `called`."""
 
     def __init__(self, instance: str, ports: tuple[int, int]) -> None:
@@ -52,7 +52,7 @@ class PlayedPrimary:
 
     @classmethod
     @asynccontextmanager
-    async def listening(cls, instance: str, ports: tuple[int, int] | None = None) -> AsyncIterator[PlayedPrimary]:
+    async def listening(cls, instance: str, ports: tuple[int, int] | None = None) -> AsyncIterator[PandoPrimary]:
         """At two ports of its own, which another one may have after it; or at these."""
         with nullcontext(ports) if ports else kept_pair() as at:
             made = cls(instance, at)
@@ -139,5 +139,5 @@ class PlayedPrimary:
 
 @contextmanager
 def kept_pair() -> Iterator[tuple[int, int]]:
-    with kept() as one, kept() as other:
+    with reserved_port() as one, reserved_port() as other:
         yield one, other

@@ -18,7 +18,7 @@ from dragoman.gateway.endpoint import Endpoint, parse
 from dragoman.gateway.recording.reader import Recording as Read
 from dragoman.gateway.recording.reader import open_recording
 from dragoman.mappings.canonical.commands import SubmitInput
-from tests.pairs.turns import Peer, Seen, join
+from tests.pairs.turn_clients import Seen, TurnClient, join
 
 __all__ = ["LIMITS", "LISTEN", "conversation", "record", "served", "spoken", "turns"]
 
@@ -44,7 +44,7 @@ def turns() -> list[list[Line]]:
     ]
 
 
-async def conversation(peer: Peer) -> list[Seen]:
+async def conversation(peer: TurnClient) -> list[Seen]:
     """Turns that answer, fail, are cancelled and ask, as SCRIPTS says; what a client saw of each."""
     seen = [await peer.turn(text) for text in ("Where is my order?", "Fail, please!", "Try again.")]
     seen.append(await peer.turn("Count slowly.", cancel_after=2))
@@ -73,7 +73,7 @@ async def served(
 
 async def record(
     client: str, backend: str, folder: Path, *, rotate_bytes: int = 0, script: list[list[Line]] | None = None,
-    talk: Callable[[Peer], Awaitable[object]] = conversation,
+    talk: Callable[[TurnClient], Awaitable[object]] = conversation,
 ) -> Path:  # fmt: skip
     """The recording of a conversation of this pair."""
     kept = folder / "kept"

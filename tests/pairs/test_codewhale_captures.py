@@ -17,8 +17,8 @@ import pytest
 from dragoman.gateway.config.model import Limits
 from dragoman.mappings.codewhale.vocabulary import HEAD, methods
 from tests.mappings.codewhale.data import CAPTURES, captured
+from tests.pairs.captured_codewhale import captured_codewhale
 from tests.pairs.codewhale_client import CodewhaleClient
-from tests.pairs.codewhale_player import player
 from tests.pairs.gateway import bridged
 
 LIMITS = Limits(drain_deadline=0.5, snapshot_wait=10.0, backoff_first=0.05, backoff_max=0.2)
@@ -39,7 +39,7 @@ async def playing(path: Path, dialect: str, folder: Path) -> AsyncIterator[str]:
     """A gateway before a child that plays a capture; where its clients of this dialect connect."""
     (folder / "atlas").mkdir()
     listen = LISTEN[dialect].format(folder=folder)
-    async with bridged(player(path, folder, methods(HEAD)), listen=listen, limits=LIMITS) as (_, url):
+    async with bridged(captured_codewhale(path, folder, methods(HEAD)), listen=listen, limits=LIMITS) as (_, url):
         yield url
 
 

@@ -17,11 +17,11 @@ from tests.pairs.codewhale_child import child
 from tests.pairs.gateway import bridged
 from tests.pairs.recorded import LIMITS, LISTEN
 from tests.pairs.table import DIALECTS
-from tests.pairs.turns import Peer, join
+from tests.pairs.turn_clients import TurnClient, join
 
 
 @asynccontextmanager
-async def talking(dialect: str, folder: Path) -> AsyncIterator[Peer]:
+async def talking(dialect: str, folder: Path) -> AsyncIterator[TurnClient]:
     """A client of this dialect in front of a codewhale child."""
     (folder / "front").mkdir()
     listen = LISTEN[dialect].format(folder=folder / "front")

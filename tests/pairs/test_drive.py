@@ -26,7 +26,7 @@ from dragoman.mappings.dialect import Burst
 from tests.gateway.recording.lines import FROZEN
 from tests.pairs.recorded import LISTEN, record, turns
 from tests.pairs.table import DIALECTS
-from tests.pairs.turns import Peer, SmoothPeer
+from tests.pairs.turn_clients import SmoothTurnClient, TurnClient
 
 
 @asynccontextmanager
@@ -121,8 +121,8 @@ async def test_what_was_filled_in_is_typed_where_a_form_is_put_in_words(
     (docs/translation.md, rule 3.3).
     """
 
-    async def talk(peer: Peer) -> None:
-        assert isinstance(peer, SmoothPeer)
+    async def talk(peer: TurnClient) -> None:
+        assert isinstance(peer, SmoothTurnClient)
         client = peer.client
         await client.say("A pizza.")
         await client.until(lambda: client.frames[-1]["type"] == "interaction_required")
@@ -157,7 +157,7 @@ class Picky(DemoBackend):
 async def test_a_form_that_is_refused_is_filled_in_again_as_it_was(
     backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def talk(peer: Peer) -> None:
+    async def talk(peer: TurnClient) -> None:
         client = peer.client
         await client.say("A pizza.")
         await client.until(lambda: client.frames[-1]["type"] == "interaction_required")

@@ -15,7 +15,7 @@ from dragoman.gateway.demo.app import demo_backend
 from dragoman.gateway.endpoint import parse
 from tests.pairs.recorded import LISTEN, record, served
 from tests.pairs.table import DIALECTS
-from tests.pairs.turns import Peer, join
+from tests.pairs.turn_clients import TurnClient, join
 
 FIRST = "Where is my order?"
 
@@ -33,7 +33,7 @@ async def living(live: str, folder: Path) -> AsyncIterator[str]:
 
 
 @asynccontextmanager
-async def forked(viewer: str, live: str, options: str, folder: Path) -> AsyncIterator[Peer]:
+async def forked(viewer: str, live: str, options: str, folder: Path) -> AsyncIterator[TurnClient]:
     """A client of a recording of a pod, behind which a live demo backend of this dialect stands."""
     recording = await record("pod", "pod", folder)
     async with living(live, folder / "live") as upstream:

@@ -19,9 +19,9 @@ from dragoman.mappings.canonical.events import (
 )
 from dragoman.mappings.canonical.values import Message, Origin, Text
 from dragoman.mappings.pod import DIALECT as POD
-from tests.gateway.pod_words import delta, echo, problem, run, run_end, say, snapshot, status, took
-from tests.gateway.smooth_words import CREATE, error, opened, send
-from tests.gateway.stage import NEVER, Script, Stage, stage
+from tests.gateway.in_memory import NEVER, InMemoryGateway, Script, in_memory_gateway
+from tests.gateway.pod_messages import delta, echo, problem, run, run_end, say, snapshot, status, took
+from tests.gateway.smooth_client_messages import CREATE, error, opened, send
 from tests.idle import settle
 
 FAR = Limits(backoff_first=NEVER, backoff_max=NEVER)  # nobody connects again by himself
@@ -29,7 +29,7 @@ CALL = {"kind": "tool_call", "call_id": "c", "name": "lookup", "arguments": "{}"
 CALLED = {"kind": "assistant_item", "item": CALL, "ts": 1}
 
 
-async def with_a_pod_client(made: Stage) -> Script:
+async def with_a_pod_client(made: InMemoryGateway) -> Script:
     """A smooth client `a` and a pod client `p` of an idle pod."""
     await made.script().opens("a").done()
     made.join("p", dialect="pod")
@@ -52,7 +52,7 @@ def fed(normal: NormalForm, *events: Event) -> list[Event]:
 
 
 async def test_a_run_without_a_word_is_ended_for_pod_clients_when_the_pod_is_lost() -> None:
-    async with stage(limits=FAR) as made:
+    async with in_memory_gateway(limits=FAR) as made:
         script = await with_a_pod_client(made)
         await (
             script.pod_says(status("running"))
@@ -66,7 +66,7 @@ async def test_a_run_without_a_word_is_ended_for_pod_clients_when_the_pod_is_los
 
 
 async def test_a_paused_pod_that_comes_back_idle_is_idle_for_its_clients() -> None:
-    async with stage() as made:
+    async with in_memory_gateway() as made:
         script = await with_a_pod_client(made)
         await (
             script.pod_says(status("running"), run_end("paused"), status("paused"))
@@ -82,7 +82,7 @@ async def test_a_paused_pod_that_comes_back_idle_is_idle_for_its_clients() -> No
 
 
 async def test_a_result_has_the_name_of_the_call_that_the_history_tells() -> None:
-    async with stage() as made:
+    async with in_memory_gateway() as made:
         await (
             made.script()
             .joins("a")
@@ -96,7 +96,7 @@ async def test_a_result_has_the_name_of_the_call_that_the_history_tells() -> Non
 
 
 async def test_a_call_that_is_heard_from_its_middle_on_has_its_name_and_all_of_its_arguments() -> None:
-    async with stage() as made:
+    async with in_memory_gateway() as made:
         script = await with_a_pod_client(made)
         whole = say("tool_call_done", id="c", name="lookup", arguments='{"a":1}')
         await (
@@ -145,7 +145,7 @@ def test_an_input_that_is_refused_in_its_run_does_not_refuse_the_one_that_waits(
 
 
 async def test_an_input_that_was_given_up_and_then_taken_is_in_the_transcript() -> None:
-    async with stage() as made:
+    async with in_memory_gateway() as made:
         await (
             made.script()
             .opens("a")

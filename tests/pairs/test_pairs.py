@@ -19,9 +19,9 @@ from dragoman.gateway.endpoint import parse
 from dragoman.mappings.fidelity import Cell, matrix
 from tests.pairs.gateway import bridged
 from tests.pairs.table import DIALECTS, PAIRS, must_see
-from tests.pairs.turns import Peer, join
+from tests.pairs.turn_clients import TurnClient, join
 from tests.peers.processes import running
-from tests.ports import kept
+from tests.reserved_ports import reserved_port
 
 QUESTION = "Where is my order?"
 ANSWER = (
@@ -43,7 +43,7 @@ pairs = pytest.mark.parametrize(("client", "backend"), PAIRS)
 
 
 @asynccontextmanager
-async def gateway(client: str, upstream: str, folder: Path) -> AsyncIterator[tuple[Peer, str]]:
+async def gateway(client: str, upstream: str, folder: Path) -> AsyncIterator[tuple[TurnClient, str]]:
     """A gateway between a client of one dialect and a backend; and where further clients connect."""
     listen = LISTEN[client].format(folder=folder, name="atlas")
     async with bridged(upstream, listen=listen, limits=LIMITS) as (_, url), join(client, url) as peer:
@@ -51,7 +51,7 @@ async def gateway(client: str, upstream: str, folder: Path) -> AsyncIterator[tup
 
 
 @asynccontextmanager
-async def pair(client: str, backend: str, folder: Path) -> AsyncIterator[tuple[Peer, str]]:
+async def pair(client: str, backend: str, folder: Path) -> AsyncIterator[tuple[TurnClient, str]]:
     """A gateway between a client of one dialect and the demo backend in another."""
     for name in ("backend", "atlas"):
         (folder / name).mkdir()
@@ -151,7 +151,7 @@ async def test_a_backend_that_dies_in_mid_turn_fails_it_and_one_that_comes_back_
 ) -> None:
     for name in ("backend", "atlas"):
         (tmp_path / name).mkdir()
-    with kept(neighbours=1) as port:
+    with reserved_port(neighbours=1) as port:
         endpoint = LISTEN[backend].format(folder=tmp_path, name="backend").replace(":0", f":{port}")
         async with running("demo-backend", endpoint) as first, gateway(client, endpoint, tmp_path) as (peer, _):
             await peer.begin("slow please", tokens=2)

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from msgspec import Struct
 
-from tests.gateway.backends.pando_stage import frames, pando_stage
-from tests.gateway.smooth_words import ask
+from tests.gateway.backends.in_memory_pando import frames, in_memory_pando_gateway
+from tests.gateway.smooth_client_messages import ask
 from tests.idle import settle
 from tests.mappings.pando.data import CAPTURES
-from tests.memory import MemoryTransport
-from tests.pairs.played_pando import Conversation
+from tests.memory_transport import MemoryTransport
+from tests.pairs.captured_pando import CapturedPandoConversation
 
 SESSION = "5b0c6a0e-2f7d-4c57-9a34-0c1d2e3f4a5b"  # of which most of them are
 NOW = datetime.fromisoformat("2026-05-09T23:45:00+02:00").timestamp()  # they were captured just before
@@ -30,7 +30,7 @@ played = pytest.mark.parametrize("path", CAPTURES, ids=lambda path: path.stem)
 class Audience(Struct):
     """A conversation that was played, and clients that were there."""
 
-    conversation: Conversation
+    conversation: CapturedPandoConversation
     smooth: MemoryTransport
     pod: MemoryTransport
     pando: list[dict[str, Any]]
@@ -39,8 +39,8 @@ class Audience(Struct):
 @asynccontextmanager
 async def audience(path: Path) -> AsyncIterator[Audience]:
     """Play it to a client of each dialect, and call what its client called."""
-    conversation = Conversation(path)
-    async with pando_stage() as made:
+    conversation = CapturedPandoConversation(path)
+    async with in_memory_pando_gateway() as made:
         made.time.seconds = NOW - made.time.clock() / 1e9
         smooth, pod, pando = made.join("smooth"), made.join("pod"), made.join("pando", publishes=True)
         smooth.say(json.dumps(ask("get_session", "open", sessionId=SESSION)).encode())

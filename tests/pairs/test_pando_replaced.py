@@ -16,7 +16,7 @@ from dragoman.gateway.config.model import Config, Limits, Route
 from dragoman.gateway.endpoint import parse
 from tests.pairs.gateway import SmoothClient
 from tests.pairs.pando_client import PandoClient
-from tests.pairs.pando_primary import PlayedPrimary, message, row
+from tests.pairs.pando_primary import PandoPrimary, message, row
 from tests.pairs.pod_client import PodClient
 
 ONE, OTHER = "0b0e9b0e-0000-4000-8000-000000000001", "0b0e9b0e-0000-4000-8000-000000000002"
@@ -81,7 +81,7 @@ async def said(smooth: SmoothClient) -> list[str]:
 async def test_another_instance_on_the_same_connection_fails_the_turn_and_brings_its_own_history(
     tmp_path: Path,
 ) -> None:
-    async with PlayedPrimary.listening("i-1") as primary:
+    async with PandoPrimary.listening("i-1") as primary:
         primary.has(row(ONE), *BEFORE)
         async with gateway(primary.endpoint, tmp_path) as clients:
             await primary.publish("llm.token", session_id=ONE, token="Hel")
@@ -99,14 +99,14 @@ async def test_another_instance_on_the_same_connection_fails_the_turn_and_brings
 
 
 async def test_a_primary_that_comes_back_as_another_fails_the_turn_and_brings_its_own_history(tmp_path: Path) -> None:
-    async with PlayedPrimary.listening("i-1") as primary:
+    async with PandoPrimary.listening("i-1") as primary:
         primary.has(row(ONE), *BEFORE)
         async with gateway(primary.endpoint, tmp_path) as clients:
             await primary.publish("llm.token", session_id=ONE, token="Hel")
             await clients.see("Hel")
             primary.close()
             await clients.see_a_failure()
-            async with PlayedPrimary.listening("i-2", primary.ports) as other:
+            async with PandoPrimary.listening("i-2", primary.ports) as other:
                 other.has(row(ONE), *BEFORE, *SINCE)
                 await other.was_called("message.list", 1)
                 await clients.pod.until(lambda: clients.pod.names()[-1] == "segment_rotated")
@@ -116,11 +116,11 @@ async def test_a_primary_that_comes_back_as_another_fails_the_turn_and_brings_it
 
 
 async def test_a_pod_is_not_kept_at_a_session_that_the_next_primary_does_not_have(tmp_path: Path) -> None:
-    async with PlayedPrimary.listening("i-1") as primary:
+    async with PandoPrimary.listening("i-1") as primary:
         primary.has(row(ONE), *BEFORE)
         async with gateway(primary.endpoint, tmp_path) as clients:
             primary.close()
-            async with PlayedPrimary.listening("i-2", primary.ports) as other:
+            async with PandoPrimary.listening("i-2", primary.ports) as other:
                 other.has(row(OTHER, "Another"), *SINCE)
                 await clients.pod.until(lambda: "Now." in json.dumps(clients.pod.events[-1]))
                 assert clients.pod.names()[-1] == "segment_rotated"
@@ -135,7 +135,7 @@ async def test_a_project_whose_next_primary_has_other_ports_is_found_by_its_lock
     project = tmp_path / "project"
     (project / ".pando").mkdir(parents=True)
 
-    def lock(primary: PlayedPrimary) -> None:
+    def lock(primary: PandoPrimary) -> None:
         publications, calls = primary.ports
         record = {
             "instance_id": primary.instance, "pid": os.getpid(), "pub_port": publications, "rpc_port": calls,
@@ -143,7 +143,7 @@ async def test_a_project_whose_next_primary_has_other_ports_is_found_by_its_lock
         }  # fmt: skip
         (project / ".pando/ipc.lock").write_text(json.dumps(record), "utf-8")
 
-    async with PlayedPrimary.listening("i-1") as primary, PlayedPrimary.listening("i-2") as other:
+    async with PandoPrimary.listening("i-1") as primary, PandoPrimary.listening("i-2") as other:
         primary.has(row(ONE), *BEFORE)
         other.has(row(ONE), *BEFORE, *SINCE)
         lock(primary)

@@ -15,8 +15,8 @@ import structlog
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from tests.gateway.stage import Stage
-from tests.pairs.theatre import VERBS, Step, Theatre, limits
+from tests.gateway.in_memory import InMemoryGateway
+from tests.pairs.random_session import VERBS, RandomSession, Step, limits
 
 DIALECTS = ("smooth", "pod")
 LONGER = int(os.environ.get("DRAGOMAN_EXAMPLES", "0"))
@@ -44,10 +44,10 @@ def quiet() -> Iterator[None]:
 async def played(client: str, backend: str, steps: list[Step], log_max: int) -> None:
     """One session: a client of the pair's own dialect, then the steps."""
     async with asyncio.timeout(30), asyncio.TaskGroup() as group:
-        stage = Stage(
-            group, limits(log_max), "coalesce", Theatre.upstream(backend), keeps=False
+        stage = InMemoryGateway(
+            group, limits(log_max), "coalesce", RandomSession.upstream(backend), keeps=False
         )  # one connection at a time
-        theatre = Theatre(stage, Theatre.played(backend))
+        theatre = RandomSession(stage, RandomSession.played(backend))
         try:
             theatre.enter(client)
             await theatre.rest()

@@ -20,7 +20,7 @@ from dragoman.mappings.canonical.events import SessionActivated, SessionUpdated,
 from tests.gateway.recording.lines import FROZEN
 from tests.pairs.recorded import conversation, record, served, spoken
 from tests.pairs.table import DIALECTS, PAIRS, must_see
-from tests.pairs.turns import Seen, join
+from tests.pairs.turn_clients import Seen, join
 
 ANSWER = (
     "Let me look that up. Order A-1042 has shipped with Kestrel and should reach you on Thursday — 木曜日に届きます。"

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.pairs.gateway import DEADLINE
-from tests.pairs.tui import Tui
+from tests.pairs.pod_terminal_client import PodTerminalClient
 
 GREETING = {
     "pod_name": "atlas", "cwd": "/", "provider": "unknown", "model": "m", "scope_summary": "", "tools": [],
@@ -32,7 +32,7 @@ class Pod:
         self._ready = asyncio.Event()
         self._reader: asyncio.StreamReader
         self._writer: asyncio.StreamWriter
-        self.tui: Tui
+        self.tui: PodTerminalClient
 
     async def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._connections += 1
@@ -62,11 +62,11 @@ class Pod:
 
 
 @asynccontextmanager
-async def playing(folder: Path, status: str = "idle") -> AsyncIterator[tuple[Tui, Pod]]:
+async def playing(folder: Path, status: str = "idle") -> AsyncIterator[tuple[PodTerminalClient, Pod]]:
     pod = Pod(status)
     server = await asyncio.start_unix_server(pod.accept, folder / "sock")
     try:
-        async with Tui.started(f"{folder}/sock") as pod.tui:
+        async with PodTerminalClient.started(f"{folder}/sock") as pod.tui:
             yield pod.tui, pod
     finally:
         pod.close()

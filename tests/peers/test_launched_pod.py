@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.gateway.pod_words import snapshot
+from tests.gateway.pod_messages import snapshot
 from tests.pairs.pod_client import PodClient
 from tests.pairs.pod_parent import read_output, said
 from tests.peers.smooth_server import RealServer, serving

@@ -21,7 +21,7 @@ from msgspec import structs
 
 from dragoman.gateway.config.model import Limits
 from tests.pairs.gateway import LIMITS, bridged
-from tests.pairs.tui import Tui
+from tests.pairs.pod_terminal_client import PodTerminalClient
 from tests.peers.smooth_server import RealServer, serving, verified_only
 
 AGENT = str(uuid4())
@@ -29,7 +29,9 @@ PATIENCE = 20.0  # seconds for a whole conversation: the server is scripted
 
 
 @asynccontextmanager
-async def room(folder: Path, limits: Limits = LIMITS, **parts: Any) -> AsyncIterator[tuple[RealServer, Tui]]:
+async def room(
+    folder: Path, limits: Limits = LIMITS, **parts: Any
+) -> AsyncIterator[tuple[RealServer, PodTerminalClient]]:
     """A server, the gateway as a pod before it, and somebody at a terminal."""
     (folder / "atlas").mkdir()
     listen = f"pod+unix:{folder}/atlas/sock"
@@ -37,12 +39,12 @@ async def room(folder: Path, limits: Limits = LIMITS, **parts: Any) -> AsyncIter
         asyncio.timeout(PATIENCE),
         serving(**parts) as server,
         bridged(f"{server.endpoint}?agent={AGENT}", listen=listen, limits=limits) as (_, address),
-        Tui.started(address.removeprefix("unix:")) as tui,
+        PodTerminalClient.started(address.removeprefix("unix:")) as tui,
     ):
         yield server, tui
 
 
-async def says(tui: Tui, text: str, status: str = "idle") -> int:
+async def says(tui: PodTerminalClient, text: str, status: str = "idle") -> int:
     """Type a line and wait until the pod rests; the place before what it then said."""
     mark = len(tui.events)
     await tui.enter(text)
@@ -50,13 +52,13 @@ async def says(tui: Tui, text: str, status: str = "idle") -> int:
     return mark
 
 
-async def asked(tui: Tui, text: str) -> str:
+async def asked(tui: PodTerminalClient, text: str) -> str:
     """Type a line that brings a question; its words."""
     mark = await says(tui, text, "paused")
     return question(tui, mark)
 
 
-def question(tui: Tui, mark: int) -> str:
+def question(tui: PodTerminalClient, mark: int) -> str:
     """The words of the question that ended the last run, which must have ended as a question ends it."""
     ending = tui.events[-4:]
     assert [name for name, _ in ending] == ["text_delta", "text_done", "run_end", "status"], tui.since(mark)
@@ -67,7 +69,7 @@ def question(tui: Tui, mark: int) -> str:
     return words
 
 
-def echoed(tui: Tui, mark: int, words: str) -> None:
+def echoed(tui: PodTerminalClient, mark: int, words: str) -> None:
     """What stands after `mark` is a whole run that these words began."""
     names = [name for name in tui.since(mark) if name != "invoke_start"]
     assert names[:3] == ["user_message", "status", "turn_start"]
@@ -77,13 +79,13 @@ def echoed(tui: Tui, mark: int, words: str) -> None:
     assert tui.events[-2][1] == {"result": "finished"}
 
 
-def answered(tui: Tui, mark: int, words: str) -> None:
+def answered(tui: PodTerminalClient, mark: int, words: str) -> None:
     """What stands after `mark` is the rest of a turn, as a run that the answer, echoed, began."""
     echoed(tui, mark, words)
     assert tui.since(mark)[2] == "invoke_start"
 
 
-def refusal(tui: Tui, mark: int) -> tuple[str, str]:
+def refusal(tui: PodTerminalClient, mark: int) -> tuple[str, str]:
     """Code and text of the one error after `mark`."""
     (error,) = [data for name, data in tui.events[mark:] if name == "error"]
     return error["code"], error["message"]
@@ -164,7 +166,7 @@ async def test_a_shutdown_quits_the_terminal_and_not_the_server(tmp_path: Path) 
         await tui.ctrl_x()
         await tui.until(lambda: tui.quit)
         server.model.push_text("Still here.")
-        async with Tui.started(f"{tmp_path}/atlas/sock") as other:
+        async with PodTerminalClient.started(f"{tmp_path}/atlas/sock") as other:
             assert other.text(await says(other, "anybody?")) == "Still here."
 
 

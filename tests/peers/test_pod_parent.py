@@ -13,7 +13,7 @@ from tests.pairs.gateway import SmoothClient
 from tests.pairs.pod_client import PodClient
 from tests.pairs.pod_parent import probe, read_output, said, send, spawn, stop
 from tests.pairs.test_pod_listener import only, quiet, served, until
-from tests.peers.client import connected
+from tests.peers.real_smooth_client import connected
 from tests.peers.smooth_server import RealServer, serving
 
 WS = "smooth+ws://127.0.0.1:0/ws"

@@ -16,8 +16,8 @@ from dragoman.mappings.canonical.events import TurnEnded
 from dragoman.mappings.canonical.values import flatten
 from tests.gateway.recording.lines import FROZEN
 from tests.pairs.recorded import record
-from tests.peers.client import connected
 from tests.peers.processes import running
+from tests.peers.real_smooth_client import connected
 from tests.shared import SHARED, needs_shared
 
 pytestmark = pytest.mark.peers

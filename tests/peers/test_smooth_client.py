@@ -14,8 +14,8 @@ import pytest
 from smooth_operator.client import ProtocolError
 
 from tests.pairs.gateway import DEADLINE
-from tests.peers.client import Client, connected
 from tests.peers.processes import Process, running
+from tests.peers.real_smooth_client import RealSmoothClient, connected
 
 pytestmark = pytest.mark.peers
 
@@ -25,7 +25,7 @@ TERMINALS = {"eventual_response", "error", "cancelled"}
 class Bridge:
     """A demo backend, the gateway in front of it, and a client."""
 
-    def __init__(self, backend: str, gateway: Process, client: Client) -> None:
+    def __init__(self, backend: str, gateway: Process, client: RealSmoothClient) -> None:
         self.backend = backend
         self.gateway = gateway
         self.client = client
@@ -39,7 +39,7 @@ async def gateway(tmp_path: Path) -> AsyncIterator[tuple[str, Process]]:
 
 
 @pytest.fixture
-async def client(gateway: tuple[str, Process]) -> AsyncIterator[Client]:
+async def client(gateway: tuple[str, Process]) -> AsyncIterator[RealSmoothClient]:
     backend, process = gateway
     async with running("demo-backend", backend), connected(process.url) as smooth:
         yield smooth
@@ -49,7 +49,7 @@ def parts(final: Any) -> str:
     return "".join(final.data.data.response["responseParts"])
 
 
-async def test_a_turn_streams_reasoning_a_tool_call_and_text(client: Client) -> None:
+async def test_a_turn_streams_reasoning_a_tool_call_and_text(client: RealSmoothClient) -> None:
     turn = client.say("Where is my order?")
     final = await turn
     kinds = client.kinds(turn.request_id)
@@ -66,7 +66,7 @@ async def test_a_turn_streams_reasoning_a_tool_call_and_text(client: Client) -> 
     assert (usage.prompt_tokens, usage.completion_tokens) == (812 + 901, 41 + 24)
 
 
-async def test_two_turns_then_history_newest_first(client: Client) -> None:
+async def test_two_turns_then_history_newest_first(client: RealSmoothClient) -> None:
     first = parts(await client.say("Where is my order?"))
     second = parts(await client.say("Thank you!"))
     page = await client.smooth.get_messages(session_id=client.session)
@@ -85,7 +85,7 @@ async def test_two_turns_then_history_newest_first(client: Client) -> None:
     assert terminal["data"]["data"]["messageId"] == str(newest.messages[0].id)
 
 
-async def test_ping_get_session_and_list(client: Client) -> None:
+async def test_ping_get_session_and_list(client: RealSmoothClient) -> None:
     assert await client.smooth.ping() > 0
     session = await client.smooth.get_session(session_id=client.session)
     assert str(session.session_id) == client.session
@@ -94,13 +94,13 @@ async def test_ping_get_session_and_list(client: Client) -> None:
     assert [row.title for row in listed.conversations] == ["Where is my order?"]
 
 
-async def test_an_unknown_session_is_not_found(client: Client) -> None:
+async def test_an_unknown_session_is_not_found(client: RealSmoothClient) -> None:
     with pytest.raises(ProtocolError) as refused:
         await client.smooth.get_session(session_id="00000000-0000-4000-8000-00000000dead")
     assert refused.value.code == "SESSION_NOT_FOUND"
 
 
-async def test_cancel_in_the_middle_of_the_stream(client: Client) -> None:
+async def test_cancel_in_the_middle_of_the_stream(client: RealSmoothClient) -> None:
     turn = client.say("slow please")
     await client.until("stream_token", 3)
     turn.cancel()
@@ -112,7 +112,7 @@ async def test_cancel_in_the_middle_of_the_stream(client: Client) -> None:
     assert not [f for f in client.frames[sent:] if f.get("requestId") == turn.request_id], "nothing after the end"
 
 
-async def test_cancel_before_any_output_rolls_the_input_back(client: Client) -> None:
+async def test_cancel_before_any_output_rolls_the_input_back(client: RealSmoothClient) -> None:
     turn = client.say("wait for it")
     await client.until("immediate_response", 2)
     turn.cancel()
@@ -121,14 +121,14 @@ async def test_cancel_before_any_output_rolls_the_input_back(client: Client) -> 
     assert page.messages == []
 
 
-async def test_cancel_at_once_ends_the_turn_once(client: Client) -> None:
+async def test_cancel_at_once_ends_the_turn_once(client: RealSmoothClient) -> None:
     turn = client.say("wait for it")
     turn.cancel()
     assert (await turn).type == "cancelled"
     assert [kind for kind in client.kinds(turn.request_id) if kind in TERMINALS] == ["cancelled"]
 
 
-async def test_a_failing_backend_ends_the_turn_with_one_error(client: Client) -> None:
+async def test_a_failing_backend_ends_the_turn_with_one_error(client: RealSmoothClient) -> None:
     turn = client.say("fail now")
     with pytest.raises(ProtocolError) as failed:
         await turn
@@ -141,11 +141,11 @@ async def test_a_failing_backend_ends_the_turn_with_one_error(client: Client) ->
 @pytest.mark.parametrize(
     ("said", "answer"), [("retry", "The second try worked."), ("limit", "This is as far as I may go")]
 )
-async def test_a_retried_and_a_limited_turn_complete(client: Client, said: str, answer: str) -> None:
+async def test_a_retried_and_a_limited_turn_complete(client: RealSmoothClient, said: str, answer: str) -> None:
     assert parts(await client.say(said)) == answer
 
 
-async def test_a_second_input_during_a_turn_is_refused(client: Client) -> None:
+async def test_a_second_input_during_a_turn_is_refused(client: RealSmoothClient) -> None:
     turn = client.say("slow please")
     await client.until("stream_token")
     with pytest.raises(ProtocolError) as refused:
@@ -155,7 +155,7 @@ async def test_a_second_input_during_a_turn_is_refused(client: Client) -> None:
     await turn
 
 
-async def test_twenty_thousand_tokens_arrive_whole_and_in_order(client: Client) -> None:
+async def test_twenty_thousand_tokens_arrive_whole_and_in_order(client: RealSmoothClient) -> None:
     turn = client.say("count 20000")
     final = await turn
     expected = "".join(f"{n} " for n in range(20_000))
@@ -194,7 +194,9 @@ async def test_the_gateway_starts_before_its_backend(gateway: tuple[str, Process
             assert parts(await client.say("hello"))
 
 
-async def test_two_clients_share_the_one_session_of_a_pod(client: Client, gateway: tuple[str, Process]) -> None:
+async def test_two_clients_share_the_one_session_of_a_pod(
+    client: RealSmoothClient, gateway: tuple[str, Process]
+) -> None:
     async with connected(gateway[1].url) as other:
         assert other.session == client.session
         turn = client.say("Where is my order?")
@@ -253,7 +255,7 @@ def masked(text: bytes) -> bytes:
 
 
 async def test_a_client_that_comes_back_finds_its_session_and_history(
-    client: Client, gateway: tuple[str, Process]
+    client: RealSmoothClient, gateway: tuple[str, Process]
 ) -> None:
     answer = parts(await client.say("Where is my order?"))
     session = client.session
@@ -280,7 +282,7 @@ async def test_sigterm_in_mid_turn_lets_the_turn_finish(tmp_path: Path) -> None:
     backend = f"pod+unix:{tmp_path}/sock"
     async with running("demo-backend", backend):
         async with running("bridge", "smooth+ws://127.0.0.1:0/ws", backend) as process:
-            client = Client(process.url)
+            client = RealSmoothClient(process.url)
             await client.smooth.connect()
             await client.open()
             turn = client.say("Where is my order?")

@@ -14,7 +14,7 @@ from msgspec import structs
 from smooth_operator.client import ProtocolError
 
 from tests.pairs.gateway import LIMITS, SmoothClient, bridged
-from tests.peers.client import Client, connected
+from tests.peers.real_smooth_client import RealSmoothClient, connected
 from tests.peers.smooth_server import RealServer, serving, verified_only
 
 TERMINALS = {"eventual_response", "error", "cancelled"}
@@ -27,7 +27,7 @@ async def server() -> AsyncIterator[RealServer]:
 
 
 @pytest.fixture
-async def client(server: RealServer) -> AsyncIterator[Client]:
+async def client(server: RealServer) -> AsyncIterator[RealSmoothClient]:
     async with bridged(server.endpoint) as (_, url), connected(url) as smooth:
         yield smooth
 
@@ -36,7 +36,7 @@ def parts(final: Any) -> str:
     return "".join(final.data.data.response["responseParts"])
 
 
-async def test_a_turn_streams_through_with_the_servers_own_ids(server: RealServer, client: Client) -> None:
+async def test_a_turn_streams_through_with_the_servers_own_ids(server: RealServer, client: RealSmoothClient) -> None:
     server.model.push_text("Hello from the engine!")
     turn = client.say("hello there")
     final = await turn
@@ -48,7 +48,7 @@ async def test_a_turn_streams_through_with_the_servers_own_ids(server: RealServe
     assert str(page.messages[0].id) == final.data.data.message_id
 
 
-async def test_a_tool_call_and_its_result_go_through(server: RealServer, client: Client) -> None:
+async def test_a_tool_call_and_its_result_go_through(server: RealServer, client: RealSmoothClient) -> None:
     server.model.push_tool_call("c1", "lookup_order", '{"id": "123"}')
     server.model.push_text("It has shipped.")
     final = await client.say("where is order 123?")
@@ -59,7 +59,7 @@ async def test_a_tool_call_and_its_result_go_through(server: RealServer, client:
 
 
 @pytest.mark.parametrize("approved", [True, False])
-async def test_a_write_waits_for_its_confirmation(server: RealServer, client: Client, approved: bool) -> None:
+async def test_a_write_waits_for_its_confirmation(server: RealServer, client: RealSmoothClient, approved: bool) -> None:
     server.model.push_tool_call("c1", "delete_record", '{"id": "42"}')
     server.model.push_text("As you said.")
     turn = client.say("delete record 42")
@@ -71,7 +71,7 @@ async def test_a_write_waits_for_its_confirmation(server: RealServer, client: Cl
     assert server.deleted == (["42"] if approved else [])
 
 
-async def test_cancel_while_parked_then_the_next_turn(server: RealServer, client: Client) -> None:
+async def test_cancel_while_parked_then_the_next_turn(server: RealServer, client: RealSmoothClient) -> None:
     server.model.push_tool_call("c1", "delete_record", '{"id": "42"}')
     turn = client.say("delete record 42")
     async for event in turn:
@@ -84,7 +84,7 @@ async def test_cancel_while_parked_then_the_next_turn(server: RealServer, client
     assert server.deleted == []
 
 
-async def test_a_confirmation_that_nobody_asked_for_is_refused_by_the_server(client: Client) -> None:
+async def test_a_confirmation_that_nobody_asked_for_is_refused_by_the_server(client: RealSmoothClient) -> None:
     client.smooth.confirm_tool_action(session_id=client.session, request_id="stray", approved=True)
     while not any(f.get("requestId") == "stray" for f in client.frames):
         await client.news()
@@ -92,7 +92,9 @@ async def test_a_confirmation_that_nobody_asked_for_is_refused_by_the_server(cli
     assert refusal["error"]["code"] == "NO_PENDING_CONFIRMATION"
 
 
-async def test_a_failing_model_ends_the_turn_with_the_servers_error(server: RealServer, client: Client) -> None:
+async def test_a_failing_model_ends_the_turn_with_the_servers_error(
+    server: RealServer, client: RealSmoothClient
+) -> None:
     server.model.push_error("boom")
     turn = client.say("boom")
     with pytest.raises(ProtocolError) as failed:
@@ -111,7 +113,9 @@ async def test_each_client_has_a_conversation_of_its_own(server: RealServer) -> 
         assert str(found.session_id) == one.session
 
 
-async def test_a_server_that_goes_away_ends_the_turn_with_an_error(server: RealServer, client: Client) -> None:
+async def test_a_server_that_goes_away_ends_the_turn_with_an_error(
+    server: RealServer, client: RealSmoothClient
+) -> None:
     server.model.push_tool_call("c1", "delete_record", '{"id": "42"}')
     turn = client.say("delete record 42")
     await client.until("write_confirmation_required")
@@ -123,7 +127,7 @@ async def test_a_server_that_goes_away_ends_the_turn_with_an_error(server: RealS
 
 async def test_a_server_that_is_not_there_is_said_at_create() -> None:
     async with bridged("smooth+ws://127.0.0.1:9/ws") as (_, url):
-        client = Client(url)
+        client = RealSmoothClient(url)
         await client.smooth.connect()
         with pytest.raises(ProtocolError) as refused:
             await client.open()
@@ -195,7 +199,9 @@ async def test_a_refused_form_is_answered_to_the_asker_and_stays_open(way: str) 
         assert client.of(request)[-1]["type"] == "eventual_response"
 
 
-async def test_a_client_that_claims_no_forms_is_asked_by_the_server_itself(server: RealServer, client: Client) -> None:
+async def test_a_client_that_claims_no_forms_is_asked_by_the_server_itself(
+    server: RealServer, client: RealSmoothClient
+) -> None:
     """docs/translation.md, rule 3.3: the real client cannot say `supports`, so nothing is claimed for it."""
     server.model.push_tool_call("c1", "request_identity_intake", IDENTITY).push_text("What is your email?")
     asked = client.say("a quote, please")

@@ -8,34 +8,34 @@ from uuid import NAMESPACE_URL, uuid5
 
 from dragoman.gateway.routing.ingress import Ingress
 from dragoman.gateway.session.session import Session
-from tests.gateway.smooth_words import AGENT
-from tests.gateway.stage import Peer
+from tests.gateway.in_memory import InMemoryPeer
+from tests.gateway.smooth_client_messages import AGENT
 from tests.oracle.history import Said
 from tests.oracle.pando import PandoOracle
-from tests.pando_frames import check_published
-from tests.players.readings import READINGS, Turn
-from tests.players.stage import PlayStage
-from tests.smooth_frames import check
+from tests.pando_frame_check import check_published
+from tests.players.capture_readers import READERS, Turn
+from tests.players.in_memory import AnyBackendGateway
+from tests.smooth_frame_check import check
 
-__all__ = ["CLIENTS", "Client", "Said", "flat", "pod_said"]
+__all__ = ["CLIENTS", "InMemoryClient", "Said", "flat", "pod_said"]
 
 Frame = dict[str, Any]
 FORMS = ["identity_form", "choice_chips"]
 
 
-class Client:
+class InMemoryClient:
     """A client of one dialect. `since` is how many frames it had been sent when it began to look."""
 
     dialect: str
 
-    def __init__(self, stage: PlayStage, name: str) -> None:
+    def __init__(self, stage: AnyBackendGateway, name: str) -> None:
         self.stage = stage
         self.name = name
         self.peer = self._connect()
         self.session: Session | None = None
         self._number = 1000  # above the ids that recorded clients use
 
-    def _connect(self) -> Peer:
+    def _connect(self) -> InMemoryPeer:
         return self.stage.join(self.name, dialect=self.dialect, ingress=Ingress(endpoint=self.name))
 
     async def open(self) -> None:
@@ -68,7 +68,7 @@ class Client:
 
     def turns(self) -> list[Turn]:
         """Return the turns that it was shown."""
-        return READINGS[self.dialect](self.wire())
+        return READERS[self.dialect](self.wire())
 
     def wire(self) -> list[tuple[str, Any]]:
         """Return what it said and got, in that order."""
@@ -103,12 +103,12 @@ def _value(frame: bytes) -> Any:
         return None
 
 
-class SmoothClient(Client):
+class InMemorySmoothClient(InMemoryClient):
     """A smooth client with all forms."""
 
     dialect = "smooth"
 
-    def __init__(self, stage: PlayStage, name: str) -> None:
+    def __init__(self, stage: AnyBackendGateway, name: str) -> None:
         super().__init__(stage, name)
         self.turn = ""
 
@@ -164,13 +164,13 @@ class SmoothClient(Client):
         return super().check()
 
 
-class PodClient(Client):
+class InMemoryPodClient(InMemoryClient):
     """A pod client: the session is what stands behind its listener."""
 
     dialect = "pod"
 
-    def _connect(self) -> Peer:
-        return Peer(None)  # type: ignore[arg-type]  # it connects when it knows what stands behind the listener
+    def _connect(self) -> InMemoryPeer:
+        return InMemoryPeer(None)  # type: ignore[arg-type]  # it connects when it knows what stands behind the listener
 
     async def open(self) -> None:
         await self.look()
@@ -202,7 +202,7 @@ class PodClient(Client):
     async def history(self) -> list[Said]:
         """A pod tells its history to whoever connects."""
         assert self.session is not None
-        late = PodClient(self.stage, f"{self.name}+")
+        late = InMemoryPodClient(self.stage, f"{self.name}+")
         await late.join(self.session)
         found: list[Said] = []
         for frame in late.peer.frames():
@@ -239,16 +239,16 @@ def flat(segments: list[Frame]) -> str:
     return text
 
 
-class PandoClient(Client):
+class InMemoryPandoClient(InMemoryClient):
     """A pando client: it looks at the one publication from now on, and calls."""
 
     dialect = "pando"
 
-    def __init__(self, stage: PlayStage, name: str) -> None:
+    def __init__(self, stage: AnyBackendGateway, name: str) -> None:
         super().__init__(stage, name)
         self._since = len(stage.publication.transport.got)
 
-    def _connect(self) -> Peer:
+    def _connect(self) -> InMemoryPeer:
         return self.stage.caller(self.name)
 
     def call(self, method: str, /, **params: Any) -> str:
@@ -307,7 +307,7 @@ class PandoClient(Client):
         return oracle.open
 
 
-class WhaleClient(Client):
+class InMemoryCodewhaleClient(InMemoryClient):
     """A codewhale client."""
 
     dialect = "codewhale"
@@ -345,9 +345,9 @@ class WhaleClient(Client):
         return [(item["role"], item["content"]) for item in answer["result"]["data"]["history"]]
 
 
-CLIENTS: dict[str, type[Client]] = {
-    "smooth": SmoothClient,
-    "pod": PodClient,
-    "pando": PandoClient,
-    "codewhale": WhaleClient,
+CLIENTS: dict[str, type[InMemoryClient]] = {
+    "smooth": InMemorySmoothClient,
+    "pod": InMemoryPodClient,
+    "pando": InMemoryPandoClient,
+    "codewhale": InMemoryCodewhaleClient,
 }

@@ -7,14 +7,14 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from tests.players.acted import ActedBackend, script
+from tests.players.capture_readers import READERS, Turn
+from tests.players.captured import BACKENDS
+from tests.players.captured.codewhale import usual
+from tests.players.captured.pando import SESSION
 from tests.players.captures import Message, messages
-from tests.players.clients import CLIENTS, Client, PandoClient, PodClient, Said, flat
-from tests.players.played import BACKENDS
-from tests.players.played.codewhale import usual
-from tests.players.played.pando import SESSION
-from tests.players.readings import READINGS, Turn
-from tests.players.stage import play_stage
+from tests.players.clients import CLIENTS, InMemoryClient, InMemoryPandoClient, InMemoryPodClient, Said, flat
+from tests.players.in_memory import any_backend_gateway
+from tests.players.recorded_turns_backend import RecordedTurnsBackend, script
 
 __all__ = ["Repeated", "repeated", "steps"]
 
@@ -65,7 +65,7 @@ def _is_input(frame: dict[str, Any]) -> bool:
 class _Repetition:
     """One recorded client in front of an acted backend."""
 
-    def __init__(self, client: Client, backend: ActedBackend, recorded: list[Message]) -> None:
+    def __init__(self, client: InMemoryClient, backend: RecordedTurnsBackend, recorded: list[Message]) -> None:
         self._client = client
         self._backend = backend
         self._recorded = recorded
@@ -83,7 +83,7 @@ class _Repetition:
             text = message.text
             for recorded, given in self.names.items():
                 text = text.replace(recorded, given)
-            if isinstance(client, PandoClient):
+            if isinstance(client, InMemoryPandoClient):
                 client.peer.calls(text.encode())
             else:
                 client.peer.says(text.encode())
@@ -91,7 +91,7 @@ class _Repetition:
             self._learn(message.value)
 
     def _in_turn(self, at: int) -> bool:
-        turns = READINGS[self._client.dialect]((message.way, message.value) for message in self._recorded[:at])
+        turns = READERS[self._client.dialect]((message.way, message.value) for message in self._recorded[:at])
         return bool(turns) and not turns[-1].end
 
     def _learn(self, asked: dict[str, Any]) -> None:
@@ -121,21 +121,23 @@ async def repeated(dialect: str, number: str, backend: str) -> Repeated:
     turns = _ours(dialect, number) if BACKENDS[dialect].plays(number) else []
     acts = _acts(dialect, recorded, len(turns))
     lines = [script(turn, acts=act or turn.end in ("", "cancelled")) for turn, act in zip(turns, acts, strict=True)]
-    async with play_stage(backend) as stage:
-        acted = ActedBackend(stage, lines or [script(Turn(end="completed"), acts=False)])
+    async with any_backend_gateway(backend) as stage:
+        acted = RecordedTurnsBackend(stage, lines or [script(Turn(end="completed"), acts=False)])
         try:
             return await _repeat(CLIENTS[dialect](stage, "recorded"), acted, recorded, turns)
         finally:
             acted.end()
 
 
-async def _repeat(client: Client, acted: ActedBackend, recorded: list[Message], turns: list[Turn]) -> Repeated:
+async def _repeat(
+    client: InMemoryClient, acted: RecordedTurnsBackend, recorded: list[Message], turns: list[Turn]
+) -> Repeated:
     stage = client.stage
     stage.rest = acted.rest
-    if isinstance(client, PodClient | PandoClient):  # else it opens its conversation itself
+    if isinstance(client, InMemoryPodClient | InMemoryPandoClient):  # else it opens its conversation itself
         await client.open()
     repetition = _Repetition(client, acted, recorded)
-    if isinstance(client, PandoClient):
+    if isinstance(client, InMemoryPandoClient):
         repetition.names[SESSION] = client.public()
     await repetition.run()
     if not turns or turns[-1].end:
@@ -163,7 +165,7 @@ def _acts(dialect: str, recorded: list[Message], turns: int) -> list[bool]:
         if message.way == "said" and _is_input(message.value):
             acts.append(False)
         elif message.way == "said" and acts:
-            shown = READINGS[dialect](wire)
+            shown = READERS[dialect](wire)
             acts[-1] = acts[-1] or (bool(shown) and not shown[-1].end)
         wire.append((message.way, message.value))
     return [*acts, *[False] * turns][:turns]

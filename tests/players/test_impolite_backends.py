@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.players.manners import MANNERS
-from tests.players.playing import played
+from tests.players.capture_variants import VARIANTS
+from tests.players.captured_play import played
 from tests.players.test_recorded_backends import PLAYED, compared, otherwise
 
 DRIVERS = {"pod": "smooth", "smooth": "pod", "pando": "pod", "codewhale": "pod"}
@@ -17,7 +17,7 @@ DRIVERS = {"pod": "smooth", "smooth": "pod", "pando": "pod", "codewhale": "pod"}
 QUESTION_FIRST = {("smooth", "10", "terminal alone")}
 """Where a question in words is asked before the text that stands before it in the recording."""
 
-CASES = [(backend, number, manner) for backend, number in PLAYED for manner in MANNERS[backend]]
+CASES = [(backend, number, manner) for backend, number in PLAYED for manner in VARIANTS[backend]]
 rudely = pytest.mark.parametrize(
     ("backend", "number", "manner"),
     [case for case in CASES if case not in QUESTION_FIRST],

@@ -14,11 +14,11 @@ from msgspec import structs
 
 from tests.oracle import told_as_said
 from tests.pairs.table import must_see
+from tests.players.capture_readers import Turn
+from tests.players.captured import BACKENDS
+from tests.players.captured_play import DIALECTS, CapturedPlay, played
 from tests.players.captures import CAPTURES
 from tests.players.clients import Said
-from tests.players.played import BACKENDS
-from tests.players.playing import DIALECTS, Play, played
-from tests.players.readings import Turn
 
 PLAYED = [(backend, number) for backend in BACKENDS for number in CAPTURES[backend] if BACKENDS[backend].plays(number)]
 QUESTIONS = ("Answer approve or deny.", "skip declines.", "answer code and the number.")
@@ -64,7 +64,7 @@ def test_the_recordings_show_texts_thoughts_calls_results_and_ends() -> None:
     assert any(turn.results for turn in turns)
 
 
-def otherwise(play: Play) -> dict[tuple[str, str], list[Said]]:
+def otherwise(play: CapturedPlay) -> dict[tuple[str, str], list[Said]]:
     """Return the histories that do not say what was said, of a pod what its log keeps of that."""
     kept = {key: play.kept if key[1] == "pod" and play.kept is not None else play.history for key in play.shown}
     return {key: shown.history for key, shown in play.shown.items() if not told_as_said(shown.history, kept[key])}
@@ -73,7 +73,9 @@ def otherwise(play: Play) -> dict[tuple[str, str], list[Said]]:
 # -- what is declared as lost -------------------------------------------------------------------------
 
 
-def compared(play: Play, backend: str, when: str, dialect: str, got: list[Turn]) -> tuple[list[Turn], list[Turn]]:
+def compared(
+    play: CapturedPlay, backend: str, when: str, dialect: str, got: list[Turn]
+) -> tuple[list[Turn], list[Turn]]:
     """Return the turns that a client must be shown, and those that it was shown, both in a form to be compared."""
     due = [_through(turn, dialect, backend, when) for turn in _due(play, when, dialect)]
     if any(turn.questions for turn in due) and (when, dialect) != ("driver", "smooth"):
@@ -94,7 +96,7 @@ def compared(play: Play, backend: str, when: str, dialect: str, got: list[Turn])
     return due, [structs.replace(turn, questions=0) for turn in got]
 
 
-def _due(play: Play, when: str, dialect: str) -> list[Turn]:
+def _due(play: CapturedPlay, when: str, dialect: str) -> list[Turn]:
     """Return the turns of a recording that a client must be shown live, from when it joined."""
     if dialect == "codewhale":  # nothing between requests: the history tells of others' turns
         return [turn for turn in play.turns if when == "driver" and turn.ours]

@@ -11,9 +11,9 @@ from msgspec import structs
 
 from tests.oracle import told_as_said
 from tests.pairs.table import must_see
+from tests.players.capture_readers import Turn
+from tests.players.captured_play import DIALECTS
 from tests.players.captures import CAPTURES, messages
-from tests.players.playing import DIALECTS
-from tests.players.readings import Turn
 from tests.players.recorded_clients import Repeated, repeated
 
 ENDS = {"completed": "an answer ends", "failed": "a failure ends", "cancelled": "a cancel ends"}

@@ -19,7 +19,7 @@ import uvloop
 from dragoman.adapters.base import Limits, Transport
 from dragoman.adapters.stdio import Bounds, Children, listen
 from tests.adapters.stdio.programs import ENV, family
-from tests.reading import receive
+from tests.transport_reader import receive
 
 LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
     "asyncio": asyncio.new_event_loop,

@@ -14,7 +14,7 @@ from dragoman.adapters.base import Limits
 from dragoman.adapters.stdio import Bounds, Children, ChildTransport
 from dragoman.mappings.dialect import Frame
 from tests.adapters.stdio.programs import DEADLINE, ENV, family, open_files, python, running, until
-from tests.reading import everything, receive
+from tests.transport_reader import receive, receive_all
 
 pytestmark = pytest.mark.usefixtures("_orphans_are_ours")
 
@@ -89,7 +89,7 @@ async def test_its_pipes_can_be_opened_by_their_names(mark: str) -> None:
     code = "print(open('/dev/stdin').readline(), end='', file=open('/dev/stdout', 'w'), flush=True)"
     async with child(python(code, mark)) as transport:
         await transport.send([b"sockets could not be"])
-        assert await everything(transport) == [b"sockets could not be"]
+        assert await receive_all(transport) == [b"sockets could not be"]
 
 
 # -- its end -------------------------------------------------------------------------------------------
@@ -99,7 +99,7 @@ async def test_what_it_wrote_before_its_end_is_received_first(mark: str) -> None
     code = "import sys; sys.stdin.readline(); print('one'); print('two', end='')"
     async with child(python(code, mark)) as transport:
         await transport.send([b"go"])
-        assert await everything(transport) == [b"one", b"two"]
+        assert await receive_all(transport) == [b"one", b"two"]
         assert await receive(transport) == []
 
 
@@ -108,14 +108,14 @@ async def test_what_it_wrote_before_its_end_is_received_although_reading_was_pau
     async with child(python(code, mark), Limits(receive_high=1)) as transport:
         await transport.send([b"go"])
         await transport._process.exited.wait()
-        assert await everything(transport) == [b"%d" % n for n in range(5000)]
+        assert await receive_all(transport) == [b"%d" % n for n in range(5000)]
 
 
 async def test_it_is_gone_when_it_ended_although_a_grandchild_holds_its_stdout(mark: str) -> None:
     async with child(family(mark, "deaf")) as transport:
         await said(transport, b"child", b"grandchild")
         await transport.send([b"last", b"crash"])
-        assert await everything(transport) == [b"last"]
+        assert await receive_all(transport) == [b"last"]
         assert transport.reason.endswith("was ended by SIGKILL")
         assert len(running(mark)) == 1, "the grandchild, until we close"
         await transport.close()
@@ -132,7 +132,7 @@ async def test_a_grandchild_that_writes_for_ever_does_not_keep_it(mark: str) -> 
     async with child(python(code, mark)) as transport:
         await receive(transport)
         await transport.send([b"go"])
-        assert set(await everything(transport)) - {b"x" * 50} <= {b"x" * n for n in range(50)}
+        assert set(await receive_all(transport)) - {b"x" * 50} <= {b"x" * n for n in range(50)}
         await transport.close()
         assert running(mark) == []
 
@@ -141,7 +141,7 @@ async def test_the_reason_is_its_status_and_its_last_words(mark: str) -> None:
     code = "import sys; sys.stdin.readline(); sys.exit('error: the store is locked')"
     async with child(python(code, mark)) as transport:
         await transport.send([b"go"])
-        assert await everything(transport) == []
+        assert await receive_all(transport) == []
         assert transport.reason.endswith("exited with status 1: error: the store is locked")
 
 
@@ -149,7 +149,7 @@ async def test_sending_to_a_child_that_ended_tells_why(mark: str) -> None:
     code = "import sys; sys.stdin.readline(); sys.exit('error: the store is locked')"
     async with child(python(code, mark)) as transport:
         await transport.send([b"go"])
-        await everything(transport)
+        await receive_all(transport)
         with pytest.raises(ConnectionError, match="exited with status 1: error: the store is locked"):
             await transport.send([b"more"])
 
@@ -157,7 +157,7 @@ async def test_sending_to_a_child_that_ended_tells_why(mark: str) -> None:
 async def test_a_child_that_closes_its_stdout_is_gone_and_ended(mark: str) -> None:
     code = "import os, signal; os.write(1, b'bye\\n'); os.close(1); signal.pause()"
     async with child(python(code, mark)) as transport:
-        assert await everything(transport) == [b"bye"]
+        assert await receive_all(transport) == [b"bye"]
         assert transport.reason.endswith("closed its stdout")
         assert len(running(mark)) == 1
         await transport.close()
@@ -213,7 +213,7 @@ async def test_a_child_that_nobody_receives_from_waits(mark: str) -> None:
         held = len(transport._inbound._frames)
         assert held * 99 < 192 * 1024, "the mark and a read or two"
         assert not transport._process.exited.is_set()
-        assert len(await everything(transport)) == 100_000
+        assert len(await receive_all(transport)) == 100_000
 
 
 async def test_a_flood_on_stderr_does_not_stop_it(mark: str) -> None:

@@ -11,7 +11,7 @@ import pytest
 from dragoman.adapters.base import Limits
 from dragoman.adapters.stdio import Bounds, Children, ChildTransport
 from tests.adapters.stdio.programs import DEADLINE, ENV, family, open_files, python, reap, running, until
-from tests.reading import receive
+from tests.transport_reader import receive
 
 pytestmark = pytest.mark.usefixtures("_orphans_are_ours")
 
@@ -172,7 +172,7 @@ async def test_a_process_that_ends_without_leaving_the_block_kills_them(mark: st
         from dragoman.adapters.base import Limits
         from dragoman.adapters.stdio import Children
         from tests.adapters.stdio.programs import ENV, family
-        from tests.reading import receive
+        from tests.transport_reader import receive
         loop = asyncio.new_event_loop()
         async def begin():
             children = await Children(1).__aenter__()

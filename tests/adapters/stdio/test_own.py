@@ -20,7 +20,7 @@ from dragoman.adapters.base import Limits, Transport
 from dragoman.adapters.stdio import OwnTransport, listen
 from dragoman.mappings.errors import ConfigError
 from tests.adapters.stdio.programs import open_files
-from tests.reading import everything, receive
+from tests.transport_reader import receive, receive_all
 
 DEADLINE = 20.0
 LIMITS = Limits(close_deadline=0.2)
@@ -125,7 +125,7 @@ async def test_files_are_read_and_written(tmp_path: Path) -> None:
     stdout = os.open(tmp_path / "out", os.O_WRONLY | os.O_CREAT)
     async with spawned_by(Client(stdin, stdout, -1, -1)):
         transport = await taken()
-        assert await everything(transport) == [b"one", b"two"]
+        assert await receive_all(transport) == [b"one", b"two"]
         await transport.send([b"1", b"2"])
         await transport.close()
     assert (tmp_path / "out").read_bytes() == b"1\n2\n"
@@ -135,7 +135,7 @@ async def test_dev_null_is_a_client_that_says_nothing() -> None:
     null = os.open(os.devnull, os.O_RDWR)
     async with spawned_by(Client(null, os.dup(null), -1, -1)):
         transport = await taken()
-        assert await everything(transport) == []
+        assert await receive_all(transport) == []
         await transport.send([b"nobody hears"])
         await transport.close()
 
@@ -276,7 +276,7 @@ async def test_the_end_of_stdin_delivers_all_of_it_and_we_may_still_answer(make:
         else:
             with socket.socket(fileno=os.dup(client.says)) as peer:
                 peer.shutdown(socket.SHUT_WR)
-        assert await everything(transport) == [b"ask", b"again"]
+        assert await receive_all(transport) == [b"ask", b"again"]
         await transport.send([b"answer"])
         assert client.hear() == b"answer\n"
         await transport.close()
@@ -289,7 +289,7 @@ async def test_a_terminal_that_was_hung_up_is_the_end() -> None:
         assert await receive(transport) == [b"one"]
         client.hang_up()
         client.hears_no_more()
-        assert await everything(transport) == []
+        assert await receive_all(transport) == []
         await transport.close()
 
 

@@ -12,7 +12,7 @@ import pytest
 from dragoman.adapters.base import Limits
 from dragoman.adapters.stdio.stream import LineStream
 from dragoman.mappings.dialect import Oversize
-from tests.reading import everything, receive
+from tests.transport_reader import receive, receive_all
 
 DEADLINE = 20.0
 
@@ -81,7 +81,7 @@ async def test_the_unterminated_last_line_counts() -> None:
     with peer() as other:
         other.say(b"one\ntwo")
         other.hang_up()
-        assert await everything(other.stream) == [b"one", b"two"]
+        assert await receive_all(other.stream) == [b"one", b"two"]
         assert await receive(other.stream) == []
 
 
@@ -89,7 +89,7 @@ async def test_an_oversized_line_costs_only_itself() -> None:
     with peer(Limits(max_message=100)) as other:
         other.say(b"x" * 101 + b"\nnext\n")
         other.hang_up()
-        assert await everything(other.stream) == [Oversize(size=101, limit=100), b"next"]
+        assert await receive_all(other.stream) == [Oversize(size=101, limit=100), b"next"]
 
 
 async def test_one_send_is_one_write() -> None:
@@ -112,7 +112,7 @@ async def test_who_does_not_receive_stops_the_peer() -> None:
         assert held < limits.receive_high + 64 * 1024, "at most the mark and one read"
         assert sent < 512 * 1024, "the pipe and ours"
         other.hang_up()
-        frames = await everything(other.stream)
+        frames = await receive_all(other.stream)
         assert sum(len(frame) + 1 for frame in frames if isinstance(frame, bytes)) in (sent, sent + 1)
 
 
@@ -177,7 +177,7 @@ async def test_what_a_peer_wrote_is_received_although_it_reads_no_more() -> None
         with pytest.raises(ConnectionError):
             await other.stream.send([b"anybody?"])
         other.hang_up()
-        assert await everything(other.stream) == [b"my last words"]
+        assert await receive_all(other.stream) == [b"my last words"]
 
 
 async def test_the_end_writes_what_waits_and_reads_on_so_that_the_peer_can() -> None:

@@ -11,7 +11,7 @@ import pytest
 from dragoman.adapters.base import CloseReason, Limits, Transport
 from dragoman.adapters.websocket import WebSocketListener, WebSocketTransport, listen
 from dragoman.mappings.dialect import Frame
-from tests.reading import receive
+from tests.transport_reader import receive
 
 DEADLINE = 20.0  # what should happen at once happens far below
 LIMITS = Limits(close_deadline=1.0)

@@ -36,7 +36,7 @@ from tests.adapters.websocket.peers import (
     some,
     stalled,
 )
-from tests.reading import everything, receive
+from tests.transport_reader import receive, receive_all
 
 PEM = Path(__file__).parent / "localhost.pem"
 MAGIC = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"  # RFC 6455, section 1.3
@@ -222,7 +222,7 @@ async def test_a_message_far_over_the_limit_closes_with_1009() -> None:
     async with dialled(SMALL) as (peer, ours):
         await peer.send("one")
         await peer.send("x" * 4001)
-        assert await everything(ours) == [b"one"]
+        assert await receive_all(ours) == [b"one"]
         await peer.wait_closed()
         assert peer.close_code == 1009
 
@@ -242,7 +242,7 @@ async def test_the_server_is_told_why_we_close(reason: CloseReason) -> None:
 async def test_a_server_that_closes_ends_receive_after_its_last_frame(code: int) -> None:
     async with dialled() as (peer, ours):
         async with asyncio.TaskGroup() as group:
-            received = group.create_task(everything(ours))
+            received = group.create_task(receive_all(ours))
             await peer.send("last words")
             await peer.close(code, "because")
         assert received.result() == [b"last words"]
@@ -265,13 +265,13 @@ ENDS = {
 async def test_whatever_ends_a_conversation_ends_receive_after_the_last_frame(end: tuple[int, bytes]) -> None:
     async with raw(Limits(close_deadline=0.05)) as (peer, ours):
         peer.write((0x81, b"one"), end)
-        assert await everything(ours) == [b"one"]
+        assert await receive_all(ours) == [b"one"]
 
 
 async def test_what_a_server_says_behind_its_close_is_not_read() -> None:
     async with raw(Limits(close_deadline=0.05)) as (peer, ours):
         peer.write((0x81, b"one"), (0x88, b"\x03\xe8"), *[(0x81, b"late")] * 10)
-        assert await everything(ours) == [b"one"]
+        assert await receive_all(ours) == [b"one"]
         assert await receive(ours) == []
 
 
@@ -280,7 +280,7 @@ async def test_a_server_that_vanishes_ends_receive_after_its_last_frame() -> Non
         peer.write((0x81, b"one"), (0x81, b"two"))
         await peer.writer.drain()
         peer.writer.transport.abort()
-        assert await everything(ours) == [b"one", b"two"]
+        assert await receive_all(ours) == [b"one", b"two"]
 
 
 async def test_a_ping_that_cannot_be_answered_any_more_does_not_hide_what_came_behind_it() -> None:
@@ -289,7 +289,7 @@ async def test_a_ping_that_cannot_be_answered_any_more_does_not_hide_what_came_b
         await peer.writer.drain()
         peer.writer.transport.abort()
         await ours._lost.wait()
-        assert await everything(ours) == [b"one", b"two"]
+        assert await receive_all(ours) == [b"one", b"two"]
 
 
 @pytest.mark.parametrize("received", [True, False])
@@ -508,7 +508,7 @@ async def test_a_server_that_hangs_up_right_behind_its_answer_raises_no_other_ex
             said = str(error)
             assert "it closed the connection" in said or "Connection reset" in said
         else:
-            assert await everything(ours) in ([b"one"], [])
+            assert await receive_all(ours) in ([b"one"], [])
             await refused(ours.send([b"anybody?"]))
             await ours.close()
 
@@ -531,7 +531,7 @@ async def test_a_server_that_is_gone_before_connect_returns_has_said_what_it_sai
     monkeypatch.setattr(ClientSession, "_ws_connect", late)
     async with answering(vanish) as url:
         ours = await connect(url, LIMITS)
-        assert await everything(ours) == [b"one"]
+        assert await receive_all(ours) == [b"one"]
         await refused(ours.send([b"anybody?"]))
         await ours.close()
 

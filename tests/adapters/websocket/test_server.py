@@ -32,7 +32,7 @@ from tests.adapters.websocket.peers import (
     some,
     stalled,
 )
-from tests.reading import everything, receive
+from tests.transport_reader import receive, receive_all
 
 
 @asynccontextmanager
@@ -173,7 +173,7 @@ async def test_a_message_far_over_the_limit_closes_with_1009() -> None:
 async def test_a_broken_stream_of_bytes_ends_receive() -> None:
     async with serving() as server, raw(server) as (client, ours):
         client.write((0x81, b"one"), (0xF3, b"reserved bits"))
-        assert await everything(ours) == [b"one"]
+        assert await receive_all(ours) == [b"one"]
 
 
 # -- the end -------------------------------------------------------------------------------------------
@@ -222,7 +222,7 @@ async def test_a_client_that_closes_ends_receive_after_its_last_frame() -> None:
     async with serving() as server, connect(server.url) as client:
         ours = await server.next()
         async with asyncio.TaskGroup() as group:
-            received = group.create_task(everything(ours))
+            received = group.create_task(receive_all(ours))
             await client.send("last words")
             await client.close(1001)
         assert received.result() == [b"last words"]
@@ -232,7 +232,7 @@ async def test_a_client_that_closes_ends_receive_after_its_last_frame() -> None:
 async def test_what_a_client_says_behind_its_close_is_not_read() -> None:
     async with serving(Limits(close_deadline=0.05)) as server, raw(server) as (client, ours):
         client.write((0x81, b"one"), (0x88, b"\x03\xe8"), *[(0x81, b"late")] * 10)
-        assert await everything(ours) == [b"one"]
+        assert await receive_all(ours) == [b"one"]
         assert await receive(ours) == []
 
 
@@ -242,7 +242,7 @@ async def test_a_ping_that_cannot_be_answered_any_more_does_not_hide_what_came_b
         await client.writer.drain()
         client.writer.transport.abort()
         await ours._lost.wait()
-        assert await everything(ours) == [b"one", b"two"]
+        assert await receive_all(ours) == [b"one", b"two"]
 
 
 async def test_a_client_that_vanishes_ends_receive_after_its_last_frame() -> None:
@@ -250,7 +250,7 @@ async def test_a_client_that_vanishes_ends_receive_after_its_last_frame() -> Non
         client.write((0x81, b"one"), (0x81, b"two"))
         await client.writer.drain()
         client.writer.transport.abort()
-        assert await everything(ours) == [b"one", b"two"]
+        assert await receive_all(ours) == [b"one", b"two"]
 
 
 async def test_sending_to_a_gone_client_raises_connection_error(write_path: str) -> None:

@@ -14,7 +14,7 @@ from dragoman.adapters.websocket.frames import text_frames
 from dragoman.adapters.websocket.transport import BatchWriter, address
 from dragoman.mappings.dialect import Oversize
 from tests.adapters.websocket.peers import LIMITS, SMALL, refused, send_all, serving, some
-from tests.reading import everything, receive
+from tests.transport_reader import receive, receive_all
 
 
 @pytest.fixture(params=["client", "server"])
@@ -115,7 +115,7 @@ async def test_an_oversized_message_costs_only_itself(side: str) -> None:
 @pytest.mark.parametrize("reason", list(CloseReason))
 async def test_the_other_end_is_told_why_we_close(side: str, reason: CloseReason) -> None:
     async with ends(side) as (ours, other):
-        received, _ = await asyncio.gather(everything(other), ours.close(reason, "because"))
+        received, _ = await asyncio.gather(receive_all(other), ours.close(reason, "because"))
         assert received == []
         assert other._socket.close_code == reason
 
@@ -123,7 +123,7 @@ async def test_the_other_end_is_told_why_we_close(side: str, reason: CloseReason
 async def test_what_was_sent_before_a_close_arrives(side: str, write_path: str) -> None:
     async with ends(side) as (ours, other):
         await ours.send([b"one", b"two"])
-        received, _ = await asyncio.gather(everything(other), ours.close(CloseReason.GOING_AWAY))
+        received, _ = await asyncio.gather(receive_all(other), ours.close(CloseReason.GOING_AWAY))
         assert received == [b"one", b"two"]
 
 

@@ -14,7 +14,7 @@ from dragoman.adapters.zeromq.callers import Caller
 from dragoman.adapters.zeromq.sockets import HARD_LIMIT
 from dragoman.mappings.dialect import Frame, Loss, Oversize, Parts
 from tests.adapters.zeromq.peers import BOUNDS, LIMITS, Primary, peer, primary, until
-from tests.reading import receive
+from tests.transport_reader import receive
 
 Socket = zmq.Socket[bytes]
 

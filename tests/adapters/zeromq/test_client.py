@@ -20,7 +20,7 @@ from dragoman.adapters.zeromq.polled import BATCH
 from dragoman.adapters.zeromq.sockets import HARD_LIMIT
 from dragoman.mappings.dialect import Frame, Missed, Oversize, Parts
 from tests.adapters.zeromq.peers import DEADLINE, LIMITS, PATIENCE, bound, peer, until
-from tests.reading import everything, receive
+from tests.transport_reader import receive, receive_all
 
 Socket = zmq.Socket[bytes]
 
@@ -88,7 +88,7 @@ async def test_a_burst_of_50_000_reaches_a_link_that_reads() -> None:
         burst = asyncio.to_thread(publish, publisher, 50_000)
         async with asyncio.TaskGroup() as group:
             publishing = group.create_task(burst)
-            reading = group.create_task(everything(transport))
+            reading = group.create_task(receive_all(transport))
             await publishing
             await asyncio.to_thread(publisher.close)
         assert [int(published(frame)[10:]) for frame in reading.result()] == list(range(50_000))
@@ -132,7 +132,7 @@ async def test_a_message_over_the_limit_comes_as_oversize_and_the_next_one_as_it
 async def test_a_message_far_over_the_limit_ends_the_connection() -> None:
     async with connected(structs.replace(LIMITS, max_message=100)) as (transport, publisher, _):
         await asyncio.to_thread(publisher.send, b"x" * (100 * HARD_LIMIT + 1))
-        assert await everything(transport) == []
+        assert await receive_all(transport) == []
 
 
 async def test_a_message_of_many_tiny_parts_is_large_too() -> None:
@@ -160,7 +160,7 @@ async def test_a_message_of_many_parts_is_read_whole_after_its_connection_is_los
         await asyncio.to_thread(publisher.send_multipart, [b"x"] * 5_000)
         await asyncio.to_thread(transport._published.polled.socket.poll, 10_000)
         router.close(linger=0)
-        (frame,) = await everything(transport)
+        (frame,) = await receive_all(transport)
         assert isinstance(frame, Oversize)
 
 
@@ -170,7 +170,7 @@ async def test_whichever_connection_is_lost_the_transport_ends_after_all_that_ha
         await asyncio.to_thread(publish, publisher, 500)
         await until(lambda: len(transport._published.inbound._frames) == 500)
         (publisher if kind == zmq.XPUB else router).close(linger=0)
-        frames = await everything(transport)
+        frames = await receive_all(transport)
         assert [int(published(frame)[10:]) for frame in frames] == list(range(500))
         with pytest.raises(ConnectionError):
             await transport.send([b"anybody?"])
@@ -180,7 +180,7 @@ async def test_what_a_primary_said_just_before_it_died_is_given_whole() -> None:
     """Far more than `receive_high`: nobody is stalled any more, so nothing has to be dropped."""
     async with connected(structs.replace(LIMITS, receive_high=64 * 1024)) as (transport, publisher, _):
         async with asyncio.TaskGroup() as group:
-            reading = group.create_task(everything(transport))
+            reading = group.create_task(receive_all(transport))
             await asyncio.to_thread(publish, publisher, 30_000)
             publisher.close(linger=PATIENCE)
         frames = reading.result()
@@ -214,7 +214,7 @@ async def test_nothing_is_connected_again_behind_our_back() -> None:
     async with connected() as (transport, publisher, _):
         address = publisher.getsockopt(zmq.LAST_ENDPOINT)
         publisher.close(linger=0)
-        assert await everything(transport) == []
+        assert await receive_all(transport) == []
         with peer(zmq.XPUB, RCVTIMEO=300) as again:
             await rebind(again, bytes(address).rstrip(b"\0").decode())
             with pytest.raises(zmq.Again):

@@ -15,7 +15,7 @@ from dragoman.adapters.zeromq.publication import TOPIC_MAX
 from dragoman.adapters.zeromq.server import Bounds
 from dragoman.mappings.dialect import Loss
 from tests.adapters.zeromq.peers import BOUNDS, DEADLINE, LIMITS, Primary, peer, primary, until
-from tests.reading import receive
+from tests.transport_reader import receive
 
 Socket = zmq.Socket[bytes]
 

@@ -11,7 +11,7 @@ import zmq
 from dragoman.adapters.zeromq import server
 from dragoman.adapters.zeromq.server import listen
 from tests.adapters.zeromq.peers import LIMITS, peer, primary
-from tests.ports import kept
+from tests.reserved_ports import reserved_port
 
 
 async def listen_at(port: int, call_port: int | None) -> None:
@@ -19,7 +19,7 @@ async def listen_at(port: int, call_port: int | None) -> None:
 
 
 async def test_a_given_port_has_its_calls_at_the_next_one() -> None:
-    with kept(neighbours=1) as port:
+    with reserved_port(neighbours=1) as port:
         async with primary(port=port) as ours:
             assert (ours.listener.publish_port, ours.listener.call_port) == (port, port + 1)
             assert ours.listener.address == f"tcp://127.0.0.1:{port}"
@@ -40,7 +40,7 @@ async def test_ports_that_are_no_neighbours_are_both_in_the_address() -> None:
 
 @pytest.mark.parametrize("which", [0, 1])
 async def test_a_port_in_use_is_refused_by_its_name_and_the_other_one_is_free_again(which: int) -> None:
-    with kept(neighbours=1) as port, socket.create_server(("127.0.0.1", port + which)):
+    with reserved_port(neighbours=1) as port, socket.create_server(("127.0.0.1", port + which)):
         with pytest.raises(OSError, match=f"127.0.0.1:{port + which}") as refusal:
             await listen_at(port, None)
         assert refusal.value.errno == errno.EADDRINUSE
@@ -79,7 +79,7 @@ async def test_closing_twice_closes_once() -> None:
 
 
 async def test_the_ports_are_free_once_everything_is_closed() -> None:
-    with kept(neighbours=1) as port:
+    with reserved_port(neighbours=1) as port:
         for _ in range(3):
             async with primary(port=port):
                 pass

@@ -10,7 +10,7 @@ from dragoman.gateway.backends.asking import Asking, ConnectionLost, Refused, Sc
 from dragoman.mappings.canonical import Command
 from dragoman.mappings.canonical.commands import GetSession, ListSessions, Ping
 from dragoman.mappings.canonical.values import Failure
-from tests.gateway.stage import Time
+from tests.gateway.in_memory import ManualClock
 from tests.services import services
 
 NO = Failure(cause="denied", text="no")
@@ -21,7 +21,7 @@ class Asked:
 
     def __init__(self) -> None:
         ids = count(1)
-        self.time = Time()
+        self.time = ManualClock()
         self.commands: list[Command] = []
         self.released: list[list[str]] = []
         self.failed: list[tuple[list[str], Failure]] = []

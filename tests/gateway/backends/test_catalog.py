@@ -7,10 +7,10 @@ from typing import Any
 from dragoman.gateway.backends.catalog import WAITING_MAX
 from dragoman.gateway.backends.conversations import ConversationsKind
 from dragoman.gateway.config.model import Limits
-from tests.gateway.server_words import Frame
-from tests.gateway.smooth_words import ask
-from tests.gateway.stage import Stage, stage
-from tests.gateway.whale_words import answers, asked, line, refuses, shown, thread
+from tests.gateway.codewhale_messages import answers, asked, line, refuses, shown, thread
+from tests.gateway.in_memory import InMemoryGateway, in_memory_gateway
+from tests.gateway.smooth_client_messages import ask
+from tests.gateway.smooth_server_messages import Frame
 from tests.idle import settle
 
 OWN, KEPT, OTHER = (f"0198c3a1-0000-4000-8000-0000000000d{n}" for n in range(3))
@@ -22,7 +22,7 @@ def rows(frame: Frame) -> list[str]:
     return [row["id"].removeprefix("thread-") for row in frame["result"]["threads"]]
 
 
-async def editor(made: Stage, name: str = "editor") -> Any:
+async def editor(made: InMemoryGateway, name: str = "editor") -> Any:
     """A codewhale client whose thread is open."""
     client = made.join(name, dialect="codewhale")
     client.says(line(1, "thread/start"))
@@ -32,7 +32,7 @@ async def editor(made: Stage, name: str = "editor") -> Any:
 
 
 async def test_a_list_is_of_what_is_open_here_and_of_what_the_store_has_each_once() -> None:
-    async with stage(upstream="codewhale") as made:
+    async with in_memory_gateway(upstream="codewhale") as made:
         client = await editor(made)
         client.says(LIST)
         threads = [
@@ -47,7 +47,7 @@ async def test_a_list_is_of_what_is_open_here_and_of_what_the_store_has_each_onc
 
 
 async def test_who_lists_what_is_archived_is_told_it_by_the_store_too() -> None:
-    async with stage(upstream="codewhale") as made:
+    async with in_memory_gateway(upstream="codewhale") as made:
         client = await editor(made)
         client.says(line(9, "thread/list", include_archived=True))
         await settle()
@@ -61,7 +61,7 @@ async def test_who_lists_what_is_archived_is_told_it_by_the_store_too() -> None:
 
 
 async def test_who_lists_at_the_same_time_gets_one_answer_of_the_store() -> None:
-    async with stage(upstream="codewhale") as made:
+    async with in_memory_gateway(upstream="codewhale") as made:
         clients = [made.join(f"editor {n}", dialect="codewhale") for n in range(2)]
         for client in clients:
             client.says(LIST)
@@ -71,7 +71,7 @@ async def test_who_lists_at_the_same_time_gets_one_answer_of_the_store() -> None
 
 
 async def test_a_store_that_does_not_tell_its_list_in_time_adds_nothing_and_that_is_counted() -> None:
-    async with stage(upstream="codewhale") as made:
+    async with in_memory_gateway(upstream="codewhale") as made:
         client = await editor(made)
         client.says(LIST)
         await settle()
@@ -82,7 +82,7 @@ async def test_a_store_that_does_not_tell_its_list_in_time_adds_nothing_and_that
 
 
 async def test_a_store_that_has_no_list_adds_nothing() -> None:
-    async with stage(upstream="codewhale") as made:
+    async with in_memory_gateway(upstream="codewhale") as made:
         client = await editor(made)
         client.says(LIST)
         await refuses(made, "thread/list", -32601, "unsupported method: thread/list")
@@ -90,7 +90,7 @@ async def test_a_store_that_has_no_list_adds_nothing() -> None:
 
 
 async def test_a_backend_that_cannot_be_reached_adds_nothing() -> None:
-    async with stage(upstream="codewhale") as made:
+    async with in_memory_gateway(upstream="codewhale") as made:
         client = await editor(made)
         made.away = True
         client.says(LIST)
@@ -99,7 +99,7 @@ async def test_a_backend_that_cannot_be_reached_adds_nothing() -> None:
 
 
 async def test_a_backend_that_is_lost_before_it_told_its_list_adds_nothing() -> None:
-    async with stage(upstream="codewhale") as made:
+    async with in_memory_gateway(upstream="codewhale") as made:
         client = await editor(made)
         client.says(LIST)
         await settle()
@@ -109,7 +109,7 @@ async def test_a_backend_that_is_lost_before_it_told_its_list_adds_nothing() -> 
 
 
 async def test_lists_that_wait_are_bounded() -> None:
-    async with stage(upstream="codewhale") as made:
+    async with in_memory_gateway(upstream="codewhale") as made:
         told: list[int] = []
         assert isinstance(made.router._backend, ConversationsKind)
         catalog = made.router._backend._listable()
@@ -122,7 +122,7 @@ async def test_lists_that_wait_are_bounded() -> None:
 
 
 async def test_a_store_is_not_listed_where_what_it_has_may_be_somebodys() -> None:
-    async with stage(upstream="codewhale", share="owner") as made:
+    async with in_memory_gateway(upstream="codewhale", share="owner") as made:
         client = await editor(made)
         client.says(LIST)
         await settle()
@@ -132,7 +132,7 @@ async def test_a_store_is_not_listed_where_what_it_has_may_be_somebodys() -> Non
 
 async def test_a_conversation_of_a_list_opens_under_the_id_that_the_list_gave_it() -> None:
     """docs/translation.md, rule 3.1: the same for every client, also for one of another dialect than the backend's."""
-    async with stage(upstream="codewhale") as made:
+    async with in_memory_gateway(upstream="codewhale") as made:
         client = made.join("widget")
         client.says(ask("list_conversations", "l"))
         await answers(made, "thread/list", threads=[thread(f"thread-{KEPT}", preview="Hi", updated_at=5)])
@@ -149,7 +149,7 @@ async def test_a_conversation_of_a_list_opens_under_the_id_that_the_list_gave_it
 
 
 async def test_a_smooth_server_lists_its_conversations_and_a_codewhale_client_reads_one() -> None:
-    async with stage(upstream="smooth") as made:
+    async with in_memory_gateway(upstream="smooth") as made:
         client = made.join("editor", dialect="codewhale")
         client.says(LIST)
         await settle()

@@ -7,10 +7,10 @@ import json
 import pytest
 
 from dragoman.gateway.config.model import Limits
-from tests.gateway.server_words import Frame
-from tests.gateway.smooth_words import ask
-from tests.gateway.stage import stage
-from tests.gateway.whale_words import answers, asked, line, refuses, shown
+from tests.gateway.codewhale_messages import answers, asked, line, refuses, shown
+from tests.gateway.in_memory import in_memory_gateway
+from tests.gateway.smooth_client_messages import ask
+from tests.gateway.smooth_server_messages import Frame
 from tests.idle import settle
 
 KEPT = "thread-0198c3a1-0000-4000-8000-0000000000d1"
@@ -19,7 +19,7 @@ SAID = (("user", "Hi"), ("assistant", "Hello"))
 
 async def test_a_message_to_a_thread_that_only_the_store_has_goes_on_with_it() -> None:
     """docs/dialects/codewhale.md, section 3: a server asks nobody to resume a thread before a message."""
-    async with stage(upstream="codewhale") as made:
+    async with in_memory_gateway(upstream="codewhale") as made:
         client = made.join("editor", dialect="codewhale")
         client.says(line(1, "thread/message", thread_id=KEPT, input="And now?"))
         await answers(made, "thread/resume", **shown(KEPT))
@@ -44,7 +44,7 @@ async def test_a_thread_of_the_store_is_resumed_and_read_with_its_history_and_it
         "thread_id": KEPT, "goal_id": "goal-1", "objective": "Ship it", "status": "active", "tokens_used": 1,
         "time_used_seconds": 2, "continuation_count": 0, "created_at": 1, "updated_at": 1,
     }  # fmt: skip
-    async with stage(upstream="codewhale") as made:
+    async with in_memory_gateway(upstream="codewhale") as made:
         client = made.join("editor", dialect="codewhale")
         client.says(line(1, "thread/resume", thread_id=KEPT))
         resumed = shown(KEPT)
@@ -61,7 +61,7 @@ async def test_a_thread_of_the_store_is_resumed_and_read_with_its_history_and_it
 
 
 async def test_a_history_that_a_client_brings_to_a_thread_that_is_open_is_counted() -> None:
-    async with stage(upstream="codewhale") as made:
+    async with in_memory_gateway(upstream="codewhale") as made:
         client = made.join("editor", dialect="codewhale")
         history = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}]
         client.says(line(1, "thread/resume", thread_id=KEPT, history=history))
@@ -75,7 +75,7 @@ async def test_a_history_that_a_client_brings_to_a_thread_that_is_open_is_counte
 
 
 async def test_a_history_that_no_backend_of_this_dialect_takes_is_counted() -> None:
-    async with stage() as made:
+    async with in_memory_gateway() as made:
         client = made.join("editor", dialect="codewhale")
         client.says(line(1, "thread/resume", thread_id=KEPT, history=["Hi"]))
         await settle()
@@ -88,7 +88,7 @@ CHOSEN = "0198c3a1-0000-4000-8000-0000000000e1"
 
 async def test_a_session_is_named_after_the_thread_that_its_backend_opened() -> None:
     """docs/translation.md, rule 4.8: and so it has the same id in every dialect, and after a restart of the gateway."""
-    async with stage(upstream="codewhale") as made:
+    async with in_memory_gateway(upstream="codewhale") as made:
         widget, editor = made.join("widget"), made.join("editor", dialect="codewhale")
         widget.says(ask("create_conversation_session", "c", agentId=OPENED))
         await settle()
@@ -103,7 +103,7 @@ async def test_a_session_is_named_after_the_thread_that_its_backend_opened() -> 
 
 
 async def test_a_thread_that_a_codewhale_client_resumes_has_the_same_id_for_a_smooth_client() -> None:
-    async with stage(upstream="codewhale") as made:
+    async with in_memory_gateway(upstream="codewhale") as made:
         client = made.join("editor", dialect="codewhale")
         client.says(line(1, "thread/resume", thread_id=KEPT))
         await answers(made, "thread/resume", **shown(KEPT))
@@ -112,7 +112,7 @@ async def test_a_thread_that_a_codewhale_client_resumes_has_the_same_id_for_a_sm
 
 
 async def test_an_id_that_a_pando_client_chose_is_its_own_and_an_alias_for_everybody_else() -> None:
-    async with stage(upstream="codewhale") as made:
+    async with in_memory_gateway(upstream="codewhale") as made:
         viewer, widget = made.join("viewer", dialect="pando", calls=True), made.join("widget")
         subscriber = made.join("subscriber", dialect="pando")
         viewer.judged = False  # the oracle judges what is published
@@ -131,7 +131,7 @@ async def test_an_id_that_a_pando_client_chose_is_its_own_and_an_alias_for_every
 
 
 async def test_a_backend_that_opens_nothing_in_time_is_busy_before_a_pando_client_gives_up() -> None:
-    async with stage(upstream="codewhale") as made:
+    async with in_memory_gateway(upstream="codewhale") as made:
         client = made.join("editor", dialect="codewhale")
         client.says(line(1, "thread/start"))
         await settle()
@@ -145,7 +145,7 @@ async def test_a_backend_that_opens_nothing_in_time_is_busy_before_a_pando_clien
 
 
 async def test_a_thread_that_two_clients_resume_at_once_is_one_session() -> None:
-    async with stage(upstream="codewhale") as made:
+    async with in_memory_gateway(upstream="codewhale") as made:
         clients = [made.join(name, dialect="codewhale") for name in ("one", "two")]
         for client in clients:
             client.says(line(1, "thread/resume", thread_id=KEPT))
@@ -165,7 +165,7 @@ async def test_a_thread_that_two_clients_resume_at_once_is_one_session() -> None
 
 
 async def test_a_client_that_leaves_before_its_session_is_opened_leaves_nothing() -> None:
-    async with stage(upstream="codewhale") as made:
+    async with in_memory_gateway(upstream="codewhale") as made:
         client = made.join("editor", dialect="codewhale")
         client.says(line(1, "thread/start"))
         await settle()
@@ -176,7 +176,7 @@ async def test_a_client_that_leaves_before_its_session_is_opened_leaves_nothing(
 
 
 async def test_a_message_to_a_thread_that_nobody_has_is_refused_and_leaves_nothing() -> None:
-    async with stage(upstream="codewhale") as made:
+    async with in_memory_gateway(upstream="codewhale") as made:
         client = made.join("editor", dialect="codewhale")
         client.says(line(1, "thread/message", thread_id=KEPT, input="Hi"))
         await refuses(made, "thread/resume", -32004, f"thread not found: {KEPT}")
@@ -187,7 +187,7 @@ async def test_a_message_to_a_thread_that_nobody_has_is_refused_and_leaves_nothi
 
 @pytest.mark.parametrize("method", ["thread/archive", "thread/set_name", "thread/goal/get", "thread/fork"])
 async def test_what_is_done_with_a_thread_of_the_store_is_done_there(method: str) -> None:
-    async with stage(upstream="codewhale") as made:
+    async with in_memory_gateway(upstream="codewhale") as made:
         client = made.join("editor", dialect="codewhale")
         client.says(line(1, method, thread_id=KEPT, **({"name": "N"} if method.endswith("name") else {})))
         await answers(made, "thread/resume", **shown(KEPT))
@@ -198,7 +198,7 @@ async def test_what_is_done_with_a_thread_of_the_store_is_done_there(method: str
 
 
 async def test_an_interrupt_of_a_thread_that_is_not_open_here_asks_nobody() -> None:
-    async with stage(upstream="codewhale") as made:
+    async with in_memory_gateway(upstream="codewhale") as made:
         client = made.join("editor", dialect="codewhale")
         client.says(line(1, "thread/interrupt", thread_id=KEPT))
         await settle()
@@ -208,7 +208,7 @@ async def test_an_interrupt_of_a_thread_that_is_not_open_here_asks_nobody() -> N
 
 async def test_a_message_to_a_session_that_only_the_server_knows_is_sent_there() -> None:
     """docs/dialects/smooth.md, section 6: the old sessionId on a new socket, as long as the server knows it."""
-    async with stage(upstream="smooth") as made:
+    async with in_memory_gateway(upstream="smooth") as made:
         client, session = made.join("widget"), "0198c3a1-0000-4000-8000-0000000000d2"
         client.says(ask("send_message", "r1", sessionId=session, message="Hi"))
         await settle()
@@ -226,7 +226,7 @@ async def test_a_message_to_a_session_that_only_the_server_knows_is_sent_there()
 @pytest.mark.parametrize("known", [True, False])
 async def test_a_foreign_thread_is_as_unknown_as_any(known: bool) -> None:
     """docs/design.md, section 5: and its backend is not asked for it."""
-    async with stage(upstream="codewhale", share="owner") as made:
+    async with in_memory_gateway(upstream="codewhale", share="owner") as made:
         if known:
             owner = made.join("owner", principal="ann", dialect="codewhale")
             owner.says(line(1, "thread/resume", thread_id=KEPT))

@@ -32,7 +32,7 @@ from dragoman.mappings.canonical.events import (
 )
 from dragoman.mappings.canonical.values import Cause, Failure, Message, SessionSummary, Text
 from dragoman.mappings.dialect import Burst
-from tests.gateway.stage import Time
+from tests.gateway.in_memory import ManualClock
 from tests.services import services
 
 NO = Failure(cause="not_found", text="no")
@@ -51,7 +51,7 @@ class Stage:
         self.asked: list[Command] = []
         self.told: list[Event] = []
         self.failed: list[tuple[str, list[str]]] = []
-        self.time, self.ledger = Time(), Ledger()
+        self.time, self.ledger = ManualClock(), Ledger()
         self.loader = HistoryLoader(
             self, services(self.time, limits=limits, ledger=self.ledger, new_id=lambda: f"own-{next(numbers)}"),
             resume=resume, taken=lambda _id: taken,

@@ -7,11 +7,11 @@ import json
 import pytest
 
 from dragoman.gateway.config.model import Limits
-from tests.gateway.backends.pando_stage import PandoStage, frames, pando_stage, row
-from tests.gateway.pod_words import run
-from tests.gateway.smooth_words import ask
+from tests.gateway.backends.in_memory_pando import InMemoryPandoGateway, frames, in_memory_pando_gateway, row
+from tests.gateway.pod_messages import run
+from tests.gateway.smooth_client_messages import ask
 from tests.idle import settle
-from tests.memory import MemoryTransport
+from tests.memory_transport import MemoryTransport
 
 ONE, OTHER = "0b0e9b0e-0000-4000-8000-000000000001", "0b0e9b0e-0000-4000-8000-000000000002"
 
@@ -20,7 +20,7 @@ def says(client: MemoryTransport, frame: dict[str, object]) -> None:
     client.say(json.dumps(frame).encode())
 
 
-async def watching(made: PandoStage, session: str) -> MemoryTransport:
+async def watching(made: InMemoryPandoGateway, session: str) -> MemoryTransport:
     """A smooth client that has attached to a session of the primary."""
     client = made.join("smooth")
     says(client, ask("get_session", "open", sessionId=session))
@@ -29,7 +29,7 @@ async def watching(made: PandoStage, session: str) -> MemoryTransport:
 
 
 async def test_what_is_published_of_a_session_reaches_its_clients_alone() -> None:
-    async with pando_stage() as made:
+    async with in_memory_pando_gateway() as made:
         client, other = await watching(made, ONE), await watching(made, OTHER)
         await made.begins(row(ONE), row(OTHER))
         assert made.asked() == ["message.list", "message.list"], "each session that is looked at"
@@ -41,7 +41,7 @@ async def test_what_is_published_of_a_session_reaches_its_clients_alone() -> Non
 
 
 async def test_a_command_names_the_session_and_its_answer_goes_to_who_asked() -> None:
-    async with pando_stage() as made:
+    async with in_memory_pando_gateway() as made:
         client, other = await watching(made, ONE), await watching(made, OTHER)
         await made.begins(row(ONE), row(OTHER))
         await made.answers("message.list", [])
@@ -56,7 +56,7 @@ async def test_a_command_names_the_session_and_its_answer_goes_to_who_asked() ->
 
 
 async def test_a_lost_primary_fails_the_open_turn_and_what_waits_once() -> None:
-    async with pando_stage() as made:
+    async with in_memory_pando_gateway() as made:
         client, other = await watching(made, ONE), await watching(made, OTHER)
         await made.begins(row(ONE), row(OTHER))
         says(client, ask("send_message", "r1", sessionId=ONE, message="Hello"))
@@ -70,7 +70,7 @@ async def test_a_lost_primary_fails_the_open_turn_and_what_waits_once() -> None:
         assert [f["type"] for f in frames(other)][-2:] == ["stream_token", "error"]
 
 
-async def in_a_turn(made: PandoStage) -> MemoryTransport:
+async def in_a_turn(made: InMemoryPandoGateway) -> MemoryTransport:
     """A client whose turn r1 has said `Hel`, and a primary whose connection is lost then."""
     client = await watching(made, ONE)
     await made.begins(row(ONE))
@@ -92,7 +92,7 @@ def ends(client: MemoryTransport) -> list[tuple[str, object]]:
 
 async def test_a_turn_goes_on_where_the_same_primary_is_found_again() -> None:
     asked = {"id": "m1", "role": "user", "content": "Hello"}
-    async with pando_stage() as made:
+    async with in_memory_pando_gateway() as made:
         client = await in_a_turn(made)
         await made.begins(row(ONE))
         while "message.list" in made.asked():
@@ -109,7 +109,7 @@ async def test_an_answer_that_was_missed_is_completed_from_the_store() -> None:
         {"id": "m1", "role": "user", "content": "Hello"},
         {"id": "m2", "role": "assistant", "content": "Hello there"},
     ]
-    async with pando_stage() as made:
+    async with in_memory_pando_gateway() as made:
         client = await in_a_turn(made)
         await made.begins(row(ONE))
         alive = {"status": "ok", "instance_id": "i-1", "uptime": "0s"}
@@ -126,7 +126,7 @@ async def test_an_answer_that_was_missed_is_completed_from_the_store() -> None:
 
 
 async def test_a_turn_fails_where_another_primary_answers_than_before() -> None:
-    async with pando_stage() as made:
+    async with in_memory_pando_gateway() as made:
         client = await in_a_turn(made)
         await made.answers("instance.ping", {"status": "ok", "instance_id": "i-2", "uptime": "0s"})
         assert ends(client) == [("error", None)]
@@ -135,7 +135,7 @@ async def test_a_turn_fails_where_another_primary_answers_than_before() -> None:
 
 
 async def test_an_input_within_the_grace_is_refused_and_not_written() -> None:
-    async with pando_stage() as made:
+    async with in_memory_pando_gateway() as made:
         client = await in_a_turn(made)
         says(client, ask("send_message", "r2", sessionId=ONE, message="More"))
         await settle()
@@ -144,7 +144,7 @@ async def test_an_input_within_the_grace_is_refused_and_not_written() -> None:
 
 
 async def test_a_new_connection_asks_again_for_what_is_looked_at() -> None:
-    async with pando_stage() as made:
+    async with in_memory_pando_gateway() as made:
         await watching(made, ONE)
         await made.begins(row(ONE), row(OTHER))
         made.primaries[-1].hang_up()
@@ -155,7 +155,7 @@ async def test_a_new_connection_asks_again_for_what_is_looked_at() -> None:
 
 
 async def test_the_first_words_where_the_primary_has_nothing_open_a_session_there() -> None:
-    async with pando_stage() as made:
+    async with in_memory_pando_gateway() as made:
         pod = made.join("pod")
         await made.begins()
         says(pod, run("Hello"))
@@ -168,7 +168,7 @@ async def test_the_first_words_where_the_primary_has_nothing_open_a_session_ther
 
 
 async def test_what_a_primary_will_not_open_refuses_the_words_that_waited() -> None:
-    async with pando_stage() as made:
+    async with in_memory_pando_gateway() as made:
         pod = made.join("pod")
         await made.begins()
         says(pod, run("Hello"))
@@ -183,7 +183,7 @@ async def test_words_in_front_of_a_shipped_primary_without_sessions_are_refused_
     """It takes no input from others (docs/dialects/pando.md, section 6): a session made for the words would stay
     there, empty.
     """
-    async with pando_stage() as made:
+    async with in_memory_pando_gateway() as made:
         pod = made.join("pod")
         await made.begins()
         says(pod, run("Hello"))
@@ -198,7 +198,7 @@ async def test_words_in_front_of_a_shipped_primary_without_sessions_are_refused_
 
 
 async def test_words_that_wait_for_a_primary_that_is_lost_are_refused() -> None:
-    async with pando_stage() as made:
+    async with in_memory_pando_gateway() as made:
         pod = made.join("pod")
         await made.begins()
         says(pod, run("Hello"))
@@ -209,7 +209,7 @@ async def test_words_that_wait_for_a_primary_that_is_lost_are_refused() -> None:
 
 
 async def test_who_has_a_session_deleted_gets_one_answer_though_the_event_comes_first() -> None:
-    async with pando_stage() as made:
+    async with in_memory_pando_gateway() as made:
         caller = made.join("pando")
         await watching(made, ONE)
         await made.begins(row(ONE))
@@ -225,7 +225,7 @@ async def test_who_has_a_session_deleted_gets_one_answer_though_the_event_comes_
 
 
 async def test_a_session_that_is_not_listed_is_asked_for_by_its_own_name() -> None:
-    async with pando_stage() as made:
+    async with in_memory_pando_gateway() as made:
         client = made.join("smooth")
         says(client, ask("get_session", "r1", sessionId=ONE))
         await settle()
@@ -244,7 +244,7 @@ async def test_a_change_of_the_store_belongs_to_no_session_and_goes_to_who_subsc
         "payload": {"method": "CreateFile"},
         "timestamp": "2026-05-09T21:28:20Z",
     }
-    async with pando_stage() as made:
+    async with in_memory_pando_gateway() as made:
         client, pando = await watching(made, ONE), made.join("pando", publishes=True)
         await made.begins(row(ONE))
         before = len(frames(client))
@@ -256,7 +256,7 @@ async def test_a_change_of_the_store_belongs_to_no_session_and_goes_to_who_subsc
 
 
 async def test_heartbeats_of_the_primary_are_no_loss() -> None:
-    async with pando_stage() as made:
+    async with in_memory_pando_gateway() as made:
         await watching(made, ONE)
         await made.begins(row(ONE))
         await made.publishes("instance.heartbeat", instance_id="i-1", session_count=0, uptime="5s", started_at="")
@@ -278,7 +278,7 @@ async def test_what_the_gateway_has_nothing_for_is_refused_as_a_primary_refuses_
     call: dict[str, object], code: int, text: str
 ) -> None:
     """docs/translation.md, rule 3.19; docs/dialects/pando.md, section 6."""
-    async with pando_stage() as made:
+    async with in_memory_pando_gateway() as made:
         caller = made.join("pando")
         says(caller, {"jsonrpc": "2.0", "id": "1", **call})
         await made.begins()
@@ -293,7 +293,7 @@ async def test_toward_a_shipped_primary_which_takes_no_input_the_gateway_observe
     user does.
     """
     reason = "message.send: agent runner not available on this instance"
-    async with pando_stage() as made:
+    async with in_memory_pando_gateway() as made:
         smooth, pod, pando = made.join("smooth"), made.join("pod"), made.join("pando")
         says(smooth, ask("get_session", "open", sessionId=ONE))
         await made.begins(row(ONE))

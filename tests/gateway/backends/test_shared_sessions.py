@@ -8,16 +8,16 @@ from dragoman.gateway.backends.shared_sessions import HELD_MAX
 from dragoman.gateway.routing.ingress import Ingress
 from dragoman.mappings.canonical import Event, SessionState
 from dragoman.mappings.canonical.commands import GetSession, ListSessions, ResumeSession
-from tests.gateway.backends.pando_stage import PandoStage, frames, pando_stage, row
-from tests.gateway.pod_words import run
-from tests.gateway.smooth_words import ask
+from tests.gateway.backends.in_memory_pando import InMemoryPandoGateway, frames, in_memory_pando_gateway, row
+from tests.gateway.pod_messages import run
+from tests.gateway.smooth_client_messages import ask
 from tests.idle import settle
 
 ONE, OTHER = "0b0e9b0e-0000-4000-8000-000000000001", "0b0e9b0e-0000-4000-8000-000000000002"
 
 
 async def test_a_list_waits_for_the_backends_own_and_shows_all_of_it() -> None:
-    async with pando_stage() as made:
+    async with in_memory_pando_gateway() as made:
         client = made.join("smooth")
         client.say(json.dumps(ask("list_conversations", "r1")).encode())
         await settle()
@@ -28,7 +28,7 @@ async def test_a_list_waits_for_the_backends_own_and_shows_all_of_it() -> None:
 
 
 async def test_a_backend_that_does_not_tell_is_not_waited_for_for_long() -> None:
-    async with pando_stage() as made:
+    async with in_memory_pando_gateway() as made:
         client = made.join("smooth")
         client.say(json.dumps(ask("list_conversations", "r1")).encode())
         await settle()
@@ -39,7 +39,7 @@ async def test_a_backend_that_does_not_tell_is_not_waited_for_for_long() -> None
 
 
 async def test_whoever_names_no_session_is_shown_the_newest() -> None:
-    async with pando_stage() as made:
+    async with in_memory_pando_gateway() as made:
         made.join("pod")
         await made.begins(row(ONE, updated="2026-05-09T21:28:20Z"), row(OTHER, updated="2026-05-10T21:28:20Z"))
         assert made.asked() == ["message.list"]
@@ -48,7 +48,7 @@ async def test_whoever_names_no_session_is_shown_the_newest() -> None:
 
 async def test_whoever_names_no_session_is_shown_none_of_a_sub_agent() -> None:
     """A real pando gives a sub-agent a session under the id of its tool call, and one for each title that it makes."""
-    async with pando_stage() as made:
+    async with in_memory_pando_gateway() as made:
         smooth = made.join("smooth")
         smooth.say(json.dumps(ask("list_conversations", "r1")).encode())
         await made.begins(row(ONE))
@@ -60,7 +60,7 @@ async def test_whoever_names_no_session_is_shown_none_of_a_sub_agent() -> None:
 
 
 async def test_a_session_that_was_never_listed_is_made_when_it_is_spoken_of() -> None:
-    async with pando_stage() as made:
+    async with in_memory_pando_gateway() as made:
         made.join("smooth").say(json.dumps(ask("list_conversations", "r1")).encode())
         await made.begins()
         assert made.router.sessions == []
@@ -69,7 +69,7 @@ async def test_a_session_that_was_never_listed_is_made_when_it_is_spoken_of() ->
 
 
 async def test_more_than_may_wait_for_the_first_list_are_sent_away() -> None:
-    async with pando_stage() as made:
+    async with in_memory_pando_gateway() as made:
         client = made.join("smooth")
         client.say(*[json.dumps(ask("list_conversations", f"r{n}")).encode() for n in range(HELD_MAX + 1)])
         await settle()
@@ -81,14 +81,14 @@ async def test_more_than_may_wait_for_the_first_list_are_sent_away() -> None:
 NO_ROWS = "session.get: sql: no rows in result set"
 
 
-async def watched(made: PandoStage, *rows: dict[str, object]) -> None:
+async def watched(made: InMemoryPandoGateway, *rows: dict[str, object]) -> None:
     """The primary has these sessions, and a pod client is shown the newest."""
     await made.begins(*rows)
     await made.answers("message.list", [])
 
 
 async def test_a_session_that_the_next_list_lacks_is_asked_for_and_stays_when_it_is_there() -> None:
-    async with pando_stage() as made:
+    async with in_memory_pando_gateway() as made:
         pod = made.join("pod")
         await watched(made, row(ONE))
         await made.replaced(row(OTHER))
@@ -101,7 +101,7 @@ async def test_a_session_that_the_next_list_lacks_is_asked_for_and_stays_when_it
 
 
 async def test_a_pod_whose_session_is_gone_is_shown_the_newest_that_there_is_as_a_rotation() -> None:
-    async with pando_stage() as made:
+    async with in_memory_pando_gateway() as made:
         pod = made.join("pod")
         await watched(made, row(ONE))
         await made.replaced(row(OTHER))
@@ -119,7 +119,7 @@ async def test_a_pod_whose_session_is_gone_is_shown_the_newest_that_there_is_as_
 
 
 async def test_a_pod_whose_session_is_gone_opens_another_where_there_is_none() -> None:
-    async with pando_stage() as made:
+    async with in_memory_pando_gateway() as made:
         pod = made.join("pod")
         await watched(made, row(ONE))
         await made.replaced()
@@ -132,7 +132,7 @@ async def test_a_pod_whose_session_is_gone_opens_another_where_there_is_none() -
 
 
 async def test_a_pod_where_the_primary_has_nothing_follows_the_first_session_that_it_has() -> None:
-    async with pando_stage() as made:
+    async with in_memory_pando_gateway() as made:
         pod = made.join("pod")
         await made.begins()
         await settle()
@@ -147,7 +147,7 @@ async def test_a_pod_where_the_primary_has_nothing_follows_the_first_session_tha
 
 
 async def test_a_pod_whose_session_is_gone_follows_the_newest_of_a_later_list() -> None:
-    async with pando_stage() as made:
+    async with in_memory_pando_gateway() as made:
         pod = made.join("pod")
         await watched(made, row(ONE))
         await made.replaced()
@@ -161,7 +161,7 @@ async def test_a_pod_whose_session_is_gone_follows_the_newest_of_a_later_list() 
 
 
 async def test_a_pod_whose_words_open_a_session_stays_there() -> None:
-    async with pando_stage() as made:
+    async with in_memory_pando_gateway() as made:
         pod = made.join("pod")
         await made.begins()
         pod.say(json.dumps(run("Hello")).encode())
@@ -174,7 +174,7 @@ async def test_a_pod_whose_words_open_a_session_stays_there() -> None:
 
 
 async def test_what_is_said_before_the_next_backend_told_its_sessions_waits_for_that() -> None:
-    async with pando_stage() as made:
+    async with in_memory_pando_gateway() as made:
         pod = made.join("pod")
         await watched(made, row(ONE))
         made.primaries[-1].hang_up()
@@ -191,7 +191,7 @@ async def test_what_is_said_before_the_next_backend_told_its_sessions_waits_for_
 
 
 async def test_a_backend_that_stays_away_is_not_waited_for_by_every_command() -> None:
-    async with pando_stage() as made:
+    async with in_memory_pando_gateway() as made:
         client = made.join("smooth")
         client.say(json.dumps(ask("list_conversations", "r1")).encode())
         await made.begins(row(ONE))
@@ -207,7 +207,7 @@ async def test_a_backend_that_stays_away_is_not_waited_for_by_every_command() ->
 
 
 async def test_a_session_that_is_gone_is_unknown_to_its_clients_and_told_to_who_subscribes() -> None:
-    async with pando_stage() as made:
+    async with in_memory_pando_gateway() as made:
         smooth, pando = made.join("smooth"), made.join("pando", publishes=True)
         smooth.say(json.dumps(ask("get_session", "open", sessionId=ONE)).encode())
         await settle()
@@ -222,7 +222,7 @@ async def test_a_session_that_is_gone_is_unknown_to_its_clients_and_told_to_who_
 
 
 async def test_a_session_that_the_backend_deletes_is_gone_however_often_it_says_so() -> None:
-    async with pando_stage() as made:
+    async with in_memory_pando_gateway() as made:
         pod = made.join("pod")
         await watched(made, row(ONE))
         await made.publishes("llm.token", session_id=ONE, token="Hi")
@@ -241,7 +241,7 @@ class Folders:
 
 
 async def test_a_pod_in_the_folder_of_a_session_goes_with_it() -> None:
-    async with pando_stage() as made:
+    async with in_memory_pando_gateway() as made:
         pod = made.join("pod", ingress=Ingress(endpoint="pod+unix:/pods/one/sock", session=ONE, directory=Folders()))
         await watched(made, row(ONE), row(OTHER))
         await made.publishes("session.deleted", **row(ONE))
@@ -250,7 +250,7 @@ async def test_a_pod_in_the_folder_of_a_session_goes_with_it() -> None:
 
 
 async def test_a_session_that_nobody_finds_is_told_to_nobody() -> None:
-    async with pando_stage() as made:
+    async with in_memory_pando_gateway() as made:
         smooth, pando = made.join("smooth"), made.join("pando", publishes=True)
         smooth.say(json.dumps(ask("get_session", "r1", sessionId=ONE)).encode())
         await settle()
@@ -261,7 +261,7 @@ async def test_a_session_that_nobody_finds_is_told_to_nobody() -> None:
 
 
 async def test_a_session_in_which_nothing_was_said_is_not_listed_until_something_is() -> None:
-    async with pando_stage() as made:
+    async with in_memory_pando_gateway() as made:
         client = made.join("smooth")
         client.say(json.dumps(ask("list_conversations", "r1")).encode())
         await made.begins(row(ONE, "Old"))
@@ -273,7 +273,7 @@ async def test_a_session_in_which_nothing_was_said_is_not_listed_until_something
 
 
 async def test_to_look_at_a_session_does_not_make_it_the_newest() -> None:
-    async with pando_stage() as made:
+    async with in_memory_pando_gateway() as made:
         client = made.join("smooth")
         client.say(json.dumps(ask("get_session", "r1", sessionId=ONE)).encode())
         await settle()

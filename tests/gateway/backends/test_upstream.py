@@ -20,10 +20,10 @@ from dragoman.mappings.canonical import Command, SessionState
 from dragoman.mappings.canonical.commands import SubmitInput
 from dragoman.mappings.canonical.values import Cause, Text
 from dragoman.mappings.dialect import Burst
-from tests.gateway.pod_words import run
-from tests.gateway.stage import AT_ONCE, NEVER
+from tests.gateway.in_memory import AT_ONCE, NEVER
+from tests.gateway.pod_messages import run
 from tests.idle import settle
-from tests.memory import MemoryTransport
+from tests.memory_transport import MemoryTransport
 from tests.services import services
 
 ENDPOINT = "pod+unix:/pod"

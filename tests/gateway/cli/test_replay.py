@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.mappings.canonical.events import TextDelta
-from tests.gateway.replay.tape import Tape
+from tests.gateway.replay.recording_builder import RecordingBuilder
 
 
 def dragoman(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -21,7 +21,7 @@ def dragoman(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def recording(tmp_path: Path) -> Path:
-    return Tape().turn("one", TextDelta(text="1")).turn("two", TextDelta(text="2")).write(tmp_path)
+    return RecordingBuilder().turn("one", TextDelta(text="1")).turn("two", TextDelta(text="2")).write(tmp_path)
 
 
 def replay(path: Path) -> str:
@@ -34,14 +34,19 @@ def test_a_backend_that_does_the_same_is_well(recording: Path) -> None:
 
 
 def test_one_that_does_not_is_told_and_exits_1(recording: Path, tmp_path: Path) -> None:
-    other = Tape().turn("one", TextDelta(text="1")).turn("two", TextDelta(text="two")).write(tmp_path, "other.jsonl")
+    other = (
+        RecordingBuilder()
+        .turn("one", TextDelta(text="1"))
+        .turn("two", TextDelta(text="two"))
+        .write(tmp_path, "other.jsonl")
+    )
     done = dragoman("drive", str(recording), replay(other))
     assert done.returncode == 1
     assert done.stdout == f"turn 2: text\n- 2\n+ two\n- {recording}\n+ {replay(other)}\n"
 
 
 def test_scripts_get_it_as_json(recording: Path, tmp_path: Path) -> None:
-    other = Tape().turn("one", TextDelta(text="1")).write(tmp_path, "other.jsonl")
+    other = RecordingBuilder().turn("one", TextDelta(text="1")).write(tmp_path, "other.jsonl")
     done = dragoman("drive", str(recording), replay(other), "--json")
     told = json.loads(done.stdout)
     assert done.returncode == 1

@@ -15,7 +15,7 @@ from dragoman.gateway.config.model import Config, Limits, Route
 from dragoman.gateway.config.probe import probe
 from dragoman.gateway.endpoint import parse
 from tests.pairs.gateway import DEADLINE
-from tests.ports import kept
+from tests.reserved_ports import reserved_port
 
 LISTEN = (parse("smooth+ws://127.0.0.1:0/ws"),)
 
@@ -40,7 +40,7 @@ async def test_a_backend_that_accepts_is_reached_and_left_again(tmp_path: Path) 
 
 
 async def test_each_route_is_told_for_itself(tmp_path: Path) -> None:
-    with kept() as port, socket.socket(socket.AF_UNIX) as there:
+    with reserved_port() as port, socket.socket(socket.AF_UNIX) as there:
         there.bind(str(tmp_path / "sock"))
         there.listen()
         answers = await probe(

@@ -15,7 +15,7 @@ from dragoman.gateway.launched.parent import Parent
 from dragoman.gateway.session.runs import Run
 from dragoman.mappings.canonical.events import Event, RunStarted, TurnEnded
 from dragoman.mappings.canonical.values import Failure, Origin
-from tests.gateway.pod_words import say, snapshot
+from tests.gateway.pod_messages import say, snapshot
 
 ALERT = say("alert", level="warn", source="pod", message="m", timestamp_ms=1)
 

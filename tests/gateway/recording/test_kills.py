@@ -18,9 +18,9 @@ from dragoman.gateway.recording.keeping import left
 from dragoman.gateway.recording.places import Folder
 from dragoman.gateway.recording.reader import open_recording
 from dragoman.gateway.recording.writer import Writer
+from tests.gateway.recording.killed_writers import LINES
 from tests.gateway.recording.lines import numbered, written
 from tests.gateway.recording.test_writer import Loop, a_file
-from tests.gateway.recording.zygote import LINES
 
 KILLS = 200
 TORN = 300
@@ -30,7 +30,7 @@ ROOT = Path(__file__).resolve().parents[3]
 @pytest.fixture(scope="module")
 def zygote() -> Iterator[subprocess.Popen[bytes]]:
     with subprocess.Popen(
-        [sys.executable, "-m", "tests.gateway.recording.zygote"], cwd=ROOT, stdin=subprocess.PIPE,
+        [sys.executable, "-m", "tests.gateway.recording.killed_writers"], cwd=ROOT, stdin=subprocess.PIPE,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     ) as process:  # fmt: skip
         yield process

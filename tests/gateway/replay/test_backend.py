@@ -45,7 +45,7 @@ from dragoman.mappings.canonical.events import (
     TurnResult,
 )
 from dragoman.mappings.canonical.values import Failure, FieldError, Message
-from tests.gateway.replay.tape import SESSION, Tape, Watched, said, types
+from tests.gateway.replay.recording_builder import SESSION, RecordingBuilder, WatchedReplay, said, types
 
 ASKED = ApprovalRequested(tool="refund", description="42 EUR", question="q1")
 RESOLVED = ApprovalResolved(approved=True, question="q1")
@@ -71,7 +71,9 @@ def failure(events: list[Any]) -> str:
 
 
 def test_an_input_is_answered_as_it_was_then_under_its_own_request(tmp_path: Path) -> None:
-    watched = Watched(Tape().turn("one", TextDelta(text="1")).turn("two", TextDelta(text="2")).play(tmp_path))
+    watched = WatchedReplay(
+        RecordingBuilder().turn("one", TextDelta(text="1")).turn("two", TextDelta(text="2")).play(tmp_path)
+    )
     first = watched.asks(said("one", request="a"))
     assert types(first) == TURN
     assert first[0] == TurnAccepted(request="a")
@@ -80,7 +82,7 @@ def test_an_input_is_answered_as_it_was_then_under_its_own_request(tmp_path: Pat
 
 
 def test_what_the_recording_has_not_is_refused_with_why(tmp_path: Path) -> None:
-    watched = Watched(Tape().turn("one").play(tmp_path))
+    watched = WatchedReplay(RecordingBuilder().turn("one").play(tmp_path))
     assert failure(watched.asks(said("something else"))) == "replay: the recording has nothing like it"
     watched.asks(said("one"))
     assert failure(watched.asks(said("one"))) == "replay: the recording has it, and it was played already"
@@ -88,21 +90,21 @@ def test_what_the_recording_has_not_is_refused_with_why(tmp_path: Path) -> None:
 
 
 def test_an_input_that_was_refused_is_refused_again(tmp_path: Path) -> None:
-    watched = Watched(Tape().refused("one", Failure(cause="busy", text="compacting")).play(tmp_path))
+    watched = WatchedReplay(RecordingBuilder().refused("one", Failure(cause="busy", text="compacting")).play(tmp_path))
     assert failure(watched.asks(said("one"))) == "compacting"
 
 
 def test_while_a_turn_is_played_another_input_is_refused(tmp_path: Path) -> None:
-    tape = Tape().turn("one", TextDelta(text="1"), end=None).at(5000).ends().turn("two")
-    watched = Watched(tape.play(tmp_path), speed=1.0)
+    tape = RecordingBuilder().turn("one", TextDelta(text="1"), end=None).at(5000).ends().turn("two")
+    watched = WatchedReplay(tape.play(tmp_path), speed=1.0)
     watched.asks(said("one"))
     assert failure(watched.asks(said("two"))) == "a turn of the recording is being played"
 
 
 def test_what_came_late_behind_a_turn_comes_before_the_next_input(tmp_path: Path) -> None:
     late = Alert(level="warn", source="pod", text="late")
-    tape = Tape().turn("one").at(60_000).says(late).at(61_000).turn("two", TextDelta(text="2"))
-    watched = Watched(tape.play(tmp_path), speed=1.0)
+    tape = RecordingBuilder().turn("one").at(60_000).says(late).at(61_000).turn("two", TextDelta(text="2"))
+    watched = WatchedReplay(tape.play(tmp_path), speed=1.0)
     watched.asks(said("one"))
     events = watched.asks(said("two"))
     assert events[0] == late
@@ -110,14 +112,14 @@ def test_what_came_late_behind_a_turn_comes_before_the_next_input(tmp_path: Path
 
 
 def test_a_turn_that_the_recording_does_not_end_fails_with_that_reason(tmp_path: Path) -> None:
-    watched = Watched(Tape().turn("one", TextDelta(text="1"), end=None).play(tmp_path))
+    watched = WatchedReplay(RecordingBuilder().turn("one", TextDelta(text="1"), end=None).play(tmp_path))
     failed = end(watched.asks(said("one")))
     assert failed.failure is not None
     assert (failed.end, failed.failure.text) == ("failed", "the recording ends in the midst of this turn")
 
 
 def test_an_input_whose_acceptance_is_not_recorded_is_accepted_and_fails(tmp_path: Path) -> None:
-    watched = Watched(Tape().asks(said("one")).play(tmp_path))
+    watched = WatchedReplay(RecordingBuilder().asks(said("one")).play(tmp_path))
     assert types(watched.asks(said("one"))) == ["TurnAccepted", "TurnEnded"]
 
 
@@ -125,8 +127,10 @@ def test_an_input_whose_acceptance_is_not_recorded_is_accepted_and_fails(tmp_pat
 
 
 def test_events_come_when_they_came(tmp_path: Path) -> None:
-    tape = Tape().turn("one", end=None).at(1000).says(TextDelta(text="1")).at(3000).says(TextDelta(text="2"))
-    watched = Watched(tape.ends().play(tmp_path), speed=1.0)
+    tape = (
+        RecordingBuilder().turn("one", end=None).at(1000).says(TextDelta(text="1")).at(3000).says(TextDelta(text="2"))
+    )
+    watched = WatchedReplay(tape.ends().play(tmp_path), speed=1.0)
     assert texts(watched.asks(said("one"))) == ""
     assert texts(watched.news(after=0.9)) == ""
     assert texts(watched.news(after=0.2)) == "1"
@@ -136,8 +140,8 @@ def test_events_come_when_they_came(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("speed", "cap", "seconds"), [(2.0, None, 5.0), (1.0, 0.5, 0.5), (2.0, 0.5, 0.25)])
 def test_pauses_are_shortened_as_asked(tmp_path: Path, speed: float, cap: float | None, seconds: float) -> None:
-    tape = Tape().turn("one", end=None).at(10_000).says(TextDelta(text="1"))
-    watched = Watched(tape.ends().play(tmp_path), speed=speed, idle_cap=cap)
+    tape = RecordingBuilder().turn("one", end=None).at(10_000).says(TextDelta(text="1"))
+    watched = WatchedReplay(tape.ends().play(tmp_path), speed=speed, idle_cap=cap)
     watched.asks(said("one"))
     assert texts(watched.news(after=seconds - 0.01)) == ""
     assert texts(watched.news(after=0.02)) == "1"
@@ -145,15 +149,15 @@ def test_pauses_are_shortened_as_asked(tmp_path: Path, speed: float, cap: float 
 
 def test_a_long_turn_is_told_in_pieces_at_once(tmp_path: Path) -> None:
     deltas = [TextDelta(text=f"{n} ") for n in range(2000)]
-    watched = Watched(Tape().turn("one", *deltas).play(tmp_path))
+    watched = WatchedReplay(RecordingBuilder().turn("one", *deltas).play(tmp_path))
     watched.backend.send([said("one")])
     assert 0 < len(watched.events) < 2000
     assert texts(watched.news()) == "".join(f"{n} " for n in range(2000))
 
 
 def test_what_was_stopped_says_nothing_more(tmp_path: Path) -> None:
-    tape = Tape().turn("one", end=None).at(1000).says(TextDelta(text="1")).ends()
-    watched = Watched(tape.play(tmp_path), speed=1.0)
+    tape = RecordingBuilder().turn("one", end=None).at(1000).says(TextDelta(text="1")).ends()
+    watched = WatchedReplay(tape.play(tmp_path), speed=1.0)
     watched.asks(said("one"))
     watched.backend.rest()
     watched.backend.stop()
@@ -165,18 +169,18 @@ def test_what_was_stopped_says_nothing_more(tmp_path: Path) -> None:
 
 def test_the_history_of_the_beginning_is_there_at_once(tmp_path: Path) -> None:
     history = HistorySnapshot(items=(Message(role="user", text="before"),))
-    tape = Tape().at(800).says(history).at(900).turn("one")
-    watched = Watched(tape.play(tmp_path), speed=1.0)
+    tape = RecordingBuilder().at(800).says(history).at(900).turn("one")
+    watched = WatchedReplay(tape.play(tmp_path), speed=1.0)
     watched.backend.start()
     watched.backend.start()
     assert watched.events == [history]
 
 
 def test_a_turn_that_the_backend_began_comes_at_its_time(tmp_path: Path) -> None:
-    tape = Tape().says(Alert(level="warn", source="pod", text="first"))
+    tape = RecordingBuilder().says(Alert(level="warn", source="pod", text="first"))
     tape._open = "own"
     tape.at(2000).says(TextDelta(text="by itself")).ends()
-    watched = Watched(tape.play(tmp_path), speed=1.0)
+    watched = WatchedReplay(tape.play(tmp_path), speed=1.0)
     watched.backend.start()
     assert types(watched.news()) == ["Alert"]
     assert types(watched.news(after=2.1)) == ["TextDelta", "TurnResult", "TurnEnded"]
@@ -185,13 +189,13 @@ def test_a_turn_that_the_backend_began_comes_at_its_time(tmp_path: Path) -> None
 # -- commands in the midst of a turn -------------------------------------------------------------------------
 
 
-def cancelled() -> Tape:
-    tape = Tape().turn("one", TextDelta(text="1"), end=None).at(5000).asks(CancelTurn(), Reply(request=""))
+def cancelled() -> RecordingBuilder:
+    tape = RecordingBuilder().turn("one", TextDelta(text="1"), end=None).at(5000).asks(CancelTurn(), Reply(request=""))
     return tape.at(5100).says(TextDelta(text="2")).ends("cancelled")
 
 
 def test_the_play_waits_where_a_cancel_was_and_goes_on_with_what_it_brought(tmp_path: Path) -> None:
-    watched = Watched(cancelled().play(tmp_path))
+    watched = WatchedReplay(cancelled().play(tmp_path))
     assert types(watched.asks(said("one"))) == ["TurnAccepted", "StatusChanged", "TextDelta"]
     assert watched.news(after=60) == []
     events = watched.asks(CancelTurn(request="c"))
@@ -200,7 +204,7 @@ def test_the_play_waits_where_a_cancel_was_and_goes_on_with_what_it_brought(tmp_
 
 
 def test_a_cancel_that_comes_early_is_taken_once_what_came_before_was_said(tmp_path: Path) -> None:
-    watched = Watched(cancelled().play(tmp_path), speed=1.0)
+    watched = WatchedReplay(cancelled().play(tmp_path), speed=1.0)
     watched.backend.send([said("one")])
     events = watched.asks(CancelTurn(request="c"))
     assert texts(events) == "1", "at once"
@@ -208,17 +212,22 @@ def test_a_cancel_that_comes_early_is_taken_once_what_came_before_was_said(tmp_p
 
 
 def test_a_command_that_is_not_in_this_scene_is_refused(tmp_path: Path) -> None:
-    watched = Watched(Tape().turn("one", end=None).at(9000).ends().play(tmp_path), speed=1.0)
+    watched = WatchedReplay(RecordingBuilder().turn("one", end=None).at(9000).ends().play(tmp_path), speed=1.0)
     watched.asks(said("one"))
     assert failure(watched.asks(CancelTurn())) == "replay: the recording has none at this point"
     assert failure(watched.asks(InjectNote(text="?"))) == "replay: the recording has none at this point"
 
 
 def test_a_paused_turn_is_resumed(tmp_path: Path) -> None:
-    tape = Tape().turn("one", TextDelta(text="1"), end=None).asks(PauseTurn(), Reply(request="")).ends("paused")
+    tape = (
+        RecordingBuilder()
+        .turn("one", TextDelta(text="1"), end=None)
+        .asks(PauseTurn(), Reply(request=""))
+        .ends("paused")
+    )
     tape.asks(ResumeTurn(), Reply(request=""))
     tape._open = "again"
-    watched = Watched(tape.says(StatusChanged(status="running"), TextDelta(text="2")).ends().play(tmp_path))
+    watched = WatchedReplay(tape.says(StatusChanged(status="running"), TextDelta(text="2")).ends().play(tmp_path))
     watched.asks(said("one"))
     assert end(watched.asks(PauseTurn())).end == "paused"
     events = watched.asks(ResumeTurn())
@@ -228,13 +237,17 @@ def test_a_paused_turn_is_resumed(tmp_path: Path) -> None:
 # -- questions -------------------------------------------------------------------------------------------------
 
 
-def question(*, approved: bool = True) -> Tape:
-    tape = Tape().turn("one", ASKED, end=None).asks(AnswerApproval(approved=approved, question="q1"), Reply(request=""))
+def question(*, approved: bool = True) -> RecordingBuilder:
+    tape = (
+        RecordingBuilder()
+        .turn("one", ASKED, end=None)
+        .asks(AnswerApproval(approved=approved, question="q1"), Reply(request=""))
+    )
     return tape.says(ApprovalResolved(approved=approved, question="q1"), ToolCallFinished(call="c")).ends()
 
 
 def test_a_question_is_asked_again_and_waits_for_its_answer(tmp_path: Path) -> None:
-    watched = Watched(question().play(tmp_path))
+    watched = WatchedReplay(question().play(tmp_path))
     assert watched.asks(said("one"))[-1] == ASKED
     assert watched.news(after=100) == []
     events = watched.asks(AnswerApproval(request="a", approved=True, question="q1"))
@@ -242,7 +255,7 @@ def test_a_question_is_asked_again_and_waits_for_its_answer(tmp_path: Path) -> N
 
 
 def test_another_answer_than_then_ends_the_turn_as_failed_with_that_reason(tmp_path: Path) -> None:
-    watched = Watched(question().turn("two").play(tmp_path))
+    watched = WatchedReplay(question().turn("two").play(tmp_path))
     watched.asks(said("one"))
     events = watched.asks(AnswerApproval(request="a", approved=False, question="q1"))
     assert types(events) == ["Reply", "TurnEnded"]
@@ -254,15 +267,21 @@ def test_another_answer_than_then_ends_the_turn_as_failed_with_that_reason(tmp_p
 def test_an_answer_fits_its_own_question_alone(tmp_path: Path) -> None:
     """A no to the first is none to the second, to which it was said then."""
     second = ApprovalRequested(tool="t", description="d", question="q2")
-    tape = Tape().turn("one", ASKED, end=None).asks(AnswerApproval(approved=True, question="q1"), Reply(request=""))
+    tape = (
+        RecordingBuilder()
+        .turn("one", ASKED, end=None)
+        .asks(AnswerApproval(approved=True, question="q1"), Reply(request=""))
+    )
     tape.says(RESOLVED, second).asks(AnswerApproval(approved=False, question="q2"), Reply(request=""))
-    watched = Watched(tape.says(ApprovalResolved(approved=False, question="q2")).ends().play(tmp_path))
+    watched = WatchedReplay(tape.says(ApprovalResolved(approved=False, question="q2")).ends().play(tmp_path))
     watched.asks(said("one"))
     assert end(watched.asks(AnswerApproval(approved=False, question="q1"))).end == "failed"
 
 
 def test_a_question_that_the_backend_closed_by_itself_is_closed_again(tmp_path: Path) -> None:
-    watched = Watched(Tape().turn("one", ASKED, ApprovalResolved(approved=False), TextDelta(text="1")).play(tmp_path))
+    watched = WatchedReplay(
+        RecordingBuilder().turn("one", ASKED, ApprovalResolved(approved=False), TextDelta(text="1")).play(tmp_path)
+    )
     assert types(watched.asks(said("one"))) == [
         "TurnAccepted", "StatusChanged", "ApprovalRequested", "ApprovalResolved", "TextDelta", "TurnResult",
         "TurnEnded",
@@ -275,8 +294,8 @@ def test_a_form_that_was_filled_in_wrong_is_refused_again_and_then_taken(tmp_pat
     right = AnswerInteraction(question="f", values=Raw(b'{"name":"Ann"}'))
     errors = (FieldError(field="name", text="missing"),)
     invalid = InteractionInvalid(question="f", kind="identity", errors=errors, text="no")
-    tape = Tape().turn("one", form, end=None).asks(wrong, invalid).asks(right, Reply(request=""))
-    watched = Watched(tape.says(InteractionResolved(question="f"), TextDelta(text="1")).ends().play(tmp_path))
+    tape = RecordingBuilder().turn("one", form, end=None).asks(wrong, invalid).asks(right, Reply(request=""))
+    watched = WatchedReplay(tape.says(InteractionResolved(question="f"), TextDelta(text="1")).ends().play(tmp_path))
     watched.asks(said("one"))
     (refused,) = watched.asks(AnswerInteraction(request="a", question="f", values=Raw(b'{"name":""}')))
     assert (refused.errors, refused.request) == (errors, "a")
@@ -288,7 +307,7 @@ def test_a_form_that_was_filled_in_wrong_is_refused_again_and_then_taken(tmp_pat
 
 
 def test_whoever_opens_or_resumes_gets_this_conversation(tmp_path: Path) -> None:
-    watched = Watched(Tape().play(tmp_path))
+    watched = WatchedReplay(RecordingBuilder().play(tmp_path))
     for command in (OpenSession(request="a", agent="x"), ResumeSession(request="a", session="any", agent="x")):
         (opened,) = watched.asks(command)
         assert opened == SessionOpened(request="a", session=watched.state.id, agent="x", ext={})
@@ -302,11 +321,11 @@ def test_whoever_opens_or_resumes_gets_this_conversation(tmp_path: Path) -> None
     [(Ping(request="a"), Pong(request="a")), (ShutdownBackend(request="a"), Reply(request="a"))],
 )
 def test_what_needs_no_recording_is_answered(tmp_path: Path, command: Command, answer: Any) -> None:
-    assert Watched(Tape().play(tmp_path)).asks(command) == [answer]
+    assert WatchedReplay(RecordingBuilder().play(tmp_path)).asks(command) == [answer]
 
 
 def test_the_history_is_that_of_the_session_that_replays(tmp_path: Path) -> None:
-    watched = Watched(Tape().play(tmp_path))
+    watched = WatchedReplay(RecordingBuilder().play(tmp_path))
     watched.state.transcript = [Message(role="user", text="one", id="m1")]
     (page,) = watched.asks(GetHistory(request="a"))
     assert page == HistorySnapshot(request="a", items=(Message(role="user", text="one", id="m1"),))
@@ -317,8 +336,13 @@ def test_the_history_is_that_of_the_session_that_replays(tmp_path: Path) -> None
 
 def test_what_was_asked_besides_is_answered_as_it_was(tmp_path: Path) -> None:
     listed = CompletionsListed(kind="file", entries=())
-    play = Tape().asks(ListCompletions(kind="file", prefix="a"), listed).asks(InjectNote(text="n")).play(tmp_path)
-    watched = Watched(play)
+    play = (
+        RecordingBuilder()
+        .asks(ListCompletions(kind="file", prefix="a"), listed)
+        .asks(InjectNote(text="n"))
+        .play(tmp_path)
+    )
+    watched = WatchedReplay(play)
     assert watched.asks(ListCompletions(request="x", kind="file", prefix="a")) == [
         CompletionsListed(request="x", kind="file", entries=())
     ]
@@ -329,10 +353,10 @@ def test_what_was_asked_besides_is_answered_as_it_was(tmp_path: Path) -> None:
 
 
 def test_it_plays_by_itself_from_one_turn_to_the_next(tmp_path: Path) -> None:
-    tape = Tape().turn("one", TextDelta(text="1"))
+    tape = RecordingBuilder().turn("one", TextDelta(text="1"))
     tape.at(1000).turn("two", ASKED, end=None).asks(AnswerApproval(approved=True), Reply(request=""))
     tape.says(RESOLVED, TextDelta(text="2")).ends().turn("three", end=None).asks(CancelTurn()).ends("cancelled")
-    watched = Watched(tape.play(tmp_path), auto=True)
+    watched = WatchedReplay(tape.play(tmp_path), auto=True)
     watched.backend.start()
     events = watched.news(after=1)
     assert [event.message.text for event in events if hasattr(event, "message") and hasattr(event.message, "text")] == [
@@ -344,20 +368,20 @@ def test_it_plays_by_itself_from_one_turn_to_the_next(tmp_path: Path) -> None:
 
 
 def test_by_itself_it_keeps_the_pauses_between_turns(tmp_path: Path) -> None:
-    tape = Tape().turn("one", TextDelta(text="1")).at(5000).turn("two", TextDelta(text="2"))
-    watched = Watched(tape.play(tmp_path), auto=True, speed=1.0)
+    tape = RecordingBuilder().turn("one", TextDelta(text="1")).at(5000).turn("two", TextDelta(text="2"))
+    watched = WatchedReplay(tape.play(tmp_path), auto=True, speed=1.0)
     watched.backend.start()
     assert texts(watched.news(after=4.9)) == "1"
     assert texts(watched.news(after=0.2)) == "2"
 
 
 def test_by_itself_it_takes_no_commands(tmp_path: Path) -> None:
-    watched = Watched(Tape().turn("one").play(tmp_path), auto=True)
+    watched = WatchedReplay(RecordingBuilder().turn("one").play(tmp_path), auto=True)
     words = "replay: this replay plays by itself and takes no commands"
     assert failure(watched.asks(said("one"))) == words
     assert failure(watched.asks(AnswerApproval(approved=True))) == words
 
 
 def test_the_output_of_a_turn_stands_before_its_end(tmp_path: Path) -> None:
-    watched = Watched(Tape().turn("one").play(tmp_path))
+    watched = WatchedReplay(RecordingBuilder().turn("one").play(tmp_path))
     assert watched.asks(said("one"))[-2:] == [TurnResult(end="completed"), TurnEnded(end="completed")]

@@ -17,10 +17,10 @@ from dragoman.gateway.ledger import Ledger
 from dragoman.gateway.replay.conversation import GONE, Conversation
 from dragoman.mappings.canonical.commands import CancelTurn, Compact
 from dragoman.mappings.canonical.events import Gap, Reply
-from tests.gateway.backends.pando_stage import Primary, row
-from tests.gateway.replay.tape import said, types
+from tests.gateway.backends.in_memory_pando import InMemoryPando, row
+from tests.gateway.in_memory import AT_ONCE, ManualClock
+from tests.gateway.replay.recording_builder import said, types
 from tests.gateway.replay.test_live import Session
-from tests.gateway.stage import AT_ONCE, Time
 from tests.idle import run_turns, settle
 from tests.services import services
 
@@ -29,12 +29,12 @@ ROLES = ("user", "assistant")
 THEIRS = "0b0e9b0e-0000-4000-8000-000000000001"
 
 
-class Alone(Primary):
+class Alone(InMemoryPando):
     """A session with a connection of its own to the primary. `refuses` lets nobody connect."""
 
     def __init__(self, group: asyncio.TaskGroup) -> None:
         super().__init__()
-        self.session, self.time, self.ledger = Session(), Time(), Ledger()
+        self.session, self.time, self.ledger = Session(), ManualClock(), Ledger()
         self.session.state.title = "Orders"
         self.refuses = False
         self._group = group

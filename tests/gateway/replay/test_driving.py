@@ -39,8 +39,8 @@ from dragoman.mappings.canonical.events import (
     TurnEnded,
 )
 from dragoman.mappings.canonical.values import Failure, FieldError, Message, flatten
-from tests.gateway.replay.tape import Tape
-from tests.reading import receive
+from tests.gateway.replay.recording_builder import RecordingBuilder
+from tests.transport_reader import receive
 
 ASKED = ApprovalRequested(tool="refund", description="42", question="then")
 FORM = InteractionRequired(question="f then", kind="identity", spec=Raw(b"{}"), reason="who")
@@ -83,7 +83,9 @@ class Backend:
 
 
 @asynccontextmanager
-async def driving(tape: Tape, folder: Path, deadline: float = 5) -> AsyncIterator[tuple[Backend, list[Driven]]]:
+async def driving(
+    tape: RecordingBuilder, folder: Path, deadline: float = 5
+) -> AsyncIterator[tuple[Backend, list[Driven]]]:
     driver, found = Driver(tape.play(folder), deadline=deadline), list[Driven]()
 
     async def run() -> None:
@@ -95,7 +97,7 @@ async def driving(tape: Tape, folder: Path, deadline: float = 5) -> AsyncIterato
 
 
 async def test_inputs_are_said_one_after_the_other_and_what_comes_of_them_compared(tmp_path: Path) -> None:
-    tape = Tape().turn("one", TextDelta(text="1")).turn("two", TextDelta(text="2"))
+    tape = RecordingBuilder().turn("one", TextDelta(text="1")).turn("two", TextDelta(text="2"))
     async with driving(tape, tmp_path) as (backend, found):
         await backend.opens()
         assert await backend.accepts() == "one"
@@ -110,7 +112,7 @@ async def test_inputs_are_said_one_after_the_other_and_what_comes_of_them_compar
 @pytest.mark.parametrize("approved", [True, False])
 async def test_a_question_gets_its_recorded_answer_under_its_own_id(approved: bool, tmp_path: Path) -> None:
     resolved = ApprovalResolved(approved=approved, question="then")
-    tape = Tape().turn("one", ASKED, end=None).asks(AnswerApproval(approved=approved, question="then"))
+    tape = RecordingBuilder().turn("one", ASKED, end=None).asks(AnswerApproval(approved=approved, question="then"))
     async with driving(tape.says(resolved).ends(), tmp_path) as (backend, found):
         await backend.opens()
         await backend.accepts()
@@ -123,7 +125,9 @@ async def test_a_question_gets_its_recorded_answer_under_its_own_id(approved: bo
 
 async def test_a_form_is_filled_in_as_then(tmp_path: Path) -> None:
     filled = AnswerInteraction(question="f then", values=Raw(b'{"name":"Ann"}'))
-    tape = Tape().turn("one", FORM, end=None).asks(filled).says(InteractionResolved(question="f then")).ends()
+    tape = (
+        RecordingBuilder().turn("one", FORM, end=None).asks(filled).says(InteractionResolved(question="f then")).ends()
+    )
     async with driving(tape, tmp_path) as (backend, found):
         await backend.opens()
         await backend.accepts()
@@ -137,7 +141,7 @@ async def test_a_form_is_filled_in_as_then(tmp_path: Path) -> None:
 async def test_a_form_that_is_refused_is_filled_in_again_as_it_was(tmp_path: Path) -> None:
     wrong, right = (AnswerInteraction(question="f then", values=Raw(json)) for json in (b'{"n":1}', b'{"n":2}'))
     invalid = InteractionInvalid(question="f then", kind="identity", errors=(), text="no")
-    tape = Tape().turn("one", FORM, end=None).asks(wrong, invalid).asks(right, Reply(request=""))
+    tape = RecordingBuilder().turn("one", FORM, end=None).asks(wrong, invalid).asks(right, Reply(request=""))
     async with driving(tape.says(InteractionResolved(question="f then")).ends(), tmp_path) as (backend, found):
         await backend.opens()
         await backend.accepts()
@@ -151,7 +155,7 @@ async def test_a_form_that_is_refused_is_filled_in_again_as_it_was(tmp_path: Pat
 
 
 async def test_a_question_in_words_is_answered_in_words_and_is_no_turn_of_its_own(tmp_path: Path) -> None:
-    tape = Tape().turn("one", ASKED, end=None).asks(AnswerApproval(approved=True, question="then"))
+    tape = RecordingBuilder().turn("one", ASKED, end=None).asks(AnswerApproval(approved=True, question="then"))
     tape.says(ApprovalResolved(approved=True, question="then"), TextDelta(text="Done.")).ends().turn("two")
     async with driving(tape, tmp_path) as (backend, found):
         await backend.opens()
@@ -169,7 +173,7 @@ SIGN_UP = InteractionRequired(
 )
 
 
-def filled_in_again() -> Tape:
+def filled_in_again() -> RecordingBuilder:
     """A form is answered, refused, answered again, and taken."""
     wrong, right = (
         AnswerInteraction(question="f then", values=Raw(json))
@@ -177,7 +181,7 @@ def filled_in_again() -> Tape:
     )
     errors = (FieldError(field="phone", text="too short"),)
     invalid = InteractionInvalid(question="f then", kind="identity_intake", errors=errors, text="no")
-    tape = Tape().turn("one", SIGN_UP, end=None).asks(wrong, invalid).asks(right, Reply(request=""))
+    tape = RecordingBuilder().turn("one", SIGN_UP, end=None).asks(wrong, invalid).asks(right, Reply(request=""))
     return tape.says(InteractionResolved(question="f then"), TextDelta(text="Thanks.")).ends()
 
 
@@ -211,7 +215,7 @@ async def test_a_form_in_words_that_is_not_refused_now_is_not_typed_again(tmp_pa
 
 
 async def test_to_other_words_nothing_is_typed(tmp_path: Path) -> None:
-    tape = Tape().turn("one", ASKED, end=None).asks(AnswerApproval(approved=True, question="then"))
+    tape = RecordingBuilder().turn("one", ASKED, end=None).asks(AnswerApproval(approved=True, question="then"))
     tape.says(ApprovalResolved(approved=True, question="then")).ends().turn("two")
     async with driving(tape, tmp_path) as (backend, found):
         await backend.opens()
@@ -223,7 +227,7 @@ async def test_to_other_words_nothing_is_typed(tmp_path: Path) -> None:
 
 
 async def test_an_answer_in_words_that_is_refused_is_told(tmp_path: Path) -> None:
-    tape = Tape().turn("one", ASKED, end=None).asks(AnswerApproval(approved=True, question="then"))
+    tape = RecordingBuilder().turn("one", ASKED, end=None).asks(AnswerApproval(approved=True, question="then"))
     async with driving(tape.says(ApprovalResolved(approved=True)).ends(), tmp_path) as (backend, found):
         await backend.opens()
         await backend.accepts()
@@ -234,7 +238,7 @@ async def test_an_answer_in_words_that_is_refused_is_told(tmp_path: Path) -> Non
 
 
 async def test_a_question_that_was_not_recorded_is_denied(tmp_path: Path) -> None:
-    async with driving(Tape().turn("one"), tmp_path) as (backend, found):
+    async with driving(RecordingBuilder().turn("one"), tmp_path) as (backend, found):
         await backend.opens()
         await backend.accepts()
         await backend.says(ASKED)
@@ -246,7 +250,12 @@ async def test_a_question_that_was_not_recorded_is_denied(tmp_path: Path) -> Non
 
 
 async def test_a_cancel_comes_when_as_much_was_said_as_then(tmp_path: Path) -> None:
-    tape = Tape().turn("one", TextDelta(text="12345"), end=None).asks(CancelTurn(), Reply(request="")).ends("cancelled")
+    tape = (
+        RecordingBuilder()
+        .turn("one", TextDelta(text="12345"), end=None)
+        .asks(CancelTurn(), Reply(request=""))
+        .ends("cancelled")
+    )
     async with driving(tape, tmp_path) as (backend, found):
         await backend.opens()
         await backend.accepts()
@@ -260,7 +269,12 @@ async def test_a_cancel_comes_when_as_much_was_said_as_then(tmp_path: Path) -> N
 
 
 async def test_a_turn_that_is_over_is_not_cancelled(tmp_path: Path) -> None:
-    tape = Tape().turn("one", TextDelta(text="12345"), end=None).asks(CancelTurn(), Reply(request="")).ends("cancelled")
+    tape = (
+        RecordingBuilder()
+        .turn("one", TextDelta(text="12345"), end=None)
+        .asks(CancelTurn(), Reply(request=""))
+        .ends("cancelled")
+    )
     async with driving(tape, tmp_path) as (backend, found):
         await backend.opens()
         await backend.accepts()
@@ -270,7 +284,7 @@ async def test_a_turn_that_is_over_is_not_cancelled(tmp_path: Path) -> None:
 
 async def test_a_resume_that_resumed_nothing_ends_nothing(tmp_path: Path) -> None:
     """A pod refuses it by an error for everybody: nothing stands in the recording that answers it."""
-    async with driving(Tape().turn("one").asks(ResumeTurn()).turn("two"), tmp_path) as (backend, found):
+    async with driving(RecordingBuilder().turn("one").asks(ResumeTurn()).turn("two"), tmp_path) as (backend, found):
         await backend.opens()
         await backend.accepts()
         await backend.says(TurnEnded(end="completed"))
@@ -285,7 +299,7 @@ async def test_a_resume_that_resumed_nothing_ends_nothing(tmp_path: Path) -> Non
 
 async def test_what_was_asked_behind_a_turn_is_asked_there(tmp_path: Path) -> None:
     wrong = OtpInvalid(request="", attempts_remaining=2, text="wrong")
-    tape = Tape().turn("one").asks(AnswerOtp(code="1"), wrong).turn("two")
+    tape = RecordingBuilder().turn("one").asks(AnswerOtp(code="1"), wrong).turn("two")
     async with driving(tape, tmp_path) as (backend, found):
         await backend.opens()
         await backend.accepts()
@@ -299,7 +313,7 @@ async def test_what_was_asked_behind_a_turn_is_asked_there(tmp_path: Path) -> No
 
 
 async def test_a_refused_input_is_told_and_the_next_one_said(tmp_path: Path) -> None:
-    async with driving(Tape().turn("one").turn("two"), tmp_path) as (backend, found):
+    async with driving(RecordingBuilder().turn("one").turn("two"), tmp_path) as (backend, found):
         await backend.opens()
         first = await backend.hears()
         await backend.answers(Reply(request=first.request, failure=Failure(cause="busy", text="compacting")))
@@ -309,20 +323,20 @@ async def test_a_refused_input_is_told_and_the_next_one_said(tmp_path: Path) -> 
 
 
 async def test_a_backend_that_is_silent_is_given_up_after_the_deadline(tmp_path: Path) -> None:
-    async with driving(Tape().turn("one").turn("two"), tmp_path, deadline=0.05) as (backend, found):
+    async with driving(RecordingBuilder().turn("one").turn("two"), tmp_path, deadline=0.05) as (backend, found):
         await backend.opens()
     assert found[0].refusals == ("the backend did not accept an input within 0.05 s",)
 
 
 async def test_a_backend_that_opens_no_session_cannot_be_driven(tmp_path: Path) -> None:
-    driver = Driver(Tape().turn("one").play(tmp_path), deadline=0.05)
+    driver = Driver(RecordingBuilder().turn("one").play(tmp_path), deadline=0.05)
     with pytest.raises(DrivingError, match="opened no session in time"):
         await driver.run()
 
 
 async def test_how_far_it_is_can_be_told(tmp_path: Path) -> None:
     told: list[int] = []
-    driver = Driver(Tape().turn("one").play(tmp_path), progress=told.append)
+    driver = Driver(RecordingBuilder().turn("one").play(tmp_path), progress=told.append)
     async with asyncio.TaskGroup() as group:
         group.create_task(driver.run(), name="driver")
         backend = Backend(driver)

@@ -10,15 +10,15 @@ from dragoman.gateway.replay.scenes import cut
 from dragoman.mappings.canonical.commands import CancelTurn, GetHistory, ListCompletions
 from dragoman.mappings.canonical.events import TextDelta, TurnEnded
 from dragoman.mappings.dialect import Burst
-from tests.gateway.replay.tape import Tape, Watched, said, types
+from tests.gateway.replay.recording_builder import RecordingBuilder, WatchedReplay, said, types
 from tests.gateway.replay.test_live import Behind
 
 
 class Both:
     def __init__(self, folder: Path, *, spy: bool, until: int | None = None) -> None:
-        tape = Tape().turn("one", TextDelta(text="1")).turn("two", TextDelta(text="2"))
+        tape = RecordingBuilder().turn("one", TextDelta(text="1")).turn("two", TextDelta(text="2"))
         play = tape.play(folder)
-        self.watched = Watched(play if until is None else cut(play, play.ends[until - 1] if until else 0))
+        self.watched = WatchedReplay(play if until is None else cut(play, play.ends[until - 1] if until else 0))
         self.behind = Behind()
         self.reporter = Reporter(self.watched.ledger)
         self.forked = Forked(self.watched.backend, self.behind.live, self.reporter, spy=spy)

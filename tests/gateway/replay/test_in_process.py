@@ -7,8 +7,8 @@ from dragoman.gateway.replay.in_process import InProcessEvent, InProcessTranspor
 from dragoman.mappings.canonical import Batch, SessionState
 from dragoman.mappings.canonical.commands import Ping
 from dragoman.mappings.canonical.events import ApprovalRequested, Pong, TextDelta
-from tests.gateway.replay.tape import said
-from tests.reading import everything, receive
+from tests.gateway.replay.recording_builder import said
+from tests.transport_reader import receive, receive_all
 
 DIALECT = in_process_dialect(registry.dialect("pod"))
 
@@ -19,7 +19,7 @@ async def test_what_it_says_arrives_as_it_said_it() -> None:
     transport.say(said("one", request="a"))
     transport.say(Ping(request="b"))
     transport.leave()
-    heard = translator.receive(await everything(transport)).bursts[0].items
+    heard = translator.receive(await receive_all(transport)).bursts[0].items
     assert heard == [said("one", request="a"), Ping(request="b")]
 
 

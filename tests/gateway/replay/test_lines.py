@@ -25,7 +25,7 @@ from dragoman.mappings.canonical.events import (
     TurnResult,
 )
 from dragoman.mappings.canonical.values import Message, SessionSummary
-from tests.gateway.replay.tape import said
+from tests.gateway.replay.recording_builder import said
 
 STATE = SessionState(id="own", title="known")
 

@@ -28,8 +28,8 @@ from dragoman.mappings.canonical.events import (
 )
 from dragoman.mappings.canonical.values import Failure, Message
 from dragoman.mappings.dialect import Burst
-from tests.gateway.replay.tape import said, types
-from tests.gateway.stage import Time
+from tests.gateway.in_memory import ManualClock
+from tests.gateway.replay.recording_builder import said, types
 from tests.services import services
 
 SPOKEN = [Message(role="user", text="one"), Message(role="system", text="s"), Message(role="assistant", text="1")]
@@ -74,7 +74,7 @@ class Behind:
     """A live backend of some dialect behind a session."""
 
     def __init__(self, dialect: str = "pod", *, tells: bool = True) -> None:
-        self.session, self.backend, self.time, self.ledger = Session(), Backend(), Time(), Ledger()
+        self.session, self.backend, self.time, self.ledger = Session(), Backend(), ManualClock(), Ledger()
         ids = iter(range(100))
         self.live = Live(
             self.session, registry.dialect(dialect),

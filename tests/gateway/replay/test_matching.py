@@ -18,7 +18,7 @@ from dragoman.mappings.canonical.commands import (
     SubmitInput,
 )
 from dragoman.mappings.canonical.values import FileAttachment, FileRef, Paste, Text
-from tests.gateway.replay.tape import said
+from tests.gateway.replay.recording_builder import said
 
 ID, OTHER_ID = "5b1c8c7e-0d4e-5c1a-9f0e-2f6a3c1d7e90", "00000000-0000-4000-8000-000000000002"
 

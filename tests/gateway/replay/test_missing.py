@@ -17,12 +17,12 @@ from dragoman.mappings.canonical.events import TextDelta
 from dragoman.mappings.canonical.values import flatten
 from dragoman.mappings.errors import ConfigError
 from tests.gateway.recording.lines import in_parts
-from tests.gateway.replay.tape import Tape, Watched, said
+from tests.gateway.replay.recording_builder import RecordingBuilder, WatchedReplay, said
 
 
 def session(folder: Path) -> Path:
     """The recording of a session: the first and the last turn were played, the one between was the live backend's."""
-    tape = Tape(asks_backend=False)
+    tape = RecordingBuilder(asks_backend=False)
     tape._turn = 10  # turns have ids of their own
     tape.turn("one", TextDelta(text="1"))
     tape._asks_backend = True
@@ -37,7 +37,7 @@ def texts(path: Path) -> list[str]:
 
 
 def answer(path: Path, text: str) -> str:
-    watched = Watched(read(open_recording(path)))
+    watched = WatchedReplay(read(open_recording(path)))
     return "".join(event.text for event in watched.asks(said(text)) if isinstance(event, TextDelta))
 
 
@@ -52,7 +52,9 @@ def test_the_turns_of_the_live_backend_are_missing_and_no_others(tmp_path: Path)
 
 @pytest.mark.parametrize("asks_backend", [True, False])
 def test_what_is_added_is_played_as_what_was_there(asks_backend: bool, tmp_path: Path) -> None:
-    recording = Tape(asks_backend=asks_backend).turn("one", TextDelta(text="1")).turn("two", TextDelta(text="2"))
+    recording = (
+        RecordingBuilder(asks_backend=asks_backend).turn("one", TextDelta(text="1")).turn("two", TextDelta(text="2"))
+    )
     path = recording.write(tmp_path)
     assert append_missing(path, [session(tmp_path)]) == 1
     assert texts(path) == ["one", "two", "new"]
@@ -63,7 +65,7 @@ def test_what_is_added_is_played_as_what_was_there(asks_backend: bool, tmp_path:
 
 
 def test_a_torn_line_stays_a_line_of_its_own(tmp_path: Path) -> None:
-    path = Tape().turn("one", TextDelta(text="1")).write(tmp_path)
+    path = RecordingBuilder().turn("one", TextDelta(text="1")).write(tmp_path)
     with path.open("ab") as file:
         file.write(b'{"kind":"event","seq":')
     append_missing(path, [session(tmp_path)])
@@ -74,7 +76,7 @@ def test_a_torn_line_stays_a_line_of_its_own(tmp_path: Path) -> None:
 
 
 def test_what_a_killed_replay_left_is_added_and_taken_away(tmp_path: Path) -> None:
-    path = Tape().turn("one").write(tmp_path)
+    path = RecordingBuilder().turn("one").write(tmp_path)
     folder = missing_folder(path)
     folder.mkdir()
     session(folder)
@@ -84,14 +86,16 @@ def test_what_a_killed_replay_left_is_added_and_taken_away(tmp_path: Path) -> No
 
 def test_to_a_compressed_file_nothing_can_be_added(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl.zst"
-    path.write_bytes(b"".join(compressed(Tape().turn("one").write(tmp_path).read_bytes().splitlines(keepends=True))))
+    path.write_bytes(
+        b"".join(compressed(RecordingBuilder().turn("one").write(tmp_path).read_bytes().splitlines(keepends=True)))
+    )
     with pytest.raises(ConfigError, match="unpack it, `zstd -d"):
         check_appendable(path)
-    check_appendable(Tape().turn("one").write(tmp_path))
+    check_appendable(RecordingBuilder().turn("one").write(tmp_path))
 
 
 def test_what_is_added_to_a_recording_in_parts_goes_to_its_end(tmp_path: Path) -> None:
-    whole = Tape().turn("one", TextDelta(text="1")).turn("two", TextDelta(text="2")).write(tmp_path)
+    whole = RecordingBuilder().turn("one", TextDelta(text="1")).turn("two", TextDelta(text="2")).write(tmp_path)
     lines = list(open_recording(whole).lines())
     first, last = in_parts(tmp_path / "parts.jsonl", lines, 3)
     assert check_appendable(first) == last

@@ -9,7 +9,7 @@ import pytest
 from dragoman.gateway.endpoint import parse
 from dragoman.gateway.replay.options import Until, header, read_options, read_until
 from dragoman.mappings.errors import ConfigError
-from tests.gateway.replay.tape import SESSION, Tape
+from tests.gateway.replay.recording_builder import SESSION, RecordingBuilder
 
 
 def test_without_options_it_is_strict_and_as_fast_as_it_was() -> None:
@@ -55,7 +55,7 @@ def test_a_point_is_a_line_or_a_turn() -> None:
 
 
 def test_the_header_of_a_recording_is_read_and_a_missing_file_said(tmp_path: Path) -> None:
-    path = Tape().write(tmp_path)
+    path = RecordingBuilder().write(tmp_path)
     assert header(parse(f"replay+file:{path}")).session == SESSION
     with pytest.raises(ConfigError, match="No such file"):
         header(parse(f"replay+file:{tmp_path}/none"))

@@ -6,11 +6,11 @@ import pytest
 
 from dragoman.gateway.replay.pace import INSTANT, Pace, read_speed
 from dragoman.mappings.errors import ConfigError
-from tests.gateway.stage import Time
+from tests.gateway.in_memory import ManualClock
 
 
-def paced(speed: float, idle_cap: float | None = None) -> tuple[Pace, Time]:
-    time = Time()
+def paced(speed: float, idle_cap: float | None = None) -> tuple[Pace, ManualClock]:
+    time = ManualClock()
     pace = Pace(lambda: time.seconds, speed, idle_cap)
     pace.begin(1_000_000)
     return pace, time

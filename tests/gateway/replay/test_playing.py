@@ -16,9 +16,9 @@ from dragoman.gateway.replay.playing import Replay
 from dragoman.mappings.canonical import SessionState
 from dragoman.mappings.canonical.events import ModelTurnStarted, TextDelta
 from dragoman.mappings.dialect import Burst
+from tests.gateway.in_memory import ManualClock
 from tests.gateway.recording.lines import in_parts
-from tests.gateway.replay.tape import OF_A_POD, Tape, said, types
-from tests.gateway.stage import Time
+from tests.gateway.replay.recording_builder import OF_A_POD, RecordingBuilder, said, types
 
 
 class Session:
@@ -37,7 +37,7 @@ class Session:
 
 
 def replay(path: Path, options: str = "speed=instant", dialect: str = "pod") -> Replay:
-    time = Time()
+    time = ManualClock()
     return Replay(
         parse(f"replay+file:{path}?{options}"), registry.dialect(dialect), later=time.later,
         clock=lambda: time.seconds, ledger=Ledger(),
@@ -45,7 +45,7 @@ def replay(path: Path, options: str = "speed=instant", dialect: str = "pod") -> 
 
 
 def test_each_session_has_the_recording_from_its_beginning(tmp_path: Path) -> None:
-    made = replay(Tape().turn("one", TextDelta(text="1")).write(tmp_path), dialect="smooth")
+    made = replay(RecordingBuilder().turn("one", TextDelta(text="1")).write(tmp_path), dialect="smooth")
     for _ in range(2):
         session = Session()
         made.backend(session).send([said("one")])
@@ -55,7 +55,7 @@ def test_each_session_has_the_recording_from_its_beginning(tmp_path: Path) -> No
 @pytest.mark.parametrize(("dialect", "told"), [("pod", True), ("smooth", False)])
 def test_model_turns_are_told_by_backends_that_tell_them(tmp_path: Path, dialect: str, told: bool) -> None:
     session = Session()
-    path = Tape(OF_A_POD).turn("one", ModelTurnStarted(index=0)).write(tmp_path)
+    path = RecordingBuilder(OF_A_POD).turn("one", ModelTurnStarted(index=0)).write(tmp_path)
     replay(path, dialect=dialect).backend(session).send([said("one")])
     assert ("ModelTurnStarted" in types(session.events)) == told
 
@@ -67,13 +67,13 @@ def test_what_is_no_recording_is_refused(tmp_path: Path) -> None:
 
 
 def test_explanations_go_to_stderr(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = Tape().turn("one").write(tmp_path)
+    path = RecordingBuilder().turn("one").write(tmp_path)
     replay(path, "speed=instant&explain=yes").backend(Session()).send([said("one")])
     assert capsys.readouterr().err == "submit_input one: matched with input 1 (exact)\n"
 
 
 def test_that_a_recording_is_not_whole_is_said(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    lines = list(open_recording(Tape().turn("one", TextDelta(text="1")).write(tmp_path)).lines())
+    lines = list(open_recording(RecordingBuilder().turn("one", TextDelta(text="1")).write(tmp_path)).lines())
     first, last = in_parts(tmp_path / "parts.jsonl", lines, 1)
     first.unlink()
     logs.configure("info")

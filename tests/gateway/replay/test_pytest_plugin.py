@@ -12,7 +12,7 @@ import tomli
 from dragoman.gateway.recording.reader import open_recording
 from dragoman.mappings.canonical.events import TextDelta
 from tests.gateway.recording.lines import in_parts
-from tests.gateway.replay.tape import Tape
+from tests.gateway.replay.recording_builder import RecordingBuilder
 
 pytest_plugins = ["pytester"]
 
@@ -47,8 +47,8 @@ def user(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.P
     """A project with a recording, and a client under test."""
     pytester.makepyfile(client=CLIENT)
     folder = pytester.mkdir("recordings")
-    Tape().turn("Where is my order?", TextDelta(text="On its way.")).write(folder, "order.jsonl")
-    Tape().turn("Where is my order?", TextDelta(text="Lost.")).write(folder, "lost.jsonl")
+    RecordingBuilder().turn("Where is my order?", TextDelta(text="On its way.")).write(folder, "order.jsonl")
+    RecordingBuilder().turn("Where is my order?", TextDelta(text="Lost.")).write(folder, "lost.jsonl")
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     return pytester
 

@@ -11,7 +11,7 @@ from dragoman.gateway.replay.reports import Candidate, Outcome, Report, Reporter
 from dragoman.mappings.canonical.commands import CancelTurn, SubmitInput
 from dragoman.mappings.canonical.values import Text
 from tests.gateway.recording.redaction.corpus import SHAPES
-from tests.gateway.replay.tape import said
+from tests.gateway.replay.recording_builder import said
 
 DIFFERENCE = Difference(field="text", recorded="one", said="two")
 NEAR = Candidate(scene=3, words="submit_input one", ratio=0.87, used=True, differences=(DIFFERENCE,))

@@ -30,7 +30,7 @@ from dragoman.mappings.canonical.events import (
 )
 from dragoman.mappings.canonical.values import Failure, flatten
 from tests.gateway.recording.lines import FROZEN
-from tests.gateway.replay.tape import Tape, types
+from tests.gateway.replay.recording_builder import RecordingBuilder, types
 
 REFUSED = Failure(cause="not_running", text="no turn")
 
@@ -44,7 +44,12 @@ def commands(play: Play, scene: int) -> list[str]:
 
 
 def test_each_input_begins_a_scene_and_what_came_before_is_one_of_its_own(tmp_path: Path) -> None:
-    tape = Tape().says(HistorySnapshot(items=())).turn("one", TextDelta(text="1")).turn("two", TextDelta(text="2"))
+    tape = (
+        RecordingBuilder()
+        .says(HistorySnapshot(items=()))
+        .turn("one", TextDelta(text="1"))
+        .turn("two", TextDelta(text="2"))
+    )
     play = tape.play(tmp_path)
     assert texts(play) == ["", "one", "two"]
     told = [[event for _, event in play.events(scene.passages[0])] for scene in play.scenes]
@@ -56,7 +61,7 @@ def test_each_input_begins_a_scene_and_what_came_before_is_one_of_its_own(tmp_pa
 
 
 def test_a_command_on_which_the_rest_depends_begins_a_passage(tmp_path: Path) -> None:
-    tape = Tape().turn("one", TextDelta(text="1"), end=None)
+    tape = RecordingBuilder().turn("one", TextDelta(text="1"), end=None)
     play = tape.asks(CancelTurn(), Reply(request="")).ends("cancelled").play(tmp_path)
     assert commands(play, 1) == ["SubmitInput", "CancelTurn"]
     cancel = play.scenes[1].passages[1]
@@ -69,7 +74,7 @@ def test_an_answer_is_that_of_the_last_command_under_its_request(tmp_path: Path)
     wrong, right = AnswerInteraction(question="f", declined=True), AnswerInteraction(question="f")
     invalid = InteractionInvalid(question="f", kind="k", errors=(), text="no", request="turn")
     form = InteractionRequired(question="f", kind="k", spec=Raw(b"{}"), reason="r")
-    tape = Tape().turn("one", form, end=None)
+    tape = RecordingBuilder().turn("one", form, end=None)
     for command, answer in ((wrong, invalid), (right, Reply(request="turn"))):
         tape._add(command=structs.replace(command, request="turn"), link="smooth-1")
         tape.backend(command)._add(event=answer, link="smooth-1")
@@ -78,7 +83,7 @@ def test_an_answer_is_that_of_the_last_command_under_its_request(tmp_path: Path)
 
 
 def test_what_was_refused_and_what_changes_nothing_is_loose(tmp_path: Path) -> None:
-    tape = Tape().turn("one", end=None).asks(PauseTurn(), Reply(request="", failure=REFUSED))
+    tape = RecordingBuilder().turn("one", end=None).asks(PauseTurn(), Reply(request="", failure=REFUSED))
     listed = CompletionsListed(kind="file", entries=())
     play = tape.asks(ListCompletions(kind="file", prefix="a"), listed).ends().play(tmp_path)
     assert commands(play, 1) == ["SubmitInput"]
@@ -87,12 +92,12 @@ def test_what_was_refused_and_what_changes_nothing_is_loose(tmp_path: Path) -> N
 
 
 def test_what_the_gateway_answers_by_itself_is_no_part_of_it(tmp_path: Path) -> None:
-    play = Tape().asks(GetHistory()).turn("one").play(tmp_path)
+    play = RecordingBuilder().asks(GetHistory()).turn("one").play(tmp_path)
     assert play.loose == ()
 
 
 def test_an_input_that_never_reached_the_backend_takes_no_part_and_no_answer(tmp_path: Path) -> None:
-    tape = Tape().turn("one", end=None)
+    tape = RecordingBuilder().turn("one", end=None)
     refused = tape.client(SubmitInput(segments=()))
     tape._add(event=Reply(request=refused, failure=REFUSED), link="smooth-1")
     play = tape.ends().turn("two").play(tmp_path)
@@ -102,7 +107,7 @@ def test_an_input_that_never_reached_the_backend_takes_no_part_and_no_answer(tmp
 
 def test_an_answer_belongs_to_the_question_that_was_open(tmp_path: Path) -> None:
     asked, resolved = ApprovalRequested(tool="t", description="d", question="q1"), ApprovalResolved(approved=True)
-    tape = Tape().turn("one", asked, end=None).asks(AnswerApproval(approved=True), Reply(request=""))
+    tape = RecordingBuilder().turn("one", asked, end=None).asks(AnswerApproval(approved=True), Reply(request=""))
     play = tape.says(resolved).ends().play(tmp_path)
     assert [passage.question for passage in play.scenes[1].passages] == ["", "q1"]
 
@@ -110,7 +115,7 @@ def test_an_answer_belongs_to_the_question_that_was_open(tmp_path: Path) -> None
 def test_where_no_backend_was_dialled_the_clients_and_the_log_tell_what_was_asked(tmp_path: Path) -> None:
     """An answer in words is an input that begins no turn; what it meant stands in the log."""
     asked = ApprovalRequested(tool="t", description="d", question="q1")
-    tape = Tape(asks_backend=False).turn("one", asked, end=None)
+    tape = RecordingBuilder(asks_backend=False).turn("one", asked, end=None)
     tape.asks(SubmitInput(segments=())).says(ApprovalResolved(approved=True, question="q1"))
     play = tape.ends().turn("two").play(tmp_path)
     assert texts(play) == ["", "one", "two"]
@@ -121,7 +126,7 @@ def test_where_no_backend_was_dialled_the_clients_and_the_log_tell_what_was_aske
 
 
 def test_the_ends_of_the_turns_are_known(tmp_path: Path) -> None:
-    tape = Tape().turn("one")
+    tape = RecordingBuilder().turn("one")
     first = tape.last
     assert tape.frame().turn("two").play(tmp_path).ends == (first, tape.last)
 

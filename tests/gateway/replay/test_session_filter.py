@@ -6,8 +6,8 @@ from dragoman.adapters.base import CloseReason
 from dragoman.gateway import registry
 from dragoman.gateway.replay.session_filter import SessionFilter
 from dragoman.mappings.dialect import Frame, Missed, Oversize, Parts
-from tests.memory import MemoryTransport
-from tests.reading import receive
+from tests.memory_transport import MemoryTransport
+from tests.transport_reader import receive
 
 REPLY = b'{"jsonrpc":"2.0","id":"1","result":{"ok":true}}'
 

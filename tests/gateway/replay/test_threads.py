@@ -12,11 +12,11 @@ from dragoman.gateway.replay.driving import DrivingError
 from dragoman.gateway.replay.threads import driven, listen_endpoint, served
 from dragoman.mappings.canonical.events import TextDelta
 from dragoman.mappings.errors import ConfigError
-from tests.gateway.replay.tape import Tape
+from tests.gateway.replay.recording_builder import RecordingBuilder
 
 
 def tape(folder: Path) -> Path:
-    return Tape().turn("one", TextDelta(text="1")).write(folder)
+    return RecordingBuilder().turn("one", TextDelta(text="1")).write(folder)
 
 
 def test_it_listens_while_the_block_lasts(tmp_path: Path) -> None:

@@ -8,11 +8,11 @@ from dragoman.gateway.replay.turn_matcher import TurnMatcher
 from dragoman.mappings.canonical.commands import ListCompletions
 from dragoman.mappings.canonical.events import CompletionsListed
 from dragoman.mappings.canonical.values import Completion
-from tests.gateway.replay.tape import Tape, said
+from tests.gateway.replay.recording_builder import RecordingBuilder, said
 
 
 def cast(folder: Path, *texts: str) -> TurnMatcher:
-    tape = Tape()
+    tape = RecordingBuilder()
     for text in texts:
         tape.turn(text)
     return TurnMatcher(tape.play(folder))
@@ -63,7 +63,7 @@ def test_what_is_like_nothing_is_refused_and_the_candidates_are_told(tmp_path: P
 
 
 def test_what_was_asked_besides_is_answered_in_turn_and_then_as_last_time(tmp_path: Path) -> None:
-    tape = Tape()
+    tape = RecordingBuilder()
     for value in ("a.py", "ab.py"):
         listed = CompletionsListed(kind="file", entries=(Completion(value=value),))
         tape.asks(ListCompletions(kind="file", prefix="a"), listed)

@@ -14,8 +14,9 @@ from dragoman.mappings.canonical.commands import GetHistory, ListSessions, SetGo
 from dragoman.mappings.canonical.events import SessionsListed
 from dragoman.mappings.canonical.unmapped import Unmapped
 from dragoman.mappings.dialect import Burst
-from tests.gateway.pod_words import CANCEL, FINISHED, delta, problem, run, snapshot, status, took
-from tests.gateway.smooth_words import (
+from tests.gateway.in_memory import LIMITS, NEVER, InMemoryGateway, Script, in_memory_gateway
+from tests.gateway.pod_messages import CANCEL, FINISHED, delta, problem, run, snapshot, status, took
+from tests.gateway.smooth_client_messages import (
     AGENT,
     CONVERSATION,
     CREATE,
@@ -31,13 +32,12 @@ from tests.gateway.smooth_words import (
     send,
     token,
 )
-from tests.gateway.stage import LIMITS, NEVER, Script, Stage, stage
 from tests.idle import settle
 
 UNKNOWN = "0198c3a1-0000-4000-8000-00000000dead"
 
 
-def talked(made: Stage, name: str = "a") -> Script:
+def talked(made: InMemoryGateway, name: str = "a") -> Script:
     """A client that has said Hi and got Hello."""
     return (
         made.script()
@@ -58,13 +58,13 @@ def test_the_session_behind_an_endpoint_has_the_same_id_after_a_restart_and_anot
 
 
 async def test_who_only_connects_is_told_nothing_and_dials_nothing() -> None:
-    async with stage() as made:
+    async with in_memory_gateway() as made:
         await made.script().joins("a").gets("a").done()
         assert made.dialled == 0
 
 
 async def test_a_created_session_dials_the_backend_and_shows_its_two_ids() -> None:
-    async with stage() as made:
+    async with in_memory_gateway() as made:
         await (
             made.script()
             .joins("a")
@@ -76,7 +76,7 @@ async def test_a_created_session_dials_the_backend_and_shows_its_two_ids() -> No
 
 
 async def test_creating_twice_gives_the_same_session_and_attaches_once() -> None:
-    async with stage() as made:
+    async with in_memory_gateway() as made:
         await (
             made.script()
             .opens("a")
@@ -90,13 +90,13 @@ async def test_creating_twice_gives_the_same_session_and_attaches_once() -> None
 
 @pytest.mark.parametrize("known", [CONVERSATION, UNKNOWN])
 async def test_going_on_with_a_conversation_gives_the_one_session_of_the_backend(known: str) -> None:
-    async with stage() as made:
+    async with in_memory_gateway() as made:
         await made.script().joins("a").says("a", CREATE | {"conversationId": known}).gets("a", opened("open")).done()
 
 
 @pytest.mark.parametrize("name", [SHOWN, CONVERSATION])
 async def test_both_ids_name_the_session(name: str) -> None:
-    async with stage() as made:
+    async with in_memory_gateway() as made:
         await (
             made.script()
             .joins("a")
@@ -120,7 +120,7 @@ async def test_both_ids_name_the_session(name: str) -> None:
     ids=lambda action: str(action["action"]),
 )
 async def test_an_unknown_session_is_not_found(action: Frame) -> None:
-    async with stage() as made:
+    async with in_memory_gateway() as made:
         await (
             made.script()
             .joins("a")
@@ -132,7 +132,7 @@ async def test_an_unknown_session_is_not_found(action: Frame) -> None:
 
 
 async def test_an_input_on_a_fresh_connection_attaches_to_the_session_that_it_names() -> None:
-    async with stage() as made:
+    async with in_memory_gateway() as made:
         await (
             talked(made)
             .leaves("a")
@@ -146,7 +146,7 @@ async def test_an_input_on_a_fresh_connection_attaches_to_the_session_that_it_na
 
 
 async def test_a_client_that_comes_back_in_mid_turn_sees_the_turn_go_on() -> None:
-    async with stage() as made:
+    async with in_memory_gateway() as made:
         await (
             made.script()
             .opens("a")
@@ -165,7 +165,7 @@ async def test_a_client_that_comes_back_in_mid_turn_sees_the_turn_go_on() -> Non
 
 
 async def test_both_of_two_clients_see_the_turn_of_one() -> None:
-    async with stage() as made:
+    async with in_memory_gateway() as made:
         await (
             made.script()
             .opens("a")
@@ -180,7 +180,7 @@ async def test_both_of_two_clients_see_the_turn_of_one() -> None:
 
 
 async def test_who_is_gone_is_attached_nowhere() -> None:
-    async with stage() as made:
+    async with in_memory_gateway() as made:
         await made.script().opens("a").opens("b").leaves("a").pod_says(delta("x")).gets("b", token("$t", "x")).done()
         assert list(made.session.delivery.attachments) == ["b"]
 
@@ -197,7 +197,7 @@ FOREIGN: list[Callable[[str], Frame]] = [
 
 @pytest.mark.parametrize("action", FOREIGN, ids=["get_session", "send_message", "history", "create"])
 async def test_a_foreign_session_is_answered_exactly_like_an_unknown_one(action: Callable[[str], Frame]) -> None:
-    async with stage(share="owner") as made:
+    async with in_memory_gateway(share="owner") as made:
         await talked(made).joins("eve", principal="eve").done()
         eve = made.clients["eve"]
         answers = []
@@ -211,7 +211,7 @@ async def test_a_foreign_session_is_answered_exactly_like_an_unknown_one(action:
 
 
 async def test_a_backend_with_one_session_is_busy_for_who_does_not_own_it() -> None:
-    async with stage() as made:
+    async with in_memory_gateway() as made:
         await (
             made.script()
             .opens("a")
@@ -225,7 +225,7 @@ async def test_a_backend_with_one_session_is_busy_for_who_does_not_own_it() -> N
 
 async def test_a_foreign_session_is_not_listed() -> None:
     listing = {"action": "list_conversations", "requestId": "l"}
-    async with stage(share="owner") as made:
+    async with in_memory_gateway(share="owner") as made:
         await (
             talked(made)
             .joins("eve", principal="eve")
@@ -242,7 +242,7 @@ async def test_a_foreign_session_is_not_listed() -> None:
 
 @pytest.mark.parametrize(("query", "found"), [("", 1), ("hI", 1), ("nothing like it", 0)])
 async def test_a_list_has_the_sessions_whose_title_has_the_words(query: str, found: int) -> None:
-    async with stage() as made:
+    async with in_memory_gateway() as made:
         await talked(made).done()
         listed = made.router._list(made.clients["a"].link, ListSessions(request="l", query=query))
         assert isinstance(listed, SessionsListed)
@@ -250,7 +250,7 @@ async def test_a_list_has_the_sessions_whose_title_has_the_words(query: str, fou
 
 
 async def test_whoever_lists_has_the_one_backend_dialled_and_is_answered_once_it_told_what_it_is_about() -> None:
-    async with stage() as made:
+    async with in_memory_gateway() as made:
         listing = {"action": "list_conversations", "requestId": "l"}
         await made.script().joins("a").says("a", listing).gets("a").done()
         assert made.dialled == 1
@@ -259,7 +259,7 @@ async def test_whoever_lists_has_the_one_backend_dialled_and_is_answered_once_it
 
 
 async def test_a_session_in_which_nobody_spoke_is_not_listed() -> None:
-    async with stage() as made:
+    async with in_memory_gateway() as made:
         await (
             made.script()
             .opens("a")
@@ -273,7 +273,7 @@ async def test_a_session_in_which_nobody_spoke_is_not_listed() -> None:
 
 
 async def test_a_ping_is_answered_without_a_session() -> None:
-    async with stage() as made:
+    async with in_memory_gateway() as made:
         await (
             made.script()
             .joins("a")
@@ -285,7 +285,7 @@ async def test_a_ping_is_answered_without_a_session() -> None:
 
 
 async def test_each_command_gets_one_answer_when_they_come_in_one_piece() -> None:
-    async with stage() as made:
+    async with in_memory_gateway() as made:
         await (
             made.script()
             .joins("a")
@@ -296,7 +296,7 @@ async def test_each_command_gets_one_answer_when_they_come_in_one_piece() -> Non
 
 
 async def test_a_command_that_names_no_session_means_the_one_that_its_link_is_attached_to() -> None:
-    async with stage() as made:
+    async with in_memory_gateway() as made:
         await made.script().opens("a").joins("b").done()
         for name in "ab":
             made.clients[name].slips(made.router, GetHistory(request="h"), "get_conversation_messages")
@@ -305,7 +305,7 @@ async def test_a_command_that_names_no_session_means_the_one_that_its_link_is_at
 
 
 async def test_an_unknown_command_is_answered() -> None:
-    async with stage() as made:
+    async with in_memory_gateway() as made:
         await made.script().joins("a").done()
         made.router.receive(
             made.clients["a"].link, [Burst(items=[Unmapped(dialect="x", tag="dance", raw="{}", request="u")])]
@@ -315,7 +315,7 @@ async def test_an_unknown_command_is_answered() -> None:
 
 
 async def test_what_a_pod_cannot_do_is_refused_with_its_reason() -> None:
-    async with stage() as made:
+    async with in_memory_gateway() as made:
         await made.script().opens("a").done()
         link = made.clients["a"].link
         made.router.receive(link, [Burst(items=[SetGoal(request="n", session=CONVERSATION, objective="win")])])
@@ -324,7 +324,7 @@ async def test_what_a_pod_cannot_do_is_refused_with_its_reason() -> None:
 
 
 async def test_where_the_backend_keeps_no_titles_the_gateway_does() -> None:
-    async with stage() as made:
+    async with in_memory_gateway() as made:
         rename = {"action": "rename_conversation", "requestId": "n", "conversationId": CONVERSATION, "title": "New"}
         await (
             made.script()
@@ -338,7 +338,7 @@ async def test_where_the_backend_keeps_no_titles_the_gateway_does() -> None:
 
 
 async def test_pings_of_a_client_whose_backend_is_away_are_answered() -> None:
-    async with stage(limits=Limits(backoff_first=NEVER, backoff_max=NEVER)) as made:
+    async with in_memory_gateway(limits=Limits(backoff_first=NEVER, backoff_max=NEVER)) as made:
         made.refusals = WAITING_MAX
         await (
             made.script()
@@ -350,7 +350,7 @@ async def test_pings_of_a_client_whose_backend_is_away_are_answered() -> None:
 
 
 async def test_the_agent_that_a_client_named_is_shown_to_the_next_one() -> None:
-    async with stage() as made:
+    async with in_memory_gateway() as made:
         await (
             made.script()
             .opens("a")
@@ -365,7 +365,7 @@ async def test_the_agent_that_a_client_named_is_shown_to_the_next_one() -> None:
 
 
 async def test_a_pod_client_is_shown_the_session_as_it_connects() -> None:
-    async with stage() as made:
+    async with in_memory_gateway() as made:
         await talked(made).done()
         made.join("tui", dialect="pod")
         await settle()
@@ -380,7 +380,7 @@ async def test_a_pod_client_is_shown_the_session_as_it_connects() -> None:
 
 async def test_a_shared_session_is_seen_and_driven_by_everybody() -> None:
     listing = {"action": "list_conversations", "requestId": "l"}
-    async with stage(share="all") as made:
+    async with in_memory_gateway(share="all") as made:
         await (
             talked(made)
             .joins("eve", principal="eve")
@@ -396,7 +396,7 @@ async def test_a_shared_session_is_seen_and_driven_by_everybody() -> None:
 
 
 async def test_who_opens_where_the_one_session_is_anothers_is_attached_if_the_route_says_so() -> None:
-    async with stage(share="owner", open="attach") as made:
+    async with in_memory_gateway(share="owner", open="attach") as made:
         await (
             talked(made)
             .joins("eve", principal="eve")
@@ -410,7 +410,7 @@ async def test_who_opens_where_the_one_session_is_anothers_is_attached_if_the_ro
 
 
 async def test_a_foreign_session_behind_a_pod_door_is_not_shown() -> None:
-    async with stage(share="owner") as made:
+    async with in_memory_gateway(share="owner") as made:
         await talked(made).done()
         made.join("eve", principal="eve", dialect="pod")
         await settle()
@@ -420,7 +420,7 @@ async def test_a_foreign_session_behind_a_pod_door_is_not_shown() -> None:
 
 
 async def test_a_turn_whose_last_client_leaves_is_cancelled_if_the_route_says_so() -> None:
-    async with stage(on_last_detach="cancel") as made:
+    async with in_memory_gateway(on_last_detach="cancel") as made:
         await (
             made.script()
             .opens("a")
@@ -441,12 +441,12 @@ async def test_a_turn_whose_last_client_leaves_is_cancelled_if_the_route_says_so
 
 
 async def test_no_turn_is_cancelled_where_none_is_open() -> None:
-    async with stage(on_last_detach="cancel") as made:
+    async with in_memory_gateway(on_last_detach="cancel") as made:
         await made.script().opens("a").leaves("a").pod_gets().done()
 
 
 async def test_a_turn_that_does_not_end_without_clients_is_ended_after_the_deadline() -> None:
-    async with stage(on_last_detach="cancel") as made:
+    async with in_memory_gateway(on_last_detach="cancel") as made:
         await (
             made.script()
             .opens("a")
@@ -465,7 +465,7 @@ async def test_a_turn_that_does_not_end_without_clients_is_ended_after_the_deadl
 @pytest.mark.parametrize(("shutdown", "reaches"), [("client", []), ("backend", [{"method": "shutdown"}])])
 async def test_a_shutdown_reaches_the_backend_only_if_the_route_says_so(shutdown: str, reaches: list[Frame]) -> None:
     said: list[str] = []
-    async with stage(shutdown=shutdown) as made:
+    async with in_memory_gateway(shutdown=shutdown) as made:
         made.router.on_shutdown = lambda link: said.append(link.id)
         await made.script().opens("a").done()
         made.join("tui", dialect="pod").says({"method": "shutdown"})
@@ -481,7 +481,7 @@ MODELS = {"jsonrpc": "2.0", "id": 7, "method": "app/models", "params": {}}
 
 
 async def test_what_concerns_no_session_is_asked_of_a_backend_of_its_own() -> None:
-    async with stage(upstream="codewhale") as made:
+    async with in_memory_gateway(upstream="codewhale") as made:
         client = made.join("editor", dialect="codewhale")
         for _ in range(2):
             client.says(MODELS)
@@ -496,7 +496,7 @@ async def test_what_concerns_no_session_is_asked_of_a_backend_of_its_own() -> No
 
 
 async def test_what_a_backend_has_no_word_for_is_refused_without_a_session() -> None:
-    async with stage() as made:
+    async with in_memory_gateway() as made:
         client = made.join("editor", dialect="codewhale")
         client.says(MODELS)
         await settle()
@@ -508,7 +508,7 @@ async def test_what_a_backend_has_no_word_for_is_refused_without_a_session() -> 
 
 async def test_a_client_without_a_session_is_let_go_when_it_says_shutdown() -> None:
     said: list[str] = []
-    async with stage() as made:
+    async with in_memory_gateway() as made:
         made.router.on_shutdown = lambda link: said.append(link.id)
         client = made.join("editor", dialect="codewhale")
         client.says({"jsonrpc": "2.0", "id": 1, "method": "shutdown"})
@@ -519,7 +519,7 @@ async def test_a_client_without_a_session_is_let_go_when_it_says_shutdown() -> N
 
 
 async def test_what_a_client_cannot_say_of_a_new_session_the_endpoint_does() -> None:
-    async with stage(upstream="codewhale") as made:
+    async with in_memory_gateway(upstream="codewhale") as made:
         made.join("a").says(CREATE)
         await settle()
         (start,) = [frame for frame in made.pod.news() if frame["method"] == "thread/start"]
@@ -531,7 +531,7 @@ async def test_what_a_client_cannot_say_of_a_new_session_the_endpoint_does() -> 
 
 async def test_watchers_are_told_when_a_session_is_claimed_works_and_rests() -> None:
     told: list[tuple[str, str]] = []
-    async with stage() as made:
+    async with in_memory_gateway() as made:
         made.router.watchers.append(lambda session: told.append((session.state.owner, session.state.status)))
         await talked(made).leaves("a").passes(Limits().session_ttl).done()
     assert told == [("local", "idle"), ("local", "running"), ("local", "idle"), ("local", "idle")]
@@ -539,7 +539,7 @@ async def test_watchers_are_told_when_a_session_is_claimed_works_and_rests() -> 
 
 async def test_a_door_leads_to_the_one_session_of_its_backend() -> None:
     ingress = Ingress(endpoint="pod+unix:/x")
-    async with stage() as made:
+    async with in_memory_gateway() as made:
         assert made.router.behind(ingress) is None
         assert made.router._behind(ingress) is made.session
         assert made.router.behind(ingress) is made.session

@@ -9,13 +9,13 @@ from dragoman.mappings.canonical.commands import ListSessions
 from dragoman.mappings.canonical.values import SessionSummary
 from dragoman.mappings.errors import PeerError
 from dragoman.mappings.pando.vocabulary import keep
-from tests.gateway.smooth_words import CONVERSATION, SHOWN
-from tests.gateway.stage import SESSION, stage
+from tests.gateway.in_memory import SESSION, in_memory_gateway
+from tests.gateway.smooth_client_messages import CONVERSATION, SHOWN
 
 
 @pytest.mark.parametrize("name", [SESSION, SHOWN, CONVERSATION])
 async def test_a_session_is_known_by_its_id_and_by_what_clients_are_shown_until_it_is_dropped(name: str) -> None:
-    async with stage() as made:
+    async with in_memory_gateway() as made:
         index = made.router._all.index
         assert index.find_session(name) is made.session
         assert made.session in index
@@ -27,7 +27,7 @@ async def test_a_session_is_known_by_its_id_and_by_what_clients_are_shown_until_
 
 async def test_the_names_that_clients_choose_for_one_session_are_bounded() -> None:
     """Whoever opens the one session of a backend chooses another name for it each time."""
-    async with stage() as made:
+    async with in_memory_gateway() as made:
         index = made.router._all.index
         for number in range(NAMES_MAX):
             index.add_name(made.session, f"n-{number}")
@@ -37,7 +37,7 @@ async def test_the_names_that_clients_choose_for_one_session_are_bounded() -> No
 
 
 async def test_a_session_whose_name_a_client_chose_is_kept_though_nobody_used_it_yet() -> None:
-    async with stage() as made:
+    async with in_memory_gateway() as made:
         assert made.session.vacant
         made.session.state.chosen_ids = keep(id="ours")
         assert not made.session.vacant

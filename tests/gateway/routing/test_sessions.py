@@ -6,15 +6,15 @@ import json
 
 from msgspec import structs
 
-from tests.gateway.backends.pando_stage import ROUTE, PandoStage, frames, pando_stage, row
-from tests.gateway.smooth_words import ask
+from tests.gateway.backends.in_memory_pando import ROUTE, InMemoryPandoGateway, frames, in_memory_pando_gateway, row
+from tests.gateway.smooth_client_messages import ask
 from tests.idle import settle
-from tests.memory import MemoryTransport
+from tests.memory_transport import MemoryTransport
 
 ONE, OTHER = "0b0e9b0e-0000-4000-8000-000000000001", "0b0e9b0e-0000-4000-8000-000000000002"
 
 
-async def listening(made: PandoStage) -> MemoryTransport:
+async def listening(made: InMemoryPandoGateway) -> MemoryTransport:
     """A publication, and somebody for whom the primary is connected."""
     told = made.join("pando", publishes=True)
     made.join("smooth").say(json.dumps(ask("list_conversations", "r1")).encode())
@@ -27,7 +27,7 @@ def announced(told: MemoryTransport) -> list[str]:
 
 
 async def test_a_publication_is_told_of_every_session_old_and_new() -> None:
-    async with pando_stage() as made:
+    async with in_memory_pando_gateway() as made:
         told = await listening(made)
         await made.begins(row(ONE))
         assert announced(told) == [ONE]
@@ -41,7 +41,7 @@ async def test_a_publication_is_told_of_every_session_old_and_new() -> None:
 
 async def test_a_publication_is_told_no_more_of_a_session_once_it_is_somebodys() -> None:
     """docs/design.md, section 5: sessions with an owner are not published unless the route says so."""
-    async with pando_stage(structs.replace(ROUTE, share="owner")) as made:
+    async with in_memory_pando_gateway(structs.replace(ROUTE, share="owner")) as made:
         told = await listening(made)
         await made.begins(row(ONE), row(OTHER))
         made.join("smooth").say(json.dumps(ask("get_session", "r1", sessionId=ONE)).encode())
@@ -54,7 +54,7 @@ async def test_a_publication_is_told_no_more_of_a_session_once_it_is_somebodys()
 
 
 async def test_a_session_that_is_over_or_somebodys_is_not_counted_any_more() -> None:
-    async with pando_stage(structs.replace(ROUTE, share="owner")) as made:
+    async with in_memory_pando_gateway(structs.replace(ROUTE, share="owner")) as made:
         client = made.join("smooth")
         client.say(json.dumps(ask("list_conversations", "r1")).encode())
         await made.begins(row(ONE), row(OTHER))
@@ -67,7 +67,7 @@ async def test_a_session_that_is_over_or_somebodys_is_not_counted_any_more() -> 
 
 
 async def test_a_publication_that_ended_is_told_of_nothing() -> None:
-    async with pando_stage() as made:
+    async with in_memory_pando_gateway() as made:
         told = await listening(made)
         told.hang_up()
         await made.begins(row(ONE))
@@ -75,7 +75,7 @@ async def test_a_publication_that_ended_is_told_of_nothing() -> None:
 
 
 async def test_nothing_is_made_for_one_who_only_connects() -> None:
-    async with pando_stage() as made:
+    async with in_memory_pando_gateway() as made:
         made.join("smooth")
         await settle()
         assert (made.router.sessions, made.primaries) == ([], [])

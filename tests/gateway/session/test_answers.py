@@ -10,8 +10,8 @@ from dragoman.gateway.session.history import summary
 from dragoman.mappings.canonical import Event
 from dragoman.mappings.canonical.commands import ListSessions
 from dragoman.mappings.canonical.events import Heartbeat, HistorySnapshot, TextDelta
-from tests.gateway.stage import stage
-from tests.gateway.whale_words import answers, line, shown
+from tests.gateway.codewhale_messages import answers, line, shown
+from tests.gateway.in_memory import in_memory_gateway
 
 
 def test_a_history_that_was_asked_for_answers_and_one_that_is_told_does_not() -> None:
@@ -32,7 +32,7 @@ async def test_a_thread_that_is_archived_leaves_the_list_until_it_is_fetched_bac
     """docs/dialects/codewhale.md, section 2.3, and captures/codewhale/06: an archived thread says so where it is
     asked for.
     """
-    async with stage(upstream="codewhale") as made:
+    async with in_memory_gateway(upstream="codewhale") as made:
         client = made.join("editor", dialect="codewhale")
         client.says(line(1, "thread/start"))
         await answers(made, "thread/start", **shown(THREAD, "started"))

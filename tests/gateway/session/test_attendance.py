@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 
 from dragoman.gateway.session.session import Session
-from tests.gateway.backends.pando_stage import PandoStage, frames, pando_stage, row
+from tests.gateway.backends.in_memory_pando import InMemoryPandoGateway, frames, in_memory_pando_gateway, row
 from tests.idle import settle
-from tests.memory import MemoryTransport
+from tests.memory_transport import MemoryTransport
 
 ONE = "0b0e9b0e-0000-4000-8000-000000000001"
 TTL = 3600.0  # docs/design.md, section 5
 
 
-async def called(made: PandoStage, method: str, **params: object) -> MemoryTransport:
+async def called(made: InMemoryPandoGateway, method: str, **params: object) -> MemoryTransport:
     caller = made.join("pando")
     caller.say(json.dumps({"jsonrpc": "2.0", "id": "1", "method": method, "params": params}).encode())
     await settle()
@@ -21,7 +21,7 @@ async def called(made: PandoStage, method: str, **params: object) -> MemoryTrans
 
 
 async def test_a_caller_is_answered_and_attached_to_nothing() -> None:
-    async with pando_stage() as made:
+    async with in_memory_pando_gateway() as made:
         caller = await called(made, "session.get", session_id=ONE)
         await made.begins(row(ONE))
         (session,) = made.router.sessions
@@ -31,7 +31,7 @@ async def test_a_caller_is_answered_and_attached_to_nothing() -> None:
 
 
 async def test_a_session_at_which_a_caller_only_looked_rests_after_its_time() -> None:
-    async with pando_stage() as made:
+    async with in_memory_pando_gateway() as made:
         await called(made, "session.get", session_id=ONE)
         await made.begins(row(ONE))
         (session,) = made.router.sessions
@@ -44,7 +44,7 @@ async def test_a_session_at_which_a_caller_only_looked_rests_after_its_time() ->
 
 
 async def test_who_subscribes_to_everything_is_no_company_and_wakes_nobody() -> None:
-    async with pando_stage() as made:
+    async with in_memory_pando_gateway() as made:
         await called(made, "session.list")
         await made.begins(row(ONE))
         made.join("pando", publishes=True)
@@ -55,7 +55,7 @@ async def test_who_subscribes_to_everything_is_no_company_and_wakes_nobody() -> 
 
 
 async def test_a_pod_client_keeps_its_session_awake() -> None:
-    async with pando_stage() as made:
+    async with in_memory_pando_gateway() as made:
         made.join("pod")
         await made.begins(row(ONE))
         await made.answers("message.list", [])

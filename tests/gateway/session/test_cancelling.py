@@ -10,22 +10,22 @@ from typing import Any
 import pytest
 
 from dragoman.gateway.config.model import Limits
-from tests.gateway.backends.pando_stage import PandoStage, frames, pando_stage, row
-from tests.gateway.pod_words import CANCEL, echo, problem, run, say, snapshot, status, took
-from tests.gateway.server_words import CREATED, acknowledged, answered, create, said, stopped, taken, told
-from tests.gateway.server_words import problem as refused
-from tests.gateway.smooth_words import ask
-from tests.gateway.stage import Script, Stage, stage
-from tests.gateway.whale_words import line
+from tests.gateway.backends.in_memory_pando import InMemoryPandoGateway, frames, in_memory_pando_gateway, row
+from tests.gateway.codewhale_messages import line
+from tests.gateway.in_memory import InMemoryGateway, Script, in_memory_gateway
+from tests.gateway.pod_messages import CANCEL, echo, problem, run, say, snapshot, status, took
+from tests.gateway.smooth_client_messages import ask
+from tests.gateway.smooth_server_messages import CREATED, acknowledged, answered, create, said, stopped, taken, told
+from tests.gateway.smooth_server_messages import problem as refused
 from tests.idle import settle
-from tests.memory import MemoryTransport
+from tests.memory_transport import MemoryTransport
 
 Frame = dict[str, Any]
 
 CANCELLED = (problem("internal", "Cancelled"), status("idle"))
 
 
-def begun(made: Stage) -> Script:
+def begun(made: InMemoryGateway) -> Script:
     """A pod client `p` whose turn runs at a pod."""
     return (
         made.script()
@@ -39,7 +39,7 @@ def begun(made: Stage) -> Script:
     )
 
 
-def begun_at_server(made: Stage) -> Script:
+def begun_at_server(made: InMemoryGateway) -> Script:
     """A pod client `p` whose turn "$t" runs at a smooth server."""
     return (
         made.script()
@@ -55,7 +55,7 @@ def begun_at_server(made: Stage) -> Script:
 
 
 async def test_without_a_turn_there_is_nothing_to_cancel() -> None:
-    async with stage() as made:
+    async with in_memory_gateway() as made:
         await (
             made.script()
             .joins("p", dialect="pod")
@@ -69,7 +69,7 @@ async def test_without_a_turn_there_is_nothing_to_cancel() -> None:
 
 
 async def test_a_pod_clients_cancel_is_the_sessions() -> None:
-    async with stage() as made:
+    async with in_memory_gateway() as made:
         await (
             begun(made)
             .joins("q", dialect="pod")
@@ -85,7 +85,7 @@ async def test_a_pod_clients_cancel_is_the_sessions() -> None:
 
 
 async def test_the_first_cancel_holds_the_deadline_for_all() -> None:
-    async with stage() as made:
+    async with in_memory_gateway() as made:
         await (
             begun(made)
             .says("p", CANCEL)
@@ -99,7 +99,7 @@ async def test_the_first_cancel_holds_the_deadline_for_all() -> None:
 
 
 async def test_a_backend_without_cancel_is_left_to_itself_and_busy_until_it_has_ended() -> None:
-    async with stage(upstream="smooth") as made:
+    async with in_memory_gateway(upstream="smooth") as made:
         await (
             begun_at_server(made)
             .says("p", CANCEL)
@@ -119,7 +119,7 @@ async def test_a_backend_without_cancel_is_left_to_itself_and_busy_until_it_has_
 
 
 async def test_a_pause_is_a_cancel_where_the_route_says_so() -> None:
-    async with stage(upstream="smooth", pause="cancel") as made:
+    async with in_memory_gateway(upstream="smooth", pause="cancel") as made:
         await (
             begun_at_server(made)
             .says("p", {"method": "pause"})
@@ -131,7 +131,7 @@ async def test_a_pause_is_a_cancel_where_the_route_says_so() -> None:
 
 
 async def test_a_pause_is_refused_toward_a_backend_that_has_none() -> None:
-    async with stage(upstream="smooth") as made:
+    async with in_memory_gateway(upstream="smooth") as made:
         await (
             begun_at_server(made)
             .says("p", {"method": "pause"})
@@ -162,7 +162,7 @@ IS_REFUSED: dict[str, Frame] = {
 }
 
 
-async def everybody(made: PandoStage) -> dict[str, MemoryTransport]:
+async def everybody(made: InMemoryPandoGateway) -> dict[str, MemoryTransport]:
     """Clients of all dialects at a session of a pando in which a run has begun; the smooth client began it as `r1`."""
     clients = {name: made.join(name) for name in ("smooth", "pod", "codewhale", "pando")}
     clients["subscribers"] = made.join("pando", publishes=True)
@@ -189,7 +189,7 @@ def holds(part: Frame, frame: Frame) -> bool:
 
 @pytest.mark.parametrize("asker", ASKS_TO_STOP)
 async def test_a_cancel_that_its_backend_refuses_is_told_to_who_asked_and_the_turn_goes_on(asker: str) -> None:
-    async with pando_stage() as made:
+    async with in_memory_pando_gateway() as made:
         clients = await everybody(made)
         before = {name: len(client.got) for name, client in clients.items()}
         says(clients[asker], ASKS_TO_STOP[asker])
@@ -213,7 +213,7 @@ async def test_a_cancel_that_its_backend_refuses_is_told_to_who_asked_and_the_tu
 
 async def test_an_action_that_a_server_does_not_know_is_done_without_it() -> None:
     """It lacks the word, which is no refusal: docs/translation.md, rule 3.4."""
-    async with pando_stage() as made:
+    async with in_memory_pando_gateway() as made:
         clients = await everybody(made)
         says(clients["pod"], CANCEL)
         await settle()

@@ -31,7 +31,7 @@ from dragoman.mappings.canonical.events import (
 )
 from dragoman.mappings.canonical.values import Message, Origin
 from tests.idle import settle
-from tests.memory import MemoryTransport
+from tests.memory_transport import MemoryTransport
 from tests.services import services
 
 SESSION = "5f0c4b1e-0000-4000-8000-000000000001"

@@ -8,9 +8,9 @@ import json
 from typing import Any
 
 from dragoman.gateway.routing.ingress import Ingress
-from tests.gateway.smooth_words import ask
-from tests.gateway.stage import Peer, Stage, stage
-from tests.gateway.whale_words import answers, asked, line, refuses, shown
+from tests.gateway.codewhale_messages import answers, asked, line, refuses, shown
+from tests.gateway.in_memory import InMemoryGateway, InMemoryPeer, in_memory_gateway
+from tests.gateway.smooth_client_messages import ask
 from tests.idle import settle
 
 SESSION = "0198c3a1-0000-4000-8000-0000000000d1"
@@ -18,7 +18,7 @@ KEPT = f"thread-{SESSION}"
 LOST = "knows nothing of what was said before"
 
 
-async def editor(made: Stage, name: str = "editor") -> Peer:
+async def editor(made: InMemoryGateway, name: str = "editor") -> InMemoryPeer:
     """A codewhale client that has resumed the thread: a gateway that was restarted knows it from the store alone."""
     client = made.join(name, dialect="codewhale")
     client.says(line(1, "thread/resume", thread_id=KEPT))
@@ -30,7 +30,7 @@ async def editor(made: Stage, name: str = "editor") -> Peer:
     return client
 
 
-async def widget(made: Stage, name: str = "widget") -> Peer:
+async def widget(made: InMemoryGateway, name: str = "widget") -> InMemoryPeer:
     """A smooth client of the same session."""
     client = made.join(name)
     client.says(ask("create_conversation_session", "c", conversationId=SESSION, agentId=SESSION))
@@ -39,7 +39,7 @@ async def widget(made: Stage, name: str = "widget") -> Peer:
     return client
 
 
-async def answered(made: Stage, text: str = "Hello") -> None:
+async def answered(made: InMemoryGateway, text: str = "Hello") -> None:
     """The child answers the message that it was sent last."""
     await settle()
     for word in ({"type": "response_start"}, {"type": "response_delta", "delta": text}, {"type": "response_end"}):
@@ -47,7 +47,7 @@ async def answered(made: Stage, text: str = "Hello") -> None:
     await answers(made, "thread/message", thread_id=KEPT, status="accepted", data={"turn_id": "t"})
 
 
-def says(client: Peer, number: int, text: str = "Hi") -> None:
+def says(client: InMemoryPeer, number: int, text: str = "Hi") -> None:
     """A client begins a turn."""
     if client.link.dialect.name == "smooth":
         client.says(ask("send_message", f"m{number}", sessionId=sent_to(client), message=text))
@@ -55,18 +55,18 @@ def says(client: Peer, number: int, text: str = "Hi") -> None:
         client.says(line(number, "thread/message", thread_id=KEPT, input=text))
 
 
-def sent_to(client: Peer) -> Any:
+def sent_to(client: InMemoryPeer) -> Any:
     return next(frame["data"]["sessionId"] for frame in client.frames() if "sessionId" in frame.get("data", {}))
 
 
-def errors(client: Peer) -> list[str]:
+def errors(client: InMemoryPeer) -> list[str]:
     """The EventFrames of the kind `error` in the results that a codewhale client got."""
     events = [event for frame in client.news() for event in frame.get("result", {}).get("events", [])]
     return [event["message"] for event in events if event["event"] == "error"]
 
 
 async def test_a_codewhale_client_is_told_in_the_result_of_its_next_turn_and_once() -> None:
-    async with stage(upstream="codewhale") as made:
+    async with in_memory_gateway(upstream="codewhale") as made:
         client = await editor(made)
         says(client, 2)
         await answered(made)
@@ -78,7 +78,7 @@ async def test_a_codewhale_client_is_told_in_the_result_of_its_next_turn_and_onc
 
 
 async def test_a_codewhale_client_whose_turn_failed_is_told_in_the_next_one() -> None:
-    async with stage(upstream="codewhale") as made:
+    async with in_memory_gateway(upstream="codewhale") as made:
         client = await editor(made)
         says(client, 2)
         await refuses(made, "thread/message", -32603, "turn failed")
@@ -89,7 +89,7 @@ async def test_a_codewhale_client_whose_turn_failed_is_told_in_the_next_one() ->
 
 
 async def test_a_smooth_client_reads_a_line_before_its_answer_which_stands_nowhere_else() -> None:
-    async with stage(upstream="codewhale") as made:
+    async with in_memory_gateway(upstream="codewhale") as made:
         await editor(made)
         client = await widget(made)
         says(client, 2)
@@ -107,7 +107,7 @@ async def test_a_smooth_client_reads_a_line_before_its_answer_which_stands_nowhe
 
 
 async def test_each_client_is_told_in_a_turn_of_its_own() -> None:
-    async with stage(upstream="codewhale") as made:
+    async with in_memory_gateway(upstream="codewhale") as made:
         first, second = await editor(made), await widget(made)
         says(first, 2)
         await answered(made)
@@ -119,7 +119,7 @@ async def test_each_client_is_told_in_a_turn_of_its_own() -> None:
 
 
 async def test_a_viewer_of_everything_reads_the_line_once_behind_the_start() -> None:
-    async with stage(upstream="codewhale") as made:
+    async with in_memory_gateway(upstream="codewhale") as made:
         client, viewer = await editor(made), made.join("viewer", dialect="pando")
         await settle()
         viewer.news()
@@ -131,7 +131,7 @@ async def test_a_viewer_of_everything_reads_the_line_once_behind_the_start() -> 
 
 
 async def test_a_pod_client_is_alerted_at_once_and_one_that_comes_later_before_its_snapshot() -> None:
-    async with stage(upstream="codewhale") as made:
+    async with in_memory_gateway(upstream="codewhale") as made:
         client = await editor(made)
         late = made.join("late", dialect="pod", ingress=Ingress(endpoint="pod", session=SESSION))
         await settle()
@@ -148,7 +148,7 @@ async def test_a_pod_client_is_alerted_at_once_and_one_that_comes_later_before_i
 
 
 async def test_every_client_is_told_anew_of_a_child_that_was_replaced() -> None:
-    async with stage(upstream="codewhale") as made:
+    async with in_memory_gateway(upstream="codewhale") as made:
         client = await editor(made)
         says(client, 2)
         await answered(made)
@@ -165,7 +165,7 @@ async def test_every_client_is_told_anew_of_a_child_that_was_replaced() -> None:
 
 
 async def test_nobody_is_told_of_a_fresh_thread() -> None:
-    async with stage(upstream="codewhale") as made:
+    async with in_memory_gateway(upstream="codewhale") as made:
         client = made.join("editor", dialect="codewhale")
         client.says(line(1, "thread/start"))
         await answers(made, "thread/start", **shown(KEPT, "started"))

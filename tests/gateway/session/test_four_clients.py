@@ -14,7 +14,9 @@ from dragoman.gateway.session.answers import answers_one
 from dragoman.mappings.canonical import Batch, Event
 from dragoman.mappings.canonical.events import QuestionAsked, TurnEnded
 from dragoman.mappings.canonical.values import Origin
-from tests.gateway.pod_words import (
+from tests.gateway.codewhale_messages import line
+from tests.gateway.in_memory import SESSION, START, InMemoryGateway, Script, in_memory_gateway
+from tests.gateway.pod_messages import (
     CANCEL,
     FINISHED,
     answer_entry,
@@ -30,9 +32,7 @@ from tests.gateway.pod_words import (
     took,
     user_entry,
 )
-from tests.gateway.smooth_words import CREATE, answer, history, opened, token
-from tests.gateway.stage import SESSION, START, Script, Stage, stage
-from tests.gateway.whale_words import line
+from tests.gateway.smooth_client_messages import CREATE, answer, history, opened, token
 from tests.idle import settle
 from tests.samples import samples
 
@@ -79,7 +79,7 @@ def accepted_by_whale(number: int) -> Frame:
     return {"id": number, "result": {"status": "accepted", "thread_id": THREAD}}
 
 
-def together(made: Stage, shown: Frame = IDLE) -> Script:
+def together(made: InMemoryGateway, shown: Frame = IDLE) -> Script:
     """A smooth client `s`, a pod's `p`, a codewhale's `c` and a pando's subscribers `v` at a pod that shows itself."""
     return (
         made.script()
@@ -98,7 +98,7 @@ def together(made: Stage, shown: Frame = IDLE) -> Script:
     )
 
 
-async def histories(made: Stage) -> dict[str, list[tuple[str, str]]]:
+async def histories(made: InMemoryGateway) -> dict[str, list[tuple[str, str]]]:
     """What new clients of each dialect are told that user and assistant said."""
     smooth, pod = made.join("new s"), made.join("new p", dialect="pod")
     whale, pando = made.join("new c", dialect="codewhale"), made.join("new v", dialect="pando", calls=True)
@@ -131,7 +131,7 @@ def logged(entries: list[Frame]) -> Iterator[tuple[str, str]]:
 
 
 async def test_a_history_told_in_the_middle_of_a_run_is_no_result_of_the_message_that_began_it() -> None:
-    async with stage() as made:
+    async with in_memory_gateway() as made:
         await (
             together(made)
             .says("c", message(2, "Hi"))
@@ -173,7 +173,7 @@ HISTORY = [("user", "Hi"), ("assistant", "hello world")]
 
 
 async def test_an_answer_joined_in_its_middle_ends_whole_for_everybody_whose_form_has_room_for_it() -> None:
-    async with stage() as made:
+    async with in_memory_gateway() as made:
         await (
             together(made, RUNNING)
             .pod_says(delta("world"))
@@ -190,7 +190,7 @@ async def test_an_answer_joined_in_its_middle_ends_whole_for_everybody_whose_for
 
 
 async def test_histories_and_later_snapshots_have_the_head_of_an_answer_that_was_joined_in_its_middle() -> None:
-    async with stage() as made:
+    async with in_memory_gateway() as made:
         await (
             together(made, RUNNING)
             .pod_says(delta("world"), done("hello world"))
@@ -208,7 +208,7 @@ async def test_histories_and_later_snapshots_have_the_head_of_an_answer_that_was
 
 
 async def test_what_another_client_typed_and_its_answer_bear_the_times_when_they_were_seen() -> None:
-    async with stage() as made:
+    async with in_memory_gateway() as made:
         await (
             together(made)
             .passes(60)
@@ -243,7 +243,7 @@ ERRORED = {"kind": "run_errored", "interrupted": True, "message": "Cancelled", "
 async def test_after_a_cancel_every_history_says_the_same_live_and_after_a_reconnect() -> None:
     """A pod logs nothing of an answer that was cut (docs/translation.md, rule 4.7)."""
     said = [("user", "Hi"), ("assistant", "Hel")]
-    async with stage() as made:
+    async with in_memory_gateway() as made:
         await (
             together(made, snapshot(STARTED))
             .pod_says(echo("Hi"), status("running"), say("turn_start", turn=0), delta("Hel"))
@@ -267,7 +267,7 @@ async def test_after_a_compaction_a_pod_that_attaches_is_shown_the_summary_and_a
     summary = {"kind": "message", "role": "system", "content": [{"kind": "text", "text": "[Summary]"}]}
     shorter = {**STARTED, "history": [summary], "compacted_from": {"segment_id": SEGMENT, "at_turn_index": 1}}
     everything = [("user", "Hi"), ("assistant", "Hello"), ("user", "More"), ("assistant", "Again")]
-    async with stage() as made:
+    async with in_memory_gateway() as made:
         await (
             together(made, snapshot(STARTED, INVOKED, user_entry("Hi"), answer_entry("Hello")))
             .pod_says(say("compact_start"), say("segment_rotated", entry=shorter))
@@ -295,7 +295,7 @@ async def test_after_a_compaction_a_pod_that_attaches_is_shown_the_summary_and_a
 
 async def test_a_pod_that_tells_another_conversation_replaces_what_was_said() -> None:
     other = {**STARTED, "session_id": "0198c3a1-7b52-7c40-9d1e-000000000000"}
-    async with stage() as made:
+    async with in_memory_gateway() as made:
         script = together(made, snapshot(STARTED, INVOKED, user_entry("Hi"), answer_entry("Hello")))
         await script.pod_dies().pod_says(snapshot(other, INVOKED, user_entry("New"))).ignores("p", "v").done()
         assert await histories(made) == {dialect: [("user", "New")] for dialect in FOUR}

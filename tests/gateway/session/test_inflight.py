@@ -5,12 +5,12 @@ from __future__ import annotations
 from dragoman.gateway.session.inflight import PENDING_MAX, InFlight
 from dragoman.mappings.canonical.commands import CancelTurn, Compact
 from dragoman.mappings.canonical.values import Text
-from tests.gateway.stage import Time
+from tests.gateway.in_memory import ManualClock
 from tests.services import services
 
 
-def made() -> tuple[InFlight, Time, list[str]]:
-    time, late = Time(), list[str]()
+def made() -> tuple[InFlight, ManualClock, list[str]]:
+    time, late = ManualClock(), list[str]()
     return InFlight(services(time), late.append), time, late
 
 

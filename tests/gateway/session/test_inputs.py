@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dragoman.gateway.config.model import Limits
-from tests.gateway.pod_words import CANCEL, FINISHED, delta, done, echo, problem, run, say, snapshot, status, took
-from tests.gateway.smooth_words import accepted, answer, cancel, cancelled, error, send, token
-from tests.gateway.stage import Script, Stage, stage
+from tests.gateway.in_memory import InMemoryGateway, Script, in_memory_gateway
+from tests.gateway.pod_messages import CANCEL, FINISHED, delta, done, echo, problem, run, say, snapshot, status, took
+from tests.gateway.smooth_client_messages import accepted, answer, cancel, cancelled, error, send, token
 
 
-def pods(made: Stage, *names: str) -> Script:
+def pods(made: InMemoryGateway, *names: str) -> Script:
     """Pod clients before a pod."""
     script = made.script()
     for name in names:
@@ -20,7 +20,7 @@ def pods(made: Stage, *names: str) -> Script:
 
 
 async def test_an_empty_input_is_refused_before_it_is_sent() -> None:
-    async with stage() as made:
+    async with in_memory_gateway() as made:
         await (
             pods(made, "p")
             .says("p", run(" \n"), {"method": "run", "params": {"input": []}})
@@ -31,7 +31,7 @@ async def test_an_empty_input_is_refused_before_it_is_sent() -> None:
 
 
 async def test_an_input_of_a_pod_client_is_told_to_everybody_once_it_is_accepted() -> None:
-    async with stage() as made:
+    async with in_memory_gateway() as made:
         await (
             pods(made, "p", "q")
             .says("p", run("Hi"))
@@ -46,7 +46,7 @@ async def test_an_input_of_a_pod_client_is_told_to_everybody_once_it_is_accepted
 
 
 async def test_while_one_waits_another_is_busy() -> None:
-    async with stage() as made:
+    async with in_memory_gateway() as made:
         await (
             pods(made, "p", "q")
             .says("p", run("Hi"))
@@ -58,7 +58,7 @@ async def test_while_one_waits_another_is_busy() -> None:
 
 
 async def test_one_that_the_backend_refused_waits_no_more() -> None:
-    async with stage() as made:
+    async with in_memory_gateway() as made:
         await (
             pods(made, "p")
             .says("p", run("Hi"))
@@ -73,7 +73,7 @@ async def test_one_that_the_backend_refused_waits_no_more() -> None:
 
 
 async def test_the_same_words_said_again_after_they_were_given_up_are_accepted_for_the_second_sending() -> None:
-    async with stage() as made:
+    async with in_memory_gateway() as made:
         await (
             made.script()
             .opens("a")
@@ -90,7 +90,7 @@ async def test_the_same_words_said_again_after_they_were_given_up_are_accepted_f
 
 
 async def test_an_input_that_is_cancelled_by_force_before_it_was_accepted_is_a_turn_to_its_client() -> None:
-    async with stage() as made:
+    async with in_memory_gateway() as made:
         await (
             made.script()
             .opens("a")

@@ -8,8 +8,10 @@ from __future__ import annotations
 from typing import Any
 
 from dragoman.mappings.canonical.values import Message
-from tests.gateway.pod_words import delta, done, echo, run, run_end, say, status
-from tests.gateway.server_words import (
+from tests.gateway.in_memory import InMemoryGateway, Script, in_memory_gateway
+from tests.gateway.pod_messages import delta, done, echo, run, run_end, say, status
+from tests.gateway.smooth_client_messages import AGENT, accepted, answer, token
+from tests.gateway.smooth_server_messages import (
     CONVERSATION,
     CREATED,
     SERVER_SESSION,
@@ -21,8 +23,6 @@ from tests.gateway.server_words import (
     taken,
     told,
 )
-from tests.gateway.smooth_words import AGENT, accepted, answer, token
-from tests.gateway.stage import Script, Stage, stage
 
 Frame = dict[str, Any]
 
@@ -38,7 +38,7 @@ def send(request: str, text: str) -> Frame:
     return {"action": "send_message", "requestId": request, "sessionId": SERVER_SESSION, "message": text}
 
 
-def together(made: Stage) -> Script:
+def together(made: InMemoryGateway) -> Script:
     """A smooth client `a`, a pod's `p`, and a pando's subscribers `v`; one turn was held."""
     return (
         made.script()
@@ -86,7 +86,7 @@ def again(request: str, text: str) -> Frame:
 
 
 async def test_clients_without_a_form_for_it_are_told_before_the_first_answer_and_once() -> None:
-    async with stage(upstream="smooth") as made:
+    async with in_memory_gateway(upstream="smooth") as made:
         await (
             forgotten(together(made))
             .says("a", send("r1", "And now?"))
@@ -117,7 +117,7 @@ async def test_clients_without_a_form_for_it_are_told_before_the_first_answer_an
 
 
 async def test_an_answer_that_is_told_in_its_terminal_alone_comes_after_the_line() -> None:
-    async with stage(upstream="smooth") as made:
+    async with in_memory_gateway(upstream="smooth") as made:
         await (
             forgotten(together(made))
             .says("a", send("r1", "And now?"))

@@ -16,8 +16,10 @@ from dragoman.gateway import registry
 from dragoman.gateway.config.model import Limits
 from dragoman.mappings.canonical import Batch
 from dragoman.mappings.canonical.events import ApprovalRequested, ApprovalResolved, QuestionAsked, TextDelta, TurnEnded
-from tests.gateway.pod_words import CANCEL, delta, done, echo, problem, run, run_end, say, status
-from tests.gateway.server_words import (
+from tests.gateway.in_memory import AT_ONCE, NEVER, InMemoryGateway, Script, in_memory_gateway
+from tests.gateway.pod_messages import CANCEL, delta, done, echo, problem, run, run_end, say, status
+from tests.gateway.smooth_client_messages import AGENT, accepted, answer, cancelled, error, token
+from tests.gateway.smooth_server_messages import (
     CONVERSATION,
     CREATED,
     SERVER_SESSION,
@@ -41,9 +43,7 @@ from tests.gateway.server_words import (
     told,
     verified,
 )
-from tests.gateway.server_words import problem as refused
-from tests.gateway.smooth_words import AGENT, accepted, answer, cancelled, error, token
-from tests.gateway.stage import AT_ONCE, NEVER, Script, Stage, stage
+from tests.gateway.smooth_server_messages import problem as refused
 
 Frame = dict[str, Any]
 
@@ -121,7 +121,7 @@ def ok(request: str) -> Frame:
     return {"type": "immediate_response", "requestId": request, "status": 200}
 
 
-def opened(made: Stage) -> Script:
+def opened(made: InMemoryGateway) -> Script:
     """A pod client `p` whose turn "$t" runs."""
     return (
         made.script()
@@ -136,7 +136,7 @@ def opened(made: Stage) -> Script:
     )
 
 
-def parked(made: Stage) -> Script:
+def parked(made: InMemoryGateway) -> Script:
     """`opened`, and an approval is open."""
     return opened(made).server_says(confirmation("$t"), called("$t", "delete")).gets("p", *ASKED)
 
@@ -147,13 +147,13 @@ def joined(script: Script, name: str, *prelude: Frame, supports: list[str] | Non
     return script.joins(name).says(name, hello).gets(name, ok("open"), *prelude)
 
 
-def mixed(made: Stage) -> Script:
+def mixed(made: InMemoryGateway) -> Script:
     """A pod client `p` whose turn "$t" runs, a pod client `q` and a smooth client `a` who claims the forms."""
     script = opened(made).joins("q", dialect="pod").gets("q", SNAPSHOT)
     return joined(script, "a")
 
 
-def asked(made: Stage) -> Script:
+def asked(made: InMemoryGateway) -> Script:
     """`mixed`, and an approval is open."""
     return (
         mixed(made)
@@ -178,7 +178,7 @@ def ends(script: Script, *pods: str, smooth: tuple[str, ...] = ()) -> Script:
 
 
 async def test_a_pod_client_answers_in_words_and_the_turn_goes_on_as_a_run_of_its_own() -> None:
-    async with stage(upstream="smooth") as made:
+    async with in_memory_gateway(upstream="smooth") as made:
         names = await ends(
             parked(made)
             .says("p", run(" Approve\n"))
@@ -194,12 +194,12 @@ async def test_a_pod_client_answers_in_words_and_the_turn_goes_on_as_a_run_of_it
 
 
 async def test_a_workflow_of_that_name_counts_as_the_answer() -> None:
-    async with stage(upstream="smooth") as made:
+    async with in_memory_gateway(upstream="smooth") as made:
         await parked(made).says("p", invoke("deny")).server_gets(confirmed("$c", approved=False)).done()
 
 
 async def test_any_other_input_is_refused_and_nothing_is_queued_behind_a_question() -> None:
-    async with stage(upstream="smooth") as made:
+    async with in_memory_gateway(upstream="smooth") as made:
         await (
             parked(made)
             .says("p", run("approve it"), run("approve!"))
@@ -210,7 +210,7 @@ async def test_any_other_input_is_refused_and_nothing_is_queued_behind_a_questio
 
 
 async def test_text_before_a_question_stands_whole_in_the_run_that_it_ends() -> None:
-    async with stage(upstream="smooth") as made:
+    async with in_memory_gateway(upstream="smooth") as made:
         await (
             opened(made)
             .server_says(said("$t", "I will"), said("$t", " delete."), confirmation("$t"))
@@ -224,7 +224,7 @@ async def test_text_before_a_question_stands_whole_in_the_run_that_it_ends() -> 
 
 
 async def test_a_resume_shows_the_question_again_and_answers_nothing() -> None:
-    async with stage(upstream="smooth") as made:
+    async with in_memory_gateway(upstream="smooth") as made:
         await (
             asked(made)
             .says("p", {"method": "resume"})
@@ -237,12 +237,12 @@ async def test_a_resume_shows_the_question_again_and_answers_nothing() -> None:
 
 
 async def test_a_pause_at_a_question_is_done_already() -> None:
-    async with stage(upstream="smooth") as made:
+    async with in_memory_gateway(upstream="smooth") as made:
         await parked(made).says("p", {"method": "pause"}).gets("p").server_gets().done()
 
 
 async def test_a_cancel_ends_question_and_turn() -> None:
-    async with stage(upstream="smooth") as made:
+    async with in_memory_gateway(upstream="smooth") as made:
         await (
             asked(made)
             .says("p", CANCEL)
@@ -261,7 +261,7 @@ async def test_a_cancel_ends_question_and_turn() -> None:
 
 
 async def test_the_first_answer_wins_and_the_others_are_told() -> None:
-    async with stage(upstream="smooth") as made:
+    async with in_memory_gateway(upstream="smooth") as made:
         await ends(
             asked(made)
             .says("q", run("deny"))
@@ -278,7 +278,7 @@ async def test_the_first_answer_wins_and_the_others_are_told() -> None:
 
 
 async def test_a_smooth_clients_answer_wakes_the_pods() -> None:
-    async with stage(upstream="smooth") as made:
+    async with in_memory_gateway(upstream="smooth") as made:
         await ends(
             asked(made)
             .says("a", confirm("yes", approved=True))
@@ -294,7 +294,7 @@ async def test_a_smooth_clients_answer_wakes_the_pods() -> None:
 
 
 async def test_a_duplicate_confirm_under_the_live_turns_id_is_refused_under_it() -> None:
-    async with stage(upstream="smooth") as made:
+    async with in_memory_gateway(upstream="smooth") as made:
         script = made.script().joins("a").says("a", attach(conversationId=None))
         await (
             script.server_gets(create("$open"))
@@ -315,7 +315,7 @@ async def test_a_duplicate_confirm_under_the_live_turns_id_is_refused_under_it()
 
 
 async def test_an_approval_in_mid_text_leaves_a_plain_smooth_client_its_whole_answer() -> None:
-    async with stage(upstream="smooth") as made:
+    async with in_memory_gateway(upstream="smooth") as made:
         script = joined(mixed(made), "b", supports=[])
         await (
             script.server_says(said("$t", "First. "), confirmation("$t"))
@@ -335,7 +335,7 @@ async def test_an_approval_in_mid_text_leaves_a_plain_smooth_client_its_whole_an
 
 
 async def test_a_backend_that_forgot_the_question_says_so_and_it_is_closed() -> None:
-    async with stage(upstream="smooth") as made:
+    async with in_memory_gateway(upstream="smooth") as made:
         await (
             parked(made)
             .says("p", run("approve"))
@@ -348,7 +348,7 @@ async def test_a_backend_that_forgot_the_question_says_so_and_it_is_closed() -> 
 
 
 async def test_a_backend_that_does_not_take_an_answer_in_time_may_be_answered_again() -> None:
-    async with stage(upstream="smooth") as made:
+    async with in_memory_gateway(upstream="smooth") as made:
         await (
             parked(made)
             .says("p", run("approve"))
@@ -362,7 +362,7 @@ async def test_a_backend_that_does_not_take_an_answer_in_time_may_be_answered_ag
 
 
 async def test_a_backend_that_goes_on_before_it_acknowledges_took_the_answer() -> None:
-    async with stage(upstream="smooth") as made:
+    async with in_memory_gateway(upstream="smooth") as made:
         await (
             parked(made)
             .says("p", run("approve"))
@@ -378,7 +378,7 @@ async def test_a_backend_that_goes_on_before_it_acknowledges_took_the_answer() -
 # -- answers that cross ------------------------------------------------------------------------------
 
 
-async def twice(made: Stage) -> Script:
+async def twice(made: InMemoryGateway) -> Script:
     """`asked`, answered by `q`; and a second approval is open."""
     return (
         asked(made)
@@ -392,7 +392,7 @@ async def twice(made: Stage) -> Script:
 
 
 async def test_an_answer_that_crossed_a_further_question_is_not_taken_for_it() -> None:
-    async with stage(upstream="smooth") as made:
+    async with in_memory_gateway(upstream="smooth") as made:
         script = await twice(made)
         await (
             script.passes(0.9)
@@ -409,14 +409,14 @@ async def test_an_answer_that_crossed_a_further_question_is_not_taken_for_it() -
 
 
 async def test_who_answered_the_question_before_may_answer_the_next_at_once() -> None:
-    async with stage(upstream="smooth") as made:
+    async with in_memory_gateway(upstream="smooth") as made:
         script = await twice(made)
         names = await script.says("q", run("deny")).server_gets(confirmed("$d", approved=False)).done()
         assert "burn" in names["$asked on"]
 
 
 async def test_a_question_that_takes_the_place_of_another_is_guarded_from_answers_to_that() -> None:
-    async with stage(upstream="smooth") as made:
+    async with in_memory_gateway(upstream="smooth") as made:
         await (
             parked(made)
             .server_says(confirmation("$t", "burn"))
@@ -437,7 +437,7 @@ async def test_a_question_that_takes_the_place_of_another_is_guarded_from_answer
 SMALL = Limits(outbox_soft=1_024, backoff_first=AT_ONCE, backoff_max=AT_ONCE)
 
 
-def behind(made: Stage) -> Script:
+def behind(made: InMemoryGateway) -> Script:
     """`p` runs a turn; `q`, who has stopped reading, lags behind; then an approval is open."""
     return (
         opened(made)
@@ -457,7 +457,7 @@ def behind(made: Stage) -> Script:
 
 
 async def test_an_answer_of_a_link_that_was_not_shown_the_question_does_not_count() -> None:
-    async with stage(upstream="smooth") as made:
+    async with in_memory_gateway(upstream="smooth") as made:
         await (
             behind(made)
             .says("q", run("approve"))
@@ -474,7 +474,7 @@ async def test_an_answer_of_a_link_that_was_not_shown_the_question_does_not_coun
 
 
 async def test_a_slow_pod_client_catches_up_over_question_and_answer_in_their_order() -> None:
-    async with stage(upstream="smooth") as made:
+    async with in_memory_gateway(upstream="smooth") as made:
         long = "x" * 2_000 + "y" * 2_000 + "z"
         await (
             behind(made)
@@ -495,7 +495,7 @@ async def test_a_slow_pod_client_catches_up_over_question_and_answer_in_their_or
 
 
 async def test_the_deadline_denies_with_an_alert_and_a_run_that_the_backend_began() -> None:
-    async with stage(upstream="smooth") as made:
+    async with in_memory_gateway(upstream="smooth") as made:
         deadline = Limits().answer_deadline
         await ends(
             asked(made)
@@ -516,7 +516,7 @@ async def test_the_deadline_denies_with_an_alert_and_a_run_that_the_backend_bega
 
 
 async def test_a_denial_that_gets_lost_is_said_again_a_deadline_later() -> None:
-    async with stage(upstream="smooth") as made:
+    async with in_memory_gateway(upstream="smooth") as made:
         deadline = Limits().answer_deadline
         await (
             parked(made)
@@ -531,7 +531,7 @@ async def test_a_denial_that_gets_lost_is_said_again_a_deadline_later() -> None:
 
 
 async def test_a_declined_form_is_what_the_deadline_makes_of_it() -> None:
-    async with stage(upstream="smooth") as made:
+    async with in_memory_gateway(upstream="smooth") as made:
         await (
             opened(made)
             .server_says(form("$t", "i1"))
@@ -547,7 +547,7 @@ async def test_a_declined_form_is_what_the_deadline_makes_of_it() -> None:
 
 
 async def test_a_backend_lost_at_a_question_denies_it_and_fails_the_turn_for_everybody() -> None:
-    async with stage(upstream="smooth", limits=FAR) as made:
+    async with in_memory_gateway(upstream="smooth", limits=FAR) as made:
         await (
             asked(made)
             .server_dies()
@@ -562,7 +562,7 @@ async def test_a_backend_lost_at_a_question_denies_it_and_fails_the_turn_for_eve
 
 
 async def test_a_question_outlives_its_clients_and_is_shown_to_who_comes_back() -> None:
-    async with stage(upstream="smooth") as made:
+    async with in_memory_gateway(upstream="smooth") as made:
         await ends(
             parked(made)
             .leaves("p")
@@ -578,7 +578,7 @@ async def test_a_question_outlives_its_clients_and_is_shown_to_who_comes_back() 
 
 
 async def test_late_joiners_see_the_question_in_their_own_form() -> None:
-    async with stage(upstream="smooth") as made:
+    async with in_memory_gateway(upstream="smooth") as made:
         await ends(
             joined(parked(made), "a", needs("$turn"), chunk("$turn"))
             .joins("q", dialect="pod")
@@ -594,7 +594,7 @@ async def test_late_joiners_see_the_question_in_their_own_form() -> None:
 
 
 async def test_who_joins_after_the_answer_is_asked_nothing() -> None:
-    async with stage(upstream="smooth") as made:
+    async with in_memory_gateway(upstream="smooth") as made:
         await (
             parked(made)
             .says("p", run("approve"))
@@ -611,7 +611,7 @@ async def test_who_joins_after_the_answer_is_asked_nothing() -> None:
 
 
 async def test_a_route_that_denies_does_so_at_once_and_the_run_goes_on() -> None:
-    async with stage(upstream="smooth", approvals="deny") as made:
+    async with in_memory_gateway(upstream="smooth", approvals="deny") as made:
         await ends(
             opened(made)
             .server_says(confirmation("$t"), called("$t", "delete"))
@@ -624,7 +624,7 @@ async def test_a_route_that_denies_does_so_at_once_and_the_run_goes_on() -> None
 
 
 async def test_a_route_that_denies_declines_forms() -> None:
-    async with stage(upstream="smooth", approvals="deny") as made:
+    async with in_memory_gateway(upstream="smooth", approvals="deny") as made:
         await (
             opened(made)
             .server_says(form("$t", "i1"))
@@ -635,23 +635,23 @@ async def test_a_route_that_denies_declines_forms() -> None:
 
 
 async def test_a_route_that_approves_approves_writes() -> None:
-    async with stage(upstream="smooth", approvals="approve") as made:
+    async with in_memory_gateway(upstream="smooth", approvals="approve") as made:
         await opened(made).server_says(confirmation("$t")).gets("p").server_gets(confirmed("$c", approved=True)).done()
 
 
 async def test_a_route_that_approves_asks_for_forms() -> None:
-    async with stage(upstream="smooth", approvals="approve") as made:
+    async with in_memory_gateway(upstream="smooth", approvals="approve") as made:
         await opened(made).server_says(form("$t", "i1")).gets("p", *ASKED).server_gets().done()
 
 
 async def test_with_a_client_attached_that_can_be_asked_nobody_decides_for_it() -> None:
     for decides in ("deny", "approve"):
-        async with stage(upstream="smooth", approvals=decides) as made:
+        async with in_memory_gateway(upstream="smooth", approvals=decides) as made:
             await asked(made).server_gets().done()
 
 
 async def test_a_route_that_approves_does_not_while_nobody_is_there() -> None:
-    async with stage(upstream="smooth", approvals="approve") as made:
+    async with in_memory_gateway(upstream="smooth", approvals="approve") as made:
         await (
             opened(made)
             .leaves("p")
@@ -664,7 +664,7 @@ async def test_a_route_that_approves_does_not_while_nobody_is_there() -> None:
 
 
 async def test_a_decision_of_the_route_that_gets_lost_is_followed_by_the_deadlines_denial() -> None:
-    async with stage(upstream="smooth", approvals="approve") as made:
+    async with in_memory_gateway(upstream="smooth", approvals="approve") as made:
         await (
             opened(made)
             .server_says(confirmation("$t"))
@@ -680,7 +680,7 @@ async def test_a_decision_of_the_route_that_gets_lost_is_followed_by_the_deadlin
 
 
 async def test_a_question_that_is_open_when_its_turn_is_cancelled_by_force_is_denied_to_the_backend() -> None:
-    async with stage(upstream="smooth") as made:
+    async with in_memory_gateway(upstream="smooth") as made:
         await (
             parked(made)
             .says("p", CANCEL)
@@ -696,7 +696,7 @@ async def test_a_question_that_is_open_when_its_turn_is_cancelled_by_force_is_de
 
 
 async def test_a_question_in_a_turn_that_is_over_for_its_clients_is_denied_and_shown_to_nobody() -> None:
-    async with stage(upstream="smooth") as made:
+    async with in_memory_gateway(upstream="smooth") as made:
         await (
             opened(made)
             .says("p", CANCEL)
@@ -716,7 +716,7 @@ async def test_a_question_in_a_turn_that_is_over_for_its_clients_is_denied_and_s
 # -- one-time codes ------------------------------------------------------------------------------------
 
 
-def code_asked(made: Stage) -> Script:
+def code_asked(made: InMemoryGateway) -> Script:
     """`p` said "Pay", and a one-time code is wanted of it: the turn has ended."""
     return (
         made.script()
@@ -734,14 +734,14 @@ def code_asked(made: Stage) -> Script:
 
 
 async def test_a_code_wanted_is_no_park() -> None:
-    async with stage(upstream="smooth") as made:
+    async with in_memory_gateway(upstream="smooth") as made:
         names = await code_asked(made).says("p", run("Never mind")).server_gets(told("$u", "Never mind")).done()
         assert "Pay 5." in names["$wanted"]
         assert "***12" in names["$sent"]
 
 
 async def test_after_a_right_code_the_refused_input_is_sent_again() -> None:
-    async with stage(upstream="smooth") as made:
+    async with in_memory_gateway(upstream="smooth") as made:
         await (
             code_asked(made)
             .says("p", run("code 123456"))
@@ -755,7 +755,7 @@ async def test_after_a_right_code_the_refused_input_is_sent_again() -> None:
 
 
 async def test_without_otp_resend_the_client_is_told_to_say_it_again() -> None:
-    async with stage(upstream="smooth", otp_resend=False) as made:
+    async with in_memory_gateway(upstream="smooth", otp_resend=False) as made:
         names = await (
             code_asked(made)
             .says("p", run("/code 123456"))
@@ -769,7 +769,7 @@ async def test_without_otp_resend_the_client_is_told_to_say_it_again() -> None:
 
 
 async def test_a_wrong_code_asks_again_as_a_run_of_its_own_until_the_tries_are_used_up() -> None:
-    async with stage(upstream="smooth") as made:
+    async with in_memory_gateway(upstream="smooth") as made:
         over = ENDED
         names = await (
             code_asked(made)
@@ -790,7 +790,7 @@ async def test_a_wrong_code_asks_again_as_a_run_of_its_own_until_the_tries_are_u
 
 
 async def test_a_smooth_client_verifies_in_its_own_form_and_sends_again_itself() -> None:
-    async with stage(upstream="smooth") as made:
+    async with in_memory_gateway(upstream="smooth") as made:
         await (
             joined(code_asked(made), "a")
             .says("a", ask("verify_otp", "v1", code="9"))
@@ -810,7 +810,7 @@ async def test_a_smooth_client_verifies_in_its_own_form_and_sends_again_itself()
 
 
 async def test_a_form_is_asked_field_by_field_and_again_where_the_backend_finds_a_fault() -> None:
-    async with stage(upstream="smooth") as made:
+    async with in_memory_gateway(upstream="smooth") as made:
         email = (delta("$email"), done("$email"), run_end("paused"), status("paused"))
         name = (delta("$name"), done("$name"), run_end("paused"), status("paused"))
         wrong = (delta("$wrong"), done("$wrong"), run_end("paused"), status("paused"))
@@ -840,7 +840,7 @@ async def test_a_form_is_asked_field_by_field_and_again_where_the_backend_finds_
 
 
 async def test_skip_declines_a_form() -> None:
-    async with stage(upstream="smooth") as made:
+    async with in_memory_gateway(upstream="smooth") as made:
         await (
             opened(made)
             .server_says(form("$t", "i1"))
@@ -854,7 +854,7 @@ async def test_skip_declines_a_form() -> None:
 
 
 async def test_a_form_with_a_foreign_id_is_a_mismatch_and_stays_open() -> None:
-    async with stage(upstream="smooth") as made:
+    async with in_memory_gateway(upstream="smooth") as made:
         await (
             mixed(made)
             .server_says(form("$t", "i1"))
@@ -881,7 +881,7 @@ async def test_a_form_with_a_foreign_id_is_a_mismatch_and_stays_open() -> None:
 
 
 async def test_a_form_that_nobody_waits_for_is_refused() -> None:
-    async with stage(upstream="smooth") as made:
+    async with in_memory_gateway(upstream="smooth") as made:
         await (
             mixed(made)
             .says("a", submit("s", "i1", declined=True))
@@ -893,7 +893,7 @@ async def test_a_form_that_nobody_waits_for_is_refused() -> None:
 # -- smooth clients that cannot show a form --------------------------------------------------------------
 
 
-def plain(made: Stage) -> Script:
+def plain(made: InMemoryGateway) -> Script:
     """A smooth client `b` without claims whose turn r1 runs, in the session of `a`, who claims the forms."""
     script = (
         made.script()
@@ -914,7 +914,7 @@ def plain(made: Stage) -> Script:
 
 
 async def test_a_plain_smooth_client_is_asked_a_form_in_words_and_answers_by_its_next_message() -> None:
-    async with stage(upstream="smooth") as made:
+    async with in_memory_gateway(upstream="smooth") as made:
         names = await (
             plain(made)
             .server_says(form("$t", "i1"), called("$t", "request_identity_intake"))
@@ -935,7 +935,7 @@ async def test_a_plain_smooth_client_is_asked_a_form_in_words_and_answers_by_its
 
 
 async def test_who_is_asked_in_words_and_did_not_begin_the_turn_sees_each_run_under_an_id_of_its_own() -> None:
-    async with stage(upstream="smooth") as made:
+    async with in_memory_gateway(upstream="smooth") as made:
         script = (
             joined(plain(made), "c", token("$turn", "Sure. "), supports=["choice_chips"])
             .server_says(form("$t", "i1"), called("$t", "request_identity_intake"))
@@ -965,7 +965,7 @@ async def test_who_is_asked_in_words_and_did_not_begin_the_turn_sees_each_run_un
 
 
 async def test_a_smooth_client_that_resumes_without_a_claim_is_shown_what_its_session_claims() -> None:
-    async with stage(upstream="smooth") as made:
+    async with in_memory_gateway(upstream="smooth") as made:
         await (
             plain(made)
             .joins("c")
@@ -980,7 +980,7 @@ async def test_a_smooth_client_that_resumes_without_a_claim_is_shown_what_its_se
 
 
 async def test_a_smooth_client_without_a_claim_in_a_pods_session_is_asked_in_words() -> None:
-    async with stage(upstream="smooth") as made:
+    async with in_memory_gateway(upstream="smooth") as made:
         script = opened(made)
         await (
             script.joins("b")
@@ -994,7 +994,7 @@ async def test_a_smooth_client_without_a_claim_in_a_pods_session_is_asked_in_wor
 
 
 async def test_a_plain_smooth_client_that_joins_at_a_form_is_asked_in_words() -> None:
-    async with stage(upstream="smooth") as made:
+    async with in_memory_gateway(upstream="smooth") as made:
         script = opened(made).server_says(said("$t", "Sure. "), form("$t", "i1"), called("$t", "x"))
         script.gets("p", delta("Sure. "), done("Sure. "), *ASKED)
         await (
@@ -1012,7 +1012,7 @@ async def test_a_plain_smooth_client_that_joins_at_a_form_is_asked_in_words() ->
 
 
 async def test_an_approval_reaches_a_plain_smooth_client_natively() -> None:
-    async with stage(upstream="smooth") as made:
+    async with in_memory_gateway(upstream="smooth") as made:
         await (
             plain(made)
             .server_says(confirmation("$t"))
@@ -1029,7 +1029,7 @@ async def test_an_approval_reaches_a_plain_smooth_client_natively() -> None:
 
 
 async def test_the_log_says_that_a_question_that_was_approved_was_approved() -> None:
-    async with stage(upstream="smooth") as made:
+    async with in_memory_gateway(upstream="smooth") as made:
         await (
             parked(made)
             .says("p", run("approve"))
@@ -1050,7 +1050,7 @@ async def test_the_log_says_that_a_question_that_was_approved_was_approved() -> 
 
 
 async def test_a_question_behind_other_text_of_its_run_stands_in_a_paragraph_of_its_own() -> None:
-    async with stage(upstream="smooth") as made:
+    async with in_memory_gateway(upstream="smooth") as made:
         names = await (
             opened(made)
             .server_says(said("$t", "Let me see."), confirmation("$t"))
@@ -1066,7 +1066,7 @@ async def test_a_question_behind_other_text_of_its_run_stands_in_a_paragraph_of_
 
 
 async def test_a_code_that_is_wanted_behind_text_stands_in_a_paragraph_of_its_own() -> None:
-    async with stage(upstream="smooth") as made:
+    async with in_memory_gateway(upstream="smooth") as made:
         names = await (
             opened(made)
             .server_says(code_wanted("$t"), code_sent("$t"), answered("$t", ""))

@@ -9,7 +9,8 @@ from __future__ import annotations
 import pytest
 
 from dragoman.gateway.config.model import Limits
-from tests.gateway.pod_words import (
+from tests.gateway.in_memory import InMemoryGateway, Script, in_memory_gateway
+from tests.gateway.pod_messages import (
     CANCEL,
     FINISHED,
     Frame,
@@ -29,14 +30,13 @@ from tests.gateway.pod_words import (
     status,
     took,
 )
-from tests.gateway.smooth_words import accepted, answer, cancel, cancelled, error, send, token
-from tests.gateway.stage import Script, Stage, stage
+from tests.gateway.smooth_client_messages import accepted, answer, cancel, cancelled, error, send, token
 
 GRACE = Limits().reconnect_grace
 BEFORE = run_entries("Before", answer_entry("Yes"), end=completed())
 
 
-def begun(made: Stage) -> Script:
+def begun(made: InMemoryGateway) -> Script:
     """A client `a` whose turn r1 has said `Hel`, and a pod that is lost then."""
     return (
         made.script()
@@ -50,12 +50,12 @@ def begun(made: Stage) -> Script:
     )
 
 
-def submitted(made: Stage) -> Script:
+def submitted(made: InMemoryGateway) -> Script:
     """A client `a` whose input r1 was written to a pod that is lost before it said anything."""
     return made.script().opens("a").says("a", send("r1", "Hi")).pod_gets(run("Hi")).pod_dies().gets("a")
 
 
-def said(made: Stage) -> list[tuple[str, str]]:
+def said(made: InMemoryGateway) -> list[tuple[str, str]]:
     return [(message.role, message.text) for message in made.session.state.messages()]
 
 
@@ -63,7 +63,7 @@ def said(made: Stage) -> list[tuple[str, str]]:
 
 
 async def test_the_turn_goes_on_where_the_pod_still_runs_it() -> None:
-    async with stage() as made:
+    async with in_memory_gateway() as made:
         await (
             begun(made)
             .pod_says(snapshot(*run_entries("Hi"), status="running"), delta("lo"), done("Hello"), *FINISHED)
@@ -77,7 +77,7 @@ async def test_the_turn_goes_on_where_the_pod_still_runs_it() -> None:
 
 async def test_blocks_that_became_whole_meanwhile_are_said_before_the_turn_goes_on() -> None:
     entries = run_entries("Hi", answer_entry("Hello. "), *call_entries("c1", "read", "text"))
-    async with stage() as made:
+    async with in_memory_gateway() as made:
         await (
             begun(made)
             .pod_says(snapshot(*entries, status="running"))
@@ -93,7 +93,7 @@ async def test_blocks_that_became_whole_meanwhile_are_said_before_the_turn_goes_
 
 @pytest.mark.parametrize("heard", [True, False])
 async def test_the_input_of_another_client_is_never_taken_for_the_answer(heard: bool) -> None:
-    async with stage() as made:
+    async with in_memory_gateway() as made:
         await (
             made.script()
             .opens("a")
@@ -112,7 +112,7 @@ async def test_what_was_heard_already_is_not_said_again() -> None:
     entries = run_entries("Hi", answer_entry("Hello"), *call_entries("c1", "read", "text"))
     called = say("tool_call_start", id="c1", name="read"), say("tool_call_done", id="c1", name="read", arguments="{}")
     result = say("tool_result", id="c1", summary="", output="text", is_error=False)
-    async with stage() as made:
+    async with in_memory_gateway() as made:
         await (
             made.script()
             .opens("a")
@@ -131,7 +131,7 @@ async def test_what_was_heard_already_is_not_said_again() -> None:
 
 async def test_a_pod_client_sees_one_run_and_no_history_in_it() -> None:
     shown = snapshot(*run_entries("Hi"), status="running")
-    async with stage() as made:
+    async with in_memory_gateway() as made:
         await (
             made.script()
             .joins("p", dialect="pod")
@@ -150,7 +150,7 @@ async def test_a_pod_client_sees_one_run_and_no_history_in_it() -> None:
 
 
 async def test_a_model_turn_whose_start_was_missed_is_begun_for_pod_clients() -> None:
-    async with stage() as made:
+    async with in_memory_gateway() as made:
         await (
             made.script()
             .joins("p", dialect="pod")
@@ -170,7 +170,7 @@ async def test_a_model_turn_whose_start_was_missed_is_begun_for_pod_clients() ->
 async def test_a_run_of_a_pod_that_was_started_anew_does_not_go_on_with_the_turn_of_the_old_one() -> None:
     began = say("turn_start", turn=0), delta("Old")
     noted = {"kind": "invoke", "trigger": "notify", "ts": 1}
-    async with stage() as made:
+    async with in_memory_gateway() as made:
         await (
             made.script()
             .opens("a")
@@ -199,7 +199,7 @@ async def test_a_run_of_a_pod_that_was_started_anew_does_not_go_on_with_the_turn
 )
 async def test_a_run_that_ended_meanwhile_ends_the_turn_as_its_log_says(end: Frame, now: str, told: Frame) -> None:
     entries = run_entries("Hi", answer_entry("Hello"), end=end)
-    async with stage() as made:
+    async with in_memory_gateway() as made:
         await begun(made).pod_says(snapshot(*entries, status=now)).gets("a", token("r1", "lo"), told).done()
         assert said(made) == [("user", "Hi"), ("assistant", "Hello")]
         assert made.session.state.status == now
@@ -207,7 +207,7 @@ async def test_a_run_that_ended_meanwhile_ends_the_turn_as_its_log_says(end: Fra
 
 async def test_a_run_behind_which_another_client_began_one_ends_the_turn_too() -> None:
     entries = *run_entries("Hi", answer_entry("Hello"), end=completed()), *run_entries("Next")
-    async with stage() as made:
+    async with in_memory_gateway() as made:
         await (
             begun(made)
             .pod_says(snapshot(*entries, status="running"))
@@ -220,7 +220,7 @@ async def test_a_run_behind_which_another_client_began_one_ends_the_turn_too() -
 
 
 async def test_an_input_that_the_pod_took_back_is_rolled_back() -> None:
-    async with stage() as made:
+    async with in_memory_gateway() as made:
         await (
             made.script()
             .opens("a")
@@ -249,13 +249,13 @@ async def test_an_input_that_the_pod_took_back_is_rolled_back() -> None:
     ],
 )
 async def test_a_snapshot_that_tells_neither_fails_the_turn(shown: Frame) -> None:
-    async with stage() as made:
+    async with in_memory_gateway() as made:
         await begun(made).pod_says(shown).gets("a", error("r1", "INTERNAL_ERROR")).done()
         assert made.session.state.turn is None
 
 
 async def test_a_fresh_pod_in_the_place_of_the_old_one_has_not_rolled_the_turn_back() -> None:
-    async with stage() as made:
+    async with in_memory_gateway() as made:
         await (
             made.script()
             .opens("a")
@@ -272,7 +272,7 @@ async def test_a_fresh_pod_in_the_place_of_the_old_one_has_not_rolled_the_turn_b
 
 async def test_another_conversation_with_the_same_input_fails_the_turn() -> None:
     other = rotated()["data"]["entry"] | {"session_id": "0198c3a1-7b52-7c40-9d1e-5f0a6b7c8d00"}
-    async with stage() as made:
+    async with in_memory_gateway() as made:
         await (
             made.script()
             .opens("a")
@@ -288,7 +288,7 @@ async def test_another_conversation_with_the_same_input_fails_the_turn() -> None
 
 
 async def test_a_pod_that_is_not_found_within_the_grace_fails_the_turn() -> None:
-    async with stage() as made:
+    async with in_memory_gateway() as made:
         await begun(made).done()
         made.away = True
         await (
@@ -304,7 +304,7 @@ async def test_a_pod_that_is_not_found_within_the_grace_fails_the_turn() -> None
 
 
 async def test_the_grace_is_configurable() -> None:
-    async with stage(limits=Limits(reconnect_grace=30.0)) as made:
+    async with in_memory_gateway(limits=Limits(reconnect_grace=30.0)) as made:
         await (
             begun(made)
             .passes(29)
@@ -316,7 +316,7 @@ async def test_the_grace_is_configurable() -> None:
 
 
 async def test_where_nothing_runs_a_loss_is_told_to_nobody() -> None:
-    async with stage() as made:
+    async with in_memory_gateway() as made:
         await made.script().opens("a").pod_dies().pod_says(snapshot()).gets("a").done()
         assert made.time.waiting == []
 
@@ -325,7 +325,7 @@ async def test_where_nothing_runs_a_loss_is_told_to_nobody() -> None:
 
 
 async def test_an_input_in_flight_that_the_pod_took_begins_its_turn() -> None:
-    async with stage() as made:
+    async with in_memory_gateway() as made:
         await (
             submitted(made)
             .pod_says(snapshot(*run_entries("Hi"), status="running"), delta("Hello"), *FINISHED)
@@ -338,7 +338,7 @@ async def test_an_input_in_flight_that_the_pod_took_begins_its_turn() -> None:
 
 async def test_an_input_in_flight_that_was_answered_meanwhile_is_accepted_and_ends() -> None:
     entries = run_entries("Hi", answer_entry("Hello"), end=completed())
-    async with stage() as made:
+    async with in_memory_gateway() as made:
         await (
             submitted(made)
             .pod_says(snapshot(*entries))
@@ -348,12 +348,12 @@ async def test_an_input_in_flight_that_was_answered_meanwhile_is_accepted_and_en
 
 
 async def test_an_input_in_flight_that_never_arrived_fails_and_is_not_written_again() -> None:
-    async with stage() as made:
+    async with in_memory_gateway() as made:
         await submitted(made).pod_says(snapshot()).gets("a", error("r1", "INTERNAL_ERROR")).pod_gets().done()
 
 
 async def test_the_same_words_of_an_earlier_run_are_not_taken_for_the_input() -> None:
-    async with stage() as made:
+    async with in_memory_gateway() as made:
         await (
             made.script()
             .joins("a")
@@ -375,7 +375,7 @@ async def test_the_same_words_of_an_earlier_run_are_not_taken_for_the_input() ->
 
 async def test_a_cancel_in_flight_is_done_where_the_run_has_ended() -> None:
     entries = run_entries("Hi", answer_entry("Hel"), end=errored("Cancelled"))
-    async with stage() as made:
+    async with in_memory_gateway() as made:
         await (
             made.script()
             .opens("a")
@@ -398,7 +398,7 @@ async def test_a_cancel_in_flight_is_done_where_the_run_has_ended() -> None:
 
 
 async def test_an_input_within_the_grace_is_refused_as_busy() -> None:
-    async with stage() as made:
+    async with in_memory_gateway() as made:
         await (
             begun(made)
             .says("a", send("r2", "More"))
@@ -410,7 +410,7 @@ async def test_an_input_within_the_grace_is_refused_as_busy() -> None:
 
 
 async def test_a_cancel_within_the_grace_is_written_once_the_run_is_known_to_go_on() -> None:
-    async with stage() as made:
+    async with in_memory_gateway() as made:
         await (
             begun(made)
             .says("a", cancel("r1"))
@@ -425,7 +425,7 @@ async def test_a_cancel_within_the_grace_is_written_once_the_run_is_known_to_go_
 
 async def test_a_cancel_within_the_grace_is_not_written_where_the_run_has_ended() -> None:
     entries = run_entries("Hi", answer_entry("Hello"), end=completed())
-    async with stage() as made:
+    async with in_memory_gateway() as made:
         await (
             begun(made)
             .says("a", cancel("r1"))
@@ -437,5 +437,5 @@ async def test_a_cancel_within_the_grace_is_not_written_where_the_run_has_ended(
 
 
 async def test_a_loss_within_the_grace_of_another_does_not_begin_it_anew() -> None:
-    async with stage() as made:
+    async with in_memory_gateway() as made:
         await begun(made).passes(GRACE / 2).pod_dies().passes(GRACE / 2).gets("a", error("r1", "INTERNAL_ERROR")).done()

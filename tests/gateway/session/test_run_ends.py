@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.gateway.backends.pando_stage import PandoStage, frames, pando_stage, row
-from tests.gateway.pod_words import run, say, snapshot
-from tests.gateway.server_words import CREATED, acknowledged, answered, create, said, taken, told
-from tests.gateway.stage import stage
-from tests.gateway.whale_words import answers, shown
+from tests.gateway.backends.in_memory_pando import InMemoryPandoGateway, frames, in_memory_pando_gateway, row
+from tests.gateway.codewhale_messages import answers, shown
+from tests.gateway.in_memory import in_memory_gateway
+from tests.gateway.pod_messages import run, say, snapshot
+from tests.gateway.smooth_server_messages import CREATED, acknowledged, answered, create, said, taken, told
 from tests.idle import settle
 from tests.oracle import PodOracle
 
@@ -26,7 +26,7 @@ def names(told: list[Frame]) -> list[str]:
     return [frame["event"] for frame in told]
 
 
-async def published(made: PandoStage, *said: tuple[str, Frame]) -> list[Frame]:
+async def published(made: InMemoryPandoGateway, *said: tuple[str, Frame]) -> list[Frame]:
     """What a pod client is told when a primary publishes this and lists the answer `Hi`; its order is legal."""
     pod = made.join("pod")
     await made.begins(row(ID))
@@ -46,14 +46,14 @@ END = ("llm.end", {"tokens_in": 7, "tokens_out": 3})
 
 
 async def test_in_front_of_a_pando_the_model_turn_ends_before_its_run() -> None:
-    async with pando_stage() as made:
+    async with in_memory_pando_gateway() as made:
         seen = names(await published(made, ("llm.start", {}), ("llm.token", {"token": "Hi"}), END))
         assert seen[-6:] == ["text_delta", "usage", "text_done", *ENDED]
 
 
 async def test_a_tool_of_which_a_pando_tells_only_the_end_is_begun_for_every_client() -> None:
     call = {"tool_name": "ls", "call_id": "c1", "result": "a b", "is_error": False}
-    async with pando_stage() as made:
+    async with in_memory_pando_gateway() as made:
         seen = await published(made, ("tool.end", call), ("llm.token", {"token": "Hi"}), END)
         begun = next(frame for frame in seen if frame["event"] == "tool_call_start")
         assert begun["data"] == {"id": "c1", "name": "ls"}
@@ -63,7 +63,7 @@ async def test_a_tool_of_which_a_pando_tells_only_the_end_is_begun_for_every_cli
 
 
 async def test_in_front_of_a_codewhale_the_model_turn_ends_before_its_run() -> None:
-    async with stage(upstream="codewhale") as made:
+    async with in_memory_gateway(upstream="codewhale") as made:
         pod = made.join("p", dialect="pod")
         await settle()
         pod.says(run("Hi"))
@@ -77,7 +77,7 @@ async def test_in_front_of_a_codewhale_the_model_turn_ends_before_its_run() -> N
 
 
 async def test_a_codewhale_turn_that_fails_ends_its_run_without_an_end_of_its_model_turn() -> None:
-    async with stage(upstream="codewhale") as made:
+    async with in_memory_gateway(upstream="codewhale") as made:
         pod = made.join("p", dialect="pod")
         await settle()
         pod.says(run("Hi"))
@@ -92,7 +92,7 @@ async def test_a_codewhale_turn_that_fails_ends_its_run_without_an_end_of_its_mo
 
 
 async def test_usage_in_the_terminal_of_a_smooth_server_is_told_before_the_model_turn_ends() -> None:
-    async with stage(upstream="smooth") as made:
+    async with in_memory_gateway(upstream="smooth") as made:
         terminal = answered("$t", "Hello")
         terminal["data"]["data"]["usage"] = {"costUsd": 0.5, "promptTokens": 3, "completionTokens": 4}
         await (
@@ -114,7 +114,7 @@ async def test_usage_in_the_terminal_of_a_smooth_server_is_told_before_the_model
 
 
 async def test_a_run_of_a_pod_that_lost_the_end_of_its_model_turn_gets_one() -> None:
-    async with stage() as made:
+    async with in_memory_gateway() as made:
         run_of_a_pod = (say("status", status="running"), say("turn_start", turn=4))
         end = (say("run_end", result="finished"), say("status", status="idle"))
         await (
@@ -129,7 +129,7 @@ async def test_a_run_of_a_pod_that_lost_the_end_of_its_model_turn_gets_one() -> 
 
 
 async def test_a_run_that_a_limit_ends_has_no_end_of_its_model_turn() -> None:
-    async with stage() as made:
+    async with in_memory_gateway() as made:
         cut = (
             say("status", status="running"), say("turn_start", turn=0), say("run_end", result="limit_reached"),
             say("status", status="idle"),

@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from tests.gateway.pod_words import FINISHED, delta, done, echo, run, say, snapshot, status
-from tests.gateway.server_words import CREATED, acknowledged, answered, confirmation, said, taken
-from tests.gateway.stage import LIMITS, UPSTREAMS, Peer, Stage
+from tests.gateway.in_memory import LIMITS, UPSTREAMS, InMemoryGateway, InMemoryPeer
+from tests.gateway.pod_messages import FINISHED, delta, done, echo, run, say, snapshot, status
+from tests.gateway.smooth_server_messages import CREATED, acknowledged, answered, confirmation, said, taken
 from tests.idle import settle
 
 Frame = dict[str, Any]
@@ -19,9 +19,9 @@ class Series:
     """The gateway `near` its pod client `p`, and `far` from it the one with the backend."""
 
     def __init__(self, group: asyncio.TaskGroup, upstream: str) -> None:
-        self.near = Stage(group, LIMITS, "coalesce", UPSTREAMS["pod"])
-        self.far = Stage(group, LIMITS, "coalesce", UPSTREAMS[upstream])
-        self.links: list[Peer] = []  # those of the near gateway at the far one, one for each connection
+        self.near = InMemoryGateway(group, LIMITS, "coalesce", UPSTREAMS["pod"])
+        self.far = InMemoryGateway(group, LIMITS, "coalesce", UPSTREAMS[upstream])
+        self.links: list[InMemoryPeer] = []  # those of the near gateway at the far one, one for each connection
         self._carried = [0, 0]
 
     async def carry(self) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dragoman.gateway.config.model import Limits
 from dragoman.mappings.canonical.commands import ListCompletions
-from tests.gateway.pod_words import (
+from tests.gateway.in_memory import AT_ONCE, NEVER, InMemoryGateway, Script, in_memory_gateway
+from tests.gateway.pod_messages import (
     CANCEL,
     FINISHED,
     delta,
@@ -19,7 +20,7 @@ from tests.gateway.pod_words import (
     took,
     user_entry,
 )
-from tests.gateway.smooth_words import (
+from tests.gateway.smooth_client_messages import (
     SHOWN,
     accepted,
     answer,
@@ -32,13 +33,12 @@ from tests.gateway.smooth_words import (
     send,
     token,
 )
-from tests.gateway.stage import AT_ONCE, NEVER, Script, Stage, stage
 from tests.idle import settle
 
 FAR = Limits(backoff_first=NEVER, backoff_max=NEVER)  # nobody connects again by himself
 
 
-def begun(made: Stage) -> Script:
+def begun(made: InMemoryGateway) -> Script:
     """A client `a` whose turn r1 runs."""
     return (
         made.script()
@@ -54,7 +54,7 @@ def begun(made: Stage) -> Script:
 
 
 async def test_an_input_is_accepted_by_the_pods_word_and_ends_once() -> None:
-    async with stage() as made:
+    async with in_memory_gateway() as made:
         await (
             made.script()
             .opens("a")
@@ -74,7 +74,7 @@ async def test_an_input_is_accepted_by_the_pods_word_and_ends_once() -> None:
 
 
 async def test_an_acceptance_in_one_piece_with_the_whole_turn_comes_before_its_tokens() -> None:
-    async with stage() as made:
+    async with in_memory_gateway() as made:
         await (
             made.script()
             .opens("a")
@@ -87,7 +87,7 @@ async def test_an_acceptance_in_one_piece_with_the_whole_turn_comes_before_its_t
 
 
 async def test_content_before_its_acceptance_belongs_to_the_input_that_is_accepted_then() -> None:
-    async with stage() as made:
+    async with in_memory_gateway() as made:
         names = await (
             made.script()
             .opens("a")
@@ -104,7 +104,7 @@ async def test_content_before_its_acceptance_belongs_to_the_input_that_is_accept
 
 
 async def test_an_input_during_a_turn_is_busy_whoever_sends_it() -> None:
-    async with stage() as made:
+    async with in_memory_gateway() as made:
         await (
             begun(made)
             .opens("b")
@@ -119,7 +119,7 @@ async def test_an_input_during_a_turn_is_busy_whoever_sends_it() -> None:
 
 
 async def test_an_input_while_another_is_unanswered_is_busy() -> None:
-    async with stage() as made:
+    async with in_memory_gateway() as made:
         await (
             made.script()
             .opens("a")
@@ -133,7 +133,7 @@ async def test_an_input_while_another_is_unanswered_is_busy() -> None:
 
 
 async def test_an_input_that_the_pod_refuses_is_busy_and_the_next_one_works() -> None:
-    async with stage() as made:
+    async with in_memory_gateway() as made:
         await (
             made.script()
             .opens("a")
@@ -150,7 +150,7 @@ async def test_an_input_that_the_pod_refuses_is_busy_and_the_next_one_works() ->
 
 
 async def test_a_run_of_another_client_of_the_pod_reaches_us_under_its_turns_id() -> None:
-    async with stage() as made:
+    async with in_memory_gateway() as made:
         names = await (
             made.script()
             .opens("a")
@@ -165,7 +165,7 @@ async def test_a_run_of_another_client_of_the_pod_reaches_us_under_its_turns_id(
 
 
 async def test_errors_that_answer_other_clients_of_the_pod_are_dropped_and_counted() -> None:
-    async with stage() as made:
+    async with in_memory_gateway() as made:
         await (
             begun(made)
             .pod_says(problem("already_running", "not you"), problem("not_paused", "nor you"))
@@ -178,7 +178,7 @@ async def test_errors_that_answer_other_clients_of_the_pod_are_dropped_and_count
 
 
 async def test_an_error_in_a_turn_that_goes_on_is_told_without_request_id_before_the_end() -> None:
-    async with stage() as made:
+    async with in_memory_gateway() as made:
         await (
             begun(made)
             .pod_says(problem("provider_error", "overloaded"))
@@ -190,7 +190,7 @@ async def test_an_error_in_a_turn_that_goes_on_is_told_without_request_id_before
 
 
 async def test_an_error_that_ends_its_turn_is_told_once() -> None:
-    async with stage() as made:
+    async with in_memory_gateway() as made:
         await (
             begun(made)
             .pod_says(delta("He"), problem("provider_error", "no credit"), status("idle"))
@@ -203,14 +203,14 @@ async def test_what_smooth_has_no_word_for_is_in_the_ledger() -> None:
     retry = say(
         "llm_retry", llm_call=0, failed_attempt=1, max_attempts=4, wait_ms=10, elapsed_ms=5, status=529, error="busy"
     )
-    async with stage() as made:
+    async with in_memory_gateway() as made:
         await begun(made).pod_says(say("turn_start", turn=0), retry).gets("a").done()
         kinds = {(e.kind, e.target) for e in made.ledger.entries() if e.session == made.session.state.id}
         assert {("ModelTurnStarted", "smooth"), ("ModelRetry", "smooth")} <= kinds
 
 
 async def test_a_rolled_back_input_is_cancelled_and_leaves_the_history() -> None:
-    async with stage() as made:
+    async with in_memory_gateway() as made:
         await (
             begun(made)
             .pod_says(run_end("rolled_back"), status("idle"))
@@ -225,7 +225,7 @@ async def test_a_rolled_back_input_is_cancelled_and_leaves_the_history() -> None
 
 
 async def test_an_unanswered_input_ends_in_an_error_and_a_later_acceptance_is_a_turn_all_the_same() -> None:
-    async with stage() as made:
+    async with in_memory_gateway() as made:
         await (
             made.script()
             .opens("a")
@@ -241,7 +241,7 @@ async def test_an_unanswered_input_ends_in_an_error_and_a_later_acceptance_is_a_
 
 
 async def test_after_an_input_that_the_pod_lost_the_next_one_is_accepted() -> None:
-    async with stage() as made:
+    async with in_memory_gateway() as made:
         await (
             made.script()
             .opens("a")
@@ -257,7 +257,7 @@ async def test_after_an_input_that_the_pod_lost_the_next_one_is_accepted() -> No
 
 
 async def test_a_cancel_goes_to_the_pod_which_ends_the_turn() -> None:
-    async with stage() as made:
+    async with in_memory_gateway() as made:
         await (
             begun(made)
             .pod_says(delta("He"))
@@ -272,7 +272,7 @@ async def test_a_cancel_goes_to_the_pod_which_ends_the_turn() -> None:
 
 
 async def test_a_cancel_that_the_pod_ignores_is_forced_and_the_rest_of_the_turn_dropped() -> None:
-    async with stage() as made:
+    async with in_memory_gateway() as made:
         await (
             begun(made)
             .says("a", cancel("r1"))
@@ -294,7 +294,7 @@ async def test_a_cancel_that_the_pod_ignores_is_forced_and_the_rest_of_the_turn_
 
 
 async def test_a_turn_that_was_cancelled_by_force_gets_no_second_end_from_its_unanswered_cancel() -> None:
-    async with stage() as made:
+    async with in_memory_gateway() as made:
         await (
             begun(made)
             .says("a", cancel("r1"))
@@ -308,7 +308,7 @@ async def test_a_turn_that_was_cancelled_by_force_gets_no_second_end_from_its_un
 
 
 async def test_a_pod_that_is_lost_is_free_again_after_a_cancel_by_force() -> None:
-    async with stage() as made:
+    async with in_memory_gateway() as made:
         await (
             begun(made)
             .says("a", cancel("r1"))
@@ -324,7 +324,7 @@ async def test_a_pod_that_is_lost_is_free_again_after_a_cancel_by_force() -> Non
 
 
 async def test_a_cancel_of_an_input_that_was_not_accepted_yet_rolls_it_back() -> None:
-    async with stage() as made:
+    async with in_memory_gateway() as made:
         await (
             made.script()
             .opens("a")
@@ -337,7 +337,7 @@ async def test_a_cancel_of_an_input_that_was_not_accepted_yet_rolls_it_back() ->
 
 
 async def test_the_cancel_of_an_input_that_was_refused_does_not_end_the_next_turn() -> None:
-    async with stage() as made:
+    async with in_memory_gateway() as made:
         await (
             made.script()
             .opens("a")
@@ -356,12 +356,12 @@ async def test_the_cancel_of_an_input_that_was_refused_does_not_end_the_next_tur
 
 
 async def test_a_cancel_without_a_turn_is_silent() -> None:
-    async with stage() as made:
+    async with in_memory_gateway() as made:
         await made.script().opens("a").says("a", cancel("c")).gets("a").pod_gets().done()
 
 
 async def test_only_the_link_that_began_a_turn_cancels_it() -> None:
-    async with stage() as made:
+    async with in_memory_gateway() as made:
         await begun(made).opens("b").says("b", cancel("r1")).pod_gets().gets("b").done()
 
 
@@ -369,7 +369,7 @@ async def test_only_the_link_that_began_a_turn_cancels_it() -> None:
 
 
 async def test_a_pod_lost_in_mid_turn_ends_it_once_for_everybody() -> None:
-    async with stage(limits=FAR) as made:
+    async with in_memory_gateway(limits=FAR) as made:
         await (
             begun(made)
             .opens("b")
@@ -385,7 +385,7 @@ async def test_a_pod_lost_in_mid_turn_ends_it_once_for_everybody() -> None:
 
 
 async def test_the_turn_has_ended_before_the_loss_of_the_backend_has_been_told() -> None:
-    async with stage(limits=FAR) as made:
+    async with in_memory_gateway(limits=FAR) as made:
         await begun(made).done()
         made.session.lost("gone", [])
         made.time.passes(Limits().reconnect_grace)
@@ -397,7 +397,7 @@ async def test_the_turn_has_ended_before_the_loss_of_the_backend_has_been_told()
 
 
 async def test_an_input_that_waits_for_an_answer_fails_when_the_pod_is_lost() -> None:
-    async with stage(limits=FAR) as made:
+    async with in_memory_gateway(limits=FAR) as made:
         await (
             made.script()
             .opens("a")
@@ -412,7 +412,7 @@ async def test_an_input_that_waits_for_an_answer_fails_when_the_pod_is_lost() ->
 
 
 async def test_a_session_goes_on_after_the_pod_came_back() -> None:
-    async with stage() as made:
+    async with in_memory_gateway() as made:
         await (
             begun(made)
             .pod_dies()
@@ -429,7 +429,7 @@ async def test_a_session_goes_on_after_the_pod_came_back() -> None:
 
 
 async def test_a_pod_that_is_found_after_the_grace_and_still_runs_shows_its_run_as_its_own() -> None:
-    async with stage() as made:
+    async with in_memory_gateway() as made:
         await (
             begun(made)
             .pod_dies()
@@ -442,7 +442,7 @@ async def test_a_pod_that_is_found_after_the_grace_and_still_runs_shows_its_run_
 
 
 async def test_an_input_that_could_not_be_written_is_answered() -> None:
-    async with stage(limits=FAR) as made:
+    async with in_memory_gateway(limits=FAR) as made:
         made.refusals = 2
         await (
             made.script()
@@ -459,7 +459,7 @@ async def test_an_input_that_could_not_be_written_is_answered() -> None:
 
 
 async def test_a_turn_goes_on_when_its_client_has_left() -> None:
-    async with stage() as made:
+    async with in_memory_gateway() as made:
         await (
             begun(made)
             .leaves("a")
@@ -474,7 +474,7 @@ async def test_a_turn_goes_on_when_its_client_has_left() -> None:
 
 
 async def test_a_client_that_left_before_its_input_was_accepted_leaves_it_in_the_history() -> None:
-    async with stage() as made:
+    async with in_memory_gateway() as made:
         await (
             made.script()
             .opens("a")
@@ -488,7 +488,7 @@ async def test_a_client_that_left_before_its_input_was_accepted_leaves_it_in_the
 
 
 async def test_a_client_that_joins_in_mid_turn_sees_it_so_far_and_its_end() -> None:
-    async with stage() as made:
+    async with in_memory_gateway() as made:
         await (
             begun(made)
             .pod_says(delta("Hel"))
@@ -504,7 +504,7 @@ async def test_a_client_that_joins_in_mid_turn_sees_it_so_far_and_its_end() -> N
 
 
 async def test_a_client_that_joins_after_an_error_in_the_turn_is_told_it_before_the_end() -> None:
-    async with stage() as made:
+    async with in_memory_gateway() as made:
         await (
             begun(made)
             .pod_says(problem("provider_error", "overloaded"))
@@ -517,7 +517,7 @@ async def test_a_client_that_joins_after_an_error_in_the_turn_is_told_it_before_
 
 
 async def test_a_session_without_clients_closes_its_backend_after_its_time_and_opens_it_for_the_next() -> None:
-    async with stage() as made:
+    async with in_memory_gateway() as made:
         await made.script().opens("a").leaves("a").passes(Limits().session_ttl - 1).done()
         assert made.pods[0].transport.is_open()
         await made.script().passes(1).done()
@@ -537,7 +537,7 @@ async def test_a_session_without_clients_closes_its_backend_after_its_time_and_o
 
 
 async def test_a_client_that_comes_back_in_time_keeps_the_backend() -> None:
-    async with stage() as made:
+    async with in_memory_gateway() as made:
         ttl = Limits().session_ttl
         await made.script().opens("a").leaves("a").passes(ttl - 1).opens("b").passes(ttl).done()
         assert made.pods[0].transport.is_open()
@@ -545,7 +545,7 @@ async def test_a_client_that_comes_back_in_time_keeps_the_backend() -> None:
 
 
 async def test_an_open_turn_outlives_the_time_of_a_session_without_clients() -> None:
-    async with stage() as made:
+    async with in_memory_gateway() as made:
         ttl = Limits().session_ttl
         await begun(made).leaves("a").passes(ttl).done()
         assert made.pods[0].transport.is_open()
@@ -554,7 +554,7 @@ async def test_an_open_turn_outlives_the_time_of_a_session_without_clients() -> 
 
 
 async def test_a_peer_that_never_attached_does_not_shorten_the_time_of_a_session() -> None:
-    async with stage() as made:
+    async with in_memory_gateway() as made:
         ttl = Limits().session_ttl
         await made.script().opens("a").leaves("a").passes(10).joins("probe").leaves("probe").done()
         await made.script().opens("b").passes(ttl - 20).leaves("b").passes(20).done()
@@ -566,7 +566,7 @@ async def test_a_peer_that_never_attached_does_not_shorten_the_time_of_a_session
 
 
 async def test_a_session_keeps_so_much_text_and_counts_what_it_drops() -> None:
-    async with stage(limits=Limits(transcript_max=10, backoff_first=AT_ONCE, backoff_max=AT_ONCE)) as made:
+    async with in_memory_gateway(limits=Limits(transcript_max=10, backoff_first=AT_ONCE, backoff_max=AT_ONCE)) as made:
         await (
             begun(made)
             .pod_says(delta("12345678"), *FINISHED)
@@ -582,7 +582,7 @@ async def test_a_session_keeps_so_much_text_and_counts_what_it_drops() -> None:
 
 
 async def test_a_session_logs_so_many_events() -> None:
-    async with stage(limits=Limits(log_max=16, backoff_first=AT_ONCE, backoff_max=AT_ONCE)) as made:
+    async with in_memory_gateway(limits=Limits(log_max=16, backoff_first=AT_ONCE, backoff_max=AT_ONCE)) as made:
         await begun(made).done()
         for _ in range(50):
             await made.script().pod_says(delta("x")).gets("a", token("r1", "x")).done()
@@ -590,7 +590,7 @@ async def test_a_session_logs_so_many_events() -> None:
 
 
 async def test_commands_that_wait_are_bounded() -> None:
-    async with stage() as made:
+    async with in_memory_gateway() as made:
         await made.script().opens("a").done()
         link = made.clients["a"].link
         for number in range(300):
@@ -602,13 +602,13 @@ async def test_commands_that_wait_are_bounded() -> None:
 
 
 async def test_an_echo_that_is_not_ours_stays_a_message_of_another_client() -> None:
-    async with stage() as made:
+    async with in_memory_gateway() as made:
         await made.script().opens("a").says("a", send("r1", "Hi")).pod_gets(run("Hi")).pod_says(echo("Hey")).done()
         assert [m.text for m in made.session.state.messages()] == ["Hey"]
 
 
 async def test_a_turn_without_end_is_ended_and_its_backend_asked_to_stop() -> None:
-    async with stage(limits=Limits(transcript_max=2_000)) as made:
+    async with in_memory_gateway(limits=Limits(transcript_max=2_000)) as made:
         await (
             begun(made)
             .pod_says(delta("x" * 3_000))

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tests.gateway.backends.pando_stage import PandoStage, frames, pando_stage, row
-from tests.gateway.smooth_words import ask
+from tests.gateway.backends.in_memory_pando import InMemoryPandoGateway, frames, in_memory_pando_gateway, row
+from tests.gateway.smooth_client_messages import ask
 from tests.idle import settle
-from tests.memory import MemoryTransport
+from tests.memory_transport import MemoryTransport
 from tests.oracle import PodOracle
 
 ONE = "0b0e9b0e-0000-4000-8000-000000000001"
@@ -23,7 +23,7 @@ TYPED = [*BEFORE, message("m-3", "user", "When?"), message("m-4", "assistant", "
 SAID = [*BEFORE, message("m-3", "user", "When?"), message("m-4", "assistant", "Now.")]
 
 
-async def run(made: PandoStage) -> None:
+async def run(made: InMemoryPandoGateway) -> None:
     """A run that begins in the primary and uses a tool, of which it publishes the end alone."""
     await made.publishes("session.update", **row(ONE))
     await made.publishes("tool.end", session_id=ONE, tool_name="date", call_id="c", is_error=False, result="May")
@@ -53,7 +53,7 @@ def words(value: object, known: tuple[str, ...] = ("Where?", "Here.", "When?", "
 
 
 async def test_a_live_pod_sees_the_words_before_the_answer() -> None:
-    async with pando_stage() as made:
+    async with in_memory_pando_gateway() as made:
         pod = made.join("pod")
         await made.begins(row(ONE))
         await made.answers("message.list", BEFORE)
@@ -63,7 +63,7 @@ async def test_a_live_pod_sees_the_words_before_the_answer() -> None:
 
 
 async def test_a_pod_that_joins_later_sees_both_in_their_order_and_the_tool() -> None:
-    async with pando_stage() as made:
+    async with in_memory_pando_gateway() as made:
         made.join("pod")
         await made.begins(row(ONE))
         await made.answers("message.list", BEFORE)
@@ -77,7 +77,7 @@ async def test_a_pod_that_joins_later_sees_both_in_their_order_and_the_tool() ->
 
 
 async def test_a_history_that_is_read_again_keeps_the_tools_that_the_store_does_not_tell() -> None:
-    async with pando_stage() as made:
+    async with in_memory_pando_gateway() as made:
         pod = made.join("pod")
         await made.begins(row(ONE))
         await made.answers("message.list", BEFORE)
@@ -93,7 +93,7 @@ async def test_a_history_that_is_read_again_keeps_the_tools_that_the_store_does_
 
 
 async def test_a_history_that_tells_nothing_new_does_not_rotate_a_pod() -> None:
-    async with pando_stage() as made:
+    async with in_memory_pando_gateway() as made:
         pod = made.join("pod")
         await made.begins(row(ONE))
         await made.answers("message.list", BEFORE)
@@ -105,7 +105,7 @@ async def test_a_history_that_tells_nothing_new_does_not_rotate_a_pod() -> None:
 
 
 async def test_a_codewhale_reads_what_was_typed_in_the_primary() -> None:
-    async with pando_stage() as made:
+    async with in_memory_pando_gateway() as made:
         made.join("pod")
         await made.begins(row(ONE))
         await made.answers("message.list", BEFORE)
@@ -120,7 +120,7 @@ async def test_a_codewhale_reads_what_was_typed_in_the_primary() -> None:
 
 
 async def test_a_smooth_history_has_what_was_typed_in_the_primary() -> None:
-    async with pando_stage() as made:
+    async with in_memory_pando_gateway() as made:
         smooth = made.join("smooth")
         smooth.say(json.dumps(ask("get_session", "open", sessionId=ONE)).encode())
         await made.begins(row(ONE))

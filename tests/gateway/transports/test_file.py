@@ -13,7 +13,7 @@ from dragoman.gateway.config.probe import probe
 from dragoman.gateway.endpoint import parse
 from dragoman.mappings.errors import ConfigError
 from tests.gateway.recording.lines import FROZEN
-from tests.gateway.replay.tape import OF_A_POD, Tape
+from tests.gateway.replay.recording_builder import OF_A_POD, RecordingBuilder
 
 RECORDING = FROZEN / "v4.jsonl"
 
@@ -77,10 +77,12 @@ def test_where_a_live_backend_tells_less_it_behaves_like_that_one() -> None:
 
 @pytest.mark.parametrize("upstream", ["", "demo", "pud+unix:/p"])
 def test_one_that_does_not_tell_its_backend_is_taken_for_a_pod_s(tmp_path: Path, upstream: str) -> None:
-    path = Tape(structs.replace(OF_A_POD, upstream=upstream)).turn("one").write(tmp_path)
+    path = RecordingBuilder(structs.replace(OF_A_POD, upstream=upstream)).turn("one").write(tmp_path)
     assert registry.upstream(parse(f"replay+file:{path}")).name == "pod"
 
 
 def test_one_that_does_not_but_has_only_one_dialect_is_of_that(tmp_path: Path) -> None:
     header = structs.replace(OF_A_POD, upstream="capture:a.jsonl", dialects={"smooth": ""})
-    assert registry.upstream(parse(f"replay+file:{Tape(header).turn('one').write(tmp_path)}")).name == "smooth"
+    assert (
+        registry.upstream(parse(f"replay+file:{RecordingBuilder(header).turn('one').write(tmp_path)}")).name == "smooth"
+    )

@@ -14,7 +14,7 @@ from dragoman.gateway.config.model import Limits
 from dragoman.gateway.endpoint import parse
 from dragoman.gateway.transports.stdio import STDIO, Starter
 from dragoman.mappings.errors import ConfigError
-from tests.reading import receive
+from tests.transport_reader import receive
 
 DIES = "import sys; print('bye', flush=True)"
 

@@ -14,7 +14,7 @@ from dragoman.gateway.transports import unix
 from dragoman.gateway.transports.spec import Children
 from dragoman.mappings.errors import ConfigError
 from tests.gateway.listener_callbacks import callbacks
-from tests.reading import receive
+from tests.transport_reader import receive
 
 
 async def test_what_listens_at_a_path_is_reached_by_dialling_it(tmp_path: Path) -> None:

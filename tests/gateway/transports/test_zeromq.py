@@ -22,7 +22,7 @@ from dragoman.mappings.dialect import Parts
 from dragoman.mappings.errors import ConfigError
 from tests.gateway.listener_callbacks import callbacks
 from tests.pando_projects import free_project
-from tests.reading import receive
+from tests.transport_reader import receive
 
 DEADLINE = 20
 

@@ -23,7 +23,7 @@ from dragoman.gateway.recording.redaction.paths import KEYS_MAX, Paths, parse
 from dragoman.gateway.recording.redaction.shapes import BUILT_IN
 from dragoman.gateway.recording.runs import Item
 from dragoman.mappings.canonical.events import TextDelta, TextDone
-from tests.steps import GROWTH, growth
+from tests.step_counter import GROWTH, growth
 
 SIZES = (12, 40, 80)  # repetitions
 RULES = rules({}, ["$..pass", "$.arguments.token"], window_bytes=64 * 1024, window_micros=2_000_000)

@@ -1,0 +1,396 @@
+"""Malformed input from one client, while two other clients of the same session must not notice it.
+
+A `MalformedInputHarness` is a gateway in the test's own loop on real sockets, with a smooth and a pod listener for one
+session, and two bystanders. A `MalformedInput` says what the client sends, in which state of the session, and what
+docs/dialects promises: the answer, what becomes of its connection, and that both bystanders go on to hold a turn each.
+
+Nobody reads in the background: each party reads when it is asked what it was told, up to the answer to a question of
+its own. What was sent before that answer was sent before it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any, Literal
+from uuid import uuid4
+
+import aiohttp
+from aiohttp import WSMsgType
+from msgspec import Struct
+
+from dragoman.gateway.app import App
+from dragoman.gateway.backends.upstream import Connected
+from dragoman.gateway.config.model import Config, Limits, Route
+from dragoman.gateway.demo.backend import DemoBackend
+from dragoman.gateway.demo.script import Scripts
+from dragoman.gateway.endpoint import Endpoint, parse
+from dragoman.mappings.pod.wire import EVENTS
+from tests.smooth_frame_check import check
+
+__all__ = [
+    "ABSENT",
+    "EOF",
+    "GOOD",
+    "MAX_MESSAGE",
+    "TERMINALS",
+    "Frame",
+    "MalformedInput",
+    "MalformedInputHarness",
+    "PodBystander",
+    "Said",
+    "SmoothBystander",
+    "State",
+    "fits",
+    "listening",
+    "malformed_input_harness",
+    "play",
+]
+
+DEADLINE = 20.0  # seconds for anything that a party waits for
+MAX_MESSAGE = 4 * 1024 * 1024  # above the 3 MB line that a pod takes (docs/dialects/pod.md, section 1)
+TERMINALS = ("eventual_response", "error", "cancelled")
+LIMITS = Limits(max_message=MAX_MESSAGE, drain_deadline=0.5, snapshot_wait=10.0)
+DEMO = Endpoint(dialect="pod", transport="demo", address="conversation")
+GOOD = "count 2"  # the demo backend answers it at once
+
+Frame = dict[str, Any]
+
+
+class Eof:
+    """Said by who closes its own direction and reads on."""
+
+
+EOF = Eof()
+
+Said = str | bytes | Mapping[str, Any] | Eof
+"""What is sent: text and JSON as a text frame or line, bytes as a binary frame or as they are. `$session` in JSON is
+the asker's session."""
+
+State = Literal["fresh", "open", "running", "occupied", "paused"]
+"""`open`: the asker has its session (a pod client: its snapshot). `running`: the asker's own turn is open. `occupied`:
+a bystander's is. `paused`: a bystander's turn is paused."""
+
+
+class MalformedInput(Struct, frozen=True, kw_only=True):
+    """One line of a table; `name` begins with a section of the dialect's page in docs/dialects.
+
+    `answer` is all that the asker is told, each frame as far as that page says it (see `fits`). `closes` is the code
+    with which the gateway closes (a pod's end has none: 0), None where the connection stays. `runs`: the answer is a
+    turn, of which `answer` holds no stream; then the bystanders see that turn whole, and else nothing at all.
+    """
+
+    name: str
+    say: Sequence[Said]
+    answer: Any = ()
+    state: State = "open"
+    closes: int | None = None
+    runs: bool = False
+
+
+class SmoothBystander:
+    """A smooth client that says anything, and checks strictly what it is told."""
+
+    def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
+        self.socket = socket
+        self.session = ""
+        self.survives: frozenset[str] = frozenset()  # types that no schema knows
+        self._told: list[Frame] = []
+        self._number = 0
+
+    @classmethod
+    @asynccontextmanager
+    async def connected(cls, url: str, *, opens: bool = True) -> AsyncIterator[SmoothBystander]:
+        async with aiohttp.ClientSession() as http, http.ws_connect(url, max_msg_size=0) as socket:
+            peer = cls(socket)
+            if opens:
+                await peer.open()
+            yield peer
+
+    async def open(self) -> None:
+        """Have a session."""
+        claims = ["identity_form", "choice_chips"]
+        request = await self.ask(action="create_conversation_session", agentId=str(uuid4()), supports=claims)
+        (reply,) = await self.until(lambda frame: frame.get("requestId") == request)
+        self.session = reply["data"]["sessionId"]
+
+    async def send(self, said: Said) -> None:
+        if isinstance(said, Eof):
+            raise TypeError("a WebSocket has no half that closes")
+        if isinstance(said, bytes):
+            await self.socket.send_bytes(said)
+        elif isinstance(said, str):
+            await self.socket.send_frame(said.encode("utf-8", "surrogateescape"), WSMsgType.TEXT)
+        else:
+            await self.socket.send_str(json.dumps(said).replace("$session", self.session))
+
+    async def ask(self, **frame: Any) -> str:
+        """Send an action under a request id of its own."""
+        self._number += 1
+        request = f"own-{self._number}"
+        await self.send({"requestId": request, **frame})
+        return request
+
+    async def until(self, last: Callable[[Frame], bool]) -> list[Frame]:
+        """Everything told since the last look, up to the first frame for which `last` holds."""
+        async with asyncio.timeout(DEADLINE):
+            while True:
+                for at, frame in enumerate(self._told):
+                    if last(frame):
+                        seen, self._told = self._told[: at + 1], self._told[at + 1 :]
+                        return seen
+                self._told.append(self._strict(await self.socket.receive()))
+
+    async def told(self) -> list[Frame]:
+        """Everything told since the last look."""
+        request = await self.ask(action="ping")
+        return (await self.until(lambda frame: frame["type"] == "pong" and frame.get("requestId") == request))[:-1]
+
+    async def closed(self) -> list[Frame]:
+        """Everything told until the gateway closes."""
+        async with asyncio.timeout(DEADLINE):
+            while (message := await self.socket.receive()).type is WSMsgType.TEXT:
+                self._told.append(self._strict(message))
+        return self._told
+
+    @property
+    def code(self) -> int:
+        """The code with which the gateway closed."""
+        return self.socket.close_code or 0
+
+    async def turn(self, text: str) -> str:
+        """A whole turn; how it ended."""
+        request = await self.ask(action="send_message", sessionId=self.session, message=text)
+        seen = await self.until(lambda frame: frame["type"] in TERMINALS and frame.get("requestId") == request)
+        return str(seen[-1]["type"])
+
+    async def begin(self) -> None:
+        """A turn that stays open and silent."""
+        await self.send({"action": "send_message", "sessionId": "$session", "requestId": "turn", "message": "wait"})
+        await self.until(lambda frame: frame.get("status") == 202)
+
+    async def run_seen(self) -> list[Frame]:
+        """Everything but the stream, up to the end of the turn that somebody holds."""
+        seen = await self.until(lambda frame: frame["type"] in TERMINALS and "requestId" in frame)
+        return [frame for frame in seen if not frame["type"].startswith("stream_")]
+
+    def _strict(self, message: aiohttp.WSMessage) -> Frame:
+        assert message.type is WSMsgType.TEXT, f"expected a frame, got {message.type.name} {message.data!r}"
+        frame: Frame = json.loads(message.data)
+        if frame["type"] not in self.survives:
+            check(frame)
+        return frame
+
+
+class PodBystander:
+    """A pod client that says anything; an event that its strict reader does not know fails the test."""
+
+    code = 0  # a stream just ends
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self.writer = writer
+        self._told: list[Frame] = []
+        self._number = 0
+
+    @classmethod
+    @asynccontextmanager
+    async def connected(cls, path: str, *, opens: bool = True) -> AsyncIterator[PodBystander]:
+        reader, writer = await asyncio.open_unix_connection(path, limit=1 << 26)
+        try:
+            peer = cls(reader, writer)
+            if opens:
+                await peer.told()
+            yield peer
+        finally:
+            writer.close()
+
+    async def send(self, said: Said) -> None:
+        if isinstance(said, Eof):
+            self.writer.write_eof()
+            return
+        if isinstance(said, Mapping):
+            said = json.dumps(said)
+        self.writer.write(said if isinstance(said, bytes) else said.encode() + b"\n")
+        await self.writer.drain()
+
+    async def until(self, last: Callable[[Frame], bool]) -> list[Frame]:
+        """Everything told since the last look, up to the first event for which `last` holds."""
+        async with asyncio.timeout(DEADLINE):
+            while True:
+                for at, event in enumerate(self._told):
+                    if last(event):
+                        seen, self._told = self._told[: at + 1], self._told[at + 1 :]
+                        return seen
+                assert await self._read(), f"the connection ended after {self._told}"
+
+    async def told(self) -> list[Frame]:
+        """Everything told since the last look."""
+        self._number += 1
+        prefix = f"own-{self._number}"  # nothing completes to it, so it comes back as an empty list
+        await self.send({"method": "list_completions", "params": {"kind": "workflow", "prefix": prefix}})
+        return (await self.until(lambda event: fits(event, NOTHING)))[:-1]
+
+    async def closed(self) -> list[Frame]:
+        """Everything told until the gateway closes."""
+        async with asyncio.timeout(DEADLINE):
+            while await self._read():
+                pass
+        return self._told
+
+    async def turn(self, text: str) -> str:
+        """A whole run; how it ended."""
+        await self.send({"method": "run", "params": {"input": [{"kind": "text", "content": text}]}})
+        seen = await self.run_seen()
+        return str(next((e["data"]["result"] for e in seen if e["event"] == "run_end"), "no run_end"))
+
+    async def begin(self) -> None:
+        """A run that stays open and silent."""
+        await self.send({"method": "run", "params": {"input": [{"kind": "text", "content": "wait"}]}})
+        await self.until(lambda event: event["event"] == "status")
+
+    async def run_seen(self) -> list[Frame]:
+        """Everything up to the end of the run that somebody holds."""
+        return await self.until(lambda event: event["event"] == "status" and event["data"]["status"] != "running")
+
+    async def _read(self) -> bool:
+        line = await self._reader.readline()
+        if line:
+            EVENTS.decode(line)
+            self._told.append(json.loads(line))
+        return bool(line)
+
+
+Peer = SmoothBystander | PodBystander
+NOTHING = {"event": "completions", "data": {"kind": "workflow", "entries": []}}
+
+
+class Absent:
+    """Stands in an expected frame for a key that must not be there."""
+
+    def __repr__(self) -> str:
+        return "ABSENT"
+
+
+ABSENT = Absent()
+
+
+def fits(told: object, expected: object) -> bool:
+    """Whether what was told is what was expected: objects may have more keys, a function decides by itself."""
+    if isinstance(expected, Mapping):
+        return isinstance(told, dict) and all(fits(told.get(key, ABSENT), value) for key, value in expected.items())
+    if isinstance(expected, list | tuple):
+        return isinstance(told, list) and len(told) == len(expected) and all(map(fits, told, expected))
+    return bool(expected(told)) if callable(expected) else told == expected
+
+
+class MalformedInputHarness(Struct, kw_only=True):
+    """A gateway on real sockets, its addresses, and the two bystanders."""
+
+    app: App
+    url: str
+    path: str
+    smooth: SmoothBystander
+    pod: PodBystander
+
+    async def nothing_new(self) -> None:
+        """Neither bystander was told anything since the last look."""
+        assert await self.smooth.told() == []
+        assert await self.pod.told() == []
+
+    async def catch_up(self) -> None:
+        """The bystanders look at what they were told until now."""
+        await self.smooth.told()
+        await self.pod.told()
+
+    async def prepare(self, state: State, asker: Peer) -> None:
+        """Bring the session into `state`."""
+        match state:
+            case "running":
+                await asker.begin()
+            case "occupied":
+                await self.smooth.begin()
+            case "paused":
+                await self.smooth.ask(action="send_message", sessionId=self.smooth.session, message="slow")
+                await self.pod.until(lambda event: event["event"] == "text_delta")
+                await self.pod.send({"method": "pause"})
+                await self.pod.run_seen()
+            case "fresh" | "open":
+                pass
+        await self.catch_up()
+        if state != "fresh":
+            await asker.told()
+
+    async def stop(self) -> None:
+        """The turn that was open still is, and ends for both when a bystander cancels it."""
+        await self.pod.send({"method": "cancel"})
+        assert (await self.pod.run_seen())[-1]["data"]["status"] == "idle"
+        assert (await self.smooth.run_seen())[-1]["type"] == "cancelled"
+
+    async def both_saw_a_turn(self) -> None:
+        """Somebody held a turn, and both bystanders saw it whole."""
+        ends = [frame["type"] for frame in await self.smooth.run_seen() if frame["type"] in TERMINALS]
+        assert ends == ["eventual_response"]
+        assert [event["event"] for event in await self.pod.run_seen()].count("run_end") == 1
+
+    async def good_turns(self) -> None:
+        """Each bystander holds a turn, and the other sees it."""
+        assert await self.smooth.turn(GOOD) == "eventual_response"
+        assert [event["event"] for event in await self.pod.run_seen()].count("run_end") == 1
+        assert await self.pod.turn(GOOD) == "finished"
+        assert (await self.smooth.run_seen())[-1]["type"] == "eventual_response"
+        await self.nothing_new()
+
+
+async def play(row: MalformedInput, at: MalformedInputHarness, asker: Peer) -> None:
+    """One row, from its state to the bystanders' good turns."""
+    await at.prepare(row.state, asker)
+    for said in row.say:
+        await asker.send(said)
+    if row.closes is not None:
+        told = await asker.closed()
+        assert asker.code == row.closes
+    else:
+        told = await asker.run_seen() if row.runs else await asker.told()
+    assert fits(told, row.answer), f"told {told}, expected {row.answer}"
+    if row.runs:
+        await at.both_saw_a_turn()
+    await at.nothing_new()
+    if row.state in ("running", "occupied"):
+        await at.stop()
+    await at.good_turns()
+
+
+@asynccontextmanager
+async def listening(folder: Path, upstream: Endpoint, limits: Limits = LIMITS) -> AsyncIterator[tuple[App, str, str]]:
+    """A gateway with both listeners: itself, its WebSocket, its socket. `demo` is played in process."""
+    path = folder / "atlas" / "sock"
+    path.parent.mkdir()
+    listen = (parse("smooth+ws://127.0.0.1:0/ws"), parse(f"pod+unix:{path}"))
+    route = Route(name="test", listen=listen, upstream=upstream)
+
+    def demo(session: Connected) -> DemoBackend:
+        return DemoBackend(session, app.spawn, Scripts(()))
+
+    played = upstream.transport == "demo"
+    app = App(Config(routes=(route,), limits=limits), make_backend=demo if played else None)
+    ready: asyncio.Queue[str] = asyncio.Queue()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(app.run(ready.put_nowait), name="gateway")
+        try:
+            yield app, (await ready.get()).removeprefix("smooth+"), str(path)
+        finally:
+            app.stop.set()
+
+
+@asynccontextmanager
+async def malformed_input_harness(folder: Path, upstream: Endpoint = DEMO) -> AsyncIterator[MalformedInputHarness]:
+    """A gateway with both bystanders in the one session of its backend."""
+    async with AsyncExitStack() as stack:
+        app, url, path = await stack.enter_async_context(listening(folder, upstream))
+        pod = await stack.enter_async_context(PodBystander.connected(path))
+        smooth = await stack.enter_async_context(SmoothBystander.connected(url))
+        yield MalformedInputHarness(app=app, url=url, path=path, smooth=smooth, pod=pod)

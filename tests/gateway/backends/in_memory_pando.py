@@ -1,0 +1,171 @@
+"""One route in memory whose backend is a pando: the test is the primary and every client, and rings the timers.
+
+Clients are smooth, pod or pando callers; what they are sent stands in their transports.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from itertools import count
+from typing import Any
+
+from dragoman.adapters.base import CloseReason, Transport
+from dragoman.gateway import registry
+from dragoman.gateway.backends.kinds import kind_of
+from dragoman.gateway.backends.upstream import Connected, Upstream
+from dragoman.gateway.config.model import Limits, Route
+from dragoman.gateway.endpoint import Endpoint, parse
+from dragoman.gateway.ledger import Ledger
+from dragoman.gateway.link import Link
+from dragoman.gateway.routing.ingress import Ingress
+from dragoman.gateway.routing.router import Router
+from tests.gateway.in_memory import AT_ONCE, ManualClock
+from tests.idle import settle
+from tests.memory_transport import MemoryTransport
+from tests.services import services
+
+__all__ = ["ROUTE", "InMemoryPando", "InMemoryPandoGateway", "frames", "in_memory_pando_gateway", "row"]
+
+ROUTE = Route(
+    name="test", listen=(parse("smooth+ws://127.0.0.1:1/ws"),), upstream=parse("pando+tcp://127.0.0.1:1")
+)  # fmt: skip
+LIMITS = Limits(backoff_first=AT_ONCE, backoff_max=AT_ONCE)
+
+
+def row(id: str, title: str = "T", updated: str = "2026-05-09T21:28:20Z", messages: int = 2) -> dict[str, object]:
+    """A session as a primary lists it."""
+    return {"id": id, "title": title, "updated_at": updated, "message_count": messages}
+
+
+PANDO = registry.dialect("pando")
+
+
+class InMemoryPando:
+    """The pando at the other end of each connection, spoken by the test; it answers on the one that was made last."""
+
+    def __init__(self) -> None:
+        self.primaries: list[MemoryTransport] = []
+        self._answered = 0
+
+    async def dial(self) -> Transport:
+        """Somebody connects to it."""
+        self.primaries.append(MemoryTransport())
+        self._answered = 0
+        return self.primaries[-1]
+
+    def asked(self) -> list[str]:
+        """The methods of all calls without an answer; of a write, what is written."""
+        return [_method(call) for call in self._calls()[self._answered :]]
+
+    def _calls(self) -> list[dict[str, Any]]:
+        return [json.loads(frame) for frame in self.primaries[-1].got]
+
+    async def answers(self, method: str, result: object = None, problem: str = "") -> dict[str, Any]:
+        """Answer the oldest call, which is of this method; its params."""
+        failed = {"code": -32000, "message": problem}
+        said: dict[str, object] = {"error": failed} if problem else {"result": result}
+        return await self.replies(method, said)
+
+    async def replies(self, method: str, said: dict[str, object]) -> dict[str, Any]:
+        """Answer the oldest call, which is of this method, with a result, an error or neither; its params."""
+        call = self.call()
+        assert _method(call) == method, f"{_method(call)} comes before {method}"
+        self._answered += 1
+        self.primaries[-1].say(json.dumps({"jsonrpc": "2.0", "id": call["id"], **said}).encode())
+        await settle()
+        return dict(call["params"])
+
+    def call(self) -> dict[str, Any]:
+        """The oldest call without an answer."""
+        return self._calls()[self._answered]
+
+    async def begins(self, *rows: dict[str, object]) -> None:
+        """The connection stands, and the primary says which sessions it has."""
+        await settle()
+        await self.answers("instance.ping", {"status": "ok", "instance_id": "i-1", "uptime": "0s"})
+        await self.answers("session.list", list(rows))
+
+    async def replaced(self, *rows: dict[str, object]) -> None:
+        """The connection is lost; whoever answers the next one says which sessions there are."""
+        before = len(self.primaries)
+        self.primaries[-1].hang_up()
+        while len(self.primaries) == before:
+            await settle()
+        await self.begins(*rows)
+
+    async def publishes(self, topic: str, /, **payload: object) -> None:
+        envelope = {"instanceId": "i-1", "projectId": "", "topic": topic, "payload": payload}
+        self.primaries[-1].say(topic.encode() + b"\0" + json.dumps(envelope).encode())
+        await settle()
+
+
+class InMemoryPandoGateway(InMemoryPando):
+    """A router with its clients, and the connection to the primary."""
+
+    def __init__(self, group: asyncio.TaskGroup, route: Route) -> None:
+        super().__init__()
+        self.group = group
+        self.time = ManualClock()
+        self.ledger = Ledger()
+        self.links: list[Link] = []
+        self._ids = count(1)
+        self.services = services(self.time, limits=LIMITS, ledger=self.ledger, new_id=self._new_id)
+        self.router = Router(route, self.services, PANDO, kind_of(PANDO, self._upstream))
+
+    def _new_id(self) -> str:
+        return f"00000000-0000-4000-8000-{next(self._ids):012d}"
+
+    def _upstream(self, session: Connected, _endpoint: Endpoint) -> Upstream:
+        return Upstream(
+            "test", "pando", registry.dialect("pando"), self.dial, session, self.services, spawn=self._spawn
+        )
+
+    def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        self.group.create_task(work, name=name)
+
+    # -- clients ---------------------------------------------------------------------------------------
+
+    def join(self, dialect: str, *, publishes: bool = False, ingress: Ingress = Ingress()) -> MemoryTransport:  # noqa: B008  # frozen
+        """A client connects, by this ingress; a pando makes calls, or is everybody who subscribes."""
+        transport, spoken = MemoryTransport(), registry.dialect(dialect)
+        translator = spoken.server(self.time.clock, self._new_id)
+        if publishes:
+            assert spoken.publication is not None
+            translator = spoken.publication(self.time.clock, self._new_id)
+        link = Link(
+            f"{dialect}-{len(self.links)}", spoken, transport, translator, self.services,
+            sink=self.router.receive, drained=self.router.drained, attaches=dialect != "pando",
+            publishes=publishes, ingress=ingress,
+        )  # fmt: skip
+        self.links.append(link)
+        self._spawn(self._serve(link), link.id)
+        return transport
+
+    async def _serve(self, link: Link) -> None:
+        try:
+            await link.run(self.router.connected)
+        finally:
+            self.router.gone(link)
+
+
+def _method(call: dict[str, Any]) -> str:
+    return str(call["params"]["method"] if call["method"] == "db.write" else call["method"])
+
+
+def frames(transport: MemoryTransport) -> list[dict[str, Any]]:
+    """What a client was sent, a publication without its topics."""
+    return [json.loads(frame.rpartition(b"\0")[2]) for frame in transport.got]
+
+
+@asynccontextmanager
+async def in_memory_pando_gateway(route: Route = ROUTE) -> AsyncIterator[InMemoryPandoGateway]:
+    """A stage whose tasks have all ended when the block is left."""
+    async with asyncio.timeout(20), asyncio.TaskGroup() as group:
+        made = InMemoryPandoGateway(group, route)
+        yield made
+        for link in made.links:
+            link.end(CloseReason.DONE)
+        made.router.stop()

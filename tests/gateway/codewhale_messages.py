@@ -1,0 +1,63 @@
+"""What codewhale clients and children say, as the tests of the gateway write it
+(docs/dialects/codewhale.md, sections 1 and 2).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.gateway.in_memory import InMemoryGateway, InMemoryPeer
+from tests.idle import settle
+
+__all__ = ["answers", "asked", "line", "refuses", "shown", "thread"]
+
+Frame = dict[str, Any]
+
+
+def line(number: int, method: str, **params: Any) -> Frame:
+    """A request."""
+    return {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
+
+
+def thread(id: str, **keys: Any) -> Frame:
+    """A thread as a backend describes it."""
+    return {
+        "id": id, "preview": "New conversation", "ephemeral": True, "model_provider": "deepseek", "created_at": 1,
+        "updated_at": 1, "status": "running", "cwd": "/src", "cli_version": "0.9.10", "source": "interactive",
+    } | keys  # fmt: skip
+
+
+def shown(id: str, status: str = "resumed", history: tuple[tuple[str, str], ...] = (), **keys: Any) -> Frame:
+    """A result that shows a thread, with what (who, what) was said in it."""
+    items = [
+        {"id": n, "role": role, "content": text, "item": None, "created_at": n}
+        for n, (role, text) in enumerate(history, start=1)
+    ]
+    data = {"history": items, "checkpoint": None, "goal": None}
+    return {"thread_id": id, "status": status, "thread": thread(id, **keys), "data": data}
+
+
+def asked(made: InMemoryGateway, method: str) -> list[Frame]:
+    """All that children were asked by this method, oldest first."""
+    return [frame for child in made.pods for frame in child.frames() if frame["method"] == method]
+
+
+async def answers(made: InMemoryGateway, method: str, **result: Any) -> None:
+    """The child that was asked so last answers."""
+    child, request = await _last(made, method)
+    whole = {"thread_id": "", "status": "ok", "threads": [], "events": [], "data": {}} | result
+    child.says({"jsonrpc": "2.0", "id": request, "result": whole})
+    await settle()
+
+
+async def refuses(made: InMemoryGateway, method: str, code: int, text: str) -> None:
+    """The child that was asked so last answers with an error."""
+    child, request = await _last(made, method)
+    child.says({"jsonrpc": "2.0", "id": request, "error": {"code": code, "message": text, "data": None}})
+    await settle()
+
+
+async def _last(made: InMemoryGateway, method: str) -> tuple[InMemoryPeer, Any]:
+    await settle()
+    child = next(child for child in reversed(made.pods) if any(f["method"] == method for f in child.frames()))
+    return child, [frame for frame in child.frames() if frame["method"] == method][-1]["id"]

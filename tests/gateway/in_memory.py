@@ -1,0 +1,463 @@
+"""One route in memory: clients and a backend, frame by frame through the real router, session, links and upstream.
+
+The test plays every peer and moves the clock; a conversation is a Script. Each frame that a smooth
+client is sent must be one that a strict client takes. The backend is a pod, or a smooth server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from functools import cached_property
+from itertools import count
+from typing import Any
+
+from msgspec import structs
+
+from dragoman.adapters.base import CloseReason, Transport
+from dragoman.gateway import registry
+from dragoman.gateway.backends.kinds import kind_of
+from dragoman.gateway.backends.upstream import Connected, Upstream
+from dragoman.gateway.config.model import Limits, Overflow, Route
+from dragoman.gateway.endpoint import Endpoint, parse
+from dragoman.gateway.ledger import Ledger
+from dragoman.gateway.link import Link
+from dragoman.gateway.routing.ids import session_id
+from dragoman.gateway.routing.ingress import Ingress
+from dragoman.gateway.routing.router import Router
+from dragoman.gateway.session.session import Session
+from dragoman.mappings.canonical import Command
+from dragoman.mappings.dialect import Burst, Parts
+from tests.gateway.pod_messages import snapshot
+from tests.gateway.smooth_client_messages import CREATE, opened
+from tests.idle import run_turns, settle
+from tests.memory_transport import MemoryTransport
+from tests.oracle import ORACLES, SmoothOracle, heard
+from tests.services import services
+from tests.smooth_frame_check import check
+
+__all__ = ["NEVER", "InMemoryGateway", "Script", "in_memory_gateway"]
+
+LISTEN = (parse("smooth+ws://127.0.0.1:1/ws"),)
+UPSTREAMS = {
+    "pod": parse("pod+unix:/pod"),
+    "smooth": parse("smooth+ws://127.0.0.1:2/ws"),
+    "codewhale": parse("codewhale+unix:/codewhale?cwd=/src&model=whale-1"),
+}
+SESSION = session_id("test", "pod+unix:/pod")
+START = 1_700_000_000_000_000_000  # ns
+AT_ONCE = 1e-9
+NEVER = 1e6  # seconds: a backoff that no test waits for
+LIMITS = Limits(backoff_first=AT_ONCE, backoff_max=AT_ONCE)
+
+
+class ManualTimer:
+    """A timer that rings when the test lets time pass."""
+
+    def __init__(self, due: float, ring: Callable[[], None]) -> None:
+        self.due = due
+        self.ring = ring
+        self.waits = True
+
+    def cancel(self) -> None:
+        self.waits = False
+
+
+class ManualClock:
+    """A clock and its timers, which advance only by `passes`."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self._alarms: list[ManualTimer] = []
+
+    def clock(self) -> int:
+        return START + int(self.seconds * 1e9)
+
+    def later(self, delay: float, ring: Callable[[], None]) -> ManualTimer:
+        alarm = ManualTimer(self.seconds + delay, ring)
+        self._alarms.append(alarm)
+        return alarm
+
+    @property
+    def waiting(self) -> list[float]:
+        """When the timers that were not called off will ring, in seconds from now."""
+        return sorted(alarm.due - self.seconds for alarm in self._alarms if alarm.waits)
+
+    def passes(self, seconds: float) -> None:
+        """So much time passes; what is due rings in its order."""
+        end = self.seconds + seconds
+        while due := [alarm for alarm in self._alarms if alarm.waits and alarm.due <= end]:
+            first = min(due, key=lambda alarm: alarm.due)
+            first.waits = False
+            self.seconds = first.due
+            first.ring()
+        self.seconds = end
+
+
+class InMemoryPeer:
+    """A peer of ours, played by the test: `news` are the frames that no step has looked at."""
+
+    def __init__(self, transport: MemoryTransport, link: Link | None = None) -> None:
+        self.transport = transport
+        self.seen = 0
+        self.judged = True
+        self.gone = False  # it hung up
+        self._link = link
+        self._said: list[tuple[int, bytes]] = []  # how many frames it had been sent, and what it then said
+
+    @property
+    def link(self) -> Link:
+        assert self._link is not None
+        return self._link
+
+    def frames(self) -> list[dict[str, Any]]:
+        """Everything that it was sent."""
+        return [json.loads(frame.rpartition(b"\0")[2]) for frame in self.transport.got]  # a publication has topics
+
+    def news(self) -> list[dict[str, Any]]:
+        frames = self.frames()[self.seen :]
+        self.seen += len(frames)
+        return frames
+
+    def says(self, *messages: dict[str, Any] | bytes) -> None:
+        """It says these in one piece."""
+        frames = [m if isinstance(m, bytes) else json.dumps(m).encode() for m in messages]
+        self._said += [(len(self.transport.got), frame) for frame in frames]
+        self.transport.say(*frames)
+
+    def calls(self, body: bytes) -> None:
+        """It is a pando that makes this call."""
+        self._said.append((len(self.transport.got), body))
+        self.transport.say(Parts("rpc", b"", (b"", body)))
+
+    def slips(self, router: Router, command: Command, action: str) -> None:
+        """A command of its own reaches the router behind its translator, which would not let it pass; as `action`."""
+        said = {"action": action, "requestId": command.request}
+        self._said.append((len(self.transport.got), json.dumps(said).encode()))
+        router.receive(self.link, [Burst(items=[command])])
+
+    def wire(self) -> list[tuple[str, bytes]]:
+        """Return what it said and got, in their order."""
+        wire, said = [], list(self._said)
+        for at, frame in enumerate(self.transport.got):
+            while said and said[0][0] <= at:
+                wire.append(("said", said.pop(0)[1]))
+            wire.append(("got", frame))
+        return wire + [("said", frame) for _, frame in said]
+
+    def judge(self, dialect: str, gaps: int = 0) -> list[str]:
+        """Return what is open; AssertionError when what it said and got, in their order, is not legal for a client.
+
+        `gaps` is how many gaps the gateway counted.
+        """
+        oracle = ORACLES[dialect]()
+        if isinstance(oracle, SmoothOracle):
+            oracle.gaps = gaps
+        for way, frame in self.wire():
+            if way == "said":
+                heard(oracle, frame)
+            else:
+                oracle.got(json.loads(frame.rpartition(b"\0")[2]))
+        return oracle.open
+
+
+class InMemoryGateway:
+    """One route in memory; `clients` by name, `pods` are the connections to the backend, newest last."""
+
+    def __init__(
+        self, group: asyncio.TaskGroup, limits: Limits, overflow: Overflow, upstream: Endpoint = UPSTREAMS["pod"],
+        *, keeps: bool = True, **options: Any,
+    ) -> None:  # fmt: skip
+        self.group = group
+        self.limits = limits
+        self.time = ManualClock()
+        self.ledger = Ledger()
+        self.clients: dict[str, InMemoryPeer] = {}
+        self.pods: list[InMemoryPeer] = []
+        self.dialled = 0
+        self.refusals = 0  # how many attempts to connect still fail
+        self.away = False  # all of them fail
+        self.scripts: list[Script] = []
+        self._ids = count(1)
+        self._backend = registry.dialect(upstream.dialect)
+        route = Route(name="test", listen=LISTEN, upstream=upstream, overflow=overflow, **options)
+        self.services = services(self.time, limits=limits, ledger=self.ledger, new_id=self.new_id)
+        kind = kind_of(self._backend, self._upstream, in_process=not keeps)
+        self.router = Router(route, self.services, self._backend, kind)
+
+    @cached_property
+    def session(self) -> Session:
+        """The first session; behind a pod there is always one, and no other."""
+        return self.router.sessions[0]
+
+    def new_id(self) -> str:
+        return f"00000000-0000-4000-8000-{next(self._ids):012d}"
+
+    def _upstream(self, session: Connected, endpoint: Endpoint) -> Upstream:
+        self.upstream = Upstream(
+            session.connected().id, str(endpoint), self._backend, self._dial, session, self.services,
+            spawn=self.spawn,
+        )  # fmt: skip
+        return self.upstream
+
+    def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        self.group.create_task(work, name=name)
+
+    async def _dial(self) -> Transport:
+        self.dialled += 1
+        if self.refusals or self.away:
+            self.refusals -= not self.away
+            raise ConnectionRefusedError(111, "nobody listens")
+        transport = MemoryTransport()
+        self.pods.append(InMemoryPeer(transport))
+        return transport
+
+    # -- peers -----------------------------------------------------------------------------------------
+
+    @property
+    def pod(self) -> InMemoryPeer:
+        """The newest connection to the pod."""
+        return self.pods[-1]
+
+    def join(
+        self,
+        name: str,
+        principal: str = "local",
+        dialect: str = "smooth",
+        ingress: Ingress = Ingress(),  # noqa: B008  # frozen
+        limits: Limits | None = None,
+        *,
+        calls: bool = False,
+    ) -> InMemoryPeer:
+        """A client connects, by `ingress`; `limits` are its outbox's own.
+
+        One of pando `calls`, or is everybody who subscribes.
+        """
+        own = self.services if limits is None else structs.replace(self.services, limits=limits)
+        transport, spoken = MemoryTransport(), registry.dialect(dialect)
+        publication = None if calls else spoken.publication
+        made = publication or spoken.server
+        link = Link(
+            name, spoken, transport, made(self.time.clock, self.new_id), own,
+            sink=self.router.receive, drained=self.router.drained, principal=principal, ingress=ingress,
+            attaches=not calls, publishes=publication is not None,
+        )  # fmt: skip
+        peer = self.clients[name] = InMemoryPeer(transport, link)
+        self.spawn(self._serve(link), name)
+        return peer
+
+    async def _serve(self, link: Link) -> None:
+        try:
+            await link.run(self.router.connected)
+        finally:
+            self.router.gone(link)
+
+    async def settle(self) -> None:
+        """Let every task run until it waits; while the backend is away, attempts to connect follow without end."""
+        await (run_turns() if self.away else settle())
+
+    def script(self) -> Script:
+        """A conversation to write down and then hold."""
+        script = Script(self)
+        self.scripts.append(script)
+        return script
+
+    def losses(self, kind: str) -> int:
+        """How many of this kind stand in the ledger."""
+        return sum(entry.count for entry in self.ledger.entries() if entry.kind == kind)
+
+    @property
+    def gaps(self) -> int:
+        """How many gaps stand in the ledger, each of them once."""
+        return sum(entry.count for entry in self.ledger.entries() if entry.kind == "Gap" and not entry.target)
+
+    # -- the end ---------------------------------------------------------------------------------------
+
+    def end(self) -> None:
+        """Every script was held, every frame strict and in a legal order; then all go."""
+        assert all(script.held for script in self.scripts), "a script was written and never held: await its done()"
+        for peer in self.clients.values():
+            if peer.link.dialect.name == "smooth":
+                for frame in peer.frames():
+                    check(frame)
+            if peer.judged:
+                peer.judge(peer.link.dialect.name, self.gaps)
+            peer.link.end(CloseReason.DONE)
+        self.router.stop()
+
+
+@asynccontextmanager
+async def in_memory_gateway(
+    *, limits: Limits = LIMITS, overflow: Overflow = "coalesce", upstream: str = "pod", **options: Any
+) -> AsyncIterator[InMemoryGateway]:
+    """A stage whose tasks have all ended when the block is left.
+
+    `upstream` is the dialect of its backend, `options` are further ones of its route.
+    """
+    async with asyncio.timeout(20), asyncio.TaskGroup() as group:
+        made = InMemoryGateway(group, limits, overflow, UPSTREAMS[upstream], **options)
+        yield made
+        made.end()
+
+
+Step = Callable[[], object]
+
+
+class Script:
+    """A conversation: who says what, and exactly what each peer then gets. `await ... .done()` holds it.
+
+    A peer that got a frame which no step expected fails it. Expected frames are parts: of an object only the named
+    keys are looked at, None means that a key is absent, and "$name" is any text, the same one each time. What a peer
+    says may hold such names too: it answers by the ids that it was given.
+    """
+
+    def __init__(self, stage: InMemoryGateway) -> None:
+        self._stage = stage
+        self._steps: list[tuple[str, Step]] = []
+        self._bound: dict[str, str] = {}
+        self.held = False
+
+    async def done(self) -> dict[str, str]:
+        """Hold the conversation; what the "$names" were."""
+        self.held = True
+        for number, (text, step) in enumerate(self._steps, start=1):
+            try:
+                step()
+            except AssertionError as error:
+                raise AssertionError(f"step {number}, {text}: {error}") from None
+            await self._stage.settle()
+        everybody = {**self._stage.clients, **{f"pod {n}": pod for n, pod in enumerate(self._stage.pods, 1)}}
+        left = {name: news for name, peer in everybody.items() if (news := peer.news())}
+        assert not left, f"said and not expected: {left}"
+        return self._bound
+
+    def _then(self, text: str, step: Step) -> Script:
+        self._steps.append((text, step))
+        return self
+
+    # -- clients ---------------------------------------------------------------------------------------
+
+    def joins(
+        self, name: str, principal: str = "local", *, dialect: str = "smooth", limits: Limits | None = None
+    ) -> Script:
+        """A client connects."""
+        return self._then(
+            f"{name} joins", lambda: self._ignore(self._stage.join(name, principal, dialect, limits=limits))
+        )
+
+    def opens(self, name: str) -> Script:
+        """A smooth client connects and opens the session; the pod, if it has just been dialled, shows itself."""
+        self.joins(name).says(name, CREATE)
+        self._then("the pod shows itself", self._shows)
+        return self.gets(name, opened("open"))
+
+    def says(self, name: str, *messages: dict[str, Any] | bytes) -> Script:
+        """A client says these in one piece."""
+        return self._then(f"{name} says", lambda: self._stage.clients[name].says(*map(self._filled, messages)))
+
+    def gets(self, name: str, *expected: dict[str, Any]) -> Script:
+        """A client was sent exactly these since it was looked at last."""
+        return self._then(f"{name} gets", lambda: self._compare(self._stage.clients[name].news(), expected))
+
+    def ignores(self, *names: str) -> Script:
+        """What these clients were sent since they were looked at last is not looked at."""
+        return self._then(f"{names} were sent something", lambda: [self._stage.clients[name].news() for name in names])
+
+    def leaves(self, name: str) -> Script:
+        """A client hangs up."""
+        return self._then(f"{name} leaves", lambda: self._hang_up(self._stage.clients[name]))
+
+    def stops_reading(self, name: str) -> Script:
+        """A client reads nothing more, until it `reads_on`."""
+        return self._then(f"{name} stops reading", lambda: self._reading(name).clear())
+
+    def reads_on(self, name: str) -> Script:
+        """A client reads what waits for it."""
+        return self._then(f"{name} reads on", lambda: self._reading(name).set())
+
+    # -- the pod ---------------------------------------------------------------------------------------
+
+    def pod_says(self, *messages: dict[str, Any] | bytes) -> Script:
+        """The pod says these in one piece."""
+        return self._then("the pod says", lambda: self._stage.pod.says(*map(self._filled, messages)))
+
+    def pod_gets(self, *expected: dict[str, Any]) -> Script:
+        """The pod was sent exactly these since it was looked at last."""
+        return self._then("the pod gets", lambda: self._compare(self._stage.pod.news(), expected))
+
+    def pod_dies(self) -> Script:
+        """The connection to the pod is lost."""
+        return self._then("the pod dies", lambda: self._hang_up(self._stage.pod))
+
+    # -- the smooth server -----------------------------------------------------------------------------
+
+    def server_says(self, *messages: dict[str, Any]) -> Script:
+        """The smooth server says these in one piece."""
+        return self._then("the server says", lambda: self._stage.pod.says(*map(self._filled, messages)))
+
+    def server_gets(self, *expected: dict[str, Any]) -> Script:
+        """The smooth server was sent exactly these since it was looked at last."""
+        return self._then("the server gets", lambda: self._compare(self._stage.pod.news(), expected))
+
+    def server_dies(self) -> Script:
+        """The connection to the smooth server is lost."""
+        return self._then("the server dies", lambda: self._hang_up(self._stage.pod))
+
+    # -- the world -------------------------------------------------------------------------------------
+
+    def passes(self, seconds: float) -> Script:
+        """Time passes."""
+        return self._then(f"{seconds} s pass", lambda: self._stage.time.passes(seconds))
+
+    def sees(self, claim: str, holds: Callable[[], bool]) -> Script:
+        """`holds()` is true now."""
+
+        def look() -> None:
+            assert holds(), "it does not hold"
+
+        return self._then(claim, look)
+
+    # --------------------------------------------------------------------------------------------------
+
+    def _shows(self) -> None:
+        if self._stage.pods and not self._stage.session.state.backend.name:
+            self._stage.pod.says(snapshot())
+
+    def _hang_up(self, peer: InMemoryPeer) -> None:
+        peer.transport.hang_up()
+
+    def _filled(self, part: Any) -> Any:
+        """A message with its "$names" filled in."""
+        if isinstance(part, dict):
+            return {key: self._filled(value) for key, value in part.items()}
+        if isinstance(part, list):
+            return [self._filled(value) for value in part]
+        return self._bound[part] if isinstance(part, str) and part.startswith("$") else part
+
+    def _reading(self, name: str) -> asyncio.Event:
+        return self._stage.clients[name].transport.reading
+
+    def _ignore(self, _peer: InMemoryPeer) -> None:
+        """A lambda's value."""
+
+    def _compare(self, got: Sequence[dict[str, Any]], expected: Sequence[dict[str, Any]]) -> None:
+        right = len(got) == len(expected) and all(
+            self._matches(part, frame) for part, frame in zip(expected, got, strict=True)
+        )
+        lines = ["expected", *map(json.dumps, expected), f"but got, with {self._bound}", *map(json.dumps, got)]
+        assert right, "\n    ".join(lines)
+
+    def _matches(self, part: Any, value: Any) -> bool:
+        if isinstance(part, dict):
+            return isinstance(value, dict) and all(self._matches(part[key], value.get(key)) for key in part)
+        if isinstance(part, list):
+            return (
+                isinstance(value, list)
+                and len(part) == len(value)
+                and all(self._matches(p, v) for p, v in zip(part, value, strict=True))
+            )
+        if isinstance(part, str) and part.startswith("$"):
+            return isinstance(value, str) and self._bound.setdefault(part, value) == value
+        return bool(part == value)

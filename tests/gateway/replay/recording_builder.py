@@ -1,0 +1,195 @@
+"""A recording written line by line, and a replay of it on a clock that the test holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from msgspec import structs
+
+from dragoman.gateway.ledger import Ledger
+from dragoman.gateway.recording.format import Header
+from dragoman.gateway.recording.lines import UP, EventLine, FrameLine, Line
+from dragoman.gateway.recording.reader import open_recording
+from dragoman.gateway.replay.backend import ReplayBackend
+from dragoman.gateway.replay.lines import Lines
+from dragoman.gateway.replay.pace import Pace
+from dragoman.gateway.replay.reports import Report, Reporter
+from dragoman.gateway.replay.scenes import Play, read
+from dragoman.mappings.canonical import Command, Event, SessionState
+from dragoman.mappings.canonical.commands import SubmitInput
+from dragoman.mappings.canonical.events import (
+    MessageAppended,
+    Reply,
+    StatusChanged,
+    TurnAccepted,
+    TurnEnded,
+    TurnResult,
+)
+from dragoman.mappings.canonical.values import End, Failure, Message, Origin, Text
+from dragoman.mappings.dialect import Burst
+from tests.gateway.in_memory import ManualClock
+from tests.gateway.recording.lines import HEADER, written
+
+__all__ = ["SESSION", "RecordingBuilder", "WatchedReplay", "said", "types"]
+
+SESSION = "5b1c8c7e-0d4e-5c1a-9f0e-2f6a3c1d7e90"
+OF_A_POD = Header(
+    gateway=HEADER.gateway, started_at=HEADER.started_at, route="test", session=SESSION, dialects={"pod": "seed"},
+    upstream="pod+unix:/pod",
+)  # fmt: skip
+
+
+def said(text: str, request: str = "r") -> SubmitInput:
+    """An input."""
+    return SubmitInput(request=request, segments=(Text(text=text),))
+
+
+def types(events: list[Any]) -> list[str]:
+    """Which events."""
+    return [type(event).__name__ for event in events]
+
+
+class RecordingBuilder:
+    """Lines of a recording, each `every` µs behind the one before unless the time is `at` (ms)."""
+
+    def __init__(self, header: Header = OF_A_POD, *, asks_backend: bool = True) -> None:
+        self._header = header
+        self._asks_backend = asks_backend  # else it is played in process: only what clients say is recorded
+        self._lines: list[Line] = []
+        self._t = 0
+        self._turn = 0
+        self._open = ""
+        self._requests = 0
+        self._logged = 0
+
+    def at(self, ms: float) -> RecordingBuilder:
+        """It is that late."""
+        self._t = int(ms * 1000)
+        return self
+
+    @property
+    def last(self) -> int:
+        """The seq of the last line."""
+        return len(self._lines)
+
+    def _add(self, **fields: Any) -> None:
+        self._lines.append(EventLine(seq=self.last + 1, t=self._t, cursor=f"1:{self._logged}", **fields))
+
+    def client(self, command: Any) -> str:
+        """A client asks this, of the gateway alone; under which request."""
+        self._requests += 1
+        request = f"c{self._requests}"
+        self._add(command=_asked_by(command, request), link="smooth-1")
+        return request
+
+    def asks(self, command: Any, *answers: Event) -> RecordingBuilder:
+        """A client asks this of the backend, and is answered so: an answer's request is filled in."""
+        request = self.client(command)
+        if self._asks_backend:
+            self.backend(command)
+        for answer in answers:
+            self._add(event=_asked_by(answer, request), link="smooth-1")
+        return self
+
+    def backend(self, command: Command) -> RecordingBuilder:
+        """The backend is asked this."""
+        self._requests += 1
+        self._add(command=_asked_by(command, f"u{self._requests}"), link=UP)
+        return self
+
+    def says(self, *events: Event) -> RecordingBuilder:
+        """Events of the log, of the open turn if one is."""
+        for event in events:
+            self._add(event=event, turn=self._open, at=1)
+            self._logged += 1
+        return self
+
+    def turn(
+        self, text: str, *events: Event, end: End | None = "completed", failure: Failure | None = None
+    ) -> RecordingBuilder:
+        """A client's turn, from its input to its end in normal form; left open with `end` None."""
+        self.asks(said(text))
+        self._begin(text)
+        return self.says(*events).ends(end, failure) if end is not None else self.says(*events)
+
+    def _begin(self, text: str) -> None:
+        self._turn += 1
+        self._open = f"turn {self._turn}"
+        request = f"c{self._requests - 1 if self._asks_backend else self._requests}"
+        origin = Origin(link="smooth-1", request=request)
+        message = Message(role="user", text=text, id="m", segments=(Text(text=text),))
+        for event in (TurnAccepted(request=request), MessageAppended(message=message)):
+            self._add(event=event, turn=self._open, origin=origin, at=1)
+            self._logged += 1
+        self.says(StatusChanged(status="running"))
+
+    def ends(self, end: End = "completed", failure: Failure | None = None) -> RecordingBuilder:
+        """The open turn ends, in normal form."""
+        status = StatusChanged(status="paused" if end == "paused" else "idle")
+        self.says(TurnResult(end=end), status, TurnEnded(end=end, message="answer", failure=failure))
+        self._open = ""
+        return self
+
+    def refused(self, text: str, failure: Failure) -> RecordingBuilder:
+        """An input that the backend refused."""
+        return self.asks(said(text), Reply(request="", failure=failure))
+
+    def frame(self, text: str = "{}") -> RecordingBuilder:
+        """What stood on a wire."""
+        self._lines.append(FrameLine(seq=self.last + 1, t=self._t, link=UP, dir="receive", dialect="pod", text=text))
+        return self
+
+    def write(self, folder: Path, name: str = "tape.jsonl") -> Path:
+        """The file."""
+        return written(folder / name, self._lines, self._header)
+
+    def play(self, folder: Path) -> Play:
+        """Its scenes."""
+        return read(open_recording(self.write(folder)))
+
+
+def _asked_by(item: Any, request: str) -> Any:
+    return structs.replace(item, request=request)
+
+
+class WatchedReplay:
+    """A session that hears a replay: `events` are all that it said, `news` those that were not looked at."""
+
+    def __init__(
+        self, play: Play, *, speed: float = 0.0, idle_cap: float | None = None, auto: bool = False, tells: bool = True
+    ) -> None:
+        self.state = SessionState(id="00000000-0000-4000-8000-000000000001")
+        self.time = ManualClock()
+        self.ledger = Ledger()
+        self.events: list[Any] = []
+        self.reports: list[Report] = []
+        self.told: list[str] = []
+        self._seen = 0
+        reporter = Reporter(self.ledger, tell=self.told.append)
+        reporter.heard = self.reports.append
+        self.backend = ReplayBackend(
+            self, play, pace=Pace(lambda: self.time.seconds, speed, idle_cap), later=self.time.later,
+            reporter=reporter, lines=Lines(self.connected, tells_model_turns=tells), auto=auto,
+        )  # fmt: skip
+
+    def connected(self) -> SessionState:
+        return self.state
+
+    def receive(self, bursts: list[Burst[Any]]) -> None:
+        for burst in bursts:
+            self.events += burst.items
+
+    def lost(self, text: str, unsent: Any, cause: Any = "upstream_lost") -> None:
+        raise AssertionError(f"a replay cannot be lost: {text}")
+
+    def asks(self, command: Command) -> list[Any]:
+        """Ask this; what is said by the time that nothing is due any more."""
+        self.backend.send([command])
+        return self.news()
+
+    def news(self, after: float = 0.0) -> list[Any]:
+        """What was said since it was looked at last, when so many seconds have passed."""
+        self.time.passes(after)
+        news, self._seen = self.events[self._seen :], len(self.events)
+        return news

@@ -1,0 +1,91 @@
+"""The stage itself: a script that was forgotten or that left something out fails."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.gateway.in_memory import in_memory_gateway
+from tests.gateway.pod_messages import delta, run, say, took
+from tests.gateway.smooth_client_messages import accepted, opened, send, token
+from tests.gateway.smooth_server_messages import CREATED, acknowledged, create, told
+
+FORGOTTEN = pytest.RaisesExc(AssertionError, match="never held")
+
+
+async def test_a_script_that_is_never_held_fails() -> None:
+    with pytest.RaisesGroup(FORGOTTEN):
+        async with in_memory_gateway() as made:
+            made.script().opens("a")
+
+
+async def test_a_frame_that_no_step_expects_fails() -> None:
+    with pytest.RaisesGroup(pytest.RaisesExc(AssertionError, match="said and not expected")):
+        async with in_memory_gateway() as made:
+            await made.script().opens("a").pod_says(delta("surprise")).done()
+
+
+async def test_a_frame_that_does_not_come_fails_and_its_step_is_named() -> None:
+    with pytest.RaisesGroup(pytest.RaisesExc(AssertionError, match="step 5, a gets")):
+        async with in_memory_gateway() as made:
+            await made.script().opens("a").gets("a", opened("never")).done()
+
+
+async def test_a_name_is_the_same_text_each_time() -> None:
+    with pytest.RaisesGroup(pytest.RaisesExc(AssertionError, match=r"\$turn")):
+        async with in_memory_gateway() as made:
+            await (
+                made.script()
+                .opens("a")
+                .says("a", send("r1", "Hi"))
+                .pod_says(delta("x"), *took("Hi"), delta("y"))
+                .gets("a", token("$turn", "x"), accepted("r1"), token("$turn", "y"))
+                .done()
+            )
+
+
+async def test_a_peer_answers_by_the_ids_that_it_was_given() -> None:
+    async with in_memory_gateway(upstream="smooth") as made:
+        names = await (
+            made.script()
+            .joins("p", dialect="pod")
+            .gets("p", say("snapshot"))
+            .says("p", run("Hi"))
+            .server_gets(create("$open"))
+            .server_says(acknowledged("$open", **CREATED))
+            .server_gets(told("$t", "Hi"))
+            .done()
+        )
+        assert names["$open"] != names["$t"]
+
+
+async def test_a_client_that_stops_reading_gets_the_rest_when_it_reads_on() -> None:
+    async with in_memory_gateway() as made:
+        await (
+            made.script()
+            .opens("a")
+            .stops_reading("a")
+            .says("a", {"action": "ping", "requestId": "1"})
+            .gets("a", {"type": "pong", "requestId": "1"})
+            .says("a", {"action": "ping", "requestId": "2"})
+            .gets("a")
+            .reads_on("a")
+            .gets("a", {"type": "pong", "requestId": "2"})
+            .done()
+        )
+
+
+async def test_a_frame_that_is_not_strict_fails() -> None:
+    with pytest.RaisesGroup(pytest.RaisesExc(AssertionError, match="undocumented")):
+        async with in_memory_gateway() as made:
+            await made.script().joins("a").done()
+            made.clients["a"].transport.got.append(b'{"type":"keepalive","data":{"requestId":"r"},"extra":1}')
+
+
+async def test_frames_in_an_illegal_order_fail() -> None:
+    with pytest.RaisesGroup(pytest.RaisesExc(AssertionError, match="a 202 answers a send_message")):
+        async with in_memory_gateway() as made:
+            await made.script().joins("a").done()
+            second = accepted("r1") | {"message": "", "data": {}, "timestamp": 1}
+            made.clients["a"].transport.got.append(json.dumps(second).encode())

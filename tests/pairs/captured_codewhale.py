@@ -1,0 +1,150 @@
+"""A codewhale server as a program of its own, which answers as a recorded one did; and what the recording shows.
+
+A request is answered by the first recorded answer to the same method and params that was not given yet, else to the
+same method and thread: with the lines that were recorded before it, in the recorded order, under the id that was really
+asked. An interrupt that was recorded in the middle of a turn is waited for there. Each session has a child of its own,
+and each child the whole recording.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct, field
+
+from tests.adapters.stdio.programs import python
+from tests.mappings.codewhale.data import captured
+
+__all__ = ["CapturedTurn", "captured_codewhale", "captured_turns"]
+
+CODE = """
+    import json, sys
+
+    rows = []
+    for line in open(sys.argv[1], encoding="utf-8", newline="\\n"):
+        row = json.loads(line)
+        if "dir" in row and row["frame"].strip():
+            try:
+                rows.append((row["dir"], json.loads(row["frame"])))
+            except ValueError:
+                rows.append((row["dir"], None))
+    def usual(frame):
+        params = frame.get("params") or {}
+        if frame.get("method") != "thread/request" or not isinstance(params, dict):
+            return frame
+        kind = str(params.get("kind")).replace("goal_", "goal/")
+        return dict(frame, method="thread/" + kind, params={k: v for k, v in params.items() if k != "kind"})
+
+    rows = [(way, usual(frame) if way == "c2s" and isinstance(frame, dict) else frame) for way, frame in rows]
+    asked = [at for at, (way, frame) in enumerate(rows) if way == "c2s" and isinstance(frame, dict)]
+    out = sys.stdout.buffer
+
+    def write(value, id=None):
+        value = dict(value, id=id) if "jsonrpc" in value else value
+        out.write(json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode() + b"\\n")
+        out.flush()
+
+    def recorded(request):
+        request = usual(request)
+        def like(at, *names):
+            frame = rows[at][1]
+            return all(frame.get(name) == request.get(name) for name in names)
+        thread = (request.get("params") or {}).get("thread_id")
+        for names in (("method", "params"), ("method",)):
+            for at in asked:
+                if like(at, *names) and (rows[at][1].get("params") or {}).get("thread_id") == thread:
+                    asked.remove(at)
+                    return at
+
+    def answer(at, request):
+        id, later = rows[at][1].get("id"), []
+        for way, frame in rows[at + 1:]:
+            if way == "c2s":
+                if isinstance(frame, dict) and frame.get("method") == "thread/interrupt":
+                    later.append((frame, json.loads(sys.stdin.buffer.readline())))
+                    assert later[-1][1]["method"] == "thread/interrupt", later[-1]
+            elif "type" in frame:
+                write(frame)
+            elif frame.get("id") == id:
+                write(frame, request.get("id"))
+                break
+        for known, said in later:
+            asked.remove(next(at for at in asked if rows[at][1] is known))
+            write(next(f for way, f in rows if way == "s2c" and f.get("id") == known["id"]), said["id"])
+
+    for line in sys.stdin.buffer:
+        request = json.loads(line)
+        at = recorded(request)
+        if at is not None:
+            answer(at, request)
+        elif request["method"] == "capabilities":
+            write({"jsonrpc": "2.0", "result": {"methods": json.loads(sys.argv[2])}}, request["id"])
+        elif request["method"] == "thread/resume":
+            thread = request["params"]["thread_id"]
+            error = {"code": -32004, "message": "thread not found: " + thread, "data": None}
+            write({"jsonrpc": "2.0", "error": error}, request["id"])
+        else:
+            error = {"code": -32603, "message": "not recorded: " + request["method"], "data": None}
+            write({"jsonrpc": "2.0", "error": error}, request["id"])
+"""
+
+
+def captured_codewhale(path: Path, folder: Path, methods: list[str]) -> str:
+    """The upstream endpoint that spawns it; `methods` is what it says that it can, where that was not recorded."""
+    program = folder / "codewhale_player.py"
+    program.write_text(python(CODE)[-1], "utf-8")
+    can = json.dumps(methods, separators=(",", ":"))
+    return f"codewhale+stdio:{sys.executable} -I -S {program} {path} '{can}'"
+
+
+class CapturedTurn(Struct, kw_only=True):
+    """One recorded turn: what was said, what came of it, and after how many pieces of text it was interrupted.
+
+    `begun` says that it was not refused before anything of it was told.
+    """
+
+    thread: str
+    text: str
+    deltas: list[str] = field(default_factory=list)
+    interrupted: int | None = None
+    error: str = ""
+    begun: bool = False
+
+    @property
+    def end(self) -> str:
+        """How it ended (docs/dialects/codewhale.md, section 3)."""
+        if not self.error:
+            return "completed"
+        return "cancelled" if self.error in ("turn interrupted", "turn canceled") else "failed"
+
+
+def captured_turns(path: Path) -> Iterator[CapturedTurn]:
+    """The turns of a capture, read off its lines alone. What the seed says of a turn stands in its result."""
+    turn: CapturedTurn | None = None
+    request: Any = None
+    for _, way, line in captured(path):
+        try:
+            frame = json.loads(line)
+        except ValueError:
+            continue
+        if not isinstance(frame, dict):
+            continue
+        if way == "c2s":
+            params = frame.get("params") or {}
+            if frame["method"] == "thread/message" or params.get("kind") == "message":
+                turn, request = CapturedTurn(thread=params["thread_id"], text=params["input"]), frame["id"]
+            elif turn is not None and frame["method"] == "thread/interrupt":
+                turn.interrupted = len(turn.deltas)
+        elif turn is not None and "type" in frame:
+            turn.begun = True
+            turn.deltas += [frame["delta"]] if "delta" in frame else []
+        elif turn is not None and frame.get("id") == request:
+            turn.error = frame.get("error", {}).get("message", "")
+            events = frame.get("result", {}).get("events", [])
+            turn.deltas += [event["delta"] for event in events if event["event"] == "response_delta"]
+            yield turn
+            turn = None

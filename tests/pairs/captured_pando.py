@@ -1,0 +1,180 @@
+"""A captured conversation of a pando, played in its recorded order: the primary, and its client through the gateway.
+
+What was published is published, what the captured client called is called through the gateway. A call that the gateway
+makes is answered as the captured primary answered it, provided that nothing was published in between that could have
+changed the answer. Where inputs were captured the primary has a store of what was said, else no such service.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from dragoman.mappings.dialect import Parts
+from tests.gateway.backends.in_memory_pando import InMemoryPandoGateway, frames
+from tests.idle import settle
+from tests.mappings.pando.data import captured, value
+from tests.memory_transport import MemoryTransport
+
+__all__ = ["Called", "CapturedPandoConversation"]
+
+NO_ROWS = {"code": -32000, "message": "session.get: sql: no rows in result set"}
+NO_SERVICE = {"code": -32000, "message": "message.list: message service not available on this instance"}
+NO_METHOD = {"code": -32601, "message": "ipc: method not found"}
+CHANGES = ("session.update", "session.deleted", "llm.token", "llm.end", "tool.end", "db.")
+AT = "2026-05-09T23:32:00+02:00"
+OTHERS = ("a#2", "b")  # connections that were told the same as `a`
+
+Told = tuple[str, dict[str, Any]]
+
+
+class Called(Struct, frozen=True):
+    """One captured call: its parts as they were sent, what they said, if that was JSON, and its reply."""
+
+    parts: list[str]
+    call: Any
+    reply: dict[str, Any]
+
+    @property
+    def method(self) -> str:
+        """What is called; of a write, what is written."""
+        return _method(self.call)
+
+    @property
+    def writes(self) -> bool:
+        """Whether it is a `db.write`."""
+        return bool(_member(self.call, "method") == "db.write")
+
+    @property
+    def session(self) -> str:
+        """The session that it names."""
+        return str(_about(self.call))
+
+
+class CapturedPandoConversation:
+    """`told` is what was published to one subscriber, `replies` what our caller was answered, each with its call."""
+
+    def __init__(self, path: Path) -> None:
+        rows = [(way, parts) for connection, way, parts in captured(path) if connection not in OTHERS]
+        said = [value(parts[-1].encode()) for way, parts in rows if way == "s2c"]
+        self.steps: list[Called | Told] = []
+        self.replies: list[tuple[Called, dict[str, Any]]] = []
+        for way, parts in rows:
+            if way == "pub":
+                topic, envelope = value(parts[0].encode())
+                self.steps.append((topic, envelope["payload"]))
+            elif way == "c2s":
+                call = _read(parts[-1])
+                self.steps.append(Called(parts, call, _reply_to(call, said)))
+        self._at = 0
+        self._stored: list[dict[str, Any]] = []
+        self._stores = any(called.method == "message.send" for called in self.calls)
+
+    @property
+    def calls(self) -> list[Called]:
+        """What the captured client called, in its order."""
+        return [step for step in self.steps if isinstance(step, Called)]
+
+    @property
+    def told(self) -> list[Told]:
+        """What was published, in its order."""
+        return [step for step in self.steps if not isinstance(step, Called)]
+
+    @property
+    def listed(self) -> list[dict[str, Any]]:
+        """The sessions that there are at the beginning: those of the first list, else of which something is said."""
+        for called in self.calls:
+            if called.method == "session.list":
+                return list(called.reply["result"])
+        return [*{payload["id"]: payload for topic, payload in self.told if topic == "session.update"}.values()]
+
+    async def play(self, made: InMemoryPandoGateway, caller: MemoryTransport) -> None:
+        """All of it, step by step."""
+        for at, step in enumerate(self.steps):
+            self._at = at
+            if isinstance(step, Called):
+                await self._call(made, caller, step)
+            else:
+                topic, payload = step
+                if topic == "llm.token" and self._stored:
+                    self._stored[-1]["content"] += payload["token"]
+                await made.publishes(topic, **payload)
+                await self.answers(made)
+
+    async def answers(self, made: InMemoryPandoGateway) -> None:
+        """Answer whatever the gateway asks now."""
+        while asked := made.asked():
+            await made.replies(asked[0], self._answer(made.call()))
+
+    async def _call(self, made: InMemoryPandoGateway, caller: MemoryTransport, called: Called) -> None:
+        if called.method == "message.send":
+            self._store("user", called.call["params"]["content"])
+            self._store("assistant", "")
+        before = len(caller.got)
+        caller.say(Parts("rpc", b"", tuple(part.encode() for part in called.parts)))
+        await settle()
+        await self.answers(made)
+        self.replies += [(called, reply) for reply in frames(caller)[before:]]
+
+    def _store(self, role: str, content: str) -> None:
+        self._stored.append({"id": f"m-{len(self._stored)}", "role": role, "content": content, "created_at": AT})
+
+    def _answer(self, call: dict[str, Any]) -> dict[str, Any]:
+        method, about = _method(call), _about(call)
+        before = self._find(method, about, range(self._at, -1, -1))
+        known = before or self._find(method, about, range(self._at + 1, len(self.steps)))
+        if known is not None:
+            return {key: known.reply[key] for key in ("result", "error") if key in known.reply}
+        match method:
+            case "session.get":
+                rows = [row for row in self.listed if row["id"] == about]
+                return {"result": rows[0]} if rows else {"error": NO_ROWS}
+            case "message.list":
+                return {"result": self._stored} if self._stores else {"error": NO_SERVICE}
+        return {"error": NO_METHOD}
+
+    def _find(self, method: str, about: Any, steps: range) -> Called | None:
+        """The nearest such call, up to where something changes."""
+        for at in steps:
+            step = self.steps[at]
+            if isinstance(step, Called):
+                if step.method == method and _about(step.call) == about:
+                    return step
+            elif at != self._at and step[0].startswith(CHANGES):
+                return None
+        return None
+
+
+def _read(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return None
+
+
+def _reply_to(call: Any, said: list[dict[str, Any]]) -> dict[str, Any]:
+    """The captured reply; the first one without an id for a call that had none which could be read."""
+    own = _member(call, "id")
+    reply = next(reply for reply in said if reply["id"] == (own if isinstance(own, str) else ""))
+    said.remove(reply)
+    return reply
+
+
+def _method(call: Any) -> str:
+    method = str(_member(call, "method") or "")
+    return str(call["params"]["method"]) if method == "db.write" else method
+
+
+def _about(call: Any) -> Any:
+    """The session that a call names, or what it writes."""
+    params = _member(call, "params")
+    return params.get("session_id", params.get("params")) if isinstance(params, dict) else None
+
+
+def _member(call: Any, name: str) -> Any:
+    """A primary takes member names in any case (docs/dialects/pando.md, section 3)."""
+    known = call if isinstance(call, dict) else {}
+    return next((said for key, said in reversed(known.items()) if key.lower() == name), None)

@@ -1,0 +1,74 @@
+"""What the played backends share: pieces that say which turn they belong to, and a record of what was played.
+
+A played backend speaks wire frames of its dialect and none of our code. It has a list of legal moves at any time and
+makes the one that it is told; what it hears it answers when a move says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from msgspec import Struct, field
+
+from tests.pairs.views import Seen
+
+__all__ = ["INTERNAL", "REASONING", "Move", "NumberedText", "PlayedTurn", "RandomBackend"]
+
+Frame = dict[str, Any]
+Move = Callable[[], None]
+
+REASONING = "(thought)"  # stands in all reasoning, and nowhere else
+INTERNAL = "(internal)"  # stands in all that no user of a chat may see, and nowhere else
+COLOUR = ("", "é", "木", '"', "\n", "\\", "\U0001f40b")
+
+
+class PlayedTurn(Struct):
+    """A turn as it was played. `whole` while nothing kept a part of it from the gateway."""
+
+    number: int
+    seen: Seen = field(default_factory=Seen)
+    whole: bool = True
+
+
+class NumberedText:
+    """Pieces `[turn.piece]`: each says where it belongs, no two are alike."""
+
+    def __init__(self) -> None:
+        self._pieces = 0
+
+    def next(self, turn: int, mark: str = "") -> str:
+        """The next piece of this turn."""
+        self._pieces += 1
+        return f"[{turn}.{self._pieces}]{mark}{COLOUR[self._pieces % len(COLOUR)]} "
+
+
+class RandomBackend(Protocol):
+    """A backend of either dialect."""
+
+    dialect: str
+    turns: list[PlayedTurn]
+    out: list[Frame]
+
+    def connected(self) -> None:
+        """A new connection stands."""
+
+    def lost(self, *, dies: bool) -> None:
+        """The connection is gone; with `dies` what was running is gone too."""
+
+    def hears(self, frame: Frame) -> None:
+        """The gateway said this."""
+
+    def moves(self) -> list[Move]:
+        """What it may do now."""
+
+    @property
+    def stopping(self) -> bool:
+        """Whether it was asked to stop and has not."""
+
+    @property
+    def turn(self) -> PlayedTurn | None:
+        """The turn that is being played."""
+
+    def finish(self) -> None:
+        """End what is open, answer what waits."""

@@ -1,0 +1,145 @@
+"""Recorded backends, played in memory in their recorded order and chunks.
+
+A play goes through a recording step by step. What the backend said is said, with the ids that really were asked under.
+What its client said is brought about by `driver`, a client of any dialect, where that dialect has words for it; else
+it is passed over, and what comes of it is another client's doing to the gateway. What the gateway asks on its own is
+answered as the recording answers, or as the dialect's page in docs/dialects says.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from dragoman.gateway.session.session import Session
+from tests.gateway.in_memory import InMemoryPeer
+from tests.idle import settle
+from tests.players.capture_readers import READERS, Turn
+from tests.players.capture_variants import BURST, VARIANTS
+from tests.players.captures import Message, messages
+from tests.players.clients import InMemoryClient, Said
+from tests.players.in_memory import AnyBackendGateway
+
+__all__ = ["CapturedBackend", "Frame"]
+
+Frame = dict[str, Any]
+Hook = Callable[[int], Awaitable[None]]
+
+
+class CapturedBackend:
+    """One recording, played by a backend of its dialect: `recorded` is said in some manner, in these `steps`."""
+
+    dialect: str
+
+    def __init__(self, number: str, manner: str = "") -> None:
+        self.recorded = self._chosen(messages(self.dialect, number))
+        self.steps = list(VARIANTS[self.dialect][manner](self.recorded) if manner else self.recorded)
+        self._burst = manner == BURST
+        self.stage: AnyBackendGateway
+        self.driver: InMemoryClient
+        self._heard: dict[int, int] = {}  # connection -> how many frames of it were looked at
+
+    @classmethod
+    def plays(cls, number: str) -> bool:
+        """Return True if anything in this recording can be played to anybody."""
+        return True
+
+    def _chosen(self, recorded: tuple[Message, ...]) -> list[Message]:
+        return [message for message in recorded if message.conn == "a" and message.value is not None]
+
+    # -- what was recorded -----------------------------------------------------------------------------
+
+    def turns(self) -> list[Turn]:
+        """Return the turns that the recording shows."""
+        return READERS[self.dialect]((message.way, message.value) for message in self.recorded)
+
+    def upto(self, step: int) -> list[Turn]:
+        """Return the turns that had begun before this step."""
+        return READERS[self.dialect]((message.way, message.value) for message in self.steps[:step])
+
+    def history(self) -> list[Said]:
+        """Return who said what by the end of the recording."""
+        raise NotImplementedError
+
+    def kept(self) -> list[Said] | None:
+        """Return what a pod client that connects at the end is told, where that is not the whole history."""
+        return None
+
+    def middle(self) -> int:
+        """Return the step behind the second piece of the longest answer; before its end where it is told in one."""
+        answers: list[list[int]] = [[]]
+        for at, message in enumerate(self.steps):
+            if message.way == "got" and self.is_text(message.value):
+                answers[-1].append(at)
+            elif message.way == "got" and self.is_end(message.value):
+                answers[-1].append(at)
+                answers.append([])
+        longest = max(answers, key=len)
+        return longest[1] + 1 if len(longest) > 2 else longest[-1]
+
+    @staticmethod
+    def is_text(frame: Frame) -> bool:
+        """Return True if this is a piece of an answer, or a question in its middle."""
+        raise NotImplementedError
+
+    @staticmethod
+    def is_end(frame: Frame) -> bool:
+        """Return True if this ends an answer."""
+        raise NotImplementedError
+
+    # -- playing ---------------------------------------------------------------------------------------
+
+    async def play(self, before: Hook) -> None:
+        """Play all steps; `before` hears the number of each step."""
+        for at, message in enumerate(self.steps):
+            await before(at)
+            if message.way == "got":
+                self.say(message)
+                if not self._burst:
+                    await settle()
+                    self._answer_news()
+            else:
+                await self.rest()
+                self.bring_about(message)
+                await self.rest()
+        await before(len(self.steps))
+        await self.rest()
+
+    async def rest(self) -> None:
+        """Let everything run until the gateway asks no more."""
+        for peer in self.stage.pods:
+            peer.transport.join_pieces()
+        await settle()
+        while self._answer_news():
+            await settle()
+
+    def _answer_news(self) -> bool:
+        """Answer what the gateway asked meanwhile; return False if that was nothing."""
+        news = False
+        for number, peer in enumerate(self.stage.pods):
+            frames = peer.transport.got[self._heard.get(number, 0) :]
+            self._heard[number] = len(peer.transport.got)
+            for frame in frames:
+                news = True
+                self.asked(peer, json.loads(frame))
+        return news
+
+    async def opened(self) -> Session:
+        """The driver opens its conversation; return it."""
+        await self.driver.open()
+        await self.rest()
+        assert self.driver.session is not None
+        return self.driver.session
+
+    def say(self, message: Message) -> None:
+        """Say what the backend said."""
+        raise NotImplementedError
+
+    def bring_about(self, message: Message) -> None:
+        """Make the driver do what the recorded client did, where it can."""
+        raise NotImplementedError
+
+    def asked(self, peer: InMemoryPeer, frame: Frame) -> None:
+        """The gateway said this."""
+        raise NotImplementedError

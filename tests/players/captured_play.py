@@ -1,0 +1,82 @@
+"""One play: a recorded backend, a client that drives it, and clients that join before, in the middle and behind.
+
+Each play is made once and looked at by many tests.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct, field
+
+from tests.players.capture_readers import Turn
+from tests.players.captured import BACKENDS
+from tests.players.clients import CLIENTS, InMemoryClient, Said
+from tests.players.in_memory import any_backend_gateway
+
+__all__ = ["DIALECTS", "WHEN", "CapturedPlay", "ShownToClient", "played"]
+
+DIALECTS = tuple(CLIENTS)
+WHEN = ("driver", "before", "middle", "after")
+
+
+class ShownToClient(Struct):
+    """What one client was shown: turns, the history at the end, and what was illegal about it."""
+
+    turns: list[Turn]
+    history: list[Said]
+    illegal: str = ""
+
+
+class CapturedPlay(Struct):
+    """What was recorded, and what each client was shown, by when it joined and its dialect.
+
+    `middle` is the number of the turn in which clients joined. `kept` is what pods tell where a
+    history was compacted.
+    """
+
+    turns: list[Turn]
+    history: list[Said]
+    kept: list[Said] | None = None
+    middle: int = 0
+    shown: dict[tuple[str, str], ShownToClient] = field(default_factory=dict)
+
+
+PLAYS: dict[tuple[str, str, str, str], CapturedPlay] = {}
+
+
+async def played(backend: str, number: str, driver: str, manner: str = "") -> CapturedPlay:
+    """Return the play of a recording, said in some manner, in which a client of dialect `driver` says what was said."""
+    key = backend, number, driver, manner
+    if key not in PLAYS:
+        PLAYS[key] = await _play(backend, number, driver, manner)
+    return PLAYS[key]
+
+
+async def _play(backend: str, number: str, driver: str, manner: str) -> CapturedPlay:
+    recorded = BACKENDS[backend](number, manner)
+    play = CapturedPlay(recorded.turns(), recorded.history(), recorded.kept())
+    middle = recorded.steps[recorded.middle()]
+    audience: dict[tuple[str, str], InMemoryClient] = {}
+    async with any_backend_gateway(backend) as stage:
+        recorded.stage, stage.rest = stage, recorded.rest
+        recorded.driver = audience["driver", driver] = CLIENTS[driver](stage, f"driver-{driver}")
+        session = await recorded.opened()
+
+        async def joins(when: str) -> None:
+            for dialect in DIALECTS:
+                client = audience[when, dialect] = CLIENTS[dialect](stage, f"{when}-{dialect}")
+                await client.join(session)
+
+        async def before(at: int) -> None:
+            if at == 0:
+                await joins("before")
+            elif at < len(recorded.steps) and recorded.steps[at] is middle:
+                await recorded.rest()
+                play.middle = len(recorded.upto(at)) - 1
+                await joins("middle")
+
+        await recorded.play(before)
+        await joins("after")
+        for key, client in audience.items():
+            play.shown[key] = ShownToClient(client.turns(), [], client.unanswered()[1])
+            play.shown[key].history = await client.history()
+    return play

@@ -1,0 +1,91 @@
+"""One route in memory, with clients of all four dialects in front of a backend of any."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from functools import cached_property
+from typing import Any
+
+from dragoman.adapters.base import CloseReason
+from dragoman.gateway import registry
+from dragoman.gateway.backends.upstream import Connected, Upstream
+from dragoman.gateway.config.model import Limits
+from dragoman.gateway.endpoint import Endpoint, parse
+from dragoman.gateway.link import Link
+from dragoman.gateway.session.session import Session
+from dragoman.mappings.dialect import Dialect, Translator
+from tests.gateway.in_memory import AT_ONCE, InMemoryGateway, InMemoryPeer
+from tests.idle import settle
+from tests.memory_transport import MemoryTransport
+
+__all__ = ["AnyBackendGateway", "any_backend_gateway"]
+
+UPSTREAMS = {
+    "pod": parse("pod+unix:/pod"),
+    "smooth": parse("smooth+ws://127.0.0.1:2/ws"),
+    "codewhale": parse("codewhale+unix:/codewhale?cwd=/src"),
+    "pando": parse("pando+tcp://127.0.0.1:1"),
+}
+LIMITS = Limits(backoff_first=AT_ONCE, backoff_max=AT_ONCE)
+
+
+class AnyBackendGateway(InMemoryGateway):
+    """The in-memory gateway with a backend of any dialect, pando too; the players check the order of messages."""
+
+    def __init__(
+        self, group: asyncio.TaskGroup, backend: str, *, upstream: Endpoint | None = None, keeps: bool = True
+    ) -> None:
+        super().__init__(group, LIMITS, "coalesce", upstream or UPSTREAMS[backend], keeps=keeps)
+        self.backend = backend
+        self.rest: Callable[[], Awaitable[None]] = settle
+        """Lets everything run until nobody has more to say."""
+        _ = self.publication
+
+    def _upstream(self, session: Connected, endpoint: Endpoint) -> Upstream:
+        return Upstream(
+            "test", str(endpoint), self._backend, self._dial, session, self.services, spawn=self.spawn,
+        )  # fmt: skip
+
+    @cached_property
+    def publication(self) -> InMemoryPeer:
+        """The one subscription of all pandos to everything."""
+        spoken = registry.dialect("pando")
+        assert spoken.publication is not None
+        return self._pando("publication", spoken, spoken.publication(self.time.clock, self.new_id), publishes=True)
+
+    def caller(self, name: str) -> InMemoryPeer:
+        """Return a pando that makes calls."""
+        spoken = registry.dialect("pando")
+        return self._pando(name, spoken, spoken.server(self.time.clock, self.new_id), publishes=False)
+
+    def _pando(self, name: str, spoken: Dialect, translator: Translator[Any, Any], *, publishes: bool) -> InMemoryPeer:
+        transport = MemoryTransport()
+        link = Link(
+            name, spoken, transport, translator, self.services,
+            sink=self.router.receive, drained=self.router.drained, attaches=publishes, publishes=publishes,
+        )  # fmt: skip
+        peer = self.clients[name] = InMemoryPeer(transport, link)
+        self.spawn(self._serve(link), name)
+        return peer
+
+    def public(self, session: Session, dialect: str) -> str:
+        """Return the id under which clients of this dialect know a session."""
+        return registry.dialect(dialect).public_ids(session.state.id, session.state.ids)[0]
+
+    def end(self) -> None:
+        for peer in self.clients.values():
+            peer.link.end(CloseReason.DONE)
+        self.router.stop()
+
+
+@asynccontextmanager
+async def any_backend_gateway(backend: str) -> AsyncIterator[AnyBackendGateway]:
+    """Make a stage; its tasks have ended when the block is left."""
+    async with asyncio.timeout(50), asyncio.TaskGroup() as group:
+        made = AnyBackendGateway(group, backend)
+        try:
+            yield made
+        finally:
+            made.end()

@@ -1,0 +1,52 @@
+"""Cost in steps, never in time: the bytecodes that a piece of work runs, and the characters that it hands to readers.
+
+A regular expression or a search inside of C is one bytecode, however long its text is. So a test names the functions
+that read all of a text, and each call of one of them counts its text.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Container
+from types import FrameType
+from typing import Any
+
+__all__ = ["GROWTH", "count_steps", "growth"]
+
+GROWTH = 2.3  # times as many steps for twice the input: linear work has 2, with some that does not grow less
+
+
+def count_steps(work: Callable[[], object], readers: Container[str] = ()) -> int:
+    """Count the steps of `work`; `readers` are qualified names of functions that read their whole texts."""
+    count = 0
+    read: set[FrameType] = set()  # a generator is called again for each of its items
+
+    def trace(frame: FrameType, event: str, _argument: Any) -> Any:
+        nonlocal count
+        if event == "opcode":
+            count += 1
+        elif event == "call":
+            frame.f_trace_lines, frame.f_trace_opcodes = False, True
+            if frame.f_code.co_qualname in readers and frame not in read:
+                read.add(frame)
+                count += sum(len(value) for value in frame.f_locals.values() if isinstance(value, str | bytes))
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        work()
+    finally:
+        sys.settrace(before)
+    return count
+
+
+def growth(work: Callable[[Any], Callable[[], object]], inputs: list[Any], readers: Container[str] = ()) -> float:
+    """Return by how much the steps grow from the input before the last to the last, which is twice as large.
+
+    `work` prepares the work on one input. The work on the first one is not counted: it fills what is made once and
+    kept. Where a second look begins past some size all but the first input must be larger than that.
+    """
+    work(inputs[0])()
+    before, after = (count_steps(work(given), readers) for given in inputs[-2:])
+    return after / before
