@@ -19,7 +19,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from dragoman.gateway.recording.lines import Cursor, EventLine, FrameLine, Micros, Part
-from dragoman.gateway.recording.runs import DELTAS, FrameRun, Item, Round, Stream, Wire, count
+from dragoman.gateway.recording.runs import DELTAS, FrameRun, Item, Round, Stream, StreamFrames, count
 from dragoman.mappings.canonical import Command, Event
 from dragoman.mappings.canonical.values import Origin
 from dragoman.mappings.errors import ConfigError
@@ -205,7 +205,9 @@ class StepLine(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field=
 
     @staticmethod
     def _stream(seq: int, entry: EventEntry, rounds: list[Round], frames: Iterable[FrameEntry]) -> Stream:
-        wires = [Wire(link=frame.link, dir=frame.dir, dialect=frame.dialect, around=frame.around) for frame in frames]
+        wires = [
+            StreamFrames(link=frame.link, dir=frame.dir, dialect=frame.dialect, around=frame.around) for frame in frames
+        ]
         return Stream(
             seq=seq, cursor=entry.cursor, event=entry.event, texts=entry.texts, rounds=rounds, wires=wires,  # type: ignore[arg-type]  # a delta, as _check_texts saw
             turn=entry.turn, origin=entry.origin,
@@ -222,62 +224,56 @@ def _position(cursor: str) -> tuple[int, int]:
 
 def packed(items: Iterable[Item]) -> Iterator[StepLine]:
     """Return the StepLines of items: those of one time together, as far as the step tells their order."""
-    group = _Group()
+    step: list[Item] = []
+    following = -1
+    cursors = ["", ""]  # of the last event and the last command of the step
     for item in items:
-        if type(item) is Stream and (item.wires or len(item.rounds) > 1):
-            yield from group.take()
-            yield _folded(item)
+        is_command = type(item) is EventLine and item.command is not None
+        alone = type(item) is Stream and (bool(item.wires) or len(item.rounds) > 1)
+        if step and (
+            alone or item.t != step[0].t or item.seq != following or not _follows(step[-1], cursors, item, is_command)
+        ):
+            yield _step_line(step)
+            step, cursors = [], ["", ""]
+        if alone:
+            yield _folded(item)  # type: ignore[arg-type]  # a Stream
             continue
-        if not group.fits(item):
-            yield from group.take()
-        group.add(item)
-    yield from group.take()
+        step.append(item)
+        following = item.seq + (1 if type(item) in SINGLE else count(item))
+        if type(item) is EventLine or type(item) is Stream:
+            cursors[is_command] = item.cursor
+    if step:
+        yield _step_line(step)
 
 
-class _Group:
-    """The items of the step that is being packed."""
+SINGLE = (FrameLine, EventLine)
 
-    def __init__(self) -> None:
-        self._items: list[Item] = []
-        self._sends = False
-        self._cursors: dict[bool, str] = {}  # of the last command (True) and the last event (False)
 
-    def fits(self, item: Item) -> bool:
-        """Return True if the item can follow in the same step: a reader would find the same order."""
-        if not self._items:
-            return True
-        last = self._items[-1]
-        if item.t != last.t or item.seq != last.seq + count(last):
-            return False
+def _follows(last: Item, cursors: Sequence[str], item: Item, is_command: bool) -> bool:
+    """Return True if the item can follow in its step: whoever reads the step finds the same order."""
+    sends = isinstance(last, FrameLine | FrameRun) and last.dir == "send"
+    if isinstance(item, FrameLine | FrameRun):
+        return item.dir == "send" or not (sends or any(cursors))
+    if sends:
+        return False
+    event, command = cursors
+    if is_command:
+        return not event or _position(event) < _position(item.cursor)
+    return not command or _position(command) <= _position(item.cursor)
+
+
+def _step_line(items: Sequence[Item]) -> StepLine:
+    frames, events, commands = list[FrameEntry](), list[EventEntry](), list[CommandEntry]()
+    for item in items:
         if isinstance(item, FrameLine | FrameRun):
-            return item.dir == "send" or not (self._sends or self._cursors)
-        if self._sends:
-            return False
-        if type(item) is EventLine and item.command is not None:
-            return False not in self._cursors or _position(self._cursors[False]) < _position(item.cursor)
-        return True not in self._cursors or _position(self._cursors[True]) <= _position(item.cursor)
-
-    def add(self, item: Item) -> None:
-        """Add an item that fits."""
-        self._items.append(item)
-        if isinstance(item, FrameLine | FrameRun):
-            self._sends = self._sends or item.dir == "send"
-        else:
-            self._cursors[type(item) is EventLine and item.command is not None] = item.cursor
-
-    def take(self) -> Iterator[StepLine]:
-        """Return the step of the items, if there are any, and begin the next one."""
-        items = self._items
-        if items:
-            frames = [_frame_entry(item) for item in items if isinstance(item, FrameLine | FrameRun)]
-            events = [entry for item in items if (entry := _event_entry(item)) is not None]
-            commands = [
+            frames.append(_frame_entry(item))
+        elif isinstance(item, Stream) or item.event is not None:
+            events.append(_event_entry(item))
+        elif item.command is not None:
+            commands.append(
                 CommandEntry(cursor=item.cursor, command=item.command, link=item.link, redacted=item.redacted)
-                for item in items
-                if isinstance(item, EventLine) and item.command is not None
-            ]
-            yield StepLine(seq=items[0].seq, t=items[0].t, frames=frames, events=events, commands=commands)
-        self._items, self._sends, self._cursors = [], False, {}
+            )
+    return StepLine(seq=items[0].seq, t=items[0].t, frames=frames, events=events, commands=commands)
 
 
 def _frame_entry(item: FrameLine | FrameRun) -> FrameEntry:
@@ -290,16 +286,14 @@ def _frame_entry(item: FrameLine | FrameRun) -> FrameEntry:
     )  # fmt: skip
 
 
-def _event_entry(item: Item) -> EventEntry | None:
+def _event_entry(item: EventLine | Stream) -> EventEntry:
     if isinstance(item, Stream):
         return EventEntry(
             cursor=item.cursor, event=item.event, texts=item.texts, turn=item.turn, origin=item.origin,
             at=item.rounds[0].at,
         )  # fmt: skip
-    if not isinstance(item, EventLine) or item.event is None:
-        return None
     return EventEntry(
-        cursor=item.cursor, event=item.event, link=item.link, turn=item.turn, origin=item.origin, at=item.at,
+        cursor=item.cursor, event=item.event, link=item.link, turn=item.turn, origin=item.origin, at=item.at,  # type: ignore[arg-type]  # the caller saw that it is an event
         redacted=item.redacted,
     )  # fmt: skip
 

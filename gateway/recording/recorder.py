@@ -16,8 +16,8 @@ from msgspec import structs
 
 from dragoman.gateway.recording.format import Header
 from dragoman.gateway.recording.lines import UP
-from dragoman.gateway.recording.note import FramesNote, Tapped
-from dragoman.gateway.recording.track import Desk, Track
+from dragoman.gateway.recording.pending import FramesNote, TapPoint
+from dragoman.gateway.recording.track import RecordingContext, SessionRecorder
 from dragoman.mappings.canonical import Command, Event, SessionState
 from dragoman.mappings.dialect import Dialect, Frame, Step
 
@@ -33,24 +33,24 @@ class Recorder:
     names.
     """
 
-    def __init__(self, desk: Desk, header: Header, *, everything: bool) -> None:
+    def __init__(self, desk: RecordingContext, header: Header, *, everything: bool) -> None:
         self.everything = everything
         self.desk = desk
         self._header = header
-        self._tracks: dict[str, Track] = {}
-        self.of: Callable[[str], Track | None] = self._tracks.get
+        self._tracks: dict[str, SessionRecorder] = {}
+        self.of: Callable[[str], SessionRecorder | None] = self._tracks.get
         """The track of a session."""
-        self._own: Track | None = None
-        self.named: Callable[[str], Track | None] = lambda _name: None
+        self._own: SessionRecorder | None = None
+        self.named: Callable[[str], SessionRecorder | None] = lambda _name: None
         """The track of the session that the backend calls so."""
 
-    def track(self, state: SessionState) -> Track:
+    def track(self, state: SessionState) -> SessionRecorder:
         """The track of a new session."""
         header = structs.replace(self._header, session=state.id)
-        track = self._tracks[state.id] = Track(self.desk, header, state)
+        track = self._tracks[state.id] = SessionRecorder(self.desk, header, state)
         return track
 
-    def unnamed_track(self, state: SessionState) -> Track:
+    def unnamed_track(self, state: SessionState) -> SessionRecorder:
         """Return the track of a session that has a provisional id: nothing is written before `name_track`."""
         track = self.track(state)
         track.hold()
@@ -87,10 +87,10 @@ class Recorder:
             self._own.close()
 
     @property
-    def own(self) -> Track:
+    def own(self) -> SessionRecorder:
         """The track of what belongs to no session."""
         if self._own is None:
-            self._own = Track(self.desk, self._header)
+            self._own = SessionRecorder(self.desk, self._header)
         return self._own
 
 
@@ -108,11 +108,11 @@ class Tap:
         self.link = link
         self._recorder = recorder
         self._desk = recorder.desk
-        self._received = Tapped(link, "receive", dialect)
-        self._sent = Tapped(link, "send", dialect)
+        self._received = TapPoint(link, "receive", dialect)
+        self._sent = TapPoint(link, "send", dialect)
         self._upstream = upstream
         self.session = session
-        self._home: Track | None = None
+        self._home: SessionRecorder | None = None
         self._frames: Sequence[Frame] = ()
         self._command: Command | None = None
 
@@ -150,7 +150,7 @@ class Tap:
         self._desk.current, self._desk.speaking = None, self
         self._command = command
 
-    def reaches(self, track: Track) -> None:
+    def reaches(self, track: SessionRecorder) -> None:
         """What the client said is for this session."""
         self._home = track
         frames, self._frames = self._frames, ()
@@ -168,7 +168,7 @@ class Tap:
         for item in items:
             (track.answer if self._upstream is None else track.command)(self.link, item)
 
-    def shown(self, track: Track) -> None:
+    def shown(self, track: SessionRecorder) -> None:
         """The peer is shown this session from now on."""
         self._home = track
 
@@ -184,7 +184,7 @@ class Tap:
 
     # -- whose it is -----------------------------------------------------------------------------------
 
-    def _track(self) -> Track | None:
+    def _track(self) -> SessionRecorder | None:
         """The track of what goes out now; None if that is nobody's, and what is nobody's is not recorded."""
         if self.session:
             return self._recorder.of(self.session)
@@ -194,7 +194,7 @@ class Tap:
             return self._recorder.own
         return track
 
-    def _records(self, track: Track) -> bool:
+    def _records(self, track: SessionRecorder) -> bool:
         return self._upstream is not None or self._recorder.everything or track.actor == self.link
 
     def _settle(self) -> None:
@@ -214,7 +214,7 @@ class Tap:
         if command is not None and self._recorder.everything:
             self._recorder.own.command(self.link, command)
 
-    def _meant(self, frames: Sequence[Frame]) -> Track | None:
+    def _meant(self, frames: Sequence[Frame]) -> SessionRecorder | None:
         """The track of the session that these frames of a backend name."""
         if self._upstream is None:
             return None

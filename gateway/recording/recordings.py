@@ -16,7 +16,7 @@ from dragoman.gateway.recording.keeping import Keep
 from dragoman.gateway.recording.places import place
 from dragoman.gateway.recording.recorder import Recorder
 from dragoman.gateway.recording.redaction import Redactor, rules
-from dragoman.gateway.recording.track import Desk
+from dragoman.gateway.recording.track import RecordingContext
 from dragoman.gateway.recording.writer import Writer
 
 __all__ = ["Recordings", "redactors"]
@@ -32,7 +32,7 @@ class Recordings:
         self._place = place(config.recording.path) if config.recording is not None else None
         self._redactor = redactors(config.recording.redact) if config.recording is not None else None
         self._ledger = ledger
-        self._desk: Desk | None = None
+        self._desk: RecordingContext | None = None
         self._writer: Writer | None = None
         self._recorders: list[Recorder] = []
 
@@ -44,7 +44,7 @@ class Recordings:
         wanted = self._wanted
         keep = Keep(count=wanted.keep_count, age=wanted.keep_age, bytes=wanted.keep_bytes)
         self._writer = Writer(self._place, loop.call_soon_threadsafe, keep=keep, packs=wanted.compress)
-        self._desk = Desk(
+        self._desk = RecordingContext(
             self._writer, self._ledger, loop.call_later, rotate_bytes=wanted.rotate_bytes, redactor=self._redactor,
         )  # fmt: skip
         self._writer.start()

@@ -14,7 +14,7 @@ from dragoman.gateway.recording.lines import Cursor, EventLine, FrameLine, Line,
 from dragoman.mappings.canonical.events import ReasoningDelta, TextDelta, ToolOutputDelta
 from dragoman.mappings.canonical.values import Origin
 
-__all__ = ["DELTAS", "FrameRun", "Item", "Round", "Stream", "Wire", "count", "lines_of"]
+__all__ = ["DELTAS", "FrameRun", "Item", "Round", "Stream", "StreamFrames", "count", "lines_of"]
 
 _ENCODER = msgspec.json.Encoder()
 
@@ -50,7 +50,7 @@ class FrameRun(Struct, frozen=True, kw_only=True, gc=False):
         ]
 
 
-class Wire(Struct, frozen=True, kw_only=True, gc=False):
+class StreamFrames(Struct, frozen=True, kw_only=True, gc=False):
     """Where frames of a Stream stood, and what stood in each `around` its text: two parts, or more if it is said again.
 
     A part is in pieces where the time of the batch stands in it, in ms since the Unix epoch.
@@ -87,7 +87,7 @@ class Stream(Struct, frozen=True, kw_only=True, gc=False):
     event: TextDelta | ReasoningDelta | ToolOutputDelta
     texts: list[str]
     rounds: list[Round]
-    wires: list[Wire] = []
+    wires: list[StreamFrames] = []
     turn: str = ""
     origin: Origin = Origin()
 
@@ -96,7 +96,7 @@ class Stream(Struct, frozen=True, kw_only=True, gc=False):
         """Of its first line."""
         return self.rounds[0].t
 
-    def frames(self, wire: Wire) -> Iterator[str]:
+    def frames(self, wire: StreamFrames) -> Iterator[str]:
         """Those of one of its wires."""
         quoted = iter(_ENCODER.encode_lines(self.texts).decode().split("\n"))  # JSON has no newline in a text
         for some in self.rounds:
@@ -130,7 +130,7 @@ class Stream(Struct, frozen=True, kw_only=True, gc=False):
             first = end
 
 
-def _frame_lines(seq: int, t: int, wire: Wire, texts: Iterable[str]) -> Iterator[FrameLine]:
+def _frame_lines(seq: int, t: int, wire: StreamFrames, texts: Iterable[str]) -> Iterator[FrameLine]:
     for number, text in enumerate(texts, seq):
         yield FrameLine(seq=number, t=t, link=wire.link, dir=wire.dir, dialect=wire.dialect, text=text)
 

@@ -1,9 +1,9 @@
-"""A track: one session's lines on their way into its file.
+"""The recorder of one session: it gathers steps, redacts and encodes them, and gives them to the writer.
 
-What happens is noted with its time, for at most FLUSH, or while a text streams for three quarters of the time that it
-may be held back; then all of it is redacted, encoded and given to the writer in one piece. When the writer cannot take
-or keep it, the session is *not recorded*: that is said once as an error, counted line by line, and tried again after
-RETRY with a further part of the recording, whose header tells how much is missing.
+Steps are gathered for at most FLUSH. While a text streams they are gathered for three quarters of the time that the
+redactor may hold the text back. Then all of them are redacted, encoded and given to the writer in one piece. When the
+writer cannot take or keep them, the session is *not recorded*: one error says so, the lost items are counted, and after
+RETRY a further part of the recording begins, whose header says how many items are missing.
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ from msgspec import structs
 from dragoman.gateway.ledger import Ledger
 from dragoman.gateway.recording.format import Header, encode, encode_lines, packed
 from dragoman.gateway.recording.lines import UP, EventLine
-from dragoman.gateway.recording.note import FramesNote, Note, Tapped
-from dragoman.gateway.recording.notes import Notes
+from dragoman.gateway.recording.pending import FramesNote, Note, PendingSteps, TapPoint
 from dragoman.gateway.recording.redaction import Ledger as Redacted
 from dragoman.gateway.recording.redaction import Redactor
 from dragoman.gateway.recording.runs import Item, count
@@ -31,7 +30,7 @@ from dragoman.mappings.canonical import Batch, Command, Event, SessionState
 from dragoman.mappings.canonical.events import ReasoningDelta, TextDelta, ToolOutputDelta, TurnAccepted, TurnEnded
 from dragoman.mappings.dialect import Frame
 
-__all__ = ["FLUSH", "RETRY", "Desk", "Speaking", "Track"]
+__all__ = ["FLUSH", "RETRY", "RecordingContext", "SessionRecorder", "Speaking"]
 
 FLUSH = 0.02  # seconds: with the writer's round, what happened is on the disk within 50 ms
 MARGIN = int(2 * FLUSH * 1e6)  # µs until a timer has rung and what it wants has been flushed
@@ -46,12 +45,12 @@ log = structlog.get_logger("dragoman.recording")
 class Speaking(Protocol):
     """A link that said something."""
 
-    def reaches(self, track: Track) -> None:
+    def reaches(self, track: SessionRecorder) -> None:
         """What it said is for the session of this track."""
 
 
-class Desk:
-    """What all tracks of a gateway share: the writer, counters, and the one timer that flushes them."""
+class RecordingContext:
+    """The writer, the counters and the flush timer that all recorders of a gateway share."""
 
     def __init__(
         self, writer: Writer, ledger: Ledger, later: Later, *, rotate_bytes: int,
@@ -63,20 +62,20 @@ class Desk:
         self.rotate_bytes = rotate_bytes
         self.later = later
         self._timer: Timer | None = None
-        self._waiting: dict[Track, None] = {}
-        self.current: Track | None = None
+        self._waiting: dict[SessionRecorder, None] = {}
+        self.current: SessionRecorder | None = None
         """The session that acts: what goes out meanwhile is its own."""
         self.speaking: Speaking | None = None
         """The link whose frames are being acted on."""
 
-    def wants_flush(self, track: Track) -> None:
-        """`track` has lines; they are to go within FLUSH."""
+    def wants_flush(self, track: SessionRecorder) -> None:
+        """Flush this recorder within FLUSH."""
         self._waiting[track] = None
         if self._timer is None:
             self._timer = self.later(FLUSH, self._flush)
 
     def _flush(self) -> None:
-        """Give the writer what they have."""
+        """Flush all recorders that wait for it."""
         self._timer = None
         waiting, self._waiting = self._waiting, {}
         for track in waiting:
@@ -84,8 +83,8 @@ class Desk:
         self.writer.go()
 
 
-class Track:
-    """The lines of one session, or with no `state` those of a route that belong to none.
+class SessionRecorder:
+    """Record one session, or without `state` the items of a route that belong to no session.
 
     `actor` is the client's link whose frames belong to the recording when not all do: the one whose turn is open, else
     the one that asked last.
@@ -99,8 +98,8 @@ class Track:
     )  # fmt: skip
 
     def __init__(
-        self, desk: Desk, header: Header, state: SessionState | None = None, *, clock: Callable[[], int] = time.time_ns,
-        monotonic: Callable[[], int] = time.monotonic_ns,
+        self, desk: RecordingContext, header: Header, state: SessionState | None = None, *,
+        clock: Callable[[], int] = time.time_ns, monotonic: Callable[[], int] = time.monotonic_ns,
     ) -> None:  # fmt: skip
         self.actor = ""
         self._desk = desk
@@ -110,7 +109,7 @@ class Track:
         self._start = monotonic()
         self._turn_open = False
         self._turn_ended = False
-        self._notes = Notes()
+        self._notes = PendingSteps()
         self._t = -1  # of the last step, in µs
         self.step: list[Note] = []  # what was noted since the last one was over
         self._ends = False  # a text that streams may have ended: what it held back can leave
@@ -140,22 +139,22 @@ class Track:
 
     # -- what happens ----------------------------------------------------------------------------------
 
-    def enter(self) -> Track | None:
-        """This session acts from here on, and what a link just said was for it; who acted before."""
+    def enter(self) -> SessionRecorder | None:
+        """Make this the acting session, and assign the frames of the speaking link to it. Return who acted before."""
         desk = self._desk
         before, desk.current = desk.current, self
         if desk.speaking is not None:
             desk.speaking.reaches(self)
         return before
 
-    def leave(self, before: Track | None) -> None:
-        """It has acted."""
+    def leave(self, before: SessionRecorder | None) -> None:
+        """End what `enter` or `batch` began: `before` acts again."""
         self._desk.current = before
         if before is not self:
             self.acted()
 
     def acted(self) -> None:
-        """A step is over: what was noted in it came together. It leaves at once if it is much."""
+        """End the step: its frames, events and commands get one time. Flush at once if much is gathered."""
         step = self.step
         if not step:
             return
@@ -167,8 +166,8 @@ class Track:
         if much:
             self.flush()  # the timer finds nothing, or what comes meanwhile
 
-    def batch(self, batch: Batch) -> Track | None:
-        """These events were added to the session's log, which acts from here on; who acted before."""
+    def batch(self, batch: Batch) -> SessionRecorder | None:
+        """Record events that were added to the session's log, and make it act. Return who acted before."""
         desk = self._desk
         before, desk.current = desk.current, self
         if desk.speaking is not None:
@@ -186,14 +185,14 @@ class Track:
         self.step.append(batch)
         return before
 
-    def frames(self, tapped: Tapped, frames: Sequence[Frame]) -> None:
-        """These frames were received from a link, or sent to it."""
+    def frames(self, tapped: TapPoint, frames: Sequence[Frame]) -> None:
+        """Record frames that a link received or sent."""
         self.step.append(FramesNote(tapped, frames))
         if self._desk.current is not self:
             self.acted()
 
     def command(self, link: str, command: Command) -> None:
-        """A client asked this; from UP: the backend was asked this."""
+        """Record a command of a client; with the link UP a command to the backend."""
         if link != UP:
             if self._turn_ended:
                 self._turn_open = self._turn_ended = False
@@ -202,7 +201,7 @@ class Track:
         self._line(EventLine(seq=0, t=0, cursor=self._cursor(), command=command, link=link))
 
     def answer(self, link: str, event: Event) -> None:
-        """This event went to one link alone."""
+        """Record an event that went to one link alone."""
         self._line(EventLine(seq=0, t=0, cursor=self._cursor(), event=event, link=link))
 
     def _line(self, line: EventLine) -> None:
@@ -213,7 +212,7 @@ class Track:
     # -- on its way --------------------------------------------------------------------------------------
 
     def flush(self) -> None:
-        """Give the writer what was noted."""
+        """Redact and encode the gathered steps, and give them to the writer."""
         self._waits = self._ends = False
         if self._held:
             return
@@ -231,7 +230,7 @@ class Track:
             self._plan(streams)
 
     def _redacted(self, number: int, redact: Callable[[], list[Item]]) -> list[Item]:
-        """What leaves of so many lines."""
+        """Return what the redactor lets go. If it fails, stop recording; `number` items are lost."""
         try:
             return redact()
         except Exception:  # it must neither stop traffic nor let a secret through
@@ -243,7 +242,7 @@ class Track:
             return []
 
     def _plan(self, streams: bool) -> None:
-        """Of a text that streams as much as can be is looked through together; anything else leaves soon."""
+        """Delay flushing while text streams, so that it is redacted in larger pieces."""
         window = self._redactor.window if self._redactor is not None else 0
         if window and streams:
             self._due = self._now() + window * 3 // 4
@@ -252,7 +251,7 @@ class Track:
             self._wants_flush()
 
     def _look_again(self) -> None:
-        """What is held back leaves in time, whatever else happens."""
+        """Set the timer that gives out in time what the redactor holds back."""
         if self._due is None or self._look is not None or self.closed:
             return
         self._look = self._desk.later(max((self._due - self._now()) / 1e6, FLUSH), self._looks)
@@ -274,7 +273,7 @@ class Track:
         self._give(encode_lines(packed(lines)), number)
 
     def close(self) -> None:
-        """The session is over."""
+        """Write all that is left, and close the file."""
         self._held = False
         self.acted()
         self.flush()
@@ -305,7 +304,7 @@ class Track:
             self._desk.wants_flush(self)
 
     def _begin(self, seq: int) -> bool:
-        """A file for the next part; False while it would be too early."""
+        """Open the file of the next part. Return False while it is too early to try again."""
         if self._again_at and self._monotonic() < self._again_at:
             return False
         header = structs.replace(self._header, part=self._part, seq=seq, lost=self._lost)
@@ -337,7 +336,7 @@ class Track:
             self._file, self._lost, self._told = None, 0, 0
 
     def _failed(self, file: File, error: OSError) -> None:
-        """The writer could not write it."""
+        """Handle a file that the writer could not write."""
         if file is not self._file:
             self._desk.ledger.counters["recordings_failed"] += 1
             log.error("the end of a part of a recording is lost", session=self._header.session, cause=str(error))

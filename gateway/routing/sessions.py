@@ -12,7 +12,7 @@ from dragoman.adapters.base import CloseReason
 from dragoman.gateway.config.model import Route
 from dragoman.gateway.link import Link
 from dragoman.gateway.recording.recorder import Recorder
-from dragoman.gateway.recording.track import Track
+from dragoman.gateway.recording.track import SessionRecorder
 from dragoman.gateway.routing.ids import agent_id, canonical_id
 from dragoman.gateway.routing.ingress import LATEST, NEW, Ingress
 from dragoman.gateway.routing.policy import Policy
@@ -58,7 +58,7 @@ class Sessions:
         if recorder is not None:
             recorder.named = self._track_of
 
-    def _track_of(self, name: str) -> Track | None:
+    def _track_of(self, name: str) -> SessionRecorder | None:
         """Return the recording of the session that the backend calls `name`."""
         session = self.index.find_session(name)
         return session.delivery.track if session is not None else None

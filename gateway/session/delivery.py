@@ -16,7 +16,7 @@ from msgspec import Struct, structs
 
 from dragoman.adapters.base import CloseReason
 from dragoman.gateway.link import Link
-from dragoman.gateway.recording.track import Track
+from dragoman.gateway.recording.track import SessionRecorder
 from dragoman.gateway.services import Services
 from dragoman.mappings.canonical import Batch, SessionState, prelude
 from dragoman.mappings.canonical.events import (
@@ -89,7 +89,7 @@ class Delivery:
         self._logged = 0
         self._groups: dict[Key, Group] = {}
         self.attachments: dict[str, Attachment] = {}
-        self.track: Track | None = None
+        self.track: SessionRecorder | None = None
         """Its recording, if there is one."""
 
     def enter(self) -> None:

@@ -1,7 +1,7 @@
 """Secrets stay out of recordings (docs/design.md, section 8): pure, without files, clock or randomness.
 
 redactor              lines on their way into the file   blocks         streamed text, held back and given out again
-wires, sayings        frames, and what they say piece by piece
+frame_redactor        frames                           field_texts    their texts, put together by field
 values, rows          events and commands, and JSON in them
 credentials           what no recording ever holds       finder         secrets in a text
 escapes               layers of JSON strings in it       detectors      what a shape of secrets is

@@ -20,6 +20,7 @@ from dragoman.gateway.recording.redaction.assignments import named
 from dragoman.gateway.recording.redaction.blocks import Block, Delta, Given
 from dragoman.gateway.recording.redaction.credentials import Cleaner, Credentials
 from dragoman.gateway.recording.redaction.finder import finder as finder_of
+from dragoman.gateway.recording.redaction.frame_redactor import FrameRedactor
 from dragoman.gateway.recording.redaction.ledger import Found, Ledger
 from dragoman.gateway.recording.redaction.paths import Paths
 from dragoman.gateway.recording.redaction.placeholders import Placeholders
@@ -27,7 +28,6 @@ from dragoman.gateway.recording.redaction.rules import Rules
 from dragoman.gateway.recording.redaction.shapes import ALWAYS
 from dragoman.gateway.recording.redaction.spans import Span
 from dragoman.gateway.recording.redaction.values import Values, place_of
-from dragoman.gateway.recording.redaction.wires import Wires
 from dragoman.gateway.recording.runs import FrameRun, Item, Stream
 from dragoman.mappings.canonical.events import (
     ReasoningDelta,
@@ -71,10 +71,10 @@ class Redactor:
         self._seq = 0  # of the line that is being redacted
         self._values = Values(finder, paths, self._mark, lambda kind, place: self.ledger.note(kind, place, self._seq))
         cleaner = Cleaner(self._partial, self._mark, self.ledger.note)
-        self._wires: Wires | Credentials = Credentials(finder, cleaner)
+        self._wires: FrameRedactor | Credentials = Credentials(finder, cleaner)
         if rules is not None:
             same = self._partial is finder
-            self._wires = Wires(self._partial, cleaner, paths.names, streams_are_clean=same)
+            self._wires = FrameRedactor(self._partial, cleaner, paths.names, streams_are_clean=same)
         self._queue: deque[Delta[Slot] | Line | FrameRun] = deque()
         self._blocks: dict[BlockKey, Block[Slot]] = {}
         self._weight = 0
@@ -290,7 +290,7 @@ class _Leaving:
                 self.frames.append(one)  # type: ignore[arg-type]  # mypy does not narrow by `type(...) is not`
             self._lines.append(one)
 
-    def clean(self, wires: Wires | Credentials) -> list[Item]:
+    def clean(self, wires: FrameRedactor | Credentials) -> list[Item]:
         """All of them, the frames without what those find in them."""
         changed = wires.redact(self.frames) if self.frames else {}
         for nth in sorted(changed, reverse=True):

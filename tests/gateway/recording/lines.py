@@ -10,11 +10,9 @@ from typing import Literal
 from msgspec import structs
 
 from dragoman.gateway.recording import blocks
-from dragoman.gateway.recording.alike import frame_lines
 from dragoman.gateway.recording.format import Header, decode_line, encode, encode_lines, packed
 from dragoman.gateway.recording.lines import EventLine, FrameLine, Line
-from dragoman.gateway.recording.note import FramesNote, Note, Tapped
-from dragoman.gateway.recording.notes import Notes
+from dragoman.gateway.recording.pending import FramesNote, Note, PendingSteps, TapPoint, frame_lines
 from dragoman.gateway.recording.runs import Item, count, lines_of
 from dragoman.mappings.canonical import Batch
 from dragoman.mappings.canonical.events import TextDelta
@@ -124,7 +122,7 @@ def in_streams(lines: Sequence[Line], seq: int, position: int) -> list[Item]:
     from `seq`, and in the log from `position`.
     """
     stored: list[Item] = []
-    notes, step = Notes(), list[Note]()
+    notes, step = PendingSteps(), list[Note]()
 
     def take() -> None:
         nonlocal seq
@@ -139,7 +137,7 @@ def in_streams(lines: Sequence[Line], seq: int, position: int) -> list[Item]:
             seq += 1
             continue
         if isinstance(line, FrameLine):
-            tapped = TAPPED.setdefault((line.link, line.dir), Tapped(line.link, line.dir, line.dialect))
+            tapped = TAPPED.setdefault((line.link, line.dir), TapPoint(line.link, line.dir, line.dialect))
             step.append(FramesNote(tapped, [(line.text or "").encode()]))
         elif line.logged and line.event is not None:
             step.append(Batch(session="s", epoch=1, first_seq=position, events=[line.event], origin=line.origin))
@@ -154,4 +152,4 @@ def in_streams(lines: Sequence[Line], seq: int, position: int) -> list[Item]:
     return stored
 
 
-TAPPED: dict[tuple[str, str], Tapped] = {}
+TAPPED: dict[tuple[str, str], TapPoint] = {}

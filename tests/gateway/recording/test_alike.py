@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.gateway.recording.alike import FEW, frame_lines
 from dragoman.gateway.recording.lines import UP, FrameLine, frame_line
+from dragoman.gateway.recording.pending import RUN_MIN, frame_lines
 from dragoman.gateway.recording.runs import FrameRun, count, lines_of
 from dragoman.mappings.dialect import Frame, Oversize, Parts
 from tests.gateway.recording.lines import raw, read_back
@@ -51,7 +51,7 @@ def test_frames_that_differ_in_one_word_are_one_line(frames: Sequence[bytes]) ->
 
 
 def test_few_frames_are_lines_of_their_own() -> None:
-    assert len(as_they_were([pod(word) for word in WORDS[:FEW]])) == FEW
+    assert len(as_they_were([pod(word) for word in WORDS[:RUN_MIN]])) == RUN_MIN
     assert as_they_were([]) == []
 
 

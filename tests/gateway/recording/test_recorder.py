@@ -11,7 +11,7 @@ from dragoman.gateway.recording.format import Header, decode_header
 from dragoman.gateway.recording.lines import EventLine, FrameLine
 from dragoman.gateway.recording.places import Folder
 from dragoman.gateway.recording.recorder import Recorder, Tap
-from dragoman.gateway.recording.track import Desk, Track
+from dragoman.gateway.recording.track import RecordingContext, SessionRecorder
 from dragoman.gateway.recording.writer import File, Writer
 from dragoman.mappings.canonical import Batch, SessionState
 from dragoman.mappings.canonical.commands import PauseTurn, SubmitInput
@@ -59,7 +59,7 @@ def _word(line: FrameLine | EventLine) -> str:
 class Stage:
     def __init__(self, everything: bool = False) -> None:
         self.shelf = Shelf()
-        desk = Desk(cast("Writer", self.shelf), Ledger(), lambda _delay, _ring: _Timer(), rotate_bytes=0)
+        desk = RecordingContext(cast("Writer", self.shelf), Ledger(), lambda _delay, _ring: _Timer(), rotate_bytes=0)
         self.recorder = Recorder(desk, Header(route=HEADER.route), everything=everything)
         self.a = self.recorder.track(SessionState(id="a"))
         self.b = self.recorder.track(SessionState(id="b"))
@@ -96,7 +96,7 @@ def stage() -> Stage:
     return Stage()
 
 
-def happens(track: Track, *taps: Tap, text: str = "x", begins: str = "") -> None:
+def happens(track: SessionRecorder, *taps: Tap, text: str = "x", begins: str = "") -> None:
     """A session delivers something to these links."""
     events = [TurnAccepted()] if begins else [TextDelta(text=text)]
     origin = Origin(link=begins)

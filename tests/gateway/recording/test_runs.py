@@ -7,7 +7,7 @@ import pytest
 
 from dragoman.gateway.recording.format import LineError, decode_line
 from dragoman.gateway.recording.lines import UP, EventLine, FrameLine
-from dragoman.gateway.recording.runs import FrameRun, Round, Stream, Wire, count, lines_of
+from dragoman.gateway.recording.runs import FrameRun, Round, Stream, StreamFrames, count, lines_of
 from dragoman.mappings.canonical.events import ToolOutputDelta
 from dragoman.mappings.canonical.values import Origin
 from tests.gateway.recording.lines import raw, read_back
@@ -21,8 +21,8 @@ STREAM = Stream(
     seq=9, cursor="2:31", event=ToolOutputDelta(text="", call="c"), texts=["x", '"\n', "é"],
     rounds=[Round(1, 9, 1_700_000_000_001_000_000), Round(2, 12, 1_700_000_000_002_500_000)],
     wires=[
-        Wire(link=UP, dir="receive", dialect="pod", around=[['{"a":'], ["}"]]),
-        Wire(link="c1", dir="send", dialect="smooth", around=[['{"t":', ',"a":'], [',"b":'], ["}"]]),
+        StreamFrames(link=UP, dir="receive", dialect="pod", around=[['{"a":'], ["}"]]),
+        StreamFrames(link="c1", dir="send", dialect="smooth", around=[['{"t":', ',"a":'], [',"b":'], ["}"]]),
     ],
     turn="t", origin=Origin(link="a", request="r"),
 )  # fmt: skip

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from dragoman.gateway.recording.lines import UP, EventLine, FrameLine, Line, frame_line
-from dragoman.gateway.recording.note import FramesNote, Note, Tapped
-from dragoman.gateway.recording.notes import Notes
+from dragoman.gateway.recording.pending import FramesNote, Note, PendingSteps, TapPoint
 from dragoman.gateway.recording.runs import FrameRun, Item, Stream, count, lines_of
 from dragoman.mappings.canonical import Batch, Event
 from dragoman.mappings.canonical.events import ReasoningDelta, TextDelta, TextDone, ToolOutputDelta
@@ -21,8 +20,8 @@ from dragoman.mappings.canonical.values import Origin
 from dragoman.mappings.dialect import Frame, Missed, Parts
 from tests.gateway.recording.lines import raw, read_back
 
-UP_POD = Tapped(UP, "receive", "pod")
-TO_SMOOTH, TO_OTHER = Tapped("smooth-1", "send", "smooth"), Tapped("smooth-2", "send", "smooth")
+UP_POD = TapPoint(UP, "receive", "pod")
+TO_SMOOTH, TO_OTHER = TapPoint("smooth-1", "send", "smooth"), TapPoint("smooth-2", "send", "smooth")
 ORIGIN = Origin(link="smooth-1", request="req-1")
 WORDS = ["The", " quick", "", ' "Dragon"', "\n", "木", " 🦀", "\\", " text", "token", "1700000000000", "\u2028", '",']
 
@@ -43,7 +42,7 @@ def smooth(word: str, at: int = 0) -> bytes:
 class Talk:
     """Rounds of one turn: a pod's frames, the deltas, and smooth frames for a client or two."""
 
-    def __init__(self, kind: Callable[..., Event] = TextDelta, sent: Sequence[Tapped] = (TO_SMOOTH,)) -> None:
+    def __init__(self, kind: Callable[..., Event] = TextDelta, sent: Sequence[TapPoint] = (TO_SMOOTH,)) -> None:
         self.kind = kind
         self.sent = sent
         self.seq = 31
@@ -80,7 +79,7 @@ class Talk:
 
     def stored(self, *, every: int = 1000) -> list[Item]:
         """As they are stored, taken after so many steps each; they stand for the same lines, also when read back."""
-        notes, stored = Notes(), list[Item]()
+        notes, stored = PendingSteps(), list[Item]()
         for number, (t, step) in enumerate(self.steps, 1):
             notes.add(t, step)
             if number % every == 0:
@@ -98,7 +97,7 @@ def streams(stored: Sequence[Item]) -> list[Stream]:
 
 @pytest.mark.parametrize("kind", [TextDelta, ReasoningDelta, lambda text: ToolOutputDelta(text=text, call="c1")])
 @pytest.mark.parametrize("sent", [(), (TO_SMOOTH,), (TO_SMOOTH, TO_OTHER)])
-def test_tokens_that_come_one_by_one_are_one_line(kind: Callable[..., Event], sent: Sequence[Tapped]) -> None:
+def test_tokens_that_come_one_by_one_are_one_line(kind: Callable[..., Event], sent: Sequence[TapPoint]) -> None:
     talk = Talk(kind, sent)
     for word in WORDS:
         talk.round(word)

@@ -11,11 +11,10 @@ from structlog.testing import capture_logs
 from dragoman.gateway.ledger import Ledger
 from dragoman.gateway.recording.format import Header, decode_header
 from dragoman.gateway.recording.lines import UP, EventLine, FrameLine, Line
-from dragoman.gateway.recording.note import Tapped
-from dragoman.gateway.recording.notes import LINES_MAX
+from dragoman.gateway.recording.pending import LINES_MAX, TapPoint
 from dragoman.gateway.recording.places import Folder
 from dragoman.gateway.recording.redaction import Redactor, rules
-from dragoman.gateway.recording.track import FLUSH, RETRY, Desk, Track
+from dragoman.gateway.recording.track import FLUSH, RETRY, RecordingContext, SessionRecorder
 from dragoman.gateway.recording.writer import File, Writer
 from dragoman.mappings.canonical import Batch, Event, SessionState
 from dragoman.mappings.canonical.commands import PauseTurn
@@ -71,11 +70,11 @@ class Scene:
         self.timers: list[tuple[float, Callable[[], None]]] = []
         self.state = SessionState(id="s", seq=7, epoch=2)
         compiled = rules({}, (), window_bytes=65_536, window_micros=2_000_000)
-        self.desk = Desk(
+        self.desk = RecordingContext(
             cast("Writer", self.disk), self.ledger, self._later, rotate_bytes=rotate_bytes,
             redactor=(lambda: Redactor(compiled, b"salt")) if redacts else None,
         )  # fmt: skip
-        self.track = Track(self.desk, HEADER, self.state, clock=lambda: 1234, monotonic=lambda: self.now)
+        self.track = SessionRecorder(self.desk, HEADER, self.state, clock=lambda: 1234, monotonic=lambda: self.now)
 
     def _later(self, delay: float, ring: Callable[[], None]) -> Any:
         self.timers.append((delay, ring))
@@ -125,7 +124,7 @@ def test_each_event_of_a_batch_is_a_line_with_its_own_cursor_and_the_batch_s_tim
 
 
 def test_frames_commands_and_answers_share_one_count(scene: Scene) -> None:
-    scene.track.frames(Tapped("smooth-1", "receive", "smooth"), [b"a", b"b"])
+    scene.track.frames(TapPoint("smooth-1", "receive", "smooth"), [b"a", b"b"])
     scene.track.command("smooth-1", PauseTurn(request="r"))
     scene.track.answer("smooth-1", Reply(request="r"))
     scene.track.close()
@@ -185,7 +184,7 @@ def test_what_stands_behind_a_text_that_streams_waits_as_long_as_its_begin_or_un
     ((due, _),) = scene.timers
     assert due == 1.5  # for three quarters of the window what streams is noted and no more
     scene.happens(TextDelta(text="b"))
-    scene.track.frames(Tapped(UP, "receive", "pod"), [b"{}"])
+    scene.track.frames(TapPoint(UP, "receive", "pod"), [b"{}"])
     assert [delay for delay, _ in scene.timers] == [due]
     assert not scene.disk.files
     scene.happens(TextDone(text="ab"))
@@ -221,7 +220,7 @@ def test_what_may_become_a_secret_leaves_when_the_window_is_over() -> None:
 
 def test_what_is_noted_is_bounded_by_its_size_too(scene: Scene) -> None:
     for frames in ([b"x" * 700_000], [b"x" * 200_000] * 2, [Parts("rpc", b"", (b"", b"x" * 1_100_000))]):
-        scene.track.frames(Tapped(UP, "receive", "pod"), frames)
+        scene.track.frames(TapPoint(UP, "receive", "pod"), frames)
     assert seqs(scene.disk.lines()) == [1, 2, 3, 4]
 
 

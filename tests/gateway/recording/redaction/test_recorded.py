@@ -28,7 +28,7 @@ from dragoman.gateway.recording.page import page
 from dragoman.gateway.recording.places import Folder
 from dragoman.gateway.recording.reader import open_recording
 from dragoman.gateway.recording.recordings import redactors
-from dragoman.gateway.recording.track import FLUSH, Desk, Track
+from dragoman.gateway.recording.track import FLUSH, RecordingContext, SessionRecorder
 from dragoman.gateway.recording.writer import File, Writer
 from dragoman.mappings.canonical import Batch, Event, SessionState
 from dragoman.mappings.canonical.events import (
@@ -141,14 +141,16 @@ class Scene:
     def __init__(self) -> None:
         self.disk, self.ledger, self.now, self.seq = Disk(), Ledger(), 0, 0
         self.timers: list[Callable[[], None]] = []
-        desk = Desk(
+        desk = RecordingContext(
             cast("Writer", self.disk),
             self.ledger,
             self._later,
             rotate_bytes=0,
             redactor=redactors(Redact(salt="s" * 16)),
         )
-        self.track = Track(desk, HEADER, SessionState(id="s", epoch=1), clock=lambda: 1, monotonic=lambda: self.now)
+        self.track = SessionRecorder(
+            desk, HEADER, SessionState(id="s", epoch=1), clock=lambda: 1, monotonic=lambda: self.now
+        )
 
     def _later(self, _delay: float, ring: Callable[[], None]) -> Any:
         self.timers.append(ring)

@@ -13,7 +13,7 @@ from dragoman.gateway.recording.lines import EventLine, FrameLine, Line, frame_l
 from dragoman.gateway.recording.redaction import Redactor, Rules, rules
 from dragoman.gateway.recording.redaction.blocks import BEHIND
 from dragoman.gateway.recording.redaction.placeholders import Placeholders
-from dragoman.gateway.recording.runs import FrameRun, Item, Round, Stream, Wire, count, lines_of
+from dragoman.gateway.recording.runs import FrameRun, Item, Round, Stream, StreamFrames, count, lines_of
 from dragoman.mappings.canonical import Event
 from dragoman.mappings.canonical.commands import AnswerOtp, Command, SubmitInput
 from dragoman.mappings.canonical.events import (
@@ -600,7 +600,7 @@ def test_a_secret_around_the_words_of_a_run_is_taken_out_of_each_frame() -> None
 
 def tokens(seq: int, *texts: str, around: Sequence[str] = ('{"event":"text_delta","data":{"text":', "}}")) -> Stream:
     """Deltas and the frames of a pod that they came in."""
-    wire = Wire(link="up", dir="receive", dialect="pod", around=[[part] for part in around])
+    wire = StreamFrames(link="up", dir="receive", dialect="pod", around=[[part] for part in around])
     return Stream(
         seq=seq, cursor=f"1:{seq}", event=TextDelta(text=""), texts=list(texts), wires=[wire],
         rounds=[Round(len(texts), seq * 1000, 0)],

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from dragoman.gateway.recording.redaction.sayings import OFTEN, OFTEN_MAX, Saying, Sayings
+from dragoman.gateway.recording.redaction.field_texts import OFTEN, OFTEN_MAX, FieldText, FieldTexts
 
 WIRE = ("up", "receive")
 
@@ -24,13 +24,13 @@ def pando(text: str, at: int) -> str:
     return f"llm.token\0{json.dumps(event)}"
 
 
-def together(saying: Saying) -> str:
+def together(saying: FieldText) -> str:
     return "".join(word for _, words in saying.parts for word in words)
 
 
 def heard(frames: list[str]) -> set[str]:
     """Everything that was said, each place put together."""
-    sayings = Sayings()
+    sayings = FieldTexts()
     for index, frame in enumerate(frames):
         sayings.hear(index, WIRE, frame)
     return {together(saying) for saying in sayings.touched}
@@ -47,14 +47,14 @@ def test_what_is_said_at_one_place_is_put_together_in_whatever_way_a_frame_is_re
 
 
 def test_a_known_shape_has_nothing_new_but_its_words() -> None:
-    sayings = Sayings()
+    sayings = FieldTexts()
     assert sayings.hear(0, WIRE, pod("one")) is not None
     assert [sayings.hear(at, WIRE, pod(f"w{at}")) for at in range(1, 40)] == [None] * 39
     assert sayings.hear(40, WIRE, pod("x").replace("data", "password")) is not None
 
 
 def test_a_fixed_word_that_changes_is_looked_at() -> None:
-    sayings = Sayings()
+    sayings = FieldTexts()
     for at in range(2 * OFTEN):
         sayings.hear(at, WIRE, smooth("x", at))
     said = sayings.hear(99, WIRE, smooth("x", 99).replace('"r"', '"other"'))
@@ -63,7 +63,7 @@ def test_a_fixed_word_that_changes_is_looked_at() -> None:
 
 
 def test_texts_of_two_calls_and_of_two_wires_are_kept_apart() -> None:
-    sayings = Sayings()
+    sayings = FieldTexts()
     for at in range(3 * OFTEN):
         for call in "ab":
             frame = {"event": "tool_call_args_delta", "data": {"id": call, "json": call}}
@@ -74,7 +74,7 @@ def test_texts_of_two_calls_and_of_two_wires_are_kept_apart() -> None:
 
 
 def test_what_is_remembered_is_bounded() -> None:
-    sayings = Sayings()
+    sayings = FieldTexts()
     for at in range(5000):
         sayings.hear(at, WIRE, json.dumps({f"key{at}": "x"}))
     sayings.forget()
@@ -87,11 +87,11 @@ def test_what_is_remembered_is_bounded() -> None:
     "frame", ["", "null", "[]", '"', "{", "no JSON", '{"a":"b', "\\", '{"a":"\\ud83d"}', "[" * 2000 + "\\"]
 )
 def test_no_frame_is_too_strange(frame: str) -> None:
-    assert Sayings().hear(0, WIRE, frame) is not None
+    assert FieldTexts().hear(0, WIRE, frame) is not None
 
 
 def test_a_shape_that_others_pushed_out_is_known_again_when_it_comes_often() -> None:
-    sayings = Sayings()
+    sayings = FieldTexts()
     for at in range(2 * OFTEN):
         sayings.hear(at, WIRE, pod(f"w{at}"))
     assert sayings.hear_all(range(3), WIRE, "\n".join(map(pod, "abc")))

@@ -1,8 +1,7 @@
 from __future__ import annotations
 
 from dragoman.gateway.recording.lines import UP, EventLine, FrameLine
-from dragoman.gateway.recording.note import FramesNote, Tapped
-from dragoman.gateway.recording.notes import LINES_MAX, SIZE_MAX, Notes
+from dragoman.gateway.recording.pending import LINES_MAX, SIZE_MAX, FramesNote, PendingSteps, TapPoint
 from dragoman.gateway.recording.runs import FrameRun, Stream, lines_of
 from dragoman.mappings.canonical import Batch, Event
 from dragoman.mappings.canonical.commands import PauseTurn
@@ -11,7 +10,7 @@ from dragoman.mappings.canonical.values import Origin
 from dragoman.mappings.dialect import Parts
 
 ORIGIN = Origin(link="a", request="r")
-RECEIVED, SENT = Tapped(UP, "receive", "pod"), Tapped(UP, "send", "pod")
+RECEIVED, SENT = TapPoint(UP, "receive", "pod"), TapPoint(UP, "send", "pod")
 
 
 def batch(*events: Event) -> Batch:
@@ -19,7 +18,7 @@ def batch(*events: Event) -> Batch:
 
 
 def test_what_happened_has_lines_in_its_order_and_one_count() -> None:
-    notes = Notes()
+    notes = PendingSteps()
     command = EventLine(seq=0, t=0, cursor="2:8", command=PauseTurn(), link="a")
     notes.add(3, [FramesNote(RECEIVED, [b"a", b"b"]), batch(TextDelta(text="x"), TextDone(text="x")), command])
     assert notes.count == 5
@@ -32,7 +31,7 @@ def test_what_happened_has_lines_in_its_order_and_one_count() -> None:
 
 
 def test_deltas_among_other_events_are_a_stream_of_their_own() -> None:
-    notes = Notes()
+    notes = PendingSteps()
     deltas = [TextDelta(text=text) for text in "abcd"]
     events: list[Event] = [*deltas, TextDone(text="abcd"), TextDelta(text="e")]
     notes.add(2, [batch(*events)])
@@ -45,7 +44,7 @@ def test_deltas_among_other_events_are_a_stream_of_their_own() -> None:
 
 
 def test_frames_that_are_alike_are_a_run() -> None:
-    notes = Notes()
+    notes = PendingSteps()
     notes.add(1, [FramesNote(RECEIVED, [b'{"text":"%d"}' % at for at in range(20)]), FramesNote(SENT, [b"x"])])
     first, last = notes.take()
     assert isinstance(first, FrameRun)
@@ -53,7 +52,7 @@ def test_frames_that_are_alike_are_a_run() -> None:
 
 
 def test_much_is_many_lines_or_large_frames() -> None:
-    notes = Notes()
+    notes = PendingSteps()
     assert [notes.add(1, [FramesNote(SENT, [b"x"])]) for _ in range(LINES_MAX)] == [*[False] * (LINES_MAX - 1), True]
     notes.take()
     assert not notes.add(1, [FramesNote(SENT, [b"x" * (SIZE_MAX - 1)])])
@@ -63,7 +62,7 @@ def test_much_is_many_lines_or_large_frames() -> None:
 
 
 def test_much_is_large_texts_too() -> None:
-    notes, seq = Notes(), 7
+    notes, seq = PendingSteps(), 7
     for texts, much in ((["x" * (SIZE_MAX - 1)], False), (["x"], True), (["x" * SIZE_MAX, "y"], True)):
         deltas: list[Event] = [TextDelta(text=text) for text in texts]
         assert notes.add(1, [Batch(session="s", epoch=2, first_seq=seq, events=deltas)]) is much
@@ -75,9 +74,9 @@ def test_much_is_large_texts_too() -> None:
 def test_much_is_large_frames_around_little_texts_too() -> None:
     frame = b'{"event":"text_delta","data":{"text":"a","more":"' + b"x" * (SIZE_MAX // 3) + b'"}}'
     for many in (1, 2):
-        notes = Notes()
+        notes = PendingSteps()
         for position in range(4):
             events: list[Event] = [TextDelta(text="a")] * many
             batch = Batch(session="s", epoch=1, first_seq=many * position, events=events)
-            much = notes.add(1, [FramesNote(Tapped(UP, "receive", "pod"), [frame] * many), batch])
+            much = notes.add(1, [FramesNote(TapPoint(UP, "receive", "pod"), [frame] * many), batch])
             assert much is ((position + 1) * many > 2)

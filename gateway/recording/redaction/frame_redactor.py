@@ -19,14 +19,13 @@ from dragoman.gateway.recording.lines import FrameLine, Line
 from dragoman.gateway.recording.redaction.assignments import is_secret_name
 from dragoman.gateway.recording.redaction.blocks import BEHIND, BEHIND_MAX, HIDDEN
 from dragoman.gateway.recording.redaction.credentials import Cleaner, has_credentials, texts_of
+from dragoman.gateway.recording.redaction.field_texts import FieldText, FieldTexts, ParsedFrame, Part, TapKey
 from dragoman.gateway.recording.redaction.finder import Finder
 from dragoman.gateway.recording.redaction.rows import across
-from dragoman.gateway.recording.redaction.sayings import Part, Said, Saying, Sayings, Wire
 from dragoman.gateway.recording.redaction.spans import overlapping
-from dragoman.gateway.recording.runs import FrameRun, Stream
-from dragoman.gateway.recording.runs import Wire as WireOfStream
+from dragoman.gateway.recording.runs import FrameRun, Stream, StreamFrames
 
-__all__ = ["Wires"]
+__all__ = ["FrameRedactor"]
 
 LARGE = 8192  # characters: more than any delta, and what a slow client is given at once
 
@@ -44,7 +43,7 @@ Fixed = dict[str, list[int]]
 """Words that stand for themselves, with the numbers of the frames in which they do."""
 
 
-class Wires:
+class FrameRedactor:
     """The frames of one recording, in their order. `names` are keys under which nothing is kept.
 
     Frames have numbers from 0 in what is looked at together, each of a run its own. `streams_are_clean` says that
@@ -57,15 +56,17 @@ class Wires:
         self._finder = finder
         self._cleaner = cleaner
         self._names = frozenset(names)
-        self._sayings = Sayings()
+        self._sayings = FieldTexts()
         self._last = ("", False)
         self._streams_are_clean = streams_are_clean
-        self._known: dict[Wire, tuple[Around, list[Saying]]] = {}  # around texts of a stream, and clean; where they are
+        self._known: dict[
+            TapKey, tuple[Around, list[FieldText]]
+        ] = {}  # around texts of a stream, and clean; where they are
 
     def redact(self, frames: Sequence[FrameLine | FrameRun | Stream]) -> dict[int, list[Line]]:
         """Those of these that had to change, by their place, with what was taken out of their frames."""
         fixed: Fixed = {}
-        singles: dict[Wire, tuple[list[int], list[str]]] = {}
+        singles: dict[TapKey, tuple[list[int], list[str]]] = {}
         number = 0
         for frame in frames:
             if isinstance(frame, Stream):
@@ -75,7 +76,7 @@ class Wires:
                         self._hear_stream(number, frame, one, fixed)
                     number += len(frame.texts)
                 continue
-            wire: Wire = (frame.link, frame.dir)
+            wire: TapKey = (frame.link, frame.dir)
             if isinstance(frame, FrameLine):
                 some = singles.get(wire)
                 if some is None:
@@ -102,13 +103,13 @@ class Wires:
             self._known.clear()
         return self._cleaner.clean(frames)
 
-    def _before(self, singles: dict[Wire, tuple[list[int], list[str]]], wire: Wire, fixed: Fixed) -> None:
+    def _before(self, singles: dict[TapKey, tuple[list[int], list[str]]], wire: TapKey, fixed: Fixed) -> None:
         """Hear the single frames of a wire first."""
         before = singles.pop(wire, None)
         if before is not None:
             self._hear(wire, *before, fixed)
 
-    def _pass_by(self, stream: Stream, wire: WireOfStream) -> bool:
+    def _pass_by(self, stream: Stream, wire: StreamFrames) -> bool:
         """Only remember what its frames say, if there is nothing else in them than in those before them."""
         around, sayings = self._known.get((wire.link, wire.dir), ((), ()))
         if around != wire.around or any(saying.parts for saying in sayings):
@@ -122,7 +123,7 @@ class Wires:
         texts = self._sayings.meant(run.words)
         self._hear_alike((run.link, run.dir), number, run.around, texts, lambda: run.texts, fixed)
 
-    def _hear_stream(self, number: int, stream: Stream, wire: WireOfStream, fixed: Fixed) -> None:
+    def _hear_stream(self, number: int, stream: Stream, wire: StreamFrames, fixed: Fixed) -> None:
         first, *between, last = wire.around_at(stream.rounds[0].at)
         around = [f'{first}"', *(f'"{part}"' for part in between), f'"{last}']
         of = (wire.link, wire.dir)
@@ -133,9 +134,9 @@ class Wires:
             self._known[of] = wire.around, sayings
 
     def _hear_alike(
-        self, wire: Wire, number: int, around: Sequence[str], texts: Sequence[str] | None,
+        self, wire: TapKey, number: int, around: Sequence[str], texts: Sequence[str] | None,
         frames: Callable[[], Iterable[str]], fixed: Fixed,
-    ) -> list[Saying]:  # fmt: skip
+    ) -> list[FieldText]:  # fmt: skip
         """Frames with a word between what is `around` are heard at once, if it is one; the first tells a new shape.
 
         Where they say it, if there is nothing else to be seen in any of them.
@@ -154,7 +155,7 @@ class Wires:
         return sayings or []
 
     def _hear(
-        self, wire: Wire, numbers: Sequence[int], texts: Sequence[str], fixed: Fixed, halvings: int = HALVINGS
+        self, wire: TapKey, numbers: Sequence[int], texts: Sequence[str], fixed: Fixed, halvings: int = HALVINGS
     ) -> None:
         """Frames are heard all at once if they are of one shape; else each half of them, and at last one by one."""
         if len(texts) > 1 and self._sayings.hear_all(numbers, wire, "\n".join(texts)):
@@ -171,7 +172,7 @@ class Wires:
                 for word in said.fixed:
                     fixed.setdefault(word, []).append(number)
 
-    def _judge(self, index: int, text: str, said: Said) -> None:
+    def _judge(self, index: int, text: str, said: ParsedFrame) -> None:
         """What a frame is by its keys; one that may hold a secret by them is looked at each time that it comes."""
         credentials = said.value is not None and has_credentials(said.value)
         if credentials:
@@ -200,7 +201,7 @@ class Wires:
                 for index in indices:
                     self._cleaner.take_out(index, span.kind, word[span.start : span.end])
 
-    def _look_through(self, saying: Saying) -> None:
+    def _look_through(self, saying: FieldText) -> None:
         """What was said is put together; of a large text only its ends are: it is looked at as a whole, and once."""
         heard, saying.parts = saying.parts, []
         if not any(len(some) == 1 and len(some[0]) >= LARGE for _, some in heard):
@@ -217,7 +218,7 @@ class Wires:
             before = [(numbers, (words[0][-LARGE:],))]
         self._put_together(saying, before)
 
-    def _put_together(self, saying: Saying, parts: Sequence[Part], *, goes_on: bool = True) -> None:
+    def _put_together(self, saying: FieldText, parts: Sequence[Part], *, goes_on: bool = True) -> None:
         text = saying.behind + "".join(["".join(words) for _, words in parts])
         spans = self._finder.find(text)
         unfinished = self._finder.open(text) if goes_on else None

@@ -19,7 +19,7 @@ from msgspec import Struct, field
 from dragoman.gateway.recording.redaction.escapes import unescaped
 from dragoman.gateway.recording.redaction.rows import Text, gather
 
-__all__ = ["Part", "Said", "Saying", "Sayings", "Wire"]
+__all__ = ["FieldText", "FieldTexts", "ParsedFrame", "Part", "TapKey"]
 
 PLACES_MAX = 4096  # of all wires of a recording; past it everything is forgotten
 SHAPES_MAX = 1024  # likewise
@@ -43,20 +43,20 @@ OFTEN_MAX = 4  # shapes of a wire that are tried first
 
 WHATEVER = "\ufdd0"  # stands for no character, and so for the word of a run
 
-Wire = tuple[str, str]
+TapKey = tuple[str, str]
 
 Part = tuple[Sequence[int], Sequence[str]]
 """Numbers of frames, and the word of each."""
 
 
-class Saying(Struct, eq=False):
+class FieldText(Struct, eq=False):
     """What was said at one place since the last time, with the numbers of the frames, and `behind` that."""
 
     behind: str = ""
     parts: list[Part] = field(default_factory=list)
 
 
-class Said(Struct):
+class ParsedFrame(Struct):
     """A frame that had to be looked at as a whole: its texts, and its value where it is JSON.
 
     `texts` are all of them where some stand under one key, `shape` is as what its shape is remembered.
@@ -78,7 +78,7 @@ class _Shape(Struct, eq=False, dict=True):
 
     skeleton: list[str]
     slots: list[int]
-    sayings: list[Saying]
+    sayings: list[FieldText]
     numbers: list[int]
     fixed: list[int]
     seen: int = 0
@@ -124,21 +124,21 @@ def _compiled(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern, re.MULTILINE)
 
 
-class Sayings:
+class FieldTexts:
     """Of one recording. `touched` are those with new parts."""
 
     def __init__(self) -> None:
-        self.touched: list[Saying] = []
-        self._places: dict[tuple[object, ...], Saying] = {}
+        self.touched: list[FieldText] = []
+        self._places: dict[tuple[object, ...], FieldText] = {}
         self._shapes: dict[tuple[object, ...], _Shape] = {}
-        self._often: dict[Wire, list[_Shape]] = {}
+        self._often: dict[TapKey, list[_Shape]] = {}
         self._last: tuple[Sequence[str], Sequence[str]] = ((), ())
 
-    def knows(self, wire: Wire) -> bool:
+    def knows(self, wire: TapKey) -> bool:
         """Whether it has learnt what frames of this wire look like."""
         return wire in self._often
 
-    def hear_all(self, numbers: Sequence[int], wire: Wire, text: str) -> bool:
+    def hear_all(self, numbers: Sequence[int], wire: TapKey, text: str) -> bool:
         """Take what the frames of these numbers say, the lines of `text`, if they are all of one known shape."""
         if text.count("\n") != len(numbers) - 1:
             return False
@@ -151,8 +151,8 @@ class Sayings:
         return False
 
     def hear_run(
-        self, numbers: Sequence[int], wire: Wire, around: Sequence[str], texts: Sequence[str]
-    ) -> list[Saying] | None:  # fmt: skip
+        self, numbers: Sequence[int], wire: TapKey, around: Sequence[str], texts: Sequence[str]
+    ) -> list[FieldText] | None:  # fmt: skip
         """Take what alike frames say, if they are of a known shape: each of `texts`, between what is `around` it.
 
         Where they say it; None if their shape is not known.
@@ -179,7 +179,7 @@ class Sayings:
             self._last = (words, _without_escapes(words))
         return self._last[1]
 
-    def hear(self, number: int, wire: Wire, text: str) -> Said | None:
+    def hear(self, number: int, wire: TapKey, text: str) -> ParsedFrame | None:
         """Take what a frame says; None if its shape is known, so that nothing else of it is new."""
         for shape in self._often.get(wire, ()):
             found = shape.words_of_one(text)
@@ -199,23 +199,23 @@ class Sayings:
             return None
         return self._split(number, wire, text, key)
 
-    def expect(self, wire: Wire, text: str) -> None:
+    def expect(self, wire: TapKey, text: str) -> None:
         """More frames like this one, which was heard, are to come."""
         shape = self._shapes.get(_key(wire, text.split('"')))
         if shape is not None:
             self._comes_often(wire, shape)
 
-    def _comes_often(self, wire: Wire, shape: _Shape) -> None:
+    def _comes_often(self, wire: TapKey, shape: _Shape) -> None:
         often = self._often.setdefault(wire, [])
         if shape not in often:  # it is new there, or was pushed out by others
             often.insert(0, shape)
             del often[OFTEN_MAX:]
 
-    def distrust(self, said: Said) -> None:
+    def distrust(self, said: ParsedFrame) -> None:
         """Every frame of this one's shape has to be looked at as a whole."""
         self._shapes.pop(said.shape, None)
 
-    def _heard(self, saying: Saying, numbers: Sequence[int], words: Sequence[str]) -> None:
+    def _heard(self, saying: FieldText, numbers: Sequence[int], words: Sequence[str]) -> None:
         if not saying.parts:
             self.touched.append(saying)
         saying.parts.append((numbers, words))
@@ -245,11 +245,11 @@ class Sayings:
             self._heard(saying, (number,), (word,))
         return True
 
-    def _split(self, number: int, wire: Wire, text: str, key: tuple[object, ...]) -> Said:
+    def _split(self, number: int, wire: TapKey, text: str, key: tuple[object, ...]) -> ParsedFrame:
         """A frame without escapes: its strings are what stands between its quotes."""
         tokens = text.split('"')
         keys, values = _read(tokens)
-        said = Said(keys=keys, fixed=[tokens[0]])
+        said = ParsedFrame(keys=keys, fixed=[tokens[0]])
         if "action" in keys:
             said.value = _json(text)
         texts = [(name, tokens[at]) for at, name in values]
@@ -271,26 +271,26 @@ class Sayings:
             )
         return said
 
-    def _decoded(self, number: int, wire: Wire, text: str) -> Said:
+    def _decoded(self, number: int, wire: TapKey, text: str) -> ParsedFrame:
         value = _json(text)
         if value is None:
-            return Said(keys=(), fixed=[text])
+            return ParsedFrame(keys=(), fixed=[text])
         keys: dict[str, None] = {}
         texts: list[Text] = []
         try:
             gather(value, "", keys, texts)
         except RecursionError:
-            return Said(keys=(), fixed=[text])
-        said = Said(keys=list(keys), fixed=[text[: text.find("{")]], value=value)
+            return ParsedFrame(keys=(), fixed=[text])
+        said = ParsedFrame(keys=list(keys), fixed=[text[: text.find("{")]], value=value)
         self._take(number, wire, texts, said)
         return said
 
-    def _take(self, number: int, wire: Wire, texts: Sequence[Text], said: Said) -> list[Saying | None]:
+    def _take(self, number: int, wire: TapKey, texts: Sequence[Text], said: ParsedFrame) -> list[FieldText | None]:
         """Each text is heard at its place; None where it is a fixed word."""
         kind = next((text for key, text in texts if key in KINDS), "")
         call = "|".join([text for key, text in texts if key in CALLS])
         counts: dict[str, int] = {}
-        sayings: list[Saying | None] = []
+        sayings: list[FieldText | None] = []
         for key, text in texts:
             if key in FIXED or key in CALLS or key.endswith(NAMES) or key.endswith(CLOCKS):
                 if not key.endswith(CLOCKS) or text.strip(NUMBERS):
@@ -301,7 +301,7 @@ class Sayings:
             place = (*wire, kind, call, key, nth)
             saying = self._places.get(place)
             if saying is None:
-                saying = self._places[place] = Saying()
+                saying = self._places[place] = FieldText()
             self._heard(saying, (number,), (text,))
             sayings.append(saying)
         if any(counts.values()) and not _mirrored(texts, counts):
@@ -309,7 +309,7 @@ class Sayings:
         return sayings
 
 
-def _key(wire: Wire, tokens: Sequence[str]) -> tuple[object, ...]:
+def _key(wire: TapKey, tokens: Sequence[str]) -> tuple[object, ...]:
     """As what the shape of a frame is remembered, which is split at its quotes."""
     return (*wire, len(tokens), tokens[3] if len(tokens) > 3 else "")
 
