@@ -1,1 +1,1 @@
-"""A backend, a client and a conversation to try dragoman with, no agent needed."""
+"""A demo backend, demo clients and a demo conversation, to try dragoman without an agent."""

@@ -1,4 +1,4 @@
-"""The demo backend as an app, in any dialect that we can listen in."""
+"""Serve the demo backend in any dialect that dragoman can listen in."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ DEFAULTS = Limits()
 
 
 def demo_backend(endpoint: Endpoint, turns: Sequence[list[Line]] = (), limits: Limits = DEFAULTS) -> App:
-    """An app that serves the scripted backend on `endpoint`; `turns` of the user's own instead of the bundled ones.
+    """Return an app that serves the scripted backend on `endpoint`; `turns` replace the bundled scripts.
 
-    It holds as many sessions as backends of that dialect do: a pod is one conversation, whoever asks.
+    It holds as many sessions as real backends of the dialect: a pod has one for all clients.
     """
     one = registry.dialect(endpoint.dialect).single_session
     nowhere = Endpoint(dialect="pod" if one else "smooth", transport="demo", address="conversation")

@@ -1,9 +1,9 @@
-"""The demo backend: plays scripts in process, behind the same sessions and translators as a real one.
+"""The demo backend: plays scripts in this process, behind the same sessions and translators as a real backend.
 
-It behaves as docs/dialects/pod.md, section 8 says: one turn at a time; cancel or pause before any output rolls the
-input back, after it ends or pauses the turn; resume goes on where it stopped. A question parks the turn until it is
-answered or the turn is stopped (docs/dialects/smooth.md, section 6); resumed, it is asked again.
-A fresh pod begins a log with its first run: with `rotates` the first run tells a history.
+It behaves as docs/dialects/pod.md, section 8 says: one turn at a time. A cancel or pause before any output rolls the
+input back; later it ends or pauses the turn, and a resume continues there. A question waits until it is answered or the
+turn is stopped (docs/dialects/smooth.md, section 6); a resume asks it again. A fresh pod begins a log with its first
+run: with `rotates`, the first run sends a history.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ from dragoman.mappings.dialect import Burst
 
 __all__ = ["DemoBackend"]
 
-BURST = 512  # events that are told at once where the script has no delays
+BURST = 512  # events sent at once if the script has no delays
 
-PAGE = 50  # messages of a page that asks for no number: docs/dialects/smooth.md, section 5
+PAGE = 50  # messages of a page without a requested number: docs/dialects/smooth.md, section 5
 
 ABOUT = Backend(
     name="demo", model="scripted", provider="unknown", cwd="/srv/demo", tools=("lookup_order", "list_files")
@@ -60,7 +60,7 @@ ABOUT = Backend(
 
 
 class DemoBackend:
-    """Answers a session's commands from scripts."""
+    """A backend that answers a session's commands from scripts."""
 
     def __init__(
         self,
@@ -118,7 +118,7 @@ class DemoBackend:
                     self._refuse(command.request, "unsupported", "the demo backend does not know this")
 
     def rest(self) -> None:
-        """It costs nothing to keep."""
+        """Do nothing: an idle demo backend needs no resources."""
 
     def stop(self) -> None:
         self._stopped = True
@@ -127,9 +127,7 @@ class DemoBackend:
     # -- what a session needs --------------------------------------------------------------------------
 
     def _open(self, command: OpenSession | ResumeSession | GetSession) -> None:
-        """A fresh conversation, the session itself; also for who goes on with an unknown one
-        (docs/dialects/smooth.md, section 6).
-        """
+        """Open a new conversation, also to resume an unknown one (docs/dialects/smooth.md, section 6)."""
         if isinstance(command, GetSession):
             self._refuse(command.request, "not_found", f"session {command.session!r} not found")
             return
@@ -187,7 +185,7 @@ class DemoBackend:
         self._wake.set()
 
     def _answer(self, command: AnswerApproval | AnswerInteraction) -> None:
-        """The acknowledgement goes out before what the turn goes on with."""
+        """Take an answer. Its acknowledgement is sent before the turn continues."""
         match self._question, command:
             case (ApprovalRequested(), AnswerApproval()):
                 self._outcome = "approved" if command.approved else "denied"
@@ -242,7 +240,7 @@ class DemoBackend:
             self._interrupted(self._stop)
 
     async def _park(self, question: ApprovalRequested | InteractionRequired) -> None:
-        """Wait for the answer, or for whatever stops the turn: then the question is still open."""
+        """Wait for the answer, or for a stop of the turn, which leaves the question open."""
         self._question = question
         while self._waits():
             self._wake.clear()

@@ -1,6 +1,6 @@
-"""Clients of the demo: the least that each dialect asks of one, written without a line of the gateway.
+"""Minimal clients of the four dialects for the demo, written without any code of the gateway.
 
-What they were told stands in `heard`, piece by piece, each with the frame as it came off the wire.
+`heard` contains the messages that a client received, each with its frame from the wire.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ __all__ = ["CLIENTS", "Client", "Heard", "connected"]
 
 Kind = Literal["thinks", "says", "calls", "gets", "ends", "fails", ""]
 
-DEADLINE = 10.0  # seconds for an answer: it takes milliseconds
+DEADLINE = 10.0  # seconds for an answer, which takes milliseconds
 LINE_MAX = 1 << 20  # bytes
 
 
 class Heard(Struct, frozen=True):
-    """One thing that a client was told: what kind of thing, the text to show, and the frame that said it."""
+    """A message that a client received: its kind, the text to show, and the frame."""
 
     kind: Kind
     text: str
@@ -36,24 +36,24 @@ class Heard(Struct, frozen=True):
 
 
 class Client(Protocol):
-    """One client at an address of its dialect."""
+    """A client at an address of its dialect."""
 
     @asynccontextmanager
     def connect(self, address: str) -> AsyncIterator[AsyncIterator[bytes]]:
-        """Be connected; the frames that come."""
+        """Connect, and yield the received frames."""
 
     async def begin(self) -> None:
-        """Say what is said first."""
+        """Send the first messages of the dialect."""
 
     async def ask(self, text: str) -> None:
-        """Say this to the agent."""
+        """Send this input to the agent."""
 
     def read(self, frame: Any) -> tuple[Kind, str]:
-        """What a frame says."""
+        """Return the kind and text of a frame."""
 
 
 class Listening:
-    """A connected client, and what it heard."""
+    """A connected client with the messages that it received."""
 
     def __init__(self, name: str, client: Client) -> None:
         self.name = name
@@ -63,14 +63,14 @@ class Listening:
         self._news = asyncio.Event()
 
     async def listen(self, frames: AsyncIterator[bytes]) -> None:
-        """Keep what comes."""
+        """Store the received frames."""
         async for frame in frames:
             kind, text = self._client.read(msgspec.json.decode(frame))
             self.heard.append(Heard(kind, text, frame.decode()))
             self._news.set()
 
     async def pieces(self, since: int) -> AsyncIterator[Heard]:
-        """What was heard and is heard, from one on."""
+        """Yield the messages from number `since` on, and wait for further ones."""
         while True:
             while since == len(self.heard):
                 self._news.clear()
@@ -80,14 +80,14 @@ class Listening:
             since += 1
 
     async def over(self, since: int) -> None:
-        """Wait until a turn is over."""
+        """Wait until a turn has ended."""
         async for piece in self.pieces(since):
             if piece.kind == "ends":
                 return
 
 
 class SmoothClient:
-    """smooth: JSON envelopes over a WebSocket."""
+    """A smooth client: JSON envelopes over a WebSocket."""
 
     def __init__(self) -> None:
         self._socket: aiohttp.ClientWebSocketResponse
@@ -134,7 +134,7 @@ class SmoothClient:
 
 
 class Lines:
-    """What is said in lines over a Unix socket."""
+    """The common part of clients that exchange lines over a Unix socket."""
 
     def __init__(self) -> None:
         self._reader: asyncio.StreamReader
@@ -159,10 +159,10 @@ class Lines:
 
 
 class PodClient(Lines):
-    """pod: one JSON object a line; a client that connects is shown everything."""
+    """A pod client: one JSON object a line. It receives everything once it is connected."""
 
     async def begin(self) -> None:
-        """It has nothing to say first."""
+        """Do nothing: a pod client sends no first message."""
 
     async def ask(self, text: str) -> None:
         await self._send({"method": "run", "params": {"input": [{"kind": "text", "content": text}]}})
@@ -185,7 +185,7 @@ class PodClient(Lines):
 
 
 class CodewhaleClient(Lines):
-    """codewhale: JSON-RPC lines; a turn's text comes in bare lines before its answer."""
+    """A codewhale client: JSON-RPC lines. A turn's text arrives in bare lines before the response."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -217,7 +217,7 @@ class CodewhaleClient(Lines):
 
 
 class PandoClient:
-    """pando: a subscription to everything that is published; this one only watches."""
+    """A pando client that subscribes to everything and only watches."""
 
     def __init__(self) -> None:
         self._socket: zmq.asyncio.Socket
@@ -240,7 +240,7 @@ class PandoClient:
             yield frame.partition(b"\0")[2]  # behind the topic
 
     async def begin(self) -> None:
-        """Whoever subscribes says nothing."""
+        """Do nothing: a subscriber sends no first message."""
 
     async def ask(self, text: str) -> None:
         raise NotImplementedError(f"this one only watches: {text}")
@@ -268,7 +268,7 @@ CLIENTS: dict[str, Callable[[], Client]] = {
 
 @asynccontextmanager
 async def connected(endpoint: str) -> AsyncIterator[Listening]:
-    """A client at an endpoint, which has said what is said first."""
+    """Connect a client to an endpoint and send its first messages."""
     name, _, address = endpoint.partition("+")
     client = CLIENTS[name]()
     listening = Listening(name, client)

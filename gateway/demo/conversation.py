@@ -1,4 +1,4 @@
-"""`dragoman demo`: one backend, the gateway, and clients of all four dialects in one conversation, as it streams."""
+"""Run `dragoman demo`: one backend, the gateway, and clients of all four dialects in one conversation."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dragoman.gateway.endpoint import parse
 __all__ = ["QUESTIONS", "demo"]
 
 QUESTIONS = {"smooth": "Where is my order A-1042?", "codewhale": "Thank you!"}
-"""Which client asks -> what."""
+"""The asking client -> its input."""
 
 DEADLINE = 30.0  # seconds for the whole conversation: it takes about six
 FRAME_WIDTH = 58  # characters of a frame that are shown
@@ -44,7 +44,7 @@ NEXT = """
 
 
 async def demo(console: Console) -> None:
-    """Hold a conversation through the gateway and print it; ends by itself."""
+    """Hold a conversation through the gateway and print it as it streams."""
     with tempfile.TemporaryDirectory(prefix="dragoman-") as folder:
         pod = parse(f"pod+unix:{folder}/sock")
         listen = (
@@ -77,7 +77,7 @@ def _tell(console: Console, label: str, words: str) -> None:
 
 
 async def _converse(console: Console, asker: Listening, clients: list[Listening]) -> None:
-    """One turn: who asks sees it as it streams; what the others were told meanwhile is shown after it."""
+    """Hold one turn: print the asking client's messages as they stream, then those of the others."""
     before = {client.name: len(client.heard) for client in clients}
     question = QUESTIONS[asker.name]
     console.print(f"[bold cyan]{asker.name:<9}[/] {question}", highlight=False)
@@ -94,7 +94,7 @@ async def _converse(console: Console, asker: Listening, clients: list[Listening]
 
 
 def _words(heard: list[Heard]) -> str:
-    """The frame of the last piece of text, without its ids: of a long one its beginning, and where the words are."""
+    """Return the last text frame without its ids; of a long frame, its beginning and the place of the text."""
     said = [piece for piece in heard if piece.kind == "says"]
     if not said:
         return "(it did not ask: it reads this turn in its history)"

@@ -1,9 +1,9 @@
-"""Scripts: canonical events as JSON Lines; a `turn_ended` line ends a turn.
+"""Read scripts: canonical events as JSON Lines, where a `turn_ended` line ends a turn.
 
-Beside the event's own keys a line may have `delay_ms`, to wait before it, and `when`: behind a question it is said for
-that answer alone (approved, denied, submitted, declined). The bundled scripts stand in `scripts/`: `conversation` plays
-turn after turn, each other one plays when an input begins with its name. `count N` is made here: N tokens at full
-speed. A script of the user's own answers every input, turn after turn.
+Beside the event's own keys a line may have two more. `delay_ms` is a pause before the line. `when` limits a line after
+a question to one answer (approved, denied, submitted, declined). The bundled scripts are in `scripts/`: `conversation`
+plays turn after turn; each other script plays when an input begins with its name. `count N` streams N tokens at full
+speed. A script of the user answers every input, turn after turn.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ DIGITS = 9  # of a number that are read: more is above COUNT_MAX anyway
 DELAY_MAX = 3_600_000  # ms: an hour between two lines is a mistake
 
 Outcome = Literal["", "approved", "denied", "submitted", "declined"]
-"""What became of the last question, "" before any."""
+"""The outcome of the last question, "" before any."""
 
 OUTCOMES = tuple(filter(None, get_args(Outcome)))
 OWN = ("type", "delay_ms", "when")
 
 EVENTS = {kind.__struct_config__.tag: kind for kind in get_args(Event) if kind not in ANSWERS | {Unmapped}}
-"""Tag -> event that a script may say: no answers to commands, those are the backend's own."""
+"""Tag -> event that a script may contain. Responses to commands are not among them; the backend creates them."""
 
 
 class Line(Struct, frozen=True, kw_only=True):
-    """One event of a script, how long to wait before it, in seconds, and after which answer alone it is said."""
+    """One event of a script, the pause before it (s), and the outcome that it needs."""
 
     event: Any
     delay: float = 0.0
@@ -49,7 +49,7 @@ class Line(Struct, frozen=True, kw_only=True):
 
 
 def load(path: Path) -> list[list[Line]]:
-    """The turns of a script file; ConfigError says which line is wrong, and what."""
+    """Return the turns of a script file; raise ConfigError with the line and the fault."""
     try:
         text = path.read_text("utf-8")
     except OSError as error:
@@ -60,7 +60,7 @@ def load(path: Path) -> list[list[Line]]:
 
 
 def read(text: str, name: str) -> list[list[Line]]:
-    """The turns of a script; ConfigError names the line that is wrong."""
+    """Return the turns of a script; raise ConfigError with the line and the fault."""
     turns: list[list[Line]] = [[]]
     for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
@@ -116,7 +116,7 @@ def _bundled() -> dict[str, list[list[Line]]]:
 
 
 class Scripts:
-    """What the demo backend says to which input: the bundled scripts, or `own` turns alone."""
+    """The answers of the demo backend: the bundled scripts, or only the `own` turns."""
 
     def __init__(self, own: Sequence[list[Line]] = ()) -> None:
         bundled = {} if own else _bundled()
@@ -125,7 +125,7 @@ class Scripts:
         self._named = {name: cycle(script) for name, script in bundled.items() if name != "conversation"}
 
     def turn(self, text: str) -> Iterator[Line]:
-        """The turn that answers `text`."""
+        """Return the turn that answers `text`."""
         words = text.split()
         if not self._own and len(words) > 1 and words[0] == "count" and words[1].isdecimal():
             return _count(min(int(words[1][:DIGITS]), COUNT_MAX))

@@ -1,10 +1,10 @@
-"""`dragoman-codewhale`: a program that is launched as `codewhale` is, by an unchanged client
-(docs/dialects/codewhale.md, section 1).
+"""Run `dragoman-codewhale`, which an unchanged client starts in place of `codewhale` (docs/dialects/codewhale.md,
+section 1).
 
     dragoman-codewhale app-server --stdio [--config FILE]
 
-Which route is served the environment says (route.py). `--config` names a codewhale's own configuration: it is taken,
-and without effect. The program speaks on its stdin and stdout, and ends with the client that launched it.
+The environment selects the route (route.py). `--config` names a configuration of codewhale and is ignored. The program
+speaks on its stdin and stdout, and ends with the client that started it.
 """
 
 from __future__ import annotations
@@ -31,22 +31,23 @@ log = structlog.get_logger("dragoman.codewhale")
 
 
 def main() -> None:
-    """Serve who launched us. Exit codes: 0 well, 1 the work failed, 2 bad usage or configuration."""
+    """Serve the client that started us. Exit codes: 0 success, 1 failure, 2 bad usage or configuration."""
     run(lambda: _serve(launch(sys.argv[1:], os.environ)))
 
 
 def launch(arguments: Sequence[str], environment: Mapping[str, str]) -> Config:
-    """What to run: a configuration whose one route listens at our stdin and stdout; ConfigError says what is missing.
+    """Return a configuration whose only route listens on our stdin and stdout; raise ConfigError if a setting is
+    missing.
 
-    SystemExit(2) for arguments that ask for something else than a server on stdio.
+    Raise SystemExit(2) for arguments that ask for anything else than a server on stdio.
     """
     parser = argparse.ArgumentParser(prog="dragoman-codewhale", description=DESCRIPTION, allow_abbrev=False)
     parser.add_argument("command", choices=("app-server",), help="the one command of a codewhale that is served")
     parser.add_argument("--stdio", action="store_true", required=True, help="on stdin and stdout")
     parser.add_argument("--config", metavar="FILE", help=argparse.SUPPRESS)
     _, unknown = parser.parse_known_args(arguments)
-    if unknown:  # a later client knows more of codewhales than we do: it is served all the same
-        log.warning("arguments that mean nothing here", arguments=unknown)
+    if unknown:  # a newer client may send new arguments: serve it anyway
+        log.warning("ignored unknown arguments", arguments=unknown)
     whole, route = chosen(environment)
     return structs.replace(whole, routes=(structs.replace(route, listen=(STDIO,)),))
 

@@ -1,7 +1,7 @@
-"""Which conversation stood behind a launched pod's name: `--pod NAME` goes on with it in a later process.
+"""Remember which conversation a launched pod's name stood for, so that `--pod NAME` resumes it in a later process.
 
-It is kept beside the sessions of real pods, in SESSIONS/dragoman/NAME/conversation.json: a real pod's own metadata
-names a log of its own, and is never touched.
+The file is SESSIONS/dragoman/NAME/conversation.json, next to the sessions of real pods. The metadata of a real pod
+names its own log and is never changed.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from msgspec import Struct
 
 __all__ = ["Conversation", "KeptConversation"]
 
-SIZE_MAX = 64 * 1024  # bytes of the file: a real one has two hundred
+SIZE_MAX = 64 * 1024  # bytes of the file: a real one has about 200
 
 log = structlog.get_logger("dragoman.pod")
 
 
 class Conversation(Struct, frozen=True, kw_only=True):
-    """The conversation `session`, as the backend of `route` calls it; `upstream` is that backend."""
+    """The id `session` of a conversation at the backend `upstream` of `route`."""
 
     pod_name: str
     route: str
@@ -29,14 +29,14 @@ class Conversation(Struct, frozen=True, kw_only=True):
 
 
 class KeptConversation:
-    """The file of one pod in the folder `sessions`."""
+    """The file of one pod below the folder `sessions`."""
 
     def __init__(self, sessions: Path, name: str) -> None:
         self._path = sessions / "dragoman" / name / "conversation.json"
         self._written: Conversation | None = None
 
     def read(self, route: str, upstream: str) -> str:
-        """Return the conversation that this backend of this route kept under the name, "" if there is none."""
+        """Return the id that was kept for this backend of this route, or ""."""
         try:
             with self._path.open("rb") as file:
                 kept = msgspec.json.decode(file.read(SIZE_MAX), type=Conversation)
@@ -49,7 +49,7 @@ class KeptConversation:
         return kept.session if (kept.route, kept.upstream) == (route, upstream) else ""
 
     def write(self, conversation: Conversation) -> None:
-        """Write it, whole or not at all; a disk that is full costs the file, not the session."""
+        """Write the file atomically; a write error is logged and does not affect the session."""
         if conversation == self._written:
             return
         draft = self._path.with_suffix(".tmp")

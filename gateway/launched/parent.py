@@ -1,11 +1,11 @@
-"""What a launched pod reports to the parent that launched it (docs/dialects/pod.md, section 11).
+"""Report the events of a launched pod to the parent that started it (docs/dialects/pod.md, section 11).
 
     a run ended finished            turn_ended
     a run failed or was cancelled   errored, with the reason
     the program ends                shut_down
 
-A run that a note began is the pod's own affair and is not reported. Each report is a connection of its own: read up to
-the parent's snapshot, write one line, close. A parent that does not answer costs the report, and nothing else.
+A run that a note began is internal to the pod and is not reported. Each report uses its own connection: read up to the
+parent's snapshot, write one line, close. If the parent does not answer, only the report is lost.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ log = structlog.get_logger("dragoman.pod")
 
 
 class Tagged(Struct, frozen=True):
-    """What is read of a parent's event."""
+    """The part of a parent's event that is read."""
 
     event: str
 
@@ -51,7 +51,7 @@ class Parent:
         self._kind = CALLED_BY_USERS  # of the run that goes on
 
     def hear(self, run: Run, spawn: Callable[[Coroutine[Any, Any, None], str], None]) -> None:
-        """Report how a turn of the pod's session ended; `spawn` runs what takes time."""
+        """Report how a turn of the pod's session ended; `spawn` runs the report as a task."""
         for event in run.events:
             if isinstance(event, RunStarted):
                 self._kind = event.kind
@@ -74,7 +74,7 @@ class Parent:
         await self.tell({"kind": "shut_down", "pod_name": self._name})
 
     async def tell(self, report: dict[str, str]) -> None:
-        """Write one report; a parent that is gone or says nothing is logged."""
+        """Write one report; log a warning if the parent is gone or silent."""
         note = InjectNote(text="", ext={"pod.pod_event": Raw(msgspec.json.encode(report))})
         frames = registry.dialect("pod").commands.write(Burst(items=[note])).frames
         try:
@@ -87,15 +87,15 @@ class Parent:
         transport = await self._connect()
         try:
             await transport.run(_until_snapshot)
-            raise ConnectionResetError("it hung up before its snapshot")
+            raise ConnectionResetError("the parent closed the connection before its snapshot")
         except _SnapshotSeen:
             await transport.send(frames)
         finally:
             await transport.close()
 
 
-class _SnapshotSeen(Exception):  # noqa: N818  # it ends the reading, and is no error
-    """The parent has shown its session."""
+class _SnapshotSeen(Exception):  # noqa: N818  # ends the reading, and is not an error
+    """Raised to stop reading once the parent has sent its snapshot."""
 
 
 def _until_snapshot(frames: Sequence[Frame]) -> int:

@@ -1,20 +1,19 @@
-"""`dragoman-pod`: a program that is launched as a pod is, by an unchanged TUI or parent pod
-(docs/dialects/pod.md, section 2).
+"""Run `dragoman-pod`, which an unchanged TUI or parent pod starts in place of a pod (docs/dialects/pod.md, section 2).
 
-They know a single program path ($INSOMNIA_POD_COMMAND), so which route is served the environment says (route.py); the
-program listens where this pod's socket belongs.
+The launcher knows only a program path ($INSOMNIA_POD_COMMAND), so the environment selects the route (route.py). The
+program listens at the socket of this pod.
 
-    --overlay TOML        a manifest's text, of which the name is taken: `[pod] name = "x"`, `pod.name = "x"`, or `name`
-    --pod NAME            the name, before the overlay's; go on with the conversation that this pod had (kept.py)
-    --session UUID        go on with this conversation, where the backend has several
-    --require-pod-state   a pod is restored: it is an error if no conversation is kept for its name
-    --store DIR           where the pods keep their sessions, and the conversation behind the name is kept
-    --callback SOCKET     the parent pod, to which the ends of runs and of the program are reported (parent.py)
-    --adopt               taken, and without effect: the gateway claims no scope
+    --overlay TOML        a manifest, used only for its name: `[pod] name = "x"`, `pod.name = "x"`, or `name`
+    --pod NAME            the name (before the overlay's); resume the conversation of this pod (kept.py)
+    --session UUID        resume this conversation, if the backend has several
+    --require-pod-state   restore a pod: fail if no conversation is kept for its name
+    --store DIR           the folder of the pods' sessions, where the conversation of the name is kept
+    --callback SOCKET     the parent pod, to which ends of runs and of the program are reported (parent.py)
+    --adopt               accepted and ignored: the gateway claims no scope
 
-Without `--pod` and an overlay's name the pod is called after the route. Once it accepts it says so on stderr, as pods
-do. It ends on SIGTERM and SIGINT, and when a client says `shutdown`: whoever launched a pod expects its process to end
-then.
+Without `--pod` and a name in the overlay, the pod has the route's name. Once it accepts connections it prints the pods'
+ready line on stderr. It ends on SIGTERM, on SIGINT, and when a client sends `shutdown`, because the launcher of a pod
+expects that.
 """
 
 from __future__ import annotations
@@ -49,10 +48,10 @@ log = structlog.get_logger("dragoman.pod")
 
 
 class Launch(Struct, frozen=True, kw_only=True):
-    """What to run: the pod's name, and a configuration whose one route listens where the pod does.
+    """The pod's name, and a configuration whose only route listens at the pod's socket.
 
-    `kept` is where the conversation behind the name is kept, None where the backend has no other. `callback` is the
-    parent's socket, "" without a parent.
+    `kept` stores the conversation of the name; None if the backend has only one. `callback` is the parent's socket, or
+    "".
     """
 
     name: str
@@ -62,12 +61,12 @@ class Launch(Struct, frozen=True, kw_only=True):
 
 
 def main() -> None:
-    """Run until told to end. Exit codes: 0 well, 1 the work failed, 2 bad usage or configuration."""
+    """Run until stopped. Exit codes: 0 success, 1 failure, 2 bad usage or configuration."""
     run(lambda: _serve(launch(sys.argv[1:], os.environ)))
 
 
 def launch(arguments: Sequence[str], environment: Mapping[str, str]) -> Launch:
-    """Read arguments and environment; ConfigError says what is missing."""
+    """Parse arguments and environment; raise ConfigError if a setting is missing."""
     options = _options(arguments)
     whole, route = chosen(environment)
     name = check_name(options.pod or _overlay_name(options.overlay) or route.name)
@@ -106,13 +105,13 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument("--adopt", action="store_true", help=argparse.SUPPRESS)
     known, unknown = parser.parse_known_args(arguments)
-    if unknown:  # a later launcher knows more of pods than we do: it is served all the same
-        log.warning("arguments that mean nothing here", arguments=unknown)
+    if unknown:  # a newer launcher may send new arguments: serve it anyway
+        log.warning("ignored unknown arguments", arguments=unknown)
     return known
 
 
 def _overlay_name(overlay: str) -> str:
-    """The pod's name in a manifest, "" if it has none."""
+    """Return the pod's name in a manifest, or ""."""
     try:
         table = tomli.loads(overlay)
     except tomli.TOMLDecodeError as error:

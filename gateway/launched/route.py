@@ -1,7 +1,8 @@
-"""What a launched program serves: a client knows one path and no arguments of ours, so the environment says it.
+"""Select the route that a launched program serves. Its client passes no arguments of ours, so the environment selects
+it.
 
-$DRAGOMAN_CONFIG names a configuration file, $DRAGOMAN_ROUTE one of its routes, else it is the first. The route's
-upstream and its options hold; its listeners are left to the gateway, and it needs none.
+$DRAGOMAN_CONFIG names a configuration file, and $DRAGOMAN_ROUTE one of its routes (default: the first). The route's
+upstream and options apply. Its listeners belong to the gateway, and it needs none.
 """
 
 from __future__ import annotations
@@ -23,28 +24,28 @@ __all__ = ["chosen", "run"]
 
 
 def chosen(environment: Mapping[str, str]) -> tuple[Config, Route]:
-    """The whole configuration and the route of it that the environment names; ConfigError says what is missing."""
+    """Return the configuration and the selected route; raise ConfigError if a setting is missing."""
     path = environment.get("DRAGOMAN_CONFIG")
     if not path:
-        raise ConfigError("set DRAGOMAN_CONFIG to a configuration file: its first route is what is served here")
+        raise ConfigError("set DRAGOMAN_CONFIG to a configuration file, whose first route is served")
     whole = check.load(Path(path), listens=False)
     wanted = environment.get("DRAGOMAN_ROUTE")
     route = next((route for route in whole.routes if wanted in (None, "", route.name)), None)
     if route is None:
         names = ", ".join(route.name for route in whole.routes)
-        raise ConfigError(f"{path}: DRAGOMAN_ROUTE names {wanted!r}, and the routes are {names}")
+        raise ConfigError(f"{path}: DRAGOMAN_ROUTE is {wanted!r}, but the routes are {names}")
     return whole, route
 
 
 def run(serve: Callable[[], Coroutine[Any, Any, None]]) -> NoReturn:
-    """Run until told to end, and exit: 0 well, 1 the work failed, 2 bad usage or configuration."""
+    """Run until stopped, then exit: 0 success, 1 failure, 2 bad usage or configuration."""
     logs.configure("warning")
     try:
         work = serve()
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(work)
     except asyncio.CancelledError:
-        sys.exit(1)  # the second signal
+        sys.exit(1)  # a second signal cancels the work
     except (DragomanError, OSError, BaseExceptionGroup) as error:
         cause = _first(error)
         if not isinstance(cause, DragomanError | OSError):
@@ -55,7 +56,7 @@ def run(serve: Callable[[], Coroutine[Any, Any, None]]) -> NoReturn:
 
 
 def _first(error: BaseException) -> BaseException:
-    """The error itself, or the one that ended a TaskGroup."""
+    """Return the error itself, or the first error of an exception group."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error

@@ -1,10 +1,9 @@
-"""`pod+dir:DIR` as a listener: DIR/NAME/sock for each session of a route, made and removed with it
-(docs/design.md, section 5).
+"""Serve `pod+dir:DIR`: a socket DIR/NAME/sock for each session of a route, created and removed with it (docs/design.md,
+section 5).
 
-A pod client can ask for nothing but the pod that it connects to. So each session that is opened here gets a folder of
-its own, called after its title where that is a legal name, else after its id; and one folder, called after the route,
-is the way in: whoever connects there shares the session behind it, as with `pod+unix:`. Only from here do clients
-see more than their own session: all that stand here (docs/dialects/pod.md, section 10).
+A pod client can only name the pod to which it connects. So each session gets its own folder, named after its title if
+that is a valid name, else after its id. One more folder has the route's name: its clients get a session as with
+`pod+unix:`. Only clients of this directory can list the other sessions (docs/dialects/pod.md, section 10).
 """
 
 from __future__ import annotations
@@ -30,23 +29,23 @@ from dragoman.mappings.errors import ConfigError
 
 __all__ = ["Listen", "PodDirectory"]
 
-NAME_LENGTH = 40  # characters of a title that become a folder's name: a socket's path has 107 bytes in all
+NAME_LENGTH = 40  # characters of a title in a folder's name: a socket's path has at most 107 bytes
 
 Listen = Callable[[str, Ingress], Awaitable[Listener]]
-"""Listens at a socket's path; its links come by this ingress."""
+"""Listen at a socket's path, for links of this ingress."""
 
 log = structlog.get_logger("dragoman.pod")
 
 
 class Place(msgspec.Struct, kw_only=True, eq=False):
-    """Where a session stands; `folder` is open once clients can connect."""
+    """A session and its folder, which is open once clients can connect."""
 
     session: Session
     folder: PodFolder
 
 
 class PodDirectory:
-    """The folders of one route. `sessions` are those that live now; `behind` says which one the way in leads to."""
+    """The folders of one route. `sessions` returns the live sessions, `behind` the session of an ingress."""
 
     def __init__(
         self, base: Path, way_in: str, *, listen: Listen, sessions: Callable[[], list[Session]],
@@ -66,11 +65,11 @@ class PodDirectory:
         self._closed = False
 
     async def open(self) -> None:
-        """Make the way in; OSError says what is in its way."""
+        """Create the route's own folder; raise OSError with the reason."""
         await self._entry.open(lambda path: self._listen(path, self._ingress))
 
     def watch(self, session: Session) -> None:
-        """A session of the route is new, has changed or is over."""
+        """Update the folders after a session of the route was created, has changed, or has ended."""
         state = session.state
         place = self._wanted.get(state.id)
         lives = any(session is other for other in self._sessions())
@@ -90,7 +89,7 @@ class PodDirectory:
             self._changed.set()
 
     async def run(self) -> None:
-        """Open and close folders as sessions come and go, one after another; until cancelled."""
+        """Open and close folders as sessions are created and end; runs until cancelled."""
         while True:
             await self._changed.wait()
             self._changed.clear()
@@ -125,7 +124,7 @@ class PodDirectory:
         place.folder.tell(place.session.state)
 
     def _free_name(self, state: SessionState) -> str:
-        """A name that no folder here has: the title if a pod may be called so, else the id."""
+        """Return an unused folder name: the title if it is a valid pod name, else the id."""
         title = state.title.strip()[:NAME_LENGTH]
         try:
             name = check_name(title)
@@ -137,7 +136,7 @@ class PodDirectory:
     # -- what clients are told -------------------------------------------------------------------------
 
     def answer(self, command: ListSessions | GetSession | ResumeSession, own: SessionState) -> Event:
-        """All that stand here, or one of them by its name."""
+        """Answer a request about all sessions of this directory, or about one by its name."""
         standing = self._standing()
         if isinstance(command, ListSessions):
             rows = [
@@ -161,7 +160,7 @@ class PodDirectory:
         return PodAttached(request=command.request, result=_json(attached))
 
     def _standing(self) -> dict[str, tuple[PodFolder, Session]]:
-        """Every folder with the session behind it, by the folder's name."""
+        """Return each folder with its session, by the folder's name."""
         standing = {place.folder.name: (place.folder, place.session) for place in self._open.values()}
         entered = self._behind(self._ingress)
         if entered is not None:
@@ -170,13 +169,13 @@ class PodDirectory:
 
 
 def _name(state: SessionState, name: str) -> None:
-    """A backend that told no name is known by that of the folder: its clients are greeted by it."""
+    """Name a backend without a name after the folder, because clients see that name."""
     if not state.backend.name:
         state.backend = structs.replace(state.backend, name=name)
 
 
 def _described(name: str, folder: PodFolder, session: Session, own: SessionState) -> dict[str, object]:
-    """A session as docs/dialects/pod.md, section 10, describes a pod."""
+    """Return a session in the form in which pods describe a pod (docs/dialects/pod.md, section 10)."""
     return {
         "pod_name": name,
         "visibility": "self_pod" if session.state is own else "spawned_child",
@@ -188,5 +187,5 @@ def _described(name: str, folder: PodFolder, session: Session, own: SessionState
 
 
 def _json(value: object) -> Raw:
-    """As pods write what is opaque: keys sorted."""
+    """Return the value as pods write opaque JSON: with sorted keys."""
     return Raw(msgspec.json.encode(value, order="sorted"))

@@ -1,8 +1,8 @@
-"""A pod's folder: BASE/NAME with the socket `sock` and the files that a pod keeps beside it
-(docs/dialects/pod.md, section 2).
+"""A pod's folder: BASE/NAME with the socket `sock` and the files that a pod keeps next to it (docs/dialects/pod.md,
+section 2).
 
-Whoever looks for pods finds a session of ours there as it finds a pod. The folder is for its owner alone. A file that
-another pod left is replaced, a live pod's folder is refused: its socket decides, so that is bound first.
+Programs that look for pods find a session of ours there. Only the owner can read the folder. Files of a dead pod are
+replaced; a live pod's folder is refused. The socket decides which it is, so it is bound first.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from dragoman.mappings.canonical import SessionState
 
 __all__ = ["PodFolder"]
 
-STDERR_LOG = "stderr.log"  # of whoever launched us: it goes with the folder, as a pod's does
+STDERR_LOG = "stderr.log"  # written by the launcher and removed with the folder, as for a pod
 
 log = structlog.get_logger("dragoman.pod")
 
 
 class PodFolder:
-    """A listener at `BASE/NAME/sock`; `state` in its status.json is that of the session behind it."""
+    """A listener at `BASE/NAME/sock`; its status.json shows the state of the session behind it."""
 
     def __init__(self, base: Path, name: str) -> None:
         self.name = check_name(name)
@@ -37,7 +37,7 @@ class PodFolder:
         self._listener: Listener | None = None
 
     async def open(self, listen: Callable[[str], Awaitable[Listener]]) -> None:
-        """Make the folder and listen in it; OSError if a live pod has it, or says what else is in the way."""
+        """Create the folder and listen in it; raise OSError if a live pod has it or the folder cannot be used."""
         self.folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.folder.mkdir(mode=0o700, exist_ok=True)
         try:
@@ -49,7 +49,7 @@ class PodFolder:
             raise
 
     def tell(self, state: SessionState) -> None:
-        """Write what the session does now; a disk that is full costs the file, not the session."""
+        """Write the session's status; a write error is logged and does not affect the session."""
         if self._listener is not None:
             try:
                 self._tell(state.id, state.status)
@@ -57,13 +57,13 @@ class PodFolder:
                 log.warning("status.json not written", pod=self.name, error=str(error))
 
     async def close(self) -> None:
-        """Stop listening and remove what is ours; what somebody else put into the folder stays, and so does it."""
+        """Stop listening and remove our files. A folder with other files stays."""
         listener, self._listener = self._listener, None
         if listener is not None:
             await listener.close()
             for name in ("status.json", "pid", STDERR_LOG):
                 self.folder.joinpath(name).unlink(missing_ok=True)
-        with contextlib.suppress(OSError):  # a live pod has it, or somebody put something there
+        with contextlib.suppress(OSError):  # the folder has other files, or belongs to a live pod
             self.folder.rmdir()
 
     def _tell(self, session: str, status: str) -> None:
@@ -71,7 +71,7 @@ class PodFolder:
         self._write("status.json", msgspec.json.encode(content))
 
     def _write(self, name: str, content: bytes) -> None:
-        """All of it or nothing: readers never see a half."""
+        """Write a file atomically, so that no reader sees a part of it."""
         draft = self.folder / f".{name}.tmp"
         draft.write_bytes(content)
         draft.replace(self.folder / name)

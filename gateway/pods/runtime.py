@@ -1,4 +1,4 @@
-"""Where pods keep their sockets and sessions, and how a pod may be called (docs/dialects/pod.md, section 2)."""
+"""The folders of pods' sockets and sessions, and valid pod names (docs/dialects/pod.md, section 2)."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from dragoman.mappings.errors import ConfigError
 
 __all__ = ["check_name", "runtime_directory", "sessions_directory"]
 
-NAME_MAX = 255  # bytes of a file's name
+NAME_MAX = 255  # bytes of a file name
 
 
 def runtime_directory(environment: Mapping[str, str] = os.environ) -> Path:
-    """The first that is set and not empty; the names of later pods come after those of the seed.
+    """Return the folder of the first variable that is set and not empty; names of later versions come last.
 
     $INSOMNIA_RUNTIME_DIR, $INSOMNIA_HOME/run, $YOI_RUNTIME_DIR, $YOI_HOME/run, $XDG_RUNTIME_DIR/insomnia,
     $HOME/.insomnia/run.
@@ -30,9 +30,9 @@ def runtime_directory(environment: Mapping[str, str] = os.environ) -> Path:
 
 
 def sessions_directory(environment: Mapping[str, str] = os.environ) -> Path:
-    """Return the folder of the pods' sessions; the names of later pods come after those of the seed.
+    """Return the folder of the pods' sessions: `sessions` below the first variable that is set and not empty.
 
-    $INSOMNIA_DATA_DIR, $INSOMNIA_HOME, $YOI_DATA_DIR, $YOI_HOME, $HOME/.insomnia, and `sessions` in it.
+    $INSOMNIA_DATA_DIR, $INSOMNIA_HOME, $YOI_DATA_DIR, $YOI_HOME, $HOME/.insomnia.
     """
     for variable in ("INSOMNIA_DATA_DIR", "INSOMNIA_HOME", "YOI_DATA_DIR", "YOI_HOME"):
         if environment.get(variable):
@@ -43,7 +43,7 @@ def sessions_directory(environment: Mapping[str, str] = os.environ) -> Path:
 
 
 def check_name(name: str) -> str:
-    """`name`, if a pod may be called so; ConfigError says why not."""
+    """Return `name` if it is valid for a pod; raise ConfigError otherwise."""
     if not name or name in (".", "..") or "/" in name or "\0" in name or len(os.fsencode(name)) > NAME_MAX:
-        raise ConfigError(f"{name!r} is no name for a pod: write one without `/`, for example atlas")
+        raise ConfigError(f"invalid pod name {name!r}: write one without `/`, for example atlas")
     return name

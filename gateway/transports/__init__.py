@@ -1,5 +1,5 @@
-"""How each transport is listened on and dialled, for the endpoints of the dialects that go with it.
+"""The endpoints of each transport: how the gateway listens on them and connects to them.
 
-Each module describes one transport with a TransportSpec, which gateway/registry.py puts into its table. No other module
-of the gateway names an adapter by its transport.
+Each module defines a TransportSpec for gateway/registry.py. No other module of the gateway imports an adapter by its
+transport.
 """

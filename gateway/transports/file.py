@@ -1,4 +1,4 @@
-"""`replay+file:` endpoints: a recording as a backend. Nothing is dialled: the app plays it (gateway/replay)."""
+"""`replay+file:` endpoints: a recording as a backend. Nothing is dialled; gateway/replay plays the recording."""
 
 from __future__ import annotations
 

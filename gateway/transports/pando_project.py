@@ -1,8 +1,8 @@
-"""A project directory of pando: who is its primary, and at which ports (docs/dialects/pando.md, section 1).
+"""Find or become the primary of a pando project directory (docs/dialects/pando.md, section 1).
 
-To be the primary is to hold a flock on `.pando/ipc.lock`, as long as the process lives; that the file exists means
-nothing. What it says, and an entry in the registry of instances, is how others find our ports. The ports follow from
-the path. None of this proves that anybody listens: whoever dials tries.
+The primary is the process that holds a flock on `.pando/ipc.lock`; the existence of the file means nothing. Others find
+the primary's ports in this file, in the registry of instances, or derive them from the path. None of these proves that
+a process listens, so a client tries to connect.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ __all__ = ["INSTANCES", "Instance", "Lock", "Project", "ProjectListener", "find"
 
 log = structlog.get_logger("dragoman.pando")
 
-INSTANCES = Path("/tmp/pando-instances")  # noqa: S108  # pando's own folder; see _write for who else writes there
-MODE = "proxy"  # the one of the six modes (docs/dialects/pando.md, section 1.3) that comes nearest to what we are
+INSTANCES = Path("/tmp/pando-instances")  # noqa: S108  # pando's own folder; `_write` guards against other writers
+MODE = "proxy"  # the closest of the six modes (docs/dialects/pando.md, section 1.3)
 
 FNV_OFFSET, FNV_PRIME = 0x811C9DC5, 0x01000193
 FIRST_PORT, PORTS = 40000, 20000
 
 RECORD_MAX = 64 * 1024  # bytes: a path has 4 KiB
-ENTRIES_MAX = 1024  # instances on one machine that are looked at
-TRIES = 16  # times that a lock was deleted while we took it: each costs another process a start and an end
+ENTRIES_MAX = 1024  # instances of one machine that are read
+TRIES = 16  # attempts to take a lock file that other processes keep deleting
 
 Record = TypeVar("Record", bound="Lock | Instance")
 
 
 class Lock(Struct, frozen=True, kw_only=True):
-    """What `.pando/ipc.lock` says (section 1.2)."""
+    """The content of `.pando/ipc.lock` (section 1.2)."""
 
     instance_id: str
     pid: int
@@ -64,7 +64,7 @@ class Instance(Struct, frozen=True, kw_only=True):
 
 
 class Project:
-    """A project whose primary we are; made by `claim`, ended by `release`."""
+    """A project of which we are the primary; created by `claim`, ended by `release`."""
 
     def __init__(self, directory: str, descriptor: int, instance_id: str, ports: tuple[int, int], at: int) -> None:
         self.directory = directory
@@ -77,9 +77,9 @@ class Project:
 
     @classmethod
     def claim(cls, directory: str, instance_id: str, at: int) -> Project:
-        """Become the primary of an absolute path, which is taken as it is written: a slash more gives other ports.
+        """Become the primary of an absolute path. The path is used as written: an extra slash gives other ports.
 
-        `instance_id` is what our envelopes say, `at` the time in ns. OSError EADDRINUSE when there is a primary.
+        `instance_id` is sent in our envelopes; `at` is the time in ns. Raise OSError EADDRINUSE if there is a primary.
         """
         if not os.path.isdir(directory):
             raise ConfigError(f"{directory}: the project's directory does not exist")
@@ -94,7 +94,7 @@ class Project:
         return project
 
     def register(self, instances: Path = INSTANCES) -> None:
-        """Let others find us; call it once the ports are bound. OSError where the registry is somebody else's."""
+        """Add us to the registry once the ports are bound; raise OSError if the registry is not writable."""
         entry = Instance(
             instance_id=self.instance_id, path=_written(self.directory), pid=os.getpid(), pub_port=self.publish_port,
             rpc_port=self.call_port, started_at=_time(self._at, local=True), mode=MODE, is_primary=True,
@@ -105,7 +105,7 @@ class Project:
         self._entry = path
 
     def release(self) -> None:
-        """Remove both and stop being the primary; idempotent, and whatever became of the files."""
+        """Remove the lock file and the registry entry, and release the lock. Idempotent; ignores missing files."""
         if self._entry is not None:
             with contextlib.suppress(OSError):
                 self._entry.unlink()
@@ -113,8 +113,8 @@ class Project:
         if self._descriptor >= 0:
             descriptor, self._descriptor = self._descriptor, -1
             try:
-                # Before the lock goes: after it, the file could be the successor's. Who locks what we have removed sees
-                # that the path is another file, and tries again.
+                # Unlink before releasing the lock: afterwards the file could be the successor's. A process that locks
+                # the removed file sees that the path is another file, and tries again.
                 if _is(descriptor, self._path):
                     with contextlib.suppress(OSError):
                         self._path.unlink()
@@ -131,7 +131,7 @@ class Project:
 
 
 class ProjectListener:
-    """The listener of a project whose primary we are: with it the lock goes, and the entry in the registry."""
+    """The listener of a project of which we are the primary. Closing it releases the lock and the registry entry."""
 
     def __init__(self, project: Project, listener: Listener) -> None:
         self.address = f"dir:{project.directory}"
@@ -139,8 +139,8 @@ class ProjectListener:
         self._listener = listener
         try:
             project.register()
-        except OSError as error:  # it is found by its lock all the same
-            log.warning("not in the registry of instances", error=str(error))
+        except OSError as error:  # clients can still find it by its lock file
+            log.warning("project not added to the registry of instances", error=str(error))
 
     async def close(self) -> None:
         """Stop accepting, and stop being the primary."""
@@ -149,7 +149,7 @@ class ProjectListener:
 
 
 def ports(directory: str) -> tuple[int, int]:
-    """The ports of publication and calls: FNV-1a over the path (section 1.1)."""
+    """Return the ports for publications and calls: FNV-1a over the path (section 1.1)."""
     hashed = FNV_OFFSET
     for byte in os.fsencode(directory):
         hashed = (hashed ^ byte) * FNV_PRIME & 0xFFFFFFFF
@@ -158,10 +158,10 @@ def ports(directory: str) -> tuple[int, int]:
 
 
 def find(directory: str, instances: Path = INSTANCES) -> list[tuple[int, int]]:
-    """The ports at which a primary of `directory` may listen, the likeliest first and each once.
+    """Return ports where a primary of `directory` may listen, the likeliest first, without duplicates.
 
-    What its lock says, if it can be read and that process lives; then the registry: primaries before others, which may
-    have a bus of their own (seed, section 11); at last the ports that follow from the path.
+    The order is: the lock file of a living process; the registry, with primaries first, because other instances may
+    have their own bus (seed, section 11); the ports that follow from the path.
     """
     found: list[tuple[int, int]] = []
     lock = _read(_lock_path(directory), Lock)
@@ -182,9 +182,9 @@ def _lock_path(directory: str) -> Path:
 
 
 def _locked(path: Path) -> int:
-    """Open and lock the file that is at `path` once it is locked, and not one that was deleted meanwhile."""
+    """Open and lock the file at `path`, and check that it was not deleted before it was locked."""
     for _ in range(TRIES):
-        # A checked-out project may bring a symbolic link here, to a file that must not be overwritten.
+        # O_NOFOLLOW: a checked-out project may contain a symbolic link to a file that must not be overwritten.
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -199,7 +199,7 @@ def _locked(path: Path) -> int:
             os.close(descriptor)
             raise
         os.close(descriptor)
-    raise OSError(errno.EBUSY, "the lock is deleted as often as it is made", str(path))
+    raise OSError(errno.EBUSY, "other processes keep deleting the lock file", str(path))
 
 
 def _is(descriptor: int, path: Path) -> bool:
@@ -210,7 +210,7 @@ def _is(descriptor: int, path: Path) -> bool:
 
 
 def _write(path: Path, text: bytes) -> None:
-    """Whole or not at all, and never through a link: anybody may write where the registry is."""
+    """Write a file atomically and never through a link, because any user may write to the registry's folder."""
     draft = path.with_suffix(".draft")
     draft.unlink(missing_ok=True)
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644)
@@ -220,9 +220,9 @@ def _write(path: Path, text: bytes) -> None:
 
 
 def _read(path: Path, kind: type[Record]) -> Record | None:
-    """A record; None where there is none, or not yet all of it."""
+    """Return a record; None if it does not exist or is incomplete."""
     try:
-        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:  # a pipe must not hold us up
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:  # a named pipe must not block us
             return msgspec.json.decode(file.read(RECORD_MAX), type=kind)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):
         return None
@@ -240,14 +240,14 @@ def _lives(pid: int) -> bool:
     try:
         os.kill(pid, 0)
     except PermissionError:
-        return True  # somebody else's: it lives
+        return True  # another user's process exists
     except (OSError, OverflowError):
         return False
     return pid > 0
 
 
 def _written(directory: str) -> str:
-    """A path in JSON: what is not UTF-8 is replaced, as Go does it."""
+    """Return a path as JSON text; bytes that are not UTF-8 are replaced, as Go does."""
     return os.fsencode(directory).decode("utf-8", "replace")
 
 
@@ -256,7 +256,7 @@ def _text(record: Lock | Instance) -> bytes:
 
 
 def _time(at: int, *, local: bool = False) -> str:
-    """RFC 3339 with as many of nine fraction digits as there are (section 1.2)."""
+    """Return a time as RFC 3339, with as many of nine fraction digits as needed (section 1.2)."""
     seconds, rest = divmod(at, 1_000_000_000)
     moment = datetime.fromtimestamp(seconds, UTC)
     text = (moment.astimezone() if local else moment).isoformat()

@@ -1,4 +1,4 @@
-"""A way: everything that can be done with the endpoints of one transport."""
+"""The description of one transport: everything the gateway can do with its endpoints."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ Place = tuple[object, ...]
 
 
 class ListenerCallbacks(Struct, frozen=True, kw_only=True):
-    """Who receives peers at a listener.
+    """The callbacks of a listener.
 
-    `accept` takes each, `publish` the transport to everybody who subscribes, where there is one; `subscribed` is called
-    for each who does, `lost` hears of what was not delivered. `instance` is who we are there.
+    `accept` takes each connected peer, `publish` the transport to all subscribers, if there is one. `subscribed` is
+    called for each subscription, and `lost` with each undelivered message. `instance` identifies the gateway there.
     """
 
     accept: Accept
@@ -35,24 +35,24 @@ class ListenerCallbacks(Struct, frozen=True, kw_only=True):
 
 
 def _nothing(_endpoint: Endpoint) -> None:
-    """Whatever is written there is right."""
+    """Accept every endpoint."""
 
 
 def _elsewhere(_endpoint: Endpoint) -> None:
-    """It takes no place that another listener could want."""
+    """Return None: the endpoint occupies no place that another listener could need."""
 
 
 async def _not_listened(endpoint: Endpoint, limits: Limits, callbacks: ListenerCallbacks) -> Listener:
-    raise NotImplementedError(f"{endpoint.masked}: the app serves it by itself")
+    raise NotImplementedError(f"{endpoint.masked}: the app itself listens on this endpoint")
 
 
 class TransportSpec(Struct, frozen=True, kw_only=True):
-    """One transport.
+    """The functions and properties of one transport.
 
-    `listen` and `dial` are None where we do only the other. `check`, `check_upstream` and `check_place` raise
-    ConfigError: for what is written wrong anywhere, or where we dial, and for where nothing can listen on this machine.
-    `place` is what a listener there has for itself, None where it has nothing or the system chooses. `owner_only` says
-    that nobody but the user who runs the gateway can reach it, `spawned` that its one peer is who spawned us.
+    `listen` or `dial` is None if the gateway does only the other. `check`, `check_upstream` and `check_place` raise
+    ConfigError: for any invalid endpoint, for an invalid upstream, and for an address on which this machine cannot
+    listen. `place` returns what a listener occupies, None if that is nothing or chosen by the system. `owner_only`:
+    only the gateway's own user can reach it. `spawned`: its only peer is the process that started us.
     """
 
     listen: Callable[[Endpoint, Limits, ListenerCallbacks], Awaitable[Listener]] | None = _not_listened
@@ -68,7 +68,7 @@ class TransportSpec(Struct, frozen=True, kw_only=True):
 
 
 def adapter_limits(limits: Limits) -> AdapterLimits:
-    """The bounds of one transport."""
+    """Return the limits of one transport."""
     return AdapterLimits(
         max_message=limits.max_message, max_parts=limits.message_parts, heartbeat=limits.heartbeat,
         handshake_deadline=limits.handshake_deadline,

@@ -1,7 +1,7 @@
-"""`stdio:` endpoints: a command line is a child that we spawn, no address our own stdin and stdout.
+"""`stdio:` endpoints: a command line starts a child process; an empty address is our own stdin and stdout.
 
-A child gets our environment and never a shell. One that ends is started again by whoever needs it, so many times
-within a while (docs/design.md, section 6: a child restarted is a Gap, which its dialect tells).
+A child gets our environment and no shell. If it exits, the next use starts it again, a limited number of times within a
+time window. A restart is a Gap, which the child's dialect reports (docs/design.md, section 6).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ OURS = ("stdio",)
 
 
 class Starter:
-    """Starts one session's child, and again when it has ended: `restarts` times within `restart_window` seconds."""
+    """Starts a session's child, and restarts it at most `restarts` times within `restart_window` seconds."""
 
     def __init__(
         self, argv: list[str], cwd: str | None, limits: Limits, children: Children, clock: Callable[[], float]
@@ -38,16 +38,16 @@ class Starter:
         self._limits = limits
         self._children = children
         self._clock = clock
-        self._started: deque[float] = deque()  # when, as far as it counts
+        self._started: deque[float] = deque()  # times of the starts within the window
 
     async def __call__(self) -> Transport:
-        """The child that was started now. OSError says why there is none, EBUSY that there may be one later."""
+        """Start the child; raise OSError with the reason, EBUSY or EAGAIN if a later try may succeed."""
         now, window = self._clock(), self._limits.restart_window
         while self._started and now - self._started[0] >= window:
             self._started.popleft()
         if len(self._started) > self._limits.restarts:
             wait = self._started[0] + window - now
-            text = f"it ended {len(self._started)} times within {window:g} s; it is started again in {wait:.0f} s"
+            text = f"the child ended {len(self._started)} times within {window:g} s; it is restarted in {wait:.0f} s"
             raise OSError(errno.EAGAIN, text)
         transport = await self._children.spawn(
             self._argv, adapter_limits(self._limits), env=os.environ, cwd=self._cwd
@@ -77,13 +77,13 @@ def _check_command(endpoint: Endpoint) -> None:
         raise ConfigError(f"{endpoint}: write the command that starts the backend, {EXAMPLE}")
     cwd = endpoint.option("cwd")
     if cwd and not (Path(cwd).is_absolute() and Path(cwd).is_dir()):
-        raise ConfigError(f"{endpoint}: cwd={cwd} is no absolute path of a folder")
+        raise ConfigError(f"{endpoint}: cwd={cwd} is not the absolute path of a folder")
 
 
 def _check_ours(endpoint: Endpoint) -> None:
     if endpoint.address:
         name = f"{endpoint.dialect}+{endpoint.transport}:"
-        raise ConfigError(f"{endpoint}: a listener is our own stdin and stdout; write {name} alone")
+        raise ConfigError(f"{endpoint}: a stdio listener uses dragoman's own stdin and stdout; write only {name}")
 
 
 def _place(endpoint: Endpoint) -> Place | None:

@@ -1,4 +1,4 @@
-"""`unix:` endpoints, and a pod's own: `name:` in the runtime directory, `dir:` for many side by side."""
+"""`unix:` endpoints, and those of pods: `name:` in the runtime directory, and `dir:` for many pods."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _place_named(endpoint: Endpoint) -> Place:
 
 
 def pods(endpoint: Endpoint) -> Pods | None:
-    """The pods of a checked upstream that is a directory of them; None for any other."""
+    """Return the pods of a checked upstream that is a directory of pods; None for any other upstream."""
     return Pods(endpoint, unix.alive) if (endpoint.dialect, endpoint.transport) == ("pod", "dir") else None
 
 
@@ -71,4 +71,4 @@ NAME = TransportSpec(
 )
 
 DIRECTORY = TransportSpec(dial=_dial, place=_place, owner_only=True)
-"""Its listeners are opened by the app, one for each session; of its pods each is dialled by its socket."""
+"""A directory of pods. The app opens a listener for each session; as a backend, each pod is dialled by its socket."""

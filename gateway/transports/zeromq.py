@@ -1,4 +1,4 @@
-"""A pando's endpoints: `tcp:` names a host and ports, `dir:` a project from which they follow
+"""The endpoints of pando: `tcp:` with host and ports, and `dir:` with a project from which the ports follow
 (docs/dialects/pando.md, section 1).
 """
 
@@ -19,12 +19,12 @@ from dragoman.mappings.errors import ConfigError
 
 __all__ = ["PROJECT", "TCP"]
 
-HOST = "127.0.0.1"  # pandos listen nowhere else (docs/dialects/pando.md, section 1)
+HOST = "127.0.0.1"  # a pando listens only here (docs/dialects/pando.md, section 1)
 EXAMPLE = "write host and port, for example pando+tcp://127.0.0.1:48254"
 
 
 def _address(endpoint: Endpoint) -> tuple[str, int, int | None]:
-    """Host, the port of publications and that of calls, None for the next one; ConfigError says what to write."""
+    """Return host, publication port and call port (None: the next one); raise ConfigError with an example."""
     try:
         url = urlsplit(f"tcp:{endpoint.address}")
         host, port = url.hostname, url.port
@@ -34,7 +34,7 @@ def _address(endpoint: Endpoint) -> tuple[str, int, int | None]:
     if not host or port is None or url.path not in ("", "/"):
         raise ConfigError(f"{endpoint}: {EXAMPLE}")
     if calls is not None and not 0 <= calls <= 65535:
-        raise ConfigError(f"{endpoint}: rpc is a port, 0 to 65535")
+        raise ConfigError(f"{endpoint}: rpc must be a port from 0 to 65535")
     return host, port, calls
 
 
@@ -65,12 +65,12 @@ async def _listen_project(endpoint: Endpoint, limits: Limits, callbacks: Listene
 
 
 async def _connect(host: str, candidates: Sequence[tuple[int, int]], limits: Limits) -> Transport:
-    """The first of these ports where a primary answers; OSError of the last."""
+    """Connect to the first of these ports where a primary answers; raise the OSError of the last."""
     for publications, calls in candidates[:-1]:
         try:
             return await _connect_at(host, publications, calls, limits)
         except OSError:
-            continue  # of a primary that is gone: the next
+            continue  # the ports of a primary that is gone
     return await _connect_at(host, *candidates[-1], limits)
 
 
@@ -94,7 +94,7 @@ def _place(endpoint: Endpoint) -> Place | None:
 
 def _check_project(endpoint: Endpoint) -> None:
     if not Path(endpoint.address).is_absolute():
-        raise ConfigError(f"{endpoint}: write the project's absolute path, as its pando is started with: ports follow")
+        raise ConfigError(f"{endpoint}: write the project's absolute path, as given to its pando")
 
 
 TCP = TransportSpec(

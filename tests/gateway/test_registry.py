@@ -127,7 +127,7 @@ def test_what_we_can_dial_passes(text: str) -> None:
         ("smooth+unix:/x", "cannot listen on this; it can listen on smooth+ws:..., pod+unix:..."),
         ("pod@2031+unix:/x", "unknown generation; pod has seed"),
         ("pod+unix:/x?mode=0600", "unknown option 'mode'; options of unix: session"),
-        ("pod+name:a/b", "'a/b' is no name for a pod"),
+        ("pod+name:a/b", "invalid pod name 'a/b'"),
         ("pod+dir:/x?session=new", "unknown option 'session'; options of dir: none"),
         ("smooth+ws://h:1/?orign=x", "unknown option 'orign'; options of ws: origin"),
     ],

@@ -122,7 +122,7 @@ def test_a_restored_pod_of_which_nothing_is_kept_is_refused(environment: dict[st
         ((), {"DRAGOMAN_CONFIG": "/no/such/file"}, "/no/such/file"),
         ((), {"DRAGOMAN_ROUTE": "nope"}, "the routes are assistant, other"),
         (("--overlay", "= nonsense"), {}, "--overlay is not TOML"),
-        (("--pod", "a/b"), {}, "no name for a pod"),
+        (("--pod", "a/b"), {}, "invalid pod name"),
     ],
 )
 def test_what_is_missing_is_said(

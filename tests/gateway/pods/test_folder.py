@@ -94,5 +94,5 @@ async def test_a_status_that_cannot_be_written_costs_the_file_and_no_more(tmp_pa
 
 @pytest.mark.parametrize("make", [lambda: PodFolder(Path("/x"), ""), lambda: PodFolder(Path("/x"), "..")])
 def test_a_name_that_no_pod_may_have_is_refused(make: Callable[[], PodFolder]) -> None:
-    with pytest.raises(ConfigError, match="no name for a pod"):
+    with pytest.raises(ConfigError, match="invalid pod name"):
         make()

@@ -52,7 +52,7 @@ def test_without_a_data_directory_it_says_what_to_set() -> None:
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a\0b", "x" * 256])
 def test_a_name_that_is_no_folder_is_refused(name: str) -> None:
-    with pytest.raises(ConfigError, match="is no name for a pod"):
+    with pytest.raises(ConfigError, match="invalid pod name"):
         check_name(name)
 
 

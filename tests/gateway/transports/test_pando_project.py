@@ -192,7 +192,7 @@ def test_a_lock_that_is_deleted_while_we_take_it_is_made_again(folder: Path, mon
 
 def test_a_lock_that_is_always_deleted_is_given_up(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fcntl, "flock", lambda _descriptor, _operation: lock_of(folder).unlink())
-    with pytest.raises(OSError, match="deleted") as refusal:
+    with pytest.raises(OSError, match="keep deleting") as refusal:
         Project.claim(str(folder), ID, AT)
     assert refusal.value.errno == errno.EBUSY
 

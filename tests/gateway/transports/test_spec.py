@@ -15,7 +15,7 @@ ENDPOINT = parse("pod+dir:/pods")
 async def test_what_only_the_app_serves_is_not_listened_on_by_itself() -> None:
     spec = TransportSpec()
     assert spec.listen is not None
-    with pytest.raises(NotImplementedError, match="the app serves it"):
+    with pytest.raises(NotImplementedError, match="the app itself listens"):
         await spec.listen(ENDPOINT, Limits(), callbacks())
 
 

@@ -24,8 +24,8 @@ DIES = "import sys; print('bye', flush=True)"
     [
         ("codewhale+stdio:", "write the command that starts the backend"),
         ("codewhale+stdio:x 'y", "No closing quotation"),
-        ("codewhale+stdio:x -- ?cwd=rel", "no absolute path of a folder"),
-        ("codewhale+stdio:x -- ?cwd=/no/such/folder", "no absolute path of a folder"),
+        ("codewhale+stdio:x -- ?cwd=rel", "not the absolute path of a folder"),
+        ("codewhale+stdio:x -- ?cwd=/no/such/folder", "not the absolute path of a folder"),
         ("codewhale+stdio:x -- ?token=t", "unknown option 'token'"),
     ],
 )
@@ -37,7 +37,7 @@ def test_what_cannot_be_spawned_is_refused_before_anybody_needs_it(text: str, sa
 def test_a_listener_is_our_own_stdin_and_stdout_and_takes_no_command() -> None:
     registry.check_listen(parse("codewhale+stdio:"))
     registry.check_place(parse("codewhale+stdio:"))
-    with pytest.raises(ConfigError, match=r"write codewhale\+stdio: alone"):
+    with pytest.raises(ConfigError, match=r"write only codewhale\+stdio:"):
         registry.check_place(parse("codewhale+stdio:x"))
 
 
@@ -70,7 +70,7 @@ async def test_a_child_that_ends_too_often_is_left_alone_until_the_window_has_pa
         for _ in range(3):  # the first start is no restart
             await (await start()).close()
             now += 10.0
-        with pytest.raises(OSError, match="it ended 3 times within 60 s; it is started again in 30 s"):
+        with pytest.raises(OSError, match="the child ended 3 times within 60 s; it is restarted in 30 s"):
             await start()
         now = 60.0
         await (await start()).close()
