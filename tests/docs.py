@@ -1,8 +1,8 @@
-"""What the documents show of the rules: docs/fidelity.md, and the README's table of pairs.
+"""What the documents show of the code: docs/fidelity.md, the README's table of pairs, the states of a turn.
 
     python -m tests.docs
 
-`make docs` writes both; test_matrix.py holds them to it.
+`make docs` writes them; test_matrix.py and test_turn_states.py hold them to it.
 """
 
 from __future__ import annotations
@@ -11,13 +11,16 @@ from pathlib import Path
 
 from dragoman.gateway import registry
 from dragoman.gateway.matrix import markdown, pairs
+from dragoman.gateway.session.turn_states import TABLES
 from dragoman.mappings import fidelity
 
-__all__ = ["FIDELITY", "README", "with_pairs"]
+__all__ = ["DESIGN", "FIDELITY", "README", "with_pairs", "with_turn_states"]
 
 ROOT = Path(__file__).parents[1]
 FIDELITY, README = ROOT / "docs" / "fidelity.md", ROOT / "README.md"
 BEGIN, END = "<!-- pairs -->\n", "<!-- /pairs -->"
+DESIGN = ROOT / "docs/design.md"
+STATES_BEGIN, STATES_END = "<!-- turn states -->\n", "<!-- /turn states -->"
 CELLS = list(fidelity.matrix(list(registry.dialects().values())))
 
 
@@ -27,6 +30,26 @@ def with_pairs(text: str) -> str:
     return f"{before}{BEGIN}{pairs(CELLS)}{END}{rest.split(END)[1]}"
 
 
+def with_turn_states(text: str) -> str:
+    """Return the design with the diagram of a turn's states as it must be."""
+    before, rest = text.split(STATES_BEGIN)
+    return f"{before}{STATES_BEGIN}{turn_states()}{STATES_END}{rest.split(STATES_END)[1]}"
+
+
+def turn_states() -> str:
+    """Return the states of a turn as a diagram: what has a state side by side stands side by side."""
+    drawn = ["```mermaid", "stateDiagram-v2"]
+    for table in TABLES:
+        first = next(iter(table))
+        names = {state: f"{type(state).__name__.removesuffix('State').lower()}_{state.name.lower()}" for state in table}
+        drawn += [f"    {name}: {state.value}" for state, name in names.items()]
+        drawn.append(f"    [*] --> {names[first]}")
+        for state, row in table.items():
+            drawn += [f"    {names[state]} --> {names[to]}: {trigger.value}" for trigger, to in row.items()]
+    return "\n".join([*drawn, "```", ""])
+
+
 if __name__ == "__main__":
     FIDELITY.write_text(markdown(CELLS), "utf-8")
+    DESIGN.write_text(with_turn_states(DESIGN.read_text("utf-8")), "utf-8")
     README.write_text(with_pairs(README.read_text("utf-8")), "utf-8")

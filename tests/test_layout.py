@@ -28,10 +28,6 @@ KNOWN_CIRCLES = [
         "gateway.session.answers", "gateway.session.attendance", "gateway.session.cancelling", "gateway.session.inputs",
         "gateway.session.questions", "gateway.session.reconnect", "gateway.session.session",
     }),
-    frozenset({
-        "gateway.session.turn.blocks", "gateway.session.turn.calls", "gateway.session.turn.ends",
-        "gateway.session.turn.normal_form", "gateway.session.turn.questions",
-    }),
 ]  # fmt: skip
 
 SUPPRESSION = re.compile(

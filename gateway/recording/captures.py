@@ -21,9 +21,8 @@ from msgspec import Meta, Struct
 from dragoman.gateway.recording.format import FORMAT, Header, RecordingError
 from dragoman.gateway.recording.lines import UP, EventLine, Line, frame_line
 from dragoman.gateway.session.answers import answers_one
+from dragoman.gateway.session.normal_form import Given, NormalForm
 from dragoman.gateway.session.runs import Run
-from dragoman.gateway.session.turn import NormalForm
-from dragoman.gateway.session.turn.questions import Given
 from dragoman.mappings.canonical import SessionState
 from dragoman.mappings.canonical.commands import AnswerApproval, AnswerInteraction, SubmitInput
 from dragoman.mappings.canonical.events import (
@@ -189,8 +188,7 @@ class Import:
 
     def __iter__(self) -> Iterator[Line]:
         self._state = SessionState(id=self.session, opened_at=self.started_at)
-        self._form = NormalForm(self._state, self._new_id)
-        self._form.given = lambda: self._given
+        self._form = NormalForm(self._state, self._new_id, given=lambda: self._given)
         for said in self._capture.frames():
             self._t = max(self._t, said.t)
             if said.frame is None:
@@ -227,7 +225,7 @@ class Import:
             self._given = None
             at = self.started_at + self._t * 1000
             failure = Failure(cause="upstream_lost", text="the connection was closed")
-            yield from self._runs(self._form.end("failed", failure, at), at)
+            yield from self._runs(self._form.cut("failed", failure, at), at)
 
     # -- the backend's side ----------------------------------------------------------------------------
 
@@ -248,7 +246,7 @@ class Import:
                 yield from self._item(said.conn, item, at)
                 if isinstance(item, ErrorReported) and self._is_open(burst.request):
                     failure = Failure(cause=item.cause, text=item.text, ext=item.ext)
-                    yield from self._runs(self._form.end("failed", failure, at), at)
+                    yield from self._runs(self._form.cut("failed", failure, at), at)
 
     def _is_open(self, request: str) -> bool:
         """Whether the open turn was asked for under this request: an error under it ends it
@@ -266,7 +264,7 @@ class Import:
             if isinstance(item, Reply) and item.request in self._begun:
                 self._begun.discard(item.request)
                 if item.failure is not None:
-                    yield from self._runs(self._form.end("failed", item.failure, at), at)
+                    yield from self._runs(self._form.cut("failed", item.failure, at), at)
         else:
             if self._waiting and self._state.turn is None and type(item) in BEGINS and not self._dialect.single_session:
                 conn, command = self._waiting.pop(next(iter(self._waiting)))

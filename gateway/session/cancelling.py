@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dragoman.gateway.link import Link
+from dragoman.gateway.session.turn_states import CancelState, Trigger
 from dragoman.gateway.timers import Timer
 from dragoman.mappings.canonical.commands import CancelTurn
 
@@ -33,7 +34,8 @@ class Cancelling:
         if session.reconnect.severed:
             session.reconnect.hold(link, command)
             return
-        if session.busy and self._deadline is None:
+        if session.busy and session.states.cancel is CancelState.NONE:
+            session.states.on(Trigger.CANCELLED)
             self._deadline = session.later(session.limits.cancel_deadline, self._expire)
         session.forward(link, command)
 
@@ -49,10 +51,11 @@ class Cancelling:
         unaccepted = session.inputs.accept_waiting(now)
         if session.state.turn is not None:
             session.answer_all(CancelTurn)  # an error later would end the turn a second time
-            session.deliver(session.form.end("cancelled", None, now, discard=not unaccepted), now)
+            session.deliver(session.form.cut("cancelled", None, now, discard=not unaccepted), now)
 
     def over(self) -> None:
         """There is nothing to cancel any more: the deadline must not end the next turn."""
+        self._session.states.on(Trigger.CANCEL_OVER)
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None

@@ -10,6 +10,7 @@ from dragoman.gateway.link import Link
 from dragoman.gateway.session.attachments import as_references
 from dragoman.gateway.session.inflight import Pending
 from dragoman.gateway.session.reconnect import BUSY
+from dragoman.gateway.session.turn_states import Trigger, TurnState
 from dragoman.mappings.canonical import Event
 from dragoman.mappings.canonical.commands import SubmitInput
 from dragoman.mappings.canonical.events import TurnAccepted
@@ -40,18 +41,26 @@ class Inputs:
             session.refuse(link, command.request, "busy", BUSY)
         elif session.questions.hear(link, command):
             return
-        elif session.form.discarding:
+        elif session.states.turn is TurnState.DISCARDED:
             text = "the cancelled turn has not ended in the backend yet; try again"
             session.refuse(link, command.request, "busy", text)
         elif session.busy:
             session.refuse(link, command.request, "busy", "a turn is already in progress in this session")
         else:
-            self.waiting = session.forward(link, command)
+            self._submit(link, command)
+
+    def _submit(self, link: Link, command: SubmitInput) -> None:
+        """Write the input to the backend."""
+        session = self._session
+        self.waiting = session.forward(link, command)
+        if self.waiting:
+            session.states.on(Trigger.SUBMITTED)
 
     def settled(self, request: str) -> None:
         """This command waits no more."""
         if request == self.waiting:
             self.waiting = ""
+            self._session.states.on(Trigger.SETTLED)
 
     def give_up(self, pending: Pending, request: str) -> None:
         """The backend did not accept it in time; it may still do so."""

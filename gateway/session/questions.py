@@ -14,7 +14,7 @@ from msgspec import UNSET, structs
 
 from dragoman.gateway.link import Link
 from dragoman.gateway.session import wording
-from dragoman.gateway.session.turn.questions import Given, denied
+from dragoman.gateway.session.normal_form import Given, denied
 from dragoman.gateway.timers import Timer
 from dragoman.mappings.canonical.commands import (
     AnswerApproval,

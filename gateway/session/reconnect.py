@@ -18,8 +18,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from dragoman.gateway.link import Link
-from dragoman.gateway.session.turn.missed import Found, look, missed
-from dragoman.gateway.session.turn.repeated import Repeated
+from dragoman.gateway.session.found import Found, Repeated, look, missed
+from dragoman.gateway.session.turn_states import ConnectionState, Trigger
 from dragoman.gateway.timers import Timer
 from dragoman.mappings.canonical import Command
 from dragoman.mappings.canonical.commands import CancelTurn, PauseTurn, SubmitInput
@@ -54,13 +54,16 @@ class Reconnect:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self.severed = False
-        """Whether the connection is lost and the turn may still go on."""
         self._failure: Failure | None = None  # why the turn fails if nothing better is heard; None while connected
         self._grace: Timer | None = None
         self._cancels: list[tuple[Link | None, CancelTurn]] = []
         self._repeated: Repeated | None = None
         self._start_unknown = False  # the start of the run's model turn may have been missed
+
+    @property
+    def severed(self) -> bool:
+        """Return True while the connection is lost and the turn may still go on."""
+        return self._session.states.connection is ConnectionState.SEVERED
 
     @property
     def listens(self) -> bool:
@@ -76,7 +79,8 @@ class Reconnect:
             return True
         if not session.outlives_connection or not (session.busy or session.state.status == "running"):
             return False
-        self._failure, self.severed = failure, True
+        self._failure = failure
+        session.states.on(Trigger.SEVERED)
         self._grace = session.later(session.limits.reconnect_grace, self._expire)
         for request in session.in_flight:
             pending = session.in_flight.get(request)
@@ -90,7 +94,8 @@ class Reconnect:
 
     def close(self) -> None:
         """The turn is decided, or the gateway ends."""
-        self._failure, self.severed = None, False
+        self._failure = None
+        self._session.states.on(Trigger.DECIDED)
         if self._grace is not None:
             self._grace.cancel()
             self._grace = None

@@ -30,19 +30,19 @@ class Runs:
     """The runs of one step of a session; `begin`, then any number of the others, then `finish`."""
 
     def __init__(self, state: SessionState) -> None:
-        self._state = state
+        self.state = state
         self._runs: list[Run] = []
         self._out: list[Event] = []
-        self._at = 0
+        self.at = 0
 
     def begin(self, at: int = 0) -> None:
         """Start with what belongs to the turn that is open now, said at `at` (ns)."""
-        self._runs, self._at = [], at
+        self._runs, self.at = [], at
         self.split()
 
     def split(self) -> None:
         """What comes next belongs to another turn, or to another origin of it."""
-        turn = self._state.turn
+        turn = self.state.turn
         run = Run(turn=turn.id if turn else "", origin=turn.origin if turn else Origin(), events=[])
         self._runs.append(run)
         self._out = run.events
@@ -50,15 +50,15 @@ class Runs:
     def emit(self, event: Event) -> None:
         """Add an event and fold it."""
         self._out.append(event)
-        if self._state.turn is not None:
-            self._state.turn.now = self._at
+        if self.state.turn is not None:
+            self.state.turn.now = self.at
         function = FOLD.get(type(event))
         if function is not None:
-            function(self._state, event)
+            function(self.state, event)
 
     def open(self, turn: OpenTurn) -> None:
         """A turn begins here."""
-        open_turn(self._state, turn)
+        open_turn(self.state, turn)
         self.split()
 
     def end(self, event: Event) -> None:

@@ -30,10 +30,11 @@ from dragoman.gateway.session.inflight import InFlight, Pending
 from dragoman.gateway.session.inputs import Inputs
 from dragoman.gateway.session.lobby import Lobby
 from dragoman.gateway.session.narrowing import tool_names_only
+from dragoman.gateway.session.normal_form import NormalForm
 from dragoman.gateway.session.questions import Questions
 from dragoman.gateway.session.reconnect import BUSY, Reconnect
 from dragoman.gateway.session.runs import Run
-from dragoman.gateway.session.turn import NormalForm
+from dragoman.gateway.session.turn_states import Trigger, TurnState
 from dragoman.gateway.session.weight import of_events
 from dragoman.mappings.canonical import Batch, Command, Event, SessionState
 from dragoman.mappings.canonical.commands import (
@@ -84,15 +85,17 @@ class Session:
         self.limits, self.clock, self.later = services.limits, services.clock, services.schedule
         self.upstream, self.ledger = upstream, services.ledger
         self._new_id = services.new_id
+        self.questions = Questions(self)
         self.form = NormalForm(
             state,
             services.new_id,
             tells_model_turns=upstream.events.says(ModelTurnStarted),
             tells_calls=upstream.tells_calls,
+            puts_in_words=self.questions.puts_in_words,
+            given=self.questions.given,
         )
+        self.states = self.form.states
         self.delivery = Delivery(state, services, coalesce=route.overflow == "coalesce", source=upstream.name)
-        self.questions = Questions(self)
-        self.form.puts_in_words, self.form.given = self.questions.puts_in_words, self.questions.given
         self.answers = Answers(self)
         self.in_flight = InFlight(services, self.answers.miss)
         self.inputs = Inputs(self)
@@ -137,7 +140,7 @@ class Session:
         """The gateway ends: tell the clients of an open turn, call off every deadline, close the way to the backend."""
         now = self.clock()
         failure = Failure(cause="upstream_lost", text="the gateway stops")
-        self.deliver(self.form.end("failed", failure, now), now)
+        self.deliver(self.form.cut("failed", failure, now), now)
         self.in_flight.close()
         self.questions.close()
         self.cancelling.over()
@@ -250,7 +253,7 @@ class Session:
     @property
     def busy(self) -> bool:
         """Whether a turn is open, or an input waits to be accepted."""
-        return self.state.turn is not None or bool(self.inputs.waiting)
+        return self.states.busy
 
     def answer_all(self, kind: type) -> None:
         """Tell everybody who waits for a command of this kind that it is done."""
@@ -297,7 +300,7 @@ class Session:
         """
         state, turn = self.state, self.state.turn
         block = turn.open if turn is not None else None
-        if turn is None or type(block) is not TextBlock or self.form.discarding:
+        if turn is None or type(block) is not TextBlock or self.states.turn is TurnState.DISCARDED:
             return False
         texts = [*map(_TEXT, events)]
         block.parts += texts
@@ -342,8 +345,8 @@ class Session:
             self.fail(failure)
         now = self.clock()
         self.cancelling.over()
-        self.form.discarding = False
-        self.deliver(self.form.end("failed", failure, now), now)
+        self.states.on(Trigger.GIVEN_UP)
+        self.deliver(self.form.cut("failed", failure, now), now)
         self.reconnect.over()
         self.lobby.open()
 
@@ -377,7 +380,7 @@ class Session:
         """The open turn is larger than what a session keeps: it ends here, and its backend is asked to stop."""
         self._turn_weight = 0
         failure = Failure(cause="too_large", text=f"the turn is over {self.limits.transcript_max} characters")
-        self.deliver(self.form.end("failed", failure, at, discard=True), at)
+        self.deliver(self.form.cut("failed", failure, at, discard=True), at)
         self.backend.send([CancelTurn(request=self._new_id())])
 
     def _note_quiet(self) -> None:

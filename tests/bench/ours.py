@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from dragoman.gateway.session.turn import NormalForm
+from dragoman.gateway.session.normal_form import NormalForm
 from dragoman.mappings.canonical import Batch, SessionState
 from dragoman.mappings.canonical.events import Event
 from dragoman.mappings.dialect import Step

@@ -6,7 +6,8 @@ import json
 from itertools import count
 
 from dragoman.gateway.config.model import Limits
-from dragoman.gateway.session.turn import NormalForm
+from dragoman.gateway.session.normal_form import NormalForm
+from dragoman.gateway.session.turn_states import TurnState
 from dragoman.mappings.canonical import Event, SessionState
 from dragoman.mappings.canonical.commands import SubmitInput
 from dragoman.mappings.canonical.events import (
@@ -118,9 +119,9 @@ def test_after_a_late_end_a_smooth_server_is_listened_to_again() -> None:
     state = SessionState(id="s")
     normal = form(state)
     normal.accept(Origin(link="a", request="r"), Message(role="user", text="Hi"), 1)
-    normal.end("cancelled", None, 1, discard=True)
+    normal.cut("cancelled", None, 1, discard=True)
     assert fed(normal, TextDelta(text="late"), TurnEnded(end="cancelled")) == []
-    assert not normal.discarding
+    assert normal.states.turn is TurnState.NONE
     assert TextDelta(text="new") in fed(normal, TextDelta(text="new"))
 
 

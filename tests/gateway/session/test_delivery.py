@@ -16,7 +16,7 @@ from dragoman.gateway.config.model import Limits
 from dragoman.gateway.ledger import Ledger
 from dragoman.gateway.link import Link
 from dragoman.gateway.session.delivery import Delivery
-from dragoman.gateway.session.turn import NormalForm
+from dragoman.gateway.session.normal_form import NormalForm
 from dragoman.gateway.session.weight import of_events
 from dragoman.mappings.canonical import Batch, Event, SessionState
 from dragoman.mappings.canonical.events import (

@@ -16,9 +16,8 @@ from msgspec import Raw
 from dragoman.gateway import registry
 from dragoman.gateway.session.delivery import up_to_questions
 from dragoman.gateway.session.fold import add_usage, fold, happens
+from dragoman.gateway.session.normal_form import Given, NormalForm, denied
 from dragoman.gateway.session.runs import Run
-from dragoman.gateway.session.turn import NormalForm
-from dragoman.gateway.session.turn.questions import Given, denied
 from dragoman.mappings.canonical import Batch, Event, SessionState, prelude
 from dragoman.mappings.canonical.events import (
     Alert,

@@ -1,4 +1,5 @@
-"""What a history says of the turn during which the connection to its backend was lost (docs/translation.md, rule 4.10).
+"""What a backend tells, once it is found again, of the turn during which its connection was lost
+(docs/translation.md, rule 4.10).
 
 A backend that outlives its connections shows its history again to whoever comes back. `look` finds the input of the
 open turn there and says how that turn stands:
@@ -9,34 +10,45 @@ open turn there and says how that turn stands:
 
 The log of a backend has whole blocks only. Of a block that still streams, later deltas follow and its done text is the
 authority.
+
+A pod goes on where it is. A gateway in its place shows the turn in progress from its beginning to every link that
+attaches. `Repeated` knows what was heard before by being the very same:
+
+    the next of what was heard, again               dropped
+    the open block's text with more behind it       only what is new
+    anything else                                   no repetition, or the end of it: everything passes from here on
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from typing import Literal
+from typing import Any, Literal
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
-from dragoman.mappings.canonical import OpenTurn, SessionState
+from dragoman.mappings.canonical import OpenTurn, SessionState, prelude
 from dragoman.mappings.canonical.events import (
     ErrorReported,
     Event,
     Gap,
     HistorySnapshot,
     MessageAppended,
+    ReasoningDelta,
     ReasoningDone,
+    ReasoningStarted,
     StatusChanged,
+    TextDelta,
     TextDone,
     ToolCallArguments,
     ToolCallFinished,
+    ToolCallStarted,
     TurnResult,
 )
 from dragoman.mappings.canonical.state import ReasoningBlock, TextBlock
 from dragoman.mappings.canonical.values import End, Failure, Item, Message, PastRun, Reasoning, ToolCall, ToolResult
 
-__all__ = ["Found", "look", "missed"]
+__all__ = ["Found", "Repeated", "look", "missed"]
 
 
 class Found(Struct, frozen=True, kw_only=True):
@@ -176,3 +188,51 @@ def _result(turn: OpenTurn, item: ToolResult) -> list[Event]:
             call=item.call, name=item.name, summary=item.summary, output=item.output, is_error=item.is_error
         )
     ]
+
+
+# -- what is told again -------------------------------------------------------------------------------
+
+CONTENT = frozenset({
+    TextDelta, TextDone, ReasoningStarted, ReasoningDelta, ReasoningDone, ToolCallStarted, ToolCallArguments,
+    ToolCallFinished,
+})  # fmt: skip
+
+
+class Repeated:
+    """What was heard of the open turn, as far as it may come again."""
+
+    def __init__(self, state: SessionState) -> None:
+        self._turn = state.turn.id if state.turn is not None else ""
+        self._heard: deque[Event] = deque(event for event in prelude(state) if type(event) in CONTENT)
+
+    def expected(self, state: SessionState) -> bool:
+        """Return True while more of it may come: that turn is open, and nothing else was said of it."""
+        return bool(self._heard) and state.turn is not None and state.turn.id == self._turn
+
+    def without(self, events: Sequence[Any]) -> list[Any]:
+        """Return what of these events is new."""
+        return [new for event in events for new in self._new(event)]
+
+    def _new(self, event: Any) -> Sequence[Any]:
+        if not self._heard or type(event) not in CONTENT:
+            return (event,)
+        heard: Any = self._heard.popleft()
+        if type(heard) is type(event):
+            match heard:
+                case TextDelta() | ReasoningDelta() if event.text.startswith(heard.text):
+                    return _more(event, "text", event.text[len(heard.text) :])
+                case ToolCallArguments(call=event.call, done=False) if not event.done:
+                    if event.json.startswith(heard.json):
+                        return _more(event, "json", event.json[len(heard.json) :])
+                case TextDone() | ReasoningDone() if event.text == heard.text:
+                    return ()
+                case ReasoningStarted():
+                    return ()
+                case ToolCallStarted() | ToolCallArguments() | ToolCallFinished() if event.call == heard.call:
+                    return () if getattr(event, "done", True) == getattr(heard, "done", True) else (event,)
+        self._heard.clear()
+        return (event,)
+
+
+def _more(event: Any, field: str, rest: str) -> Sequence[Any]:
+    return (structs.replace(event, **{field: rest}),) if rest else ()

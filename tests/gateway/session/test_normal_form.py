@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import count
 from typing import Any
-from uuid import UUID
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from dragoman.gateway.session.runs import Run
-from dragoman.gateway.session.turn import NormalForm
-from dragoman.gateway.session.turn.questions import Given
-from dragoman.mappings.canonical import Event, SessionState
+from dragoman.gateway.session.normal_form import Given
+from dragoman.gateway.session.turn_states import TurnState
+from dragoman.mappings.canonical import Event
 from dragoman.mappings.canonical.events import (
     ApprovalRequested,
     ApprovalResolved,
@@ -46,34 +42,8 @@ from dragoman.mappings.canonical.events import (
     TurnResult,
     UsageReported,
 )
-from dragoman.mappings.canonical.state import prelude
-from dragoman.mappings.canonical.values import Failure, Message, Origin, Reasoning, Text, Usage
-
-OURS = Origin(link="smooth-1", request="r1")
-
-
-class Session:
-    """A normal form with its state, fed by hand."""
-
-    def __init__(self) -> None:
-        numbers = count(1)
-        self.state = SessionState(id=str(UUID(int=0)))
-        self.form = NormalForm(self.state, lambda: str(UUID(int=next(numbers))))
-        self.runs: list[Run] = []
-
-    def accept(self, text: str = "hi") -> list[Event]:
-        return self._keep(self.form.accept(OURS, Message(role="user", text=text), 5))
-
-    def feed(self, *events: Event) -> list[Event]:
-        return self._keep(self.form.feed(events, 7))
-
-    def _keep(self, runs: list[Run]) -> list[Event]:
-        self.runs += runs
-        return [event for run in runs for event in run.events]
-
-
-def kinds(events: Sequence[Event]) -> list[str]:
-    return [type(event).__name__ for event in events]
+from dragoman.mappings.canonical.values import Failure, Message, Origin, Text, Usage
+from tests.gateway.session.hand_fed import OURS, Session, kinds
 
 
 def test_an_accepted_input_opens_its_turn_with_the_users_message_once() -> None:
@@ -102,14 +72,6 @@ def test_a_pod_turn_ends_by_its_status_with_the_result_before_it() -> None:
     assert session.state.messages()[-1].id == end.message
 
 
-def test_content_without_a_turn_opens_one_of_the_backends_own() -> None:
-    session = Session()
-    said = session.feed(TextDelta(text="news"))
-    assert kinds(said) == ["StatusChanged", "TextDelta"]
-    assert session.runs[-1].origin == Origin()
-    assert session.runs[-1].turn
-
-
 @pytest.mark.parametrize(
     "event",
     [
@@ -126,36 +88,6 @@ def test_log_lane_items_status_and_errors_open_no_turn(event: Event) -> None:
     session.feed(event)
     assert session.state.turn is None
     assert all(run.turn == "" for run in session.runs)
-
-
-def test_a_finished_block_sends_its_missing_rest_first() -> None:
-    session = Session()
-    session.accept()
-    said = session.feed(TextDelta(text="He"), TextDone(text="Hello"))
-    assert said == [TextDelta(text="He"), TextDelta(text="llo"), TextDone(text="Hello")]
-
-
-def test_a_finished_block_that_contradicts_its_deltas_is_a_gap() -> None:
-    session = Session()
-    session.accept()
-    assert kinds(session.feed(TextDelta(text="He"), TextDone(text="Yo"))) == ["TextDelta", "Gap", "TextDone"]
-    end = session.feed(StatusChanged(status="idle"))[-1]
-    assert isinstance(end, TurnEnded)
-    assert end.text == "Yo", "the done text is the authority"
-    assert [m.text for m in session.state.messages()] == ["hi", "Yo"]
-    assert [(loss.kind, loss.count) for loss in session.form.losses] == [("Gap", 1)]
-
-
-def test_a_block_heard_from_its_middle_on_is_whole_for_who_comes_later() -> None:
-    session = Session()
-    session.feed(TextDelta(text="world"), TextDone(text="hello world"))
-    assert [e for e in prelude(session.state) if isinstance(e, TextDelta)] == [TextDelta(text="hello world")]
-
-
-def test_reasoning_heard_from_its_middle_on_is_whole_in_the_transcript() -> None:
-    session = Session()
-    session.feed(ReasoningDelta(text="so"), ReasoningDone(text="and so"), StatusChanged(status="idle"))
-    assert [item.text for item in session.state.transcript if isinstance(item, Reasoning)] == ["and so"]
 
 
 def test_a_terminal_that_contradicts_is_the_text_of_the_turn_and_closes_the_open_block_with_it() -> None:
@@ -205,52 +137,6 @@ def test_open_blocks_are_closed_before_the_turn() -> None:
     said = session.feed(TurnResult(end="cancelled"), StatusChanged(status="idle"))
     assert said[0] == ToolCallArguments(call="c", name="grep", json='{"a":1}', done=True)
     assert kinds(said[1:]) == ["TurnResult", "StatusChanged", "TurnEnded"]
-
-
-def test_reasoning_then_text_then_a_call_are_three_closed_blocks() -> None:
-    session = Session()
-    session.accept()
-    said = session.feed(ReasoningDelta(text="hm"), TextDelta(text="a"), ToolCallStarted(call="c", name="grep"))
-    assert said == [
-        ReasoningStarted(),
-        ReasoningDelta(text="hm"),
-        ReasoningDone(text="hm"),
-        TextDelta(text="a"),
-        TextDone(text="a"),
-        ToolCallStarted(call="c", name="grep"),
-    ]
-
-
-def test_a_block_that_we_closed_is_not_shown_twice_when_its_backend_closes_it() -> None:
-    session = Session()
-    session.accept()
-    session.feed(TextDelta(text="a"), ToolCallStarted(call="c", name="grep"))
-    assert session.feed(TextDone(text="a")) == []
-
-
-def test_a_result_brings_the_arguments_that_were_never_finished() -> None:
-    session = Session()
-    session.accept()
-    session.feed(ToolCallStarted(call="c", name="grep"), ToolCallArguments(call="c", json="{}"))
-    said = session.feed(ToolCallFinished(call="c", output="ok"))
-    assert said == [
-        ToolCallArguments(call="c", name="grep", json="{}", done=True),
-        ToolCallFinished(call="c", name="grep", output="ok"),
-    ]
-
-
-def test_calls_without_ids_are_told_apart_by_name_and_order() -> None:
-    session = Session()
-    session.accept()
-    for arguments in ("1", "2"):
-        session.feed(ToolCallStarted(name="add"), ToolCallArguments(name="add", json=arguments, done=True))
-    first, second = session.feed(ToolCallFinished(name="add", output="one"), ToolCallFinished(name="add", output="two"))
-    assert isinstance(first, ToolCallFinished)
-    assert isinstance(second, ToolCallFinished)
-    turn = session.state.turn
-    assert turn is not None
-    assert turn.calls[first.call].arguments == "1"
-    assert turn.calls[second.call].arguments == "2"
 
 
 def test_a_result_after_a_resume_knows_its_tools_name() -> None:
@@ -309,11 +195,11 @@ def test_a_rolled_back_turn_takes_the_users_message_out_of_the_transcript() -> N
 def test_a_turn_ended_by_us_discards_what_its_backend_still_says_and_counts_it() -> None:
     session = Session()
     session.accept()
-    session._keep(session.form.end("cancelled", None, 9, discard=True))
+    session._keep(session.form.cut("cancelled", None, 9, discard=True))
     assert session.feed(TextDelta(text="late"), ModelTurnStarted(index=1)) == []
     assert sum(loss.count for loss in session.form.losses) == 2
     session.feed(StatusChanged(status="idle"))
-    assert not session.form.discarding
+    assert session.form.states.turn is TurnState.NONE
     assert kinds(session.feed(TextDelta(text="next")))[-1] == "TextDelta"
 
 
@@ -353,22 +239,6 @@ def test_no_other_end_says_that_a_model_turn_ended(end: Any) -> None:
     session = Session()
     said = session.feed(ModelTurnStarted(index=3), TurnResult(end=end), StatusChanged(status="idle"))
     assert "ModelTurnEnded" not in kinds(said)
-
-
-def test_a_result_of_a_call_that_nobody_knows_gets_a_beginning() -> None:
-    session = Session()
-    said = session.feed(ToolCallFinished(call="c", name="ls", output="x"))
-    assert kinds(said)[-3:] == ["ToolCallStarted", "ToolCallArguments", "ToolCallFinished"]
-    assert said[-3] == ToolCallStarted(call="c", name="ls")
-
-
-def test_a_result_of_an_earlier_turns_call_gets_none_whether_that_had_a_result_or_not() -> None:
-    session = Session()
-    session.feed(ToolCallStarted(call="a", name="ls"), ToolCallStarted(call="b", name="ls"))
-    session.feed(ToolCallFinished(call="a", output="x"), StatusChanged(status="idle"))
-    for call in ("a", "b"):
-        assert kinds(session.feed(ToolCallFinished(call=call, output="y")))[-1:] == ["ToolCallFinished"]
-        assert "ToolCallStarted" not in kinds(session.feed(StatusChanged(status="idle")))
 
 
 def test_a_rotation_keeps_the_input_that_is_being_worked_on() -> None:
@@ -430,8 +300,7 @@ def test_a_question_in_words_is_the_last_of_its_run() -> None:
 
 
 def test_where_the_route_answers_nothing_is_put_in_words() -> None:
-    session = Session()
-    session.form.puts_in_words = lambda _question: False
+    session = Session(asks_in_words=False)
     assert kinds(session.feed(MAY_I))[-1] == "ApprovalRequested"
     resolved = session.form.answered(Given(resolved=ApprovalResolved(approved=False)), 9)
     assert kinds([event for run in resolved for event in run.events]) == ["ApprovalResolved"]
@@ -486,7 +355,7 @@ def test_a_question_that_is_over_was_answered_by_what_is_on_its_way() -> None:
     assert turn is not None
     assert turn.question is not None
     yes = ApprovalResolved(question=turn.question.asked.question, approved=True)
-    session.form.given = lambda: Given(resolved=yes, segments=(Text(text="approve"),), origin=THEIRS)
+    session.given = Given(resolved=yes, segments=(Text(text="approve"),), origin=THEIRS)
     said = session.feed(TextDelta(text="gone"))
     assert kinds(said) == ["TurnAccepted", "ApprovalResolved", "QuestionAnswered", "TextDelta"]
     assert said[1] == yes
@@ -525,14 +394,14 @@ def test_a_resolution_of_the_backends_own_closes_the_question_that_is_open() -> 
 
 def test_a_turn_that_is_ended_by_force_leaves_its_question_to_be_denied() -> None:
     session = asked()
-    session._keep(session.form.end("cancelled", None, 9, discard=True))
+    session._keep(session.form.cut("cancelled", None, 9, discard=True))
     assert [type(question) for question in session.form.unwanted] == [ApprovalRequested]
 
 
 def test_a_question_of_a_turn_that_is_discarded_is_to_be_denied_and_counted() -> None:
     session = Session()
     session.accept()
-    session._keep(session.form.end("cancelled", None, 9, discard=True))
+    session._keep(session.form.cut("cancelled", None, 9, discard=True))
     assert session.feed(FORM, TextDelta(text="x"), ApprovalResolved(approved=True)) == []
     assert session.form.unwanted == [FORM]
     assert [loss.kind for loss in session.form.losses] == ["InteractionRequired", "TextDelta", "ApprovalResolved"]
@@ -552,8 +421,7 @@ def test_a_code_parks_nothing_and_is_asked_for_in_words_within_the_turn() -> Non
 
 
 def test_where_the_backend_tells_no_model_turns_each_run_begins_with_the_next() -> None:
-    session = Session()
-    session.form.tells_model_turns = False
+    session = Session(tells_model_turns=False)
     said = [*session.accept(), *session.feed(MAY_I, TextDelta(text="x"), TurnEnded(end="completed"))]
     indices = [
         event.model_turn if isinstance(event, QuestionAnswered) else event.index
@@ -613,7 +481,7 @@ def test_any_order_gives_whole_turns(events: list[Event], ours: bool) -> None:
         session.accept()
     for event in events:
         session.feed(event)
-    session._keep(session.form.end("failed", Failure(cause="upstream_lost", text="gone"), 9))
+    session._keep(session.form.cut("failed", Failure(cause="upstream_lost", text="gone"), 9))
     turns: dict[str, list[Event]] = {}
     for run in session.runs:
         if run.turn:

@@ -1,0 +1,44 @@
+"""A normal form that a test feeds by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import count
+from uuid import UUID
+
+from dragoman.gateway.session.normal_form import Given, NormalForm
+from dragoman.gateway.session.runs import Run
+from dragoman.mappings.canonical import Event, SessionState
+from dragoman.mappings.canonical.values import Message, Origin
+
+__all__ = ["OURS", "Session", "kinds"]
+
+OURS = Origin(link="smooth-1", request="r1")
+
+
+class Session:
+    """A normal form with its state, fed by hand."""
+
+    def __init__(self, *, tells_model_turns: bool = True, asks_in_words: bool = True) -> None:
+        numbers = count(1)
+        self.given: Given | None = None
+        self.state = SessionState(id=str(UUID(int=0)))
+        self.form = NormalForm(
+            self.state, lambda: str(UUID(int=next(numbers))), tells_model_turns=tells_model_turns,
+            puts_in_words=lambda _question: asks_in_words, given=lambda: self.given,
+        )  # fmt: skip
+        self.runs: list[Run] = []
+
+    def accept(self, text: str = "hi") -> list[Event]:
+        return self._keep(self.form.accept(OURS, Message(role="user", text=text), 5))
+
+    def feed(self, *events: Event) -> list[Event]:
+        return self._keep(self.form.feed(events, 7))
+
+    def _keep(self, runs: list[Run]) -> list[Event]:
+        self.runs += runs
+        return [event for run in runs for event in run.events]
+
+
+def kinds(events: Sequence[Event]) -> list[str]:
+    return [type(event).__name__ for event in events]

@@ -1,0 +1,119 @@
+"""Text, reasoning and tool calls in normal form: whole, closed, and each call with one result."""
+
+from __future__ import annotations
+
+from dragoman.mappings.canonical.events import (
+    ReasoningDelta,
+    ReasoningDone,
+    ReasoningStarted,
+    StatusChanged,
+    TextDelta,
+    TextDone,
+    ToolCallArguments,
+    ToolCallFinished,
+    ToolCallStarted,
+    TurnEnded,
+)
+from dragoman.mappings.canonical.state import prelude
+from dragoman.mappings.canonical.values import Origin, Reasoning
+from tests.gateway.session.hand_fed import Session, kinds
+
+
+def test_content_without_a_turn_opens_one_of_the_backends_own() -> None:
+    session = Session()
+    said = session.feed(TextDelta(text="news"))
+    assert kinds(said) == ["StatusChanged", "TextDelta"]
+    assert session.runs[-1].origin == Origin()
+    assert session.runs[-1].turn
+
+
+def test_a_finished_block_sends_its_missing_rest_first() -> None:
+    session = Session()
+    session.accept()
+    said = session.feed(TextDelta(text="He"), TextDone(text="Hello"))
+    assert said == [TextDelta(text="He"), TextDelta(text="llo"), TextDone(text="Hello")]
+
+
+def test_a_finished_block_that_contradicts_its_deltas_is_a_gap() -> None:
+    session = Session()
+    session.accept()
+    assert kinds(session.feed(TextDelta(text="He"), TextDone(text="Yo"))) == ["TextDelta", "Gap", "TextDone"]
+    end = session.feed(StatusChanged(status="idle"))[-1]
+    assert isinstance(end, TurnEnded)
+    assert end.text == "Yo", "the done text is the authority"
+    assert [m.text for m in session.state.messages()] == ["hi", "Yo"]
+    assert [(loss.kind, loss.count) for loss in session.form.losses] == [("Gap", 1)]
+
+
+def test_a_block_heard_from_its_middle_on_is_whole_for_who_comes_later() -> None:
+    session = Session()
+    session.feed(TextDelta(text="world"), TextDone(text="hello world"))
+    assert [e for e in prelude(session.state) if isinstance(e, TextDelta)] == [TextDelta(text="hello world")]
+
+
+def test_reasoning_heard_from_its_middle_on_is_whole_in_the_transcript() -> None:
+    session = Session()
+    session.feed(ReasoningDelta(text="so"), ReasoningDone(text="and so"), StatusChanged(status="idle"))
+    assert [item.text for item in session.state.transcript if isinstance(item, Reasoning)] == ["and so"]
+
+
+def test_reasoning_then_text_then_a_call_are_three_closed_blocks() -> None:
+    session = Session()
+    session.accept()
+    said = session.feed(ReasoningDelta(text="hm"), TextDelta(text="a"), ToolCallStarted(call="c", name="grep"))
+    assert said == [
+        ReasoningStarted(),
+        ReasoningDelta(text="hm"),
+        ReasoningDone(text="hm"),
+        TextDelta(text="a"),
+        TextDone(text="a"),
+        ToolCallStarted(call="c", name="grep"),
+    ]
+
+
+def test_a_block_that_we_closed_is_not_shown_twice_when_its_backend_closes_it() -> None:
+    session = Session()
+    session.accept()
+    session.feed(TextDelta(text="a"), ToolCallStarted(call="c", name="grep"))
+    assert session.feed(TextDone(text="a")) == []
+
+
+def test_a_result_brings_the_arguments_that_were_never_finished() -> None:
+    session = Session()
+    session.accept()
+    session.feed(ToolCallStarted(call="c", name="grep"), ToolCallArguments(call="c", json="{}"))
+    said = session.feed(ToolCallFinished(call="c", output="ok"))
+    assert said == [
+        ToolCallArguments(call="c", name="grep", json="{}", done=True),
+        ToolCallFinished(call="c", name="grep", output="ok"),
+    ]
+
+
+def test_calls_without_ids_are_told_apart_by_name_and_order() -> None:
+    session = Session()
+    session.accept()
+    for arguments in ("1", "2"):
+        session.feed(ToolCallStarted(name="add"), ToolCallArguments(name="add", json=arguments, done=True))
+    first, second = session.feed(ToolCallFinished(name="add", output="one"), ToolCallFinished(name="add", output="two"))
+    assert isinstance(first, ToolCallFinished)
+    assert isinstance(second, ToolCallFinished)
+    turn = session.state.turn
+    assert turn is not None
+    assert turn.calls[first.call].arguments == "1"
+    assert turn.calls[second.call].arguments == "2"
+
+
+def test_a_result_of_a_call_that_nobody_knows_gets_a_beginning() -> None:
+    session = Session()
+    said = session.feed(ToolCallFinished(call="c", name="ls", output="x"))
+    assert kinds(said)[-3:] == ["ToolCallStarted", "ToolCallArguments", "ToolCallFinished"]
+    assert said[-3] == ToolCallStarted(call="c", name="ls")
+
+
+def test_a_result_of_an_earlier_turns_call_gets_none_whether_that_had_a_result_or_not() -> None:
+    session = Session()
+    session.feed(ToolCallStarted(call="a", name="ls"), ToolCallStarted(call="b", name="ls"))
+    session.feed(ToolCallFinished(call="a", output="x"), StatusChanged(status="idle"))
+    for call in ("a", "b"):
+        assert kinds(session.feed(ToolCallFinished(call=call, output="y")))[-1:] == ["ToolCallFinished"]
+        assert "ToolCallStarted" not in kinds(session.feed(StatusChanged(status="idle")))

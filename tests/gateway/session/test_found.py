@@ -1,0 +1,54 @@
+"""What a backend that is found again tells of the turn during which its connection was lost."""
+
+from __future__ import annotations
+
+from dragoman.gateway.session.found import Repeated, look, missed
+from dragoman.mappings.canonical import OpenTurn, SessionState
+from dragoman.mappings.canonical.events import Event, HistorySnapshot, TextDelta, TextDone
+from dragoman.mappings.canonical.state import TextBlock
+from dragoman.mappings.canonical.values import Item, Message, PastRun
+
+ASKED = Message(role="user", text="Hi", id="u")
+
+
+def answered(text: str) -> tuple[Item, ...]:
+    return (ASKED, Message(role="assistant", text=text, id="a"))
+
+
+def in_a_turn(*parts: str) -> SessionState:
+    block = TextBlock(at=0)
+    block.parts += parts
+    turn = OpenTurn(id="t", message="m", blocks=[block], open=block, accepted=True)
+    return SessionState(id="s", turn=turn, transcript=[ASKED])
+
+
+def test_a_run_that_goes_on_is_found_by_its_input() -> None:
+    history = HistorySnapshot(items=answered("Hel"), status="running")
+    assert look(in_a_turn("Hel"), "Hi", history).verdict == "running"
+
+
+def test_a_run_that_has_an_end_ends_the_turn_as_it_says() -> None:
+    history = HistorySnapshot(
+        items=answered("Hello"), status="idle", runs=(PastRun(first=1, last=2, end="limit_reached"),)
+    )
+    found = look(in_a_turn("Hel"), "Hi", history)
+    assert (found.verdict, found.end) == ("ended", "limit_reached")
+
+
+def test_another_conversation_tells_nothing_of_the_turn() -> None:
+    state = in_a_turn("Hel")
+    state.conversation = "one"
+    history = HistorySnapshot(items=answered("Hello"), status="running", conversation="other")
+    assert look(state, "Hi", history).verdict == "unknown"
+
+
+def test_the_whole_block_that_was_heard_in_part_is_told() -> None:
+    state = in_a_turn("Hel")
+    assert state.turn is not None
+    assert missed(state.turn, state.transcript, answered("Hello")[1:]) == [TextDone(text="Hello")]
+
+
+def test_what_was_heard_is_left_out_once_and_what_is_new_stays() -> None:
+    repeated = Repeated(in_a_turn("Hel"))
+    told: list[Event] = [TextDelta(text="Hello"), TextDelta(text="Hello")]
+    assert repeated.without(told) == [TextDelta(text="lo"), TextDelta(text="Hello")]

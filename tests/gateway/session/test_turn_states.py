@@ -1,0 +1,56 @@
+"""The states of a turn: the table that runs them is the one that the design shows."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+import pytest
+
+from dragoman.gateway.session.turn_states import TABLES, ConnectionState, Trigger, TurnState, TurnStates
+from dragoman.mappings.canonical import OpenTurn, SessionState
+from dragoman.mappings.canonical.events import ApprovalRequested
+from dragoman.mappings.canonical.state import QuestionBlock
+from tests.docs import DESIGN, with_turn_states
+
+
+def states(*triggers: Trigger) -> TurnStates:
+    made = TurnStates(SessionState(id="s"))
+    for trigger in triggers:
+        made.on(trigger)
+    return made
+
+
+def test_the_design_shows_the_table() -> None:
+    text = DESIGN.read_text("utf-8")
+    assert with_turn_states(text) == text, "make docs"
+
+
+def test_each_state_has_a_row_and_each_trigger_moves_something() -> None:
+    for table in TABLES:
+        kind: type[Enum] = type(next(iter(table)))
+        assert set(table) == set(kind)
+        assert {next_state for row in table.values() for next_state in row.values()} == set(kind), "reached again"
+    assert {trigger for table in TABLES for row in table.values() for trigger in row} == set(Trigger)
+
+
+def test_a_session_is_busy_from_the_input_to_the_end_of_its_turn() -> None:
+    steps = [Trigger.SUBMITTED, Trigger.BEGUN, Trigger.SETTLED, Trigger.ASKED, Trigger.ANSWERED, Trigger.ENDED]
+    assert [states(*steps[:n]).busy for n in range(len(steps) + 1)] == [False, True, True, True, True, True, False]
+
+
+def test_a_turn_that_is_over_for_its_clients_alone_is_busy_no_more() -> None:
+    cut = states(Trigger.BEGUN, Trigger.CUT, Trigger.ENDED)
+    assert (cut.turn, cut.busy) == (TurnState.DISCARDED, False)
+
+
+def test_a_trigger_without_a_row_changes_nothing() -> None:
+    made = states(Trigger.RAN_OUT, Trigger.ANSWERED, Trigger.DECIDED)
+    assert (made.turn, made.connection) == (TurnState.NONE, ConnectionState.CONNECTED)
+
+
+@pytest.mark.parametrize(("asked", "state"), [(False, TurnState.OPEN), (True, TurnState.PARKED)])
+def test_a_session_that_has_a_turn_begins_with_it(asked: bool, state: TurnState) -> None:
+    turn = OpenTurn(id="t", message="m")
+    if asked:
+        turn.question = QuestionBlock(asked=ApprovalRequested(question="q", tool="rm", description="?"))
+    assert TurnStates(SessionState(id="s", turn=turn)).turn is state
