@@ -21,6 +21,8 @@ from dragoman.gateway.routing.ingress import Ingress
 from dragoman.gateway.services import Services
 from dragoman.gateway.timers import Timer
 from dragoman.mappings.canonical import Batch, Event, SessionState
+from dragoman.mappings.canonical.events import Reply
+from dragoman.mappings.canonical.values import Cause, Failure
 from dragoman.mappings.dialect import Alarm, Burst, Dialect, Frame, Step, Translator
 from dragoman.mappings.errors import PeerError
 
@@ -143,6 +145,10 @@ class Link:
         if self.tap is not None:
             self.tap.send(items)
         self._apply(self._translator.send(items))
+
+    def refuse(self, request: str, cause: Cause, text: str) -> None:
+        """Answer a command of this peer with an error."""
+        self.send([Reply(request=request, failure=Failure(cause=cause, text=text))])
 
     def attach(self, state: SessionState, request: str) -> None:
         """Show a session to the peer."""

@@ -14,7 +14,7 @@ from uuid import UUID
 
 from msgspec import Struct, structs
 
-from dragoman.gateway.session.answers import answers_one
+from dragoman.gateway.session.commands import answers_one
 from dragoman.gateway.session.normal_form import NormalForm
 from dragoman.mappings.canonical import Batch, Command, Event, SessionState, Unmapped
 from dragoman.mappings.canonical.commands import ListSessions, OpenSession, Ping, ResumeSession, SubmitInput

@@ -69,7 +69,7 @@ class ReplayedKind(SessionOpener):
         pager.backend = self._make_backend(pager, self._sessions.route.upstream)
         session.backend = loader
         if not resume:
-            session.lobby.open()  # a new conversation: there is nothing to wait for
+            session.pending.open()  # a new conversation: there is nothing to wait for
 
 
 class ConversationsKind(ReplayedKind):

@@ -86,7 +86,7 @@ class SharedKind(SessionOpener):
         def connect(session: Session) -> None:
             session.backend = self._shared.backend_for(session)
             if ids is None:
-                session.lobby.open()  # a new conversation: there is nothing to wait for
+                session.pending.open()  # a new conversation: there is nothing to wait for
 
         return self._sessions.make(id, connect, ids=ids)
 
@@ -142,8 +142,8 @@ class SharedKind(SessionOpener):
         if newest is None:
             return
         for session in self._sessions.entered:
-            unused = session.state.backend_ids is None and not session.in_flight
-            seen = all(self._sessions.policy.sees(link.principal, newest.state) for link in session.attendance.links)
+            unused = session.state.backend_ids is None and not session.commands.in_flight
+            seen = all(self._sessions.policy.sees(link.principal, newest.state) for link in session.presence.links)
             if session.state.id in self._made_up and unused and seen:
                 self._sessions.move_on(session)
         self._made_up &= {session.state.id for session in self._sessions.index}
@@ -151,7 +151,7 @@ class SharedKind(SessionOpener):
     def gone(self, session: Session) -> None:
         """End a session. Clients that name no session are shown the one that is behind their listener now."""
         if session in self._sessions.index:
-            session.answer_all(DeleteSession)
+            session.commands.answer_all(DeleteSession)
             session.give_up(GONE)
             self._sessions.move_on(session)
 

@@ -34,11 +34,11 @@ class SingleKind(BackendKind):
         if link.id in self._only.delivery.attachments:
             action()
         else:
-            self._only.attendance.look()
-            self._only.lobby.when_open(action)
+            self._only.presence.look()
+            self._only.pending.when_open(action)
 
     def subscribed(self) -> None:
-        self._only.attendance.look()
+        self._only.presence.look()
 
     def session_behind(self, _wanted: str) -> Session | None:
         return self._only

@@ -19,7 +19,7 @@ import msgspec
 from msgspec import Struct
 
 from dragoman.gateway.config.shape import either, nearest
-from dragoman.gateway.session.answers import ANSWERS
+from dragoman.gateway.session.commands import ANSWERS
 from dragoman.mappings.canonical import Event, Unmapped
 from dragoman.mappings.canonical.events import ModelTurnStarted, TextDelta, TurnEnded
 from dragoman.mappings.errors import ConfigError

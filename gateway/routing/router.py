@@ -131,7 +131,7 @@ class Router:
             return
         self._all.claim(link, session)
         session.backend.start()
-        session.lobby.enter(link)
+        session.pending.enter(link)
 
     def _behind(self, ingress: Ingress) -> Session | None:
         """Return the one session that all clients of `ingress` share; None if its backend has none for it now."""
@@ -163,7 +163,7 @@ class Router:
     def receive(self, link: Link, bursts: list[Burst[Command]]) -> None:
         """Act on commands of a peer. A peer that speaks before it was shown anything is shown what there is."""
         if link.dialect.single_session and (own := self._all.known(link.ingress)) is not None:
-            own.lobby.admit(link)
+            own.pending.admit(link)
         for burst in bursts:
             for command in burst.items:
                 self._once_known(link, partial(self._hear, link, command))

@@ -105,7 +105,7 @@ class Sessions:
             self.services.schedule(0, lambda: self.drop(session))  # once what it has to say is said
             if self.policy.sees(link.principal, known.state):
                 return known
-            session.fail(Failure(cause="not_found", text="session not found"))
+            session.commands.fail(Failure(cause="not_found", text="session not found"))
             return session
         del self._unopened[provisional]
         session.name(own)
@@ -166,12 +166,12 @@ class Sessions:
         other = self.index.find_session(conversation)
         if other is None or other is session:
             return False
-        links = session.lobby.waiting + [a.link for a in session.delivery.attachments.values()]
+        links = session.pending.waiting + [a.link for a in session.delivery.attachments.values()]
         self._entered = {ingress: other if known is session else known for ingress, known in self._entered.items()}
         self.services.schedule(0, lambda: self.drop(session))  # once what it has to say to them is said
         for link in links:
             session.detach(link)
-            other.lobby.enter(link)
+            other.pending.enter(link)
         return True
 
     def stop(self) -> None:
@@ -213,7 +213,7 @@ class Sessions:
 
     def move_on(self, session: Session) -> None:
         """Drop a session and show its clients the one that is behind their listener now."""
-        left = [link for link in (*session.lobby.waiting, *session.attendance.links) if link.dialect.single_session]
+        left = [link for link in (*session.pending.waiting, *session.presence.links) if link.dialect.single_session]
         for link in left:
             session.detach(link)
         self.drop(session)

@@ -92,6 +92,11 @@ class Delivery:
         self.track: SessionRecorder | None = None
         """Its recording, if there is one."""
 
+    @property
+    def links(self) -> list[Link]:
+        """Return the links that are attached."""
+        return [attachment.link for attachment in self.attachments.values()]
+
     def enter(self) -> None:
         """What a link just said is for this session: its recording takes note."""
         if self.track is not None:

@@ -7,15 +7,15 @@ whose dialect has no questions is asked in words, and the next thing that it typ
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import structlog
 from msgspec import UNSET, structs
 
 from dragoman.gateway.link import Link
 from dragoman.gateway.session import wording
 from dragoman.gateway.session.normal_form import Given, denied
+from dragoman.gateway.session.ports import Effects, SessionContext
 from dragoman.gateway.timers import Timer
+from dragoman.mappings.canonical import Command
 from dragoman.mappings.canonical.commands import (
     AnswerApproval,
     AnswerInteraction,
@@ -40,10 +40,6 @@ from dragoman.mappings.canonical.events import (
 from dragoman.mappings.canonical.state import QuestionBlock
 from dragoman.mappings.canonical.values import Failure, Origin, Segment, flatten
 
-if TYPE_CHECKING:
-    from dragoman.gateway.session.inflight import Pending
-    from dragoman.gateway.session.session import Session
-
 __all__ = ["Questions"]
 
 NS = 1_000_000_000
@@ -60,8 +56,9 @@ ANSWERED = "the question was answered already"
 class Questions:
     """The questions of one session; at most one is open at a time."""
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    def __init__(self, context: SessionContext, effects: Effects) -> None:
+        self._context = context
+        self._effects = effects
         self._shown = ""  # the open question's id
         self._shown_at = 0
         self._form: wording.Form | None = None
@@ -73,7 +70,7 @@ class Questions:
     @property
     def open(self) -> QuestionBlock | None:
         """The question that the open turn waits for."""
-        turn = self._session.state.turn
+        turn = self._context.state.turn
         return turn.question if turn is not None else None
 
     def puts_in_words(self, question: Question) -> bool:
@@ -81,10 +78,10 @@ class Questions:
         return not self._decided(question)
 
     def _decided(self, question: Question) -> bool:
-        links = self._session.attendance.links
+        links = self._context.delivery.links
         if any(link.can_be_asked(question) for link in links):
             return False
-        policy = self._session.route.approvals  # with nobody there nothing is approved: who comes back may be asked
+        policy = self._context.route.approvals  # with nobody there nothing is approved: who comes back may be asked
         return policy == "deny" or (policy == "approve" and isinstance(question, ApprovalRequested) and bool(links))
 
     # -- a question begins and ends --------------------------------------------------------------------
@@ -96,16 +93,16 @@ class Questions:
         if shown == self._shown:
             return
         if self._shown:
-            self._beaten = {link.id for link in self._session.attendance.links} - {self._giver}
+            self._beaten = {link.id for link in self._context.delivery.links} - {self._giver}
         self.close()
         self._shown = shown
         if block is None:
             return
-        session = self._session
-        self._shown_at = session.clock()
+        services = self._context.services
+        self._shown_at = services.clock()
         if isinstance(block.asked, InteractionRequired):
             self._form = wording.Form(block.asked)
-        self._deadline = session.later(session.limits.answer_deadline, self._expire)
+        self._deadline = services.schedule(services.limits.answer_deadline, self._expire)
         if block.words is None:
             self._decide(block.asked)
 
@@ -122,24 +119,24 @@ class Questions:
 
     def _decide(self, question: Question) -> None:
         """The route answers, for nobody here can."""
-        approved = self._session.route.approvals == "approve"
-        log.warning("the route answers a question", session=self._session.state.id, approved=approved)
+        approved = self._context.route.approvals == "approve"
+        log.warning("the route answers a question", session=self._context.state.id, approved=approved)
         self._give(None, _verdict(question, approved=approved))
 
     def deny(self, question: Question) -> None:
         """Asked in a turn that is over for its clients: nobody will answer."""
-        self._session.forward(None, _verdict(question, approved=False))
+        self._effects.forward(None, _verdict(question, approved=False))
 
     def _expire(self) -> None:
         block = self.open
         if block is None:
             return
-        session = self._session
-        self._deadline = session.later(session.limits.answer_deadline, self._expire)  # should the denial get lost
+        services = self._context.services
+        self._deadline = services.schedule(services.limits.answer_deadline, self._expire)  # should the denial get lost
         if self._given is not None:
             return
-        text = f"no answer within {session.limits.answer_deadline:g} s: denied"
-        session.say(Alert(level="warn", source="pod", text=text, at=session.clock()))
+        text = f"no answer within {services.limits.answer_deadline:g} s: denied"
+        self._effects.say(Alert(level="warn", source="pod", text=text, at=services.clock()))
         self._give(None, _verdict(block.asked, approved=False))
 
     # -- answers in a dialect's own form -----------------------------------------------------------------
@@ -149,11 +146,11 @@ class Questions:
         block = self.open
         kind = AnswerApproval if block is not None and isinstance(block.asked, ApprovalRequested) else AnswerInteraction
         if block is None or not isinstance(command, kind):
-            self._session.refuse(link, command.request, "not_found", GONE)
+            link.refuse(command.request, "not_found", GONE)
         elif command.question not in ("", block.asked.question):
-            self._session.refuse(link, command.request, "invalid", "another question is open")
+            link.refuse(command.request, "invalid", "another question is open")
         elif fault := self._too_late(link):
-            self._session.refuse(link, command.request, "not_found", fault)
+            link.refuse(command.request, "not_found", fault)
         else:
             self._give(link, command)
 
@@ -161,9 +158,9 @@ class Questions:
         """Why an answer of this link does not count, "" if it does."""
         if self._given is not None:
             return ANSWERED
-        if link.attaches and not self._session.delivery.has_seen_all(link):
+        if link.attaches and not self._context.delivery.has_seen_all(link):
             return "the open question was not shown to you yet"
-        crossed = self._session.clock() - self._shown_at < self._session.limits.answer_guard * NS
+        crossed = self._context.services.clock() - self._shown_at < self._context.services.limits.answer_guard * NS
         return "the question before was answered by somebody else" if crossed and link.id in self._beaten else ""
 
     def _give(self, link: Link | None, command: Answer, segments: tuple[Segment, ...] = ()) -> None:
@@ -174,7 +171,7 @@ class Questions:
         self._giver = link.id if link is not None else ""
         origin = Origin(link=self._giver, request=command.request) if segments else None
         self._given = Given(resolved=_resolved(command), segments=segments, origin=origin)
-        if not self._session.forward(link, command, segments):
+        if not self._effects.forward(link, command, segments):
             self._given = None  # it was refused
 
     # -- answers in words ------------------------------------------------------------------------------
@@ -189,7 +186,7 @@ class Questions:
         said = flatten(command.segments)
         fault = self._too_late(link)
         if fault:
-            self._session.refuse(link, command.request, "busy", f"not sent: {fault}")
+            link.refuse(command.request, "busy", f"not sent: {fault}")
         elif isinstance(block.asked, ApprovalRequested):
             self._hear_verdict(link, command, said)
         else:
@@ -199,7 +196,7 @@ class Questions:
     def _hear_verdict(self, link: Link, command: SubmitInput, said: str) -> None:
         approved = wording.verdict(said)
         if approved is None:
-            self._session.refuse(link, command.request, "busy", wording.ANSWER_FIRST)
+            link.refuse(command.request, "busy", wording.ANSWER_FIRST)
         else:
             answer = AnswerApproval(request=command.request, session=command.session, approved=approved)
             self._give(link, answer, command.segments)
@@ -220,18 +217,18 @@ class Questions:
             _acknowledge(link, command.request)
 
     def _ask_on(self, form: wording.Form, fault: str, segments: tuple[Segment, ...], origin: Origin) -> None:
-        now = self._session.clock()
+        now = self._context.services.clock()
         text = form.prompt(fault)
-        self._session.deliver(self._session.form.asked_again(text, now, segments=segments, origin=origin), now)
+        self._effects.deliver(self._context.form.asked_again(text, now, segments=segments, origin=origin), now)
 
     def show_again(self, link: Link) -> bool:
         """Whether a question in words is open to this client; then it is shown again, and nothing is answered."""
         block = self.open
         if block is None or block.words is None or link.can_be_asked(block.asked):
             return False
-        begun = ModelTurnStarted(index=self._session.form.next_model_turn())
+        begun = ModelTurnStarted(index=self._context.form.next_model_turn())
         words = structs.replace(block.words, after_text=False)  # all of this run
-        self._session.delivery.show(link, [StatusChanged(status="running"), begun, words])
+        self._context.delivery.show(link, [StatusChanged(status="running"), begun, words])
         return True
 
     def in_words(self, link: Link) -> bool:
@@ -242,83 +239,77 @@ class Questions:
     # -- one-time codes: no park, the turn has ended ---------------------------------------------------
 
     def _hear_code(self, link: Link, command: SubmitInput) -> bool:
-        state = self._session.state
+        state = self._context.state
         code = wording.code(flatten(command.segments))
         if not code or state.otp is None or state.turn is not None or link.can_be_asked(state.otp.asked):
             return False
         answer = AnswerOtp(request=command.request, session=command.session, code=code)
-        self._session.forward(link, answer, command.segments)
+        self._effects.forward(link, answer, command.segments)
         return True
 
     # -- what the backend says to an answer --------------------------------------------------------------
 
-    def replied(self, pending: Pending, failure: Failure | None) -> bool:
-        """An answer was taken or refused; whether the turn that goes on is itself the reply to its client."""
-        command = pending.command
+    def replied(
+        self, link: Link | None, command: Command, segments: tuple[Segment, ...], failure: Failure | None
+    ) -> bool:  # fmt: skip
+        """Act on the reply to an answer; return whether the turn that goes on is itself the reply to its client."""
         if not isinstance(command, Answer):
             return False
-        block, given, now = self.open, self._given, self._session.clock()
+        block, given, now = self.open, self._given, self._context.services.clock()
         if block is not None and given is not None and command.question == self._shown:
             if failure is None:
-                self._session.deliver(self._session.form.answered(given, now), now)
+                self._effects.deliver(self._context.form.answered(given, now), now)
             else:
                 self._given, self._giver = None, ""
                 if failure.cause == "not_found":
                     lost = Given(resolved=denied(block.asked))
-                    self._session.deliver(self._session.form.answered(lost, now), now)
-        if not pending.segments or failure is not None:
+                    self._effects.deliver(self._context.form.answered(lost, now), now)
+        if not segments or failure is not None:
             return False
-        _taken(pending)
+        _acknowledge(link, command.request)
         return True
 
-    def judged(self, pending: Pending, event: InteractionInvalid | OtpInvalid | OtpVerified) -> None:
-        """The backend says what it thinks of an answer."""
+    def judged(
+        self, link: Link | None, command: Command, segments: tuple[Segment, ...],
+        event: InteractionInvalid | OtpInvalid | OtpVerified,
+    ) -> None:  # fmt: skip
+        """Act on what the backend says of an answer."""
         if isinstance(event, InteractionInvalid):
             self._given, self._giver = None, ""
-        state = self._session.state
+        state = self._context.state
         refused = state.otp.refused if state.otp is not None else ()
         if isinstance(event, OtpVerified) or (isinstance(event, OtpInvalid) and event.attempts_remaining <= 0):
             state.otp = None
-        link = pending.link
         if link is None:
             return
-        if not pending.segments:
-            link.send([structs.replace(event, request=pending.command.request)])
+        if not segments:
+            link.send([structs.replace(event, request=command.request)])
         elif isinstance(event, InteractionInvalid):
-            self._refused_form(pending, event, link)
-            _taken(pending)
+            if self._form is not None:
+                origin = Origin(link=link.id, request=command.request)
+                self._ask_on(self._form, self._form.again(event), segments, origin)
+            _acknowledge(link, command.request)
         elif isinstance(event, OtpInvalid):
-            self._note(link, pending, wording.code_invalid(event))
-        elif self._session.route.otp_resend and refused:
-            again = SubmitInput(request=pending.command.request, session=pending.command.session, segments=refused)
-            self._session.command(link, again)
+            self._note(link, command.request, segments, wording.code_invalid(event))
+        elif self._context.route.otp_resend and refused:
+            again = SubmitInput(request=command.request, session=command.session, segments=refused)
+            self._effects.command(link, again)
         else:
-            self._note(link, pending, f"{event.text}\nSend your message again.")
+            self._note(link, command.request, segments, f"{event.text}\nSend your message again.")
 
-    def _refused_form(self, pending: Pending, event: InteractionInvalid, link: Link) -> None:
-        if self._form is None:
-            return
-        origin = Origin(link=link.id, request=pending.command.request)
-        self._ask_on(self._form, self._form.again(event), pending.segments, origin)
-
-    def _note(self, link: Link, pending: Pending, text: str) -> None:
-        """Answer in words what was typed outside of any turn; who waits for an answer of his own gets it."""
-        now = self._session.clock()
-        self._session.deliver(self._session.form.noted(text, now, segments=pending.segments), now)
+    def _note(self, link: Link, request: str, segments: tuple[Segment, ...], text: str) -> None:
+        """Answer in words what was typed outside of any turn; a client that waits for its own answer gets it."""
+        now = self._context.services.clock()
+        self._effects.deliver(self._context.form.noted(text, now, segments=segments), now)
         if link.dialect.has_request_ids:
-            link.send([QuestionAsked(text=text), Reply(request=pending.command.request)])
+            link.send([QuestionAsked(text=text), Reply(request=request)])
         else:
-            _taken(pending)
+            _acknowledge(link, request)
 
 
-def _taken(pending: Pending) -> None:
-    """An answer in words was dealt with: who is attached sees what comes of it, who only calls is told so."""
-    if pending.link is not None:
-        _acknowledge(pending.link, pending.command.request)
-
-
-def _acknowledge(link: Link, request: str) -> None:
-    if not link.attaches:
+def _acknowledge(link: Link | None, request: str) -> None:
+    """Say that an answer in words was taken to who only calls; who is attached sees what comes of it."""
+    if link is not None and not link.attaches:
         link.send([TurnAccepted(request=request)])
 
 

@@ -15,10 +15,11 @@ a second time: an input in flight is found in the history or fails, a stop in fl
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from dragoman.gateway.link import Link
+from dragoman.gateway.session.commands import Commands
 from dragoman.gateway.session.found import Found, Repeated, look, missed
+from dragoman.gateway.session.ports import Effects, SessionContext
 from dragoman.gateway.session.turn_states import ConnectionState, Trigger
 from dragoman.gateway.timers import Timer
 from dragoman.mappings.canonical import Command
@@ -29,7 +30,6 @@ from dragoman.mappings.canonical.events import (
     ReasoningDelta,
     ReasoningDone,
     ReasoningStarted,
-    Reply,
     StatusChanged,
     TextDelta,
     TextDone,
@@ -38,12 +38,8 @@ from dragoman.mappings.canonical.events import (
 )
 from dragoman.mappings.canonical.values import Failure, Message, flatten
 
-if TYPE_CHECKING:
-    from dragoman.gateway.session.session import Session
+__all__ = ["Reconnect"]
 
-__all__ = ["BUSY", "Reconnect"]
-
-BUSY = "the connection to the backend was lost and is being made again; try again"
 STOPS = (CancelTurn, PauseTurn)
 CONTENT = (TextDelta, TextDone, ReasoningStarted, ReasoningDelta, ReasoningDone, ToolCallStarted, ToolCallArguments)
 UNKNOWN = Failure(cause="upstream_lost", text="the connection was lost before the backend answered")
@@ -52,18 +48,19 @@ UNKNOWN = Failure(cause="upstream_lost", text="the connection was lost before th
 class Reconnect:
     """Whether one session is severed from its backend, and what it then learns of its turn."""
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    def __init__(self, context: SessionContext, commands: Commands, effects: Effects) -> None:
+        self._context = context
+        self._commands = commands
+        self._effects = effects
         self._failure: Failure | None = None  # why the turn fails if nothing better is heard; None while connected
         self._grace: Timer | None = None
-        self._cancels: list[tuple[Link | None, CancelTurn]] = []
         self._repeated: Repeated | None = None
         self._start_unknown = False  # the start of the run's model turn may have been missed
 
     @property
     def severed(self) -> bool:
         """Return True while the connection is lost and the turn may still go on."""
-        return self._session.states.connection is ConnectionState.SEVERED
+        return self._context.states.connection is ConnectionState.SEVERED
 
     @property
     def listens(self) -> bool:
@@ -72,37 +69,35 @@ class Reconnect:
 
     def lost(self, failure: Failure, unsent: Sequence[Command]) -> bool:
         """The connection is lost, or could not be made again; whether the turn may still go on."""
-        session = self._session
+        context, commands = self._context, self._commands
         for command in unsent:
-            session.answers.give(command.request, failure)
+            commands.give(command.request, failure)
         if self.severed:
             return True
-        if not session.outlives_connection or not (session.busy or session.state.status == "running"):
+        if not context.upstream.turn_outlives_connection or not (
+            context.states.busy or context.state.status == "running"
+        ):
             return False
         self._failure = failure
-        session.states.on(Trigger.SEVERED)
-        self._grace = session.later(session.limits.reconnect_grace, self._expire)
-        for request in session.in_flight:
-            pending = session.in_flight.get(request)
+        self._context.states.on(Trigger.SEVERED)
+        self._grace = context.services.schedule(context.services.limits.reconnect_grace, self._expire)
+        for request in commands.in_flight:
+            pending = commands.in_flight.get(request)
             if pending is not None and not isinstance(pending.command, SubmitInput | CancelTurn | PauseTurn):
-                session.answers.give(request, failure)
+                commands.give(request, failure)
         return True
-
-    def hold(self, link: Link | None, command: CancelTurn) -> None:
-        """A client cancels: it is asked of the backend, or done, once something is known of the turn."""
-        self._cancels.append((link, command))
 
     def close(self) -> None:
         """The turn is decided, or the gateway ends."""
         self._failure = None
-        self._session.states.on(Trigger.DECIDED)
+        self._context.states.on(Trigger.DECIDED)
         if self._grace is not None:
             self._grace.cancel()
             self._grace = None
 
     def _expire(self) -> None:
         if self._failure is not None:
-            self._session.give_up(self._failure)
+            self._effects.give_up(self._failure)
 
     def take(self, items: Sequence[Any], at: int) -> list[Any]:
         """Learn from the first whole history among `items`; return the events that remain to be acted on."""
@@ -134,69 +129,55 @@ class Reconnect:
         """Return what is new of the events of a turn that goes on: a gateway tells it again from its beginning."""
         if self._repeated is None:
             return items
-        if not self._repeated.expected(self._session.state):
+        if not self._repeated.expected(self._context.state):
             self._repeated = None
             return items
         return self._repeated.without(items)
 
     def _learn(self, history: HistorySnapshot, at: int) -> bool:
         """Act on what a history says of the turn; whether the history itself is news to the clients."""
-        session, failure = self._session, self._failure
+        state, failure = self._context.state, self._failure
         if history.status is None:  # the dialect tells no runs: its translator goes on following the turn
             self.close()
-            self._settle(SubmitInput, *STOPS, failure=UNKNOWN)
-            self._release()
-            return session.state.turn is None
-        found = look(session.state, self._input(), history)
+            for kind in (SubmitInput, *STOPS):
+                self._commands.give_all(kind, UNKNOWN)
+            self._commands.release()
+            return state.turn is None
+        found = look(state, self._input(), history)
         if found.verdict == "unknown" and failure is not None:
-            session.give_up(failure)
+            self._effects.give_up(failure)
             return True
         self.close()
-        session.inputs.accept_waiting(at)
-        self._start_unknown = session.state.turn is None or session.state.turn.model_turn is None
+        self._commands.accept_waiting(at)
+        self._start_unknown = state.turn is None or state.turn.model_turn is None
         self._say_missed(found, at)
         if found.verdict == "ended":
-            session.deliver(session.form.feed(found.last_words(), at), at)
+            self._effects.deliver(self._context.form.feed(found.last_words(), at), at)
         else:
-            self._repeated = Repeated(session.state)
-        self._settle(*STOPS, failure=UNKNOWN if found.verdict == "running" else None)
-        self._release()
-        return found.verdict == "ended" or session.state.turn is None
+            self._repeated = Repeated(state)
+        for kind in STOPS:
+            self._commands.give_all(kind, UNKNOWN if found.verdict == "running" else None)
+        self._commands.release()
+        return found.verdict == "ended" or state.turn is None
 
     def _input(self) -> str | None:
         """The text of the input that waits to be accepted or that began the open turn, None if there is none."""
-        session = self._session
-        waiting = session.in_flight.get(session.inputs.waiting)
+        state = self._context.state
+        waiting = self._commands.in_flight.get(self._commands.waiting)
         if waiting is not None and isinstance(waiting.command, SubmitInput):
             return flatten(waiting.command.segments)
-        fresh = session.state.transcript[session.state.fresh :]
+        fresh = state.transcript[state.fresh :]
         said = (item.text for item in reversed(fresh) if isinstance(item, Message) and item.role == "user")
         return next(said, None)
 
     def _say_missed(self, found: Found, at: int) -> None:
-        state = self._session.state
+        state = self._context.state
         if state.turn is not None:
             events = self._with_start(missed(state.turn, state.transcript[state.fresh :], found.own))
             if events:
-                self._session.deliver(self._session.form.feed(events, at), at)
-
-    def _settle(self, *kinds: type, failure: Failure | None) -> None:
-        """Answer what was in flight of these kinds: it is not written again."""
-        for kind in kinds:
-            for request in self._session.in_flight.of(kind):
-                self._session.answers.give(request, failure)
-
-    def _release(self) -> None:
-        """Act on the cancels that waited: the turn goes on, or there is nothing left to cancel."""
-        session = self._session
-        cancels, self._cancels = self._cancels, []
-        for link, command in cancels:
-            if session.busy:
-                session.cancelling.ask(link, command)
-            elif link is not None:
-                link.send([Reply(request=command.request)])
+                self._effects.deliver(self._context.form.feed(events, at), at)
 
     def over(self) -> None:
         """The turn has failed: cancels that waited for it are done."""
         self.close()
-        self._release()
+        self._commands.release()

@@ -20,19 +20,16 @@ from dragoman.gateway.backends.upstream import Backend
 from dragoman.gateway.config.model import RouteOptions
 from dragoman.gateway.link import Link
 from dragoman.gateway.services import Services
-from dragoman.gateway.session.answers import ADDRESSED, Answers, answers_one
-from dragoman.gateway.session.attendance import Attendance
-from dragoman.gateway.session.cancelling import Cancelling
+from dragoman.gateway.session.commands import ADDRESSED, BUSY, Commands, answers_one
 from dragoman.gateway.session.delivery import Delivery
 from dragoman.gateway.session.fold import happens
 from dragoman.gateway.session.history import page, summary, trim
-from dragoman.gateway.session.inflight import InFlight, Pending
-from dragoman.gateway.session.inputs import Inputs
-from dragoman.gateway.session.lobby import Lobby
 from dragoman.gateway.session.narrowing import tool_names_only
-from dragoman.gateway.session.normal_form import NormalForm
+from dragoman.gateway.session.normal_form import Given, NormalForm
+from dragoman.gateway.session.ports import Effects, SessionContext
+from dragoman.gateway.session.presence import PendingAttach, Presence
 from dragoman.gateway.session.questions import Questions
-from dragoman.gateway.session.reconnect import BUSY, Reconnect
+from dragoman.gateway.session.reconnect import Reconnect
 from dragoman.gateway.session.runs import Run
 from dragoman.gateway.session.turn_states import Trigger, TurnState
 from dragoman.gateway.session.weight import of_events
@@ -51,10 +48,13 @@ from dragoman.mappings.canonical.commands import (
     SubmitInput,
 )
 from dragoman.mappings.canonical.events import (
+    ApprovalRequested,
+    InteractionRequired,
     ModelTurnStarted,
     Reply,
     SessionActivated,
     SessionClosed,
+    SessionOpened,
     SessionUpdated,
     TextDelta,
     TurnAccepted,
@@ -82,28 +82,20 @@ class Session:
         self.route = route
         self._names_only = route.show.tools == "names"
         self.services = services
-        self.limits, self.clock, self.later = services.limits, services.clock, services.schedule
+        self.limits, self.clock = services.limits, services.clock
         self.upstream, self.ledger = upstream, services.ledger
         self._new_id = services.new_id
-        self.questions = Questions(self)
         self.form = NormalForm(
             state,
             services.new_id,
             tells_model_turns=upstream.events.says(ModelTurnStarted),
             tells_calls=upstream.tells_calls,
-            puts_in_words=self.questions.puts_in_words,
-            given=self.questions.given,
+            puts_in_words=self._puts_in_words,
+            given=self._given,
         )
         self.states = self.form.states
         self.delivery = Delivery(state, services, coalesce=route.overflow == "coalesce", source=upstream.name)
-        self.answers = Answers(self)
-        self.in_flight = InFlight(services, self.answers.miss)
-        self.inputs = Inputs(self)
         self._turn_weight = 0
-        self.cancelling = Cancelling(self)
-        self.reconnect = Reconnect(self)
-        self.outlives_connection = upstream.turn_outlives_connection
-        self.attendance = Attendance(self)
         self.changed: Callable[[Session, str], Session] = lambda session, _name: session
         """Called when the backend opened the session, with its name there, or refused it (""). Returns the session that
         clients are shown for it: another one if that was open under the same id."""
@@ -111,49 +103,60 @@ class Session:
         self.on_run: Callable[[Run], None] = lambda _run: None  # this was delivered, and is more than text
         self.rested: Callable[[Session], None] = lambda _session: None  # nobody came for `session_ttl`
         self._watched = state.status
-        self.lobby = Lobby(self.attach, services)
+        context = SessionContext(
+            state=state, route=route, upstream=upstream, services=services, form=self.form, states=self.states,
+            delivery=self.delivery, log=log.bind(session=state.id),
+        )  # fmt: skip
+        self.questions = Questions(context, self)
+        self.commands = Commands(context, self.questions, self)
+        self.reconnect = Reconnect(context, self.commands, self)
+        self.pending = PendingAttach(self.attach, services)
+        self.presence = Presence(context, self.pending, lambda: self.backend, self.deserted, self._rest)
         self.quiet = asyncio.Event()  # no turn is open, and no input waits to be accepted
         self.quiet.set()
-        self.log = log.bind(session=state.id)
+
+    def _puts_in_words(self, question: ApprovalRequested | InteractionRequired) -> bool:
+        return self.questions.puts_in_words(question)
+
+    def _given(self) -> Given | None:
+        return self.questions.given()
 
     def name(self, id: str) -> None:
         """Give the session its id: the backend has told it, and nobody was told another one."""
         self.state.id = id
-        self.log = log.bind(session=id)
 
     # -- links -----------------------------------------------------------------------------------------
 
     def attach(self, link: Link, request: str = "") -> None:
         """Show this session to `link` and keep it informed."""
-        self.attendance.attach(link, request)
+        self.presence.attach(link, request)
 
     def detach(self, link: Link) -> None:
         """`link` is gone."""
-        self.attendance.detach(link)
+        self.presence.detach(link)
 
     def deserted(self) -> None:
         """Nobody is here any more."""
         if self.route.on_last_detach == "cancel" and self.busy:
-            self.cancelling.ask(None, CancelTurn())
+            self.commands.cancel(None, CancelTurn())
 
     def stop(self) -> None:
         """The gateway ends: tell the clients of an open turn, call off every deadline, close the way to the backend."""
         now = self.clock()
         failure = Failure(cause="upstream_lost", text="the gateway stops")
         self.deliver(self.form.cut("failed", failure, now), now)
-        self.in_flight.close()
+        self.commands.close()
         self.questions.close()
-        self.cancelling.over()
         self.reconnect.close()
-        self.attendance.close()
-        self.lobby.close()
+        self.presence.close()
+        self.pending.close()
         self.backend.stop()
 
     @property
     def vacant(self) -> bool:
         """Nobody is here and nothing was ever said: a probe's session."""
-        never_used = self.state.ids is None and not self.in_flight and not self.state.transcript
-        return never_used and self.attendance.deserted and self.state.turn is None
+        never_used = self.state.ids is None and not self.commands.in_flight and not self.state.transcript
+        return never_used and self.presence.deserted and self.state.turn is None
 
     def open(self, link: Link, command: OpenSession | ResumeSession | GetSession, then: Command | None = None) -> None:
         """Have the backend open or find the conversation of a new session; `link` is attached once it stands.
@@ -164,7 +167,7 @@ class Session:
             self.state.opening = command
         elif isinstance(command, ResumeSession):
             self.state.opening = _opening_of(command)
-        self.forward(link, command, then=then)
+        self.commands.forward(link, command, then=then)
 
     # -- what clients ask ------------------------------------------------------------------------------
 
@@ -174,12 +177,12 @@ class Session:
             case GetHistory() if self.state.backend_ids is None or not self.upstream.stores_history:
                 self._page(link, command)
             case SubmitInput():
-                self.inputs.submit(link, command)
-                self._note_quiet()
+                self.commands.submit(link, command)
+                self.note_quiet()
             case CancelTurn():
-                self.cancelling.ask(link, command)
+                self.commands.cancel(link, command)
             case AnswerApproval() | AnswerInteraction() | PauseTurn() if self.reconnect.severed:
-                self.refuse(link, command.request, "busy", BUSY)
+                link.refuse(command.request, "busy", BUSY)
             case PauseTurn():
                 self._pause(link, command)
             case ResumeTurn() if self.questions.show_again(link):
@@ -189,18 +192,14 @@ class Session:
             case RenameSession() if not self.upstream.commands.can_say(RenameSession):
                 self._rename(link, command)
             case Unmapped():
-                self.refuse(link, command.request, "unsupported", f"unknown command {command.tag!r}")
+                link.refuse(command.request, "unsupported", f"unknown command {command.tag!r}")
             case _:
                 self.forward(link, command)
-
-    def refuse(self, link: Link, request: str, cause: Cause, text: str) -> None:
-        """Answer a command with an error."""
-        link.send([Reply(request=request, failure=Failure(cause=cause, text=text))])
 
     def _page(self, link: Link, command: GetHistory) -> None:
         answer = page(self.state, command.request, command.limit or 50, command.cursor)
         if answer is None:
-            self.refuse(link, command.request, "invalid", f"unknown cursor {command.cursor!r}")
+            link.refuse(command.request, "invalid", f"unknown cursor {command.cursor!r}")
         else:
             link.send([answer])
 
@@ -224,46 +223,43 @@ class Session:
         elif self.upstream.commands.can_say(PauseTurn):
             self.forward(link, command)
         elif self.route.pause == "cancel":
-            self.cancelling.ask(link, CancelTurn(request=command.request, session=command.session))
+            self.commands.cancel(link, CancelTurn(request=command.request, session=command.session))
         elif self.state.turn is None:
-            self.refuse(link, command.request, "not_running", "no turn is in progress")
+            link.refuse(command.request, "not_running", "no turn is in progress")
         else:
-            self.refuse(link, command.request, "unsupported", "this backend cannot pause; cancel instead")
+            link.refuse(command.request, "unsupported", "this backend cannot pause; cancel instead")
 
-    def forward(
-        self, link: Link | None, command: Command, segments: tuple[Segment, ...] = (), then: Command | None = None
-    ) -> str:
-        """Write a command to the backend under a request id of our own; that id, or "" if it was refused.
+    def forward(self, link: Link | None, command: Command, segments: tuple[Segment, ...] = ()) -> str:
+        """Write a command to the backend under a request id of our own; return that id, or "" if it was refused."""
+        return self.commands.forward(link, command, segments)
 
-        `link` asked for it, None is the gateway itself; `segments` is what it typed to say it in words. `then` waits
-        for the session that `command` opens.
-        """
-        if self.in_flight.full and link is not None:
-            self.refuse(link, command.request, "busy", "too many commands wait for the backend")
-            return ""
-        fields = self.upstream.commands.from_canonical.lossy.get(type(command))
-        if fields is not None and link is not None and link.dialect.name != self.upstream.name:
-            self.ledger.in_part(link.dialect.name, self.upstream.name, type(command), fields)
-        request = self._new_id()
-        self.in_flight.add(request, command, link, segments, then)
-        self.backend.send([structs.replace(command, request=request)])
-        waits = self.in_flight.get(request) is not None
-        return request if waits else ""
+    def write(self, command: Command) -> None:
+        """Write a command to the backend."""
+        self.backend.send([command])
+
+    def opened(self, event: SessionOpened) -> Effects:
+        """Take the names that the backend gave; return the session that clients are shown for this one."""
+        self.state.backend_ids = {**(event.ext or {}), **(self.state.chosen_ids or {})}
+        self.state.title = event.title or self.state.title
+        return self.changed(self, event.session)
+
+    def refused(self) -> None:
+        """Drop the session: its backend did not open it, and nothing of it remains."""
+        self.changed(self, "")
+
+    def show(self, link: Link, request: str, event: SessionOpened, then: Command | None) -> None:
+        """Attach the client that had the session opened, and act on what it asked of it."""
+        self.state.agent = event.agent or self.state.agent
+        if not link.alive:
+            return
+        self.attach(link, "" if then is not None else request)
+        if then is not None:
+            self.command(link, then)
 
     @property
     def busy(self) -> bool:
         """Whether a turn is open, or an input waits to be accepted."""
         return self.states.busy
-
-    def answer_all(self, kind: type) -> None:
-        """Tell everybody who waits for a command of this kind that it is done."""
-        for request in self.in_flight.of(kind):
-            self.answers.give(request, None)
-
-    def fail(self, failure: Failure) -> None:
-        """Answer every command that waits for the backend with this error."""
-        for request in self.in_flight:
-            self.answers.give(request, failure)
 
     # -- what the backend says ---------------------------------------------------------------------------
 
@@ -287,11 +283,11 @@ class Session:
             for answers, some in groupby(items, answers_one):
                 if answers:
                     for item in some:
-                        self.answers.take(item, at)
+                        self.commands.take(item, at)
                 else:
                     self.deliver(self.form.feed(list(some), at), at)
             self._trim()
-            self.lobby.open()  # a whole history stands among them, or an answer: the backend has told what there was
+            self.pending.open()  # a whole history stands among them, or an answer: the backend has told what there was
 
     def _more_text(self, events: list[Any], at: int) -> bool:
         """Give further text of the open block to everybody: the direct call for what a turn mostly consists of.
@@ -318,13 +314,6 @@ class Session:
             self._end_endless(at)
         return True
 
-    def settle(self, request: str) -> Pending | None:
-        """This command waits no more; what it was."""
-        pending = self.in_flight.settle(request)
-        self.inputs.settled(request)
-        self._note_quiet()
-        return pending
-
     def connected(self) -> SessionState:
         """The backend can be reached; this is what it may be asked to go on with."""
         return self.state
@@ -333,7 +322,7 @@ class Session:
         """The backend cannot be reached: what waits for it fails, and so does a turn that cannot outlive this."""
         failure = Failure(cause=cause, text=text)
         if self.reconnect.lost(failure, unsent):
-            self.lobby.open()
+            self.pending.open()
             return True
         self.give_up(failure, everything=not unsent)
         return False
@@ -342,13 +331,13 @@ class Session:
         """Fail the open turn, and with `everything` all that waits for the backend."""
         self.reconnect.close()
         if everything:
-            self.fail(failure)
+            self.commands.fail(failure)
         now = self.clock()
-        self.cancelling.over()
+        self.commands.cancel_over()
         self.states.on(Trigger.GIVEN_UP)
         self.deliver(self.form.cut("failed", failure, now), now)
         self.reconnect.over()
-        self.lobby.open()
+        self.pending.open()
 
     # -- the way out -------------------------------------------------------------------------------------
 
@@ -363,12 +352,12 @@ class Session:
             self.on_run(run)
             if run.ended:
                 self._turn_weight = 0
-                self.cancelling.over()
+                self.commands.cancel_over()
                 self._trim()
                 self.describe()
         if self._turn_weight > self.limits.transcript_max and self.state.turn is not None:
             self._end_endless(at)
-        self._note_quiet()
+        self.note_quiet()
         self.questions.note()
         while self.form.unwanted:
             self.questions.deny(self.form.unwanted.pop())
@@ -383,15 +372,19 @@ class Session:
         self.deliver(self.form.cut("failed", failure, at, discard=True), at)
         self.backend.send([CancelTurn(request=self._new_id())])
 
-    def _note_quiet(self) -> None:
+    def note_quiet(self) -> None:
         if self.state.status != self._watched:
             self._watched = self.state.status
             self.watch(self)
         (self.quiet.clear if self.busy else self.quiet.set)()
 
+    def _rest(self) -> None:
+        self.rested(self)
+        self.watch(self)
+
     def describe(self, kind: type[SessionUpdated | SessionActivated | SessionClosed] = SessionUpdated) -> None:
         """Tell those who subscribe to everything what this session is now, or what was done with it."""
-        if any(link.publishes for link in self.attendance.links):
+        if any(link.publishes for link in self.presence.links):
             self.say(kind(session=summary(self.state)))
 
     def say(self, event: Event) -> None:

@@ -309,7 +309,7 @@ async def entered(
 async def test_a_client_too_many_is_told_so_and_counted_until_another_one_goes(monkeypatch: pytest.MonkeyPatch) -> None:
     backends = Backends()
     async with entered(monkeypatch, backends, Limits(links=1)) as (app, door):
-        backends.one.session.lobby.open()
+        backends.one.session.pending.open()
         inside = door.enter()
         refused = door.enter()
         await settle()
@@ -351,7 +351,7 @@ async def test_a_failure_while_a_client_is_shown_its_session_costs_that_client_a
             await settle()
         assert unlucky.closed is CloseReason.INTERNAL
         assert "link failed" in [entry["event"] for entry in logs]
-        backends.one.session.lobby.open()
+        backends.one.session.pending.open()
         lucky = door.enter()
         await settle()
         assert lucky.is_open()

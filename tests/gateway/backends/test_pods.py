@@ -160,7 +160,7 @@ async def test_a_pod_whose_session_rests_is_free_again(tmp_path: Path) -> None:
         (session,) = app._routers[0].sessions
         await until(lambda: not session.delivery.attachments)
         assert "error" in await opened(url)
-        session.attendance._expire()
+        session.presence._expire()
         assert session.state.owner == ""
         assert (await opened(url))["data"]["conversationId"] == conversation(tmp_path, "atlas")
 
@@ -172,7 +172,7 @@ async def test_a_pod_that_rested_and_is_opened_again_is_refused_to_the_next_clie
             await client.until(lambda: answered(client, request))
         (session,) = app._routers[0].sessions
         await until(lambda: not session.delivery.attachments)
-        session.attendance._expire()
+        session.presence._expire()
         assert "error" not in await opened(url)
         assert "error" in await opened(url)
 

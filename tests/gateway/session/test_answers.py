@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import get_args
 
 from dragoman.gateway.routing.session_index import listing
-from dragoman.gateway.session.answers import ADDRESSED, answers_one
+from dragoman.gateway.session.commands import ADDRESSED, answers_one
 from dragoman.gateway.session.history import summary
 from dragoman.mappings.canonical import Event
 from dragoman.mappings.canonical.commands import ListSessions

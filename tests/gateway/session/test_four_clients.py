@@ -10,7 +10,7 @@ import pytest
 
 from dragoman.adapters.base import CloseReason
 from dragoman.gateway import registry
-from dragoman.gateway.session.answers import answers_one
+from dragoman.gateway.session.commands import answers_one
 from dragoman.mappings.canonical import Batch, Event
 from dragoman.mappings.canonical.events import QuestionAsked, TurnEnded
 from dragoman.mappings.canonical.values import Origin

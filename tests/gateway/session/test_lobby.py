@@ -10,7 +10,7 @@ import pytest
 from msgspec import structs
 
 from dragoman.gateway.config.model import Limits
-from dragoman.gateway.session.lobby import Lobby
+from dragoman.gateway.session.presence import PendingAttach
 from tests.services import services
 
 
@@ -22,7 +22,7 @@ class Stage:
         self.timers: list[tuple[float, Callable[[], None]]] = []
         self.off = 0
         own = structs.replace(services(limits=Limits(snapshot_wait=0.4)), schedule=self._later)
-        self.lobby = Lobby(lambda link: self.inside.append(link.id), own)
+        self.lobby = PendingAttach(lambda link: self.inside.append(link.id), own)
 
     def _later(self, seconds: float, ring: Callable[[], None]) -> Any:
         self.timers.append((seconds, ring))

@@ -595,7 +595,7 @@ async def test_commands_that_wait_are_bounded() -> None:
         link = made.clients["a"].link
         for number in range(300):
             made.session.command(link, ListCompletions(request=f"c{number}", kind="file", prefix=""))
-        assert len(made.session.in_flight) <= 256
+        assert len(made.session.commands.in_flight) <= 256
         assert len(made.time.waiting) <= 256
         await settle()
         assert len(made.clients["a"].news()) >= 300 - 256, "the rest was refused"

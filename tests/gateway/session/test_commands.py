@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dragoman.gateway.session.inflight import PENDING_MAX, InFlight
+from dragoman.gateway.session.commands import PENDING_MAX, InFlight
 from dragoman.mappings.canonical.commands import CancelTurn, Compact
 from dragoman.mappings.canonical.values import Text
 from tests.gateway.in_memory import ManualClock

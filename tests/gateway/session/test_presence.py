@@ -27,7 +27,7 @@ async def test_a_caller_is_answered_and_attached_to_nothing() -> None:
         (session,) = made.router.sessions
         (reply,) = frames(caller)
         assert (reply["id"], reply["result"]["id"]) == ("1", ONE)
-        assert session.attendance.links == []
+        assert session.presence.links == []
 
 
 async def test_a_session_at_which_a_caller_only_looked_rests_after_its_time() -> None:
@@ -50,7 +50,7 @@ async def test_who_subscribes_to_everything_is_no_company_and_wakes_nobody() -> 
         made.join("pando", publishes=True)
         await settle()
         (session,) = made.router.sessions
-        assert (len(session.attendance.links), session.attendance.deserted) == (1, True)
+        assert (len(session.presence.links), session.presence.deserted) == (1, True)
         assert made.asked() == [], "nobody looks at it: its history is not asked for"
 
 
@@ -60,5 +60,5 @@ async def test_a_pod_client_keeps_its_session_awake() -> None:
         await made.begins(row(ONE))
         await made.answers("message.list", [])
         (session,) = made.router.sessions
-        assert not session.attendance.deserted
+        assert not session.presence.deserted
         assert TTL not in made.time.waiting

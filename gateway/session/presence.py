@@ -1,0 +1,167 @@
+"""Who is present: links wait to be attached, come to a session and go; the last one that goes starts its timer
+(docs/design.md, section 5).
+
+A pod client is shown a history once; what comes later is a rotation to it. So it waits for the backend, at the latest
+until `snapshot_wait`, or until it speaks itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dragoman.gateway.backends.upstream import Backend
+from dragoman.gateway.link import Link
+from dragoman.gateway.services import Services
+from dragoman.gateway.session.ports import SessionContext
+from dragoman.gateway.timers import Timer
+
+__all__ = ["PendingAttach", "Presence"]
+
+
+class PendingAttach:
+    """The links that wait for the history of one session, which its backend is about to tell.
+
+    `attach` is called for each, once, unless it leaves before.
+
+    Actions that need no link wait in the same way.
+    """
+
+    def __init__(self, attach: Callable[[Link], None], services: Services) -> None:
+        self._attach = attach
+        self._schedule = services.schedule
+        self._wait = services.limits.snapshot_wait
+        self._waiting: dict[str, tuple[Link, Timer]] = {}
+        self._actions: list[tuple[Callable[[], None], Timer]] = []
+        self._open = False
+
+    @property
+    def waiting(self) -> list[Link]:
+        """Who waits now."""
+        return [link for link, _timer in self._waiting.values()]
+
+    def enter(self, link: Link) -> None:
+        """Wait, or go in if there is nothing to wait for."""
+        if self._open:
+            self._attach(link)
+        else:
+            self._waiting[link.id] = (link, self._schedule(self._wait, lambda: self.admit(link)))
+
+    def when_open(self, action: Callable[[], None]) -> None:
+        """Call `action` once the history is known, or would have kept a link waiting for too long."""
+        if self._open:
+            action()
+        else:
+            self._actions.append((action, self._schedule(self._wait, self._act)))
+
+    def _act(self) -> None:
+        actions, self._actions = self._actions, []
+        for action, timer in actions:
+            timer.cancel()
+            action()
+
+    def admit(self, link: Link) -> None:
+        """Let `link` in now, if it waits."""
+        if self.leave(link):
+            self._attach(link)
+
+    def leave(self, link: Link) -> bool:
+        """`link` waits no more; whether it did."""
+        waiting = self._waiting.pop(link.id, None)
+        if waiting is None:
+            return False
+        waiting[1].cancel()
+        return True
+
+    def open(self) -> None:
+        """The history is known, or will not come: let everybody in."""
+        self._open = True
+        for link, _timer in list(self._waiting.values()):
+            self.admit(link)
+        self._act()
+
+    def close(self) -> None:
+        """Nobody is let in any more."""
+        for link, _timer in list(self._waiting.values()):
+            self.leave(link)
+        for _action, timer in self._actions:
+            timer.cancel()
+        self._actions.clear()
+
+
+class Presence:
+    """The links of one session, and the timer that runs while there are none.
+
+    `deserted` is called when the last link leaves, `rested` when nobody came back for `session_ttl`.
+    """
+
+    def __init__(
+        self, context: SessionContext, pending: PendingAttach, backend: Callable[[], Backend],
+        deserted: Callable[[], None], rested: Callable[[], None],
+    ) -> None:  # fmt: skip
+        self._context = context
+        self._pending = pending
+        self._backend = backend
+        self._deserted = deserted
+        self._rested = rested
+        self._expiry: Timer | None = None
+
+    @property
+    def links(self) -> list[Link]:
+        """Everybody who is attached."""
+        return self._context.delivery.links
+
+    @property
+    def deserted(self) -> bool:
+        """Whether nobody is here; who subscribes to everything is no company."""
+        return all(link.publishes for link in self.links)
+
+    def attach(self, link: Link, request: str) -> None:
+        """Show the session to `link`, and keep it informed unless it only makes calls."""
+        if link.publishes:
+            self._context.delivery.attach(link, request)
+            return
+        self.close()
+        self._backend().start()  # before: what it knows at once stands in the first snapshot
+        if link.attaches:
+            self._context.delivery.attach(link, request)
+        else:
+            link.attach(self._context.state, request)
+            self._leave()  # it looked, and is gone
+
+    def look(self) -> None:
+        """Connect to the backend for somebody who asks what there is, for as long as after a client that left."""
+        self._backend().start()
+        if self.deserted and self._expiry is None:
+            self._wait()
+
+    def detach(self, link: Link) -> None:
+        """`link` is gone; its turn goes on, the answers to its commands have nowhere to go."""
+        self._pending.leave(link)
+        attached = link.id in self._context.delivery.attachments  # a probe never was
+        self._context.delivery.detach(link)
+        if attached and not link.publishes:
+            self._leave()
+
+    def _leave(self) -> None:
+        if self.deserted:
+            self._deserted()
+            self._wait()
+
+    def _wait(self) -> None:
+        self.close()
+        self._expiry = self._context.services.schedule(self._context.services.limits.session_ttl, self._expire)
+
+    def _expire(self) -> None:
+        if self._context.states.busy:
+            self._wait()
+            return
+        self._expiry = None
+        self._context.log.info("session idle, closing its backend connection")
+        self._backend().rest()
+        self._rested()
+
+    def close(self) -> None:
+        """Call off the clock."""
+        if self._expiry is not None:
+            self._expiry.cancel()
+            self._expiry = None
