@@ -34,7 +34,7 @@ from dragoman.gateway.pods.directory import PodDirectory
 from dragoman.gateway.pods.folder import PodFolder
 from dragoman.gateway.recording.recorder import Recorder
 from dragoman.gateway.recording.recordings import Recordings
-from dragoman.gateway.replay.conversation import Conversation
+from dragoman.gateway.replay.conversation import PrivateConversation
 from dragoman.gateway.replay.live import Live
 from dragoman.gateway.replay.playing import Replay
 from dragoman.gateway.replay.session_filter import SessionFilter
@@ -200,7 +200,7 @@ class App:
         if dialect.session_ref is None:
             live.backend = self._upstream(live, endpoint, recorder)
         else:
-            live.backend = one = Conversation(live, dialect, self._services)
+            live.backend = one = PrivateConversation(live, dialect, self._services)
             one.upstream = self._upstream(one, endpoint, recorder, one.is_called)
         return live
 

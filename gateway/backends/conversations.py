@@ -11,7 +11,7 @@ from functools import partial
 
 from dragoman.gateway.backends.catalog import BackendCatalog, Rows
 from dragoman.gateway.backends.history_loader import HistoryLoader
-from dragoman.gateway.backends.opener import SessionOpener
+from dragoman.gateway.backends.kind import SessionOpener
 from dragoman.gateway.backends.paging import Pager
 from dragoman.gateway.backends.upstream import Backend, Connected
 from dragoman.gateway.link import Link

@@ -10,8 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from dragoman.gateway.backends.asking import Asking, Script, TimedOut
-from dragoman.gateway.backends.kind import MakeBackend
-from dragoman.gateway.backends.opener import SessionOpener
+from dragoman.gateway.backends.kind import MakeBackend, SessionOpener
 from dragoman.gateway.backends.shared import SharedConnection
 from dragoman.gateway.backends.upstream import Upstream
 from dragoman.gateway.link import Link

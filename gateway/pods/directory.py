@@ -37,7 +37,7 @@ Listen = Callable[[str, Ingress], Awaitable[Listener]]
 log = structlog.get_logger("dragoman.pod")
 
 
-class Place(msgspec.Struct, kw_only=True, eq=False):
+class PodPlace(msgspec.Struct, kw_only=True, eq=False):
     """A session and its folder, which is open once clients can connect."""
 
     session: Session
@@ -58,8 +58,8 @@ class PodDirectory:
         self._behind = behind
         self._entry = PodFolder(base, way_in)
         self._ingress = Ingress(endpoint=f"pod+{self._entry.address}", session=NEW, directory=self)
-        self._wanted: dict[str, Place] = {}
-        self._open: dict[str, Place] = {}
+        self._wanted: dict[str, PodPlace] = {}
+        self._open: dict[str, PodPlace] = {}
         self._changed = asyncio.Event()
 
         self._closed = False
@@ -83,7 +83,7 @@ class PodDirectory:
         elif place is not None:
             place.folder.tell(state)
         elif state.owner or state.backend_ids is not None:  # somebody opened it: a probe's session is shown to nobody
-            place = Place(session=session, folder=PodFolder(self._base, self._free_name(state)))
+            place = PodPlace(session=session, folder=PodFolder(self._base, self._free_name(state)))
             _name(state, place.folder.name)
             self._wanted[state.id] = place
             self._changed.set()
@@ -109,7 +109,7 @@ class PodDirectory:
             _, place = self._open.popitem()
             await place.folder.close()
 
-    async def _serve(self, id: str, place: Place) -> None:
+    async def _serve(self, id: str, place: PodPlace) -> None:
         ingress = Ingress(endpoint=f"pod+{place.folder.address}", session=id, directory=self)
         try:
             await place.folder.open(lambda path: self._listen(path, ingress))

@@ -34,7 +34,7 @@ from dragoman.mappings.canonical.events import (
 from dragoman.mappings.canonical.values import Cause, Ext, Failure
 from dragoman.mappings.dialect import Burst, Dialect, Loss
 
-__all__ = ["GONE", "Conversation"]
+__all__ = ["GONE", "PrivateConversation"]
 
 HELD_MAX = 1024  # commands that wait until it is open: each has a deadline of its own
 
@@ -44,7 +44,7 @@ OF_THE_LIST = (SessionActivated, SessionUpdated, Heartbeat, StoreChanged)
 GONE = "the backend does not have the conversation any more"
 
 
-class Conversation:
+class PrivateConversation:
     """The way of `session` to it: a Backend. `upstream` is set before anything is asked."""
 
     upstream: Upstream

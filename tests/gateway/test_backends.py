@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import ast
-from pathlib import Path
 from typing import Any
 
 import pytest
 from msgspec import structs
 
-import dragoman.gateway.routing.router as router_module
 from dragoman.gateway import registry
 from dragoman.gateway.backends.conversations import ConversationsKind, ReplayedKind
 from dragoman.gateway.backends.kind import BackendKind
@@ -42,13 +39,6 @@ async def test_each_backend_has_its_kind(dialect: str, options: dict[str, Any], 
         route = structs.replace(made.router._route, name="other")
         sessions = Sessions(route, made.services, spoken, lambda _link: None, None)
         assert type(chosen(sessions)) is kind
-
-
-def test_the_router_knows_no_kind_of_backend() -> None:
-    tree = ast.parse(Path(router_module.__file__).read_text("utf-8"))
-    imported = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
-    of_backends = {module for module in imported if module and ".backends." in module}
-    assert of_backends == {f"dragoman.gateway.backends.{name}" for name in ("asking", "catalog", "kind")}
 
 
 async def test_a_shared_backend_has_nothing_to_ask_beside_its_sessions() -> None:

@@ -14,7 +14,7 @@ from dragoman.gateway import registry
 from dragoman.gateway.backends.upstream import Upstream
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.ledger import Ledger
-from dragoman.gateway.replay.conversation import GONE, Conversation
+from dragoman.gateway.replay.conversation import GONE, PrivateConversation
 from dragoman.mappings.canonical.commands import CancelTurn, Compact
 from dragoman.mappings.canonical.events import Gap, Reply
 from tests.gateway.backends.in_memory_pando import InMemoryPando, row
@@ -40,7 +40,7 @@ class Alone(InMemoryPando):
         self._group = group
         ids = count(1)
         pando = registry.dialect("pando")
-        self.way = Conversation(
+        self.way = PrivateConversation(
             self.session, pando, services(self.time, ledger=self.ledger, new_id=lambda: f"id {next(ids)}")
         )
         self.way.upstream = Upstream(
