@@ -9,7 +9,7 @@ from typing import Any
 
 import typer
 
-from dragoman.gateway import logs
+from dragoman.gateway import logs, standard_descriptors
 from dragoman.gateway.app import App
 from dragoman.mappings.errors import ConfigError
 
@@ -17,7 +17,8 @@ __all__ = ["run", "serve_until_signalled", "set_up"]
 
 
 def set_up(log_level: str, log_json: bool) -> None:
-    """Configure the logs from the options of a command."""
+    """Configure the logs of a serving command from its options."""
+    standard_descriptors.open_missing()
     if log_level not in logs.LEVELS:
         raise ConfigError(f"--log-level {log_level!r}: write one of {', '.join(logs.LEVELS)}")
     logs.configure(log_level, as_json=log_json)

@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 import uvloop
 
-from dragoman.gateway import logs
+from dragoman.gateway import logs, standard_descriptors
 from dragoman.gateway.config import check
 from dragoman.gateway.config.model import Config, Route
 from dragoman.mappings.errors import ConfigError, DragomanError
@@ -39,6 +39,7 @@ def chosen(environment: Mapping[str, str]) -> tuple[Config, Route]:
 
 def run(serve: Callable[[], Coroutine[Any, Any, None]]) -> NoReturn:
     """Run until stopped, then exit: 0 success, 1 failure, 2 bad usage or configuration."""
+    standard_descriptors.open_missing()
     logs.configure("warning")
     try:
         work = serve()

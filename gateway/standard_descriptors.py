@@ -1,0 +1,23 @@
+"""The descriptors 0, 1 and 2 of a process that was started without some of them, as `2>&-` does.
+
+The next socket would get the number of a closed one: what is meant for stderr would go to a peer, and libuv aborts the
+process when it closes a descriptor below 3.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+__all__ = ["open_missing"]
+
+
+def open_missing() -> None:
+    """Open /dev/null in the place of each standard descriptor that is closed. Call it before anything is opened."""
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest number that is free
+    if sys.stderr is None:
+        sys.stderr = open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115  # stays open as long as the process

@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from dragoman.adapters.unix import alive
+from tests.adapters.stdio.programs import DEADLINE, until
+
+
+@pytest.mark.parametrize("closed", ["2>&-", ">&- <&-", ">&- <&- 2>&-"])
+async def test_a_gateway_without_some_standard_descriptors_serves_and_ends_with_0(closed: str, tmp_path: Path) -> None:
+    at, backend = tmp_path / "sock", tmp_path / "backend"
+    bridge = (sys.executable, "-m", "dragoman", "bridge", f"pod+unix:{at}", f"pod+unix:{backend}")
+    process = await asyncio.create_subprocess_exec(
+        "bash", "-c", f'exec "$@" {closed}', "bash", *bridge,
+        stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        async with asyncio.timeout(2 * DEADLINE):
+            await until(lambda: alive(str(at)) or process.returncode is not None)
+            for _ in range(3):  # a connection that closes is what libuv aborted at
+                _, writer = await asyncio.open_unix_connection(str(at))
+                writer.close()
+                await writer.wait_closed()
+            process.send_signal(signal.SIGTERM)
+            assert await process.wait() == 0
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
