@@ -19,7 +19,6 @@ import msgspec
 from msgspec import Struct
 
 from dragoman.gateway.config.shape import either, nearest
-from dragoman.gateway.session.commands import ANSWERS
 from dragoman.mappings.canonical import Event, Unmapped
 from dragoman.mappings.canonical.events import ModelTurnStarted, TextDelta, TurnEnded
 from dragoman.mappings.errors import ConfigError
@@ -36,7 +35,9 @@ Outcome = Literal["", "approved", "denied", "submitted", "declined"]
 OUTCOMES = tuple(filter(None, get_args(Outcome)))
 OWN = ("type", "delay_ms", "when")
 
-EVENTS = {kind.__struct_config__.tag: kind for kind in get_args(Event) if kind not in ANSWERS | {Unmapped}}
+EVENTS = {
+    kind.__struct_config__.tag: kind for kind in get_args(Event) if kind.answers != "always" and kind is not Unmapped
+}
 """Tag -> event that a script may contain. Responses to commands are not among them; the backend creates them."""
 
 

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, get_args
 
 import structlog
 from msgspec import structs
@@ -27,7 +27,7 @@ from dragoman.gateway.recording.runs import Item, count
 from dragoman.gateway.recording.writer import File, Writer
 from dragoman.gateway.timers import Later, Timer
 from dragoman.mappings.canonical import Batch, Command, Event, SessionState
-from dragoman.mappings.canonical.events import ReasoningDelta, TextDelta, ToolOutputDelta, TurnAccepted, TurnEnded
+from dragoman.mappings.canonical.events import TurnAccepted, TurnEnded
 from dragoman.mappings.dialect import Frame
 
 __all__ = ["FLUSH", "RETRY", "RecordingContext", "SessionRecorder", "Speaking"]
@@ -36,7 +36,7 @@ FLUSH = 0.02  # seconds: with the writer's round, what happened is on the disk w
 MARGIN = int(2 * FLUSH * 1e6)  # µs until a timer has rung and what it wants has been flushed
 RETRY = 30.0  # seconds until a disk that was full is asked again
 
-STREAMED = frozenset({TextDelta, ReasoningDelta, ToolOutputDelta})
+STREAMED = frozenset(kind for kind in get_args(Event) if kind.streamed)
 """What ends no text that streams."""
 
 log = structlog.get_logger("dragoman.recording")

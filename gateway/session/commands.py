@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, get_args
 
 from msgspec import UNSET, Struct, structs
 
@@ -35,17 +35,11 @@ from dragoman.mappings.canonical.commands import (
     UnarchiveSession,
 )
 from dragoman.mappings.canonical.events import (
-    CompletionsListed,
-    HistorySnapshot,
     InteractionInvalid,
     OtpInvalid,
     OtpVerified,
-    PodAttached,
-    PodInspected,
-    Pong,
     Reply,
     SessionOpened,
-    SessionsListed,
     TurnAccepted,
 )
 from dragoman.mappings.canonical.values import (
@@ -60,7 +54,7 @@ from dragoman.mappings.canonical.values import (
 )
 from dragoman.mappings.dialect import Loss
 
-__all__ = ["ADDRESSED", "ANSWERS", "BUSY", "PENDING_MAX", "Commands", "InFlight", "answers_one"]
+__all__ = ["ADDRESSED", "BUSY", "PENDING_MAX", "Commands", "InFlight", "answers_one"]
 
 PENDING_MAX = 256  # commands of all links that wait for the backend's answer
 
@@ -69,19 +63,13 @@ OPENING = (OpenSession, ResumeSession, GetSession)
 
 BUSY = "the connection to the backend was lost and is being made again; try again"
 
-ANSWERS = frozenset(
-    {TurnAccepted, Reply, CompletionsListed, SessionsListed, SessionOpened, PodInspected, PodAttached, Pong}
-)
-
-ASKED_FOR = frozenset({HistorySnapshot, OtpVerified, OtpInvalid, InteractionInvalid})
-
-ADDRESSED = ANSWERS | ASKED_FOR
-"""Types that may answer a command; of the latter those that name its request, else they are told to everybody."""
+ADDRESSED = frozenset(kind for kind in get_args(Event) if kind.answers != "never")
+"""Types that may answer a command."""
 
 
 def answers_one(event: Any) -> bool:
-    """Return True if an event answers one command."""
-    return type(event) in ANSWERS or (type(event) in ASKED_FOR and bool(event.request))
+    """Return True if this event answers one command."""
+    return event.answers == "always" or (event.answers == "by_request" and bool(event.request))
 
 
 class PendingCommand(Struct, frozen=True, kw_only=True):

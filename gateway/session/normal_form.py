@@ -283,7 +283,7 @@ class NormalForm(QuestionForm):
         if isinstance(event, TurnEnded) or (isinstance(event, StatusChanged) and event.status != "running"):
             self.states.on(Trigger.RAN_OUT)
             return True
-        if type(event) not in _OF_A_TURN:
+        if not event.of_a_turn:
             return False
         if isinstance(event, ApprovalRequested | InteractionRequired):
             self.unwanted.append(event)
@@ -461,5 +461,3 @@ _HANDLERS: dict[type, Callable[[NormalForm, Any], None]] = {
     Gap: NormalForm._tell_gap,
     **dict.fromkeys(_CONTENT, NormalForm._other_content),
 }
-
-_OF_A_TURN = frozenset(_HANDLERS) - {MessageAppended, HistorySnapshot, StatusChanged, Alert, Gap} | {ErrorReported}
