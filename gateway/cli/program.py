@@ -68,7 +68,7 @@ def load_command(name: str) -> TyperCommand:
     return cast(TyperCommand, typer.main.get_command(single))  # an app with one command is that command
 
 
-class Commands(TyperGroup):
+class LazyCommands(TyperGroup):
     """The commands of COMMANDS, each imported when it is used."""
 
     def __init__(self, **attributes: Any) -> None:
@@ -85,7 +85,7 @@ class Commands(TyperGroup):
 
 app = typer.Typer(
     name="dragoman",
-    cls=Commands,
+    cls=LazyCommands,
     help="A gateway and translator between AI-agent clients and backends that speak different wire dialects.",
     epilog="First try: dragoman demo\n\nExit codes: 0 success, 1 the work failed, 2 bad usage or configuration.",
     no_args_is_help=True,
