@@ -229,9 +229,13 @@ def packed(items: Iterable[Item]) -> Iterator[StepLine]:
     cursors = ["", ""]  # of the last event and the last command of the step
     for item in items:
         is_command = type(item) is EventLine and item.command is not None
+        is_event = type(item) is EventLine and not is_command and not cursors[1]
         alone = type(item) is Stream and (bool(item.wires) or len(item.rounds) > 1)
         if step and (
-            alone or item.t != step[0].t or item.seq != following or not _follows(step[-1], cursors, item, is_command)
+            alone
+            or item.t != step[0].t
+            or item.seq != following
+            or not ((is_event and type(step[-1]) is EventLine) or _follows(step[-1], cursors, item, is_command))
         ):
             yield _step_line(step)
             step, cursors = [], ["", ""]

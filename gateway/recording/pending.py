@@ -143,9 +143,9 @@ def _lines_of(note: Note) -> int:
     return len(note.events) if isinstance(note, Batch) else 1
 
 
-def _lines(step: Step, seq: int) -> Iterator[Item]:
+def _lines(step: Step, seq: int) -> list[Item]:
     """Return the items of a step, numbered from `seq`: frames that were sent stand last."""
-    t, notes = step.t, step.notes
+    t, notes, items = step.t, step.notes, list[Item]()
     if len(notes) > 1:  # frames that were sent stand last in their step
         sent = [note for note in notes if type(note) is FramesNote and note.tapped.dir == "send"]
         if sent:
@@ -154,33 +154,36 @@ def _lines(step: Step, seq: int) -> Iterator[Item]:
     for note in notes:
         if isinstance(note, FramesNote):
             if len(note.frames) == 1:
-                yield frame_line(seq, t, *note.tapped, note.frames[0])
+                items.append(frame_line(seq, t, *note.tapped, note.frames[0]))
             else:
-                yield from frame_lines(seq, t, *note.tapped, note.frames)
+                items += frame_lines(seq, t, *note.tapped, note.frames)
             seq += len(note.frames)
         elif isinstance(note, Batch):
-            yield from _events(seq, t, note)
+            items += _events(seq, t, note)
             seq += len(note.events)
         else:
-            yield structs.replace(note, seq=seq, t=t)
+            items.append(structs.replace(note, seq=seq, t=t))
             seq += 1
+    return items
 
 
-def _events(seq: int, t: int, batch: Batch) -> Iterator[EventLine | Stream]:
+def _events(seq: int, t: int, batch: Batch) -> list[EventLine | Stream]:
     """Return the events of a batch. Deltas in a row are folded even if their frames are not alike."""
     turn, origin, at, position = batch.turn, batch.origin, batch.at, batch.first_seq
+    items: list[EventLine | Stream] = []
     for _, some in groupby(batch.events, type):
         events = list(some)
         part = structs.replace(batch, events=events, first_seq=position)
         row = row_of(t, (part,)) if len(events) >= STREAM_MIN else None
         if row is not None and (stream := stream_of([(one,) for one in row], seq)) is not None:
-            yield stream
+            items.append(stream)
         else:
             for n, event in enumerate(events):
                 cursor = f"{batch.epoch}:{position + n}"
-                yield EventLine(seq=seq + n, t=t, cursor=cursor, event=event, turn=turn, origin=origin, at=at)
+                items.append(EventLine(seq=seq + n, t=t, cursor=cursor, event=event, turn=turn, origin=origin, at=at))
         seq += len(events)
         position += len(events)
+    return items
 
 
 def _size(frames: Sequence[Frame]) -> int:

@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from dragoman.gateway.recording.redaction.detectors import Detector, Judge, value_of
 
-__all__ = ["ASSIGNMENTS", "TOKEN", "is_secret_name", "named"]
+__all__ = ["ASSIGNMENTS", "NAME_MAX", "TOKEN", "ends_as_secret", "is_secret_name", "named"]
 
 ANCHORS = ("passw", "passphrase", "pwd", "secret", "credential", "authorization", "key")
 NAMES = (
@@ -93,11 +93,12 @@ ASSIGNMENTS = (_assigned("credential", ANCHORS, NAMES, _is_secret), TOKEN, SETTI
 
 def is_secret_name(name: str) -> bool:
     """Return True if what is called so is a secret: a field, a setting, a key of a JSON object."""
-    return _ends_as_secret(name[-NAME_MAX:])
+    return ends_as_secret(name[-NAME_MAX:])
 
 
 @lru_cache(4096)  # peers choose the names
-def _ends_as_secret(end: str) -> bool:
+def ends_as_secret(end: str) -> bool:
+    """Return True if a name is that of a secret, judged by its last NAME_MAX characters."""
     return SECRET_NAME.search(end) is not None
 
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 
 from dragoman.gateway.recording.lines import FrameLine, Line
-from dragoman.gateway.recording.redaction.assignments import is_secret_name
+from dragoman.gateway.recording.redaction.assignments import NAME_MAX, ends_as_secret
 from dragoman.gateway.recording.redaction.blocks import BEHIND, BEHIND_MAX, HIDDEN
 from dragoman.gateway.recording.redaction.credentials import Cleaner, has_credentials, texts_of
 from dragoman.gateway.recording.redaction.field_texts import FieldText, FieldTexts, ParsedFrame, Part, TapKey
@@ -180,7 +180,7 @@ class FrameRedactor:
         named = not self._names.isdisjoint(said.keys)
         if named:
             self._cleaner.empty(index, "path")
-        secret = {key for key in said.keys if is_secret_name(key)}
+        secret = {key for key in said.keys if ends_as_secret(key[-NAME_MAX:])}  # a hit of its cache is no call
         if secret == {"token"} and any(word in text for word in TOKENS_OF_TEXT):
             secret = set()
         setting = "value" in said.keys  # its name stands beside it
@@ -204,7 +204,7 @@ class FrameRedactor:
     def _look_through(self, saying: FieldText) -> None:
         """What was said is put together; of a large text only its ends are: it is looked at as a whole, and once."""
         heard, saying.parts = saying.parts, []
-        if not any(len(some) == 1 and len(some[0]) >= LARGE for _, some in heard):
+        if True not in [len(some) == 1 and len(some[0]) >= LARGE for _, some in heard]:
             self._put_together(saying, heard)
             return
         before: list[Part] = []

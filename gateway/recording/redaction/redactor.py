@@ -126,14 +126,17 @@ class Redactor:
 
     def _leaving(self) -> list[Item]:
         queue = self._queue
-        leaving = _Leaving()
+        leaving, lines = _Leaving(), list[Item]()
         for _ in range(self._steps_done()):
             item = queue.popleft()
             if isinstance(item, Delta):
                 for line in item.slot:
-                    leaving.add(self._looked_at(line))
+                    lines += self._looked_at(line)
+            elif isinstance(item, EventLine):
+                lines += self._looked_at(self._redacted(item))
             else:
-                leaving.add(self._looked_at(self._redacted(item)) if isinstance(item, EventLine) else (item,))
+                lines.append(item)
+        leaving.add(lines)
         self._weight -= sum([_weight(frame) for frame in leaving.frames if not isinstance(frame, Stream)])
         clean = leaving.clean(self._wires)
         self._finder.forget_large()
