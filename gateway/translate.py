@@ -76,7 +76,7 @@ def translate(
 
 
 def _read(reading: Direction[Any], frame: Frame) -> Step[Any]:
-    """What one line says."""
+    """Return the content of one line."""
     step: Step[Any] = Step()
     try:
         if reading.lines is not None and isinstance(frame, bytes):

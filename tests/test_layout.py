@@ -25,6 +25,27 @@ WITHOUT_TEST: dict[str, str] = {}
 # Circles that are left from before this rule: it only ever shrinks.
 KNOWN_CIRCLES: list[frozenset[str]] = []
 
+MAX_WORDS = 30  # of a sentence in a docstring: 25 is the aim
+RIDDLE = re.compile(r"(It|They|Those|These|That|The same|Of|What|Whose|Which|Who|Whoever|Nobody|Somebody)\b")
+# Source folders and modules whose docstrings have not been rewritten in plain English yet. This list only shrinks.
+NOT_YET_PLAIN: tuple[str, ...] = (
+    "gateway/backends/",
+    "gateway/cli/",
+    "gateway/link.py",
+    "gateway/outbox.py",
+    "gateway/recording/",
+    "gateway/replay/conversation.py",
+    "gateway/replay/forked.py",
+    "gateway/replay/lines.py",
+    "gateway/replay/live.py",
+    "gateway/replay/missing.py",
+    "gateway/replay/scenes.py",
+    "gateway/routing/",
+    "gateway/services.py",
+    "gateway/session/",
+    "mappings/",
+)
+
 SUPPRESSION = re.compile(
     r"#\s*(type:\s*ignore|noqa|pragma:\s*no cover)(\[[^\]]*\]|:\s*[A-Z]+[0-9]+(,\s*[A-Z]+[0-9]+)*)?(?P<rest>.*)"
 )
@@ -205,3 +226,45 @@ def test_an_import_for_the_type_checker_counts() -> None:
         patch.setattr("tests.test_layout.parsed", lambda _path: ast.parse(code))
         found = imports_of(path, frozenset({"gateway", "gateway.outbox", "gateway.timers", "gateway.link"}))
     assert found == {"gateway.outbox", "gateway.timers"}
+
+
+def docstrings(path: Path) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(parsed(path)):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            text = ast.get_docstring(node)
+            if text is not None:
+                yield getattr(node, "lineno", 1), text
+
+
+def sentences(text: str) -> Iterator[str]:
+    """Yield the sentences of a docstring; diagrams, tables and lists are left out."""
+    for paragraph in text.split("\n\n"):
+        if not any(line.startswith("    ") or "  " in line.strip() for line in paragraph.splitlines()):
+            yield from re.split(r"(?<=[.;:])\s", " ".join(paragraph.split()))
+
+
+def riddles(text: str) -> Iterator[str]:
+    """Yield what is wrong with a docstring that must be understood alone."""
+    if RIDDLE.match(text):
+        yield f"begins without its subject: {text[:40]!r}"
+    for sentence in sentences(text):
+        if len(sentence.split()) > MAX_WORDS:
+            yield f"has a sentence of {len(sentence.split())} words: {sentence[:40]!r}"
+
+
+def test_each_docstring_is_understood_alone() -> None:
+    found = [
+        f"{name(path)}:{line}: {problem}"
+        for path in SOURCES
+        if not name(path).startswith(NOT_YET_PLAIN)
+        for line, text in docstrings(path)
+        for problem in riddles(text)
+    ]
+    assert not found, listed(found)
+
+
+def test_a_riddle_is_noticed() -> None:
+    assert list(riddles("It has acted."))
+    assert list(riddles("The same; one that nobody knows yet is made."))
+    assert list(riddles(" ".join(["Return"] * (MAX_WORDS + 1))))
+    assert not list(riddles("Return the session, or None."))

@@ -32,7 +32,7 @@ class Pod(Struct, frozen=True, kw_only=True):
 
 
 class StatusFile(Struct, frozen=True):
-    """What we read of a `status.json`."""
+    """The part of a `status.json` that is read."""
 
     state: Status
 

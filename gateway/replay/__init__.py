@@ -1,10 +1,12 @@
 """Replay: a recording as a backend, as a client, and in tests.
 
-matching   which recorded command is meant    scenes   what a recording holds    casting   which scene comes next
-lines      what of the log is said            pace     when                      backend   the recording as a backend
-reports    what became of each command        options  how it may be played      playing   all of it, for one route
-live       a live backend behind it           forked   which of the two is asked missing  what is added to it then
-conversation   that backend, where its connections carry many conversations: one of them   sieve    what they tell of it
-driving    the recording as a client          inside   that client's link        heard    what it was told
-standalone, threads   apps of their own
+matching        compares a command with recorded ones       turn_matcher   finds the recorded turn of an input
+scenes          cuts a recording into turns                 lines          selects the events to send
+pace            times the events                            backend        the recording as a backend
+reports         reports how each command was matched        options        the options of `replay+file:`
+playing         the replay of one route                     live           a live backend behind a recording
+forked          decides between recording and live backend  missing        adds the recorded part to it
+conversation    one conversation of a shared backend        session_filter hides its other conversations
+driving         the recording as a client                   in_process     that client's transport
+driven_events   the events that it received                 standalone, threads   apps of their own
 """

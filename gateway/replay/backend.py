@@ -1,9 +1,9 @@
 """A recording as the backend of one session (docs/design.md, section 7).
 
-It says what was said to all clients then, and the session makes its normal form of it once more; so what the session
-adds by itself is left out here (lines.py). An input begins a scene, and a scene is played passage by passage: where a
-command stood in the recording on which the rest depends, the play stops until that command comes. One that comes early
-makes what is left before it follow at once. Pure but for `later`: no socket, no task, no file but the recording.
+It sends what all clients received then, and the session makes its normal form again. So events that the session itself
+adds are left out (lines.py). An input begins a recorded turn, which is played in parts. If a recorded command stands
+between two parts, the play waits for that command. A command that comes early makes the rest before it follow at once.
+This module has no I/O except reading the recording; `later` is injected.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ from dragoman.mappings.dialect import Burst
 
 __all__ = ["ReplayBackend"]
 
-BURST = 512  # events that are told at once where there are no pauses
-PAGE = 50  # messages of a page that asks for no number: docs/dialects/smooth.md, section 5
+BURST = 512  # events sent at once if there are no pauses
+PAGE = 50  # messages of a page without a requested number: docs/dialects/smooth.md, section 5
 
 CAUSES: dict[Outcome, Cause] = {"used": "invalid", "not_recorded": "invalid", "playing": "unsupported"}
-"""Why a command is refused, where it is not `unsupported` for want of a place in the recording."""
+"""Outcome -> cause of the refusal; `unsupported` for any other."""
 
 
 class ReplayBackend:
-    """Answers a session's commands from a recording; with `auto` it plays all of it by itself.
+    """A backend that answers a session's commands from a recording; with `auto` it plays everything by itself.
 
-    `passes_on` takes what the recording has not, if it is set; `ended` hears when there is nothing left to play.
+    `passes_on`, if set, takes commands that are not in the recording. `ended` is called when nothing is left to play.
     """
 
     passes_on: Callable[[Command], None] | None = None
@@ -83,7 +83,7 @@ class ReplayBackend:
             self._begin(self._play.scenes[0])
 
     def rest(self) -> None:
-        """It costs nothing to keep."""
+        """Do nothing: an idle replay needs no resources."""
 
     def stop(self) -> None:
         self._stopped = True
@@ -112,7 +112,7 @@ class ReplayBackend:
     # -- what a session needs --------------------------------------------------------------------------
 
     def _open(self, command: OpenSession | ResumeSession | GetSession) -> None:
-        """The recorded conversation, as the session itself; whoever goes on with another one gets it too."""
+        """Open the recorded conversation as the session, also for a client that resumes another one."""
         known = self._play.recording.header.session
         if isinstance(command, GetSession) and not (known and command.session.endswith(known)):
             text = f"session {command.session!r} not found"
@@ -150,7 +150,7 @@ class ReplayBackend:
         self._when_over(lambda: self._begin(scene, command))
 
     def _steer(self, command: Command) -> None:
-        """A command in the midst of a scene: the recorded one that comes next, or what was asked at any time."""
+        """Handle a command within a turn: the next recorded one, or one that was recorded at any time."""
         self.start()
         place = self._gate(command)
         if place is not None and self._then is None:
@@ -166,16 +166,16 @@ class ReplayBackend:
                 self._answer(command, passage.answer)
 
     def _coming(self) -> list[tuple[int, Passage]]:
-        """The passages of this scene that were not reached yet."""
+        """Return the parts of this turn that were not reached yet."""
         return list(enumerate(self._scene.passages))[self._place + 1 :] if self._scene is not None else []
 
     @property
     def _question(self) -> str:
-        """The question that the recording comes to next, or waits at: whose answer is in it."""
+        """The id of the next or current question in the recording that has an answer there."""
         return next((passage.question for _, passage in self._coming() if isinstance(passage.command, ANSWERS)), "")
 
     def _gate(self, command: Command) -> int | None:
-        """Where this command stands in the rest of the scene: an answer only to the question that is open."""
+        """Return the place of this command in the rest of the turn; an answer fits only the open question."""
         question = self._question
         for place, passage in self._coming():
             if isinstance(command, ANSWERS) and passage.question != question:
@@ -185,7 +185,7 @@ class ReplayBackend:
         return None
 
     def _another(self, command: Command) -> None:
-        """Not the answer that was given then: what would have followed nobody knows."""
+        """Fail the turn after an answer that differs from the recorded one, because its continuation is unknown."""
         self._call_off()
         self._reporter.report(Report(words=named(command), outcome="another_answer"))
         self._scene, self._next, self._rest = None, None, iter(())
@@ -195,7 +195,7 @@ class ReplayBackend:
         self._end()
 
     def _answer(self, command: Command, answer: Event | None) -> None:
-        """As it was answered then."""
+        """Send the recorded answer."""
         said = answer if answer is not None else Reply(request=command.request)
         self._say(structs.replace(said, request=command.request))
 
@@ -206,7 +206,7 @@ class ReplayBackend:
         self._enter(0, command)
 
     def _enter(self, place: int, command: Command | None) -> None:
-        """Play a passage, which `command` begins; a recorded command that was passed over is left out."""
+        """Play a part that `command` begins, leaving out recorded commands that were skipped."""
         if self._scene is None:
             return
         self._place = place
@@ -222,7 +222,7 @@ class ReplayBackend:
         self._go_on()
 
     def _open_with_history(self) -> None:
-        """What the session began with stands in what its first client is shown."""
+        """Send the events before the first turn at once, so that they are in the first client's snapshot."""
         events: list[Event] = []
         while self._next is not None and not self._next[0].turn:
             self._pace.begin(self._next[0].t)
@@ -231,7 +231,7 @@ class ReplayBackend:
         self._say(*events)
 
     def _when_over(self, then: Callable[[], None]) -> None:
-        """Act once the rest of this passage was said, which now follows at once."""
+        """Call `then` after the rest of this part, which follows at once."""
         self._then = then
         self._call_off()
         if not self._playing:
@@ -265,7 +265,7 @@ class ReplayBackend:
         return True
 
     def _over(self) -> None:
-        """The passage is over: what came early, the next one where this plays by itself, else wait for a command."""
+        """Continue after a part: with an early command, with the next part if `auto`, else wait."""
         then, self._then = self._then, None
         if then is not None:
             then()
@@ -275,7 +275,7 @@ class ReplayBackend:
             self._end()
 
     def _end(self) -> None:
-        """The scene is over, and with the last one the play."""
+        """End the turn, and the play after the last one."""
         if self._lines.turn or self._lines.waits:
             failure = Failure(cause="upstream_lost", text="the recording ends in the midst of this turn")
             self._say(*self._lines.ended(), TurnEnded(end="failed", failure=failure))
@@ -307,10 +307,10 @@ class ReplayBackend:
 
 
 def _accepted(answer: Event | None) -> bool:
-    """Whether an input was taken: then TurnAccepted answers it, where it stands in the log."""
+    """Return True if an input was accepted: its answer in the log is then TurnAccepted."""
     return not isinstance(answer, Reply) or answer.failure is None
 
 
 def _well(answer: Event | None) -> Event | None:
-    """An answer without the result, which names the session and the question of then."""
+    """Return a recorded answer without its result, which names the recorded session and question."""
     return structs.replace(answer, result=UNSET) if isinstance(answer, Reply) else answer

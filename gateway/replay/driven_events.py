@@ -1,9 +1,8 @@
-"""What a live backend said while it was driven: its events, each with its turn, as they are compared.
+"""The events of a live backend that was driven, each with its turn, in the form in which they are compared.
 
-Where a backend has questions and a recording was made of one that has, but the way between them has not (a pod), a
-gateway there puts a question in words: it ends the run, and what is typed next is the answer
-(docs/translation.md, rule 3.3). Such words are known by being the very ones, and the question stands here as itself: no
-part of the text, the turn one turn.
+A backend's question may reach the driver in words, if the connection between them cannot express it (a pod). The words
+end the run, and the next input is the answer (docs/translation.md, rule 3.3). Such words are recognised exactly, and
+replaced here by the question itself: the turn continues and its text does not contain them.
 """
 
 from __future__ import annotations
@@ -32,21 +31,21 @@ __all__ = ["DrivenEvents", "Question", "resolved", "typed"]
 Question = ApprovalRequested | InteractionRequired
 
 SKIP = "skip"
-"""What declines a form."""
+"""The input that declines a form."""
 
 PARAGRAPH = "\n\n"
-"""What stands before a question in words behind other text of its run."""
+"""The separator before a question in words that follows other text."""
 
 
 class DrivenEvents:
-    """The log of a driver. `events` are each with the id of their turn."""
+    """The log of a driver. `events` contains pairs of turn id and event."""
 
     def __init__(self) -> None:
         self.events: list[tuple[str, Any]] = []
-        self._into = ""  # the turn that goes on though its backend calls it another
+        self._into = ""  # the turn that continues although its backend calls it a new one
 
     def take(self, turn: str, event: Any) -> None:
-        """This was delivered."""
+        """Add a delivered event."""
         if self._into and turn != self._into:
             if isinstance(event, MessageAppended) and event.message.role == "user":
                 return  # the typed answer
@@ -54,17 +53,17 @@ class DrivenEvents:
         self.events.append((turn, event))
 
     def take_more(self, event: Any) -> None:
-        """This belongs to the last turn, though nobody delivered it."""
+        """Add an event to the last turn that was not delivered."""
         self.events.append((self.events[-1][0], event))
 
     def begin(self) -> None:
-        """A further input is said: what comes now is of turns of its own."""
+        """Begin a new input, whose events belong to turns of its own."""
         self._into = ""
 
     def take_back(self, words: str) -> int:
-        """Take back the words of a question and the end of the turn behind them; return how many characters those were.
+        """Remove a question in words and the end of the turn after it; return the number of removed characters.
 
-        It is 0 if the last turn does not end in them. What is said next belongs to that turn.
+        Return 0 if the last turn does not end in these words. The next events belong to that turn.
         """
         turn = self.events[-1][0] if self.events else ""
         mine = [place for place, (of, _) in enumerate(self.events) if of == turn]
@@ -84,10 +83,10 @@ class DrivenEvents:
 
 
 def typed(asked: Question, answer: Command, refused: InteractionInvalid | None = None) -> Iterator[tuple[str, str]]:
-    """The words of a question and what is typed to give it this answer; one after the other where it has fields.
+    """Yield the words of a question and the input that gives this answer, once for each field of a form.
 
-    A form whose answer was not recorded is declined. One that was `refused` is filled in again from the first wrong
-    field on.
+    A form without a recorded answer is declined. A form that was `refused` is filled in again from the first wrong
+    field.
     """
     if isinstance(asked, ApprovalRequested):
         yield in_words(asked), "approve" if isinstance(answer, AnswerApproval) and answer.approved else "deny"
@@ -101,14 +100,14 @@ def typed(asked: Question, answer: Command, refused: InteractionInvalid | None =
 
 
 def resolved(asked: Question, answer: Command) -> ApprovalResolved | InteractionResolved:
-    """What became of a question that was answered so."""
+    """Return the event that resolves a question with this answer."""
     if isinstance(asked, ApprovalRequested):
         return ApprovalResolved(approved=isinstance(answer, AnswerApproval) and answer.approved)
     return InteractionResolved(question=asked.question, declined=_values(answer) is None)
 
 
 def _values(answer: Command) -> Raw | None:
-    """What a form was filled in with, as far as that is recorded."""
+    """Return the recorded values of a form, or None."""
     if not isinstance(answer, AnswerInteraction) or answer.declined or answer.values is UNSET:
         return None
     return answer.values

@@ -1,8 +1,8 @@
-"""A recording as a client: its inputs and answers, said to a live backend, and what came of them beside the recording.
+"""Drive a live backend with a recording's inputs and answers, and compare the result with the recording.
 
-Each recorded input is said when the turn before it has ended. A question is answered as the recorded one was, in its
-order, and typed where it is put in words (heard.py); one that the recording has not is denied. A cancel or a pause is
-said once as much visible text was streamed as had been then. Every wait has the deadline.
+Each recorded input is sent after the turn before it has ended. Questions get the recorded answers in order, as text if
+they come in words (driven_events.py). A question that is not in the recording is denied. A cancel or pause is sent
+after as much visible text as in the recording. Every wait has a deadline.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ from dragoman.mappings.errors import DragomanError
 
 __all__ = ["DEADLINE", "Driven", "Driver", "DrivingError"]
 
-DEADLINE = 60.0  # seconds for one turn: a model thinks long
+DEADLINE = 60.0  # seconds for one turn: a model may think for long
 
 
 class DrivingError(DragomanError):
-    """The backend cannot be driven at all; the text says why."""
+    """Raised with the reason if the backend cannot be driven at all."""
 
 
 class Driven(Struct, frozen=True, kw_only=True):
-    """What came of it: how many turns there were in the recording, how the live ones differ, and what was refused."""
+    """The result: the number of recorded turns, the differences of the live ones, and the refusals."""
 
     turns: int
     differences: tuple[Difference, ...]
@@ -59,7 +59,7 @@ class Driven(Struct, frozen=True, kw_only=True):
 
     @property
     def same(self) -> bool:
-        """Whether the live backend did what the recorded one did."""
+        """True if the live turns equal the recorded ones."""
         return not self.differences
 
     def __str__(self) -> str:
@@ -67,7 +67,7 @@ class Driven(Struct, frozen=True, kw_only=True):
 
 
 class Driver:
-    """Says a play to a backend. `progress` hears how many scenes were said."""
+    """Sends the inputs of a recording to a backend. `progress` is called with the number of inputs sent."""
 
     def __init__(
         self, play: Play, *, deadline: float = DEADLINE, progress: Callable[[int], None] = lambda _scenes: None
@@ -89,7 +89,7 @@ class Driver:
         self._refusals: list[str] = []
 
     async def run(self) -> Driven:
-        """Drive the backend behind the link that has this driver's transport. DrivingError if it opens no session."""
+        """Drive the backend behind this driver's transport; raise DrivingError if no session can be opened."""
         await self._open()
         said = [scene for scene in self._play.scenes if scene.input is not None]
         for number, scene in enumerate(said):
@@ -113,7 +113,7 @@ class Driver:
             raise DrivingError(f"the backend opened no session: {answer.failure.text}")
 
     async def _scene(self, scene: Scene) -> bool:
-        """Say an input and what followed; False if its turn did not end, so that no further one can begin."""
+        """Send an input and what followed; return False if its turn did not end, which allows no further input."""
         first, *rest = scene.passages
         if not isinstance(first.command, SubmitInput):
             return True
@@ -134,7 +134,7 @@ class Driver:
         return await self._end()
 
     async def _input(self, command: SubmitInput) -> bool | None:
-        """Say an input; whether it was accepted, None if nobody says so in time."""
+        """Send an input; return whether it was accepted, or None after the deadline."""
         self._accepted = self._ended = False
         request = self._say(command)
         if not await self._until(lambda: self._accepted or request in self._answers):
@@ -146,7 +146,7 @@ class Driver:
     async def _passage(
         self, passage: Passage, streamed: int, asked: Question | None, refused: InteractionInvalid | None
     ) -> None:
-        """Say a recorded command of a turn, when it is time for it: an answer to what was asked, or refused before."""
+        """Send a recorded command of a turn at its time: an answer to a question, or any other command."""
         command = passage.command
         if command is None:
             return
@@ -170,7 +170,7 @@ class Driver:
             self._refused(answer)
 
     def _answer(self, command: Command) -> None:
-        """As it was answered then, where it is a question of that kind; else no."""
+        """Give the recorded answer if the question is of its kind, else deny."""
         asked, self._question = self._question, None
         if isinstance(asked, ApprovalRequested):
             approved = isinstance(command, AnswerApproval) and command.approved
@@ -182,7 +182,7 @@ class Driver:
     async def _type(
         self, passage: Passage, answer: Command, asked: Question, refused: InteractionInvalid | None
     ) -> None:
-        """Answer in words the question that was recorded, if the run ended in just its words."""
+        """Type the answer to the recorded question, if the run ended in exactly the question's words."""
         for number, (words, text) in enumerate(typed(asked, answer, refused)):
             if not await self._until(lambda: self._ended) or not (taken := self._heard.take_back(words)):
                 return
@@ -196,12 +196,12 @@ class Driver:
                 return
 
     def _question_in(self, passage: Passage) -> Question | None:
-        """The last question of a recorded passage."""
+        """Return the last question of a recorded passage."""
         asked = [event for _, event in self._play.events(passage) if isinstance(event, Question)]
         return asked[-1] if asked else None
 
     async def _end(self) -> bool:
-        """Wait until the turn is over; what it asks besides is denied."""
+        """Wait for the end of the turn, and deny further questions."""
         while await self._until(lambda: self._ended or self._question is not None):
             if self._ended:
                 return True
@@ -251,7 +251,7 @@ class Driver:
         self._news.set()
 
     async def _until(self, holds: Callable[[], bool]) -> bool:
-        """Wait for something to hold; whether it does."""
+        """Wait until a condition holds; return False after the deadline."""
         try:
             async with asyncio.timeout(self._deadline):
                 while not holds():

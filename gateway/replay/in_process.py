@@ -1,7 +1,7 @@
-"""A client in this process: it says canonical commands and is told canonical events, over no wire.
+"""A client in this process that sends canonical commands and receives canonical events, without a wire.
 
-To the gateway it is a link as any other: it comes by a transport, attaches to a session and is delivered batches. Its
-frames are JSON: a command, or InProcessEvent.
+To the gateway it is an ordinary link: it has a transport, attaches to a session and receives batches. Its frames are
+JSON: a Command in one direction, an InProcessEvent in the other.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ENCODER = msgspec.json.Encoder()
 
 
 class InProcessEvent(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One event, with its `turn` if it was delivered to all; or `attached`: the session is shown from here on."""
+    """One event, with its `turn` if all clients received it; or the id `attached` of the session that is now shown."""
 
     event: Event | None = None
     turn: str = ""
@@ -36,7 +36,7 @@ COMMAND: msgspec.json.Decoder[Command] = msgspec.json.Decoder(Command)
 
 
 class InProcessTransport:
-    """The transport of the one client; `hear` gets what it is told."""
+    """The transport of the client in this process; `hear` is called with each event."""
 
     peer = "inside"
 
@@ -46,15 +46,15 @@ class InProcessTransport:
         self._pulled = PulledInbound()
 
     def say(self, command: Command) -> None:
-        """The client says this."""
+        """Send this command as the client."""
         self._said.put_nowait(ENCODER.encode(command))
 
     def leave(self) -> None:
-        """The client goes."""
+        """Disconnect the client."""
         self._said.put_nowait(None)
 
     async def run(self, sink: Sink) -> None:
-        # From a queue, not in the call of `say`: what the client says within a step of the session comes after it.
+        # Commands wait in a queue, because one sent within a step of the session must be handled after that step.
         while (frame := await self._said.get()) is not None:
             await self._pulled.give(sink, [frame])
 
@@ -65,8 +65,8 @@ class InProcessTransport:
         for frame in frames:
             self._hear(EVENT.decode(frame))
 
-    def try_send(self, frames: Sequence[bytes]) -> bool:  # what is told at once would come in the midst
-        return False  # of a step of the session: a client that answers then would be heard before it is over
+    def try_send(self, frames: Sequence[bytes]) -> bool:
+        return False  # a direct call would let the client respond within a step of the session
 
     def peer_can_read(self) -> bool:
         return False
@@ -76,7 +76,7 @@ class InProcessTransport:
 
 
 def in_process_dialect(like: Dialect) -> Dialect:
-    """How it speaks: `like` is any dialect, for what is never asked of it."""
+    """Return the dialect of this client; `like` is any dialect, for fields that are never used."""
     return structs.replace(
         like, name="inside", server=_Translator, projection=_projection, has_request_ids=False, single_session=False,
         session_ref=None, publication=None, served=None,
@@ -92,7 +92,7 @@ class _Translator:
     has_pending_replies = False
 
     def __init__(self, clock: Clock, new_id: NewId, generation: str = "") -> None:
-        """It keeps nothing."""
+        """Ignore the arguments: this translator has no state."""
 
     def opened(self) -> Step[Command]:
         return Step()

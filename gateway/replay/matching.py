@@ -1,11 +1,11 @@
-"""The ladder: which recorded command is meant by one that a client says now.
+"""Compare a client's command with recorded commands, in three levels of similarity.
 
-    exact   equal but for request, session and `ext`, which no other client can say alike
-    same    equal after ids, times and white space; what was redacted in the recording stands for anything
-    near    the same kind, nothing but texts differ, and those by little
+    exact   equal except for request, session and `ext`, which no other client can repeat
+    same    equal after removing ids, times and white space; redacted text matches anything
+    near    the same kind, and only texts differ slightly
 
-A command is matched on the highest rung that any candidate reaches, by the first candidate there. Nearness costs the
-square of a text's length, so it is asked of a bounded number of candidates and of the beginnings of their texts.
+A command matches on the highest level that any candidate reaches, and there the first candidate. The cost of `near` is
+quadratic in the length, so only some candidates and the beginnings of their texts are compared.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ __all__ = ["ANSWERS", "NEAR", "Difference", "Likeness", "Rung", "compare", "mean
 
 Rung = Literal["exact", "same", "near", "other"]
 
-NEAR = 0.8  # of 1.0: a word or a few typing errors in a sentence; "yes" and "yet" stay apart
-TEXT_MAX = 400  # characters that are compared for nearness: at the worst some ten milliseconds
-TRIED_MAX = 8  # candidates that are compared for nearness, those that look most alike at a glance
-SAMPLE = 80  # characters of a differing field that are told
+NEAR = 0.8  # ratio: allows one word or a few typing errors in a sentence; "yes" and "yet" differ
+TEXT_MAX = 400  # characters compared for `near`: about ten milliseconds at worst
+TRIED_MAX = 8  # candidates compared for `near`, the most similar by a cheap estimate
+SAMPLE = 80  # characters of a differing field in a report
 
 NOT_COMPARED = frozenset({"request", "session", "ext"})
-OF_THE_QUESTION = frozenset({"question", "kind"})  # not every client says it again: scenes.py knows which one was open
+OF_THE_QUESTION = frozenset({"question", "kind"})  # some clients leave these out; scenes.py knows the open question
 ANSWERS = (AnswerApproval, AnswerInteraction)
 
 _UUID = re.compile(r"\b[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\b")
@@ -42,7 +42,7 @@ _REDACTED = re.compile(r"\[redacted:[^\]\s]*\]")
 
 
 class Difference(Struct, frozen=True, kw_only=True):
-    """One field in which two commands differ, as it was recorded and as it is said now; both cut."""
+    """One field in which two commands differ: the recorded and the current text, both shortened."""
 
     field: str
     recorded: str
@@ -50,7 +50,7 @@ class Difference(Struct, frozen=True, kw_only=True):
 
 
 class Likeness(Struct, frozen=True, kw_only=True):
-    """How like two commands are: the rung, how near (1.0 is alike), and what differs."""
+    """The similarity of two commands: the level, the ratio (1.0 is equal), and the differences."""
 
     rung: Rung
     ratio: float
@@ -58,12 +58,12 @@ class Likeness(Struct, frozen=True, kw_only=True):
 
 
 def compare(recorded: Command, said: Command, *, ratio: bool = True) -> Likeness:
-    """How like `said` is to a recorded command; without `ratio` nearness is not looked at."""
+    """Compare `said` with a recorded command; without `ratio` the level `near` is not computed."""
     if type(recorded) is not type(said):
         return Likeness(rung="other", ratio=0.0)
     one, other = _fields(recorded), _fields(said)
     if one.get("values", "") is None and not one["declined"]:
-        one["values"] = other["values"]  # what was filled in is not recorded where clients did so in words
+        one["values"] = other["values"]  # values typed in words are not recorded
     unlike = [name for name in one if one[name] != other[name]]
     if not unlike:
         return Likeness(rung="exact", ratio=1.0)
@@ -78,13 +78,14 @@ def compare(recorded: Command, said: Command, *, ratio: bool = True) -> Likeness
 
 
 def means(recorded: Command, said: Command) -> bool:
-    """Whether `said` is the recorded command, but for ids, times and white space."""
+    """Return True if `said` equals the recorded command except for ids, times and white space."""
     return compare(recorded, said, ratio=False).rung in ("exact", "same")
 
 
 def nearest(recorded: Sequence[Command], said: Command) -> list[tuple[int, Likeness]]:
-    """Those of the recorded commands that are most like `said`, the likest first: places in `recorded`, at most
-    TRIED_MAX; of equally like ones the earlier. Only those of the first can be on a rung above `near`.
+    """Return the recorded commands most similar to `said`, best first, as index and likeness, at most TRIED_MAX.
+
+    Among equal ones the earlier comes first. Only the first can be above the level `near`.
     """
     found = [(place, compare(command, said, ratio=False)) for place, command in enumerate(recorded)]
     for rung in ("exact", "same"):
@@ -98,7 +99,7 @@ def nearest(recorded: Sequence[Command], said: Command) -> list[tuple[int, Liken
 
 
 def _fields(command: Command) -> dict[str, Any]:
-    """What counts of a command; the segments of an input as the text that they are."""
+    """Return the compared fields of a command; the segments of an input become one text."""
     fields: dict[str, Any] = {}
     for name in command.__struct_fields__:
         value = getattr(command, name)
@@ -113,7 +114,7 @@ def _fields(command: Command) -> dict[str, Any]:
 
 
 def _same(recorded: Any, said: Any) -> bool:
-    """Equal after ids, times and white space, whatever was redacted."""
+    """Return True if two values are equal except for ids, times, white space and redacted parts."""
     if isinstance(recorded, str) and isinstance(said, str):
         return _fits(_plain(recorded), _plain(said))
     if isinstance(recorded, dict) and isinstance(said, dict):
@@ -129,7 +130,7 @@ def _plain(text: str) -> str:
 
 
 def _fits(recorded: str, said: str) -> bool:
-    """Whether a text is the recorded one, where any words may stand for what was redacted in it."""
+    """Return True if a text equals the recorded one, where redacted parts match any text."""
     first, *rest = _REDACTED.split(recorded)
     if not rest:
         return recorded == said
@@ -154,7 +155,7 @@ def _ratio(recorded: Any, said: Any) -> float:
 
 
 def _glance(recorded: Command, said: Command) -> float:
-    """How like two commands can be at most, cheaply."""
+    """Return a cheap upper bound of the ratio of two commands."""
     one, other = _fields(recorded), _fields(said)
     texts = [
         SequenceMatcher(None, one[name][:TEXT_MAX], other[name][:TEXT_MAX], autojunk=False).quick_ratio()

@@ -1,4 +1,4 @@
-"""How a recording is played: the options of `replay+file:PATH`, in a route and on the command line."""
+"""The options of `replay+file:PATH`, in a route and on the command line."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ FLAGS = {"yes": True, "no": False}
 
 
 class Until(Struct, frozen=True, kw_only=True):
-    """Where a replay ends: behind the line `seq`, or behind the turn `turn`, counted from 1."""
+    """The end of a replay: after the line `seq`, or after the turn `turn`, counted from 1."""
 
     seq: int = 0
     turn: int = 0
 
 
 class Options(Struct, frozen=True, kw_only=True):
-    """What may be said of a replay.
+    """The options of a replay.
 
-    `live` is the backend behind it: of what the recording has not (`mode` spy), or of everything
-    past `until`. `speed` 0 is without pauses, `idle_cap` in seconds.
+    `live` is the live backend behind it: for commands that are not in the recording (`mode` spy), or for everything
+    after `until`. `speed` 0 means without pauses; `idle_cap` is in seconds.
     """
 
     path: Path
@@ -46,7 +46,7 @@ class Options(Struct, frozen=True, kw_only=True):
 
 
 def read_options(endpoint: Endpoint) -> Options:
-    """The options of an endpoint; ConfigError says what is wrong and what to write."""
+    """Return the options of an endpoint; raise ConfigError with what to write."""
     try:
         return _options(endpoint)
     except ConfigError as error:
@@ -57,14 +57,14 @@ def _options(endpoint: Endpoint) -> Options:
     mode = _mode(endpoint.option("mode", "strict"))
     spied, then, until = endpoint.option("upstream"), endpoint.option("then"), endpoint.option("until")
     if bool(then) != bool(until):
-        raise ConfigError("`until` says where the recording ends and `then` which backend goes on: write both or none")
+        raise ConfigError("`until` and `then` belong together: the end of the recording and the backend that continues")
     if then and mode != "strict":
-        raise ConfigError(f"mode {mode} goes with `upstream`, and `then` with mode strict: one live backend is enough")
+        raise ConfigError(f"mode {mode} needs `upstream`, and `then` needs mode strict: use only one of them")
     if (mode != "strict") != bool(spied):
-        raise ConfigError("mode spy wants the live backend as `upstream`, and strict has none")
+        raise ConfigError("mode spy needs the live backend as `upstream`; mode strict must not have it")
     auto = _flag(endpoint, "auto")
     if auto and spied:
-        raise ConfigError("what plays by itself takes no commands: leave out `auto`, or the mode")
+        raise ConfigError("`auto` takes no commands: leave out `auto`, or the mode")
     live = then or spied
     return Options(
         path=Path(endpoint.address), mode=mode, speed=read_speed(endpoint.option("speed", "real")),
@@ -81,7 +81,7 @@ def _mode(text: str) -> Mode:
 
 
 def read_until(text: str) -> Until:
-    """`SEQ` or `turn:N`; ConfigError for anything else."""
+    """Parse `SEQ` or `turn:N`; raise ConfigError for other text."""
     kind, _, number = text.rpartition(":")
     if kind not in ("", "turn") or not number.isdecimal() or int(number) < 1:
         raise ConfigError(f"until {text!r}: write the number of a line, for example 17, or turn:N, for example turn:2")
@@ -89,7 +89,7 @@ def read_until(text: str) -> Until:
 
 
 def header(endpoint: Endpoint) -> Header:
-    """The header of the recording there; ConfigError if there is none that can be read."""
+    """Return the header of the recording; raise ConfigError if it cannot be read."""
     try:
         return open_recording(Path(endpoint.address)).header
     except OSError as error:

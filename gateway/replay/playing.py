@@ -1,4 +1,4 @@
-"""The replay of one route: its recording, read once, and a backend of it for each session."""
+"""The replay of one route: its recording, read once, and a backend for each session."""
 
 from __future__ import annotations
 
@@ -31,15 +31,14 @@ __all__ = ["MakeLive", "Replay"]
 log = structlog.get_logger("dragoman.replay")
 
 MakeLive = Callable[[Connected, Endpoint, bool], Live]
-"""Makes the live backend at an endpoint for a session, which relies on its backends for model turns or does not."""
+"""Make the live backend at an endpoint for a session; the flag says whether the session relies on its model turns."""
 
 
 class Replay:
-    """Makes the backends of a checked `replay+file:` upstream, which behave as `dialect` says.
+    """Makes the backends of a checked `replay+file:` upstream, which behave as `dialect` does.
 
-    `later` and `clock` (monotonic, seconds) may be a test's own: nothing else tells a replay what time it is. `live`
-    makes the live backend behind it, of what it hears from it and its dialect. ConfigError if the recording is none,
-    or has no such turn; OSError if it cannot be read.
+    Tests may inject `later` and `clock` (monotonic, seconds), the only sources of time. `live` makes the live backend
+    behind the recording. Raise ConfigError if the recording is invalid or lacks the turn, OSError if it cannot be read.
     """
 
     def __init__(
@@ -55,7 +54,7 @@ class Replay:
         self._clock = clock
 
     def backend(self, session: Connected) -> Backend:
-        """The backend of one session: it plays from the beginning."""
+        """Return the backend of one session, which plays from the beginning."""
         options = self.options
         replay = ReplayBackend(
             session, self.play, pace=Pace(self._clock, options.speed, options.idle_cap), later=self._later,
@@ -73,10 +72,10 @@ class Replay:
 
 
 def _read(path: Path) -> Play:
-    """The play of a recording; what is not in it cannot be played, so that is told."""
+    """Return the play of a recording; log its problems, because damaged parts cannot be played."""
     play = read(open_recording(path))
     if problems := play.recording.problems:
-        log.warning("the recording is not whole", file=str(path), why=str(problems))
+        log.warning("the recording is incomplete", file=str(path), why=str(problems))
     return play
 
 

@@ -1,6 +1,7 @@
-"""What a replay tells of each command: how it was matched, or why not, and what came near.
+"""Report how a replay matched each command, or why it did not, and which candidates were similar.
 
-One line in the log and one counter each; with `explain` every candidate and what differs, for whoever debugs a match.
+Each command gives one log line and one counter. With `explain` there is every candidate with its differences, for
+debugging.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from dragoman.mappings.canonical.values import flatten, snake_case
 
 __all__ = ["WHY", "Candidate", "Outcome", "Report", "Reporter", "named"]
 
-SHOWN_MAX = 3  # candidates that an explanation shows
+SHOWN_MAX = 3  # candidates in an explanation
 SAMPLE = 60  # characters of an input in a line
 
 Outcome = Literal["exact", "same", "near", "not_recorded", "used", "not_here", "another_answer", "playing", "passed_on"]
@@ -37,7 +38,7 @@ log = structlog.get_logger("dragoman.replay")
 
 
 class Candidate(Struct, frozen=True, kw_only=True):
-    """A recorded command that came near: of which scene, how near, whether it was played already."""
+    """A similar recorded command: its turn, its similarity, and whether it was played already."""
 
     scene: int
     words: str
@@ -47,7 +48,7 @@ class Candidate(Struct, frozen=True, kw_only=True):
 
 
 class Report(Struct, frozen=True, kw_only=True):
-    """What became of one command. `scene` is the one that it was matched with, 0 for none."""
+    """The outcome of one command. `scene` is the matched turn, 0 for none."""
 
     words: str
     outcome: Outcome
@@ -56,11 +57,11 @@ class Report(Struct, frozen=True, kw_only=True):
 
     @property
     def refused(self) -> bool:
-        """Whether it was refused."""
+        """True if the command was refused."""
         return self.outcome in WHY
 
     def explained(self) -> list[str]:
-        """The report as lines for people."""
+        """Return the report as lines for people."""
         if self.refused:
             lines = [f"{self.words}: refused, {WHY[self.outcome]}"]
         elif self.outcome == "passed_on":
@@ -77,7 +78,7 @@ class Report(Struct, frozen=True, kw_only=True):
 
 
 class Reporter:
-    """Where reports go; `tell` hears the lines of an explanation, None if nobody asked for one."""
+    """Counts and logs reports; `tell` gets the lines of explanations, if they are wanted."""
 
     def __init__(self, ledger: Ledger, *, tell: Callable[[str], None] | None = None) -> None:
         self._ledger = ledger
@@ -85,22 +86,22 @@ class Reporter:
         self.heard: Callable[[Report], None] = lambda _report: None
 
     def report(self, report: Report) -> None:
-        """Count it, log what is not exact, explain it if that is wanted."""
+        """Count the report, log it unless it is exact, and explain it if that is wanted."""
         self._ledger.counters[f"replay_{report.outcome}"] += 1
         self.heard(report)
         if report.refused:
-            log.warning("refused", command=report.words, why=WHY[report.outcome])
+            log.warning("command refused", command=report.words, why=WHY[report.outcome])
         elif report.outcome == "near":
-            log.warning("matched with what is only like it", command=report.words, input=report.scene)
+            log.warning("command matched with a similar one", command=report.words, input=report.scene)
         elif report.outcome == "same":
-            log.info("matched but for ids, times and white space", command=report.words, input=report.scene)
+            log.info("command matched except for ids, times and white space", command=report.words, input=report.scene)
         if self._tell is not None:
             for line in report.explained():
                 self._tell(line)
 
 
 def named(command: Command) -> str:
-    """A command in a few words, none of them a secret."""
+    """Return a command in a few words without secrets."""
     kind = snake_case(type(command).__name__)
     if not isinstance(command, SubmitInput):
         return kind

@@ -1,7 +1,8 @@
-"""What a connection tells of one of the sessions that it carries; of others nothing comes through.
+"""Hide all sessions of a connection except one's own.
 
-A backend that publishes tells everybody of everything (docs/dialects/pando.md, section 2). Behind a recording stands
-one conversation of it: nobody follows the others, asks for their messages or records what is said in them.
+A backend that publishes sends events of all sessions to every subscriber (docs/dialects/pando.md, section 2). The live
+backend of a recording is one of its conversations. So the others must be neither followed, nor asked for messages, nor
+recorded.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ __all__ = ["SessionFilter"]
 
 
 class SessionFilter:
-    """A transport of `dialect` without the frames that name a session which is not one of `ours`."""
+    """A transport of `dialect` without the frames that name a session for which `ours` is false."""
 
     def __init__(self, transport: Transport, dialect: Dialect, ours: Callable[[str], bool]) -> None:
         self.peer = transport.peer
@@ -36,7 +37,7 @@ class SessionFilter:
         self._transport.resume()
 
     def _named(self, frame: Frame) -> list[str]:
-        """The sessions that a frame names: none does that is wrong, and its translator says so."""
+        """Return the sessions that a frame names; none for an invalid frame, which its translator reports."""
         step: Step[Event] = Step()
         self._dialect.events.receive((frame,), step)
         return [burst.session for burst in step.bursts if burst.session]

@@ -1,4 +1,4 @@
-"""A recording played or driven by itself: an app of its own, in the caller's loop."""
+"""Serve or drive a recording with an app of its own, in the caller's event loop."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ LIMITS = Limits()
 def replaying(
     file: Path, listen: tuple[Endpoint, ...], *, limits: Limits = LIMITS, record: Path | None = None, **options: str
 ) -> App:
-    """An app that serves a recording; `options` are those of `replay+file:`. ConfigError for what is wrong.
+    """Return an app that serves a recording; `options` are those of `replay+file:`. Raise ConfigError for invalid
+    options.
 
     With `record` its sessions are recorded into that folder.
     """
@@ -37,7 +38,7 @@ def replaying(
 
 
 def driven_play(file: Path) -> Play:
-    """The recording as what can be said to a backend. RecordingError if it is none; OSError if it cannot be read."""
+    """Return the recording's play; raise RecordingError if it is invalid, OSError if it cannot be read."""
     return read(open_recording(file))
 
 
@@ -48,7 +49,7 @@ async def drive(
     deadline: float = DEADLINE,
     progress: Callable[[int], None] = lambda _scenes: None,
 ) -> Driven:
-    """Say what clients said in a recording to a live backend, and compare. DrivingError if it opens no session."""
+    """Send the recorded inputs to a live backend and compare; raise DrivingError if no session can be opened."""
     route = Route(name="drive", listen=(), upstream=upstream)
     check_route(route)
     app = App(Config(routes=(route,), limits=Limits(drain_deadline=min(deadline, 1.0))))

@@ -1,4 +1,4 @@
-"""A recording served beside whatever the caller does: an app in a thread of its own, with its own loop."""
+"""Serve or drive a recording in a thread with its own event loop, beside the caller's code."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ __all__ = ["Served", "driven", "listen_endpoint", "served"]
 
 log = structlog.get_logger("dragoman.replay")
 
-START = 10.0  # seconds until it must listen
-END = 10.0  # seconds until it must have ended
-LIMITS = Limits(drain_deadline=0.2)  # who ends the replay has seen what it wanted
+START = 10.0  # seconds until the replay must listen
+END = 10.0  # seconds until the replay must have ended
+LIMITS = Limits(drain_deadline=0.2)  # the caller ends the replay when it needs no further output
 PLACES = {
     "smooth": "smooth+ws://127.0.0.1:0/ws",
     "pod": "pod+unix:{folder}/sock",
@@ -35,7 +35,7 @@ PLACES = {
 
 
 class Served:
-    """A recording that is being served at `endpoint`. `reports` are what became of each command so far."""
+    """A recording that is served at `endpoint`. `reports` has one entry for each command so far."""
 
     def __init__(self, endpoint: str, app: App) -> None:
         self.endpoint = endpoint
@@ -50,12 +50,12 @@ class Served:
 
     @property
     def divergences(self) -> list[str]:
-        """What was said to it and is not in the recording, with what came near: lines for people."""
+        """Lines for people about the refused commands, each with similar recorded ones."""
         return [line for report in self.reports if report.refused for line in report.explained()]
 
 
 def listen_endpoint(text: str, folder: Path) -> Endpoint:
-    """An endpoint to listen on: as it is written, or for a dialect alone a free place of it, below `folder`."""
+    """Return an endpoint to listen on: the given one, or for a dialect a free address, if needed below `folder`."""
     if "+" in text:
         return parse(text)
     if text not in PLACES:
@@ -65,7 +65,7 @@ def listen_endpoint(text: str, folder: Path) -> Endpoint:
 
 @contextmanager
 def served(file: Path, listen: Endpoint, **options: str) -> Iterator[Served]:
-    """Serve a recording until the block ends. ConfigError and OSError for what is in the way."""
+    """Serve a recording until the block ends; raise ConfigError or OSError if that is not possible."""
     app = replaying(file, (listen,), limits=LIMITS, record=None, **options)
     told: Queue[str | BaseException] = Queue()
     loops: list[asyncio.AbstractEventLoop] = []
@@ -77,7 +77,7 @@ def served(file: Path, listen: Endpoint, **options: str) -> Iterator[Served]:
     def run() -> None:
         try:
             asyncio.run(main())
-        except BaseException as error:  # noqa: BLE001  # it is raised where somebody waits for it
+        except BaseException as error:  # noqa: BLE001  # raised again in the caller's thread
             told.put(error)
 
     thread = threading.Thread(target=run, name="dragoman:replay", daemon=True)
@@ -91,7 +91,7 @@ def served(file: Path, listen: Endpoint, **options: str) -> Iterator[Served]:
 
 
 def driven(file: Path, upstream: str, deadline: float = DEADLINE) -> Driven:
-    """Drive a live backend by a recording, in a thread of its own: the caller may have a loop that runs."""
+    """Drive a live backend with a recording in a separate thread, because the caller may have a running event loop."""
     found: list[Driven] = []
     errors: list[BaseException] = []
 
@@ -99,9 +99,9 @@ def driven(file: Path, upstream: str, deadline: float = DEADLINE) -> Driven:
         try:
             play = driven_play(file)
             if play.recording.problems:
-                log.warning("the recording is not whole", file=str(file), why=str(play.recording.problems))
+                log.warning("the recording is incomplete", file=str(file), why=str(play.recording.problems))
             found.append(asyncio.run(drive(play, parse(upstream), deadline=deadline)))
-        except BaseException as error:  # noqa: BLE001  # it is raised where somebody waits for it
+        except BaseException as error:  # noqa: BLE001  # raised again in the caller's thread
             errors.append(error)
 
     thread = threading.Thread(target=run, name="dragoman:drive")
@@ -123,7 +123,7 @@ def _first(told: Queue[str | BaseException]) -> str:
 
 
 def _innermost(error: BaseException) -> BaseException:
-    """The error that ended a TaskGroup."""
+    """Return the error that ended a TaskGroup."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error

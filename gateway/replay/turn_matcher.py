@@ -1,8 +1,7 @@
-"""Which scene an input begins, which passage a command, which recorded answer fits: the ladder, with what was used.
+"""Find the recorded turn for an input, or the recorded answer for another command, and track which were used.
 
-Each scene is played once in a session. Of scenes that are equally like the input the next unused one is taken, counted
-from the one that was played last. What is like a used one on a rung above `near` is refused as used: a scene that is
-merely near must not stand in for it.
+Each turn is played once in a session. Among equally similar turns the next unused one after the last is taken. An input
+that matches a used turn better than `near` is refused as used, so that no merely similar turn takes its place.
 """
 
 from __future__ import annotations
@@ -18,27 +17,27 @@ __all__ = ["TurnMatcher"]
 
 
 class TurnMatcher:
-    """What of a play was used in one session."""
+    """The used and unused turns of a recording in one session."""
 
     def __init__(self, play: Play) -> None:
         self._inputs = [scene for scene in play.scenes if scene.input is not None]
         self._loose = play.loose
-        self._used: set[int] = set()  # numbers of scenes
-        self._answered: set[int] = set()  # seqs of what is loose
+        self._used: set[int] = set()  # numbers of turns
+        self._answered: set[int] = set()  # seqs of commands outside of turns
         self._last = 0
 
     @property
     def left(self) -> list[Scene]:
-        """The scenes that were not played yet, in their order."""
+        """The turns that were not played yet, in order."""
         return [scene for scene in self._inputs if scene.number not in self._used]
 
     def use(self, scene: Scene) -> None:
-        """It is played now."""
+        """Mark this turn as played."""
         self._used.add(scene.number)
         self._last = scene.number
 
     def input(self, command: Command) -> tuple[Scene | None, Report]:
-        """The scene that an input begins; None if there is none for it."""
+        """Return the turn for an input, or None, with a report."""
         unused, used = self._in_order(self.left), [s for s in self._inputs if s.number in self._used]
         found = _candidates(unused, command)
         if not found or found[0][1].rung in ("near", "other"):
@@ -56,7 +55,7 @@ class TurnMatcher:
         return later + [scene for scene in scenes if scene.number <= self._last]
 
     def loose(self, command: Command) -> tuple[Passage | None, Report]:
-        """What was asked alike, whenever: the first time that was not used yet, else the last one once more."""
+        """Return the first unused recorded command that is equal, else the last used one, with a report."""
         alike = [passage for passage in self._loose if passage.command is not None and means(passage.command, command)]
         if not alike:
             return None, Report(words=named(command), outcome="not_here")

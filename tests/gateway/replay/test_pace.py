@@ -56,5 +56,5 @@ def test_a_speed_is_a_word_or_a_number() -> None:
 
 @pytest.mark.parametrize("text", ["", "fast", "0", "-1", "nan", "inf", "xx4"])
 def test_anything_else_is_refused_with_what_to_write(text: str) -> None:
-    with pytest.raises(ConfigError, match="write real, instant, or how many times as fast"):
+    with pytest.raises(ConfigError, match="write real, instant, or a factor"):
         read_speed(text)
