@@ -60,16 +60,16 @@ class ReplayedKind(SessionOpener):
         """Return a session that is named after its conversation once that is open: the backend tells the id."""
         return self._sessions.make_unopened(link, self._connect)
 
-    def _connect(self, session: Session, resume: str = "") -> None:
+    def _connect(self, session: Session, resume: str = "") -> Backend:
         loader = HistoryLoader(
             session, self._services, resume=resume,
             taken=lambda conversation: self._sessions.merge(session, conversation),
         )  # fmt: skip
         loader.backend = pager = Pager(loader, self._services)
         pager.backend = self._make_backend(pager, self._sessions.route.upstream)
-        session.backend = loader
         if not resume:
             session.pending.open()  # a new conversation: there is nothing to wait for
+        return loader
 
 
 class ConversationsKind(ReplayedKind):

@@ -115,8 +115,7 @@ class BackendKind:
         It has a connection of its own (docs/design.md, section 6), made when it is first needed.
         """
         if self._control is None:
-            self._control = control = self._sessions.create(self._services.new_id())
-            control.backend = self._connect_control(control)
+            self._control = self._sessions.create(self._services.new_id(), self._connect_control)
         return self._control
 
     def _connect_control(self, control: Connected) -> Backend:

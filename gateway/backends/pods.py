@@ -15,6 +15,7 @@ from msgspec import UNSET, Struct
 from dragoman.gateway.backends.asking import Refused
 from dragoman.gateway.backends.catalog import Rows
 from dragoman.gateway.backends.kind import BackendKind, MakeBackend
+from dragoman.gateway.backends.upstream import Backend
 from dragoman.gateway.link import Link
 from dragoman.gateway.pods.live import Pod, Pods
 from dragoman.gateway.routing.ids import session_id
@@ -116,9 +117,9 @@ class PodsKind(BackendKind):
         if known is not None:
             return known
 
-        def connect(session: Session) -> None:
-            session.backend = self._make_backend(session, pod.endpoint)
+        def connect(session: Session) -> Backend:
             session.rested = _disown
+            return self._make_backend(session, pod.endpoint)
 
         session = self._sessions.make(self._id(pod), connect, name=pod.name)
         session.state.title = pod.name

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dragoman.gateway.backends.asking import Asking, Script, TimedOut
 from dragoman.gateway.backends.kind import MakeBackend, SessionOpener
 from dragoman.gateway.backends.shared import SharedConnection
-from dragoman.gateway.backends.upstream import Upstream
+from dragoman.gateway.backends.upstream import Backend, Upstream
 from dragoman.gateway.link import Link
 from dragoman.gateway.routing.ids import canonical_id
 from dragoman.gateway.routing.ingress import LATEST, NEW
@@ -82,10 +82,10 @@ class SharedKind(SessionOpener):
         return session
 
     def _make(self, id: str, ids: Ext | None = None) -> Session:
-        def connect(session: Session) -> None:
-            session.backend = self._shared.backend_for(session)
+        def connect(session: Session) -> Backend:
             if ids is None:
                 session.pending.open()  # a new conversation: there is nothing to wait for
+            return self._shared.backend_for(session)
 
         return self._sessions.make(id, connect, ids=ids)
 

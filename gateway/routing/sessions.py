@@ -9,6 +9,7 @@ from typing import TypeVar
 from msgspec import structs
 
 from dragoman.adapters.base import CloseReason
+from dragoman.gateway.backends.upstream import Backend
 from dragoman.gateway.config.model import Route
 from dragoman.gateway.link import Link
 from dragoman.gateway.recording.recorder import Recorder
@@ -64,38 +65,34 @@ class Sessions:
         return session.delivery.track if session is not None else None
 
     def make(
-        self, id: str, connect: Callable[[Session], None], *, name: str = "", ids: Ext | None = None
+        self, id: str, connect: Callable[[Session], Backend], *, name: str = "", ids: Ext | None = None
     ) -> Session:  # fmt: skip
-        """Return a new session that lives here. `connect` sets its backend, and connects to it when it is needed."""
-        session = self.create(id, name, ids)
-        if self._recorder is not None:
-            session.delivery.track = self._recorder.track(session.state)
-        connect(session)
-        session.changed = self._renamed
-        session.watch = self.tell
+        """Return a new session that lives here. `connect` makes its backend, which is dialled when it is needed."""
+        track = self._recorder.track if self._recorder is not None else None
+        session = self.create(id, connect, name=name, ids=ids, track=track)
         self._add(session)
         return session
 
-    def make_unopened(self, link: Link, connect: Callable[[Session], None]) -> Session:
+    def make_unopened(self, link: Link, connect: Callable[[Session], Backend]) -> Session:
         """Return a new session that gets its id, and is listed, once its backend has opened it for `link`.
 
         Its id is the backend's own then (docs/translation.md, rule 3.1), so that it is the same after a restart.
         """
-        session = self.create(self.services.new_id())
-        if self._recorder is not None:
-            session.delivery.track = self._recorder.unnamed_track(session.state)
+        track = self._recorder.unnamed_track if self._recorder is not None else None
+        session = self.create(self.services.new_id(), connect, track=track)
         self.policy.claim(link.principal, session.state)
-        connect(session)
-        session.changed = self._opened
-        session.watch = self.tell
         self._unopened[session.state.id] = (session, link)
         return session
+
+    def _changed(self, session: Session, name: str) -> Session:
+        """Name, list or drop a session that its backend opened or refused, unless it was dropped meanwhile."""
+        if session.state.id in self._unopened:
+            return self._opened(session, name)
+        return self._renamed(session, name) if session in self.index else session
 
     def _opened(self, session: Session, name: str) -> Session:
         """Name a session that its backend has opened, or drop it. One that is open already is shown in its place."""
         provisional = session.state.id
-        if provisional not in self._unopened:
-            return session  # it was dropped meanwhile
         if not name:
             self.drop(session)
             return session
@@ -111,7 +108,6 @@ class Sessions:
         session.name(own)
         if self._recorder is not None:
             self._recorder.name_track(provisional, session.state)
-        session.changed = self._renamed
         self._add(session)
         return session
 
@@ -121,14 +117,20 @@ class Sessions:
             if asking is link:
                 self.drop(session)
 
-    def create(self, id: str, name: str = "", ids: Ext | None = None) -> Session:
-        """Return a session that is not listed yet and has no backend."""
+    def create(
+        self, id: str, connect: Callable[[Session], Backend], *, name: str = "", ids: Ext | None = None,
+        track: Callable[[SessionState], SessionRecorder] | None = None,
+    ) -> Session:  # fmt: skip
+        """Return a session that is not listed yet, with the backend that `connect` makes."""
         opening = self.complete(OpenSession())
         about = About(name=name or _pod_name(self.route))
         state = SessionState(
             id=id, owner="", opened_at=self.services.clock(), opening=opening, backend=about, backend_ids=ids
         )  # fmt: skip
-        return Session(state, self.route, self.upstream, self.services)
+        return Session(
+            state, self.route, self.upstream, self.services, connect=connect, changed=self._changed, watch=self.tell,
+            track=track(state) if track is not None else None,
+        )  # fmt: skip
 
     def choose(self, link: Link, session: Session, name: str) -> None:
         """Show `session` to clients of this dialect under the id by which one of them opens it.

@@ -74,7 +74,8 @@ class Delivery:
     """Log, groups and attachments of one session."""
 
     def __init__(
-        self, state: SessionState, services: Services, *, coalesce: bool, source: str
+        self, state: SessionState, services: Services, *, coalesce: bool, source: str,
+        track: SessionRecorder | None = None,
     ) -> None:  # fmt: skip
         self._state = state
         self._source = source  # the backend's dialect
@@ -89,7 +90,7 @@ class Delivery:
         self._logged = 0
         self._groups: dict[Key, Group] = {}
         self.attachments: dict[str, Attachment] = {}
-        self.track: SessionRecorder | None = None
+        self.track = track
         """Its recording, if there is one."""
 
     @property

@@ -19,6 +19,7 @@ from msgspec import structs
 from dragoman.gateway.backends.upstream import Backend
 from dragoman.gateway.config.model import RouteOptions
 from dragoman.gateway.link import Link
+from dragoman.gateway.recording.track import SessionRecorder
 from dragoman.gateway.services import Services
 from dragoman.gateway.session.commands import ADDRESSED, BUSY, Commands, answers_one
 from dragoman.gateway.session.delivery import Delivery
@@ -73,11 +74,19 @@ _TEXT = attrgetter("text")
 
 
 class Session:
-    """One conversation. `backend` is set by whoever makes the session, before anything attaches."""
+    """One conversation.
 
-    backend: Backend
+    `connect` makes its connection to the backend. `changed` is called when the backend opened the session, with its
+    name there, or refused it (""); it returns the session that clients are shown for it: another one if that was open
+    under the same id. `watch` is called when its status changed, or it rests. `track` records it.
+    """
 
-    def __init__(self, state: SessionState, route: RouteOptions, upstream: Dialect, services: Services) -> None:
+    def __init__(
+        self, state: SessionState, route: RouteOptions, upstream: Dialect, services: Services, *,
+        connect: Callable[[Session], Backend],
+        changed: Callable[[Session, str], Session] = lambda session, _name: session,
+        watch: Callable[[Session], None] = lambda _session: None, track: SessionRecorder | None = None,
+    ) -> None:  # fmt: skip
         self.state = state
         self.route = route
         self._names_only = route.show.tools == "names"
@@ -94,12 +103,12 @@ class Session:
             given=self._given,
         )
         self.states = self.form.states
-        self.delivery = Delivery(state, services, coalesce=route.overflow == "coalesce", source=upstream.name)
+        self.delivery = Delivery(
+            state, services, coalesce=route.overflow == "coalesce", source=upstream.name, track=track
+        )
         self._turn_weight = 0
-        self.changed: Callable[[Session, str], Session] = lambda session, _name: session
-        """Called when the backend opened the session, with its name there, or refused it (""). Returns the session that
-        clients are shown for it: another one if that was open under the same id."""
-        self.watch: Callable[[Session], None] = lambda _session: None  # its status changed, or it rests
+        self._changed = changed
+        self._watch = watch
         self.on_run: Callable[[Run], None] = lambda _run: None  # this was delivered, and is more than text
         self.rested: Callable[[Session], None] = lambda _session: None  # nobody came for `session_ttl`
         self._watched = state.status
@@ -114,6 +123,7 @@ class Session:
         self.presence = Presence(context, self.pending, lambda: self.backend, self.deserted, self._rest)
         self.quiet = asyncio.Event()  # no turn is open, and no input waits to be accepted
         self.quiet.set()
+        self.backend = connect(self)
 
     def _puts_in_words(self, question: ApprovalRequested | InteractionRequired) -> bool:
         return self.questions.puts_in_words(question)
@@ -241,11 +251,11 @@ class Session:
         """Take the names that the backend gave; return the session that clients are shown for this one."""
         self.state.backend_ids = {**(event.ext or {}), **(self.state.chosen_ids or {})}
         self.state.title = event.title or self.state.title
-        return self.changed(self, event.session)
+        return self._changed(self, event.session)
 
     def refused(self) -> None:
         """Drop the session: its backend did not open it, and nothing of it remains."""
-        self.changed(self, "")
+        self._changed(self, "")
 
     def show(self, link: Link, request: str, event: SessionOpened, then: Command | None) -> None:
         """Attach the client that had the session opened, and act on what it asked of it."""
@@ -375,12 +385,12 @@ class Session:
     def note_quiet(self) -> None:
         if self.state.status != self._watched:
             self._watched = self.state.status
-            self.watch(self)
+            self._watch(self)
         (self.quiet.clear if self.busy else self.quiet.set)()
 
     def _rest(self) -> None:
         self.rested(self)
-        self.watch(self)
+        self._watch(self)
 
     def describe(self, kind: type[SessionUpdated | SessionActivated | SessionClosed] = SessionUpdated) -> None:
         """Tell those who subscribe to everything what this session is now, or what was done with it."""

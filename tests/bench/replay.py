@@ -70,8 +70,8 @@ def measure(rounds: int, quick: bool) -> list[Sample]:
         path = RecordingBuilder().turn("one", *deltas).write(Path(folder))
         kinds: dict[str, Callable[[], Any]] = {
             "read": lambda: _read(open_recording(path)),
-            "played": lambda: _played(path, Nobody()),
-            "taken": lambda: _played(path, _session()),
+            "played": lambda: _played(path, lambda connect: connect(Nobody())),
+            "taken": lambda: _played(path, lambda connect: _session(connect).backend),
         }
         samples = []
         for number in range(rounds + 1):
@@ -91,15 +91,17 @@ def _read(recording: Recording) -> int:
     return sum(1 for _ in recording.events())
 
 
-def _played(path: Path, session: Any) -> None:
+def _played(path: Path, connected: Callable[[Callable[[Any], Any]], Any]) -> None:
     clock = ManualClock()
     replay = Replay(
         parse(f"replay+file:{path}?speed=instant"), registry.dialect("pod"), later=clock.later,
         clock=lambda: clock.seconds, ledger=Ledger(),
     )  # fmt: skip
-    replay.backend(session).send([INPUT])
+    connected(replay.backend).send([INPUT])
     clock.passes(0)
 
 
-def _session() -> Session:
-    return Session(SessionState(id="s"), RouteOptions(), registry.dialect("pod"), services(ManualClock()))
+def _session(connect: Callable[[Any], Any]) -> Session:
+    return Session(
+        SessionState(id="s"), RouteOptions(), registry.dialect("pod"), services(ManualClock()), connect=connect
+    )  # fmt: skip
