@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dragoman.mappings.canonical.values import Cause
 from dragoman.mappings.extras import Extras
+from dragoman.mappings.jsonrpc import INVALID_PARAMS, INVALID_REQUEST, NO_METHOD, PARSE_ERROR
 
 __all__ = [
     "CANCELLED",
@@ -37,10 +38,6 @@ HEAD, SEED = "0.9.10", "0.8.59"
 GENERATIONS = (HEAD, SEED)
 """The default first."""
 
-PARSE_ERROR = -32700
-INVALID_REQUEST = -32600
-NO_METHOD = -32601
-INVALID_PARAMS = -32602
 FAILED = -32603
 NOT_FOUND = -32004
 """Of `thread/resume` and `thread/fork`, since 0.9.4."""

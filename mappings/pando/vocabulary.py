@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from dragoman.mappings.canonical.values import Cause, Role
 from dragoman.mappings.extras import Extras
+from dragoman.mappings.jsonrpc import NO_METHOD, PARSE_ERROR
 
 __all__ = [
     "BAD_JSON",
@@ -25,8 +26,7 @@ __all__ = [
 EXTRAS = Extras("pando")
 keep, given = EXTRAS.keep, EXTRAS.given
 
-BAD_JSON = -32700
-NO_METHOD = -32601
+BAD_JSON = PARSE_ERROR
 FAILED = -32000
 """Whatever a handler says, in words."""
 

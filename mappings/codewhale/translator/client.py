@@ -27,10 +27,10 @@ from dragoman.mappings.codewhale.to_canonical.replies import goal, history, meth
 from dragoman.mappings.codewhale.translator.opening import Opening
 from dragoman.mappings.codewhale.wire import REQUESTS
 from dragoman.mappings.dialect import Burst, Clock, Frame, Loss, NewId, Step
+from dragoman.mappings.jsonrpc import WAITING_MAX, PendingCalls
 
-__all__ = ["WAITING_MAX", "ClientTranslator"]
+__all__ = ["ClientTranslator"]
 
-WAITING_MAX = 1024
 """Requests without an answer; a further one is refused."""
 
 CONFIGURING = (ask.SetConfig, ask.UnsetConfig, ask.ReloadConfig)
@@ -56,7 +56,7 @@ class ClientTranslator:
     def __init__(self, clock: Clock, new_id: NewId) -> None:
         self._clock = clock
         self._numbers = count(1)
-        self._waiting: dict[str, Command] = {}  # our id -> what was asked, in order
+        self._waiting = PendingCalls[Command]()
         self._turn: Turn | None = None
         self._opening = Opening()
         self._interrupts = True  # its generation has thread/interrupt; until it is known the default's
@@ -125,10 +125,9 @@ class ClientTranslator:
         failure = Failure(cause="upstream_lost", text=f"the backend ended: {cause}")
         lost: list[Event] = [
             say.Reply(request=command.request, failure=failure)
-            for command in self._waiting.values()
+            for command in self._waiting.drain()
             if command.request and not isinstance(command, ask.SubmitInput | ask.CancelTurn)
         ]
-        self._waiting.clear()
         return Step(bursts=[Burst(items=lost)] if lost else [])
 
     # -- what we ask -------------------------------------------------------------------------------------
@@ -138,7 +137,7 @@ class ClientTranslator:
         if not entry.produces:
             why = getattr(entry.fidelity, "why", "it has no such method")
             return Failure(cause="unsupported", text=f"a codewhale cannot be asked this: {why}")
-        if len(self._waiting) >= WAITING_MAX:
+        if self._waiting.full:
             return Failure(cause="busy", text=f"{WAITING_MAX} requests wait for the backend's answer")
         if isinstance(command, CONFIGURING) and self._opening.thread:
             return Failure(cause="busy", text="not changed: the backend would forget its open conversation")

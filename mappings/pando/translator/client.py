@@ -21,6 +21,7 @@ from dragoman.mappings.canonical.unmapped import Unmapped
 from dragoman.mappings.canonical.values import Cause, Failure, FileAttachment, ImageAttachment, flatten
 from dragoman.mappings.dialect import Alarm, Burst, Clock, Frame, Loss, Missed, NewId, Step
 from dragoman.mappings.errors import PeerError
+from dragoman.mappings.jsonrpc import WAITING_MAX, PendingCalls
 from dragoman.mappings.pando.directions import FROM_SERVER
 from dragoman.mappings.pando.from_canonical import FROM_COMMAND, Context, public_ids
 from dragoman.mappings.pando.to_canonical import history, pong, session_opened, sessions_listed
@@ -33,7 +34,6 @@ from dragoman.mappings.rfc3339 import NS
 
 __all__ = ["ClientTranslator"]
 
-WAITING_MAX = 1024
 """Calls without an answer; a further one is refused."""
 
 FOLLOWED_MAX = 10_000
@@ -70,7 +70,7 @@ class ClientTranslator:
         self._new_id = new_id
         self._patience = patience
         self._instance = ""
-        self._waiting: dict[str, Asked] = {}
+        self._waiting = PendingCalls[Asked]()
         self._sessions: dict[str, Following] = {}
         self._heard = clock()
         self._opened = False  # nobody said since which instance this connection leads to
@@ -159,7 +159,7 @@ class ClientTranslator:
                 return Failure(cause="unsupported", text="a pando takes no images or files by URL")
             if not flatten(command.segments):
                 return Failure(cause="invalid", text="the input is empty")
-        if len(self._waiting) >= WAITING_MAX:
+        if self._waiting.full:
             return Failure(cause="busy", text=f"{WAITING_MAX} calls wait for the primary's answer")
         entry = FROM_COMMAND.entries[type(command)]
         if not entry.produces:

@@ -13,8 +13,8 @@ from dragoman.mappings.canonical import commands as ask
 from dragoman.mappings.canonical import events as say
 from dragoman.mappings.canonical.values import FileAttachment, Message, Text
 from dragoman.mappings.dialect import Missed, Parts, Step
+from dragoman.mappings.jsonrpc import WAITING_MAX
 from dragoman.mappings.pando import ClientTranslator
-from dragoman.mappings.pando.translator.client import WAITING_MAX
 from dragoman.mappings.pando.vocabulary import keep
 from tests.mappings.pando.data import CAPTURES, captured, parts
 
