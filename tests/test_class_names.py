@@ -1,0 +1,73 @@
+"""Each class name has one owner, so that a search for a name finds one class."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from tests.test_layout import SOURCES, listed, name, parsed
+
+SHARED_CLASS_NAMES = {
+    "Asking": 2,
+    "Backend": 2,
+    "Block": 3,
+    "Bounds": 2,
+    "Conversation": 2,
+    "DialledTransport": 2,
+    "Difference": 2,
+    "Entry": 4,
+    "File": 2,
+    "Found": 2,
+    "Instance": 2,
+    "Ledger": 2,
+    "Limits": 2,
+    "Lines": 4,
+    "Pending": 2,
+    "Projection": 2,
+    "Recording": 2,
+    "Report": 2,
+    "Rules": 2,
+    "Said": 2,
+    "Step": 3,
+    "Told": 2,
+    "Turn": 2,
+    "Writer": 2,
+}
+"""Class name -> how many modules may define it. Add nothing: find another name, and take names out."""
+
+
+def owners_of_classes(paths: Iterable[Path]) -> dict[str, set[str]]:
+    """Map each class name to the modules that define it; a file that several dialects have counts as one module.
+
+    The structs of a wire have the wire's names, and are left out.
+    """
+    owners: dict[str, set[str]] = {}
+    for path in paths:
+        if "wire" in path.with_suffix("").parts:
+            continue
+        place = re.sub(r"^mappings/(codewhale|pando|pod|smooth)/", "mappings/DIALECT/", name(path))
+        for node in ast.walk(parsed(path)):
+            if isinstance(node, ast.ClassDef):
+                owners.setdefault(node.name, set()).add(place)
+    return owners
+
+
+def test_a_class_name_has_one_owner() -> None:
+    shared = [
+        f"{title}: {', '.join(sorted(places))}"
+        for title, places in sorted(owners_of_classes(SOURCES).items())
+        if len(places) > SHARED_CLASS_NAMES.get(title, 1)
+    ]
+    assert not shared, listed(shared)
+
+
+def test_a_class_name_with_two_owners_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = [tmp_path / "one.py", tmp_path / "two.py", tmp_path / "wire.py"]
+    for path in paths:
+        path.write_text("class Entry: ...\n")
+    monkeypatch.setattr("tests.test_class_names.name", lambda path: path.name)
+    assert owners_of_classes(paths) == {"Entry": {"one.py", "two.py"}}
