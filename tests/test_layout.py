@@ -35,7 +35,7 @@ NOT_YET_PLAIN: tuple[str, ...] = (
     "gateway/outbox.py",
     "gateway/recording/",
     "gateway/replay/conversation.py",
-    "gateway/replay/forked.py",
+    "gateway/replay/live_fallback.py",
     "gateway/replay/lines.py",
     "gateway/replay/live.py",
     "gateway/replay/missing.py",

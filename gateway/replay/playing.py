@@ -14,9 +14,9 @@ from dragoman.gateway.endpoint import Endpoint
 from dragoman.gateway.ledger import Ledger
 from dragoman.gateway.recording.reader import open_recording
 from dragoman.gateway.replay.backend import ReplayBackend
-from dragoman.gateway.replay.forked import Forked
 from dragoman.gateway.replay.lines import Lines
 from dragoman.gateway.replay.live import Live
+from dragoman.gateway.replay.live_fallback import LiveFallback
 from dragoman.gateway.replay.options import Until, read_options
 from dragoman.gateway.replay.pace import Pace
 from dragoman.gateway.replay.reports import Reporter
@@ -68,7 +68,7 @@ class Replay:
         if options.live is None or self._live is None:
             return replay
         live = self._live(session, options.live, self._tells_model_turns)
-        return Forked(replay, live, self.reporter, spy=options.mode == "spy")
+        return LiveFallback(replay, live, self.reporter, spy=options.mode == "spy")
 
 
 def _read(path: Path) -> Play:

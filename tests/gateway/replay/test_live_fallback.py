@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dragoman.gateway.replay.forked import Forked
+from dragoman.gateway.replay.live_fallback import LiveFallback
 from dragoman.gateway.replay.reports import Reporter
 from dragoman.gateway.replay.scenes import cut
 from dragoman.mappings.canonical.commands import CancelTurn, GetHistory, ListCompletions
@@ -21,7 +21,7 @@ class Both:
         self.watched = WatchedReplay(play if until is None else cut(play, play.ends[until - 1] if until else 0))
         self.behind = Behind()
         self.reporter = Reporter(self.watched.ledger)
-        self.forked = Forked(self.watched.backend, self.behind.live, self.reporter, spy=spy)
+        self.forked = LiveFallback(self.watched.backend, self.behind.live, self.reporter, spy=spy)
 
     def asks(self, *commands: object) -> list[str]:
         """Ask this; what the live backend was asked for it."""

@@ -10,10 +10,10 @@ from dragoman.gateway.replay.reports import Report, Reporter, named
 from dragoman.gateway.replay.scenes import OF_THE_GATEWAY
 from dragoman.mappings.canonical import Command
 
-__all__ = ["Forked"]
+__all__ = ["LiveFallback"]
 
 
-class Forked:
+class LiveFallback:
     """The way of one session to both: with `spy` what is not matched is passed on, else all once the play is over."""
 
     def __init__(self, replay: ReplayBackend, live: Live, reporter: Reporter, *, spy: bool) -> None:
