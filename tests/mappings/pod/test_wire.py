@@ -101,7 +101,7 @@ def test_128_levels_are_accepted() -> None:
     assert event(nested(128))[1] == [nested(128)]
 
 
-@pytest.mark.parametrize("depth", [129, 1000, 300_000])
+@pytest.mark.parametrize("depth", [129, 1000, 100_000])
 def test_more_than_128_levels_are_too_deep(depth: int) -> None:
     step, frames = event(nested(depth))
     assert (codes(step), frames) == (["too_deep"], [])
