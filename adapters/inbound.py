@@ -39,7 +39,7 @@ class Inbound:
         self._pause = pause
         self._resume = resume
         self._sink: Sink | None = None
-        self._frames: Sequence[Frame] = ()
+        self._frames: list[Frame] = []
         self._paused = False
         self._ended = False
         self._over: asyncio.Future[None] | None = None
@@ -91,7 +91,7 @@ class Inbound:
     def resume(self) -> None:
         """Push the waiting frames to the sink, and continue reading if it takes all of them."""
         if self._frames:
-            frames, self._frames, self.size = self._frames, (), 0
+            frames, self._frames, self.size = self._frames, [], 0
             self.push(frames)
         if self._frames or self._sink is None:
             return
@@ -104,7 +104,7 @@ class Inbound:
     # --------------------------------------------------------------------------------------------------
 
     def _keep(self, frames: Sequence[Frame]) -> None:
-        self._frames = [*self._frames, *frames]
+        self._frames += frames
         self.size += sum(map(memory, frames))
         if not self._paused and (self._sink is not None or self.size > self._high):
             self._paused = True
