@@ -113,7 +113,7 @@ class Link:
             self._on_over(self)
 
     def end(self, reason: CloseReason, cause: str = "") -> None:
-        """Send the peer away: what waits for it is written, then the transport is closed."""
+        """Disconnect the peer: write the frames that wait for it, then close the transport."""
         if self._ended:
             return
         self._reason = reason
@@ -121,7 +121,7 @@ class Link:
         self._finish()
 
     def cut(self, fault: PeerError) -> None:
-        """Send the peer away for what it did; what waits for it is dropped, for it would never read it."""
+        """Disconnect the peer for this fault, and drop the frames that wait for it: it would never read them."""
         self.log.warning("link cut", code=fault.code, reason=fault.text)
         self._ledger.counters[f"links_cut_{fault.code}"] += 1
         self._reason = CloseReason.TOO_SLOW
@@ -130,18 +130,18 @@ class Link:
         self._finish()
 
     def _finish(self) -> None:
-        """The peer is gone or is sent away: nothing more is heard of it."""
+        """Mark the link as over: the peer is gone or is disconnected, and nothing more is taken from it."""
         self._ended = True
         self._over.set()
 
     # -- what is said to the peer ----------------------------------------------------------------------
 
     def open(self) -> None:
-        """Say what is said first."""
+        """Send the frames with which the dialect begins a connection."""
         self._apply(self._translator.opened())
 
     def send(self, items: Sequence[Any]) -> None:
-        """Say these canonical items to this peer alone."""
+        """Send these canonical items to this peer alone."""
         if self.tap is not None:
             self.tap.send(items)
         self._apply(self._translator.send(items))
@@ -155,17 +155,17 @@ class Link:
         self._apply(self._translator.attach(state, request))
 
     def on_delivered(self, batch: Batch) -> None:
-        """A turn that this peer began was accepted or has ended for it."""
+        """Tell the translator that a batch went out which begins or ends a turn of this peer."""
         self._apply(self._translator.on_delivered(batch))
         self._answered.set()  # by the projection, which has no frames of its own here
 
     @property
     def view(self) -> str:
-        """What this peer is shown otherwise than others of its dialect."""
+        """Name of the peer's view of a session: links of one view share a rendering."""
         return self._translator.view
 
     def can_be_asked(self, question: Event) -> bool:
-        """Whether the peer's dialect has a form for this question; else it is asked in words."""
+        """Return True if the peer's dialect has a form for this question; else the peer is asked in words."""
         return self._translator.can_be_asked(question)
 
     def put(self, frames: Sequence[bytes]) -> None:
@@ -185,7 +185,7 @@ class Link:
             self._finish()  # what waits for the peer is still written: it may only have closed its own direction
 
     def _hear(self, frames: Sequence[Frame]) -> int:
-        """Act on what the peer said, in the call that read it; all of it is taken. A link that is over acts no more."""
+        """Act on frames in the call that read them; return how many were taken: all. A link that is over drops them."""
         if self._ended:
             return len(frames)
         self.heard = True
@@ -206,7 +206,7 @@ class Link:
         self._apply(self._translator.receive(frames))
 
     async def _answer_the_rest(self) -> None:
-        """The peer says no more and may wait for its answers, as a script does at the other end of a pipe."""
+        """Wait until a peer that sends no more has its answers, as a script at the other end of a pipe needs."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LAST_ANSWERS):
                 while self._translator.has_pending_replies and self._transport.peer_can_read():
@@ -258,7 +258,7 @@ class Link:
         self._ledger.counters[f"faults_{self.dialect.name}_{fault.code}"] += 1
 
     def _set(self, alarm: Alarm[Any]) -> None:
-        """The translator wants to be asked again."""
+        """Start the timer that a translator asked for, in place of an earlier one."""
         if self._alarm is not None:
             self._alarm.cancel()
         if not self._ended:

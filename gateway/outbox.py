@@ -1,8 +1,8 @@
-"""What waits to be written to one link: bounded, never awaited by those who put (docs/design.md, section 6).
+"""The bounded queue of frames that wait to be written to one link; putting never waits (docs/design.md, section 6).
 
-Past `soft` the outbox is `full`: whoever broadcasts keeps a cursor for this link instead of putting frames. Past `hard`
-it is `over`: the peer asks and does not read, and its link is disconnected. What the writer has taken is no longer
-counted here; the transport bounds it.
+Past `soft` bytes the outbox is `full`: a session keeps a cursor for this link instead of putting frames. Past `hard`
+bytes it is `over`: the peer asks and does not read, and its link is disconnected. Frames that the writer has taken are
+not counted here; the transport bounds them.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ class Outbox:
         self._frames: list[bytes] = []
         self._waiter: asyncio.Future[None] | None = None
         self.idle = False
-        """Whether its writer waits for frames: all that was put is written."""
+        """True while the writer waits for frames: all frames that were put are written."""
         self.full = False
-        """Whether a broadcast must not be put here now."""
+        """True past `soft` bytes: a broadcast must not be put here now."""
         self.size = 0
         self.closed = False
         self.was_full = False  # so whoever broadcasts may keep a cursor for it; its writer sets it back
 
     @property
     def over(self) -> bool:
-        """Whether the peer is beyond what we hold for it."""
+        """True past `hard` bytes: the peer must be disconnected."""
         return self.size > self._hard
 
     @property
     def empty(self) -> bool:
-        """Whether everything was taken."""
+        """True if the writer has taken all frames."""
         return not self._frames
 
     def put(self, frames: Sequence[bytes]) -> None:
-        """Add frames; dropped when closed, since nobody will read them."""
+        """Add frames; a closed outbox drops them, because nobody will read them."""
         if self.closed or not frames:
             return
         self._frames += frames
@@ -50,17 +50,17 @@ class Outbox:
         self._wake()
 
     def close(self) -> None:
-        """Nothing more comes: `take` gives what is left, then []."""
+        """Accept no more frames: `take` returns those that are left, then []."""
         self.closed = True
         self._wake()
 
     def discard(self) -> None:
-        """Forget what waits and close: the peer is gone."""
+        """Drop the frames that wait, and close: the peer is gone."""
         self._frames, self.size, self.full = [], 0, False
         self.close()
 
     async def take(self) -> list[bytes]:
-        """Everything that waits, at least one frame; [] once closed and empty."""
+        """Return all frames that wait, at least one; [] once the outbox is closed and empty."""
         while not self._frames and not self.closed:
             self._waiter = asyncio.get_running_loop().create_future()
             self.idle = True

@@ -1,6 +1,6 @@
-"""What every part of the gateway is given: time, ids, timers, limits, the ledger and the dialects.
+"""The services that every part of the gateway is given: time, ids, timers, limits, the ledger and the dialects.
 
-A test gives a clock that it winds itself, ids that count, and timers that it rings.
+A test passes a clock that it sets itself, ids that count, and timers that it fires.
 """
 
 from __future__ import annotations

@@ -8,12 +8,12 @@ __all__ = ["agent_id", "canonical_id", "session_id"]
 
 
 def session_id(route: str, endpoint: str) -> str:
-    """The id of the one session behind `endpoint`, or of whatever else has a name in a route."""
+    """Return the id of the one session behind `endpoint`, or of another thing that has a name in a route."""
     return str(uuid5(NAMESPACE_URL, f"dragoman:{route}:{endpoint}"))
 
 
 def canonical_id(route: str, name: str) -> str:
-    """The canonical id of what a backend calls `name`: a UUID is one itself, bare or behind `thread-`."""
+    """Return the canonical id of a backend's `name`: a UUID is taken as it is, bare or behind `thread-`."""
     try:
         return str(UUID(name.removeprefix("thread-")))
     except ValueError:
@@ -21,5 +21,5 @@ def canonical_id(route: str, name: str) -> str:
 
 
 def agent_id(route: str) -> str:
-    """The agent that a route's sessions are opened for, where its upstream names none (docs/design.md, section 5)."""
+    """Return the agent of a route's sessions, used if its upstream names none (docs/design.md, section 5)."""
     return str(uuid5(NAMESPACE_URL, f"dragoman:{route}"))

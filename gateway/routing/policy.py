@@ -1,7 +1,7 @@
-"""Who may see, open and answer a session of a route (docs/design.md, section 5, "Identity").
+"""The rules of who may see, open and answer a session of a route (docs/design.md, section 5, "Identity").
 
-A session belongs to the principal that opened it, "" to nobody yet. Whoever may not see it is answered as if it did not
-exist: the callers ask here first, and know nothing else of it.
+A session belongs to the principal that opened it; the owner "" means nobody yet. A principal that may not see a session
+is answered as if the session did not exist.
 """
 
 from __future__ import annotations
