@@ -69,12 +69,14 @@ class App:
 
     `make_backend` replaces dialling the route's upstream by a backend in this process. With `ends_with_client` a
     client's `shutdown` ends the app at once, as for a program that its client launched. `attend` is called with the
-    session of a pod's folder whenever it is new or has changed.
+    session of a pod's folder whenever it is new or has changed. `wrap` replaces the transport of each client that
+    connects to a listener.
     """
 
     def __init__(
         self, config: Config, *, make_backend: MakeBackend | None = None, ends_with_client: bool = False,
         attend: Callable[[Session], None] = lambda _session: None,
+        wrap: Callable[[Transport], Transport] = lambda transport: transport,
     ) -> None:  # fmt: skip
         self.config = config
         self._make_backend = make_backend
@@ -88,6 +90,7 @@ class App:
         self._keepers: list[asyncio.Task[None]] = []  # tasks that maintain pod directories
         self._ends_with_client = ends_with_client
         self._attend = attend
+        self._wrap = wrap
         self._hurry = False
         self._fault: PeerError | None = None  # error of the process that started us, for which it was disconnected
         self._closing = False
@@ -262,11 +265,12 @@ class App:
 
         def accept(transport: Transport) -> None:
             translator = spoken.server(time.time_ns, new_id, endpoint.generation)
-            self._welcome(spoken, transport, translator, router, ingress, attaches=publication is None)
+            self._welcome(spoken, self._wrap(transport), translator, router, ingress, attaches=publication is None)
 
         def publish(transport: Transport) -> None:
             if publication is not None:
-                self._welcome(spoken, transport, publication(time.time_ns, new_id), router, ingress, publishes=True)
+                translator = publication(time.time_ns, new_id)
+                self._welcome(spoken, self._wrap(transport), translator, router, ingress, publishes=True)
 
         callbacks = ListenerCallbacks(
             accept=accept, publish=publish, instance=us,

@@ -28,6 +28,13 @@ def demo_backend(
     script: Annotated[
         Path | None, typer.Option("--script", metavar="FILE", help="Answer every input from this script.")
     ] = None,
+    like_real: Annotated[
+        bool,
+        typer.Option(
+            "--like-real",
+            help="Behave as the shipped programs do where they differ from the documented protocol.",
+        ),
+    ] = False,
     log_level: LogLevel = "info",
     log_json: LogJson = False,
 ) -> None:
@@ -44,4 +51,4 @@ def demo_backend(
     """
     set_up(log_level, log_json)
     turns = load_script(script) if script is not None else []
-    run(serve_until_signalled(make_demo_backend(parse(endpoint), turns)))
+    run(serve_until_signalled(make_demo_backend(parse(endpoint), turns, like_real=like_real)))

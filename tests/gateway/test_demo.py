@@ -17,9 +17,12 @@ from uuid import uuid4
 import msgspec
 import pytest
 
+from dragoman.gateway.app import App
+from dragoman.gateway.config.model import Config, Route
 from dragoman.gateway.demo.app import demo_backend
 from dragoman.gateway.demo.backend import DemoBackend
 from dragoman.gateway.demo.conversation import QUESTIONS
+from dragoman.gateway.demo.like_real import flavours
 from dragoman.gateway.demo.script import COUNT_MAX, DELAY_MAX, Line, Scripts, load, read
 from dragoman.gateway.endpoint import parse
 from dragoman.mappings.canonical import Command, SessionState
@@ -545,10 +548,10 @@ class Raw:
 
 
 @asynccontextmanager
-async def pod(tmp_path: Path) -> AsyncIterator[Callable[[], Coroutine[Any, Any, Raw]]]:
+async def pod(tmp_path: Path, *, like_real: bool = False) -> AsyncIterator[Callable[[], Coroutine[Any, Any, Raw]]]:
     """A demo backend on a socket, and what connects a raw client to it."""
     path = tmp_path / "sock"
-    app = demo_backend(parse(f"pod+unix:{path}"))
+    app = demo_backend(parse(f"pod+unix:{path}"), like_real=like_real)
     clients: list[Raw] = []
 
     async def connect() -> Raw:
@@ -783,6 +786,106 @@ async def test_a_script_of_one_s_own_is_served() -> None:
         await client.say("fail")
         await client.until(client.terminals)
         assert client.terminals()[0]["data"]["data"]["response"]["responseParts"] == ["mine"]
+
+
+# -- like the shipped programs ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dialect", ["pod", "pando", "codewhale", "smooth"])
+async def test_every_client_gets_the_whole_text_and_one_end_of_a_backend_like_the_real_one(
+    dialect: str, tmp_path: Path
+) -> None:
+    async with bridged_like_real(dialect, tmp_path) as url, SmoothClient.connected(url) as client:
+        for count in (700, 701):  # every second answer is told otherwise
+            await client.say(f"count {count}")
+            await client.until(lambda count=count: len(client.terminals()) == count - 699)
+            last = client.terminals()[-1]
+            assert last["type"] == "eventual_response"
+            text = last["data"]["data"]["response"]["responseParts"][0]
+            assert text == "".join(f"{number} " for number in range(count))
+
+
+@asynccontextmanager
+async def bridged_like_real(dialect: str, folder: Path) -> AsyncIterator[str]:
+    """A demo backend like the real ones, and a bridge to it for smooth clients."""
+    places = {"smooth": "ws://127.0.0.1:0/ws", "pando": "tcp://127.0.0.1:0"}
+    backend = demo_backend(parse(f"{dialect}+{places.get(dialect, f'unix:{folder}/sock')}"), like_real=True)
+    ready: asyncio.Queue[str] = asyncio.Queue()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(backend.run(ready.put_nowait), name="demo")
+        upstream = parse(await ready.get())
+        route = Route(name="real", listen=(parse("smooth+ws://127.0.0.1:0/ws"),), upstream=upstream)
+        gateway = App(Config(routes=(route,)))
+        group.create_task(gateway.run(ready.put_nowait), name="gateway")
+        try:
+            yield (await ready.get()).partition("+")[2]
+        finally:
+            gateway.stop.set()
+            backend.stop.set()
+
+
+async def test_a_pod_like_the_real_one_commits_an_entry_and_closes_no_aborted_text(tmp_path: Path) -> None:
+    async with pod(tmp_path, like_real=True) as connect:
+        client = await connect()
+        client.run("slow")
+        names = await client.until("text_delta")
+        assert names[1:] == ["user_message", "status", "segment_rotated", "invoke_start", "turn_start", "text_delta"]
+        client.say("cancel")
+        assert not {"text_done", "turn_end"} & set(await client.until("status", status="idle"))
+        client.run("retry")
+        names = await client.until("status", status="idle")
+        assert "text_delta" not in names
+        assert names.count("text_done") == 1
+
+
+def test_a_pando_like_the_real_one_publishes_a_session_instead_of_the_end_of_an_interrupted_run() -> None:
+    flavour = flavours("pando")()
+    of = {"session_id": "s"}
+    end, started = {"topic": "llm.end", "payload": of}, {"topic": "llm.start", "payload": of}
+    said = {"topic": "message.append", "payload": {**of, "role": "user", "content": "hi"}}
+    assert flavour.say([said, started, {"topic": "tool.start", "payload": of}, end]) == [started, end]
+    flavour.hear({"method": "session.interrupt", "params": of})
+    assert flavour.say([end, started, end]) == [{"topic": "session.update", "payload": {"id": "s"}}, started, end]
+
+
+async def test_a_codewhale_like_the_real_one_reads_out_an_empty_history(tmp_path: Path) -> None:
+    histories = {}
+    for like_real in (False, True):
+        async with codewhale_calls(tmp_path / f"{like_real}", like_real=like_real) as call:
+            thread = (await call("thread/start"))["thread_id"]
+            await call("thread/message", thread_id=thread, input="count 3")
+            read_out = await call("thread/read", thread_id=thread)
+            histories[like_real] = len(read_out["data"]["history"])
+    assert histories == {False: 2, True: 0}
+
+
+@asynccontextmanager
+async def codewhale_calls(
+    path: Path, *, like_real: bool
+) -> AsyncIterator[Callable[..., Coroutine[Any, Any, dict[str, Any]]]]:
+    """A demo backend in the codewhale dialect, and what calls it and returns the result."""
+    app = demo_backend(parse(f"codewhale+unix:{path}"), like_real=like_real)
+    ready: asyncio.Queue[str] = asyncio.Queue()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(app.run(ready.put_nowait), name="demo")
+        await ready.get()
+        reader, writer = await asyncio.open_unix_connection(path)
+
+        async def call(method: str, **params: str) -> dict[str, Any]:
+            request = str(uuid4())
+            said = {"jsonrpc": "2.0", "id": request, "method": method, "params": params}
+            writer.write(json.dumps(said).encode() + b"\n")
+            async with asyncio.timeout(DEADLINE):
+                while (answer := json.loads(await reader.readline())).get("id") != request:
+                    pass
+            result: dict[str, Any] = answer["result"]
+            return result
+
+        try:
+            yield call
+        finally:
+            writer.close()
+            app.stop.set()
 
 
 # -- the demo ---------------------------------------------------------------------------------------

@@ -1,0 +1,200 @@
+"""Change what the demo backend says to what the shipped programs say instead of their documented protocol.
+
+Each dialect has one class that changes decoded frames; `LikeReal` is the transport that applies it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from dragoman.adapters.base import CloseReason, Sink, Transport
+from dragoman.mappings.dialect import Frame, Parts
+
+__all__ = ["LikeReal", "flavours"]
+
+Message = dict[str, Any]
+
+
+class Flavour(Protocol):
+    """Changes the frames of one dialect as its shipped programs would."""
+
+    def hear(self, message: Message) -> None:
+        """Note what a client said."""
+
+    def say(self, messages: Sequence[Message]) -> list[Message]:
+        """Return what is said instead of these messages, which were written together."""
+
+
+class Pod:
+    """Commits log entries behind the status, tells every second answer in `text_done`, and closes no aborted block.
+
+    See docs/dialects/pod.md, sections 6 to 8. One instance serves one client.
+    """
+
+    def __init__(self) -> None:
+        self._answers = 0
+        self._invoked = True
+        self._held: list[Message] = []  # deltas of a text that its `text_done` may tell
+
+    def hear(self, message: Message) -> None:
+        """Do nothing: a pod says the same to every client."""
+
+    def say(self, messages: Sequence[Message]) -> list[Message]:
+        aborted = any(self._aborts(message) for message in messages)
+        said: list[Message] = []
+        for message in messages:
+            name = message.get("event")
+            if name == "user_message":
+                self._answers += 1
+                self._invoked = False
+            elif not self._invoked and name not in ("status", "segment_rotated"):
+                self._invoked = True
+                said.append({"event": "invoke_start", "data": {"kind": "user_send"}})
+            if name == "text_delta" and self._answers % 2 == 0:
+                self._held.append(message)
+                continue
+            if aborted and name in ("text_done", "thinking_done", "llm_call_end", "turn_end"):
+                continue
+            if name != "text_done":
+                said += self._held
+            self._held = []
+            said.append(message)
+        return said
+
+    @staticmethod
+    def _aborts(message: Message) -> bool:
+        match message:
+            case {"event": "error", "data": {"message": "Cancelled"}}:
+                return True
+            case {"event": "run_end", "data": {"result": "paused"}}:
+                return True
+        return False
+
+
+class Pando:
+    """Publishes no message and no start of a tool, and a session instead of the end of a run that went wrong.
+
+    See docs/dialects/pando.md, section 4. One instance serves all connections: calls decide what is published.
+    """
+
+    def __init__(self) -> None:
+        self._wrong: set[str] = set()  # sessions whose run was interrupted or has failed
+        self._sessions: dict[str, Message] = {}  # as last published
+
+    def hear(self, message: Message) -> None:
+        match message:
+            case {"method": "session.interrupt", "params": {"session_id": str() as session}}:
+                self._wrong.add(session)
+
+    def say(self, messages: Sequence[Message]) -> list[Message]:
+        return [said for message in messages if (said := self._said(message)) is not None]
+
+    def _said(self, message: Message) -> Message | None:
+        match message:
+            case {"topic": "session.update", "payload": {"id": str() as session}}:
+                self._sessions[session] = message["payload"]
+            case {"topic": "llm.start", "payload": {"session_id": session}}:
+                self._wrong.discard(session)
+            case {"topic": "message.append", "payload": {"role": role, "session_id": session}}:
+                if role == "system":
+                    self._wrong.add(session)  # it is the cause of a failure
+                return None
+            case {"topic": "tool.start"}:
+                return None
+            case {"topic": "llm.end", "payload": {"session_id": session}} if session in self._wrong:
+                self._wrong.discard(session)
+                return {**message, "topic": "session.update", "payload": self._sessions.get(session, {"id": session})}
+        return message
+
+
+class Codewhale:
+    """Keeps no message in the store, so that every history is empty (docs/dialects/codewhale.md, section 3)."""
+
+    def hear(self, message: Message) -> None:
+        """Do nothing: every history is empty."""
+
+    def say(self, messages: Sequence[Message]) -> list[Message]:
+        return [self._said(message) for message in messages]
+
+    @staticmethod
+    def _said(message: Message) -> Message:
+        match message:
+            case {"result": {"data": {"history": [_, *_]} as data} as result}:
+                return {**message, "result": {**result, "data": {**data, "history": []}}}
+        return message
+
+
+class Smooth:
+    """Tells the text of every second answer in its terminal alone (docs/dialects/smooth.md, section 4)."""
+
+    def __init__(self) -> None:
+        self._answers = 0
+
+    def hear(self, message: Message) -> None:
+        """Count the answers: each input gets one."""
+        if message.get("action") == "send_message":
+            self._answers += 1
+
+    def say(self, messages: Sequence[Message]) -> list[Message]:
+        return [m for m in messages if self._answers % 2 or m.get("type") != "stream_token"]
+
+
+def flavours(dialect: str) -> Callable[[], Flavour]:
+    """Return what makes the flavour of each connection of one backend."""
+    pando = Pando()
+    kinds: dict[str, Callable[[], Flavour]] = {
+        "pod": Pod,
+        "pando": lambda: pando,
+        "codewhale": Codewhale,
+        "smooth": Smooth,
+    }
+    return kinds[dialect]
+
+
+class LikeReal:
+    """A transport to a client whose frames a flavour changes."""
+
+    def __init__(self, transport: Transport, flavour: Flavour) -> None:
+        self.peer = transport.peer
+        self._transport = transport
+        self._flavour = flavour
+
+    async def run(self, sink: Sink) -> None:
+        def hear(frames: Sequence[Frame]) -> int:
+            for frame in frames:  # before the sink, which may answer at once
+                self._hear(frame)
+            return sink(frames)
+
+        await self._transport.run(hear)
+
+    def _hear(self, frame: Frame) -> None:
+        body = frame.parts[-1] if isinstance(frame, Parts) and frame.parts else frame
+        if isinstance(body, bytes):
+            with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                if isinstance(message := msgspec.json.decode(body), dict):
+                    self._flavour.hear(message)
+
+    def resume(self) -> None:
+        self._transport.resume()
+
+    async def send(self, frames: Sequence[bytes]) -> None:
+        topics = any(b"\0" in frame for frame in frames)
+        said = self._flavour.say([msgspec.json.decode(frame.rpartition(b"\0")[2]) for frame in frames])
+        if said:
+            await self._transport.send(
+                [(m["topic"].encode() + b"\0" if topics else b"") + msgspec.json.encode(m) for m in said]
+            )
+
+    def try_send(self, frames: Sequence[bytes]) -> bool:
+        """Refuse, so that the frames come to `send`: a flavour reads each frame once."""
+        return False
+
+    def peer_can_read(self) -> bool:
+        return self._transport.peer_can_read()
+
+    async def close(self, reason: CloseReason = CloseReason.DONE, text: str = "") -> None:
+        await self._transport.close(reason, text)
