@@ -6,6 +6,7 @@ that read all of a text, and each call of one of them counts its text.
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections.abc import Callable, Container
 from types import FrameType
@@ -42,11 +43,11 @@ def count_steps(work: Callable[[], object], readers: Container[str] = ()) -> int
 
 
 def growth(work: Callable[[Any], Callable[[], object]], inputs: list[Any], readers: Container[str] = ()) -> float:
-    """Return by how much the steps grow from the input before the last to the last, which is twice as large.
+    """Return by how much the steps grow at most from one counted input to the next, which is twice as large.
 
     `work` prepares the work on one input. The work on the first one is not counted: it fills what is made once and
     kept. Where a second look begins past some size all but the first input must be larger than that.
     """
     work(inputs[0])()
-    before, after = (count_steps(work(given), readers) for given in inputs[-2:])
-    return after / before
+    steps = [count_steps(work(given), readers) for given in inputs[1:]]
+    return max(after / before for before, after in itertools.pairwise(steps))
