@@ -29,7 +29,7 @@ class Flavour(Protocol):
         """Return what is said instead of these messages, which were written together."""
 
 
-class Pod:
+class PodFlavour:
     """Commits log entries behind the status, tells every second answer in `text_done`, and closes no aborted block.
 
     See docs/dialects/pod.md, sections 6 to 8. One instance serves one client.
@@ -75,7 +75,7 @@ class Pod:
         return False
 
 
-class Pando:
+class PandoFlavour:
     """Publishes no message and no start of a tool, and a session instead of the end of a run that went wrong.
 
     See docs/dialects/pando.md, section 4. One instance serves all connections: calls decide what is published.
@@ -111,7 +111,7 @@ class Pando:
         return message
 
 
-class Codewhale:
+class CodewhaleFlavour:
     """Keeps no message in the store, so that every history is empty (docs/dialects/codewhale.md, section 3)."""
 
     def hear(self, message: Message) -> None:
@@ -128,7 +128,7 @@ class Codewhale:
         return message
 
 
-class Smooth:
+class SmoothFlavour:
     """Tells the text of every second answer in its terminal alone (docs/dialects/smooth.md, section 4)."""
 
     def __init__(self) -> None:
@@ -145,12 +145,12 @@ class Smooth:
 
 def flavours(dialect: str) -> Callable[[], Flavour]:
     """Return what makes the flavour of each connection of one backend."""
-    pando = Pando()
+    pando = PandoFlavour()
     kinds: dict[str, Callable[[], Flavour]] = {
-        "pod": Pod,
+        "pod": PodFlavour,
         "pando": lambda: pando,
-        "codewhale": Codewhale,
-        "smooth": Smooth,
+        "codewhale": CodewhaleFlavour,
+        "smooth": SmoothFlavour,
     }
     return kinds[dialect]
 
