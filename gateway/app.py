@@ -74,10 +74,14 @@ class App:
     """
 
     def __init__(
-        self, config: Config, *, make_backend: MakeBackend | None = None, ends_with_client: bool = False,
+        self,
+        config: Config,
+        *,
+        make_backend: MakeBackend | None = None,
+        ends_with_client: bool = False,
         attend: Callable[[Session], None] = lambda _session: None,
         wrap: Callable[[Transport], Transport] = lambda transport: transport,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.config = config
         self._make_backend = make_backend
         self._group: asyncio.TaskGroup
@@ -113,9 +117,13 @@ class App:
         """
         self._recordings.open()
         self._services = Services(
-            clock=time.time_ns, new_id=new_id, schedule=asyncio.get_running_loop().call_later,
-            limits=self.config.limits, ledger=self.ledger, dialects=registry.dialects,
-        )  # fmt: skip
+            clock=time.time_ns,
+            new_id=new_id,
+            schedule=asyncio.get_running_loop().call_later,
+            limits=self.config.limits,
+            ledger=self.ledger,
+            dialects=registry.dialects,
+        )
         try:
             children = self._children = Children(self.config.limits.children)
             async with children, asyncio.TaskGroup() as self._group:
@@ -170,13 +178,17 @@ class App:
         recorder = self._recordings.of(route)
         upstream = registry.upstream(route.upstream)
         router = Router(
-            route, self._services, upstream,
+            route,
+            self._services,
+            upstream,
             kind_of(
-                upstream, self._backends(route, recorder),
+                upstream,
+                self._backends(route, recorder),
                 pods=None if self._make_backend is not None else registry.pods(route.upstream),
                 in_process=self._make_backend is not None or registry.played(route.upstream),
-            ), recorder,
-        )  # fmt: skip
+            ),
+            recorder,
+        )
         if self._ends_with_client:
             router.on_shutdown = lambda _link: self._end_now()
         return router
@@ -189,17 +201,19 @@ class App:
         if not registry.played(route.upstream):
             return lambda session, endpoint: self._upstream(session, endpoint, recorder)
         replay = self.replays[route.name] = Replay(
-            route.upstream, registry.upstream(route.upstream), later=loop.call_later, clock=loop.time,
-            ledger=self.ledger, live=partial(self._live, recorder),
-        )  # fmt: skip
+            route.upstream,
+            registry.upstream(route.upstream),
+            later=loop.call_later,
+            clock=loop.time,
+            ledger=self.ledger,
+            live=partial(self._live, recorder),
+        )
         return lambda session, _endpoint: replay.backend(session)
 
     def _live(self, recorder: Recorder | None, session: Connected, endpoint: Endpoint, tells_model_turns: bool) -> Live:
         """Make the live backend behind a session's replay, with its own connection."""
         dialect = registry.dialect(endpoint.dialect)
-        live = Live(
-            session, dialect, self._services, name=endpoint.masked, tells_model_turns=tells_model_turns
-        )  # fmt: skip
+        live = Live(session, dialect, self._services, name=endpoint.masked, tells_model_turns=tells_model_turns)
         if dialect.session_ref is None:
             live.backend = self._upstream(live, endpoint, recorder)
         else:
@@ -208,9 +222,12 @@ class App:
         return live
 
     def _upstream(
-        self, session: Connected, endpoint: Endpoint, recorder: Recorder | None,
+        self,
+        session: Connected,
+        endpoint: Endpoint,
+        recorder: Recorder | None,
         ours: Callable[[str], bool] | None = None,
-    ) -> Upstream:  # fmt: skip
+    ) -> Upstream:
         """Make the connection to a backend; with `ours` it carries only sessions of which `ours` is true."""
         name, dialect = session.connected().id, registry.dialect(endpoint.dialect)
         own = name if dialect.session_ref is None or ours is not None else ""
@@ -218,16 +235,22 @@ class App:
         if ours is not None:
             connect = partial(_filtered, connect, dialect, ours)
         return Upstream(
-            name, endpoint.masked, dialect, connect, session, self._services, spawn=self.spawn,
+            name,
+            endpoint.masked,
+            dialect,
+            connect,
+            session,
+            self._services,
+            spawn=self.spawn,
             tap=recorder.upstream(dialect, own) if recorder is not None else None,
-        )  # fmt: skip
+        )
 
     async def _listen(self, endpoint: Endpoint, route: Route, router: Router) -> str:
         if (endpoint.dialect, endpoint.transport) == ("pod", "dir"):
             return await self._serve_directory(endpoint, route, router)
         ingress = Ingress(
             endpoint=str(endpoint), session=endpoint.option("session"), spawned=registry.spawned(endpoint)
-        )  # fmt: skip
+        )
         listener = await self._open(endpoint, router, ingress)
         self._listeners.append(listener)
         if isinstance(listener, PodFolder):
@@ -256,9 +279,7 @@ class App:
 
     async def _open(self, endpoint: Endpoint, router: Router, ingress: Ingress) -> Listener:
         path = endpoint.address if endpoint.transport == "dir" else ""
-        us = Instance(
-            id=new_id(), started_at=time.time_ns(), path=path, sessions=lambda: router.published
-        )  # fmt: skip
+        us = Instance(id=new_id(), started_at=time.time_ns(), path=path, sessions=lambda: router.published)
         dialect = registry.dialect(endpoint.dialect)
         spoken = dialect.served(us) if dialect.served is not None else dialect
         publication = spoken.publication
@@ -273,21 +294,39 @@ class App:
                 self._welcome(spoken, self._wrap(transport), translator, router, ingress, publishes=True)
 
         callbacks = ListenerCallbacks(
-            accept=accept, publish=publish, instance=us,
-            lost=lambda loss: self.ledger.record([loss], target=dialect.name), subscribed=router.subscribed,
-        )  # fmt: skip
+            accept=accept,
+            publish=publish,
+            instance=us,
+            lost=lambda loss: self.ledger.record([loss], target=dialect.name),
+            subscribed=router.subscribed,
+        )
         return await registry.listen(endpoint, self.config.limits, callbacks)
 
     def _welcome(
-        self, dialect: Dialect, transport: Transport, translator: Translator[Command, Event], router: Router,
-        ingress: Ingress, *, attaches: bool = True, publishes: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        dialect: Dialect,
+        transport: Transport,
+        translator: Translator[Command, Event],
+        router: Router,
+        ingress: Ingress,
+        *,
+        attaches: bool = True,
+        publishes: bool = False,
+    ) -> None:
         name, recorder = f"{dialect.name}-{next(self._numbers)}", router.recorder
         link = Link(
-            name, dialect, transport, translator, self._services,
-            sink=router.receive, drained=router.drained, ingress=ingress, attaches=attaches, publishes=publishes,
+            name,
+            dialect,
+            transport,
+            translator,
+            self._services,
+            sink=router.receive,
+            drained=router.drained,
+            ingress=ingress,
+            attaches=attaches,
+            publishes=publishes,
             tap=recorder.tap(name, dialect.name) if recorder is not None else None,
-        )  # fmt: skip
+        )
         # A listener bounds clients that only make calls, and there is one publication.
         full = attaches and not publishes and len(self._links) >= self.config.limits.links
         serving = self._refuse(link) if full else self._serve(link, router)

@@ -52,9 +52,14 @@ class Ledger:
             entry = self._entries.get(key)
             if entry is None:
                 entry = self._entries[key] = Entry(
-                    session=key[0], source=source, target=target, kind=key[3], field=key[4], why=key[5],
+                    session=key[0],
+                    source=source,
+                    target=target,
+                    kind=key[3],
+                    field=key[4],
+                    why=key[5],
                     sample=shown(loss.sample[:SAMPLE_MAX], cut=True),
-                )  # fmt: skip
+                )
             entry.count += loss.count
 
     def in_part(self, source: str, target: str, kind: type, fields: str) -> None:

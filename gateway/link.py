@@ -51,12 +51,22 @@ class Link:
     """
 
     def __init__(
-        self, id: str, dialect: Dialect, transport: Transport, translator: Translator[T, Said],
-        services: Services, *, sink: Sink[T], drained: Callable[[Link], None] | None = None, principal: str = "local",
+        self,
+        id: str,
+        dialect: Dialect,
+        transport: Transport,
+        translator: Translator[T, Said],
+        services: Services,
+        *,
+        sink: Sink[T],
+        drained: Callable[[Link], None] | None = None,
+        principal: str = "local",
         ingress: Ingress = Ingress(),  # noqa: B008  # frozen
-        attaches: bool = True, publishes: bool = False, tap: Tap | None = None,
+        attaches: bool = True,
+        publishes: bool = False,
+        tap: Tap | None = None,
         over: Callable[[Link], None] = lambda _link: None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.id = id
         self.dialect = dialect
         self.outbox = Outbox(services.limits.outbox_soft, services.limits.outbox_hard)

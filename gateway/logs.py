@@ -32,15 +32,21 @@ Fields = MutableMapping[str, Any]
 def configure(level: str = "info", *, as_json: bool = False) -> None:
     """Set up logging for the process; `level` is one of LEVELS."""
     processors: list[Any] = [
-        structlog.processors.format_exc_info, _without_secrets, structlog.processors.add_log_level,
+        structlog.processors.format_exc_info,
+        _without_secrets,
+        structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
-    ]  # fmt: skip
+    ]
     if as_json:
         processors.append(structlog.processors.JSONRenderer())  # escapes by itself
     elif sys.stderr.isatty():
-        processors += [_escape_for_terminal, structlog.dev.ConsoleRenderer(
-            colors=True, exception_formatter=structlog.dev.plain_traceback,
-        )]  # fmt: skip
+        processors += [
+            _escape_for_terminal,
+            structlog.dev.ConsoleRenderer(
+                colors=True,
+                exception_formatter=structlog.dev.plain_traceback,
+            ),
+        ]
     else:
         processors += [_escape, structlog.processors.LogfmtRenderer(key_order=["timestamp", "level", "event"])]
     queue = _STDERR.open(processors)

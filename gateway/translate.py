@@ -149,8 +149,13 @@ class _Stream:
             for run in self._form.feed([item], burst.at):
                 yield self._projection.render(
                     Batch(
-                        session=self._state.id, epoch=1, first_seq=self._state.seq, events=run.events, turn=run.turn,
-                        origin=run.origin, at=burst.at,
+                        session=self._state.id,
+                        epoch=1,
+                        first_seq=self._state.seq,
+                        events=run.events,
+                        turn=run.turn,
+                        origin=run.origin,
+                        at=burst.at,
                     )
-                )  # fmt: skip
+                )
                 self._state.seq += len(run.events)

@@ -97,8 +97,11 @@ def _forker() -> str:
         # It is no child of ours for long: some tests wait for all of them.
         subprocess.run(
             [sys.executable, "-m", "tests.forked_program", path, str(theirs.fileno())],
-            check=True, pass_fds=[theirs.fileno()], cwd=ROOT, timeout=DEADLINE,
-        )  # fmt: skip
+            check=True,
+            pass_fds=[theirs.fileno()],
+            cwd=ROOT,
+            timeout=DEADLINE,
+        )
     return path
 
 

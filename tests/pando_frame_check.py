@@ -18,10 +18,17 @@ DURATION = re.compile(r"(\d+h\d+m\d+s|\d+m\d+s|\d+s)?")
 SESSION = {"id": str, "title": str, "updated_at": TIME, "message_count": int}
 MESSAGE = {"id": str, "role": str, "content": str, "created_at": TIME}
 ROW = {
-    "id": str, "parent_session_id": {"String": str, "Valid": bool}, "title": str, "message_count": int,
-    "prompt_tokens": int, "completion_tokens": int, "cost": (int, float), "updated_at": int, "created_at": int,
+    "id": str,
+    "parent_session_id": {"String": str, "Valid": bool},
+    "title": str,
+    "message_count": int,
+    "prompt_tokens": int,
+    "completion_tokens": int,
+    "cost": (int, float),
+    "updated_at": int,
+    "created_at": int,
     "summary_message_id": {"String": str, "Valid": bool},
-}  # fmt: skip
+}
 
 TOPICS: dict[str, dict[str, Any]] = {
     "session.update": SESSION,
@@ -34,10 +41,14 @@ TOPICS: dict[str, dict[str, Any]] = {
     "tool.start": {"session_id": str, "tool_name": str, "call_id": str, "params": str},
     "tool.end": {"session_id": str, "tool_name": str, "call_id": str, "is_error": bool, "result": str},
     "instance.heartbeat": {
-        "instance_id": str, "active_session_id?": str, "session_count": int, "uptime": DURATION, "started_at": TIME,
+        "instance_id": str,
+        "active_session_id?": str,
+        "session_count": int,
+        "uptime": DURATION,
+        "started_at": TIME,
     },
     "instance.shutdown": {"instance_id": str, "reason?": str},
-}  # fmt: skip
+}
 """Topic -> the members of its payload; `?` may be left out (section 4)."""
 
 RESULTS: dict[str, Any] = {

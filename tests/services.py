@@ -28,8 +28,12 @@ def never(_seconds: float, _callback: Callable[[], None]) -> Timer:
 
 
 def services(
-    time: Any = None, *, limits: Limits | None = None, ledger: Ledger | None = None, new_id: NewId | None = None,
-) -> Services:  # fmt: skip
+    time: Any = None,
+    *,
+    limits: Limits | None = None,
+    ledger: Ledger | None = None,
+    new_id: NewId | None = None,
+) -> Services:
     """Return services whose clock and timers are those of `time`; without it the clock and the timers stand still."""
     numbers = count(1)
     return Services(

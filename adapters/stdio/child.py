@@ -27,9 +27,16 @@ class ChildTransport(LineStream):
     """The transport of one child process; created by `Children.spawn`."""
 
     def __init__(
-        self, argv: Sequence[str], limits: Limits, bounds: Bounds, *, env: Mapping[str, str], cwd: str | None,
-        over: Callable[[ChildTransport], None], watchdog: Watchdog,
-    ) -> None:  # fmt: skip
+        self,
+        argv: Sequence[str],
+        limits: Limits,
+        bounds: Bounds,
+        *,
+        env: Mapping[str, str],
+        cwd: str | None,
+        over: Callable[[ChildTransport], None],
+        watchdog: Watchdog,
+    ) -> None:
         self._program = os.path.basename(argv[0]) if argv else ""
         self._bounds = bounds
         self._over = over

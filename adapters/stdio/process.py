@@ -61,9 +61,15 @@ class Process:
     """
 
     def __init__(
-        self, argv: Sequence[str], env: Mapping[str, str], cwd: str | None, bounds: Bounds, ended: Callable[[], None],
-        *, over: Callable[[int], None] = lambda _group: None,
-    ) -> None:  # fmt: skip
+        self,
+        argv: Sequence[str],
+        env: Mapping[str, str],
+        cwd: str | None,
+        bounds: Bounds,
+        ended: Callable[[], None],
+        *,
+        over: Callable[[int], None] = lambda _group: None,
+    ) -> None:
         self._bounds = bounds
         self._ended = ended
         self._told_over = over

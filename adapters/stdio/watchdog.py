@@ -43,9 +43,13 @@ class Watchdog:
             os.set_blocking(self._pipe, False)
             self._process = subprocess.Popen(  # noqa: S603  # our own interpreter and our own file
                 [sys.executable, "-I", "-S", str(PROGRAM), f"gateway={os.getpid()}"],
-                stdin=source, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env={}, cwd="/",
+                stdin=source,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env={},
+                cwd="/",
                 start_new_session=True,
-            )  # fmt: skip
+            )
         finally:
             os.close(source)
         for group in self._groups:

@@ -53,9 +53,13 @@ class DialledTransport(WebSocketTransport):
     """A WebSocket connection that we opened."""
 
     def __init__(
-        self, session: ClientSession, socket: ClientSocket, protocol: ResponseHandler, tcp: asyncio.Transport,
+        self,
+        session: ClientSession,
+        socket: ClientSocket,
+        protocol: ResponseHandler,
+        tcp: asyncio.Transport,
         limits: Limits,
-    ) -> None:  # fmt: skip
+    ) -> None:
         batched = BatchWriter.possible(protocol)
         writer = (
             BatchWriter(protocol, tcp, masked_text_frames, MASKED_PING) if batched else FrameWriter(socket, MASKED_PING)

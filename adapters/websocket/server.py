@@ -45,9 +45,11 @@ class WebSocketListener:
         self._origins = tuple(origin.rstrip("/").lower() for origin in origins)
         self._upgraded: set[object] = set()
         self._http = web.Server(
-            self._answer, handler_cancellation=True, access_log=None,
+            self._answer,
+            handler_cancellation=True,
+            access_log=None,
             keepalive_timeout=limits.handshake_deadline,
-        )  # fmt: skip
+        )
         self._server: asyncio.Server | None = None
 
     async def start(self, host: str, port: int) -> None:

@@ -31,9 +31,15 @@ class Callers:
     """The ROUTER socket and its callers. The socket stays open while `sockets` has a holder."""
 
     def __init__(
-        self, sockets: Sockets, limits: Limits, accept: Accept, *, idle: float, most: int,
+        self,
+        sockets: Sockets,
+        limits: Limits,
+        accept: Accept,
+        *,
+        idle: float,
+        most: int,
         lost: Callable[[Loss], None],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.refusing = False
         """True if new callers are refused."""
         self._sockets = sockets

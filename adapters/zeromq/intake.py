@@ -34,9 +34,16 @@ class Intake:
     """
 
     def __init__(
-        self, channel: str, kind: zmq.SocketType, options: dict[int, int], sockets: Sockets, limits: Limits, *,
-        lost: Callable[[], None], caught_up: Callable[[], None],
-    ) -> None:  # fmt: skip
+        self,
+        channel: str,
+        kind: zmq.SocketType,
+        options: dict[int, int],
+        sockets: Sockets,
+        limits: Limits,
+        *,
+        lost: Callable[[], None],
+        caught_up: Callable[[], None],
+    ) -> None:
         self.missed = 0
         """Number of messages dropped since the beginning."""
         self._channel = channel

@@ -33,9 +33,15 @@ class Publication:
     """The transport that publishes frames, each as one message of one part. It receives nothing."""
 
     def __init__(
-        self, sockets: Sockets, limits: Limits, *, publish_wait: float, stall_deadline: float, send_hwm: int,
+        self,
+        sockets: Sockets,
+        limits: Limits,
+        *,
+        publish_wait: float,
+        stall_deadline: float,
+        send_hwm: int,
         lost: Callable[[Loss], None],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.peer = "subscribers"
         self.topics: set[bytes] = set()
         """The prefixes that have a subscriber."""

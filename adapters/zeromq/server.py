@@ -68,9 +68,15 @@ class ZeroMQListener:
 
 
 async def listen(
-    host: str, port: int, call_port: int | None, limits: Limits, accept: Accept, *,
-    lost: Callable[[Loss], None], bounds: Bounds = DEFAULTS,
-) -> ZeroMQListener:  # fmt: skip
+    host: str,
+    port: int,
+    call_port: int | None,
+    limits: Limits,
+    accept: Accept,
+    *,
+    lost: Callable[[Loss], None],
+    bounds: Bounds = DEFAULTS,
+) -> ZeroMQListener:
     """Publish at `port` and take calls at `call_port`; None is the next port, and the OS chooses port 0.
 
     `lost` is called with every undelivered message. Raise OSError if a port is in use.
@@ -78,9 +84,13 @@ async def listen(
     sockets = Sockets(limits)
     try:
         publication = Publication(
-            sockets, limits, publish_wait=bounds.publish_wait, stall_deadline=bounds.stall_deadline,
-            send_hwm=bounds.send_hwm, lost=lost,
-        )  # fmt: skip
+            sockets,
+            limits,
+            publish_wait=bounds.publish_wait,
+            stall_deadline=bounds.stall_deadline,
+            send_hwm=bounds.send_hwm,
+            lost=lost,
+        )
         callers = Callers(sockets, limits, accept, idle=bounds.idle, most=bounds.callers, lost=lost)
         _bind_both(publication.socket, callers.socket, host, port, call_port)
     except BaseException:

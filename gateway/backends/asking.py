@@ -58,9 +58,14 @@ class Asking(Generic[Held]):
     """
 
     def __init__(
-        self, ask: Callable[[Command], None], release: Callable[[list[Held]], None],
-        fail: Callable[[list[Held], Failure], object], *, services: Services, bound: int,
-    ) -> None:  # fmt: skip
+        self,
+        ask: Callable[[Command], None],
+        release: Callable[[list[Held]], None],
+        fail: Callable[[list[Held], Failure], object],
+        *,
+        services: Services,
+        bound: int,
+    ) -> None:
         self._ask = ask
         self._release = release
         self._fail = fail

@@ -40,9 +40,7 @@ class BackendCatalog:
 
     backend: Backend
 
-    def __init__(
-        self, route: str, control: Connected, services: Services
-    ) -> None:  # fmt: skip
+    def __init__(self, route: str, control: Connected, services: Services) -> None:
         self._route = route
         self._control = control
         self._services = services
@@ -53,9 +51,12 @@ class BackendCatalog:
     def _asking(self, archived: bool, services: Services) -> Asking[Told]:
         """Return what asks for a list, with or without archived conversations: one answer for all who wait."""
         return Asking(
-            lambda command: self.backend.send([command]), lambda waiting: _tell(waiting, self._rows.pop(archived, ())),
-            lambda waiting, _failure: _tell(waiting, ()), services=services, bound=WAITING_MAX,
-        )  # fmt: skip
+            lambda command: self.backend.send([command]),
+            lambda waiting: _tell(waiting, self._rows.pop(archived, ())),
+            lambda waiting, _failure: _tell(waiting, ()),
+            services=services,
+            bound=WAITING_MAX,
+        )
 
     def ask(self, archived: bool, told: Told) -> None:
         """Call `told` with the backend's conversations, including those that are open here."""
@@ -161,6 +162,10 @@ def joined(
 
 def _completed(own: SessionSummary, title: str, row: SessionSummary) -> SessionSummary:
     return structs.replace(
-        own, title=title or row.title or own.title, updated_at=max(own.updated_at, row.updated_at),
-        messages=max(own.messages, row.messages), archived=row.archived, ext={**(own.ext or {}), **(row.ext or {})},
-    )  # fmt: skip
+        own,
+        title=title or row.title or own.title,
+        updated_at=max(own.updated_at, row.updated_at),
+        messages=max(own.messages, row.messages),
+        archived=row.archived,
+        ext={**(own.ext or {}), **(row.ext or {})},
+    )

@@ -62,9 +62,11 @@ class ReplayedKind(SessionOpener):
 
     def _connect(self, session: Session, resume: str = "") -> Backend:
         loader = HistoryLoader(
-            session, self._services, resume=resume,
+            session,
+            self._services,
+            resume=resume,
             taken=lambda conversation: self._sessions.merge(session, conversation),
-        )  # fmt: skip
+        )
         loader.backend = pager = Pager(loader, self._services)
         pager.backend = self._make_backend(pager, self._sessions.route.upstream)
         if not resume:

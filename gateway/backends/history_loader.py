@@ -46,17 +46,25 @@ class HistoryLoader:
     backend: Backend
 
     def __init__(
-        self, session: Connected, services: Services, *, resume: str = "",
+        self,
+        session: Connected,
+        services: Services,
+        *,
+        resume: str = "",
         taken: Callable[[str], bool] = lambda _id: False,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._session = session
         self._limits = services.limits
         self._ledger = services.ledger
         self._resume = resume
         self._taken = taken
         self._asking: Asking[Command] = Asking(
-            lambda command: self.backend.send([command]), self.send, self._fail, services=services, bound=HELD_MAX,
-        )  # fmt: skip
+            lambda command: self.backend.send([command]),
+            self.send,
+            self._fail,
+            services=services,
+            bound=HELD_MAX,
+        )
         self._openings: set[str] = set()  # requests of clients that resume
 
     # -- what the session asks -------------------------------------------------------------------------
@@ -131,9 +139,13 @@ class HistoryLoader:
                 raise Refused(failure("the conversation is open here already; say it again there"))
         wanted = self.connected().opening or OpenSession()
         opened = yield ResumeSession(
-            session=self._resume, agent=wanted.agent, user_name=wanted.user_name, user_email=wanted.user_email,
-            supports=wanted.supports, metadata=wanted.metadata,
-        )  # fmt: skip
+            session=self._resume,
+            agent=wanted.agent,
+            user_name=wanted.user_name,
+            user_email=wanted.user_email,
+            supports=wanted.supports,
+            metadata=wanted.metadata,
+        )
         if isinstance(opened, SessionOpened):
             yield from self._load(opened, [])
         elif isinstance(opened, Reply) and opened.failure is not None:

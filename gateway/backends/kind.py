@@ -153,9 +153,7 @@ class SessionOpener(BackendKind):
         """Return a new session for `link`, which asks for it by `name`, "" for any."""
         raise NotImplementedError
 
-    def _ask(
-        self, link: Link, command: OpenSession | ResumeSession | GetSession, then: Command | None = None
-    ) -> None:  # fmt: skip
+    def _ask(self, link: Link, command: OpenSession | ResumeSession | GetSession, then: Command | None = None) -> None:
         """Ask the backend to open this session, and act on `then` once it is open.
 
         A name that a list gave to a client is translated into the backend's own.

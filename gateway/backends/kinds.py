@@ -18,7 +18,7 @@ __all__ = ["kind_of"]
 
 def kind_of(
     upstream: Dialect, make_backend: MakeBackend, *, pods: Pods | None = None, in_process: bool = False
-) -> Callable[[Sessions], BackendKind]:  # fmt: skip
+) -> Callable[[Sessions], BackendKind]:
     """Return what makes the kind of a backend. `in_process` says that nothing is dialled for it."""
     if pods is not None:
         return lambda sessions: PodsKind(sessions, make_backend, pods)

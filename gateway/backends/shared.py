@@ -232,9 +232,12 @@ class SharedBackend:
         self._shared = shared
         self.session = session
         self.asking: Asking[Command] = Asking(
-            lambda command: shared.ask(self, command), lambda held: shared.send(session, held), self._refuse,
-            services=shared.services, bound=HELD_MAX,
-        )  # fmt: skip
+            lambda command: shared.ask(self, command),
+            lambda held: shared.send(session, held),
+            self._refuse,
+            services=shared.services,
+            bound=HELD_MAX,
+        )
 
     def start(self) -> None:
         self._shared.upstream.start()

@@ -38,7 +38,7 @@ class SharedKind(SessionOpener):
         self._dialect = sessions.upstream
         self._asking: Asking[Callable[[], None]] = Asking(
             lambda _command: None, _run_all, lambda _held, _failure: None, services=self._services, bound=HELD_MAX
-        )  # fmt: skip
+        )
         self._known = False
         self._made_up: set[str] = set()  # sessions for a listener whose backend had none
         route = sessions.route

@@ -72,9 +72,17 @@ class Upstream:
     """The connection of one session to a backend that we dial."""
 
     def __init__(
-        self, name: str, endpoint: str, dialect: Dialect, connect: Connect, session: Connected, services: Services, *,
-        spawn: Callable[[Coroutine[Any, Any, None], str], None], tap: Tap | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        name: str,
+        endpoint: str,
+        dialect: Dialect,
+        connect: Connect,
+        session: Connected,
+        services: Services,
+        *,
+        spawn: Callable[[Coroutine[Any, Any, None], str], None],
+        tap: Tap | None = None,
+    ) -> None:
         self._name = name
         self._endpoint = endpoint
         self._dialect = dialect
@@ -181,9 +189,15 @@ class Upstream:
         if self._translator is None or not (self._may_go_on and self._is_in_grace()):
             self._translator = self._dialect.client(self._clock, self._services.new_id)
         link = Link(
-            f"{self._name}:up", self._dialect, transport, self._translator, self._services,
-            sink=self._hear, tap=self._tap, over=self._link_over,
-        )  # fmt: skip
+            f"{self._name}:up",
+            self._dialect,
+            transport,
+            self._translator,
+            self._services,
+            sink=self._hear,
+            tap=self._tap,
+            over=self._link_over,
+        )
         self._link = link
         self._log.info("backend connected")
         try:

@@ -19,12 +19,13 @@ def dialects(as_json: AsJson = False) -> None:
     """List the dialects, and the endpoints that each can listen on or connect to."""
     rows = [
         {
-            "dialect": d.name, "generations": list(d.generations),
+            "dialect": d.name,
+            "generations": list(d.generations),
             "listen": registry.forms(d.name, listen=True),
             "connect": registry.forms(d.name, listen=False),
         }
         for d in registry.dialects().values()
-    ]  # fmt: skip
+    ]
     if as_json:
         typer.echo(msgspec.json.encode(rows).decode())
         return

@@ -72,10 +72,18 @@ def replay(
         kept = missing_folder(file)
         _keep_missing(file)
     app = replaying(
-        file, tuple(map(parse, listen)), record=kept, mode="spy" if kept is not None else mode, upstream=upstream,
-        until=until, then=then, speed=speed, idle_cap=idle_cap, auto="yes" if auto else "",
+        file,
+        tuple(map(parse, listen)),
+        record=kept,
+        mode="spy" if kept is not None else mode,
+        upstream=upstream,
+        until=until,
+        then=then,
+        speed=speed,
+        idle_cap=idle_cap,
+        auto="yes" if auto else "",
         explain="yes" if explain else "",
-    )  # fmt: skip
+    )
     try:
         run(serve_until_signalled(app))
     finally:

@@ -27,9 +27,11 @@ def schema(
     elif what == "events":
         (events, commands), components = msgspec.json.schema_components((Event, Command), ref_template="#/$defs/{name}")
         document = {
-            "$schema": "https://json-schema.org/draft/2020-12/schema", "title": "dragoman canonical model",
-            "anyOf": [{"title": "Event", **events}, {"title": "Command", **commands}], "$defs": components,
-        }  # fmt: skip
+            "$schema": "https://json-schema.org/draft/2020-12/schema",
+            "title": "dragoman canonical model",
+            "anyOf": [{"title": "Event", **events}, {"title": "Command", **commands}],
+            "$defs": components,
+        }
     else:
         raise ConfigError(f"schema {what!r}: write events or config")
     typer.echo(msgspec.json.format(msgspec.json.encode(document)).decode())

@@ -34,9 +34,19 @@ EXAMPLES = (
 )
 HIDDEN = frozenset({"detail", "asked"})
 STYLES = {
-    "input": "bold cyan", "text": "", "reasoning": "dim italic", "tool": "magenta", "output": "dim", "result": "green",
-    "question": "bold yellow", "answer": "yellow", "end": "bold", "error": "red", "alert": "red", "loss": "bold red",
-}  # fmt: skip
+    "input": "bold cyan",
+    "text": "",
+    "reasoning": "dim italic",
+    "tool": "magenta",
+    "output": "dim",
+    "result": "green",
+    "question": "bold yellow",
+    "answer": "yellow",
+    "end": "bold",
+    "error": "red",
+    "alert": "red",
+    "loss": "bold red",
+}
 CLOCK = re.compile(r"(?:(?:(\d+):)?(\d+):)?(\d+(?:\.\d+)?)s?")
 
 
@@ -152,9 +162,11 @@ def _line(entry: Entry) -> Text:
     who = "".join(f"{word} " for word in (entry.link, name) if word)
     mark = "  [redacted]" if entry.redacted else ""
     line = Text.assemble(
-        (f"{_clock(entry.t):>12}  ", "dim"), (f"{entry.kind:<9} ", style or "bold"),
-        (printable(who), "bold"), (first, style),
-    )  # fmt: skip
+        (f"{_clock(entry.t):>12}  ", "dim"),
+        (f"{entry.kind:<9} ", style or "bold"),
+        (printable(who), "bold"),
+        (first, style),
+    )
     line.rstrip()
     for rest in more:
         line.append(f"\n{'':24}{rest}", style)

@@ -160,9 +160,12 @@ def _draft(at: KeyPath, table: dict[str, Any], found: list[Found], listens: bool
     read = {index: _endpoint((*at, "listen", index), text, found) for index, text in texts}
     upstream = _endpoint((*at, "upstream"), table.get("upstream"), found)
     return Draft(
-        at=at, name=table.get("name", "default"), shutdown=table.get("shutdown"), upstream=upstream,
+        at=at,
+        name=table.get("name", "default"),
+        shutdown=table.get("shutdown"),
+        upstream=upstream,
         listen={index: endpoint for index, endpoint in read.items() if endpoint is not None},
-    )  # fmt: skip
+    )
 
 
 def _endpoint(at: KeyPath, text: Any, found: list[Found]) -> Endpoint | None:

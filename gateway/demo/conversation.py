@@ -48,9 +48,11 @@ async def demo(console: Console) -> None:
     with tempfile.TemporaryDirectory(prefix="dragoman-") as folder:
         pod = parse(f"pod+unix:{folder}/sock")
         listen = (
-            "smooth+ws://127.0.0.1:0/ws", f"pod+unix:{folder}/demo", "pando+tcp://127.0.0.1:0",
+            "smooth+ws://127.0.0.1:0/ws",
+            f"pod+unix:{folder}/demo",
+            "pando+tcp://127.0.0.1:0",
             f"codewhale+unix:{folder}/codewhale",
-        )  # fmt: skip
+        )
         backend = demo_backend(pod)
         gateway = App(Config(routes=(Route(name="demo", listen=tuple(map(parse, listen)), upstream=pod),)))
         async with asyncio.timeout(DEADLINE), asyncio.TaskGroup() as group:

@@ -43,8 +43,9 @@ class KeptConversation:
         except OSError:
             return ""
         except msgspec.DecodeError as error:
-            log.warning("conversation of the pod cannot be read, beginning a new one", file=str(self._path),
-                        cause=str(error))  # fmt: skip
+            log.warning(
+                "conversation of the pod cannot be read, beginning a new one", file=str(self._path), cause=str(error)
+            )
             return ""
         return kept.session if (kept.route, kept.upstream) == (route, upstream) else ""
 

@@ -80,9 +80,7 @@ def launch(arguments: Sequence[str], environment: Mapping[str, str]) -> Launch:
             session = kept.read(route.name, str(route.upstream))
             if options.require_pod_state and not session:
                 raise ConfigError(f"pod state missing for {name}: no conversation of route {route.name} is kept for it")
-    listen = Endpoint(
-        dialect="pod", transport="name", address=name, options=(("session", session),) if session else ()
-    )  # fmt: skip
+    listen = Endpoint(dialect="pod", transport="name", address=name, options=(("session", session),) if session else ())
     config = structs.replace(whole, routes=(structs.replace(route, listen=(listen,)),))
     return Launch(name=name, config=config, kept=kept, callback=options.callback)
 
@@ -152,7 +150,5 @@ def _keep(launched: Launch, kept: KeptConversation, session: Session) -> None:
     if session.state.backend_ids is not None:
         known_as = registry.upstream(route.upstream).public_ids(session.state.id, session.state.backend_ids)
         kept.write(
-            Conversation(
-                pod_name=launched.name, route=route.name, upstream=str(route.upstream), session=known_as[-1]
-            )
-        )  # fmt: skip
+            Conversation(pod_name=launched.name, route=route.name, upstream=str(route.upstream), session=known_as[-1])
+        )

@@ -48,9 +48,14 @@ class PodDirectory:
     """The folders of one route. `sessions` returns the live sessions, `behind` the session of an ingress."""
 
     def __init__(
-        self, base: Path, way_in: str, *, listen: Listen, sessions: Callable[[], list[Session]],
+        self,
+        base: Path,
+        way_in: str,
+        *,
+        listen: Listen,
+        sessions: Callable[[], list[Session]],
         behind: Callable[[Ingress], Session | None],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.address = f"dir:{base}"
         self._base = base
         self._listen = listen
@@ -141,11 +146,13 @@ class PodDirectory:
         if isinstance(command, ListSessions):
             rows = [
                 SessionSummary(
-                    session=name, title=name, status=session.state.status,
+                    session=name,
+                    title=name,
+                    status=session.state.status,
                     ext={"pod.pod": _json({**_described(name, folder, session, own), "state": "readable"})},
                 )
                 for name, (folder, session) in sorted(standing.items())
-            ]  # fmt: skip
+            ]
             return SessionsListed(request=command.request, sessions=tuple(rows))
         name = command.session or next((n for n, (_f, session) in standing.items() if session.state is own), "")
         if name not in standing:
@@ -155,8 +162,11 @@ class PodDirectory:
         if isinstance(command, GetSession):
             return PodInspected(request=command.request, pod=_json(_described(name, folder, session, own)))
         attached = {
-            "action": "attached", "pod_name": name, "socket_path": str(folder.socket), "status": session.state.status
-        }  # fmt: skip
+            "action": "attached",
+            "pod_name": name,
+            "socket_path": str(folder.socket),
+            "status": session.state.status,
+        }
         return PodAttached(request=command.request, result=_json(attached))
 
     def _standing(self) -> dict[str, tuple[PodFolder, Session]]:

@@ -20,9 +20,13 @@ def runtime_directory(environment: Mapping[str, str] = os.environ) -> Path:
     $HOME/.insomnia/run.
     """
     places = (
-        ("INSOMNIA_RUNTIME_DIR", ""), ("INSOMNIA_HOME", "run"), ("YOI_RUNTIME_DIR", ""), ("YOI_HOME", "run"),
-        ("XDG_RUNTIME_DIR", "insomnia"), ("HOME", ".insomnia/run"),
-    )  # fmt: skip
+        ("INSOMNIA_RUNTIME_DIR", ""),
+        ("INSOMNIA_HOME", "run"),
+        ("YOI_RUNTIME_DIR", ""),
+        ("YOI_HOME", "run"),
+        ("XDG_RUNTIME_DIR", "insomnia"),
+        ("HOME", ".insomnia/run"),
+    )
     for variable, below in places:
         if environment.get(variable):
             return Path(environment[variable]) / below

@@ -129,9 +129,13 @@ def read_capture(capture: Capture, dialect: Dialect, *, session: str = "", gatew
     of = Import(capture, dialect)
     of.look(session)
     header = Header(
-        gateway=gateway, started_at=of.started_at, route=capture.path.stem, session=of.session,
-        dialects={dialect.name: ""}, upstream=f"capture:{capture.path.name}",
-    )  # fmt: skip
+        gateway=gateway,
+        started_at=of.started_at,
+        route=capture.path.stem,
+        session=of.session,
+        dialects={dialect.name: ""},
+        upstream=f"capture:{capture.path.name}",
+    )
     return header, of
 
 

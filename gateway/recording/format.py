@@ -188,20 +188,40 @@ class StepLine(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field=
             if entry.texts:
                 return self._stream(seq, entry, [Round(len(entry.texts), self.t, entry.at)], ())
             return EventLine(
-                seq=seq, t=self.t, cursor=entry.cursor, event=entry.event, link=entry.link, turn=entry.turn,
-                origin=entry.origin, at=entry.at, redacted=entry.redacted,
-            )  # fmt: skip
+                seq=seq,
+                t=self.t,
+                cursor=entry.cursor,
+                event=entry.event,
+                link=entry.link,
+                turn=entry.turn,
+                origin=entry.origin,
+                at=entry.at,
+                redacted=entry.redacted,
+            )
         if entry.words:
             around = [part[0] for part in entry.around]
             return FrameRun(
-                seq=seq, t=self.t, link=entry.link, dir=entry.dir, dialect=entry.dialect, around=around,
+                seq=seq,
+                t=self.t,
+                link=entry.link,
+                dir=entry.dir,
+                dialect=entry.dialect,
+                around=around,
                 words=entry.words,
-            )  # fmt: skip
+            )
         return FrameLine(
-            seq=seq, t=self.t, link=entry.link, dir=entry.dir, dialect=entry.dialect, text=entry.text,
-            base64=entry.base64, channel=entry.channel, parts=entry.parts, missing=entry.missing,
+            seq=seq,
+            t=self.t,
+            link=entry.link,
+            dir=entry.dir,
+            dialect=entry.dialect,
+            text=entry.text,
+            base64=entry.base64,
+            channel=entry.channel,
+            parts=entry.parts,
+            missing=entry.missing,
             redacted=entry.redacted,
-        )  # fmt: skip
+        )
 
     @staticmethod
     def _stream(seq: int, entry: EventEntry, rounds: list[Round], frames: Iterable[FrameEntry]) -> Stream:
@@ -209,9 +229,15 @@ class StepLine(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field=
             StreamFrames(link=frame.link, dir=frame.dir, dialect=frame.dialect, around=frame.around) for frame in frames
         ]
         return Stream(
-            seq=seq, cursor=entry.cursor, event=entry.event, texts=entry.texts, rounds=rounds, wires=wires,  # type: ignore[arg-type]  # a delta, as _check_texts saw
-            turn=entry.turn, origin=entry.origin,
-        )  # fmt: skip
+            seq=seq,
+            cursor=entry.cursor,
+            event=entry.event,  # type: ignore[arg-type]  # a delta, as _check_texts saw
+            texts=entry.texts,
+            rounds=rounds,
+            wires=wires,
+            turn=entry.turn,
+            origin=entry.origin,
+        )
 
 
 def _position(cursor: str) -> tuple[int, int]:
@@ -285,21 +311,37 @@ def _frame_entry(item: FrameLine | FrameRun) -> FrameEntry:
         around = [[part] for part in item.around]
         return FrameEntry(link=item.link, dir=item.dir, dialect=item.dialect, words=item.words, around=around)
     return FrameEntry(
-        link=item.link, dir=item.dir, dialect=item.dialect, text=item.text, base64=item.base64, channel=item.channel,
-        parts=item.parts, missing=item.missing, redacted=item.redacted,
-    )  # fmt: skip
+        link=item.link,
+        dir=item.dir,
+        dialect=item.dialect,
+        text=item.text,
+        base64=item.base64,
+        channel=item.channel,
+        parts=item.parts,
+        missing=item.missing,
+        redacted=item.redacted,
+    )
 
 
 def _event_entry(item: EventLine | Stream) -> EventEntry:
     if isinstance(item, Stream):
         return EventEntry(
-            cursor=item.cursor, event=item.event, texts=item.texts, turn=item.turn, origin=item.origin,
+            cursor=item.cursor,
+            event=item.event,
+            texts=item.texts,
+            turn=item.turn,
+            origin=item.origin,
             at=item.rounds[0].at,
-        )  # fmt: skip
+        )
     return EventEntry(
-        cursor=item.cursor, event=item.event, link=item.link, turn=item.turn, origin=item.origin, at=item.at,  # type: ignore[arg-type]  # the caller saw that it is an event
+        cursor=item.cursor,
+        event=item.event,  # type: ignore[arg-type]  # the caller saw that it is an event
+        link=item.link,
+        turn=item.turn,
+        origin=item.origin,
+        at=item.at,
         redacted=item.redacted,
-    )  # fmt: skip
+    )
 
 
 def _folded(stream: Stream) -> StepLine:

@@ -36,7 +36,7 @@ __all__ = [
     "row_of",
     "step_of",
     "stream_of",
-]  # fmt: skip
+]
 
 
 class TapPoint(NamedTuple):
@@ -284,9 +284,15 @@ def stream_of(columns: Columns, seq: int) -> Stream | None:
         return None
     event = kinds[0](text="") if calls[0] is None else ToolOutputDelta(text="", call=calls[0])
     return Stream(
-        seq=seq, cursor=f"{epochs[0]}:{positions[0]}", event=event, texts=texts, wires=wires, turn=turns[0],
-        origin=origins[0], rounds=list(map(Round, counts, times, ats)),
-    )  # fmt: skip
+        seq=seq,
+        cursor=f"{epochs[0]}:{positions[0]}",
+        event=event,
+        texts=texts,
+        wires=wires,
+        turn=turns[0],
+        origin=origins[0],
+        rounds=list(map(Round, counts, times, ats)),
+    )
 
 
 def step_of(row: Row) -> Step:
@@ -339,7 +345,7 @@ def _samples(quoted: Sequence[bytes]) -> list[int]:
 
 def _around(
     frames: Sequence[Any], quoted: Sequence[bytes], stamps: Sequence[bytes], samples: Sequence[int]
-) -> list[list[str]] | None:  # fmt: skip
+) -> list[list[str]] | None:
     """What stands in each of these frames around its text, and there around its time; None if it is not alike in all.
 
     UnicodeDecodeError if that is no UTF-8.
@@ -395,7 +401,7 @@ class _Alike(Struct, gc=False):
 
 def frame_lines(
     seq: int, t: int, link: str, dir: Direction, dialect: str, frames: Sequence[Frame]
-) -> Iterator[FrameLine | FrameRun]:  # fmt: skip
+) -> Iterator[FrameLine | FrameRun]:
     """The lines of frames that came or went together, as an adapter gave or takes them; the first has this seq."""
     for some in _stretches(frames, HALVINGS):
         if isinstance(some, _Alike):

@@ -99,8 +99,17 @@ class Tap:
 
     # Looked at for each token: as few lines of the processor's cache as can be.
     __slots__ = (
-        "_command", "_desk", "_frames", "_home", "_received", "_recorder", "_sent", "_upstream", "link", "session",
-    )  # fmt: skip
+        "_command",
+        "_desk",
+        "_frames",
+        "_home",
+        "_received",
+        "_recorder",
+        "_sent",
+        "_upstream",
+        "link",
+        "session",
+    )
 
     def __init__(
         self, recorder: Recorder, link: str, dialect: str, *, upstream: Dialect | None = None, session: str = ""

@@ -45,8 +45,12 @@ class Recordings:
         keep = Keep(count=wanted.keep_count, age=wanted.keep_age, bytes=wanted.keep_bytes)
         self._writer = Writer(self._place, loop.call_soon_threadsafe, keep=keep, packs=wanted.compress)
         self._desk = RecordingContext(
-            self._writer, self._ledger, loop.call_later, rotate_bytes=wanted.rotate_bytes, redactor=self._redactor,
-        )  # fmt: skip
+            self._writer,
+            self._ledger,
+            loop.call_later,
+            rotate_bytes=wanted.rotate_bytes,
+            redactor=self._redactor,
+        )
         self._writer.start()
         if not wanted.redact.enabled:
             log.warning("SECRETS WILL STAND IN THE RECORDINGS: redaction is off", path=wanted.path)
@@ -57,9 +61,11 @@ class Recordings:
             return None
         endpoints = (*route.listen, route.upstream)
         header = Header(
-            gateway=__version__, route=route.name, upstream=route.upstream.masked,
+            gateway=__version__,
+            route=route.name,
+            upstream=route.upstream.masked,
             dialects={endpoint.dialect: endpoint.generation for endpoint in endpoints},
-        )  # fmt: skip
+        )
         recorder = Recorder(self._desk, header, everything=self._wanted.links == "all")
         self._recorders.append(recorder)
         return recorder
@@ -78,7 +84,9 @@ def redactors(wanted: Redact) -> Callable[[], Redactor]:
     compiled = None
     if wanted.enabled:
         compiled = rules(
-            wanted.patterns, wanted.paths,
-            window_bytes=wanted.window_bytes, window_micros=int(wanted.window_seconds * 1e6),
-        )  # fmt: skip
+            wanted.patterns,
+            wanted.paths,
+            window_bytes=wanted.window_bytes,
+            window_micros=int(wanted.window_seconds * 1e6),
+        )
     return lambda: Redactor(compiled, wanted.salt.encode() or token_bytes(16))

@@ -120,9 +120,14 @@ class Stream(Struct, frozen=True, kw_only=True, gc=False):
                 seq += some.count
             for n, text in enumerate(self.texts[first:end]):
                 yield EventLine(
-                    seq=seq + n, t=some.t, cursor=f"{epoch}:{cursor + n}", event=made(text=text), turn=self.turn,
-                    origin=self.origin, at=some.at,
-                )  # fmt: skip
+                    seq=seq + n,
+                    t=some.t,
+                    cursor=f"{epoch}:{cursor + n}",
+                    event=made(text=text),
+                    turn=self.turn,
+                    origin=self.origin,
+                    at=some.at,
+                )
             seq += some.count
             for wire, frames in sent:
                 yield from _frame_lines(seq, some.t, wire, frames[first:end])

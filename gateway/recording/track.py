@@ -53,9 +53,14 @@ class RecordingContext:
     """The writer, the counters and the flush timer that all recorders of a gateway share."""
 
     def __init__(
-        self, writer: Writer, ledger: Ledger, later: Later, *, rotate_bytes: int,
+        self,
+        writer: Writer,
+        ledger: Ledger,
+        later: Later,
+        *,
+        rotate_bytes: int,
         redactor: Callable[[], Redactor] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.writer = writer
         self.redactor = redactor
         self.ledger = ledger
@@ -92,15 +97,42 @@ class SessionRecorder:
 
     # Looked at for each token: as few lines of the processor's cache as can be.
     __slots__ = (
-        "_again_at", "_desk", "_due", "_ends", "_file", "_given", "_given_lines", "_header", "_held", "_look", "_lost",
-        "_monotonic", "_notes", "_part", "_redactor", "_start", "_state", "_t", "_told", "_turn_ended", "_turn_open",
-        "_waits", "actor", "closed", "step",
-    )  # fmt: skip
+        "_again_at",
+        "_desk",
+        "_due",
+        "_ends",
+        "_file",
+        "_given",
+        "_given_lines",
+        "_header",
+        "_held",
+        "_look",
+        "_lost",
+        "_monotonic",
+        "_notes",
+        "_part",
+        "_redactor",
+        "_start",
+        "_state",
+        "_t",
+        "_told",
+        "_turn_ended",
+        "_turn_open",
+        "_waits",
+        "actor",
+        "closed",
+        "step",
+    )
 
     def __init__(
-        self, desk: RecordingContext, header: Header, state: SessionState | None = None, *,
-        clock: Callable[[], int] = time.time_ns, monotonic: Callable[[], int] = time.monotonic_ns,
-    ) -> None:  # fmt: skip
+        self,
+        desk: RecordingContext,
+        header: Header,
+        state: SessionState | None = None,
+        *,
+        clock: Callable[[], int] = time.time_ns,
+        monotonic: Callable[[], int] = time.monotonic_ns,
+    ) -> None:
         self.actor = ""
         self._desk = desk
         self._header = structs.replace(header, started_at=clock())
@@ -354,8 +386,11 @@ class SessionRecorder:
         self._desk.ledger.counters["recordings_failed"] += 1
         log.error(
             "NOT RECORDING this session, trying again later",
-            session=self._header.session, cause=cause, seconds=RETRY, traffic="goes on",
-        )  # fmt: skip
+            session=self._header.session,
+            cause=cause,
+            seconds=RETRY,
+            traffic="goes on",
+        )
 
     def _lose(self, lines: int) -> None:
         self._lost += lines

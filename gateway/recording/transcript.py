@@ -22,9 +22,26 @@ from dragoman.mappings.canonical.values import Failure, Usage, flatten
 __all__ = ["KINDS", "Entry", "Kind", "transcript"]
 
 Kind = Literal[
-    "input", "text", "reasoning", "tool", "output", "result", "question", "answer", "end", "error", "alert", "loss",
-    "history", "session", "command", "reply", "words", "asked", "detail",
-]  # fmt: skip
+    "input",
+    "text",
+    "reasoning",
+    "tool",
+    "output",
+    "result",
+    "question",
+    "answer",
+    "end",
+    "error",
+    "alert",
+    "loss",
+    "history",
+    "session",
+    "command",
+    "reply",
+    "words",
+    "asked",
+    "detail",
+]
 
 KINDS: tuple[Kind, ...] = Kind.__args__  # type: ignore[attr-defined]  # the members of a Literal
 
@@ -153,9 +170,14 @@ class _Reader:
         if block is not None:
             at = block.first
             yield Entry(
-                seq=at.seq, t=at.t, kind=kind, turn=self._turn(at), name=name, text="".join(block.parts),
+                seq=at.seq,
+                t=at.t,
+                kind=kind,
+                turn=self._turn(at),
+                name=name,
+                text="".join(block.parts),
                 redacted=block.redacted,
-            )  # fmt: skip
+            )
 
     def _turn(self, line: EventLine) -> int:
         if not line.turn:

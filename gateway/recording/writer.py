@@ -63,9 +63,14 @@ class Writer:
     """The thread. `call` runs a function in the loop, from the thread (`loop.call_soon_threadsafe`)."""
 
     def __init__(
-        self, place: Place, call: Callable[[Callable[[], None]], object], *, keep: Keep = Keep(), packs: bool = False,  # noqa: B008  # frozen
+        self,
+        place: Place,
+        call: Callable[[Callable[[], None]], object],
+        *,
+        keep: Keep = Keep(),  # noqa: B008  # frozen
+        packs: bool = False,
         backlog_max: int = BACKLOG_MAX,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.place = place
         self._call = call
         self._keep = keep

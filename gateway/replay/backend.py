@@ -55,9 +55,16 @@ class ReplayBackend:
     passes_on: Callable[[Command], None] | None = None
 
     def __init__(
-        self, session: Connected, play: Play, *, pace: Pace, later: Later, reporter: Reporter, lines: Lines,
+        self,
+        session: Connected,
+        play: Play,
+        *,
+        pace: Pace,
+        later: Later,
+        reporter: Reporter,
+        lines: Lines,
         auto: bool = False,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._session = session
         self._play = play
         self._pace = pace

@@ -56,9 +56,12 @@ class PrivateConversation:
         self._ids: Ext | None = None  # those of the backend, once it has opened it
         self._sure = False  # that the backend has it
         self._asking: Asking[Command] = Asking(
-            lambda command: self.upstream.send([command]), self.send, self._refuse, services=services,
+            lambda command: self.upstream.send([command]),
+            self.send,
+            self._refuse,
+            services=services,
             bound=HELD_MAX,
-        )  # fmt: skip
+        )
 
     # -- what the session asks ---------------------------------------------------------------------------
 

@@ -78,9 +78,16 @@ class InProcessTransport:
 def in_process_dialect(like: Dialect) -> Dialect:
     """Return the dialect of this client; `like` is any dialect, for fields that are never used."""
     return structs.replace(
-        like, name="inside", server=_Translator, projection=_projection, has_request_ids=False, single_session=False,
-        session_ref=None, publication=None, served=None,
-    )  # fmt: skip
+        like,
+        name="inside",
+        server=_Translator,
+        projection=_projection,
+        has_request_ids=False,
+        single_session=False,
+        session_ref=None,
+        publication=None,
+        served=None,
+    )
 
 
 def _told(**fields: Any) -> bytes:

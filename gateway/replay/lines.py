@@ -49,9 +49,13 @@ class Lines:
     """The log of one replay, line by line. `turn` is the recorded turn that is open, "" between turns."""
 
     def __init__(
-        self, state: Callable[[], SessionState], *, tells_model_turns: bool, adds_model_turns: bool = False,
+        self,
+        state: Callable[[], SessionState],
+        *,
+        tells_model_turns: bool,
+        adds_model_turns: bool = False,
         keeps_counts: bool = True,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._state = state
         self._drops = IN_WORDS if tells_model_turns else IN_WORDS | SAID_FOR_IT
         self._adds = adds_model_turns

@@ -41,16 +41,19 @@ class Live:
 
     def __init__(
         self, session: Connected, dialect: Dialect, services: Services, *, name: str, tells_model_turns: bool
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._session = session
         self._dialect = dialect
         self._name = name
         self._drops = frozenset[type]() if tells_model_turns else SAID_FOR_IT
         self._services = services
         self._asking: Asking[Command] = Asking(
-            lambda command: self.backend.send([command]), self.send, lambda held, why: session.lost(why.text, held),
-            services=services, bound=HELD_MAX,
-        )  # fmt: skip
+            lambda command: self.backend.send([command]),
+            self.send,
+            lambda held, why: session.lost(why.text, held),
+            services=services,
+            bound=HELD_MAX,
+        )
         self._ids: Ext | None = None
         self._waiting: set[str] = set()  # requests without an answer
         self._input = ""  # that of the last input

@@ -67,10 +67,15 @@ def _options(endpoint: Endpoint) -> Options:
         raise ConfigError("`auto` takes no commands: leave out `auto`, or the mode")
     live = then or spied
     return Options(
-        path=Path(endpoint.address), mode=mode, speed=read_speed(endpoint.option("speed", "real")),
-        idle_cap=_seconds(endpoint.option("idle_cap")), auto=auto, explain=_flag(endpoint, "explain"),
-        until=read_until(until) if until else None, live=parse(live) if live else None,
-    )  # fmt: skip
+        path=Path(endpoint.address),
+        mode=mode,
+        speed=read_speed(endpoint.option("speed", "real")),
+        idle_cap=_seconds(endpoint.option("idle_cap")),
+        auto=auto,
+        explain=_flag(endpoint, "explain"),
+        until=read_until(until) if until else None,
+        live=parse(live) if live else None,
+    )
 
 
 def _mode(text: str) -> Mode:

@@ -42,9 +42,15 @@ class Replay:
     """
 
     def __init__(
-        self, endpoint: Endpoint, dialect: Dialect, *, later: Later, clock: Callable[[], float], ledger: Ledger,
+        self,
+        endpoint: Endpoint,
+        dialect: Dialect,
+        *,
+        later: Later,
+        clock: Callable[[], float],
+        ledger: Ledger,
         live: MakeLive | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.options = read_options(endpoint)
         self.play = _cut(_read(self.options.path), self.options.until)
         self._live = live
@@ -57,14 +63,19 @@ class Replay:
         """Return the backend of one session, which plays from the beginning."""
         options = self.options
         replay = ReplayBackend(
-            session, self.play, pace=Pace(self._clock, options.speed, options.idle_cap), later=self._later,
-            reporter=self.reporter, auto=options.auto,
+            session,
+            self.play,
+            pace=Pace(self._clock, options.speed, options.idle_cap),
+            later=self._later,
+            reporter=self.reporter,
+            auto=options.auto,
             lines=Lines(
-                session.connected, tells_model_turns=self._tells_model_turns,
+                session.connected,
+                tells_model_turns=self._tells_model_turns,
                 adds_model_turns=self._tells_model_turns and not self.play.tells_model_turns,
                 keeps_counts=options.mode == "strict",
             ),
-        )  # fmt: skip
+        )
         if options.live is None or self._live is None:
             return replay
         live = self._live(session, options.live, self._tells_model_turns)

@@ -255,9 +255,12 @@ class _Reading:
             scenes[-1].append(passage)
         loose = tuple(self._passage(one, one.line.seq) for one in asked if not self._steers(one))
         return Play(
-            recording=recording, loose=loose, ends=tuple(self._ends), tells_model_turns=self._model_turns,
+            recording=recording,
+            loose=loose,
+            ends=tuple(self._ends),
+            tells_model_turns=self._model_turns,
             scenes=tuple(Scene(number=number, passages=tuple(some)) for number, some in enumerate(scenes)),
-        )  # fmt: skip
+        )
 
     def _steers(self, asked: _Asked) -> bool:
         """A command that was refused changed nothing; but an input that was is still one."""
@@ -269,6 +272,10 @@ class _Reading:
         if asked is None:
             return Passage(seq=0, t=0, last=last)
         return Passage(
-            seq=asked.line.seq, t=asked.line.t, last=last, command=asked.command, answer=asked.answered,
+            seq=asked.line.seq,
+            t=asked.line.t,
+            last=last,
+            command=asked.command,
+            answer=asked.answered,
             question=asked.question,
-        )  # fmt: skip
+        )

@@ -74,10 +74,13 @@ def _report(
 ) -> Report:
     candidates = tuple(
         Candidate(
-            scene=one.number, words=named(one.input), ratio=likeness.ratio, used=one.number in used,
+            scene=one.number,
+            words=named(one.input),
+            ratio=likeness.ratio,
+            used=one.number in used,
             differences=likeness.differences,
         )
         for one, likeness in found
         if one.input is not None
-    )  # fmt: skip
+    )
     return Report(words=named(command), outcome=outcome, scene=scene, candidates=candidates)

@@ -63,8 +63,15 @@ from dragoman.mappings.errors import PeerError
 __all__ = ["Router"]
 
 OF_THE_BACKEND = (
-    GetCapabilities, GetConfig, SetConfig, UnsetConfig, ListConfig, ReloadConfig, ListModels, PromptOnce,
-)  # fmt: skip
+    GetCapabilities,
+    GetConfig,
+    SetConfig,
+    UnsetConfig,
+    ListConfig,
+    ReloadConfig,
+    ListModels,
+    PromptOnce,
+)
 """Commands that concern no session, unless they name one."""
 
 ID_IN_USE = "sqlite3: constraint failed: UNIQUE constraint failed: sessions.id"
@@ -78,9 +85,13 @@ class Router:
     """
 
     def __init__(
-        self, route: Route, services: Services, upstream: Dialect, make_kind: Callable[[Sessions], BackendKind],
+        self,
+        route: Route,
+        services: Services,
+        upstream: Dialect,
+        make_kind: Callable[[Sessions], BackendKind],
         recorder: Recorder | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.recorder = recorder
         self._route = route
         self._services = services
@@ -301,9 +312,7 @@ class Router:
 
     def _tell_list(self, link: Link, command: ListSessions) -> None:
         """Answer with the sessions that there are, once the backend told those that it has."""
-        self._backend.list_sessions(
-            link, command.archived, lambda rows: link.send([self._list(link, command, rows)])
-        )  # fmt: skip
+        self._backend.list_sessions(link, command.archived, lambda rows: link.send([self._list(link, command, rows)]))
 
     def _open(self, link: Link, command: OpenSession) -> None:
         if command.session and self._all.in_use(link, command.session):
@@ -314,7 +323,7 @@ class Router:
 
     def _show_opened(
         self, link: Link, command: OpenSession | ResumeSession, find: Callable[[], Session | None]
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Show the session that `find` returns, or answer why there is none; with None the backend is asked."""
         try:
             session = find()
@@ -347,9 +356,13 @@ class Router:
         session.delivery.enter()
         if link.id in session.delivery.attachments:
             opened = SessionOpened(
-                request=request, session=state.id, agent=agent or state.agent, title=state.title, status=state.status,
+                request=request,
+                session=state.id,
+                agent=agent or state.agent,
+                title=state.title,
+                status=state.status,
                 ext=state.ids,
-            )  # fmt: skip
+            )
             link.send([opened])
         else:
             self._all.claim(link, session)

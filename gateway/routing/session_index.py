@@ -73,7 +73,7 @@ class SessionIndex:
 
 def listing(
     rows: Iterable[SessionSummary], command: ListSessions, *, silent: bool = False, opened: Collection[str] = ()
-) -> SessionsListed:  # fmt: skip
+) -> SessionsListed:
     """Return one page of a list, newest first: sessions that have a message or a title, or are in `opened`.
 
     With `silent` all others are listed too. Archived sessions are left out, unless they are asked for. Raises PeerError

@@ -41,9 +41,13 @@ class Sessions:
     """
 
     def __init__(
-        self, route: Route, services: Services, upstream: Dialect, enter: Callable[[Link], None],
+        self,
+        route: Route,
+        services: Services,
+        upstream: Dialect,
+        enter: Callable[[Link], None],
         recorder: Recorder | None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.route = route
         self.services = services
         self.upstream = upstream
@@ -66,7 +70,7 @@ class Sessions:
 
     def make(
         self, id: str, connect: Callable[[Session], Backend], *, name: str = "", ids: Ext | None = None
-    ) -> Session:  # fmt: skip
+    ) -> Session:
         """Return a new session that lives here. `connect` makes its backend, which is dialled when it is needed."""
         track = self._recorder.track if self._recorder is not None else None
         session = self.create(id, connect, name=name, ids=ids, track=track)
@@ -118,19 +122,30 @@ class Sessions:
                 self.drop(session)
 
     def create(
-        self, id: str, connect: Callable[[Session], Backend], *, name: str = "", ids: Ext | None = None,
+        self,
+        id: str,
+        connect: Callable[[Session], Backend],
+        *,
+        name: str = "",
+        ids: Ext | None = None,
         track: Callable[[SessionState], SessionRecorder] | None = None,
-    ) -> Session:  # fmt: skip
+    ) -> Session:
         """Return a session that is not listed yet, with the backend that `connect` makes."""
         opening = self.complete(OpenSession())
         about = About(name=name or _pod_name(self.route))
         state = SessionState(
             id=id, owner="", opened_at=self.services.clock(), opening=opening, backend=about, backend_ids=ids
-        )  # fmt: skip
+        )
         return Session(
-            state, self.route, self.upstream, self.services, connect=connect, changed=self._changed, watch=self.tell,
+            state,
+            self.route,
+            self.upstream,
+            self.services,
+            connect=connect,
+            changed=self._changed,
+            watch=self.tell,
             track=track(state) if track is not None else None,
-        )  # fmt: skip
+        )
 
     def choose(self, link: Link, session: Session, name: str) -> None:
         """Show `session` to clients of this dialect under the id by which one of them opens it.

@@ -106,16 +106,18 @@ class InFlight:
         return len(self._pending) >= PENDING_MAX
 
     def add(
-        self, request: str, command: Command, link: Link | None, segments: tuple[Segment, ...],
+        self,
+        request: str,
+        command: Command,
+        link: Link | None,
+        segments: tuple[Segment, ...],
         then: Command | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Wait for the answer to `command`, which is about to be written under `request`."""
         limits = self._services.limits
         deadline = limits.open_deadline if isinstance(command, OPENING) else limits.accept_deadline
         timer = self._services.schedule(deadline, lambda: self._unanswered(request))
-        self._pending[request] = PendingCommand(
-            command=command, timer=timer, link=link, segments=segments, then=then
-        )  # fmt: skip
+        self._pending[request] = PendingCommand(command=command, timer=timer, link=link, segments=segments, then=then)
 
     def get(self, request: str) -> PendingCommand | None:
         """Return the command that waits under `request`."""

@@ -74,9 +74,14 @@ class Delivery:
     """Log, groups and attachments of one session."""
 
     def __init__(
-        self, state: SessionState, services: Services, *, coalesce: bool, source: str,
+        self,
+        state: SessionState,
+        services: Services,
+        *,
+        coalesce: bool,
+        source: str,
         track: SessionRecorder | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._state = state
         self._source = source  # the backend's dialect
         self._ledger = services.ledger
@@ -136,9 +141,15 @@ class Delivery:
         """Events of the open turn for one link, outside of the log."""
         state, turn = self._state, self._state.turn
         return Batch(
-            session=state.id, epoch=state.epoch, first_seq=state.seq, events=events, turn=turn.id if turn else "",
-            origin=turn.origin if turn else Origin(), at=state.updated_at, ids=state.ids,
-        )  # fmt: skip
+            session=state.id,
+            epoch=state.epoch,
+            first_seq=state.seq,
+            events=events,
+            turn=turn.id if turn else "",
+            origin=turn.origin if turn else Origin(),
+            at=state.updated_at,
+            ids=state.ids,
+        )
 
     def has_seen_all(self, link: Link) -> bool:
         """Whether everything that happened was rendered for `link`."""

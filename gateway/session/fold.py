@@ -317,9 +317,14 @@ def _items(turn: OpenTurn, message: str) -> list[Item]:
 
 def _tool_result(event: ToolCallFinished, at: int, turn: str) -> ToolResult:
     return ToolResult(
-        call=event.call, name=event.name, summary=event.summary, output=event.output, is_error=event.is_error,
-        at=at, turn=turn,
-    )  # fmt: skip
+        call=event.call,
+        name=event.name,
+        summary=event.summary,
+        output=event.output,
+        is_error=event.is_error,
+        at=at,
+        turn=turn,
+    )
 
 
 def _goal(state: SessionState, event: GoalUpdated) -> None:

@@ -192,10 +192,18 @@ def _result(turn: OpenTurn, item: ToolResult) -> list[Event]:
 
 # -- what is told again -------------------------------------------------------------------------------
 
-CONTENT = frozenset({
-    TextDelta, TextDone, ReasoningStarted, ReasoningDelta, ReasoningDone, ToolCallStarted, ToolCallArguments,
-    ToolCallFinished,
-})  # fmt: skip
+CONTENT = frozenset(
+    {
+        TextDelta,
+        TextDone,
+        ReasoningStarted,
+        ReasoningDelta,
+        ReasoningDone,
+        ToolCallStarted,
+        ToolCallArguments,
+        ToolCallFinished,
+    }
+)
 
 
 class Repeated:

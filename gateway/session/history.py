@@ -125,9 +125,14 @@ def summary(state: SessionState) -> SessionSummary:
     title = state.title or next((m.text for m in messages if m.role == "user"), "") or known or state.backend.name
     count = max(len(messages), state.listed.messages if state.listed is not None else 0)  # it may count more than text
     return SessionSummary(
-        session=state.id, title=title, updated_at=state.updated_at or state.opened_at, messages=count,
-        status=state.status, archived=state.archived, ext=state.ids,
-    )  # fmt: skip
+        session=state.id,
+        title=title,
+        updated_at=state.updated_at or state.opened_at,
+        messages=count,
+        status=state.status,
+        archived=state.archived,
+        ext=state.ids,
+    )
 
 
 def trim(state: SessionState, limit: int) -> int:

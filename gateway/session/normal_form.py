@@ -99,9 +99,14 @@ class QuestionForm(Content):
     """
 
     def __init__(
-        self, state: SessionState, new_id: NewId, *, tells_model_turns: bool,
-        puts_in_words: Callable[[Question], bool], given: Callable[[], Given | None],
-    ) -> None:  # fmt: skip
+        self,
+        state: SessionState,
+        new_id: NewId,
+        *,
+        tells_model_turns: bool,
+        puts_in_words: Callable[[Question], bool],
+        given: Callable[[], Given | None],
+    ) -> None:
         super().__init__(state, new_id, tells_model_turns=tells_model_turns)
         self._puts_in_words = puts_in_words
         self._given = given
@@ -189,9 +194,14 @@ class QuestionForm(Content):
         """Ask in words."""
         kind = asked.kind if isinstance(asked, InteractionRequired) else ""
         words = QuestionAsked(
-            question=asked.question, kind=kind, text=text, before=turn.text(), number=turn.asked + 1, parked=True,
+            question=asked.question,
+            kind=kind,
+            text=text,
+            before=turn.text(),
+            number=turn.asked + 1,
+            parked=True,
             after_text=turn.spoke,
-        )  # fmt: skip
+        )
         self.emit(words)
         self.split()  # it is the last of its batch: what its clients are not shown yet begins with the next
 
@@ -214,19 +224,28 @@ class QuestionForm(Content):
 
     def _answer_to(self, words: QuestionAsked, segments: tuple[Segment, ...]) -> QuestionAnswered:
         return QuestionAnswered(
-            question=words.question, kind=words.kind, before=words.before, number=words.number,
-            model_turn=self.next_model_turn(), segments=segments,
-        )  # fmt: skip
+            question=words.question,
+            kind=words.kind,
+            before=words.before,
+            number=words.number,
+            model_turn=self.next_model_turn(),
+            segments=segments,
+        )
 
 
 class NormalForm(QuestionForm):
     """Normalises one session's events and folds them into its state as they are emitted."""
 
     def __init__(
-        self, state: SessionState, new_id: NewId, *, tells_model_turns: bool = True, tells_calls: bool = True,
+        self,
+        state: SessionState,
+        new_id: NewId,
+        *,
+        tells_model_turns: bool = True,
+        tells_calls: bool = True,
         puts_in_words: Callable[[Question], bool] = lambda _question: True,
         given: Callable[[], Given | None] = lambda: None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(state, new_id, tells_model_turns=tells_model_turns, puts_in_words=puts_in_words, given=given)
         self._tells_calls = tells_calls  # else a history has messages alone, and is folded into ours
         self.unwanted: list[Question] = []
@@ -332,9 +351,14 @@ class NormalForm(QuestionForm):
                 self.emit(TextDone(text=text[len(before) :]))
 
     def _finish_turn(
-        self, end: End, failure: Failure | None, status: Status, *, said: StatusChanged | None = None,
+        self,
+        end: End,
+        failure: Failure | None,
+        status: Status,
+        *,
+        said: StatusChanged | None = None,
         said_end: TurnEnded | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """End the open turn, in its one order; `said...` are the backend's own words, kept for their ext."""
         turn = self.state.turn
         if turn is None:
@@ -427,15 +451,32 @@ def _goes_on(event: Event) -> bool:
     return type(event) in _GOES_ON or (isinstance(event, StatusChanged) and event.status != "running")
 
 
-_GOES_ON = frozenset({
-    ModelTurnStarted, TextDelta, TextDone, ReasoningStarted, ReasoningDelta, ReasoningDone, Preamble, ToolCallFinished,
-    TurnResult,
-})  # fmt: skip
+_GOES_ON = frozenset(
+    {
+        ModelTurnStarted,
+        TextDelta,
+        TextDone,
+        ReasoningStarted,
+        ReasoningDelta,
+        ReasoningDone,
+        Preamble,
+        ToolCallFinished,
+        TurnResult,
+    }
+)
 
 _CONTENT = (
-    Preamble, ToolOutputDelta, StateSnapshot, UsageReported, ModelTurnStarted, ModelTurnEnded, ModelCallStarted,
-    ModelCallEnded, ModelRetry, ModelContinuation,
-)  # fmt: skip
+    Preamble,
+    ToolOutputDelta,
+    StateSnapshot,
+    UsageReported,
+    ModelTurnStarted,
+    ModelTurnEnded,
+    ModelCallStarted,
+    ModelCallEnded,
+    ModelRetry,
+    ModelContinuation,
+)
 
 _HANDLERS: dict[type, Callable[[NormalForm, Any], None]] = {
     TextDelta: NormalForm._text_delta,

@@ -95,9 +95,13 @@ class Presence:
     """
 
     def __init__(
-        self, context: SessionContext, pending: PendingAttach, backend: Callable[[], Backend],
-        deserted: Callable[[], None], rested: Callable[[], None],
-    ) -> None:  # fmt: skip
+        self,
+        context: SessionContext,
+        pending: PendingAttach,
+        backend: Callable[[], Backend],
+        deserted: Callable[[], None],
+        rested: Callable[[], None],
+    ) -> None:
         self._context = context
         self._pending = pending
         self._backend = backend

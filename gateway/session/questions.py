@@ -251,7 +251,7 @@ class Questions:
 
     def replied(
         self, link: Link | None, command: Command, segments: tuple[Segment, ...], failure: Failure | None
-    ) -> bool:  # fmt: skip
+    ) -> bool:
         """Act on the reply to an answer; return whether the turn that goes on is itself the reply to its client."""
         if not isinstance(command, Answer):
             return False
@@ -270,9 +270,12 @@ class Questions:
         return True
 
     def judged(
-        self, link: Link | None, command: Command, segments: tuple[Segment, ...],
+        self,
+        link: Link | None,
+        command: Command,
+        segments: tuple[Segment, ...],
         event: InteractionInvalid | OtpInvalid | OtpVerified,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Act on what the backend says of an answer."""
         if isinstance(event, InteractionInvalid):
             self._given, self._giver = None, ""

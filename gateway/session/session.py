@@ -82,11 +82,17 @@ class Session:
     """
 
     def __init__(
-        self, state: SessionState, route: RouteOptions, upstream: Dialect, services: Services, *,
+        self,
+        state: SessionState,
+        route: RouteOptions,
+        upstream: Dialect,
+        services: Services,
+        *,
         connect: Callable[[Session], Backend],
         changed: Callable[[Session, str], Session] = lambda session, _name: session,
-        watch: Callable[[Session], None] = lambda _session: None, track: SessionRecorder | None = None,
-    ) -> None:  # fmt: skip
+        watch: Callable[[Session], None] = lambda _session: None,
+        track: SessionRecorder | None = None,
+    ) -> None:
         self.state = state
         self.route = route
         self._names_only = route.show.tools == "names"
@@ -113,9 +119,15 @@ class Session:
         self.rested: Callable[[Session], None] = lambda _session: None  # nobody came for `session_ttl`
         self._watched = state.status
         context = SessionContext(
-            state=state, route=route, upstream=upstream, services=services, form=self.form, states=self.states,
-            delivery=self.delivery, log=log.bind(session=state.id),
-        )  # fmt: skip
+            state=state,
+            route=route,
+            upstream=upstream,
+            services=services,
+            form=self.form,
+            states=self.states,
+            delivery=self.delivery,
+            log=log.bind(session=state.id),
+        )
         self.questions = Questions(context, self)
         self.commands = Commands(context, self.questions, self)
         self.reconnect = Reconnect(context, self.commands, self)
@@ -312,9 +324,15 @@ class Session:
         block.parts += texts
         turn.now = at
         batch = Batch(
-            session=state.id, epoch=state.epoch, first_seq=state.seq, events=[*events], turn=turn.id,
-            origin=turn.origin, at=at, ids=state.chosen_ids if state.backend_ids is None else state.backend_ids,
-        )  # fmt: skip
+            session=state.id,
+            epoch=state.epoch,
+            first_seq=state.seq,
+            events=[*events],
+            turn=turn.id,
+            origin=turn.origin,
+            at=at,
+            ids=state.chosen_ids if state.backend_ids is None else state.backend_ids,
+        )
         state.seq += len(texts)
         state.updated_at = at
         weight = sum(map(len, texts))
@@ -406,9 +424,15 @@ class Session:
         """A run as the next batch of the log."""
         state = self.state
         batch = Batch(
-            session=state.id, epoch=state.epoch, first_seq=state.seq, events=run.events, turn=run.turn,
-            origin=run.origin, at=at, ids=state.ids,
-        )  # fmt: skip
+            session=state.id,
+            epoch=state.epoch,
+            first_seq=state.seq,
+            events=run.events,
+            turn=run.turn,
+            origin=run.origin,
+            at=at,
+            ids=state.ids,
+        )
         state.seq += len(run.events)
         if happens(run.events):
             state.updated_at = at
@@ -423,6 +447,10 @@ class Session:
 def _opening_of(command: ResumeSession) -> OpenSession:
     """Return what the conversation is opened with again, should its backend forget it."""
     return OpenSession(
-        agent=command.agent, user_name=command.user_name, user_email=command.user_email, supports=command.supports,
-        metadata=command.metadata, ext=command.ext,
-    )  # fmt: skip
+        agent=command.agent,
+        user_name=command.user_name,
+        user_email=command.user_email,
+        supports=command.supports,
+        metadata=command.metadata,
+        ext=command.ext,
+    )

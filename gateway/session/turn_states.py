@@ -76,15 +76,21 @@ State = TurnState | InputState | CancelState | ConnectionState
 TURN: dict[TurnState, dict[Trigger, TurnState]] = {
     TurnState.NONE: {Trigger.BEGUN: TurnState.OPEN},
     TurnState.OPEN: {
-        Trigger.ASKED: TurnState.PARKED, Trigger.ENDED: TurnState.NONE, Trigger.CUT: TurnState.DISCARDED,
+        Trigger.ASKED: TurnState.PARKED,
+        Trigger.ENDED: TurnState.NONE,
+        Trigger.CUT: TurnState.DISCARDED,
     },
     TurnState.PARKED: {
-        Trigger.ANSWERED: TurnState.OPEN, Trigger.ENDED: TurnState.NONE, Trigger.CUT: TurnState.DISCARDED,
+        Trigger.ANSWERED: TurnState.OPEN,
+        Trigger.ENDED: TurnState.NONE,
+        Trigger.CUT: TurnState.DISCARDED,
     },
     TurnState.DISCARDED: {
-        Trigger.BEGUN: TurnState.OPEN, Trigger.RAN_OUT: TurnState.NONE, Trigger.GIVEN_UP: TurnState.NONE,
+        Trigger.BEGUN: TurnState.OPEN,
+        Trigger.RAN_OUT: TurnState.NONE,
+        Trigger.GIVEN_UP: TurnState.NONE,
     },
-}  # fmt: skip
+}
 
 INPUT: dict[InputState, dict[Trigger, InputState]] = {
     InputState.NONE: {Trigger.SUBMITTED: InputState.WAITING},
@@ -94,9 +100,11 @@ INPUT: dict[InputState, dict[Trigger, InputState]] = {
 CANCEL: dict[CancelState, dict[Trigger, CancelState]] = {
     CancelState.NONE: {Trigger.CANCELLED: CancelState.ASKED},
     CancelState.ASKED: {
-        Trigger.ENDED: CancelState.NONE, Trigger.CANCEL_OVER: CancelState.NONE, Trigger.GIVEN_UP: CancelState.NONE,
+        Trigger.ENDED: CancelState.NONE,
+        Trigger.CANCEL_OVER: CancelState.NONE,
+        Trigger.GIVEN_UP: CancelState.NONE,
     },
-}  # fmt: skip
+}
 
 CONNECTION: dict[ConnectionState, dict[Trigger, ConnectionState]] = {
     ConnectionState.CONNECTED: {Trigger.SEVERED: ConnectionState.SEVERED},

@@ -96,9 +96,15 @@ class Project:
     def register(self, instances: Path = INSTANCES) -> None:
         """Add us to the registry once the ports are bound; raise OSError if the registry is not writable."""
         entry = Instance(
-            instance_id=self.instance_id, path=_written(self.directory), pid=os.getpid(), pub_port=self.publish_port,
-            rpc_port=self.call_port, started_at=_time(self._at, local=True), mode=MODE, is_primary=True,
-        )  # fmt: skip
+            instance_id=self.instance_id,
+            path=_written(self.directory),
+            pid=os.getpid(),
+            pub_port=self.publish_port,
+            rpc_port=self.call_port,
+            started_at=_time(self._at, local=True),
+            mode=MODE,
+            is_primary=True,
+        )
         instances.mkdir(mode=0o755, exist_ok=True)
         path = instances / f"{self.instance_id}.json"
         _write(path, _text(entry))
@@ -123,9 +129,12 @@ class Project:
 
     def _say(self) -> None:
         record = Lock(
-            instance_id=self.instance_id, pid=os.getpid(), pub_port=self.publish_port, rpc_port=self.call_port,
+            instance_id=self.instance_id,
+            pid=os.getpid(),
+            pub_port=self.publish_port,
+            rpc_port=self.call_port,
             started_at=_time(self._at),
-        )  # fmt: skip
+        )
         os.ftruncate(self._descriptor, 0)
         os.pwrite(self._descriptor, _text(record), 0)
 

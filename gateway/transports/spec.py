@@ -70,6 +70,8 @@ class TransportSpec(Struct, frozen=True, kw_only=True):
 def adapter_limits(limits: Limits) -> AdapterLimits:
     """Return the limits of one transport."""
     return AdapterLimits(
-        max_message=limits.max_message, max_parts=limits.message_parts, heartbeat=limits.heartbeat,
+        max_message=limits.max_message,
+        max_parts=limits.message_parts,
+        heartbeat=limits.heartbeat,
         handshake_deadline=limits.handshake_deadline,
-    )  # fmt: skip
+    )

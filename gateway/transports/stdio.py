@@ -49,9 +49,7 @@ class Starter:
             wait = self._started[0] + window - now
             text = f"the child ended {len(self._started)} times within {window:g} s; it is restarted in {wait:.0f} s"
             raise OSError(errno.EAGAIN, text)
-        transport = await self._children.spawn(
-            self._argv, adapter_limits(self._limits), env=os.environ, cwd=self._cwd
-        )  # fmt: skip
+        transport = await self._children.spawn(self._argv, adapter_limits(self._limits), env=os.environ, cwd=self._cwd)
         self._started.append(now)
         return transport
 

@@ -95,9 +95,21 @@ def cause_of(code: int, text: str) -> Cause:
 # -- what a server says that it can -----------------------------------------------------------------
 
 THREADS = (
-    "request", "create", "start", "resume", "fork", "list", "read", "set_name", "goal/set", "goal/get", "goal/clear",
-    "archive", "unarchive", "message",
-)  # fmt: skip
+    "request",
+    "create",
+    "start",
+    "resume",
+    "fork",
+    "list",
+    "read",
+    "set_name",
+    "goal/set",
+    "goal/get",
+    "goal/clear",
+    "archive",
+    "unarchive",
+    "message",
+)
 CONFIG = ("get", "set", "unset", "list")
 PROMPT_METHODS = ("prompt/request", "prompt/run")
 
@@ -132,9 +144,14 @@ def app_facts(generation: str) -> dict[str, object]:
         "routes": ["/thread", "/app", "/prompt", "/tool", "/jobs", "/mcp/startup"],
         "config": list(CONFIG if generation == SEED else (*CONFIG, "reload")),
         "events": [
-            "response_start", "response_delta", "response_end", "tool_call_start", "tool_call_result",
-            "mcp_startup_update", "mcp_startup_complete",
+            "response_start",
+            "response_delta",
+            "response_end",
+            "tool_call_start",
+            "tool_call_result",
+            "mcp_startup_update",
+            "mcp_startup_complete",
         ],
         "transport": "stdio+http",
         "config_path": None,
-    }  # fmt: skip
+    }

@@ -26,9 +26,7 @@ FRAMES = msgspec.json.Decoder(list[str])
 
 def _write_events(burst: Burst[Event]) -> Rendered:
     frames: list[bytes] = []
-    context = Context(
-        FROM_EVENT, session=burst.session, at=burst.at, request=burst.request, publisher=burst.ext
-    )  # fmt: skip
+    context = Context(FROM_EVENT, session=burst.session, at=burst.at, request=burst.request, publisher=burst.ext)
     for item in burst.items:
         frames += map(EVENTS.encode, FROM_EVENT.functions[type(item)](item, context))
     return Rendered(frames=frames, losses=context.losses.take())

@@ -168,9 +168,7 @@ def conversation(entries: Iterable[object]) -> Conversation:
         entry = _read(value, Entry)
         if entry is not None:
             reader.take(entry)
-    return Conversation(
-        id=reader.id, items=tuple(reader.items), runs=tuple(reader.runs), compacted=reader.compacted
-    )  # fmt: skip
+    return Conversation(id=reader.id, items=tuple(reader.items), runs=tuple(reader.runs), compacted=reader.compacted)
 
 
 class _LogReader:

@@ -88,10 +88,19 @@ def affinity_kept() -> Iterator[None]:
 
 def as_json(reports: dict[str, Report], said: str) -> str:
     figures = [
-        {"id": f.id, "title": f.title, "median": f.value, "rounds": f.rounds, "goal": f.goal or None,
-         "stretch": f.stretch or None, "at_most": f.at_most, "verdict": f.verdict}
-        for part in reports.values() for f in part.figures
-    ]  # fmt: skip
+        {
+            "id": f.id,
+            "title": f.title,
+            "median": f.value,
+            "rounds": f.rounds,
+            "goal": f.goal or None,
+            "stretch": f.stretch or None,
+            "at_most": f.at_most,
+            "verdict": f.verdict,
+        }
+        for part in reports.values()
+        for f in part.figures
+    ]
     rows = {name: part.rows for name, part in reports.items()}
     return msgspec.json.format(msgspec.json.encode({"figures": figures, "rows": rows, "machine": said})).decode()
 

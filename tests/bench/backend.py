@@ -23,10 +23,39 @@ __all__ = ["LINES", "answer"]
 LINES = 32  # lines in one write
 
 WORDS = (
-    "The", " quick", " brown", " fox", " jumps", " over", " the", " lazy", " dog", ",", " said", ' "', "D", "ragon",
-    '"', " —", " and", " no", " one", " knew", " why", ".", "\n\n", "It", " is", " a", " caf", "é", " in", " Paris",
-    "!", " ",
-)  # fmt: skip
+    "The",
+    " quick",
+    " brown",
+    " fox",
+    " jumps",
+    " over",
+    " the",
+    " lazy",
+    " dog",
+    ",",
+    " said",
+    ' "',
+    "D",
+    "ragon",
+    '"',
+    " —",
+    " and",
+    " no",
+    " one",
+    " knew",
+    " why",
+    ".",
+    "\n\n",
+    "It",
+    " is",
+    " a",
+    " caf",
+    "é",
+    " in",
+    " Paris",
+    "!",
+    " ",
+)
 
 encode = msgspec.json.Encoder().encode
 
@@ -46,11 +75,17 @@ SNAPSHOT = line(
     "snapshot",
     entries=[],
     greeting={
-        "pod_name": "bench", "cwd": "/srv/bench", "provider": "unknown", "model": "none", "scope_summary": "",
-        "tools": [], "context_window": 0, "context_tokens": 0,
+        "pod_name": "bench",
+        "cwd": "/srv/bench",
+        "provider": "unknown",
+        "model": "none",
+        "scope_summary": "",
+        "tools": [],
+        "context_window": 0,
+        "context_tokens": 0,
     },
     status="idle",
-)  # fmt: skip
+)
 
 
 @cache

@@ -49,9 +49,11 @@ class PodConversation:
     def finish(self) -> None:
         """Say how the turn ends."""
         last = (
-            line("text_done", text=answer(self._said)), line("turn_end", turn=0, result="finished"),
-            line("run_end", result="finished"), line("status", status="idle"),
-        )  # fmt: skip
+            line("text_done", text=answer(self._said)),
+            line("turn_end", turn=0, result="finished"),
+            line("run_end", result="finished"),
+            line("status", status="idle"),
+        )
         self._connection.sendall(b"".join(last))
 
 
@@ -85,8 +87,11 @@ class SmoothConversation:
 
     def finish(self) -> None:
         """Say how the turn ends."""
-        said = {"messageId": str(uuid4()), "response": {"responseParts": [answer(self._said)]},
-                "needsEscalation": False}  # fmt: skip
+        said = {
+            "messageId": str(uuid4()),
+            "response": {"responseParts": [answer(self._said)]},
+            "needsEscalation": False,
+        }
         data = {"requestId": self._request, "status": 200, "data": said}
         self._say("eventual_response", self._request, status=200, data=data)
 

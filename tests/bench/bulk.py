@@ -77,9 +77,12 @@ def _sample(bridge: str, pod: str, quick: bool, core: int | None) -> Sample:
         cpu = process.cpu() - before
         client.close()
     return Sample(
-        bridge=bridge, events=turns * TURN, cpu=cpu, seconds=sum(seconds for seconds, _ in taken),
+        bridge=bridge,
+        events=turns * TURN,
+        cpu=cpu,
+        seconds=sum(seconds for seconds, _ in taken),
         merged=sum(merged for _, merged in taken),
-    )  # fmt: skip
+    )
 
 
 def _command(bridge: str, pod: str) -> tuple[str, ...]:

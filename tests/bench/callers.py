@@ -141,9 +141,14 @@ class Pando:
             each.connect(f"tcp://{parts.hostname}:{port}")
         self._session = str(uuid4())
         row = {
-            "id": self._session, "parent_session_id": NOBODY, "title": "bench", "message_count": 0, "prompt_tokens": 0,
-            "completion_tokens": 0, "cost": 0,
-        }  # fmt: skip
+            "id": self._session,
+            "parent_session_id": NOBODY,
+            "title": "bench",
+            "message_count": 0,
+            "prompt_tokens": 0,
+            "completion_tokens": 0,
+            "cost": 0,
+        }
         self._session = self._call("db.write", meta={}, method="CreateSession", params=row)["id"]
         while not self._told.poll(100):  # a subscription is heard of by nothing but what is published
             self._call("session.activate", session_id=self._session)

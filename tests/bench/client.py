@@ -65,8 +65,11 @@ class Client:
         self._chunks: list[bytes] = []
         self._tail = b""
         action = {
-            "action": "send_message", "requestId": self._request, "sessionId": self._session, "message": message,
-        }  # fmt: skip
+            "action": "send_message",
+            "requestId": self._request,
+            "sessionId": self._session,
+            "message": message,
+        }
         self._started = time.perf_counter()
         self._send(action)
 

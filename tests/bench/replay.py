@@ -94,9 +94,12 @@ def _read(recording: Recording) -> int:
 def _played(path: Path, connected: Callable[[Callable[[Any], Any]], Any]) -> None:
     clock = ManualClock()
     replay = Replay(
-        parse(f"replay+file:{path}?speed=instant"), registry.dialect("pod"), later=clock.later,
-        clock=lambda: clock.seconds, ledger=Ledger(),
-    )  # fmt: skip
+        parse(f"replay+file:{path}?speed=instant"),
+        registry.dialect("pod"),
+        later=clock.later,
+        clock=lambda: clock.seconds,
+        ledger=Ledger(),
+    )
     connected(replay.backend).send([INPUT])
     clock.passes(0)
 
@@ -104,4 +107,4 @@ def _played(path: Path, connected: Callable[[Callable[[Any], Any]], Any]) -> Non
 def _session(connect: Callable[[Any], Any]) -> Session:
     return Session(
         SessionState(id="s"), RouteOptions(), registry.dialect("pod"), services(ManualClock()), connect=connect
-    )  # fmt: skip
+    )

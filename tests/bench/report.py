@@ -75,8 +75,12 @@ def codec_report(rounds: list[list[codec.Sample]]) -> Report:
 
     figures = [
         Figure(
-            id="G1", title="translation against bare msgspec from wire to wire: median of the kinds with a smooth form",
-            rounds=over(_written, _to_floor), goal=2.0, stretch=1.4, at_most=True,
+            id="G1",
+            title="translation against bare msgspec from wire to wire: median of the kinds with a smooth form",
+            rounds=over(_written, _to_floor),
+            goal=2.0,
+            stretch=1.4,
+            at_most=True,
         ),
         Figure(id="", title="the same, text_delta alone", rounds=over(_is("text_delta"), _to_floor)),
         Figure(id="", title="the same, with the kinds that smooth has no form for", rounds=over(_kind, _to_floor)),
@@ -85,12 +89,15 @@ def codec_report(rounds: list[list[codec.Sample]]) -> Report:
             for name in codec.LIVE
         ),
         Figure(
-            id="G2", title="translation, times faster than json.loads and dumps: median of the same kinds",
-            rounds=over(_written, _to_json), goal=4.0, stretch=6.0,
+            id="G2",
+            title="translation, times faster than json.loads and dumps: median of the same kinds",
+            rounds=over(_written, _to_json),
+            goal=4.0,
+            stretch=6.0,
         ),
         Figure(id="", title="the same, text_delta alone", rounds=over(_is("text_delta"), _to_json)),
         Figure(id="", title="the same, with the kinds that smooth has no form for", rounds=over(_kind, _to_json)),
-    ]  # fmt: skip
+    ]
     return Report(figures=figures, rows=_codec_rows(rounds))
 
 
@@ -119,10 +126,15 @@ def _codec_rows(rounds: list[list[codec.Sample]]) -> list[list[str]]:
     for samples in zip(*rounds, strict=True):
         first = samples[0]
         costs = [median(cost) for cost in zip(*((s.ours, s.direct, s.json) for s in samples), strict=True)]
-        rows.append([
-            first.kind, first.writes or "-", *(f"{cost:.0f}" if cost else "-" for cost in costs),
-            spread(map(_to_floor, samples)), spread(map(_to_json, samples)) if first.json else "-",
-        ])  # fmt: skip
+        rows.append(
+            [
+                first.kind,
+                first.writes or "-",
+                *(f"{cost:.0f}" if cost else "-" for cost in costs),
+                spread(map(_to_floor, samples)),
+                spread(map(_to_json, samples)) if first.json else "-",
+            ]
+        )
     return rows
 
 
@@ -133,19 +145,24 @@ def bulk_report(rounds: list[list[bulk.Sample]]) -> Report:
     """G3 and G4: events a second, and CPU beside."""
     figures = []
     for name, peer, goal, stretch in (
-        ("G3", bulk.NAIVE_WEBSOCKETS, 8.0, 15.0), ("G4", bulk.NAIVE_AIOHTTP, 5.0, 10.0),
-    ):  # fmt: skip
+        ("G3", bulk.NAIVE_WEBSOCKETS, 8.0, 15.0),
+        ("G4", bulk.NAIVE_AIOHTTP, 5.0, 10.0),
+    ):
         pairs = [(_of(samples, bulk.DRAGOMAN), _of(samples, peer)) for samples in rounds]
         figures += [
             Figure(
-                id=name, title=f"bulk, one session, events a second: times {peer}",
-                rounds=[ours.rate / theirs.rate for ours, theirs in pairs], goal=goal, stretch=stretch,
+                id=name,
+                title=f"bulk, one session, events a second: times {peer}",
+                rounds=[ours.rate / theirs.rate for ours, theirs in pairs],
+                goal=goal,
+                stretch=stretch,
             ),
             Figure(
-                id="", title="the same in CPU an event",
+                id="",
+                title="the same in CPU an event",
                 rounds=[theirs.cpu / theirs.events / (ours.cpu / ours.events) for ours, theirs in pairs],
             ),
-        ]  # fmt: skip
+        ]
     return Report(figures=figures, rows=_bulk_rows(rounds))
 
 
@@ -157,11 +174,15 @@ def _bulk_rows(rounds: list[list[bulk.Sample]]) -> list[list[str]]:
     rows = [["bridge", "events a round", "events/s", "CPU us/event", "merged"]]
     for bridge in bulk.BRIDGES:
         samples = [_of(taken, bridge) for taken in rounds]
-        rows.append([
-            bridge, f"{samples[0].events:,}", spread([s.rate for s in samples], "{:,.0f}"),
-            spread([s.cpu / s.events * 1e6 for s in samples]),
-            f"{sum(s.merged for s in samples) / sum(s.events for s in samples):.1%}",
-        ])  # fmt: skip
+        rows.append(
+            [
+                bridge,
+                f"{samples[0].events:,}",
+                spread([s.rate for s in samples], "{:,.0f}"),
+                spread([s.cpu / s.events * 1e6 for s in samples]),
+                f"{sum(s.merged for s in samples) / sum(s.events for s in samples):.1%}",
+            ]
+        )
     return rows
 
 
@@ -179,11 +200,13 @@ def stdio_report(rounds: list[list[stdio.Sample]]) -> Report:
                 judged = peer == stdio.WEBSOCKETD
                 figures.append(
                     Figure(
-                        id="G7" if judged else "", title=f"{title} {peer}" if judged else f"the same, times {peer}",
+                        id="G7" if judged else "",
+                        title=f"{title} {peer}" if judged else f"the same, times {peer}",
                         rounds=[stdio.ratio(samples, peer, lines) for samples in rounds],
-                        goal=goal if judged else 0.0, stretch=stretch if judged else 0.0,
+                        goal=goal if judged else 0.0,
+                        stretch=stretch if judged else 0.0,
                     )
-                )  # fmt: skip
+                )
     return Report(figures=figures, rows=_stdio_rows(rounds))
 
 
@@ -202,15 +225,18 @@ def steady_report(rounds: list[list[steady.Sample]]) -> Report:
     """G9, both ways: CPU an event."""
     figures = [
         Figure(
-            id="G9", title=f"steady, {steady.SESSIONS} sessions, {way}: CPU an event, to that of {steady.NAIVE}",
+            id="G9",
+            title=f"steady, {steady.SESSIONS} sessions, {way}: CPU an event, to that of {steady.NAIVE}",
             rounds=[
                 _steady(samples, way, steady.DRAGOMAN).cost / _steady(samples, way, steady.NAIVE).cost
                 for samples in rounds
             ],
-            goal=0.8, stretch=0.65, at_most=True,
+            goal=0.8,
+            stretch=0.65,
+            at_most=True,
         )
         for way in steady.WAYS
-    ]  # fmt: skip
+    ]
     return Report(figures=figures, rows=_steady_rows(rounds))
 
 
@@ -223,10 +249,15 @@ def _steady_rows(rounds: list[list[steady.Sample]]) -> list[list[str]]:
     for way in steady.WAYS:
         for bridge in steady.BRIDGES:
             samples = [_steady(taken, way, bridge) for taken in rounds]
-            rows.append([
-                bridge, way, f"{samples[0].events:,}", spread(s.cost * 1e6 for s in samples),
-                spread(s.seconds / s.planned for s in samples),
-            ])  # fmt: skip
+            rows.append(
+                [
+                    bridge,
+                    way,
+                    f"{samples[0].events:,}",
+                    spread(s.cost * 1e6 for s in samples),
+                    spread(s.seconds / s.planned for s in samples),
+                ]
+            )
     return rows
 
 
@@ -236,9 +267,13 @@ def _steady_rows(rounds: list[list[steady.Sample]]) -> list[list[str]]:
 def zeromq_report(rounds: list[zeromq.Sample]) -> Report:
     """G18: what the event loop pays for a published event."""
     figure = Figure(
-        id="G18", title="a pando's events received: loop time an event, to that of zmq.asyncio",
-        rounds=[zeromq.ratio(sample) for sample in rounds], goal=0.4, stretch=0.25, at_most=True,
-    )  # fmt: skip
+        id="G18",
+        title="a pando's events received: loop time an event, to that of zmq.asyncio",
+        rounds=[zeromq.ratio(sample) for sample in rounds],
+        goal=0.4,
+        stretch=0.25,
+        at_most=True,
+    )
     rows = [["receiver", "loop us/event"]]
     rows.append(["ours", spread(sample.ours * 1e6 for sample in rounds)])
     rows.append(["zmq.asyncio", spread(sample.theirs * 1e6 for sample in rounds)])
@@ -260,10 +295,14 @@ def pairs_report(rounds: list[dict[tuple[str, str], pairs.Sample]]) -> Report:
     rows = [["client", "backend", "events/s", "CPU us/event", "x smooth from smooth"]]
     for pair in pairs.PAIRS:
         samples = [taken[pair] for taken in rounds]
-        rows.append([
-            *pair, spread([s.rate for s in samples], "{:,.0f}"), spread([s.cpu / s.events * 1e6 for s in samples]),
-            spread(ratios(pair)),
-        ])  # fmt: skip
+        rows.append(
+            [
+                *pair,
+                spread([s.rate for s in samples], "{:,.0f}"),
+                spread([s.cpu / s.events * 1e6 for s in samples]),
+                spread(ratios(pair)),
+            ]
+        )
     return Report(figures=[Figure(id="", title=title, rounds=ratios(slowest))], rows=rows)
 
 
@@ -280,9 +319,10 @@ def replay_report(rounds: list[replay.Sample]) -> Report:
     ]
     rows = [["", "us/event", "events/s"]]
     for name, spent in (
-        ("read", [s.read for s in rounds]), ("played", [s.played for s in rounds]),
+        ("read", [s.read for s in rounds]),
+        ("played", [s.played for s in rounds]),
         ("played into a session", [s.taken for s in rounds]),
-    ):  # fmt: skip
+    ):
         micros, rates = [seconds * 1e6 for seconds in spent], [1 / seconds for seconds in spent]
         rows.append([name, spread(micros), spread(rates, "{:,.0f}")])
     return Report(figures=figures, rows=rows)
@@ -299,27 +339,37 @@ def recording_report(rounds: list[recording.Sample]) -> Report:
 
     figures = [
         Figure(
-            id="G17", title="bulk with recording, events a second: to without", rounds=rates(recording.REDACTED),
-            goal=0.6, stretch=0.75,
+            id="G17",
+            title="bulk with recording, events a second: to without",
+            rounds=rates(recording.REDACTED),
+            goal=0.6,
+            stretch=0.75,
         ),
         Figure(id="", title="the same without redaction", rounds=rates(recording.ON)),
         Figure(
-            id="G17", title=f"steady, {steady.SESSIONS} sessions, with recording, CPU an event: to without",
+            id="G17",
+            title=f"steady, {steady.SESSIONS} sessions, with recording, CPU an event: to without",
             rounds=[recorded.cost / plain.cost for sample in rounds for plain, recorded in sample.steady],
-            goal=1.1, stretch=1.03, at_most=True,
+            goal=1.1,
+            stretch=1.03,
+            at_most=True,
         ),
         Figure(
-            id="", title="finding a line of a compressed recording: to reading all of it",
+            id="",
+            title="finding a line of a compressed recording: to reading all of it",
             rounds=[sample.seek.compressed / sample.seek.whole for sample in rounds],
         ),
-    ]  # fmt: skip
+    ]
     rows = [["", "events/s", "CPU us/event"]]
     for way in recording.WAYS:
         taken = [sample.bulk[way] for sample in rounds]
-        rows.append([
-            f"bulk, {way}", spread([one.rate for one in taken], "{:,.0f}"),
-            spread(one.cpu / one.events * 1e6 for one in taken),
-        ])  # fmt: skip
+        rows.append(
+            [
+                f"bulk, {way}",
+                spread([one.rate for one in taken], "{:,.0f}"),
+                spread(one.cpu / one.events * 1e6 for one in taken),
+            ]
+        )
     for number, way in enumerate((recording.OFF, recording.REDACTED)):
         costs = [pair[number].cost * 1e6 for sample in rounds for pair in sample.steady]
         rows.append([f"steady, {way}", "", spread(costs)])

@@ -309,8 +309,10 @@ def _show(taken: list[list[Sample]]) -> None:
             if peer != OURS:
                 times = [ratio(samples, peer, lines) for samples in taken]
                 goal = f", {goals}" if peer == WEBSOCKETD else ""
-                print(f"{lines:2} lines a write  {OURS} / {peer}: {median(times):.1f}x "
-                      f"[{min(times):.1f}..{max(times):.1f}]{goal}")  # fmt: skip
+                print(
+                    f"{lines:2} lines a write  {OURS} / {peer}: {median(times):.1f}x "
+                    f"[{min(times):.1f}..{max(times):.1f}]{goal}"
+                )
 
 
 if __name__ == "__main__":

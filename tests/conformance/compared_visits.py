@@ -32,9 +32,15 @@ OPAQUE = {"timestamp": "time", "createdAt": "time", "updatedAt": "time", "nextCu
 UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 OWN_WORDS = frozenset(
-    ("VALIDATION_ERROR", "UNSUPPORTED_ACTION", "TURN_IN_PROGRESS", "NO_PENDING_CONFIRMATION", "NO_PENDING_INTERACTION",
-     "INTERACTION_MISMATCH")
-)  # fmt: skip
+    (
+        "VALIDATION_ERROR",
+        "UNSUPPORTED_ACTION",
+        "TURN_IN_PROGRESS",
+        "NO_PENDING_CONFIRMATION",
+        "NO_PENDING_INTERACTION",
+        "INTERACTION_MISMATCH",
+    )
+)
 """Codes that the gateway answers by itself, in words of its own: texts differ between servers (section 8)."""
 
 

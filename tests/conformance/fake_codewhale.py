@@ -30,10 +30,19 @@ def bare(kind: str, name: str = NAME, **more: Any) -> dict[str, Any]:
 def accepted(thread: str, **more: Any) -> dict[str, Any]:
     """The result of a message."""
     return {
-        "thread_id": thread, "status": "accepted", "thread": None, "threads": [], "model": None,
-        "model_provider": None, "cwd": None, "approval_policy": None, "sandbox": None, "events": [],
-        "data": {"turn_id": "turn_1"}, **more,
-    }  # fmt: skip
+        "thread_id": thread,
+        "status": "accepted",
+        "thread": None,
+        "threads": [],
+        "model": None,
+        "model_provider": None,
+        "cwd": None,
+        "approval_policy": None,
+        "sandbox": None,
+        "events": [],
+        "data": {"turn_id": "turn_1"},
+        **more,
+    }
 
 
 class FakeCodewhale:
@@ -124,12 +133,26 @@ class FakeCodewhale:
 
 def _opened(thread: str, status: str) -> dict[str, Any]:
     row = {
-        "id": thread, "preview": "New conversation", "ephemeral": True, "model_provider": "deepseek",
-        "created_at": 1, "updated_at": 1, "status": "running", "cwd": "/w", "cli_version": "0.9.10",
+        "id": thread,
+        "preview": "New conversation",
+        "ephemeral": True,
+        "model_provider": "deepseek",
+        "created_at": 1,
+        "updated_at": 1,
+        "status": "running",
+        "cwd": "/w",
+        "cli_version": "0.9.10",
         "source": "interactive",
-    }  # fmt: skip
+    }
     data: dict[str, Any] = {"history": [], "checkpoint": None, "goal": None}
     return {
-        "thread_id": thread, "status": status, "thread": row, "threads": [], "model": "auto",
-        "model_provider": "deepseek", "cwd": "/w", "events": [], "data": data,
-    }  # fmt: skip
+        "thread_id": thread,
+        "status": status,
+        "thread": row,
+        "threads": [],
+        "model": "auto",
+        "model_provider": "deepseek",
+        "cwd": "/w",
+        "events": [],
+        "data": data,
+    }

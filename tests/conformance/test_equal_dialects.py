@@ -97,9 +97,12 @@ async def history_is_paged(visit: Visit) -> None:
     cursor = None
     for number in range(4):
         page = await client.ask(
-            "get_conversation_messages", f"p{number}", sessionId=client.session, limit=3,
+            "get_conversation_messages",
+            f"p{number}",
+            sessionId=client.session,
+            limit=3,
             **({} if cursor is None else {"cursor": cursor}),
-        )  # fmt: skip
+        )
         cursor = page["data"]["nextCursor"]
     for name, limit in enumerate((0, -1, 1, 100, 101, 2**30, "3", 2.5, None, True)):
         await client.ask("get_conversation_messages", f"l{name}", sessionId=client.session, limit=limit)
@@ -373,12 +376,16 @@ CHOICE = json.dumps(
     {
         "questions": [
             {"question": "Which plan?", "header": "Plan", "options": [{"label": "Basic"}, {"label": "Pro"}]},
-            {"question": "Which days?", "header": "Days", "multiSelect": True,
-             "options": [{"label": "Monday", "description": "first"}, {"label": "Friday"}]},
+            {
+                "question": "Which days?",
+                "header": "Days",
+                "multiSelect": True,
+                "options": [{"label": "Monday", "description": "first"}, {"label": "Friday"}],
+            },
         ],
         "reason": "to order",
     }
-)  # fmt: skip
+)
 
 
 async def asked_by(visit: Visit, tool: str, spec: str, supports: list[str] | None) -> tuple[VisitingClient, Any]:

@@ -20,17 +20,22 @@ from tests.conformance.malformed_input import SmoothBystander, listening
 ANSWER = {
     "messageId": str(uuid4()),
     "response": {
-        "responseParts": ["Well."], "customerHappinessScore": 0.25, "needsSatisfactionScore": 0.75,
-        "requestSummary": "weather", "resolutionStatus": "requires_escalation",
+        "responseParts": ["Well."],
+        "customerHappinessScore": 0.25,
+        "needsSatisfactionScore": 0.75,
+        "requestSummary": "weather",
+        "resolutionStatus": "requires_escalation",
         "suggestedNextActions": ["call", "wait"],
     },
     "needsEscalation": True,
     "escalationReason": "a human must decide",
-    "citations": [{"id": "a", "title": "A", "url": "https://example.org/a", "snippet": "a", "score": 5.0},
-                  {"id": "b", "title": "B", "snippet": "b", "score": 0.5}],
+    "citations": [
+        {"id": "a", "title": "A", "url": "https://example.org/a", "snippet": "a", "score": 5.0},
+        {"id": "b", "title": "B", "snippet": "b", "score": 0.5},
+    ],
     "usage": {"costUsd": 0.25, "promptTokens": 10, "completionTokens": 5},
     "directive": {"type": "send_file", "files": [{"name": "a.txt", "url": "data:text/plain,a"}]},
-}  # fmt: skip
+}
 END = {**of_turn("eventual_response", status=200, data=ANSWER), "status": 200}
 TOKEN = of_turn("stream_token", token="Well.")
 CALL = {"toolCall": {"name": "look_up", "arguments": {"id": [1, {"a": None}]}}}

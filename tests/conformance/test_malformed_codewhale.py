@@ -150,8 +150,22 @@ READABLE = [
     *[
         healthy(f"1.1: the id {text}", f'{{"id":{text},"method":"healthz"}}', json.loads(text))
         for text in (
-            "null", "true", "0", "-5", "1.0", "18446744073709551615", "-9223372036854775808", '""', '"1"', '"null"',
-            '"{}"', "[]", "{}", '{"b":[1,null],"a":{"c":"\\u00e9"}}', '"\\n\\u0000"', '"木"',
+            "null",
+            "true",
+            "0",
+            "-5",
+            "1.0",
+            "18446744073709551615",
+            "-9223372036854775808",
+            '""',
+            '"1"',
+            '"null"',
+            '"{}"',
+            "[]",
+            "{}",
+            '{"b":[1,null],"a":{"c":"\\u00e9"}}',
+            '"\\n\\u0000"',
+            '"木"',
         )
     ],
     healthy("1.1: above 64 bits", '{"id":12345678901234567890123,"method":"healthz"}', 1.2345678901234568e22),
@@ -166,28 +180,52 @@ READABLE = [
     *[
         row(f"1.2: the method {name!r}", asked(name, {"a": 1}), refused(-32601, f"unsupported method: {name}"))
         for name in (
-            "nope/x", "", "Healthz", "thread", "thread/goal", "thread/goal/progress", "app/user_input", "initialize",
-            "prompt", "tool/call", "thread/list ", "é",
+            "nope/x",
+            "",
+            "Healthz",
+            "thread",
+            "thread/goal",
+            "thread/goal/progress",
+            "app/user_input",
+            "initialize",
+            "prompt",
+            "tool/call",
+            "thread/list ",
+            "é",
         )
     ],
     row("1.2: an unknown method without an id", '{"method":"nope"}', refused(-32601, "unsupported method: nope", None)),
-]  # fmt: skip
+]
 
 STRUCTS = {
-    "thread/resume": ["thread_id"], "thread/fork": ["thread_id"], "thread/read": ["thread_id"],
-    "thread/archive": ["thread_id"], "thread/unarchive": ["thread_id"], "thread/interrupt": ["thread_id"],
-    "thread/message": ["thread_id", "input"], "thread/set_name": ["thread_id", "name"],
-    "thread/set-name": ["thread_id", "name"], "thread/goal/set": ["thread_id", "objective"],
-    "thread/goal_set": ["thread_id", "objective"], "thread/goal-set": ["thread_id", "objective"],
-    "thread/goal/get": ["thread_id"], "thread/goal-clear": ["thread_id"], "app/config/get": ["key"],
-    "app/config/set": ["key", "value"], "app/config/unset": ["key"],
-}  # fmt: skip
+    "thread/resume": ["thread_id"],
+    "thread/fork": ["thread_id"],
+    "thread/read": ["thread_id"],
+    "thread/archive": ["thread_id"],
+    "thread/unarchive": ["thread_id"],
+    "thread/interrupt": ["thread_id"],
+    "thread/message": ["thread_id", "input"],
+    "thread/set_name": ["thread_id", "name"],
+    "thread/set-name": ["thread_id", "name"],
+    "thread/goal/set": ["thread_id", "objective"],
+    "thread/goal_set": ["thread_id", "objective"],
+    "thread/goal-set": ["thread_id", "objective"],
+    "thread/goal/get": ["thread_id"],
+    "thread/goal-clear": ["thread_id"],
+    "app/config/get": ["key"],
+    "app/config/set": ["key", "value"],
+    "app/config/unset": ["key"],
+}
 """Method -> the strings that its params must have."""
 
 WRONG: list[tuple[Any, str]] = [
-    (7, "integer `7`"), (1.5, "floating point `1.5`"), (True, "boolean `true`"), (None, "null"), ([], "sequence"),
+    (7, "integer `7`"),
+    (1.5, "floating point `1.5`"),
+    (True, "boolean `true`"),
+    (None, "null"),
+    ([], "sequence"),
     ({}, "map"),
-]  # fmt: skip
+]
 """What is no string, and how an error names it."""
 
 PARAMS = [

@@ -119,12 +119,9 @@ COSTS_ITSELF = [
 
 IDLE = [
     *COSTS_ITSELF,
-    *[
-        row(f"3: {line['type']} outside of a turn", line, counted=1)
-        for line in (START, delta("x"), END)
-    ],
+    *[row(f"3: {line['type']} outside of a turn", line, counted=1) for line in (START, delta("x"), END)],
     row("3: a whole response outside of a turn", START, delta("x"), END, counted=3),
-]  # fmt: skip
+]
 
 ENDS = [
     row("3: a turn", START, delta("a"), delta("b"), END, WELL, text="ab", end="completed"),
@@ -137,49 +134,124 @@ ENDS = [
     row("3: an end alone", END, WELL, end="completed"),
     row("3: a start alone", START, WELL, end="completed"),
     row("3: nothing but the result", WELL, end="completed"),
-    row("11: under another name", bare("start", "other"), bare("delta", "third", delta="a"), END, WELL, text="a",
-        end="completed"),
+    row(
+        "11: under another name",
+        bare("start", "other"),
+        bare("delta", "third", delta="a"),
+        END,
+        WELL,
+        text="a",
+        end="completed",
+    ),
     row("6: an empty text", START, delta(""), END, WELL, end="completed"),
-    row("3: an undocumented channel", START, bare("delta", delta="a", channel="text"), END, WELL, text="a",
-        end="completed", counted=1),
+    row(
+        "3: an undocumented channel",
+        START,
+        bare("delta", delta="a", channel="text"),
+        END,
+        WELL,
+        text="a",
+        end="completed",
+        counted=1,
+    ),
     row("3: a text of 1 MB", START, *[delta("x" * 100_000)] * 8, END, WELL, text="x" * 800_000, end="completed"),
     row("3: a failure", START, delta("a"), END, failing("provider exploded"), text="a", end="failed"),
     row("3: a failure without an end", START, delta("a"), failing("provider exploded"), text="a", end="failed"),
     row("1.2: a failure of an unknown code", START, failing("m", code=-1), end="failed"),
     row("1.2: a failure with more", START, failing("m", more=1), end="failed", counted=1),
-    row("3: an interruption that nobody asked for", START, delta("a"), END, failing("turn interrupted"), text="a",
-        end="cancelled"),
+    row(
+        "3: an interruption that nobody asked for",
+        START,
+        delta("a"),
+        END,
+        failing("turn interrupted"),
+        text="a",
+        end="cancelled",
+    ),
     row("1.2: the answer twice", START, delta("a"), END, WELL, WELL, text="a", end="completed", counted=1),
     row("1.2: a result, then an error", START, END, WELL, failing("m"), end="completed", counted=1),
     row("1.2: an error, then a result", START, END, failing("m"), WELL, end="failed", counted=1),
     row("3: a text behind the answer", START, delta("a"), END, WELL, delta("b"), text="a", end="completed", counted=1),
-    row("2.2: an answer that is a number", START, delta("a"), END, {"id": "$id", "result": 5}, text="a",
-        end="completed"),
-    row("2.2: an answer of another method", START, END, {"id": "$id", "result": {"ok": True, "data": {}}},
-        end="completed"),
-    row("2.2: an answer with members that nobody knows", START, END, {"id": "$id", "result": "$accepted", "x": 1},
-        end="completed", counted=1),
-    row("2.2: an answer that cannot be read", START, delta("a"), END,
-        {"id": "$id", "result": {"thread_id": "t", "status": "accepted", "events": None}}, text="a", end="failed",
-        counted=1),
-    row("3: the text said again in the result", START, delta("a"), END,
-        {"id": "$id", "result": "$accepted", "events": [event("response_delta", delta="a")]}, text="a",
-        end="completed"),
-    row("3: the text in the result alone", START, END,
-        {"id": "$id", "result": "$accepted", "events": [
-            event("response_start"), event("response_delta", delta="a"), event("response_end"),
-        ]}, text="a", end="completed"),
-    row("6: a frame of an unknown name in the result", START, delta("a"), END,
-        {"id": "$id", "result": "$accepted", "events": [{"event": "new"}]}, text="a", end="completed", counted=1),
-]  # fmt: skip
+    row(
+        "2.2: an answer that is a number", START, delta("a"), END, {"id": "$id", "result": 5}, text="a", end="completed"
+    ),
+    row(
+        "2.2: an answer of another method",
+        START,
+        END,
+        {"id": "$id", "result": {"ok": True, "data": {}}},
+        end="completed",
+    ),
+    row(
+        "2.2: an answer with members that nobody knows",
+        START,
+        END,
+        {"id": "$id", "result": "$accepted", "x": 1},
+        end="completed",
+        counted=1,
+    ),
+    row(
+        "2.2: an answer that cannot be read",
+        START,
+        delta("a"),
+        END,
+        {"id": "$id", "result": {"thread_id": "t", "status": "accepted", "events": None}},
+        text="a",
+        end="failed",
+        counted=1,
+    ),
+    row(
+        "3: the text said again in the result",
+        START,
+        delta("a"),
+        END,
+        {"id": "$id", "result": "$accepted", "events": [event("response_delta", delta="a")]},
+        text="a",
+        end="completed",
+    ),
+    row(
+        "3: the text in the result alone",
+        START,
+        END,
+        {
+            "id": "$id",
+            "result": "$accepted",
+            "events": [
+                event("response_start"),
+                event("response_delta", delta="a"),
+                event("response_end"),
+            ],
+        },
+        text="a",
+        end="completed",
+    ),
+    row(
+        "6: a frame of an unknown name in the result",
+        START,
+        delta("a"),
+        END,
+        {"id": "$id", "result": "$accepted", "events": [{"event": "new"}]},
+        text="a",
+        end="completed",
+        counted=1,
+    ),
+]
 
 LOST = [
     row("1: the end of the connection", START, delta("a"), HANGS_UP, text="a", end="failed"),
-    row("1: the end in the middle of a line", START, delta("a"), b'{"type":"response_de', HANGS_UP, text="a",
-        end="failed", counted=1),
+    row(
+        "1: the end in the middle of a line",
+        START,
+        delta("a"),
+        b'{"type":"response_de',
+        HANGS_UP,
+        text="a",
+        end="failed",
+        counted=1,
+    ),
     row("1: the end before anything was said", HANGS_UP, end="failed"),
     row("1: the end between response and result", START, delta("a"), END, HANGS_UP, text="a", end="failed"),
-]  # fmt: skip
+]
 
 
 class Stand(Struct):

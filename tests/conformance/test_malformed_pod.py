@@ -47,9 +47,14 @@ STRUCT: dict[str, dict[str, Any]] = {
 
 
 def row(
-    name: str, said: Said | list[Said], *told: Any, answer: Any = None, state: State = "open", runs: bool = False,
+    name: str,
+    said: Said | list[Said],
+    *told: Any,
+    answer: Any = None,
+    state: State = "open",
+    runs: bool = False,
     closes: int | None = None,
-) -> MalformedInput:  # fmt: skip
+) -> MalformedInput:
     """A line of the table: what is said, and what is told to the asker."""
     say = said if isinstance(said, list) else [said]
     return MalformedInput(name=name, say=say, answer=answer or told, state=state, runs=runs, closes=closes)

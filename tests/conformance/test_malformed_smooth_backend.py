@@ -56,9 +56,14 @@ class Row(Struct, frozen=True, kw_only=True):
 
 
 def row(
-    name: str, *say: Any, told: Any = (), state: State = "hold", counted: int | None = 0, own: bool = False,
+    name: str,
+    *say: Any,
+    told: Any = (),
+    state: State = "hold",
+    counted: int | None = 0,
+    own: bool = False,
     again: bool = False,
-) -> Row:  # fmt: skip
+) -> Row:
     return Row(name=name, say=say, told=told, state=state, counted=counted, own=own, again=again)
 
 

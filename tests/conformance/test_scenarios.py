@@ -99,9 +99,13 @@ class ClientWire:
                 self.client.confirm_tool_action(session_id=session, request_id=self._request, approved=approved)
             case {"action": "submit_interaction", "sessionId": session, "interactionId": interaction}:
                 self.client.submit_interaction(
-                    session_id=session, request_id=self._request, interaction_id=interaction,
-                    kind=frame.get("kind"), values=frame.get("values"), declined=frame.get("declined", False),
-                )  # fmt: skip
+                    session_id=session,
+                    request_id=self._request,
+                    interaction_id=interaction,
+                    kind=frame.get("kind"),
+                    values=frame.get("values"),
+                    declined=frame.get("declined", False),
+                )
             case {"action": "cancel"}:
                 self.client.cancel(request_id=self._request, session_id=frame.get("sessionId"))
             case _:  # it has no verb for `supports`, nor for what no server knows
@@ -196,18 +200,21 @@ OWN: dict[str, Any] = {
         },
         {
             "send": {
-                "action": "send_message", "requestId": "r2", "sessionId": "{{session}}", "message": "?", "stream": True,
+                "action": "send_message",
+                "requestId": "r2",
+                "sessionId": "{{session}}",
+                "message": "?",
+                "stream": True,
             },
             "expect": [
                 {"type": "immediate_response", "status": 202, "assert": {"requestId": "r2"}},
                 {"type": "stream_chunk", "repeat": True, "assert": {"requestId": "r2"}},
-                {"type": "stream_token", "repeat": True, "accumulate": "token",
-                 "assertAccumulated": ANSWER},
+                {"type": "stream_token", "repeat": True, "accumulate": "token", "assertAccumulated": ANSWER},
                 {"type": "eventual_response", "assert": {"data.data.response.responseParts": [ANSWER]}},
             ],
         },
     ],
-}  # fmt: skip
+}
 
 
 def doctored(change: Callable[[Any], object]) -> Scenario:

@@ -22,9 +22,17 @@ def line(number: int, method: str, **params: Any) -> Frame:
 def thread(id: str, **keys: Any) -> Frame:
     """A thread as a backend describes it."""
     return {
-        "id": id, "preview": "New conversation", "ephemeral": True, "model_provider": "deepseek", "created_at": 1,
-        "updated_at": 1, "status": "running", "cwd": "/src", "cli_version": "0.9.10", "source": "interactive",
-    } | keys  # fmt: skip
+        "id": id,
+        "preview": "New conversation",
+        "ephemeral": True,
+        "model_provider": "deepseek",
+        "created_at": 1,
+        "updated_at": 1,
+        "status": "running",
+        "cwd": "/src",
+        "cli_version": "0.9.10",
+        "source": "interactive",
+    } | keys
 
 
 def shown(id: str, status: str = "resumed", history: tuple[tuple[str, str], ...] = (), **keys: Any) -> Frame:

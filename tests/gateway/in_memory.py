@@ -167,9 +167,15 @@ class InMemoryGateway:
     """One route in memory; `clients` by name, `pods` are the connections to the backend, newest last."""
 
     def __init__(
-        self, group: asyncio.TaskGroup, limits: Limits, overflow: Overflow, upstream: Endpoint = UPSTREAMS["pod"],
-        *, keeps: bool = True, **options: Any,
-    ) -> None:  # fmt: skip
+        self,
+        group: asyncio.TaskGroup,
+        limits: Limits,
+        overflow: Overflow,
+        upstream: Endpoint = UPSTREAMS["pod"],
+        *,
+        keeps: bool = True,
+        **options: Any,
+    ) -> None:
         self.group = group
         self.limits = limits
         self.time = ManualClock()
@@ -197,9 +203,14 @@ class InMemoryGateway:
 
     def _upstream(self, session: Connected, endpoint: Endpoint) -> Upstream:
         self.upstream = Upstream(
-            session.connected().id, str(endpoint), self._backend, self._dial, session, self.services,
+            session.connected().id,
+            str(endpoint),
+            self._backend,
+            self._dial,
+            session,
+            self.services,
             spawn=self.spawn,
-        )  # fmt: skip
+        )
         return self.upstream
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
@@ -240,10 +251,18 @@ class InMemoryGateway:
         publication = None if calls else spoken.publication
         made = publication or spoken.server
         link = Link(
-            name, spoken, transport, made(self.time.clock, self.new_id), own,
-            sink=self.router.receive, drained=self.router.drained, principal=principal, ingress=ingress,
-            attaches=not calls, publishes=publication is not None,
-        )  # fmt: skip
+            name,
+            spoken,
+            transport,
+            made(self.time.clock, self.new_id),
+            own,
+            sink=self.router.receive,
+            drained=self.router.drained,
+            principal=principal,
+            ingress=ingress,
+            attaches=not calls,
+            publishes=publication is not None,
+        )
         peer = self.clients[name] = InMemoryPeer(transport, link)
         self.spawn(self._serve(link), name)
         return peer

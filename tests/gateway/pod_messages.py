@@ -5,16 +5,38 @@ from __future__ import annotations
 from typing import Any
 
 __all__ = [
-    "CANCEL", "FINISHED", "call_entries", "completed", "delta", "done", "echo", "errored", "problem", "rotated", "run",
-    "run_end", "run_entries", "say", "snapshot", "status", "took", "user_entry",
-]  # fmt: skip
+    "CANCEL",
+    "FINISHED",
+    "call_entries",
+    "completed",
+    "delta",
+    "done",
+    "echo",
+    "errored",
+    "problem",
+    "rotated",
+    "run",
+    "run_end",
+    "run_entries",
+    "say",
+    "snapshot",
+    "status",
+    "took",
+    "user_entry",
+]
 
 Frame = dict[str, Any]
 
 GREETING = {
-    "pod_name": "atlas", "cwd": "/srv", "provider": "anthropic", "model": "m", "scope_summary": "", "tools": [],
-    "context_window": 1000, "context_tokens": 0,
-}  # fmt: skip
+    "pod_name": "atlas",
+    "cwd": "/srv",
+    "provider": "anthropic",
+    "model": "m",
+    "scope_summary": "",
+    "tools": [],
+    "context_window": 1000,
+    "context_tokens": 0,
+}
 CANCEL: Frame = {"method": "cancel"}
 
 
@@ -70,9 +92,13 @@ def logged(role: str, text: str) -> Frame:
 def rotated(*history: Frame) -> Frame:
     """A new segment that begins with this history."""
     entry = {
-        "kind": "segment_start", "ts": 1, "session_id": "0198c3a1-7b52-7c40-9d1e-5f0a6b7c8d9e", "system_prompt": None,
-        "config": {}, "history": list(history),
-    }  # fmt: skip
+        "kind": "segment_start",
+        "ts": 1,
+        "session_id": "0198c3a1-7b52-7c40-9d1e-5f0a6b7c8d9e",
+        "system_prompt": None,
+        "config": {},
+        "history": list(history),
+    }
     return say("segment_rotated", entry=entry)
 
 

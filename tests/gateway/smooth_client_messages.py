@@ -10,9 +10,23 @@ from dragoman.gateway.routing.ids import session_id
 from dragoman.mappings.smooth.from_canonical import public_ids
 
 __all__ = [
-    "AGENT", "CONVERSATION", "CREATE", "SHOWN", "accepted", "answer", "ask", "cancel", "cancelled", "error", "history",
-    "loose", "opened", "reply", "send", "token",
-]  # fmt: skip
+    "AGENT",
+    "CONVERSATION",
+    "CREATE",
+    "SHOWN",
+    "accepted",
+    "answer",
+    "ask",
+    "cancel",
+    "cancelled",
+    "error",
+    "history",
+    "loose",
+    "opened",
+    "reply",
+    "send",
+    "token",
+]
 
 Frame = dict[str, Any]
 

@@ -11,10 +11,31 @@ from typing import Any
 from tests.gateway.smooth_client_messages import AGENT
 
 __all__ = [
-    "CONVERSATION", "CREATED", "IDENTITY", "SERVER_SESSION", "acknowledged", "answered", "called", "code_sent",
-    "code_valid", "code_wanted", "code_wrong", "confirmation", "confirmed", "create", "form", "form_refused", "problem",
-    "result", "said", "stopped", "submitted", "taken", "told", "verified",
-]  # fmt: skip
+    "CONVERSATION",
+    "CREATED",
+    "IDENTITY",
+    "SERVER_SESSION",
+    "acknowledged",
+    "answered",
+    "called",
+    "code_sent",
+    "code_valid",
+    "code_wanted",
+    "code_wrong",
+    "confirmation",
+    "confirmed",
+    "create",
+    "form",
+    "form_refused",
+    "problem",
+    "result",
+    "said",
+    "stopped",
+    "submitted",
+    "taken",
+    "told",
+    "verified",
+]
 
 Frame = dict[str, Any]
 
@@ -23,10 +44,13 @@ CONVERSATION = "0198c3a1-0000-4000-8000-0000000000b2"
 AT = 1_700_000_000_000
 
 CREATED = {
-    "sessionId": SERVER_SESSION, "conversationId": CONVERSATION, "agentId": AGENT, "agentName": "smooth-agent",
+    "sessionId": SERVER_SESSION,
+    "conversationId": CONVERSATION,
+    "agentId": AGENT,
+    "agentName": "smooth-agent",
     "userParticipantId": "0198c3a1-0000-4000-8000-0000000000b3",
     "agentParticipantId": "0198c3a1-0000-4000-8000-0000000000b4",
-}  # fmt: skip
+}
 
 IDENTITY = {"fields": [{"key": "email", "required": True}, {"key": "name", "required": False}]}
 """The spec of an identity_intake."""
@@ -49,8 +73,11 @@ def told(request: str, text: str) -> Frame:
 def confirmed(request: str, *, approved: bool) -> Frame:
     """An approval is answered."""
     return {
-        "action": "confirm_tool_action", "requestId": request, "sessionId": SERVER_SESSION, "approved": approved,
-    }  # fmt: skip
+        "action": "confirm_tool_action",
+        "requestId": request,
+        "sessionId": SERVER_SESSION,
+        "approved": approved,
+    }
 
 
 def submitted(request: str, interaction: str, **keys: Any) -> Frame:
@@ -130,24 +157,37 @@ def confirmation(request: str, tool: str = "delete") -> Frame:
 def form(request: str, interaction: str, kind: str = "identity_intake", spec: Frame | None = None) -> Frame:
     """A form for the user."""
     return _asked(
-        "interaction_required", request, interactionId=interaction, kind=kind, spec=spec or IDENTITY, reason="To know.",
-    )  # fmt: skip
+        "interaction_required",
+        request,
+        interactionId=interaction,
+        kind=kind,
+        spec=spec or IDENTITY,
+        reason="To know.",
+    )
 
 
 def form_refused(request: str, interaction: str, field: str, text: str) -> Frame:
     """The form was filled in wrongly."""
     return _asked(
-        "interaction_invalid", request, interactionId=interaction, kind="identity_intake",
-        errors=[{"field": field, "message": text}], message="not valid",
-    )  # fmt: skip
+        "interaction_invalid",
+        request,
+        interactionId=interaction,
+        kind="identity_intake",
+        errors=[{"field": field, "message": text}],
+        message="not valid",
+    )
 
 
 def code_wanted(request: str) -> Frame:
     """Who is the user?"""
     return _asked(
-        "otp_verification_required", request, toolId="pay", actionDescription="Pay 5.", availableChannels=["sms"],
+        "otp_verification_required",
+        request,
+        toolId="pay",
+        actionDescription="Pay 5.",
+        availableChannels=["sms"],
         authLevel="end_user",
-    )  # fmt: skip
+    )
 
 
 def code_sent(request: str) -> Frame:

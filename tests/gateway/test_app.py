@@ -292,8 +292,10 @@ class Door:
 
 @asynccontextmanager
 async def entered(
-    monkeypatch: pytest.MonkeyPatch, backends: Backends, limits: Limits = Limits(),  # noqa: B008  # frozen
-) -> AsyncIterator[tuple[App, Door]]:  # fmt: skip
+    monkeypatch: pytest.MonkeyPatch,
+    backends: Backends,
+    limits: Limits = Limits(),  # noqa: B008  # frozen
+) -> AsyncIterator[tuple[App, Door]]:
     """An app whose listener is a Door."""
     door = Door()
     monkeypatch.setattr(registry, "listen", door.listen)

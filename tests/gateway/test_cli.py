@@ -92,9 +92,12 @@ except SystemExit:
     done = subprocess.run(command, capture_output=True, text=True, timeout=40, check=True)
     ours, libraries = done.stderr.splitlines()
     assert ast.literal_eval(ours) == [
-        "dragoman.gateway", "dragoman.gateway.cli", "dragoman.gateway.cli.program",
-        "dragoman.mappings", "dragoman.mappings.errors",
-    ]  # fmt: skip
+        "dragoman.gateway",
+        "dragoman.gateway.cli",
+        "dragoman.gateway.cli.program",
+        "dragoman.mappings",
+        "dragoman.mappings.errors",
+    ]
     assert libraries == "[]"
 
 
@@ -229,9 +232,11 @@ def test_check_as_json_is_an_array_of_what_is_wrong(wrong: Path) -> None:
     rows = json.loads(done.stdout)
     assert (done.returncode, done.stderr, len(rows)) == (2, "", 2)
     assert rows[0] == {
-        "file": str(wrong), "line": 4, "path": "route[0].approvals",
+        "file": str(wrong),
+        "line": 4,
+        "path": "route[0].approvals",
         "text": "'maybe' is not one of ask, deny, approve",
-    }  # fmt: skip
+    }
 
 
 def test_check_says_of_a_good_config_that_it_is_and_exits_0() -> None:
@@ -263,9 +268,7 @@ def test_check_can_dial_each_backend_and_exits_1_when_one_is_not_there(tmp_path:
         as_json = dragoman("check", str(path), "--probe", "--json")
     problem = f"pod+unix:{tmp_path}/gone cannot be reached: No such file or directory"
     assert (done.returncode, done.stderr) == (1, "")
-    assert done.stdout.splitlines() == [
-        f"there: ok, pod+unix:{there}", f"{path}:8: route[1].upstream: {problem}"
-    ]  # fmt: skip
+    assert done.stdout.splitlines() == [f"there: ok, pod+unix:{there}", f"{path}:8: route[1].upstream: {problem}"]
     assert as_json.returncode == 1
     rows = json.loads(as_json.stdout)
     assert rows == [{"file": str(path), "line": 8, "path": "route[1].upstream", "text": problem}]
@@ -351,8 +354,10 @@ upstream = "pando+tcp://127.0.0.1:{port}?rpc=1"
     assert unreached.startswith(problem)
     endpoints, _ = served("serve", "--config", str(path), "--log-level", "error", listeners=3)
     assert [re.sub(r":[1-9]\d*", ":N", text) for text in endpoints] == [
-        "pando+tcp://127.0.0.1:N", "smooth+ws://127.0.0.1:N/ws", "pando+tcp://127.0.0.1:N"
-    ]  # fmt: skip
+        "pando+tcp://127.0.0.1:N",
+        "smooth+ws://127.0.0.1:N/ws",
+        "pando+tcp://127.0.0.1:N",
+    ]
 
 
 def test_a_codewhale_is_served_checked_probed_and_known_to_the_schema_like_any_other(tmp_path: Path) -> None:
@@ -382,8 +387,10 @@ restarts = 1
     assert unreached.startswith(f"{path}:10: route[1].upstream: codewhale+stdio:no-such-program cannot be reached: ")
     endpoints, _ = served("serve", "--config", str(path), "--log-level", "error", listeners=3)
     assert [re.sub(r":[1-9]\d*", ":N", endpoint) for endpoint in endpoints] == [
-        f"codewhale+unix:{tmp_path}/front", "smooth+ws://127.0.0.1:N/ws", f"pod+unix:{tmp_path}/pod"
-    ]  # fmt: skip
+        f"codewhale+unix:{tmp_path}/front",
+        "smooth+ws://127.0.0.1:N/ws",
+        f"pod+unix:{tmp_path}/pod",
+    ]
 
 
 def test_a_listener_on_stdio_takes_no_command_and_is_alone(tmp_path: Path) -> None:

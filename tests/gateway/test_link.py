@@ -78,9 +78,14 @@ class Served:
         self.sink: Callable[[Any], None] = self.heard.append
         limits = Limits(outbox_soft=soft, outbox_hard=hard)
         self.link = Link(
-            "l1", DIALECT, self.transport, translator, services(limits=limits, ledger=self.ledger),
-            sink=self._sink, drained=lambda _link: self.drains.append(len(self.transport.got)),
-        )  # fmt: skip
+            "l1",
+            DIALECT,
+            self.transport,
+            translator,
+            services(limits=limits, ledger=self.ledger),
+            sink=self._sink,
+            drained=lambda _link: self.drains.append(len(self.transport.got)),
+        )
 
     def _sink(self, link: Link, bursts: list[Burst[Any]]) -> None:
         assert link is self.link
@@ -367,8 +372,13 @@ class Woken(Scripted):
 async def woken(translator: Woken) -> AsyncIterator[tuple[Link, MemoryTransport, ManualClock]]:
     transport, time = MemoryTransport(), ManualClock()
     link = Link(
-        "l1", DIALECT, transport, translator, services(time), sink=lambda _link, _bursts: None,
-    )  # fmt: skip
+        "l1",
+        DIALECT,
+        transport,
+        translator,
+        services(time),
+        sink=lambda _link, _bursts: None,
+    )
     async with asyncio.timeout(20), asyncio.TaskGroup() as group:
         group.create_task(link.run(lambda opened: opened.open()), name="link")
         await settle()
@@ -416,9 +426,13 @@ async def test_the_shapes_of_a_real_dialect_fit() -> None:
     """The doubles above stand for a real translator: a smooth client's bad frame gets its error."""
     transport, ledger = MemoryTransport(), Ledger()
     link = Link(
-        "l1", DIALECT, transport, DIALECT.server(lambda: 0, lambda: "id"), services(ledger=ledger),
+        "l1",
+        DIALECT,
+        transport,
+        DIALECT.server(lambda: 0, lambda: "id"),
+        services(ledger=ledger),
         sink=lambda _link, _bursts: None,
-    )  # fmt: skip
+    )
     transport.say(b"{")
     async with asyncio.TaskGroup() as group:
         group.create_task(link.run(), name="link")

@@ -15,13 +15,15 @@ from dragoman.gateway.public_reason import public_reason
         (FileNotFoundError(errno.ENOENT, "No such file or directory", "/tmp/x/sock"), "No such file or directory"),
         (OSError(errno.ECONNREFUSED, "tcp://127.0.0.1:48254: Connection refused"), "… Connection refused"),
         (OSError("ws://10.0.0.1:8787/ws: it answers 404"), "… it answers 404"),
-        (OSError("the child exited at once: cw exited with status 2: no key in '/home/a b/.cw/key'"),
-         "the child exited at once: cw exited with status 2: no key in …"),
+        (
+            OSError("the child exited at once: cw exited with status 2: no key in '/home/a b/.cw/key'"),
+            "the child exited at once: cw exited with status 2: no key in …",
+        ),
         (OSError("cannot read /home/ann/.config/cw.toml: permission denied"), "cannot read …: permission denied"),
         (OSError("first line / second line, and/or a third"), "first line / second line, and/or a third"),
         (OSError("no route to localhost:99 or [::1]:80"), "no route to … or …"),
         (TimeoutError(), ""),
     ],
-)  # fmt: skip
+)
 def test_no_path_or_address_is_told(error: BaseException, told: str) -> None:
     assert public_reason(error) == told

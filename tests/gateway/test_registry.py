@@ -106,10 +106,15 @@ def test_a_dialect_of_an_entry_point_is_added_and_none_of_ours_replaced(monkeypa
 @pytest.mark.parametrize(
     "text",
     [
-        "smooth+ws://127.0.0.1:0/ws", "smooth+ws://h:1/?origin=a&origin=b", "pod+unix:/x", "pod+unix:/x?session=latest",
-        "pod+dir:/x", "pod+name:atlas", "pod+name:atlas?session=new",
+        "smooth+ws://127.0.0.1:0/ws",
+        "smooth+ws://h:1/?origin=a&origin=b",
+        "pod+unix:/x",
+        "pod+unix:/x?session=latest",
+        "pod+dir:/x",
+        "pod+name:atlas",
+        "pod+name:atlas?session=new",
     ],
-)  # fmt: skip
+)
 def test_what_we_can_listen_on_passes(text: str) -> None:
     registry.check_listen(parse(text))
 

@@ -16,9 +16,15 @@ async def test_a_gateway_without_some_standard_descriptors_serves_and_ends_with_
     at, backend = tmp_path / "sock", tmp_path / "backend"
     bridge = (sys.executable, "-m", "dragoman", "bridge", f"pod+unix:{at}", f"pod+unix:{backend}")
     process = await asyncio.create_subprocess_exec(
-        "bash", "-c", f'exec "$@" {closed}', "bash", *bridge,
-        stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL,
-    )  # fmt: skip
+        "bash",
+        "-c",
+        f'exec "$@" {closed}',
+        "bash",
+        *bridge,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
     try:
         async with asyncio.timeout(2 * DEADLINE):
             await until(lambda: alive(str(at)) or process.returncode is not None)

@@ -173,7 +173,8 @@ WHOLE: dict[str, tuple[dict[str, Any], str]] = {
     "Response": ({"type": "immediate_response", "status": 200, "message": "OK", "data": None, "timestamp": 1}, "data"),
     "Spec": (
         {
-            "type": "interaction_required", "requestId": "r",
+            "type": "interaction_required",
+            "requestId": "r",
             "data": {"requestId": "r", "data": {"interactionId": "i", "kind": "k", "spec": None, "reason": "r"}},
             "timestamp": 1,
         },
@@ -185,12 +186,15 @@ WHOLE: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "Payload": (
         {
-            "type": "stream_chunk", "requestId": "r", "node": "n",
-            "data": {"requestId": "r", "node": "n", "state": {"structuredResponse": None}}, "timestamp": 1,
+            "type": "stream_chunk",
+            "requestId": "r",
+            "node": "n",
+            "data": {"requestId": "r", "node": "n", "state": {"structuredResponse": None}},
+            "timestamp": 1,
         },
         "data.state.structuredResponse",
     ),
-}  # fmt: skip
+}
 
 
 def whole(schema: str, instance: dict[str, Any]) -> dict[str, Any]:

@@ -30,18 +30,26 @@ def bad(row: dict[str, Any]) -> bool:
 
 DECLARED = {
     "res.healthz.sorted_keys": {
-        "jsonrpc": "2.0", "id": 1, "result": {"status": "ok", "service": "deepseek-app-server", "transport": "stdio"},
+        "jsonrpc": "2.0",
+        "id": 1,
+        "result": {"status": "ok", "service": "deepseek-app-server", "transport": "stdio"},
     },
     "res.thread.message.seed.sorted_keys": {
-        "jsonrpc": "2.0", "id": 1, "result": {
-            "thread_id": "t", "status": "accepted", "threads": [], "events": [
+        "jsonrpc": "2.0",
+        "id": 1,
+        "result": {
+            "thread_id": "t",
+            "status": "accepted",
+            "threads": [],
+            "events": [
                 {"event": "response_start", "response_id": "t:5"},
                 {"event": "response_delta", "response_id": "t:5", "delta": "queued"},
                 {"event": "response_end", "response_id": "t:5"},
-            ], "data": {},
+            ],
+            "data": {},
         },
     },
-}  # fmt: skip
+}
 """Lines of builds that sort keys, in the order that all other builds write
 (docs/dialects/codewhale.md, section 1.3).
 """

@@ -308,9 +308,12 @@ def test_results_are_shown_after_their_call_and_bare_ones_where_they_came() -> N
 def test_model_turn_comes_first_errors_and_result_last() -> None:
     error = events.ErrorReported(cause="internal", text="e")
     open_turn = turn(
-        blocks=[TextBlock(parts=["a"])], model_turn=events.ModelTurnStarted(index=3), errors=[error],
-        result="limit_reached", result_ext={"pod.x": Raw(b"1")},
-    )  # fmt: skip
+        blocks=[TextBlock(parts=["a"])],
+        model_turn=events.ModelTurnStarted(index=3),
+        errors=[error],
+        result="limit_reached",
+        result_ext={"pod.x": Raw(b"1")},
+    )
     assert shown(open_turn) == [
         *(events.ModelTurnStarted(index=3), events.TextDelta(text="a"), error),
         events.TurnResult(end="limit_reached", ext={"pod.x": Raw(b"1")}),

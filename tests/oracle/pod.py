@@ -21,10 +21,24 @@ Data = dict[str, Any]
 
 COUNTERS = {"turn_start": "turn", "turn_end": "turn", "llm_call_start": "llm_call", "llm_call_end": "llm_call"}
 CONTENT = {
-    "turn_start", "turn_end", "llm_call_start", "llm_call_end", "llm_retry", "llm_continuation", "usage", "run_end",
-    "text_delta", "text_done", "thinking_start", "thinking_delta", "thinking_done",
-    "tool_call_start", "tool_call_args_delta", "tool_call_done", "tool_result",
-}  # fmt: skip
+    "turn_start",
+    "turn_end",
+    "llm_call_start",
+    "llm_call_end",
+    "llm_retry",
+    "llm_continuation",
+    "usage",
+    "run_end",
+    "text_delta",
+    "text_done",
+    "thinking_start",
+    "thinking_delta",
+    "thinking_done",
+    "tool_call_start",
+    "tool_call_args_delta",
+    "tool_call_done",
+    "tool_result",
+}
 """What a run says: nothing of it stands outside of one."""
 
 SPOKEN = {name for name in CONTENT if name.startswith(("text_", "thinking_", "tool_call_"))}

@@ -18,8 +18,17 @@ __all__ = ["SmoothOracle"]
 STREAM = {"stream_token", "stream_reasoning", "stream_preamble", "stream_chunk"}
 TERMINALS = {"eventual_response", "error", "cancelled"}
 ASKS = {"write_confirmation_required", "otp_verification_required", "otp_sent", "interaction_required"}
-MIRRORED = {*STREAM, *ASKS, "eventual_response", "cancelled", "error", "otp_verified", "otp_invalid",
-            "interaction_invalid", "keepalive"}  # fmt: skip
+MIRRORED = {
+    *STREAM,
+    *ASKS,
+    "eventual_response",
+    "cancelled",
+    "error",
+    "otp_verified",
+    "otp_invalid",
+    "interaction_invalid",
+    "keepalive",
+}
 """Types whose `data` repeats the request id (section 2)."""
 
 ANSWERS = {
@@ -31,8 +40,16 @@ ANSWERS = {
 """What answers an action besides `error`; a 200 where it is not named."""
 
 
-REFUSALS = {"VALIDATION_ERROR", "UNSUPPORTED_ACTION", "TURN_IN_PROGRESS", "SESSION_NOT_FOUND", "INTERACTION_MISMATCH",
-            "NO_PENDING_CONFIRMATION", "NO_PENDING_INTERACTION", "CONVERSATION_NOT_FOUND"}  # fmt: skip
+REFUSALS = {
+    "VALIDATION_ERROR",
+    "UNSUPPORTED_ACTION",
+    "TURN_IN_PROGRESS",
+    "SESSION_NOT_FOUND",
+    "INTERACTION_MISMATCH",
+    "NO_PENDING_CONFIRMATION",
+    "NO_PENDING_INTERACTION",
+    "CONVERSATION_NOT_FOUND",
+}
 """Codes that refuse one action and say nothing of the turn whose id it bears (docs/translation.md, rule 4.13)."""
 
 
@@ -107,8 +124,13 @@ class SmoothOracle:
         self._hold(type(frame.get("timestamp", 0)) is int, "timestamp is an integer")
         if kind in MIRRORED:
             self._hold(data.get("requestId") == frame.get("requestId") or kind == "keepalive", "requestId is mirrored")
-        names = {"pong": ("timestamp",), "error": ("error",), "eventual_response": ("status",),
-                 "cancelled": ("status",), "stream_chunk": ("node",)}.get(kind, ())  # fmt: skip
+        names = {
+            "pong": ("timestamp",),
+            "error": ("error",),
+            "eventual_response": ("status",),
+            "cancelled": ("status",),
+            "stream_chunk": ("node",),
+        }.get(kind, ())
         if kind in STREAM - {"stream_chunk"}:
             names = ("token",)
         for name in names:

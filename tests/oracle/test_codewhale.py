@@ -44,12 +44,20 @@ SAY = ask("thread/message", thread_id=THREAD, input="Hi")
 START, WORD, END = bare("start"), bare("delta", delta="a"), bare("end")
 NONE: Message = dict.fromkeys(("thread", "model", "model_provider", "cwd", "approval_policy", "sandbox"))
 DONE: Message = {
-    "thread_id": THREAD, "status": "accepted", "threads": [], **NONE, "events": [], "data": {"turn_id": "turn_1"},
-}  # fmt: skip
+    "thread_id": THREAD,
+    "status": "accepted",
+    "threads": [],
+    **NONE,
+    "events": [],
+    "data": {"turn_id": "turn_1"},
+}
 OLD: Message = {
-    "thread_id": THREAD, "status": "accepted", "threads": [], "data": {},
+    "thread_id": THREAD,
+    "status": "accepted",
+    "threads": [],
+    "data": {},
     "events": [framed("start"), framed("delta", delta="a"), framed("end")],
-}  # fmt: skip
+}
 GARBLED: Message = {}
 UNREAD = no(-32700, "invalid json: what", None)
 
@@ -85,18 +93,29 @@ def test_what_real_servers_did_is_legal(path: Path) -> None:
 
 LEGAL: dict[str, tuple[Message, ...]] = {
     "a turn with thoughts and tools": (
-        SAY, START, WORD, END, well({**DONE, "events": [framed("delta", delta="hm", channel="reasoning")]}),
+        SAY,
+        START,
+        WORD,
+        END,
+        well({**DONE, "events": [framed("delta", delta="hm", channel="reasoning")]}),
     ),
     "a turn without words": (SAY, START, END, well(DONE)),
     "a turn that failed, and one that was refused": (SAY, START, WORD, END, no(-32603, "x"), SAY, no(-32603, "busy")),
     "what was asked while a turn ran": (
-        SAY, START, ask("healthz", 2), GARBLED, END, no(-32603, "turn interrupted"), well(None, 2), UNREAD,
+        SAY,
+        START,
+        ask("healthz", 2),
+        GARBLED,
+        END,
+        no(-32603, "turn interrupted"),
+        well(None, 2),
+        UNREAD,
     ),
     "a request without an id": ({"method": "healthz"}, well(None, None)),
     "ids of any kind": (ask(id=True), well(id=True), ask(id={"a": [1]}), well(id={"a": [1]})),
     "a key twice": (ask(), UNREAD),
     "shutdown": (ask("shutdown"), well({"ok": True, "status": "stopped"})),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", LEGAL)
@@ -149,7 +168,7 @@ ILLEGAL = [
     ("is not said again", HEAD, [SAY, START, WORD, END, well({**DONE, "events": [framed("delta", delta="a")]})]),
     ("the seed leaves out what is none", SEED, [SAY, START, END, well({**OLD, **NONE})]),
     ("the seed's result tells its response", SEED, [SAY, START, END, well({**OLD, "events": []})]),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("rule", "generation", "messages"), ILLEGAL)

@@ -68,12 +68,26 @@ SEND = says("send_message")
 
 LEGAL = {
     "a turn with all there is": (
-        says("create_conversation_session", "c"), reply("c"), SEND, accepted(), gets("stream_preamble", token="so"),
-        gets("stream_reasoning", token="hm"), token("a"), chunk("t", "toolCall"), chunk("t", "toolResult"), token("b"),
+        says("create_conversation_session", "c"),
+        reply("c"),
+        SEND,
+        accepted(),
+        gets("stream_preamble", token="so"),
+        gets("stream_reasoning", token="hm"),
+        token("a"),
+        chunk("t", "toolCall"),
+        chunk("t", "toolResult"),
+        token("b"),
         answer("ab"),
     ),
     "commands in the middle of a turn": (
-        SEND, says("ping", "p"), accepted(), pong("p"), says("get_session", None), token("a"), reply(None),
+        SEND,
+        says("ping", "p"),
+        accepted(),
+        pong("p"),
+        says("get_session", None),
+        token("a"),
+        reply(None),
         answer("a"),
     ),
     "a rejected send": (SEND, error()),
@@ -86,24 +100,50 @@ LEGAL = {
     "a cancel with nothing to cancel": (says("cancel", "c"), says("ping", "p"), pong("p")),
     "a turn of somebody else": (token("a", "t"), chunk("t", "toolCall", "t"), answer("a", "t")),
     "a call that waited for an answer in words": (
-        SEND, accepted(), chunk("t", "toolCall"), answer(""), SEND, accepted(), chunk("t", "toolResult"), answer(""),
+        SEND,
+        accepted(),
+        chunk("t", "toolCall"),
+        answer(""),
+        SEND,
+        accepted(),
+        chunk("t", "toolResult"),
+        answer(""),
     ),
     "what somebody else resumed": (chunk("t", "toolResult", "t"), answer("", "t")),
     "a turn of somebody else that fails at once": (error("t"),),
     "a confirmation under its turn's id": (
-        SEND, accepted(), gets("write_confirmation_required"), chunk("t", "toolCall"), says("confirm_tool_action"),
-        reply(), chunk("t", "toolResult"), answer(""),
+        SEND,
+        accepted(),
+        gets("write_confirmation_required"),
+        chunk("t", "toolCall"),
+        says("confirm_tool_action"),
+        reply(),
+        chunk("t", "toolResult"),
+        answer(""),
     ),
     "a code": (
-        SEND, accepted(), gets("otp_verification_required"), gets("otp_sent"), answer(""),
-        says("verify_otp"), gets("otp_invalid"), says("verify_otp"), gets("otp_verified"),
+        SEND,
+        accepted(),
+        gets("otp_verification_required"),
+        gets("otp_sent"),
+        answer(""),
+        says("verify_otp"),
+        gets("otp_invalid"),
+        says("verify_otp"),
+        gets("otp_verified"),
     ),
     "a form that was filled in wrong": (
-        SEND, accepted(), gets("interaction_required"), says("submit_interaction"), gets("interaction_invalid"),
-        says("submit_interaction"), reply(), answer(""),
+        SEND,
+        accepted(),
+        gets("interaction_required"),
+        says("submit_interaction"),
+        gets("interaction_invalid"),
+        says("submit_interaction"),
+        reply(),
+        answer(""),
     ),
     "pushes that nobody asked for": (gets("keepalive"), gets("whatever", None), error(None)),
-}  # fmt: skip
+}
 
 
 def test_a_counted_gap_excuses_the_tokens_of_one_turn() -> None:
@@ -171,7 +211,7 @@ ILLEGAL = [
     ("pong answers a command", [says("get_session"), pong()]),
     ("otp_verified answers a command", [says("ping"), gets("otp_verified")]),
     ("interaction_invalid answers a command", [gets("interaction_invalid")]),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("rule", "messages"), ILLEGAL)

@@ -30,9 +30,12 @@ DEADLINE = 20.0  # seconds for anything that a test waits for
 
 @asynccontextmanager
 async def bridged(
-    upstream: str, *, limits: Limits = LIMITS, make_backend: MakeBackend | None = None,
+    upstream: str,
+    *,
+    limits: Limits = LIMITS,
+    make_backend: MakeBackend | None = None,
     listen: str = "smooth+ws://127.0.0.1:0/ws",
-) -> AsyncIterator[tuple[App, str]]:  # fmt: skip
+) -> AsyncIterator[tuple[App, str]]:
     """A running gateway and the address of its listener, without its dialect."""
     route = Route(name="test", listen=(parse(listen),), upstream=parse(upstream))
     app = App(Config(routes=(route,), limits=limits), make_backend=make_backend)

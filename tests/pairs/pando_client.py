@@ -156,9 +156,14 @@ class PandoClient:
     async def open(self, title: str = "New Session") -> str:
         """Open a session as a secondary does; its id stands in the row."""
         params = {
-            "id": str(uuid4()), "parent_session_id": NOBODY, "title": title, "message_count": 0, "prompt_tokens": 0,
-            "completion_tokens": 0, "cost": 0,
-        }  # fmt: skip
+            "id": str(uuid4()),
+            "parent_session_id": NOBODY,
+            "title": title,
+            "message_count": 0,
+            "prompt_tokens": 0,
+            "completion_tokens": 0,
+            "cost": 0,
+        }
         return str((await self.write("CreateSession", params))["id"])
 
     async def say(self, text: str) -> None:

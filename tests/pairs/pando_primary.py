@@ -90,9 +90,12 @@ class PandoPrimary:
     async def beat(self) -> None:
         """Publish a heartbeat."""
         await self.publish(
-            "instance.heartbeat", instance_id=self.instance, session_count=0, uptime="5s",
+            "instance.heartbeat",
+            instance_id=self.instance,
+            session_count=0,
+            uptime="5s",
             started_at="2026-05-09T21:28:20Z",
-        )  # fmt: skip
+        )
 
     async def was_called(self, method: str, times: int) -> None:
         """Wait until it was called for this so often."""

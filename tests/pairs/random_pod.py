@@ -179,10 +179,18 @@ class RandomPod:
         self._say(alert)
 
     def _memory(self) -> None:
-        self._say(say(
-            "memory_worker", worker="extract", status="done", run_id="r", trigger="idle", reason="", message=INTERNAL,
-            timestamp_ms=1,
-        ))  # fmt: skip
+        self._say(
+            say(
+                "memory_worker",
+                worker="extract",
+                status="done",
+                run_id="r",
+                trigger="idle",
+                reason="",
+                message=INTERNAL,
+                timestamp_ms=1,
+            )
+        )
 
     def _begin(self, kind: str, text: str) -> None:
         played = PlayedTurn(number=len(self.turns))
@@ -239,8 +247,17 @@ class RandomPod:
         self._turn_count, self._call_count = self._turn_count + 1, self._call_count + 1
 
     def _retry(self) -> None:
-        self._say(say("llm_retry", llm_call=self._call_count, failed_attempt=1, max_attempts=4, wait_ms=1, elapsed_ms=1,
-                      error=INTERNAL))  # fmt: skip
+        self._say(
+            say(
+                "llm_retry",
+                llm_call=self._call_count,
+                failed_attempt=1,
+                max_attempts=4,
+                wait_ms=1,
+                elapsed_ms=1,
+                error=INTERNAL,
+            )
+        )
 
     def _continue(self) -> None:
         self._say(say("llm_call_end", llm_call=self._call_count))

@@ -223,16 +223,19 @@ class RandomSession:
             return
         if client.dialect == "smooth":
             questions = [
-                {"action": "ping"}, {"action": "list_conversations"}, self._to_session("get_session"),
+                {"action": "ping"},
+                {"action": "list_conversations"},
+                self._to_session("get_session"),
                 self._to_session("get_conversation_messages", limit=1 + n),
-            ]  # fmt: skip
+            ]
         else:
             questions = [
                 {"method": "list_completions", "params": {"kind": "file", "prefix": "s"}},
-                {"method": "list_visible_pods"}, {"method": "compact"},
+                {"method": "list_visible_pods"},
+                {"method": "compact"},
                 {"method": "notify", "params": {"message": INTERNAL}},
                 {"method": "inspect_pod", "params": {"name": "other"}},
-            ]  # fmt: skip
+            ]
             questions = questions if self.backend.dialect == "pod" else questions[:-1]  # it would find another session
         self._say(client, questions[n % len(questions)])
 

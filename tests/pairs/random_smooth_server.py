@@ -98,16 +98,25 @@ class RandomSmoothServer:
 
     def _described(self) -> Frame:
         return {
-            "sessionId": uuid(f"session {self._sessions}"), "conversationId": self._conversation,
-            "agentId": uuid("agent"), "agentName": "smooth-agent", "userParticipantId": uuid("user"),
+            "sessionId": uuid(f"session {self._sessions}"),
+            "conversationId": self._conversation,
+            "agentId": uuid("agent"),
+            "agentName": "smooth-agent",
+            "userParticipantId": uuid("user"),
             "agentParticipantId": uuid("participant"),
-        }  # fmt: skip
+        }
 
     def _reply(self, request: str | None, data: Frame) -> None:
         self.out.append(
-            {"type": "immediate_response", "requestId": request, "status": 200, "message": "OK", "data": data,
-             "timestamp": 1}
-        )  # fmt: skip
+            {
+                "type": "immediate_response",
+                "requestId": request,
+                "status": 200,
+                "message": "OK",
+                "data": data,
+                "timestamp": 1,
+            }
+        )
 
     def _say(self, kind: str, request: str | None, data: Frame | None = None, **fields: Any) -> None:
         """An event with its mirrors."""
@@ -151,17 +160,27 @@ class RandomSmoothServer:
         self._begin(said["requestId"])
         self._record("inbound", said["message"])
         self.out.append(
-            {"type": "immediate_response", "requestId": said["requestId"], "status": 202, "message": "ok", "data": {},
-             "timestamp": 1}
-        )  # fmt: skip
+            {
+                "type": "immediate_response",
+                "requestId": said["requestId"],
+                "status": 202,
+                "message": "ok",
+                "data": {},
+                "timestamp": 1,
+            }
+        )
 
     def _refuse(self) -> None:
         request = self._inputs.pop(0)["requestId"]
         self._say("error", request, error={"code": "LLM_UNAVAILABLE", "message": "no model"})
 
     def _record(self, direction: str, text: str) -> None:
-        message = {"id": uuid(f"message {len(self._history)} {self._sessions}"), "direction": direction,
-                   "content": {"text": text}, "createdAt": "2026-01-01T00:00:00Z"}  # fmt: skip
+        message = {
+            "id": uuid(f"message {len(self._history)} {self._sessions}"),
+            "direction": direction,
+            "content": {"text": text},
+            "createdAt": "2026-01-01T00:00:00Z",
+        }
         self._history.append(message)
 
     def _open(self) -> Turn:
@@ -218,10 +237,11 @@ class RandomSmoothServer:
         text = "".join(words for kind, words in self._open().played.seen.parts if kind == TEXT)
         self._record("outbound", text)
         answer = {
-            "messageId": self._history[-1]["id"], "response": {"responseParts": [text] if text else []},
+            "messageId": self._history[-1]["id"],
+            "response": {"responseParts": [text] if text else []},
             "needsEscalation": False,
             "usage": {"costUsd": 0.5, "promptTokens": 3, "completionTokens": 4},
-        }  # fmt: skip
+        }
         self._say("eventual_response", self._end("completed"), status=200, data={"data": answer})
 
     def _cancelled(self) -> None:

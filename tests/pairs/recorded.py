@@ -72,9 +72,14 @@ async def served(
 
 
 async def record(
-    client: str, backend: str, folder: Path, *, rotate_bytes: int = 0, script: list[list[Line]] | None = None,
+    client: str,
+    backend: str,
+    folder: Path,
+    *,
+    rotate_bytes: int = 0,
+    script: list[list[Line]] | None = None,
     talk: Callable[[TurnClient], Awaitable[object]] = conversation,
-) -> Path:  # fmt: skip
+) -> Path:
     """The recording of a conversation of this pair."""
     kept = folder / "kept"
     (folder / "backend").mkdir()

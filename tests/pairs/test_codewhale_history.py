@@ -38,8 +38,11 @@ async def test_a_client_gets_the_history_of_a_thread_whose_server_stores_none(di
         await peer.turn("one two")
         await peer.turn("three")
         assert await peer.history() == [
-            ("user", "one two"), ("assistant", "one two "), ("user", "three"), ("assistant", "three "),
-        ]  # fmt: skip
+            ("user", "one two"),
+            ("assistant", "one two "),
+            ("user", "three"),
+            ("assistant", "three "),
+        ]
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)

@@ -82,10 +82,14 @@ async def test_the_frozen_recording_does_the_same_as_itself() -> None:
 CHOICE = {
     "questions": [
         {"question": "Which size?", "header": "Size", "options": [{"label": "Small"}, {"label": "Large"}]},
-        {"question": "What on it?", "header": "On it", "options": [{"label": "Ham"}, {"label": "Olives"}],
-         "multiSelect": True},
+        {
+            "question": "What on it?",
+            "header": "On it",
+            "options": [{"label": "Ham"}, {"label": "Olives"}],
+            "multiSelect": True,
+        },
     ]
-}  # fmt: skip
+}
 ON_IT = {"header": "On it", "options": ["Ham"], "other": "rice"}
 CHOSEN = {"answers": [{"header": "Size", "options": ["Large"]}, ON_IT]}
 

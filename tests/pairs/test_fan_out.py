@@ -73,9 +73,11 @@ class Court:
 async def court(folder: Path, limits: Limits = LIMITS) -> AsyncIterator[Court]:
     (folder / "atlas").mkdir()
     listen = (
-        "smooth+ws://127.0.0.1:0/ws", f"pod+unix:{folder}/atlas/sock", "pando+tcp://127.0.0.1:0",
+        "smooth+ws://127.0.0.1:0/ws",
+        f"pod+unix:{folder}/atlas/sock",
+        "pando+tcp://127.0.0.1:0",
         f"codewhale+unix:{folder}/codewhale",
-    )  # fmt: skip
+    )
     route = Route(name="court", listen=tuple(map(parse, listen)), upstream=BACKEND)
     app = App(
         Config(routes=(route,), limits=limits),
@@ -159,9 +161,7 @@ async def test_each_batch_is_rendered_once_for_all_who_see_the_same(
         counter = rendered[name] = Counter()
         kind = type(dialect.projection("", ""))
 
-        def render(
-            self: Any, batch: Batch, *, known: Any = kind.render, counter: Counter[int] = counter
-        ) -> Rendered:  # fmt: skip
+        def render(self: Any, batch: Batch, *, known: Any = kind.render, counter: Counter[int] = counter) -> Rendered:
             counter[batch.first_seq] += 1
             rendered: Rendered = known(self, batch)
             return rendered

@@ -79,9 +79,10 @@ async def test_conversations_of_one_live_pando_hear_and_record_nothing_of_each_o
         replay = parse(f"replay+file:{recording}?speed=instant&mode=spy&upstream={quote(upstream, safe='')}")
         async with (
             served("smooth", replay, tmp_path / "replay", kept) as url,
-            join("smooth", url) as peer, join("smooth", url) as other,
+            join("smooth", url) as peer,
+            join("smooth", url) as other,
             join("pando", upstream.partition("+")[2]) as theirs,
-        ):  # fmt: skip
+        ):
             said = [(await one.turn(f"count {n}")).text for n, one in ((5, peer), (3, other), (4, theirs), (2, peer))]
             assert said == ["0 1 2 3 4 ", "0 1 2 ", "0 1 2 3 ", "0 1 "]
             assert [text for _, text in await peer.history()] == ["count 5", "0 1 2 3 4 ", "count 2", "0 1 "]

@@ -23,9 +23,13 @@ from dragoman.gateway.endpoint import parse
 from tests.pairs.gateway import serving
 
 LIMITS = Limits(
-    drain_deadline=0.1, snapshot_wait=0.1, connect_deadline=1.0, accept_deadline=2.0, backoff_first=0.05,
+    drain_deadline=0.1,
+    snapshot_wait=0.1,
+    connect_deadline=1.0,
+    accept_deadline=2.0,
+    backoff_first=0.05,
     reconnect_grace=0.1,
-)  # fmt: skip
+)
 CLOSED = 9  # the port of `discard`, where nobody listens
 FAILURES = {
     "no socket": "pod+unix:{folder}/none/sock",
@@ -57,9 +61,15 @@ async def failing(folder: Path) -> AsyncIterator[None]:
 
     async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         greeting = {
-            "pod_name": "p", "cwd": "", "provider": "", "model": "", "scope_summary": "", "tools": [],
-            "context_window": 0, "context_tokens": 0,
-        }  # fmt: skip
+            "pod_name": "p",
+            "cwd": "",
+            "provider": "",
+            "model": "",
+            "scope_summary": "",
+            "tools": [],
+            "context_window": 0,
+            "context_tokens": 0,
+        }
         shown = {"event": "snapshot", "data": {"entries": [], "greeting": greeting, "status": "idle"}}
         writer.write(json.dumps(shown).encode() + b"\n")
         await reader.readline()
@@ -124,8 +134,10 @@ async def told_to_pando(address: str) -> AsyncIterator[str]:
     session = str(uuid4())
     create: dict[str, object] = {"method": "CreateSession", "params": {"id": session, "title": "T"}}
     asked: list[tuple[str, dict[str, object]]] = [
-        ("db.write", create), ("message.send", {"session_id": session, "content": "Hi"}), ("session.list", {})
-    ]  # fmt: skip
+        ("db.write", create),
+        ("message.send", {"session_id": session, "content": "Hi"}),
+        ("session.list", {}),
+    ]
     with zmq.asyncio.Context() as context, context.socket(zmq.DEALER) as socket:
         socket.setsockopt(zmq.LINGER, 0)
         socket.connect(f"tcp://127.0.0.1:{port}")

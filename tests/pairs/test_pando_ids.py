@@ -41,9 +41,14 @@ async def viewer(backend: str, folder: Path) -> AsyncIterator[PandoClient]:
 async def create(client: PandoClient, id: str = OWN) -> dict[str, Any]:
     """The row of a session that the client opens under an id of its own."""
     params = {
-        "id": id, "parent_session_id": NOBODY, "title": "Mine", "message_count": 0, "prompt_tokens": 0,
-        "completion_tokens": 0, "cost": 0,
-    }  # fmt: skip
+        "id": id,
+        "parent_session_id": NOBODY,
+        "title": "Mine",
+        "message_count": 0,
+        "prompt_tokens": 0,
+        "completion_tokens": 0,
+        "cost": 0,
+    }
     row: dict[str, Any] = await client.write("CreateSession", params)
     client.session = id
     return row
@@ -52,8 +57,13 @@ async def create(client: PandoClient, id: str = OWN) -> dict[str, Any]:
 async def rename(client: PandoClient, title: str) -> dict[str, Any]:
     """The row after UpdateSession."""
     params = {
-        "id": OWN, "title": title, "prompt_tokens": 0, "completion_tokens": 0, "summary_message_id": NOBODY, "cost": 0,
-    }  # fmt: skip
+        "id": OWN,
+        "title": title,
+        "prompt_tokens": 0,
+        "completion_tokens": 0,
+        "summary_message_id": NOBODY,
+        "cost": 0,
+    }
     row: dict[str, Any] = await client.write("UpdateSession", params)
     return row
 

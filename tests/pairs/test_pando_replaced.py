@@ -138,9 +138,12 @@ async def test_a_project_whose_next_primary_has_other_ports_is_found_by_its_lock
     def lock(primary: PandoPrimary) -> None:
         publications, calls = primary.ports
         record = {
-            "instance_id": primary.instance, "pid": os.getpid(), "pub_port": publications, "rpc_port": calls,
+            "instance_id": primary.instance,
+            "pid": os.getpid(),
+            "pub_port": publications,
+            "rpc_port": calls,
             "started_at": "2026-05-09T21:28:20Z",
-        }  # fmt: skip
+        }
         (project / ".pando/ipc.lock").write_text(json.dumps(record), "utf-8")
 
     async with PandoPrimary.listening("i-1") as primary, PandoPrimary.listening("i-2") as other:

@@ -64,9 +64,12 @@ async def played(client: str, backend: str, steps: list[Step], log_max: int) -> 
 @pytest.mark.parametrize("backend", DIALECTS)
 @pytest.mark.parametrize("client", DIALECTS)
 @settings(
-    max_examples=LONGER or 100, derandomize=not LONGER, database=None, suppress_health_check=list(HealthCheck),
+    max_examples=LONGER or 100,
+    derandomize=not LONGER,
+    database=None,
+    suppress_health_check=list(HealthCheck),
     phases=(Phase.generate, Phase.shrink),
-)  # fmt: skip
+)
 @given(steps=STEPS, log_max=st.sampled_from([65_536, 24]))
 def test_a_random_session_is_shown_whole_and_in_order(
     client: str, backend: str, steps: list[Step], log_max: int

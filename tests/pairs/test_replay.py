@@ -76,8 +76,9 @@ def check(seen: list[Seen], client: str, backend: str) -> None:
     """A client saw what the table says of its dialect and the backend's."""
     first = seen[0]
     assert (first.text, first.thought if must_see("reasoning", client, backend) == "whole" else THOUGHT) == (
-        ANSWER, THOUGHT,
-    )  # fmt: skip
+        ANSWER,
+        THOUGHT,
+    )
     assert first.calls == (["lookup_order"] if must_see("calls", client, backend) == "whole" else [])
     assert [one.end for one in seen] == [must_see(what, client, backend) for what in ENDS]
     assert seen[3].text.startswith("0 1 ")

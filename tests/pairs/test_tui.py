@@ -17,9 +17,15 @@ from tests.pairs.gateway import DEADLINE
 from tests.pairs.pod_terminal_client import PodTerminalClient
 
 GREETING = {
-    "pod_name": "atlas", "cwd": "/", "provider": "unknown", "model": "m", "scope_summary": "", "tools": [],
-    "context_window": 1, "context_tokens": 0,
-}  # fmt: skip
+    "pod_name": "atlas",
+    "cwd": "/",
+    "provider": "unknown",
+    "model": "m",
+    "scope_summary": "",
+    "tools": [],
+    "context_window": 1,
+    "context_tokens": 0,
+}
 RUNNING = ("status", {"status": "running"})
 
 

@@ -22,9 +22,15 @@ from tests.smooth_frame_check import check_action
 __all__ = ["FLAVOURS", "SmoothVersion", "SmoothVersionServer"]
 
 SEED_ACTIONS = frozenset(
-    ("create_conversation_session", "get_session", "get_conversation_messages", "send_message", "confirm_tool_action",
-     "ping")
-)  # fmt: skip  # section 10; verify_otp had a schema and no server (section 3)
+    (
+        "create_conversation_session",
+        "get_session",
+        "get_conversation_messages",
+        "send_message",
+        "confirm_tool_action",
+        "ping",
+    )
+)  # section 10; verify_otp had a schema and no server (section 3)
 HEAD_ACTIONS = SEED_ACTIONS | {"list_conversations", "verify_otp", "submit_interaction", "cancel"}  # section 3
 
 PARK = 300.0  # section 6: R denies what nobody answered for so long
@@ -57,10 +63,20 @@ class SmoothVersion(Struct, frozen=True, kw_only=True):
 
 R = SmoothVersion(name="R")
 T = SmoothVersion(
-    name="T", arguments_as_text=False, needs_request=False, phases=False, reasons=False, suggests=False,
-    pong_data=False, stored_records=False, thread=False, bare_session=True, missing_session="SESSION_NOT_FOUND",
-    failure="INTERNAL_ERROR", park=None,
-)  # fmt: skip
+    name="T",
+    arguments_as_text=False,
+    needs_request=False,
+    phases=False,
+    reasons=False,
+    suggests=False,
+    pong_data=False,
+    stored_records=False,
+    thread=False,
+    bare_session=True,
+    missing_session="SESSION_NOT_FOUND",
+    failure="INTERNAL_ERROR",
+    park=None,
+)
 SEED = SmoothVersion(
     name="seed", actions=SEED_ACTIONS, reasons=False, suggests=False, tells_usage=False, one_turn=False, resumes=False
 )
@@ -316,8 +332,11 @@ class Turn:
     def remember(self, direction: str, text: str) -> str:
         """Section 5: a stored message; its id."""
         message = {
-            "id": str(uuid4()), "direction": direction, "content": {"text": text}, "createdAt": "2026-08-22T10:00:00Z",
-        }  # fmt: skip
+            "id": str(uuid4()),
+            "direction": direction,
+            "content": {"text": text},
+            "createdAt": "2026-08-22T10:00:00Z",
+        }
         self.session.history.append(message)
         return str(message["id"])
 
@@ -345,10 +364,13 @@ class Turn:
     async def end(self) -> None:
         flavour = self.link.flavour
         response = {
-            "responseParts": [self._said], "customerHappinessScore": 0.5, "needsSatisfactionScore": 0.5,
-            "requestSummary": "", "resolutionStatus": "in_progress",
+            "responseParts": [self._said],
+            "customerHappinessScore": 0.5,
+            "needsSatisfactionScore": 0.5,
+            "requestSummary": "",
+            "resolutionStatus": "in_progress",
             "suggestedNextActions": ["Track it"] if flavour.suggests else [],
-        }  # fmt: skip
+        }
         answer = {"messageId": self.remember("outbound", self._said), "response": response, "needsEscalation": False}
         if flavour.tells_usage:
             answer["usage"] = {"costUsd": 0.5, "promptTokens": 10, "completionTokens": 5}

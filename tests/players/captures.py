@@ -23,9 +23,12 @@ SMOOTH = SHARED / "smooth-operator" / "captures" if SHARED is not None else DATA
 CAPTURES: dict[str, dict[str, Path]] = {
     dialect: {path.stem[:2]: path for path in sorted(folder.glob("*.jsonl"))}
     for dialect, folder in {
-        "pod": DATA / "pod", "pando": DATA / "pando", "codewhale": DATA / "codewhale", "smooth": SMOOTH,
+        "pod": DATA / "pod",
+        "pando": DATA / "pando",
+        "codewhale": DATA / "codewhale",
+        "smooth": SMOOTH,
     }.items()
-}  # fmt: skip
+}
 """Dialect -> number of a capture -> its file."""
 
 

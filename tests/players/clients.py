@@ -266,9 +266,14 @@ class InMemoryPandoClient(InMemoryClient):
     async def open(self) -> None:
         nobody = {"String": "", "Valid": False}
         params = {
-            "id": str(uuid5(NAMESPACE_URL, self.name)), "parent_session_id": nobody, "title": "New Session",
-            "message_count": 0, "prompt_tokens": 0, "completion_tokens": 0, "cost": 0,
-        }  # fmt: skip
+            "id": str(uuid5(NAMESPACE_URL, self.name)),
+            "parent_session_id": nobody,
+            "title": "New Session",
+            "message_count": 0,
+            "prompt_tokens": 0,
+            "completion_tokens": 0,
+            "cost": 0,
+        }
         self.call("db.write", method="CreateSession", params=params)
         await self.stage.rest()
         self.session = self.stage.router.sessions[0]

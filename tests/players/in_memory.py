@@ -45,8 +45,14 @@ class AnyBackendGateway(InMemoryGateway):
 
     def _upstream(self, session: Connected, endpoint: Endpoint) -> Upstream:
         return Upstream(
-            "test", str(endpoint), self._backend, self._dial, session, self.services, spawn=self.spawn,
-        )  # fmt: skip
+            "test",
+            str(endpoint),
+            self._backend,
+            self._dial,
+            session,
+            self.services,
+            spawn=self.spawn,
+        )
 
     @cached_property
     def publication(self) -> InMemoryPeer:
@@ -63,9 +69,16 @@ class AnyBackendGateway(InMemoryGateway):
     def _pando(self, name: str, spoken: Dialect, translator: Translator[Any, Any], *, publishes: bool) -> InMemoryPeer:
         transport = MemoryTransport()
         link = Link(
-            name, spoken, transport, translator, self.services,
-            sink=self.router.receive, drained=self.router.drained, attaches=publishes, publishes=publishes,
-        )  # fmt: skip
+            name,
+            spoken,
+            transport,
+            translator,
+            self.services,
+            sink=self.router.receive,
+            drained=self.router.drained,
+            attaches=publishes,
+            publishes=publishes,
+        )
         peer = self.clients[name] = InMemoryPeer(transport, link)
         self.spawn(self._serve(link), name)
         return peer

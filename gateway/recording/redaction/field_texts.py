@@ -152,7 +152,7 @@ class FieldTexts:
 
     def hear_run(
         self, numbers: Sequence[int], wire: TapKey, around: Sequence[str], texts: Sequence[str]
-    ) -> list[FieldText] | None:  # fmt: skip
+    ) -> list[FieldText] | None:
         """Take what alike frames say, if they are of a known shape: each of `texts`, between what is `around` it.
 
         Where they say it; None if their shape is not known.

@@ -52,7 +52,7 @@ class FrameRedactor:
 
     def __init__(
         self, finder: Finder, cleaner: Cleaner, names: Sequence[str] = (), *, streams_are_clean: bool = False
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._finder = finder
         self._cleaner = cleaner
         self._names = frozenset(names)
@@ -134,9 +134,14 @@ class FrameRedactor:
             self._known[of] = wire.around, sayings
 
     def _hear_alike(
-        self, wire: TapKey, number: int, around: Sequence[str], texts: Sequence[str] | None,
-        frames: Callable[[], Iterable[str]], fixed: Fixed,
-    ) -> list[FieldText]:  # fmt: skip
+        self,
+        wire: TapKey,
+        number: int,
+        around: Sequence[str],
+        texts: Sequence[str] | None,
+        frames: Callable[[], Iterable[str]],
+        fixed: Fixed,
+    ) -> list[FieldText]:
         """Frames with a word between what is `around` are heard at once, if it is one; the first tells a new shape.
 
         Where they say it, if there is nothing else to be seen in any of them.

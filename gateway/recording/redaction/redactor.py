@@ -242,7 +242,7 @@ class Redactor:
                 pieces = iter(texts)
                 delta.slot = tuple(
                     self._with_text(one, *next(pieces)) if isinstance(one, EventLine) else one for one in _apart(line)
-                )  # fmt: skip
+                )
 
     def _with_text(self, line: EventLine, text: str, begun: Sequence[Span]) -> EventLine:
         event: Any = line.event

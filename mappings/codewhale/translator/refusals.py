@@ -42,9 +42,15 @@ UNSUPPORTED = "unsupported method: "
 TEXT_MAX = 500  # characters: it may quote what the peer sent
 
 APPS = (
-    ask.GetConfig, ask.SetConfig, ask.UnsetConfig, ask.ListConfig, ask.ReloadConfig, ask.ListModels,
-    ask.AnswerInteraction, ask.GetCapabilities,
-)  # fmt: skip
+    ask.GetConfig,
+    ask.SetConfig,
+    ask.UnsetConfig,
+    ask.ListConfig,
+    ask.ReloadConfig,
+    ask.ListModels,
+    ask.AnswerInteraction,
+    ask.GetCapabilities,
+)
 GOALS = (ask.SetGoal, ask.GetGoal, ask.ClearGoal, ask.StoreWrite)
 
 UNKNOWN_TO_SEED: dict[type, tuple[str, str]] = {

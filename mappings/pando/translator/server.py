@@ -50,9 +50,7 @@ class ServerTranslator:
 
     view = ""
 
-    def __init__(
-        self, clock: Clock, new_id: NewId, generation: str = "", instance: Instance = NOBODY
-    ) -> None:  # fmt: skip
+    def __init__(self, clock: Clock, new_id: NewId, generation: str = "", instance: Instance = NOBODY) -> None:
         self._clock = clock
         self._new_id = new_id
         self._instance = instance

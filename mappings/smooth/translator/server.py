@@ -195,9 +195,14 @@ class ServerTranslator:
         if not isinstance(item, commands.OpenSession | commands.ResumeSession):
             return item
         return commands.OpenSession(
-            request=item.request, agent=item.agent if item.agent.strip() else self._new_id(), user_name=item.user_name,
-            user_email=item.user_email, supports=(), metadata=item.metadata, ext=item.ext,
-        )  # fmt: skip
+            request=item.request,
+            agent=item.agent if item.agent.strip() else self._new_id(),
+            user_name=item.user_name,
+            user_email=item.user_email,
+            supports=(),
+            metadata=item.metadata,
+            ext=item.ext,
+        )
 
     def _begin(self, command: commands.SubmitInput, said: str | None, step: Step[Command]) -> None:
         if self._turn is not None:

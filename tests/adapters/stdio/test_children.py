@@ -29,8 +29,9 @@ async def test_a_child_that_dies_at_its_start_is_an_os_error_with_its_last_words
         with pytest.raises(OSError, match=r"exited with status 1: reading config / error: no provider"):
             await children.spawn(
                 python("import sys; print('reading config', file=sys.stderr); sys.exit('error: no provider')", mark),
-                LIMITS, env=ENV,
-            )  # fmt: skip
+                LIMITS,
+                env=ENV,
+            )
         assert len(children) == 0
 
 
@@ -184,9 +185,14 @@ async def test_a_process_that_ends_without_leaving_the_block_kills_them(mark: st
         sys.exit(3)
     """
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-W", "ignore", "-c", "\n".join(line[8:] for line in code.splitlines()), mark,
+        sys.executable,
+        "-W",
+        "ignore",
+        "-c",
+        "\n".join(line[8:] for line in code.splitlines()),
+        mark,
         stderr=asyncio.subprocess.PIPE,
-    )  # fmt: skip
+    )
     async with asyncio.timeout(DEADLINE):
         _, said = await process.communicate()
     assert process.returncode == 3, said.decode()

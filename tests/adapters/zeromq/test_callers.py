@@ -170,9 +170,11 @@ async def test_one_that_speaks_is_not_forgotten() -> None:
 
 async def test_the_one_that_was_silent_longest_makes_room_for_a_new_one() -> None:
     async with primary(bounds=structs.replace(BOUNDS, callers=2)) as ours:
-        with peer(zmq.DEALER, ours.calls) as one, peer(zmq.DEALER, ours.calls) as two, peer(
-            zmq.DEALER, ours.calls
-        ) as three:  # fmt: skip
+        with (
+            peer(zmq.DEALER, ours.calls) as one,
+            peer(zmq.DEALER, ours.calls) as two,
+            peer(zmq.DEALER, ours.calls) as three,
+        ):
             callers = []
             for dealer in (one, two):
                 dealer.send_multipart([b"", b"ping"])

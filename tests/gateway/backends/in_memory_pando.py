@@ -29,9 +29,7 @@ from tests.services import services
 
 __all__ = ["ROUTE", "InMemoryPando", "InMemoryPandoGateway", "frames", "in_memory_pando_gateway", "row"]
 
-ROUTE = Route(
-    name="test", listen=(parse("smooth+ws://127.0.0.1:1/ws"),), upstream=parse("pando+tcp://127.0.0.1:1")
-)  # fmt: skip
+ROUTE = Route(name="test", listen=(parse("smooth+ws://127.0.0.1:1/ws"),), upstream=parse("pando+tcp://127.0.0.1:1"))
 LIMITS = Limits(backoff_first=AT_ONCE, backoff_max=AT_ONCE)
 
 
@@ -136,10 +134,17 @@ class InMemoryPandoGateway(InMemoryPando):
             assert spoken.publication is not None
             translator = spoken.publication(self.time.clock, self._new_id)
         link = Link(
-            f"{dialect}-{len(self.links)}", spoken, transport, translator, self.services,
-            sink=self.router.receive, drained=self.router.drained, attaches=dialect != "pando",
-            publishes=publishes, ingress=ingress,
-        )  # fmt: skip
+            f"{dialect}-{len(self.links)}",
+            spoken,
+            transport,
+            translator,
+            self.services,
+            sink=self.router.receive,
+            drained=self.router.drained,
+            attaches=dialect != "pando",
+            publishes=publishes,
+            ingress=ingress,
+        )
         self.links.append(link)
         self._spawn(self._serve(link), link.id)
         return transport

@@ -27,9 +27,12 @@ class Asked:
         self.failed: list[tuple[list[str], Failure]] = []
         self.got: list[object] = []
         self.asking: Asking[str] = Asking(
-            self.commands.append, self.released.append, lambda held, why: self.failed.append((held, why)),
-            services=services(self.time, new_id=lambda: f"own-{next(ids)}"), bound=2,
-        )  # fmt: skip
+            self.commands.append,
+            self.released.append,
+            lambda held, why: self.failed.append((held, why)),
+            services=services(self.time, new_id=lambda: f"own-{next(ids)}"),
+            bound=2,
+        )
 
     def two_requests(self) -> Script:
         self.got.append((yield ListSessions()))
@@ -79,8 +82,10 @@ def test_only_the_open_request_of_a_running_script_is_its_own() -> None:
     made.asking.begin(made.two_requests())
     made.asking.answer(1)
     assert (made.asking.is_asked("own-1"), made.asking.is_asked("own-2"), made.asking.is_asked("")) == (
-        False, True, False
-    )  # fmt: skip
+        False,
+        True,
+        False,
+    )
 
 
 def test_what_is_held_by_a_script_that_is_refused_fails_with_its_failure() -> None:

@@ -33,17 +33,27 @@ async def test_a_message_to_a_thread_that_only_the_store_has_goes_on_with_it() -
         made.pod.says({"type": "response_end", "response_id": "r"})
         await answers(made, "thread/message", thread_id=KEPT, status="accepted", data={"turn_id": "t"})
         assert [frame.get("type") or frame["result"]["status"] for frame in client.news()] == [
-            "response_start", "response_delta", "response_end", "accepted",
-        ]  # fmt: skip
+            "response_start",
+            "response_delta",
+            "response_end",
+            "accepted",
+        ]
         (session,) = made.router.sessions
         assert [m.text for m in session.state.messages()] == ["Hi", "Hello", "And now?", "Now this."]
 
 
 async def test_a_thread_of_the_store_is_resumed_and_read_with_its_history_and_its_goal() -> None:
     goal = {
-        "thread_id": KEPT, "goal_id": "goal-1", "objective": "Ship it", "status": "active", "tokens_used": 1,
-        "time_used_seconds": 2, "continuation_count": 0, "created_at": 1, "updated_at": 1,
-    }  # fmt: skip
+        "thread_id": KEPT,
+        "goal_id": "goal-1",
+        "objective": "Ship it",
+        "status": "active",
+        "tokens_used": 1,
+        "time_used_seconds": 2,
+        "continuation_count": 0,
+        "created_at": 1,
+        "updated_at": 1,
+    }
     async with in_memory_gateway(upstream="codewhale") as made:
         client = made.join("editor", dialect="codewhale")
         client.says(line(1, "thread/resume", thread_id=KEPT))

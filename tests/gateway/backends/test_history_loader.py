@@ -53,9 +53,11 @@ class Stage:
         self.failed: list[tuple[str, list[str]]] = []
         self.time, self.ledger = ManualClock(), Ledger()
         self.loader = HistoryLoader(
-            self, services(self.time, limits=limits, ledger=self.ledger, new_id=lambda: f"own-{next(numbers)}"),
-            resume=resume, taken=lambda _id: taken,
-        )  # fmt: skip
+            self,
+            services(self.time, limits=limits, ledger=self.ledger, new_id=lambda: f"own-{next(numbers)}"),
+            resume=resume,
+            taken=lambda _id: taken,
+        )
         self.loader.backend = self
         self.starts = 0
 

@@ -45,7 +45,7 @@ class Dialled:
         self.told: list[tuple[str, list[str]]] = []
         self.upstream = Upstream(
             "s", ENDPOINT, registry.dialect("pod"), self._dial, self, services(limits=limits), spawn=self._spawn
-        )  # fmt: skip
+        )
         self.tasks: list[asyncio.Task[None]] = []
 
     def _spawn(self, work: Any, name: str) -> None:

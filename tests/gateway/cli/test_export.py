@@ -66,8 +66,10 @@ def test_a_capture_becomes_a_recording(dragoman: Run, tmp_path: Path, name: str)
     assert open_recording(Path(target)).compressed is name.endswith(".zst")
     _, out, _ = dragoman("show", target, "--json", "--kind", "input", "--kind", "text", "--kind", "end")
     assert [(row["kind"], row["text"], row["t"]) for row in json.loads(out)] == [
-        ("input", "hi", 1_000_000), ("text", "ho", 2_000_000), ("end", "completed", 3_000_000),
-    ]  # fmt: skip
+        ("input", "hi", 1_000_000),
+        ("text", "ho", 2_000_000),
+        ("end", "completed", 3_000_000),
+    ]
 
 
 def test_a_frame_that_cannot_be_read_is_told_and_the_work_has_failed(dragoman: Run, tmp_path: Path) -> None:
@@ -122,8 +124,9 @@ def test_an_import_overwrites_nothing(dragoman: Run, tmp_path: Path) -> None:
     before = Path(source).read_text()
     code, _, err = dragoman("import", source, "-o", source)
     assert (code, err) == (
-        2, f"error: {source} exists already, and a recording overwrites nothing: name a new file\n",
-    )  # fmt: skip
+        2,
+        f"error: {source} exists already, and a recording overwrites nothing: name a new file\n",
+    )
     assert Path(source).read_text() == before
 
 

@@ -34,9 +34,10 @@ def dragoman(dragoman: Run) -> Callable[..., tuple[int, str, str]]:
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     events: list[Event] = [
-        *(TextDelta(text=letter) for letter in f"it is {KEY}"), TextDone(text=f"it is {KEY}"),
+        *(TextDelta(text=letter) for letter in f"it is {KEY}"),
+        TextDone(text=f"it is {KEY}"),
         ToolCallArguments(call="a", json='{"who": "CUST-1234", "ssn": "on the street"}', done=True),
-    ]  # fmt: skip
+    ]
     lines: list[Line] = [EventLine(seq=at, t=at, cursor=f"1:{at}", event=event) for at, event in enumerate(events)]
     return written(tmp_path / "rec.jsonl", lines)
 
@@ -121,7 +122,8 @@ def test_a_recording_in_parts_is_scanned_once_whichever_of_them_are_named(dragom
     for named in (paths, paths[2:], paths[1:]):
         code, out, _ = dragoman("scan", *map(str, named))
         assert (code, out.splitlines()) == (
-            1, [f"{paths[0]}: seq 6: npm_token in text_delta.text", f"{paths[2]}: seq 46: npm_token in text_done.text"],
-        )  # fmt: skip
+            1,
+            [f"{paths[0]}: seq 6: npm_token in text_delta.text", f"{paths[2]}: seq 46: npm_token in text_done.text"],
+        )
     assert dragoman("redact", str(paths[1]))[0] == 0
     assert dragoman("scan", str(paths[0]), str(path)) == (1, *dragoman("scan", str(path))[1:])

@@ -38,8 +38,9 @@ def test_show_as_json_is_one_array(dragoman: Run) -> None:
     assert code == 0
     rows = json.loads(out)
     assert [(row["kind"], row["turn"], row["seq"], row["t"]) for row in rows] == [
-        ("tool", 1, 9, 2000), ("result", 1, 10, 3000),
-    ]  # fmt: skip
+        ("tool", 1, 9, 2000),
+        ("result", 1, 10, 3000),
+    ]
     assert json.loads(dragoman("show", RECORDED, "--json", "--turn", "7")[1]) == []
 
 

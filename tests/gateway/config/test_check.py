@@ -102,7 +102,7 @@ def test_what_goes_together_is_not_refused(write: Write, text: str) -> None:
         (ROUTE.replace("pod+unix:/x", "pando+dir:x"), (3, "route[0].upstream", "pando+dir:x: write the project's ab")),
         (ROUTE.replace("/x", "/" + "x" * 200), (3, "route[0].upstream", f"/{'x' * 200}: the path of a socket has at ")),
     ],
-)  # fmt: skip
+)
 def test_a_problem_has_its_line_its_key_and_what_to_write(
     write: Write, text: str, problem: tuple[int, str, str]
 ) -> None:
@@ -128,10 +128,18 @@ outbox_hard = 2048
 """
     where = [(line, path) for line, path, _ in found(write(text))]
     assert where == [
-        (1, "colour"), (3, "route[0].listen[2]"), (3, "route[0].listen[1]"), (4, "route[0].upstream"),
-        (5, "route[0].approvals"), (6, "route[1]"), (6, "route[1].name"), (7, "route[1].listen[0]"),
-        (8, "route[1].overflow"), (10, "limits.heartbeat"), (11, "limits.outbox_soft"),
-    ]  # fmt: skip
+        (1, "colour"),
+        (3, "route[0].listen[2]"),
+        (3, "route[0].listen[1]"),
+        (4, "route[0].upstream"),
+        (5, "route[0].approvals"),
+        (6, "route[1]"),
+        (6, "route[1].name"),
+        (7, "route[1].listen[0]"),
+        (8, "route[1].overflow"),
+        (10, "limits.heartbeat"),
+        (11, "limits.outbox_soft"),
+    ]
 
 
 def test_a_file_that_is_not_there_or_not_utf8_is_named(tmp_path: Path) -> None:

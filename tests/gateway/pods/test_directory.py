@@ -128,9 +128,11 @@ async def test_clients_see_all_that_stand_there_and_reach_them(base: Path) -> No
         assert (inspected["visibility"], "state" in inspected) == ("spawned_child", False)
         attached = (await answer(pod, "attach_or_restore_pod", "pod_attach_restore", name=other.state.id))["result"]
         assert attached == {
-            "action": "attached", "pod_name": other.state.id, "socket_path": f"{base}/{other.state.id}/sock",
+            "action": "attached",
+            "pod_name": other.state.id,
+            "socket_path": f"{base}/{other.state.id}/sock",
             "status": "idle",
-        }  # fmt: skip
+        }
         async with PodClient.connected(attached["socket_path"]) as there:
             mine = (await answer(there, "list_visible_pods", "visible_pods"))["pods"]
             assert {row["pod_name"] for row in mine if row["visibility"] == "self_pod"} == {other.state.id}

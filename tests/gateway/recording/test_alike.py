@@ -70,9 +70,17 @@ def test_frames_that_are_the_same_or_of_two_kinds_stay_as_they_are() -> None:
 
 @pytest.mark.parametrize(
     "odd",
-    [b"\xff", b"", b'{"event":"text_delta","data":{"text":"\xff"}}', pod("x") + b"\n", b"\n", b'"', Oversize(9, 8),
-     Parts("sub", b"", (b"a", b"b"))],
-)  # fmt: skip
+    [
+        b"\xff",
+        b"",
+        b'{"event":"text_delta","data":{"text":"\xff"}}',
+        pod("x") + b"\n",
+        b"\n",
+        b'"',
+        Oversize(9, 8),
+        Parts("sub", b"", (b"a", b"b")),
+    ],
+)
 @pytest.mark.parametrize("at", [0, 1, 5, -1])
 def test_no_frame_is_too_strange(odd: Frame, at: int) -> None:
     frames: list[Frame] = [pod(f"w{n}") for n in range(12)]

@@ -99,8 +99,10 @@ def test_a_turn_that_waits_for_an_answer_is_lost_with_its_connection() -> None:
     """The answer that came over another one was refused, and the input behind it is a turn of its own."""
     first, second = told("captures/21")
     assert [(block.what, block.text) for block in first.blocks if block.what != "tool"] == [
-        ("input", "delete 42"), ("question", "Approve calling tool 'delete_record'?"), ("answer", "denied"),
-    ]  # fmt: skip
+        ("input", "delete 42"),
+        ("question", "Approve calling tool 'delete_record'?"),
+        ("answer", "denied"),
+    ]
     assert (first.end, words(second), second.end) == ("failed", [("input", "hello"), ("text", "after")], "completed")
 
 
@@ -121,8 +123,10 @@ def test_turns_of_a_pando_are_those_of_the_session_that_is_told_most() -> None:
 def test_turns_of_a_codewhale_begin_though_it_answers_when_they_are_over() -> None:
     first, second, third = told("codewhale/04")
     assert [turn.blocks[0].text for turn in (first, second, third)] == [
-        "Write a long essay about retry storms", "think first", "Shorter: one sentence.",
-    ]  # fmt: skip
+        "Write a long essay about retry storms",
+        "think first",
+        "Shorter: one sentence.",
+    ]
     assert [turn.end for turn in (first, second, third)] == ["cancelled", "cancelled", "completed"]
     ends = [(turn.blocks[0].text, turn.end) for turn in told("codewhale/05")]
     assert ends[:4] == [("fail mid", "failed"), ("fail early", "failed"), ("fail quiet", "failed"), ("cut", "failed")]
@@ -203,9 +207,15 @@ def says(conn: str, dir: str, **message: Any) -> dict[str, Any]:
 ASKED = (
     says("a", "c2s", action="send_message", requestId="m", sessionId="s", message="delete"),
     says("a", "s2c", type="immediate_response", status=202, message="", data={}, requestId="m", timestamp=1),
-    says("a", "s2c", type="write_confirmation_required", requestId="m", timestamp=1,
-         data={"requestId": "m", "data": {"toolId": "rm", "actionDescription": "May I?"}}),
-)  # fmt: skip
+    says(
+        "a",
+        "s2c",
+        type="write_confirmation_required",
+        requestId="m",
+        timestamp=1,
+        data={"requestId": "m", "data": {"toolId": "rm", "actionDescription": "May I?"}},
+    ),
+)
 ANSWER = says("b", "c2s", action="confirm_tool_action", requestId="k", sessionId="s", approved=True)
 REFUSED = says(
     "b", "s2c", type="error", requestId="k", error={"code": "X", "message": "no"}, data={"requestId": "k"}, timestamp=1
@@ -233,8 +243,15 @@ def test_only_the_connection_of_a_turn_takes_it_along(
 
 
 def test_an_answer_that_was_refused_is_not_the_one_that_let_the_turn_go_on(tmp_path: Path) -> None:
-    token = says("a", "s2c", type="stream_token", requestId="m", token="well", data={"requestId": "m", "token": "well"},
-                 timestamp=1)  # fmt: skip
+    token = says(
+        "a",
+        "s2c",
+        type="stream_token",
+        requestId="m",
+        token="well",
+        data={"requestId": "m", "token": "well"},
+        timestamp=1,
+    )
     for more, answer in (((ANSWER, token), "approved"), ((ANSWER, REFUSED, token), "denied")):
         (turn,) = conversation(imported(written(tmp_path / "a.jsonl", *ASKED, *more), "smooth")[1])
         assert [block.text for block in turn.blocks if block.what == "answer"] == [answer]

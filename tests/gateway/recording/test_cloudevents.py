@@ -49,5 +49,7 @@ def test_frames_are_told_where_they_are_asked_for() -> None:
     (frame,) = [event for event in told(frames=True) if event["id"] == "19"]
     assert frame["type"] == "dragoman.frame.receive"
     assert frame["data"] == {
-        "dialect": "pando", "channel": "sub", "parts": [{"text": "llm.token"}, {"base64": "//79"}],
-    }  # fmt: skip
+        "dialect": "pando",
+        "channel": "sub",
+        "parts": [{"text": "llm.token"}, {"base64": "//79"}],
+    }

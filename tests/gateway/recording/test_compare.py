@@ -74,18 +74,21 @@ def test_what_does_not_count_makes_no_difference(a: list[Any], b: list[Any]) -> 
     [
         ([user("hi")], [user("ho")], Difference(turn=1, what="input", a="hi", b="ho")),
         (
-            [e.TextDelta(text="a"), e.TextDelta(text="b")], [e.TextDelta(text="ac")],
+            [e.TextDelta(text="a"), e.TextDelta(text="b")],
+            [e.TextDelta(text="ac")],
             Difference(turn=1, what="text", a="ab", b="ac"),
         ),
         ([e.TextDelta(text="a")], [], Difference(turn=1, what="text", a="a")),
         (call("1"), [], Difference(turn=1, what="tool read", a='{"a":1} -> ok')),
         (
-            call("1"), call("1", arguments='{"a":2}'),
+            call("1"),
+            call("1", arguments='{"a":2}'),
             Difference(turn=1, what="tool read, arguments", a='{"a":1}', b='{"a":2}'),
         ),
         (call("1"), call("1", output="no"), Difference(turn=1, what="tool read, result", a="ok", b="no")),
         (
-            [e.ApprovalResolved(approved=True)], [e.ApprovalResolved(approved=False)],
+            [e.ApprovalResolved(approved=True)],
+            [e.ApprovalResolved(approved=False)],
             Difference(turn=1, what="answer", a="approved", b="denied"),
         ),
         (
@@ -96,7 +99,7 @@ def test_what_does_not_count_makes_no_difference(a: list[Any], b: list[Any]) -> 
         ([ENDED], [e.TurnEnded(end="failed")], Difference(turn=1, what="end", a="completed", b="failed")),
         ([ENDED], [], Difference(turn=1, what="end", a="completed", b="(not ended)")),
     ],
-)  # fmt: skip
+)
 def test_what_counts_is_told_where_it_is(a: list[Any], b: list[Any], difference: Difference) -> None:
     if difference.what == "input":
         assert differences(a, b) == [difference]

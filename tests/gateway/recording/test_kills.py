@@ -30,9 +30,12 @@ ROOT = Path(__file__).resolve().parents[3]
 @pytest.fixture(scope="module")
 def zygote() -> Iterator[subprocess.Popen[bytes]]:
     with subprocess.Popen(
-        [sys.executable, "-m", "tests.gateway.recording.killed_writers"], cwd=ROOT, stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    ) as process:  # fmt: skip
+        [sys.executable, "-m", "tests.gateway.recording.killed_writers"],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
         yield process
         assert process.stdin is not None
         process.stdin.close()

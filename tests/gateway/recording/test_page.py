@@ -144,6 +144,10 @@ def test_who_said_what_to_whom_stands_above_each_line_of_the_wire(tmp_path: Path
     html = "".join(page(open_recording(written(tmp_path / "a.jsonl", lines))))
     above = [html.partition(f'<b id="l{seq}">')[2].partition("</b>")[0] for seq in range(1, 7)]
     assert above == [
-        "from smooth-1, smooth", "smooth-1 asks", "asked of the backend", "to the backend, pod", "told to smooth-1",
+        "from smooth-1, smooth",
+        "smooth-1 asks",
+        "asked of the backend",
+        "to the backend, pod",
+        "told to smooth-1",
         "1:7",
-    ]  # fmt: skip
+    ]

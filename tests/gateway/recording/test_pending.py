@@ -23,8 +23,12 @@ def test_what_happened_has_lines_in_its_order_and_one_count() -> None:
     notes.add(3, [FramesNote(RECEIVED, [b"a", b"b"]), batch(TextDelta(text="x"), TextDone(text="x")), command])
     assert notes.count == 5
     assert [(line.seq, line.t, type(line)) for line in notes.take()] == [
-        (1, 3, FrameLine), (2, 3, FrameLine), (3, 3, EventLine), (4, 3, EventLine), (5, 3, EventLine),
-    ]  # fmt: skip
+        (1, 3, FrameLine),
+        (2, 3, FrameLine),
+        (3, 3, EventLine),
+        (4, 3, EventLine),
+        (5, 3, EventLine),
+    ]
     assert (notes.count, notes.take()) == (0, [])
     notes.add(4, [FramesNote(SENT, [b"c"])])
     assert [(line.seq, line.t) for line in notes.take()] == [(6, 4)]

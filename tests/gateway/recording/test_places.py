@@ -102,5 +102,8 @@ def test_names_for_parts_are_those_that_a_file_gives(tmp_path: Path) -> None:
 
 def test_what_is_named_like_a_recording() -> None:
     assert [is_named_as_one(Path(name)) for name in ("a.jsonl", "a.jsonl.zst", ".a.jsonl.zst.12", "a.html")] == [
-        True, True, False, False,
-    ]  # fmt: skip
+        True,
+        True,
+        False,
+        False,
+    ]

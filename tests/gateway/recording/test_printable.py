@@ -13,9 +13,14 @@ def test_what_people_write_stays_as_it_is(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
-        ("\x1b[2J", "\\x1b[2J"), ("a\rb", "a\\x0db"), ("\x9b31m", "\\x9b31m"), ("\x07", "\\x07"),
-        ("abc\u202edef", "abc\\u202edef"), ("\x00", "\\x00"), ("\ud800", "\\ud800"),
+        ("\x1b[2J", "\\x1b[2J"),
+        ("a\rb", "a\\x0db"),
+        ("\x9b31m", "\\x9b31m"),
+        ("\x07", "\\x07"),
+        ("abc\u202edef", "abc\\u202edef"),
+        ("\x00", "\\x00"),
+        ("\ud800", "\\ud800"),
     ],
-)  # fmt: skip
+)
 def test_what_would_control_a_terminal_or_turn_text_around_is_shown(text: str, shown: str) -> None:
     assert printable(text) == shown

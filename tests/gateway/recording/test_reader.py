@@ -41,9 +41,11 @@ def test_the_frozen_recording_is_readable_for_ever(name: str) -> None:
     assert events[0] == TurnAccepted(request="r1")
     assert events[4] == ToolCallFinished(call="c1", name="read_file", summary="2 lines", output="one\ntwo")
     assert events[-1] == TurnEnded(
-        end="completed", text="Two lines.", message="00000000-0000-4000-8000-0000000000bb",
+        end="completed",
+        text="Two lines.",
+        message="00000000-0000-4000-8000-0000000000bb",
         usage=Usage(input_tokens=12, output_tokens=4),
-    )  # fmt: skip
+    )
     frames = {line.seq: line.frame() for line in recording.frames()}
     assert frames[5] == b'{"event":"invoke_start","data":{"kind":"user_send"}}'
     assert frames[16] is None
@@ -61,9 +63,10 @@ def test_the_frozen_recording_with_streams_is_readable_for_ever(name: str) -> No
     said = ["Grüße, ", 'said "Dragon"', "\n"]
     deltas = [(line, event.text) for line, event in recording.events() if isinstance(event, TextDelta)]
     assert [(line.seq, line.position, line.t, line.at, text) for line, text in deltas] == [
-        (4, (1, 1), 901, 1_700_000_000_000_901_000, said[0]), (5, (1, 2), 901, 1_700_000_000_000_901_000, said[1]),
+        (4, (1, 1), 901, 1_700_000_000_000_901_000, said[0]),
+        (5, (1, 2), 901, 1_700_000_000_000_901_000, said[1]),
         (9, (1, 3), 2300, 1_700_000_000_002_300_000, said[2]),
-    ]  # fmt: skip
+    ]
     origin = Origin(link="smooth-1", request="r1")
     assert {(line.turn[-2:], line.origin) for line, _ in recording.events()} == {("aa", origin)}
     frames = {line.seq: line for line in recording.frames()}
@@ -75,9 +78,14 @@ def test_the_frozen_recording_with_streams_is_readable_for_ever(name: str) -> No
         rb'"data":{"requestId":"r1","token":"\n"}}'
     )
     assert [(seq, line.link, line.dir, line.t) for seq, line in frames.items()] == [
-        (2, UP, "receive", 901), (3, UP, "receive", 901), (6, "smooth-1", "send", 901), (7, "smooth-1", "send", 901),
-        (8, UP, "receive", 2300), (10, "smooth-1", "send", 2300), *((seq, UP, "receive", 2400) for seq in (11, 12, 13)),
-    ]  # fmt: skip
+        (2, UP, "receive", 901),
+        (3, UP, "receive", 901),
+        (6, "smooth-1", "send", 901),
+        (7, "smooth-1", "send", 901),
+        (8, UP, "receive", 2300),
+        (10, "smooth-1", "send", 2300),
+        *((seq, UP, "receive", 2400) for seq in (11, 12, 13)),
+    ]
 
 
 @pytest.mark.parametrize("name", ["v4-streams.jsonl", "v4-streams.jsonl.zst"])
@@ -150,9 +158,11 @@ def test_a_part_that_is_not_there_is_said_and_the_others_are_read(tmp_path: Path
     kept = [number for number in range(4) if number not in gone]
     assert [line.seq for line in recording.lines()] == [10 * part + n for part in kept for n in range(1, 11)]
     says = {
-        (0,): "part 0 is missing", (1,): "part 1 is missing", (1, 2): "parts 1 to 2 are missing",
+        (0,): "part 0 is missing",
+        (1,): "part 1 is missing",
+        (1, 2): "parts 1 to 2 are missing",
         (0, 2): "part 0 is missing, part 2 is missing",
-    }  # fmt: skip
+    }
     assert str(recording.problems) == says[gone]
     assert [gap.seq for gap in recording.missing] == [10 * (n + 1) + 1 for n in gone if n + 1 not in gone]
 

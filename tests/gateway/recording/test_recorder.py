@@ -109,13 +109,14 @@ def happens(track: SessionRecorder, *taps: Tap, text: str = "x", begins: str = "
 def test_what_a_client_says_stands_before_what_it_means_and_what_comes_of_it(stage: Stage) -> None:
     up = stage.recorder.upstream(POD, "a")
     stage.says(
-        stage.client, "go",
+        stage.client,
+        "go",
         lambda: stage.client.asks(SubmitInput(segments=())),
         stage.a.enter,
         lambda: up.send([SubmitInput(segments=())]),
         lambda: up.put([b"run"]),
         lambda: stage.client.put([b"accepted"]),
-    )  # fmt: skip
+    )
     assert stage.told() == {
         "a": ["smooth-1 > go", "smooth-1: SubmitInput", "up: SubmitInput", "up < run", "smooth-1 < accepted"]
     }
@@ -216,9 +217,12 @@ def test_by_default_what_is_nobody_s_is_not_recorded(stage: Stage) -> None:
 
 def test_an_answer_stands_with_the_link_that_it_went_to(stage: Stage) -> None:
     stage.says(
-        stage.client, "pause", lambda: stage.client.asks(PauseTurn()), stage.a.enter,
+        stage.client,
+        "pause",
+        lambda: stage.client.asks(PauseTurn()),
+        stage.a.enter,
         lambda: stage.client.send([Reply(request="r")]),
-    )  # fmt: skip
+    )
     assert stage.told()["a"][-1] == "smooth-1: Reply"
 
 

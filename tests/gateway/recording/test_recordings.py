@@ -98,9 +98,8 @@ async def test_every_frame_of_the_backend_and_of_the_client_s_turn_is_in_it(tmp_
         frames = list(client.frames)
     recording = only(folder)
     sent = [
-        json.loads(line.text or "")
-        for line in recording.frames() if line.dir == "send" and line.dialect == "smooth"
-    ]  # fmt: skip
+        json.loads(line.text or "") for line in recording.frames() if line.dir == "send" and line.dialect == "smooth"
+    ]
     assert sent[: len(frames)] == frames
     up = [json.loads(line.text or "") for line in recording.frames() if line.upstream and line.dir == "receive"]
     assert [message["event"] for message in up][:2] == ["snapshot", "user_message"]
@@ -199,10 +198,21 @@ def test_a_recording_that_is_wrong_is_told_with_its_line(tmp_path: Path, path: s
 def bridged(tmp_path: Path, *options: str) -> tuple[Read, str]:
     """What `bridge` records of a client that says a secret, and what it says meanwhile."""
     gateway = subprocess.Popen(
-        [sys.executable, "-m", "dragoman", "bridge", "smooth+ws://127.0.0.1:0/ws", f"pod+unix:{tmp_path}/none",
-         "--record", f"{tmp_path}/out.jsonl", *options],
-        stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"},
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-m",
+            "dragoman",
+            "bridge",
+            "smooth+ws://127.0.0.1:0/ws",
+            f"pod+unix:{tmp_path}/none",
+            "--record",
+            f"{tmp_path}/out.jsonl",
+            *options,
+        ],
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    )
     assert gateway.stderr is not None
     told = [""]
     while not told[-1].startswith("listening"):
@@ -236,8 +246,11 @@ def test_what_is_not_recorded_needs_no_switch_for_redaction() -> None:
     endpoints = ("smooth+ws://127.0.0.1:0/ws", "pod+unix:/tmp/none")
     done = subprocess.run(
         [sys.executable, "-m", "dragoman", "bridge", *endpoints, "--no-redact"],
-        capture_output=True, text=True, timeout=50, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
     assert (done.returncode, done.stderr) == (2, "error: --no-redact is for what is recorded: it goes with --record\n")
 
 
@@ -245,6 +258,9 @@ def test_a_place_that_a_script_left_empty_is_told() -> None:
     endpoints = ("smooth+ws://127.0.0.1:0/ws", "pod+unix:/tmp/none")
     done = subprocess.run(
         [sys.executable, "-m", "dragoman", "bridge", *endpoints, "--record", ""],
-        capture_output=True, text=True, timeout=50, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
     assert (done.returncode, done.stderr) == (2, "error: recordings need a place: name a folder, or a new file\n")

@@ -18,14 +18,18 @@ FRAMES = FrameRun(
 
 
 STREAM = Stream(
-    seq=9, cursor="2:31", event=ToolOutputDelta(text="", call="c"), texts=["x", '"\n', "é"],
+    seq=9,
+    cursor="2:31",
+    event=ToolOutputDelta(text="", call="c"),
+    texts=["x", '"\n', "é"],
     rounds=[Round(1, 9, 1_700_000_000_001_000_000), Round(2, 12, 1_700_000_000_002_500_000)],
     wires=[
         StreamFrames(link=UP, dir="receive", dialect="pod", around=[['{"a":'], ["}"]]),
         StreamFrames(link="c1", dir="send", dialect="smooth", around=[['{"t":', ',"a":'], [',"b":'], ["}"]]),
     ],
-    turn="t", origin=Origin(link="a", request="r"),
-)  # fmt: skip
+    turn="t",
+    origin=Origin(link="a", request="r"),
+)
 
 
 def test_a_stream_comes_back_and_each_of_its_lines_stands_for_itself() -> None:
@@ -35,39 +39,61 @@ def test_a_stream_comes_back_and_each_of_its_lines_stands_for_itself() -> None:
     assert [line.seq for line in lines] == list(range(9, 18))
     assert [line.t for line in lines] == [9] * 3 + [12] * 6
     assert [line.text for line in lines if isinstance(line, FrameLine)] == [
-        '{"a":"x"}', '{"t":1700000000001,"a":"x","b":"x"}', r'{"a":"\"\n"}', '{"a":"é"}',
-        r'{"t":1700000000002,"a":"\"\n","b":"\"\n"}', '{"t":1700000000002,"a":"é","b":"é"}',
-    ]  # fmt: skip
+        '{"a":"x"}',
+        '{"t":1700000000001,"a":"x","b":"x"}',
+        r'{"a":"\"\n"}',
+        '{"a":"é"}',
+        r'{"t":1700000000002,"a":"\"\n","b":"\"\n"}',
+        '{"t":1700000000002,"a":"é","b":"é"}',
+    ]
     assert [line for line in lines if isinstance(line, EventLine)] == [
         EventLine(
-            seq=seq, t=t, cursor=f"2:{31 + at}", event=ToolOutputDelta(text=STREAM.texts[at], call="c"), turn="t",
-            origin=STREAM.origin, at=time,
+            seq=seq,
+            t=t,
+            cursor=f"2:{31 + at}",
+            event=ToolOutputDelta(text=STREAM.texts[at], call="c"),
+            turn="t",
+            origin=STREAM.origin,
+            at=time,
         )
         for at, (seq, t, time) in enumerate(
             [(10, 9, STREAM.rounds[0].at), (14, 12, STREAM.rounds[1].at), (15, 12, STREAM.rounds[1].at)]
         )
-    ]  # fmt: skip
+    ]
 
 
-EVENT, FRAME = {"cursor": "2:31", "event": {"type": "tool_output_delta", "text": "", "call": "c"}}, {
-    "link": "up", "dir": "receive", "dialect": "pod", "around": [["x"], ["y"]],
-}  # fmt: skip
+EVENT, FRAME = (
+    {"cursor": "2:31", "event": {"type": "tool_output_delta", "text": "", "call": "c"}},
+    {
+        "link": "up",
+        "dir": "receive",
+        "dialect": "pod",
+        "around": [["x"], ["y"]],
+    },
+)
 
 
 @pytest.mark.parametrize(
     "changed",
     [
-        {"events": [{**EVENT, "texts": []}]}, {"events": [{**EVENT, "texts": ["x"]}]}, {"events": []},
-        {"rounds": [[3, 9]]}, {"rounds": [[0, 9, 1], [3, 9, 1]]}, {"rounds": [[3, 10, 1]]},
-        {"events": [{**EVENT, "texts": ["x"] * 3, "cursor": "x"}]}, {"events": [{**EVENT, "texts": ["x"] * 3}] * 2},
+        {"events": [{**EVENT, "texts": []}]},
+        {"events": [{**EVENT, "texts": ["x"]}]},
+        {"events": []},
+        {"rounds": [[3, 9]]},
+        {"rounds": [[0, 9, 1], [3, 9, 1]]},
+        {"rounds": [[3, 10, 1]]},
+        {"events": [{**EVENT, "texts": ["x"] * 3, "cursor": "x"}]},
+        {"events": [{**EVENT, "texts": ["x"] * 3}] * 2},
         {"events": [{**EVENT, "texts": ["x"] * 3, "event": {"type": "text_done", "text": ""}}]},
         {"events": [{**EVENT, "texts": ["x"] * 3, "event": {"type": "text_delta", "text": "x"}}]},
         {"events": [{**EVENT, "texts": ["x"] * 3, "event": {"type": "text_delta", "text": "", "ext": {"x": 1}}}]},
-        {"frames": [FRAME] * 2}, {"frames": [{**FRAME, "around": [["x"]]}]},
-        {"frames": [{**FRAME, "around": [[], ["x"]]}]}, {"frames": [{**FRAME, "words": ["a", "b", "c"]}]},
+        {"frames": [FRAME] * 2},
+        {"frames": [{**FRAME, "around": [["x"]]}]},
+        {"frames": [{**FRAME, "around": [[], ["x"]]}]},
+        {"frames": [{**FRAME, "words": ["a", "b", "c"]}]},
         {"commands": [{"cursor": "1:1", "command": {"type": "pause_turn"}}]},
     ],
-)  # fmt: skip
+)
 def test_a_folded_step_whose_columns_do_not_fit_is_no_line(changed: dict[str, Any]) -> None:
     line = json.loads(raw([STREAM]))
     decode_line(json.dumps(line).encode())

@@ -73,9 +73,14 @@ class Talk:
                 elif isinstance(note, Batch):
                     for place, event in enumerate(note.events, note.first_seq):
                         yield EventLine(
-                            seq=next(seq), t=t, cursor=f"{note.epoch}:{place}", event=event, turn=note.turn,
-                            origin=note.origin, at=note.at,
-                        )  # fmt: skip
+                            seq=next(seq),
+                            t=t,
+                            cursor=f"{note.epoch}:{place}",
+                            event=event,
+                            turn=note.turn,
+                            origin=note.origin,
+                            at=note.at,
+                        )
 
     def stored(self, *, every: int = 1000) -> list[Item]:
         """As they are stored, taken after so many steps each; they stand for the same lines, also when read back."""
@@ -116,8 +121,9 @@ def test_tokens_that_come_many_at_a_time_are_one_line_and_many_times_smaller() -
     assert [some.count for some in stream.rounds] == [100 * len(WORDS), 50 * len(WORDS)]
     assert stream.wires[1].around == [
         ['{"type":"stream_token","timestamp":', ',"requestId":"req-1","token":'],
-        [',"data":{"requestId":"req-1","token":'], ["}}"],
-    ]  # fmt: skip
+        [',"data":{"requestId":"req-1","token":'],
+        ["}}"],
+    ]
     assert len(raw([stream])) * 15 < len(raw(talk.lines()))
 
 
@@ -150,7 +156,7 @@ def test_what_else_happens_stands_between_two_streams() -> None:
         lambda word, at: Parts("pub", b"", (smooth(word, at),)),
         lambda _word, _at: Missed("pub", 3),
     ],
-)  # fmt: skip
+)
 @pytest.mark.parametrize("at", [0, 1, 5, 12])
 def test_frames_that_are_not_alike_are_lines_of_their_own(odd: Callable[[str, int], Frame], at: int) -> None:
     one_by_one, together = Talk(), Talk()
@@ -216,12 +222,15 @@ texts = st.lists(st.sampled_from(WORDS) | st.text(st.characters(exclude_categori
 
 
 @given(
-    st.lists(texts.filter(bool), max_size=8), st.integers(1, 4), st.integers(0, 2),
-    st.lists(st.integers(0, 7), max_size=2), st.lists(st.integers(0, 7), max_size=2),
-)  # fmt: skip
+    st.lists(texts.filter(bool), max_size=8),
+    st.integers(1, 4),
+    st.integers(0, 2),
+    st.lists(st.integers(0, 7), max_size=2),
+    st.lists(st.integers(0, 7), max_size=2),
+)
 def test_whatever_streams_comes_back(
     rounds: list[list[str]], every: int, clients: int, odd: list[int], between: list[int]
-) -> None:  # fmt: skip
+) -> None:
     talk = Talk(sent=(TO_SMOOTH, TO_OTHER)[:clients])
     for number, words in enumerate(rounds):
         if number in between:

@@ -71,9 +71,12 @@ class Scene:
         self.state = SessionState(id="s", seq=7, epoch=2)
         compiled = rules({}, (), window_bytes=65_536, window_micros=2_000_000)
         self.desk = RecordingContext(
-            cast("Writer", self.disk), self.ledger, self._later, rotate_bytes=rotate_bytes,
+            cast("Writer", self.disk),
+            self.ledger,
+            self._later,
+            rotate_bytes=rotate_bytes,
             redactor=(lambda: Redactor(compiled, b"salt")) if redacts else None,
-        )  # fmt: skip
+        )
         self.track = SessionRecorder(self.desk, HEADER, self.state, clock=lambda: 1234, monotonic=lambda: self.now)
 
     def _later(self, delay: float, ring: Callable[[], None]) -> Any:

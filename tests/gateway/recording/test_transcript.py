@@ -18,8 +18,11 @@ def told(*events: Any, turn: str = "t") -> list[tuple[str, str, str]]:
     lines: list[Line] = [
         EventLine(seq=seq, t=seq * 10, cursor=f"1:{seq}", turn=turn, event=event) for seq, event in enumerate(events, 1)
     ]
-    return [(entry.kind, entry.name if entry.kind in ("tool", "result") else "", entry.text) for entry in
-            transcript(lines) if entry.kind != "detail"]  # fmt: skip
+    return [
+        (entry.kind, entry.name if entry.kind in ("tool", "result") else "", entry.text)
+        for entry in transcript(lines)
+        if entry.kind != "detail"
+    ]
 
 
 def test_the_frozen_recording_reads_like_a_conversation() -> None:
@@ -120,9 +123,12 @@ def test_what_is_missing_is_a_loss_where_it_should_stand() -> None:
     ]
     gaps = [Missing(2, "of before"), Missing(4, "part 0 is missing"), Missing(8, "3 lines were not recorded")]
     assert [(entry.kind, entry.text, entry.t) for entry in transcript(lines, gaps)] == [
-        ("loss", "part 0 is missing", 40), ("text", "4", 40), ("text", "5", 50),
-        ("loss", "3 lines were not recorded", 90), ("text", "9", 90),
-    ]  # fmt: skip
+        ("loss", "part 0 is missing", 40),
+        ("text", "4", 40),
+        ("text", "5", 50),
+        ("loss", "3 lines were not recorded", 90),
+        ("text", "9", 90),
+    ]
 
 
 def test_only_an_answer_that_was_given_in_words_has_words() -> None:

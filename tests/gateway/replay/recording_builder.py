@@ -35,9 +35,13 @@ __all__ = ["SESSION", "RecordingBuilder", "WatchedReplay", "said", "types"]
 
 SESSION = "5b1c8c7e-0d4e-5c1a-9f0e-2f6a3c1d7e90"
 OF_A_POD = Header(
-    gateway=HEADER.gateway, started_at=HEADER.started_at, route="test", session=SESSION, dialects={"pod": "seed"},
+    gateway=HEADER.gateway,
+    started_at=HEADER.started_at,
+    route="test",
+    session=SESSION,
+    dialects={"pod": "seed"},
     upstream="pod+unix:/pod",
-)  # fmt: skip
+)
 
 
 def said(text: str, request: str = "r") -> SubmitInput:
@@ -169,9 +173,14 @@ class WatchedReplay:
         reporter = Reporter(self.ledger, tell=self.told.append)
         reporter.heard = self.reports.append
         self.backend = ReplayBackend(
-            self, play, pace=Pace(lambda: self.time.seconds, speed, idle_cap), later=self.time.later,
-            reporter=reporter, lines=Lines(self.connected, tells_model_turns=tells), auto=auto,
-        )  # fmt: skip
+            self,
+            play,
+            pace=Pace(lambda: self.time.seconds, speed, idle_cap),
+            later=self.time.later,
+            reporter=reporter,
+            lines=Lines(self.connected, tells_model_turns=tells),
+            auto=auto,
+        )
 
     def connected(self) -> SessionState:
         return self.state

@@ -283,9 +283,14 @@ def test_a_question_that_the_backend_closed_by_itself_is_closed_again(tmp_path: 
         RecordingBuilder().turn("one", ASKED, ApprovalResolved(approved=False), TextDelta(text="1")).play(tmp_path)
     )
     assert types(watched.asks(said("one"))) == [
-        "TurnAccepted", "StatusChanged", "ApprovalRequested", "ApprovalResolved", "TextDelta", "TurnResult",
+        "TurnAccepted",
+        "StatusChanged",
+        "ApprovalRequested",
+        "ApprovalResolved",
+        "TextDelta",
+        "TurnResult",
         "TurnEnded",
-    ]  # fmt: skip
+    ]
 
 
 def test_a_form_that_was_filled_in_wrong_is_refused_again_and_then_taken(tmp_path: Path) -> None:
@@ -360,8 +365,10 @@ def test_it_plays_by_itself_from_one_turn_to_the_next(tmp_path: Path) -> None:
     watched.backend.start()
     events = watched.news(after=1)
     assert [event.message.text for event in events if hasattr(event, "message") and hasattr(event.message, "text")] == [
-        "one", "two", "three",
-    ]  # fmt: skip
+        "one",
+        "two",
+        "three",
+    ]
     assert (texts(events), RESOLVED in events) == ("12", True)
     assert [event.end for event in events if isinstance(event, TurnEnded)] == ["completed", "completed", "cancelled"]
     assert "TurnAccepted" not in types(events)

@@ -44,9 +44,14 @@ class Alone(InMemoryPando):
             self.session, pando, services(self.time, ledger=self.ledger, new_id=lambda: f"id {next(ids)}")
         )
         self.way.upstream = Upstream(
-            "own", "pando", pando, self._connect, self.way,
-            services(self.time, limits=LIMITS, ledger=self.ledger), spawn=self._spawn,
-        )  # fmt: skip
+            "own",
+            "pando",
+            pando,
+            self._connect,
+            self.way,
+            services(self.time, limits=LIMITS, ledger=self.ledger),
+            spawn=self._spawn,
+        )
 
     def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
         self._group.create_task(work, name=name)

@@ -80,13 +80,15 @@ def test_what_is_said_for_a_typed_answer_belongs_to_the_turn_that_asked() -> Non
         (ASKED, AnswerApproval(approved=True), ["approve"], ApprovalResolved(approved=True)),
         (ASKED, AnswerApproval(approved=False), ["deny"], ApprovalResolved(approved=False)),
         (
-            FORM, AnswerInteraction(question="f", values=Raw(b'{"name":"Ada"}')), ["Ada", "none"],
+            FORM,
+            AnswerInteraction(question="f", values=Raw(b'{"name":"Ada"}')),
+            ["Ada", "none"],
             InteractionResolved(question="f"),
         ),
         (FORM, AnswerInteraction(question="f", declined=True), ["skip"], DECLINED),
         (FORM, AnswerInteraction(question="f"), ["skip"], DECLINED),
     ],
-)  # fmt: skip
+)
 def test_an_answer_is_typed_word_for_word(asked: Question, answer: Command, said: list[str], becomes: Any) -> None:
     assert [text for _, text in typed(asked, answer)] == said
     assert resolved(asked, answer) == becomes
@@ -95,8 +97,9 @@ def test_an_answer_is_typed_word_for_word(asked: Question, answer: Command, said
 def test_each_field_is_typed_behind_its_own_question() -> None:
     answer = AnswerInteraction(question="f", values=Raw(b'{"name":"Ada"}'))
     assert [words.split("\n")[1] for words, _ in typed(FORM, answer)] == [
-        "Your name? (1 of 2)", "Your email? (none leaves it out) (2 of 2)",
-    ]  # fmt: skip
+        "Your name? (1 of 2)",
+        "Your email? (none leaves it out) (2 of 2)",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -29,9 +29,10 @@ async def test_it_is_told_answers_the_session_and_what_is_delivered_to_all() -> 
     translator, projection = DIALECT.server(lambda: 0, lambda: "id", ""), DIALECT.projection("", "")
     batch = Batch(session="s", epoch=1, first_seq=0, events=[TextDelta(text="a")], turn="t")
     for frames in (
-        translator.send([Pong(request="b")]).frames, translator.attach(SessionState(id="s"), "").frames,
+        translator.send([Pong(request="b")]).frames,
+        translator.attach(SessionState(id="s"), "").frames,
         projection.copy("r").render(batch).frames,
-    ):  # fmt: skip
+    ):
         assert not transport.try_send(frames), "not in the midst of a step"
         await transport.send(frames)
     assert told == [

@@ -77,10 +77,12 @@ class Behind:
         self.session, self.backend, self.time, self.ledger = Session(), Backend(), ManualClock(), Ledger()
         ids = iter(range(100))
         self.live = Live(
-            self.session, registry.dialect(dialect),
-            services(self.time, ledger=self.ledger, new_id=lambda: f"own {next(ids)}"), name="there",
+            self.session,
+            registry.dialect(dialect),
+            services(self.time, ledger=self.ledger, new_id=lambda: f"own {next(ids)}"),
+            name="there",
             tells_model_turns=tells,
-        )  # fmt: skip
+        )
         self.live.backend = self.backend
 
     def says(self, *events: Event) -> list[str]:
@@ -176,8 +178,9 @@ def test_one_that_takes_a_history_gets_it_before_anything_is_asked() -> None:
     assert (resume.session, resume.request) == ("thread-1", "own 1")
     assert resume.ext is not None
     assert msgspec.json.decode(resume.ext["codewhale.params"])["history"] == [
-        {"role": "user", "content": "one"}, {"role": "assistant", "content": "1"},
-    ]  # fmt: skip
+        {"role": "user", "content": "one"},
+        {"role": "assistant", "content": "1"},
+    ]
     behind.says(SessionOpened(request="own 1", session="thread-1"))
     assert types(behind.backend.asked[2:]) == ["SubmitInput"]
     assert behind.session.events == [], "nothing is missing"

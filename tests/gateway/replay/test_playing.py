@@ -39,9 +39,12 @@ class Session:
 def replay(path: Path, options: str = "speed=instant", dialect: str = "pod") -> Replay:
     time = ManualClock()
     return Replay(
-        parse(f"replay+file:{path}?{options}"), registry.dialect(dialect), later=time.later,
-        clock=lambda: time.seconds, ledger=Ledger(),
-    )  # fmt: skip
+        parse(f"replay+file:{path}?{options}"),
+        registry.dialect(dialect),
+        later=time.later,
+        clock=lambda: time.seconds,
+        ledger=Ledger(),
+    )
 
 
 def test_each_session_has_the_recording_from_its_beginning(tmp_path: Path) -> None:

@@ -105,12 +105,14 @@ def test_what_a_client_says_otherwise_fails_the_test_with_what_came_near(user: p
         """,
     )
     result.assert_outcomes(passed=2, errors=1)
-    result.stdout.fnmatch_lines([
-        "said and not recorded:",
-        "submit_input Where is my invoice, please?: refused, the recording has nothing like it",
-        "  candidate 1: submit_input Where is my order?, * alike",
-        "    text: recorded 'Where is my order?', said 'Where is my invoice, please?'",
-    ])  # fmt: skip
+    result.stdout.fnmatch_lines(
+        [
+            "said and not recorded:",
+            "submit_input Where is my invoice, please?: refused, the recording has nothing like it",
+            "  candidate 1: submit_input Where is my order?, * alike",
+            "    text: recorded 'Where is my order?', said 'Where is my invoice, please?'",
+        ]
+    )
 
 
 def test_a_backend_is_tested_by_a_recording_and_its_difference_fails_the_test(user: pytest.Pytester) -> None:

@@ -56,8 +56,14 @@ def test_each_input_begins_a_scene_and_what_came_before_is_one_of_its_own(tmp_pa
     assert types(told[0]) == ["HistorySnapshot"]
     assert told[1][3] == TextDelta(text="1")
     assert types(told[1]) == [
-        "TurnAccepted", "MessageAppended", "StatusChanged", "TextDelta", "TurnResult", "StatusChanged", "TurnEnded",
-    ]  # fmt: skip
+        "TurnAccepted",
+        "MessageAppended",
+        "StatusChanged",
+        "TextDelta",
+        "TurnResult",
+        "StatusChanged",
+        "TurnEnded",
+    ]
 
 
 def test_a_command_on_which_the_rest_depends_begins_a_passage(tmp_path: Path) -> None:

@@ -53,8 +53,10 @@ def test_what_is_near_is_taken_and_told_with_what_differs(tmp_path: Path) -> Non
     assert (scene.number, report.outcome, report.scene) == (2, "near", 2)
     (difference,) = report.candidates[0].differences
     assert (difference.field, difference.recorded, difference.said) == (
-        "text", "Where is my order?", "Where is my ordre?",
-    )  # fmt: skip
+        "text",
+        "Where is my order?",
+        "Where is my ordre?",
+    )
 
 
 def test_what_is_like_nothing_is_refused_and_the_candidates_are_told(tmp_path: Path) -> None:

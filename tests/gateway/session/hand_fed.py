@@ -24,9 +24,12 @@ class Session:
         self.given: Given | None = None
         self.state = SessionState(id=str(UUID(int=0)))
         self.form = NormalForm(
-            self.state, lambda: str(UUID(int=next(numbers))), tells_model_turns=tells_model_turns,
-            puts_in_words=lambda _question: asks_in_words, given=lambda: self.given,
-        )  # fmt: skip
+            self.state,
+            lambda: str(UUID(int=next(numbers))),
+            tells_model_turns=tells_model_turns,
+            puts_in_words=lambda _question: asks_in_words,
+            given=lambda: self.given,
+        )
         self.runs: list[Run] = []
 
     def accept(self, text: str = "hi") -> list[Event]:

@@ -52,7 +52,7 @@ NOTE = Message(role="system", text="note")
         ([user("1"), NOTE], [user("1"), NOTE, answer("a")], ["1", "note", "a"]),
         ([user("1"), answer("x"), user("2"), answer("a")], [user("1"), answer("a"), user("2")], [*"1xa2a"]),
     ],
-)  # fmt: skip
+)
 def test_a_history_adds_what_was_missed_where_it_was_said(
     known: list[Item], told: list[Item], becomes: list[str]
 ) -> None:

@@ -56,9 +56,14 @@ class Stage:
     def join(self, name: str) -> tuple[Link, MemoryTransport]:
         transport, dialect = MemoryTransport(), registry.dialect("smooth")
         link = Link(
-            name, dialect, transport, dialect.server(lambda: 0, lambda: "id"), self.services,
-            sink=lambda _link, _bursts: None, drained=self.delivery.drained,
-        )  # fmt: skip
+            name,
+            dialect,
+            transport,
+            dialect.server(lambda: 0, lambda: "id"),
+            self.services,
+            sink=lambda _link, _bursts: None,
+            drained=self.delivery.drained,
+        )
         self.links.append(link)
         self.group.create_task(link.run(), name=name)
         self.delivery.attach(link, "")
@@ -90,9 +95,13 @@ class Stage:
 
     def end(self, text: str, turn: str = TURN) -> None:
         self.play(
-            TextDone(text=text), TurnResult(end="completed"), StatusChanged(status="idle"),
-            TurnEnded(end="completed", text=text, message=SESSION), ended=True, turn=turn,
-        )  # fmt: skip
+            TextDone(text=text),
+            TurnResult(end="completed"),
+            StatusChanged(status="idle"),
+            TurnEnded(end="completed", text=text, message=SESSION),
+            ended=True,
+            turn=turn,
+        )
 
 
 @asynccontextmanager
@@ -175,8 +184,10 @@ async def test_a_client_that_lags_over_its_own_turns_start_still_gets_it_under_i
         assert text(stalled, TURN) == "x" * 100
         assert text(stalled, "r2") == "mine"
         assert [f["type"] for f in shown(stalled) if f["requestId"] == "r2"] == [
-            "immediate_response", "stream_token", "eventual_response",
-        ]  # fmt: skip
+            "immediate_response",
+            "stream_token",
+            "eventual_response",
+        ]
 
 
 async def test_a_client_that_falls_out_of_the_log_is_sent_away() -> None:
@@ -280,8 +291,10 @@ async def test_a_lagging_client_whose_input_is_accepted_in_mid_turn_gets_its_202
         stalled.reading.set()
         await settle()
         assert [f["type"] for f in shown(stalled) if f["requestId"] == "r1"] == [
-            "immediate_response", "stream_token", "eventual_response",
-        ]  # fmt: skip
+            "immediate_response",
+            "stream_token",
+            "eventual_response",
+        ]
         assert text(stalled, TURN).endswith("before")
 
 

@@ -90,9 +90,14 @@ class Live:
     def _append(self, runs: list[Run]) -> None:
         for run in runs:
             batch = Batch(
-                session=ID, epoch=1, first_seq=self.state.seq, events=run.events, turn=run.turn, origin=run.origin,
+                session=ID,
+                epoch=1,
+                first_seq=self.state.seq,
+                events=run.events,
+                turn=run.turn,
+                origin=run.origin,
                 at=self._at,
-            )  # fmt: skip
+            )
             self.state.seq += len(run.events)
             if happens(run.events):
                 self.state.updated_at = self._at
@@ -175,9 +180,13 @@ def test_a_prelude_shows_what_who_was_there_saw(bursts: list[Burst]) -> None:
     frames = [frame for batch in live.log for frame in shared.render(batch).frames]
     turn = live.state.turn
     late = Batch(
-        session=ID, epoch=1, first_seq=live.state.seq, events=prelude(live.state),
-        turn=turn.id if turn else "", origin=turn.origin if turn else Origin(),
-    )  # fmt: skip
+        session=ID,
+        epoch=1,
+        first_seq=live.state.seq,
+        events=prelude(live.state),
+        turn=turn.id if turn else "",
+        origin=turn.origin if turn else Origin(),
+    )
     shown = dialect.projection("", "").render(late).frames
     assert content(shown) == content(frames, turn.id if turn else "nobody")
 
@@ -250,8 +259,13 @@ def test_a_question_that_is_open_stands_last_in_the_prelude_and_its_answers_wher
     assert live.state.turn.asked == 2
     kinds = [type(event).__name__ for event in prelude(live.state)]
     assert kinds == [
-        "TextDelta", "TextDone", "QuestionAnswered", "ToolCallStarted", "InteractionRequired", "QuestionAsked",
-    ]  # fmt: skip
+        "TextDelta",
+        "TextDone",
+        "QuestionAnswered",
+        "ToolCallStarted",
+        "InteractionRequired",
+        "QuestionAsked",
+    ]
     asked = prelude(live.state)[-1]
     assert isinstance(asked, QuestionAsked)
     assert (asked.text, asked.before, asked.number) == ("And?", "Sure.", 2)

@@ -43,9 +43,16 @@ RUNNING = snapshot(user_entry("Hi"), status="running")
 SEGMENT = "0198c3a1-7b52-7c40-9d1e-5f0a6b7c8d9e"
 THREAD = f"thread-{SESSION}"
 FRESH_POD = (
-    echo("Hi"), status("running"), rotated(), say("invoke_start", kind="user_send"), say("turn_start", turn=0),
-    delta("Hello"), done("Hello"), say("turn_end", turn=0, result="finished"), *FINISHED,
-)  # fmt: skip
+    echo("Hi"),
+    status("running"),
+    rotated(),
+    say("invoke_start", kind="user_send"),
+    say("turn_start", turn=0),
+    delta("Hello"),
+    done("Hello"),
+    say("turn_end", turn=0, result="finished"),
+    *FINISHED,
+)
 """The first run of a pod (docs/dialects/pod.md, section 7): its log begins in the middle of the run."""
 
 
@@ -141,11 +148,15 @@ async def test_a_history_told_in_the_middle_of_a_run_is_no_result_of_the_message
             .gets("s", token("$t", "Hello"), answer("$t", "Hello"))
             .gets("p", *USER_LINE_KEPT)
             .gets(
-                "v", topic("message.append", role="user"), topic("llm.start"), topic("llm.token", token="Hello"),
-                topic("llm.end"), topic("session.update"),
+                "v",
+                topic("message.append", role="user"),
+                topic("llm.start"),
+                topic("llm.token", token="Hello"),
+                topic("llm.end"),
+                topic("session.update"),
             )
             .done()
-        )  # fmt: skip
+        )
 
 
 ANSWER: dict[str, Callable[[Frame], bool]] = {

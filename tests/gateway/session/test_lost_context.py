@@ -94,12 +94,23 @@ async def test_clients_without_a_form_for_it_are_told_before_the_first_answer_an
             .server_says(taken("$n"), said("$n", "Well"), said("$n", "."), answered("$n", "Well."))
             .gets("a", accepted("r1"), token("r1", LINE), token("r1", "Well"), token("r1", "."), answer("r1", "Well."))
             .gets(
-                "v", topic("message.append", content="And now?"), topic("llm.start"), topic("llm.token", token=LINE),
-                topic("llm.token", token="Well"), topic("llm.token", token="."), topic("llm.end"),
+                "v",
+                topic("message.append", content="And now?"),
+                topic("llm.start"),
+                topic("llm.token", token=LINE),
+                topic("llm.token", token="Well"),
+                topic("llm.token", token="."),
+                topic("llm.end"),
                 topic("session.update"),
             )
             .gets(
-                "p", echo("And now?"), status("running"), say("turn_start"), delta("Well"), delta("."), done("Well."),
+                "p",
+                echo("And now?"),
+                status("running"),
+                say("turn_start"),
+                delta("Well"),
+                delta("."),
+                done("Well."),
                 *ENDED,
             )
             .says("a", send("r2", "Sure?"))
@@ -108,7 +119,7 @@ async def test_clients_without_a_form_for_it_are_told_before_the_first_answer_an
             .gets("a", accepted("r2"), token("r2", "Yes"), answer("r2", "Yes"))
             .ignores("v", "p")
             .done()
-        )  # fmt: skip
+        )
         state = made.session.state
         texts = [item.text for item in state.transcript if isinstance(item, Message)]
         assert texts == ["Hi", "Yes", "And now?", "Well.", "Sure?", "Yes"], "the line is no part of the conversation"

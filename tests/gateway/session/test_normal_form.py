@@ -220,9 +220,10 @@ def test_usage_of_a_terminal_is_reported_where_nothing_else_told_it() -> None:
     assert kinds(said) == ["TextDelta", "TextDone", "UsageReported", "TurnResult", "StatusChanged", "TurnEnded"]
     assert session.state.usage == Usage(input_tokens=3)
     again = session.feed(
-        TextDelta(text="b"), UsageReported(usage=Usage(input_tokens=5)),
+        TextDelta(text="b"),
+        UsageReported(usage=Usage(input_tokens=5)),
         TurnEnded(end="completed", usage=Usage(input_tokens=5)),
-    )  # fmt: skip
+    )
     assert kinds(again).count("UsageReported") == 1
     assert session.state.usage == Usage(input_tokens=8)
 
@@ -309,9 +310,11 @@ def test_where_the_route_answers_nothing_is_put_in_words() -> None:
 def test_the_call_that_waits_leaves_the_question_open() -> None:
     session = asked()
     session.feed(
-        ToolCallStarted(call="c", name="rm"), ToolCallArguments(call="c", name="rm", json="{}", done=True),
-        UsageReported(usage=Usage(input_tokens=1)), StatusChanged(status="running"),
-    )  # fmt: skip
+        ToolCallStarted(call="c", name="rm"),
+        ToolCallArguments(call="c", name="rm", json="{}", done=True),
+        UsageReported(usage=Usage(input_tokens=1)),
+        StatusChanged(status="running"),
+    )
     assert session.state.turn is not None
     assert session.state.turn.question is not None
 
@@ -319,10 +322,14 @@ def test_the_call_that_waits_leaves_the_question_open() -> None:
 @pytest.mark.parametrize(
     "more",
     [
-        TextDelta(text="x"), TextDone(text="x"), ReasoningStarted(), ReasoningDelta(text="x"), Preamble(text="x"),
+        TextDelta(text="x"),
+        TextDone(text="x"),
+        ReasoningStarted(),
+        ReasoningDelta(text="x"),
+        Preamble(text="x"),
         ToolCallFinished(call="c", name="rm", output="x"),
     ],
-)  # fmt: skip
+)
 def test_any_other_content_shows_that_the_question_is_over(more: Event) -> None:
     session = asked()
     said = session.feed(more)
@@ -411,9 +418,11 @@ def test_a_code_parks_nothing_and_is_asked_for_in_words_within_the_turn() -> Non
     session = Session()
     session.accept("Pay")
     said = session.feed(
-        TextDelta(text="Hm."), OtpRequired(tool="pay", description="d", channels=("sms",), auth_level="end_user"),
-        OtpSent(channel="sms", destination="*"), TurnEnded(end="completed"),
-    )  # fmt: skip
+        TextDelta(text="Hm."),
+        OtpRequired(tool="pay", description="d", channels=("sms",), auth_level="end_user"),
+        OtpSent(channel="sms", destination="*"),
+        TurnEnded(end="completed"),
+    )
     assert kinds(said)[:6] == ["TextDelta", "TextDone", "OtpRequired", "QuestionAsked", "OtpSent", "QuestionAsked"]
     assert not any(isinstance(event, QuestionAsked) and event.parked for event in said)
     assert session.state.otp is not None
@@ -434,8 +443,10 @@ def test_where_the_backend_tells_no_model_turns_each_run_begins_with_the_next() 
 def test_a_code_that_is_sent_outside_of_turns_is_told_as_a_run_of_its_own() -> None:
     session = Session()
     assert kinds(session.feed(OtpSent(channel="sms", destination="*"))) == [
-        "OtpSent", "QuestionAnswered", "QuestionAsked",
-    ]  # fmt: skip
+        "OtpSent",
+        "QuestionAnswered",
+        "QuestionAsked",
+    ]
 
 
 def test_what_is_noted_outside_of_turns_is_an_answer_and_words() -> None:

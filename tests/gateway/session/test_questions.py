@@ -81,9 +81,12 @@ def attach(request: str = "open", **keys: Any) -> Frame:
     """A smooth client joins the conversation."""
     keys.setdefault("supports", FORMS)
     return {
-        "action": "create_conversation_session", "requestId": request, "agentId": AGENT,
-        "conversationId": CONVERSATION, **keys,
-    }  # fmt: skip
+        "action": "create_conversation_session",
+        "requestId": request,
+        "agentId": AGENT,
+        "conversationId": CONVERSATION,
+        **keys,
+    }
 
 
 def ask(action: str, request: str, **keys: Any) -> Frame:
@@ -273,8 +276,10 @@ async def test_the_first_answer_wins_and_the_others_are_told() -> None:
             .server_says(acknowledged("$c"))
             .gets("p", *heard("deny"), *CALLED)
             .gets("q", *heard("deny"), *CALLED),
-            "p", "q", smooth=("a",),
-        ).done()  # fmt: skip
+            "p",
+            "q",
+            smooth=("a",),
+        ).done()
 
 
 async def test_a_smooth_clients_answer_wakes_the_pods() -> None:
@@ -289,8 +294,10 @@ async def test_a_smooth_clients_answer_wakes_the_pods() -> None:
             .gets("q", *WOKE, *CALLED)
             .says("p", run("deny"))
             .gets("p", busy("a turn is already in progress in this session")),
-            "p", "q", smooth=("a",),
-        ).done()  # fmt: skip
+            "p",
+            "q",
+            smooth=("a",),
+        ).done()
 
 
 async def test_a_duplicate_confirm_under_the_live_turns_id_is_refused_under_it() -> None:
@@ -464,13 +471,17 @@ async def test_an_answer_of_a_link_that_was_not_shown_the_question_does_not_coun
             .server_gets()
             .reads_on("q")
             .gets(
-                "q", delta("y" * 2_000), busy("not sent: the open question was not shown to you yet"), delta("z"),
-                done("x" * 2_000 + "y" * 2_000 + "z"), *ASKED,
+                "q",
+                delta("y" * 2_000),
+                busy("not sent: the open question was not shown to you yet"),
+                delta("z"),
+                done("x" * 2_000 + "y" * 2_000 + "z"),
+                *ASKED,
             )
             .says("q", run("approve"))
             .server_gets(confirmed("$c", approved=True))
             .done()
-        )  # fmt: skip
+        )
 
 
 async def test_a_slow_pod_client_catches_up_over_question_and_answer_in_their_order() -> None:
@@ -510,8 +521,10 @@ async def test_the_deadline_denies_with_an_alert_and_a_run_that_the_backend_bega
             .server_says(acknowledged("$c"))
             .gets("p", *WOKE, *CALLED)
             .gets("q", *WOKE, *CALLED),
-            "p", "q", smooth=("a",),
-        ).done()  # fmt: skip
+            "p",
+            "q",
+            smooth=("a",),
+        ).done()
         assert made.time.waiting == []
 
 
@@ -589,8 +602,10 @@ async def test_late_joiners_see_the_question_in_their_own_form() -> None:
             .gets("a", ok("yes"))
             .gets("p", *WOKE, *CALLED)
             .gets("q", *WOKE, *CALLED),
-            "p", "q", smooth=("a",),
-        ).done()  # fmt: skip
+            "p",
+            "q",
+            smooth=("a",),
+        ).done()
 
 
 async def test_who_joins_after_the_answer_is_asked_nothing() -> None:
@@ -728,9 +743,16 @@ def code_asked(made: InMemoryGateway) -> Script:
         .server_gets(told("$t", "Pay"))
         .server_says(taken("$t"), code_wanted("$t"), code_sent("$t"), answered("$t", ""))
         .gets(
-            "p", echo("Pay"), *BEGAN, delta("$wanted"), done("$wanted"), delta("$sent"), done("$sent"), *ENDED,
+            "p",
+            echo("Pay"),
+            *BEGAN,
+            delta("$wanted"),
+            done("$wanted"),
+            delta("$sent"),
+            done("$sent"),
+            *ENDED,
         )
-    )  # fmt: skip
+    )
 
 
 async def test_a_code_wanted_is_no_park() -> None:
@@ -999,8 +1021,12 @@ async def test_a_plain_smooth_client_that_joins_at_a_form_is_asked_in_words() ->
         script.gets("p", delta("Sure. "), done("Sure. "), *ASKED)
         await (
             joined(
-                script, "b", token("$turn", "Sure. "), token("$turn", "$words"),
-                {"type": "eventual_response", "requestId": "$turn"}, supports=[],
+                script,
+                "b",
+                token("$turn", "Sure. "),
+                token("$turn", "$words"),
+                {"type": "eventual_response", "requestId": "$turn"},
+                supports=[],
             )
             .says("b", send("r1", "skip"))
             .server_gets(submitted("$s", "i1", declined=True))
@@ -1008,7 +1034,7 @@ async def test_a_plain_smooth_client_that_joins_at_a_form_is_asked_in_words() ->
             .gets("b", accepted("r1"), chunk("r1"), token("r1", "Fine."), answer("r1", "Fine."))
             .gets("p", *heard("skip"), *CALLED, delta("Fine."), done("Fine."), *ENDED)
             .done()
-        )  # fmt: skip
+        )
 
 
 async def test_an_approval_reaches_a_plain_smooth_client_natively() -> None:

@@ -82,13 +82,15 @@ async def test_blocks_that_became_whole_meanwhile_are_said_before_the_turn_goes_
             begun(made)
             .pod_says(snapshot(*entries, status="running"))
             .gets(
-                "a", token("r1", "lo. "), {"type": "stream_chunk", "requestId": "r1"},
+                "a",
+                token("r1", "lo. "),
+                {"type": "stream_chunk", "requestId": "r1"},
                 {"type": "stream_chunk", "requestId": "r1"},
             )
             .pod_says(delta("Bye"), done("Bye"), *FINISHED)
             .gets("a", token("r1", "Bye"), answer("r1", "Hello. Bye"))
             .done()
-        )  # fmt: skip
+        )
 
 
 @pytest.mark.parametrize("heard", [True, False])

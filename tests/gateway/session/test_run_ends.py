@@ -105,11 +105,17 @@ async def test_usage_in_the_terminal_of_a_smooth_server_is_told_before_the_model
             .server_gets(told("$t", "Hi"))
             .server_says(taken("$t"), said("$t", "Hello"), terminal)
             .gets(
-                "p", say("user_message"), say("status"), say("turn_start"), say("text_delta"),
-                say("text_done"), say("usage", input_tokens=3, output_tokens=4), *map(say, ENDED),
+                "p",
+                say("user_message"),
+                say("status"),
+                say("turn_start"),
+                say("text_delta"),
+                say("text_done"),
+                say("usage", input_tokens=3, output_tokens=4),
+                *map(say, ENDED),
             )
             .done()
-        )  # fmt: skip
+        )
         assert made.session.state.usage.input_tokens == 3, "counted once"
 
 
@@ -131,8 +137,10 @@ async def test_a_run_of_a_pod_that_lost_the_end_of_its_model_turn_gets_one() -> 
 async def test_a_run_that_a_limit_ends_has_no_end_of_its_model_turn() -> None:
     async with in_memory_gateway() as made:
         cut = (
-            say("status", status="running"), say("turn_start", turn=0), say("run_end", result="limit_reached"),
+            say("status", status="running"),
+            say("turn_start", turn=0),
+            say("run_end", result="limit_reached"),
             say("status", status="idle"),
-        )  # fmt: skip
+        )
         script = made.script().joins("p", dialect="pod").pod_says(snapshot()).gets("p", say("snapshot"))
         await script.pod_says(*cut).gets("p", *cut).done()

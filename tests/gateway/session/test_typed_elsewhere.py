@@ -88,8 +88,13 @@ async def test_a_history_that_is_read_again_keeps_the_tools_that_the_store_does_
         rotated = frames(pod)[-1]
         assert rotated["event"] == "segment_rotated"
         assert words(rotated, ("Where?", "When?", "date", "Now.", "Why?", "So.")) == [
-            "Where?", "When?", "date", "Now.", "Why?", "So.",
-        ]  # fmt: skip
+            "Where?",
+            "When?",
+            "date",
+            "Now.",
+            "Why?",
+            "So.",
+        ]
 
 
 async def test_a_history_that_tells_nothing_new_does_not_rotate_a_pod() -> None:

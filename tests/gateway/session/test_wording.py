@@ -33,13 +33,16 @@ IDENTITY = {
     ]
 }
 SIZE = {
-    "question": "Which size?", "header": "Size",
+    "question": "Which size?",
+    "header": "Size",
     "options": [{"label": "Small"}, {"label": "Large", "description": "XL"}],
-}  # fmt: skip
+}
 EXTRAS = {
-    "question": "What else?", "header": "Extras", "multiSelect": True,
+    "question": "What else?",
+    "header": "Extras",
+    "multiSelect": True,
     "options": [{"label": "Salt, pepper"}, {"label": "Oil"}],
-}  # fmt: skip
+}
 
 
 def asked(spec: Any, kind: str = "identity_intake", reason: str = "") -> InteractionRequired:
@@ -69,10 +72,16 @@ def test_an_approval_names_the_tool_the_backends_words_and_both_answers() -> Non
 @pytest.mark.parametrize(
     ("said", "verdict"),
     [
-        ("approve", True), (" /Approve\n", True), ("DENY", False), ("/deny", False),
-        ("yes", None), ("approve it", None), ("", None), ("//approve", None),
+        ("approve", True),
+        (" /Approve\n", True),
+        ("DENY", False),
+        ("/deny", False),
+        ("yes", None),
+        ("approve it", None),
+        ("", None),
+        ("//approve", None),
     ],
-)  # fmt: skip
+)
 def test_a_verdict_is_one_word_trimmed_in_any_case(said: str, verdict: bool | None) -> None:
     assert wording.verdict(said) is verdict
 
@@ -83,10 +92,15 @@ def test_a_verdict_is_one_word_trimmed_in_any_case(said: str, verdict: bool | No
 @pytest.mark.parametrize(
     ("said", "code"),
     [
-        ("code 123456", "123456"), ("/Code  a-1 ", "a-1"), ("code", ""), ("code 1 2", ""), ("my code 1", ""),
-        ("123456", ""), ("code " + "9" * 65, ""),
+        ("code 123456", "123456"),
+        ("/Code  a-1 ", "a-1"),
+        ("code", ""),
+        ("code 1 2", ""),
+        ("my code 1", ""),
+        ("123456", ""),
+        ("code " + "9" * 65, ""),
     ],
-)  # fmt: skip
+)
 def test_a_code_is_typed_behind_its_word(said: str, code: str) -> None:
     assert wording.code(said) == code
 

@@ -84,9 +84,14 @@ def put(path: Path, content: object) -> None:
 
 @pytest.mark.parametrize(
     ("path", "first"),
-    [("/", 48254), ("/tmp/workspace", 47481), ("/home/user/projects/my-project", 58615),
-     ("/home/josé/proj", 47352), ("/home/user/proj/", 43438)],
-)  # fmt: skip
+    [
+        ("/", 48254),
+        ("/tmp/workspace", 47481),
+        ("/home/user/projects/my-project", 58615),
+        ("/home/josé/proj", 47352),
+        ("/home/user/proj/", 43438),
+    ],
+)
 def test_the_ports_of_a_path_are_those_that_were_checked(path: str, first: int) -> None:
     assert ports(path) == (first, first + 1)
 
@@ -120,8 +125,15 @@ def test_the_registry_entry_names_our_live_process_and_what_the_lock_says(folder
         path = instances / f"{ID}.json"
         said = json.loads(path.read_text())
         assert list(said) == [
-            "instance_id", "path", "pid", "pub_port", "rpc_port", "started_at", "mode", "is_primary",
-        ]  # fmt: skip
+            "instance_id",
+            "path",
+            "pid",
+            "pub_port",
+            "rpc_port",
+            "started_at",
+            "mode",
+            "is_primary",
+        ]
         lock = json.loads(lock_of(folder).read_text())
         for key in ("instance_id", "pid", "pub_port", "rpc_port"):
             assert said[key] == lock[key]

@@ -32,10 +32,17 @@ def told(frame: dict[str, object]) -> bytes:
 
 
 APPROVAL = {
-    "call_id": "c", "approval_id": "a", "turn_id": "t", "command": "rm x", "cwd": "/w", "reason": "",
-    "proposed_execpolicy_amendment": [], "proposed_network_policy_amendments": [{"host": "h", "action": "deny"}],
-    "additional_permissions": [], "available_decisions": [{"type": "abort"}],
-}  # fmt: skip
+    "call_id": "c",
+    "approval_id": "a",
+    "turn_id": "t",
+    "command": "rm x",
+    "cwd": "/w",
+    "reason": "",
+    "proposed_execpolicy_amendment": [],
+    "proposed_network_policy_amendments": [{"host": "h", "action": "deny"}],
+    "additional_permissions": [],
+    "available_decisions": [{"type": "abort"}],
+}
 SHELL = {"type": "local_shell", "params": {"command": "ls"}}
 NO_BODY = {"type": "function", "success": False}
 FRAMES: list[dict[str, object]] = [
@@ -54,20 +61,40 @@ FRAMES: list[dict[str, object]] = [
     {"event": "tool_call_start", "response_id": "r", "tool_name": "t", "arguments": SHELL},
     {"event": "tool_call_result", "response_id": "r", "tool_name": "t", "output": NO_BODY},
     {
-        "event": "tool_call_result", "response_id": "r", "tool_name": "t",
+        "event": "tool_call_result",
+        "response_id": "r",
+        "tool_name": "t",
         "output": {"type": "mcp", "result": {"isError": "no"}},
     },
     {"event": "tool_call_result", "response_id": "r", "tool_name": "t", "output": [1]},
-]  # fmt: skip
+]
 
 THREAD_OF = {
-    "id": THREAD, "preview": "p", "ephemeral": False, "model_provider": "m", "created_at": 1, "updated_at": 2,
-    "status": "idle", "path": "/p", "cwd": "/w", "cli_version": "0.9.10", "source": "api",
-}  # fmt: skip
+    "id": THREAD,
+    "preview": "p",
+    "ephemeral": False,
+    "model_provider": "m",
+    "created_at": 1,
+    "updated_at": 2,
+    "status": "idle",
+    "path": "/p",
+    "cwd": "/w",
+    "cli_version": "0.9.10",
+    "source": "api",
+}
 RESPONSE = {
-    "thread_id": THREAD, "status": "resumed", "thread": THREAD_OF, "threads": [], "model": "m", "model_provider": "p",
-    "cwd": "/w", "approval_policy": "never", "sandbox": "s", "events": [], "data": {},
-}  # fmt: skip
+    "thread_id": THREAD,
+    "status": "resumed",
+    "thread": THREAD_OF,
+    "threads": [],
+    "model": "m",
+    "model_provider": "p",
+    "cwd": "/w",
+    "approval_policy": "never",
+    "sandbox": "s",
+    "events": [],
+    "data": {},
+}
 PROMPTED = {"output": "{}", "model": "m", "events": [{"event": "response_start", "response_id": "r"}]}
 
 HOOKS = [
@@ -92,10 +119,20 @@ EVENTS = [
 ]
 
 RESUMED = {
-    "thread_id": THREAD, "history": [{"a": 1}, "b"], "path": "/p", "model": "m", "model_provider": "p", "cwd": "/w",
-    "approval_policy": "never", "sandbox": "s", "config": {"a": 1}, "base_instructions": "b",
-    "developer_instructions": "d", "personality": "p", "persist_extended_history": True,
-}  # fmt: skip
+    "thread_id": THREAD,
+    "history": [{"a": 1}, "b"],
+    "path": "/p",
+    "model": "m",
+    "model_provider": "p",
+    "cwd": "/w",
+    "approval_policy": "never",
+    "sandbox": "s",
+    "config": {"a": 1},
+    "base_instructions": "b",
+    "developer_instructions": "d",
+    "personality": "p",
+    "persist_extended_history": True,
+}
 FORKED = {name: value for name, value in RESUMED.items() if name not in ("history", "personality")}
 REQUESTS = [
     called("thread/resume", **RESUMED),
@@ -324,9 +361,30 @@ JSON = st.recursive(
     max_leaves=8,
 )
 NAMES = [
-    "id", "jsonrpc", "method", "params", "thread_id", "kind", "result", "error", "events", "data", "ok", "status",
-    "type", "event", "response_id", "delta", "metadata", "limit", "threads", "code", "message", "output", "methods",
-]  # fmt: skip
+    "id",
+    "jsonrpc",
+    "method",
+    "params",
+    "thread_id",
+    "kind",
+    "result",
+    "error",
+    "events",
+    "data",
+    "ok",
+    "status",
+    "type",
+    "event",
+    "response_id",
+    "delta",
+    "metadata",
+    "limit",
+    "threads",
+    "code",
+    "message",
+    "output",
+    "methods",
+]
 FIELDS = st.dictionaries(
     st.sampled_from(NAMES), JSON | st.dictionaries(st.sampled_from(NAMES), JSON, max_size=5), max_size=6
 )

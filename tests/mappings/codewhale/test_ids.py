@@ -52,8 +52,13 @@ def test_a_text_with_a_line_break_is_a_string() -> None:
 
 def test_texts_and_numbers_are_told_apart() -> None:
     assert [heard(Raw(raw)) for raw in (b"7", b'"7"', b'"req-1"', b"null", b'""', b"1.0")] == [
-        "7", '"7"', "req-1", "null", '""', "1.0",
-    ]  # fmt: skip
+        "7",
+        '"7"',
+        "req-1",
+        "null",
+        '""',
+        "1.0",
+    ]
     assert (heard(UNSET), said("")) == ("", UNSET)
 
 

@@ -16,9 +16,27 @@ from tests.mappings.pod.data import VECTORS, back_and_forth
 
 WIRES = [row["wire"].encode() for row in VECTORS]
 FRAGMENTS = [
-    b"{", b"}", b"[", b"]", b'"', b":", b",", b"null", b"-1", b"1.5", b"1e999", b"9" * 40, b"\xff", b"\\ud800",
-    b"\\udc00", b"\x00", b'"kind":"text"', b'{"a":' * 200, b"[" * 5000, b"18446744073709551616",
-]  # fmt: skip
+    b"{",
+    b"}",
+    b"[",
+    b"]",
+    b'"',
+    b":",
+    b",",
+    b"null",
+    b"-1",
+    b"1.5",
+    b"1e999",
+    b"9" * 40,
+    b"\xff",
+    b"\\ud800",
+    b"\\udc00",
+    b"\x00",
+    b'"kind":"text"',
+    b'{"a":' * 200,
+    b"[" * 5000,
+    b"18446744073709551616",
+]
 
 
 def event(frame: bytes) -> tuple[Step[Any], list[bytes]]:

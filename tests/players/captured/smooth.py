@@ -121,8 +121,12 @@ class CapturedSmoothServer(CapturedBackend):
         peer.says(kept | {"requestId": asked["requestId"], "data": data, "timestamp": 1})
 
     def _keep(self, direction: str, text: str) -> None:
-        message = {"id": str(uuid5(NAMESPACE_URL, f"message {len(self._store)}")), "direction": direction,
-                   "content": {"text": text}, "createdAt": "2026-01-01T00:00:00Z"}  # fmt: skip
+        message = {
+            "id": str(uuid5(NAMESPACE_URL, f"message {len(self._store)}")),
+            "direction": direction,
+            "content": {"text": text},
+            "createdAt": "2026-01-01T00:00:00Z",
+        }
         self._store.append(message)
 
 

@@ -602,9 +602,13 @@ def tokens(seq: int, *texts: str, around: Sequence[str] = ('{"event":"text_delta
     """Deltas and the frames of a pod that they came in."""
     wire = StreamFrames(link="up", dir="receive", dialect="pod", around=[[part] for part in around])
     return Stream(
-        seq=seq, cursor=f"1:{seq}", event=TextDelta(text=""), texts=list(texts), wires=[wire],
+        seq=seq,
+        cursor=f"1:{seq}",
+        event=TextDelta(text=""),
+        texts=list(texts),
+        wires=[wire],
         rounds=[Round(len(texts), seq * 1000, 0)],
-    )  # fmt: skip
+    )
 
 
 def flowing(redactor: Redactor) -> int:
@@ -620,9 +624,13 @@ def test_what_streams_said_is_remembered_when_a_frame_goes_on() -> None:
     seq = flowing(redactor)
     redactor.feed([tokens(seq, "the key", " is ", KEY[:3])], now=60_000_000)  # which tells nothing yet
     frame = FrameLine(
-        seq=seq + 6, t=seq * 1000, link="up", dir="receive", dialect="pod",
+        seq=seq + 6,
+        t=seq * 1000,
+        link="up",
+        dir="receive",
+        dialect="pod",
         text=json.dumps({"event": "text_delta", "data": {"text": KEY[3:]}}),
-    )  # fmt: skip
+    )
     (out,) = redactor.feed([frame], now=60_000_000)
     assert isinstance(out, FrameLine)
     assert (out.text, out.redacted) == (None, True)

@@ -24,9 +24,17 @@ SESSION = THREAD[7:]
 AT = 1_795_222_341 * 10**9
 
 ROW = {
-    "id": THREAD, "preview": "New conversation", "ephemeral": True, "model_provider": "deepseek", "created_at": 1,
-    "updated_at": 1, "status": "running", "cwd": "/w", "cli_version": "0.9.10", "source": "interactive",
-}  # fmt: skip
+    "id": THREAD,
+    "preview": "New conversation",
+    "ephemeral": True,
+    "model_provider": "deepseek",
+    "created_at": 1,
+    "updated_at": 1,
+    "status": "running",
+    "cwd": "/w",
+    "cli_version": "0.9.10",
+    "source": "interactive",
+}
 
 
 class Child:
@@ -350,7 +358,7 @@ def test_answers_take_the_type_of_their_question() -> None:
         (ask.GetHistory(request="1", session=SESSION), "thread/read", whole, say.HistorySnapshot),
         (ask.GetSession(request="1", session=SESSION), "thread/read", whole | {"thread": ROW}, say.SessionOpened),
         (ask.ArchiveSession(request="1", session=SESSION), "thread/archive", whole, say.Reply),
-    ]  # fmt: skip
+    ]
     for command, method, result, kind in said:
         assert child.sent(command) == []
         (answer,) = child.answers(method, result)

@@ -79,8 +79,10 @@ def test_what_a_backend_has_no_word_for_is_a_result_that_is_not_ok_so_that_the_s
 
 def test_what_else_a_backend_has_no_word_for_is_an_unknown_method_and_a_busy_one_fails() -> None:
     assert no(ask.ForkSession(), "unsupported") == {
-        "code": -32601, "message": "unsupported method: thread/fork: no", "data": None,
-    }  # fmt: skip
+        "code": -32601,
+        "message": "unsupported method: thread/fork: no",
+        "data": None,
+    }
     assert no(ask.PromptOnce(prompt="x", ext=keep(method="prompt/request")), "unsupported")["message"] == (
         "unsupported method: prompt/request: no"
     )

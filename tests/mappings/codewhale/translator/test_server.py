@@ -72,9 +72,14 @@ class Client:
             if not events:
                 continue
             batch = Batch(
-                session=SESSION, epoch=1, first_seq=0, events=events, turn=TURN, at=AT,
+                session=SESSION,
+                epoch=1,
+                first_seq=0,
+                events=events,
+                turn=TURN,
+                at=AT,
                 origin=Origin(link="l", request=request),
-            )  # fmt: skip
+            )
             rendered = projection.render(batch)
             self._put(rendered.frames)
             self.losses += [loss.kind for loss in rendered.losses]

@@ -516,9 +516,12 @@ def test_runs_that_follow_faster_than_the_store_answers_have_each_its_own_words_
     primary.publishes("llm.token", token="b")
     primary.publishes("llm.end")
     stored = [
-        *OLD, message("m2", "user", "1"), message("m3", "assistant", "a"), message("m4", "user", "2"),
+        *OLD,
+        message("m2", "user", "1"),
+        message("m3", "assistant", "a"),
+        message("m4", "user", "2"),
         message("m5", "assistant", "bc"),
-    ]  # fmt: skip
+    ]
     words, *run = primary.says("message.list", stored)
     assert (typed(words), run) == ("1", [BEGUN, say.TextDelta(text="a")])
     assert primary.says("message.list", stored) == DONE
@@ -676,6 +679,9 @@ def test_user_and_assistant_alternate_in_captured_turns_as_in_the_store() -> Non
             is_end = frames[0].startswith("llm.end")
             said += primary.says("message.list", stored[: answers[0] + is_end])
             answers = answers[is_end:]
-    order = [item.message.text if isinstance(item, say.MessageAppended) else "" for item in said
-             if isinstance(item, say.MessageAppended | say.ModelTurnStarted)]  # fmt: skip
+    order = [
+        item.message.text if isinstance(item, say.MessageAppended) else ""
+        for item in said
+        if isinstance(item, say.MessageAppended | say.ModelTurnStarted)
+    ]
     assert order == ["Fix parse_wait()", "", "中文总结一下日志问题", "", "torture list", "", ""]

@@ -84,9 +84,12 @@ def test_a_change_of_the_store_is_told_to_everybody() -> None:
     (docs/dialects/pando.md, section 4).
     """
     change = {
-        "instance_id": "i-1", "path": "/srv/work", "topic": "db.file.created", "payload": {"method": "CreateFile"},
+        "instance_id": "i-1",
+        "path": "/srv/work",
+        "topic": "db.file.created",
+        "payload": {"method": "CreateFile"},
         "timestamp": "2026-11-21T00:54:45Z",
-    }  # fmt: skip
+    }
     said = say.StoreChanged(topic="db.file.created", change=Raw(json.dumps(change).encode()))
     (frame,) = link(Clock()).send([said]).frames
     assert payload(frame, "db.file.created") == change

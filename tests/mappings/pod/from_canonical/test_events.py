@@ -41,9 +41,10 @@ def test_a_backend_that_is_found_at_work_is_shown_running() -> None:
 def test_a_rotation_behind_the_input_of_its_run_brings_that_input() -> None:
     entry = {"config": {"top_p": 1}, "history": [], "kind": "segment_start", "ts": 5}
     event = say.HistorySnapshot(
-        items=(Message(role="user", text="Hi", segments=(Text(text="Hi"),)),), rotated=True,
+        items=(Message(role="user", text="Hi", segments=(Text(text="Hi"),)),),
+        rotated=True,
         ext={"pod.entry": Raw(json.encode(entry))},
-    )  # fmt: skip
+    )
     (rotated,) = said(event)
     history = [{"content": [{"kind": "text", "text": "Hi"}], "kind": "message", "role": "user"}]
     assert rotated == {"event": "segment_rotated", "data": {"entry": {**entry, "history": history}}}

@@ -29,8 +29,11 @@ def test_a_question_that_parks_the_turn_pauses_the_run() -> None:
     found = lines(Projection(), PARKS)
     assert names(found) == ["text_delta", "text_done", "run_end", "status"]
     assert [line["data"] for line in found] == [
-        {"text": "May I?"}, {"text": "May I?"}, {"result": "paused"}, {"status": "paused"},
-    ]  # fmt: skip
+        {"text": "May I?"},
+        {"text": "May I?"},
+        {"result": "paused"},
+        {"status": "paused"},
+    ]
 
 
 def test_a_typed_answer_is_echoed_and_begins_a_run() -> None:
@@ -39,9 +42,11 @@ def test_a_typed_answer_is_echoed_and_begins_a_run() -> None:
     found = lines(projection, TYPED)
     assert names(found) == ["user_message", "status", "invoke_start", "turn_start"]
     assert [line["data"] for line in found] == [
-        {"segments": [{"kind": "text", "content": "approve"}]}, {"status": "running"}, {"kind": "user_send"},
+        {"segments": [{"kind": "text", "content": "approve"}]},
+        {"status": "running"},
+        {"kind": "user_send"},
         {"turn": 1},
-    ]  # fmt: skip
+    ]
 
 
 def test_an_answer_keeps_its_segments() -> None:
@@ -70,8 +75,15 @@ def test_words_within_a_turn_are_text_of_its_run() -> None:
 def test_words_outside_of_turns_that_answer_nothing_typed_are_a_run_of_the_backends() -> None:
     found = outside(Projection(), say.QuestionAnswered(), say.QuestionAsked(text="A code was sent."))
     assert names(found) == [
-        "status", "invoke_start", "turn_start", "text_delta", "text_done", "turn_end", "run_end", "status",
-    ]  # fmt: skip
+        "status",
+        "invoke_start",
+        "turn_start",
+        "text_delta",
+        "text_done",
+        "turn_end",
+        "run_end",
+        "status",
+    ]
     assert found[1]["data"] == {"kind": "wakeup"}
     assert (found[-2]["data"], found[-1]["data"]) == ({"result": "finished"}, {"status": "idle"})
 
@@ -88,9 +100,16 @@ def test_an_answer_outside_of_turns_and_what_is_said_to_it_are_one_run() -> None
     projection = Projection()
     once = outside(projection, TYPED, say.QuestionAsked(text="No."))
     assert names(once) == [
-        "user_message", "status", "invoke_start", "turn_start", "text_delta", "text_done", "turn_end", "run_end",
+        "user_message",
         "status",
-    ]  # fmt: skip
+        "invoke_start",
+        "turn_start",
+        "text_delta",
+        "text_done",
+        "turn_end",
+        "run_end",
+        "status",
+    ]
     assert names(outside(projection, TYPED, say.QuestionAsked(text="No."))) == names(once), "and so is the next"
 
 
