@@ -40,10 +40,12 @@ def demo_backend(
 ) -> None:
     """Serve a scripted backend, to try dragoman without an agent.
 
-    It answers each input with the next turn of a conversation with thinking, a tool call and streamed text. Other
-    answers are chosen by the first word of an input: [bold]fail[/], [bold]retry[/], [bold]limit[/], [bold]approve[/]
-    (asks before it writes), [bold]form[/] (asks for a name), [bold]slow[/] (a minute of text, to cancel), [bold]wait[/]
-    (a minute of silence) or [bold]count N[/] (N tokens at full speed).
+    It answers each input with the next turn of a conversation with thinking, a tool call and streamed text. The first
+    word of an input selects another answer:
+
+    [bold]fail[/], [bold]retry[/], [bold]limit[/]: an error. [bold]approve[/]: a question before it writes.
+    [bold]form[/]: a question for a name. [bold]slow[/]: a minute of text, to cancel. [bold]wait[/]: a minute of
+    silence. [bold]count N[/]: N tokens at full speed.
 
     A script has one canonical event a line as JSON (`dragoman schema events`), with an optional `delay_ms`. A
     `turn_ended` line ends a turn, and the next input gets the next turn. A question pauses its turn until it is

@@ -1,7 +1,7 @@
-"""Our translation, twice: the bare one that G1 and G2 speak of, and as the live gateway runs it.
+"""Our translation, twice: bare, as G1 and G2 define it, and as the live gateway runs it.
 
-Bare is the pod's `Direction.receive`, a batch, the smooth projection's `render`. Live puts the link's translator (which
-event answers which command) before it and the session's normal form between: work that no peer of codec.py does.
+Bare runs the pod's `Direction.receive`, one batch and the smooth projection's `render`. Live runs the translator of the
+upstream link, a whole Session and the link to one smooth client. No peer of codec.py does that work.
 """
 
 from __future__ import annotations
@@ -9,13 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from dragoman.gateway.session.normal_form import NormalForm
-from dragoman.mappings.canonical import Batch, SessionState
+from msgspec import structs
+
+from dragoman.adapters.base import CloseReason, Sink
+from dragoman.gateway.config.model import RouteOptions
+from dragoman.gateway.link import Link
+from dragoman.gateway.session.session import Session
+from dragoman.mappings.canonical import Batch, Command, SessionState
 from dragoman.mappings.canonical.events import Event
-from dragoman.mappings.dialect import Step
+from dragoman.mappings.dialect import Dialect, Step
 from dragoman.mappings.pod import DIALECT as POD
 from dragoman.mappings.smooth import DIALECT as SMOOTH
 from tests.bench.material import MESSAGE, REQUEST
+from tests.services import services
 
 __all__ = ["Bare", "Live"]
 
@@ -25,9 +31,12 @@ NS_PER_MS = 1_000_000
 
 Added = Callable[[list[Event]], Iterator[Event]]
 
+OWN_TURN: Dialect = structs.replace(SMOOTH, projection=lambda _request, view: SMOOTH.projection(REQUEST, view))
+"""smooth, rendered for the client that began the turn: its frames carry REQUEST, as those of Bare do."""
+
 
 class Bare:
-    """Without link and session; `added` stands for what the session would add to this kind."""
+    """The translation without link and session. `added` yields the events that the session would add to this kind."""
 
     def __init__(self, added: Added | None) -> None:
         self._added = added
@@ -45,18 +54,56 @@ class Bare:
 
 
 class Live:
-    """With the link's translator and the session's normal form and state; one object a turn."""
+    """The translation by the upstream link's translator, a Session and the link to one client."""
 
     def __init__(self) -> None:
-        self._pod = POD.client(lambda: 0, lambda: MESSAGE)
-        self._smooth = SMOOTH.projection(REQUEST, "")
-        self._form = NormalForm(SessionState(id=SESSION), lambda: MESSAGE)
+        self._now = 0
+        shared = structs.replace(services(new_id=lambda: MESSAGE), clock=lambda: self._now)
+        self._pod = POD.client(shared.clock, shared.new_id)
+        self._client = Reader()
+        self._session = Session(
+            SessionState(id=SESSION), RouteOptions(), POD, shared, connect=lambda _session: Silent()
+        )
+        translator = OWN_TURN.server(shared.clock, shared.new_id, "")
+        link = Link("client", OWN_TURN, self._client, translator, shared, sink=lambda _link, _bursts: None)
+        self._session.attach(link)
+        link.outbox.idle = True  # as while its writer waits: frames are written in the call that rendered them
 
     def translate(self, frames: Sequence[bytes], now: int) -> list[bytes]:
-        at = now * NS_PER_MS
+        self._now = now * NS_PER_MS
         written: list[bytes] = []
-        for burst in self._pod.receive(frames).bursts:
-            for run in self._form.feed(burst.items, at):
-                batch = Batch(session=SESSION, epoch=1, first_seq=0, events=run.events, turn=run.turn, at=at)
-                written += self._smooth.render(batch).frames
+        self._client.got = written
+        self._session.receive(self._pod.receive(frames).bursts)
         return written
+
+
+class Silent:
+    """A backend that takes every command and is not driven by the session: Live passes on what it says."""
+
+    def start(self) -> None: ...
+    def send(self, commands: Sequence[Command]) -> None: ...
+    def rest(self) -> None: ...
+    def stop(self) -> None: ...
+
+
+class Reader:
+    """A transport whose peer reads everything at once."""
+
+    peer = "bench"
+
+    def __init__(self) -> None:
+        self.got: list[bytes] = []
+
+    def try_send(self, frames: Sequence[bytes]) -> bool:
+        self.got += frames
+        return True
+
+    async def send(self, frames: Sequence[bytes]) -> None:
+        self.got += frames
+
+    async def run(self, sink: Sink) -> None: ...
+    def resume(self) -> None: ...
+    def peer_can_read(self) -> bool:
+        return True
+
+    async def close(self, reason: CloseReason = CloseReason.DONE, text: str = "") -> None: ...

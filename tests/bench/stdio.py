@@ -1,9 +1,9 @@
 """G7: from a child's stdout to a WebSocket, ours with translation against websocketd without.
 
 The same child behind each bridge: asked for N events it writes pod text deltas at full speed, one line a write or 32.
-websocketd copies each line into a frame. Ours is the transport of adapters.stdio, the live translation to smooth (link,
-session and projection, as ours.py measures it) and the WebSocket transport; what the gateway adds (outbox, router, log)
-is not in it. The third is what one writes by hand: asyncio's subprocess, `readline`, aiohttp's `send_str`, no JSON.
+websocketd copies each line into a frame. Ours is the transport of adapters.stdio, the translation (`Live` of
+ours.py) and the WebSocket transport; the gateway's outbox and router are not in it. The third is what one writes by
+hand: asyncio's subprocess, `readline`, aiohttp's `send_str`, no JSON.
 
 Each bridge is a process of its own, its child on the same core, the client on the other; every turn is checked whole.
 websocketd is taken from PATH or $WEBSOCKETD (Debian: `apt install websocketd`); without it only the pump is compared.
@@ -243,8 +243,6 @@ async def _translated(source: Transport, target: Transport) -> None:
         written = live.translate(pieces, time.time_ns() // 1_000_000)
         if written:
             await target.send(written)
-        if LAST in pieces[-1]:
-            live = Live()
 
 
 async def pump(lines: int) -> None:
