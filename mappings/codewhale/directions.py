@@ -17,8 +17,6 @@ from dragoman.mappings.codewhale.to_canonical import TO_COMMAND, TO_EVENT, envel
 from dragoman.mappings.codewhale.wire import EVENTS, REQUESTS
 from dragoman.mappings.dialect import Burst, Direction, Rendered
 
-__all__ = ["FROM_CLIENT", "FROM_SERVER", "Overheard"]
-
 
 def _write_events(burst: Burst[Event]) -> Rendered:
     context = Context(FROM_EVENT, at=burst.at, request=burst.request, envelope=burst.ext)

@@ -13,8 +13,6 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-__all__ = ["echoed", "heard", "marked", "said", "session_id", "thread_id", "thread_of"]
-
 MARK = "\n"  # stands in no JSON that is written on one line
 
 

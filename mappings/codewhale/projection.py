@@ -24,8 +24,6 @@ from dragoman.mappings.codewhale.wire import frames, results
 from dragoman.mappings.codewhale.wire.frames import FrameBase
 from dragoman.mappings.dialect import Rendered
 
-__all__ = ["FRAMES_MAX", "Projection"]
-
 FRAMES_MAX = 10_000
 """EventFrames of one result; further ones are counted."""
 

@@ -2,34 +2,11 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 from dragoman.mappings.canonical.values import Cause
 from dragoman.mappings.extras import Extras
 from dragoman.mappings.jsonrpc import INVALID_PARAMS, INVALID_REQUEST, NO_METHOD, PARSE_ERROR
-
-__all__ = [
-    "CANCELLED",
-    "CODE_OF_CAUSE",
-    "FAILED",
-    "GENERATIONS",
-    "HEAD",
-    "INTERRUPTED",
-    "INVALID_PARAMS",
-    "INVALID_REQUEST",
-    "NEW",
-    "NOT_FOUND",
-    "NO_METHOD",
-    "PARSE_ERROR",
-    "PROMPT_METHODS",
-    "SEED",
-    "UNKNOWN_THREAD",
-    "app_facts",
-    "carried",
-    "cause_of",
-    "given",
-    "keep",
-    "methods",
-    "thread_methods",
-]
 
 EXTRAS = Extras("codewhale")
 keep, carried, given = EXTRAS.keep, EXTRAS.carried, EXTRAS.given
@@ -50,20 +27,9 @@ INTERRUPTED = "turn interrupted"
 CANCELLED = frozenset((INTERRUPTED, "turn canceled"))
 """Errors of a turn that was stopped, not of one that failed (docs/translation.md, rule 3.6)."""
 
-CODE_OF_CAUSE: dict[Cause, int] = {
+CODE_OF_CAUSE: dict[Cause, int] = dict.fromkeys(get_args(Cause), FAILED) | {
     "invalid": INVALID_PARAMS,
     "unsupported": NO_METHOD,
-    "not_found": FAILED,
-    "busy": FAILED,
-    "not_running": FAILED,
-    "denied": FAILED,
-    "upstream_lost": FAILED,
-    "timeout": FAILED,
-    "too_large": FAILED,
-    "internal": FAILED,
-    "rate_limited": FAILED,
-    "model_failed": FAILED,
-    "tool_failed": FAILED,
 }
 
 CAUSE_OF_CODE: dict[int, Cause] = {

@@ -15,8 +15,6 @@ from dragoman.mappings.pando.from_canonical import FROM_COMMAND, FROM_EVENT, Con
 from dragoman.mappings.pando.to_canonical import TO_COMMAND, TO_EVENT, envelope, place
 from dragoman.mappings.pando.wire import EVENTS, REQUESTS
 
-__all__ = ["FROM_CLIENT", "FROM_SERVER", "PUB", "RPC"]
-
 PUB = "pub"
 RPC = "rpc"
 """The channels of Parts: the two sockets of a primary."""

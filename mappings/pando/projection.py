@@ -26,9 +26,6 @@ from dragoman.mappings.pando.wire import EVENTS
 from dragoman.mappings.pando.wire import topics as wire
 from dragoman.mappings.pando.wire.times import rfc3339
 
-__all__ = ["Projection"]
-
-
 ANSWERS = frozenset((Pong, Reply, SessionOpened, TurnAccepted))
 """What one caller is told, by its own link."""
 

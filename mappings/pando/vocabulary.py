@@ -4,24 +4,11 @@ docs/translation.md, rule 3.11).
 
 from __future__ import annotations
 
+from typing import get_args
+
 from dragoman.mappings.canonical.values import Cause, Role
 from dragoman.mappings.extras import Extras
 from dragoman.mappings.jsonrpc import NO_METHOD, PARSE_ERROR
-
-__all__ = [
-    "BAD_JSON",
-    "CANONICAL_ROLE",
-    "CODE_OF_CAUSE",
-    "FAILED",
-    "NO_METHOD",
-    "NO_METHOD_TEXT",
-    "NO_ROWS",
-    "PARSE_ERROR_TEXT",
-    "WRITE_CODE",
-    "cause_of",
-    "given",
-    "keep",
-]
 
 EXTRAS = Extras("pando")
 keep, given = EXTRAS.keep, EXTRAS.given
@@ -35,21 +22,7 @@ NO_METHOD_TEXT = "ipc: method not found"
 NO_ROWS = "sql: no rows in result set"
 """An unknown id (docs/dialects/pando.md, section 6)."""
 
-CODE_OF_CAUSE: dict[Cause, int] = {
-    "invalid": FAILED,
-    "unsupported": NO_METHOD,
-    "not_found": FAILED,
-    "busy": FAILED,
-    "not_running": FAILED,
-    "denied": FAILED,
-    "upstream_lost": FAILED,
-    "timeout": FAILED,
-    "too_large": FAILED,
-    "internal": FAILED,
-    "rate_limited": FAILED,
-    "model_failed": FAILED,
-    "tool_failed": FAILED,
-}
+CODE_OF_CAUSE: dict[Cause, int] = dict.fromkeys(get_args(Cause), FAILED) | {"unsupported": NO_METHOD}
 
 WORDS: tuple[tuple[str, Cause], ...] = (
     (NO_ROWS, "not_found"),

@@ -18,13 +18,10 @@ from dragoman.mappings.canonical.values import Ext, FileAttachment, ImageAttachm
 from dragoman.mappings.codewhale.from_canonical.context import Context
 from dragoman.mappings.codewhale.ids import said, thread_id
 from dragoman.mappings.codewhale.vocabulary import given, keep
-from dragoman.mappings.codewhale.wire import params as wire
 from dragoman.mappings.codewhale.wire import requests
 from dragoman.mappings.codewhale.wire.values import Answer
 from dragoman.mappings.extras import raw
 from dragoman.mappings.rules import Emulated, Lossy, Nothing, Rules
-
-__all__ = ["FROM_COMMAND", "brought_along", "taken_along"]
 
 FROM_COMMAND = Rules[[Context], requests.RequestBase]("canonical commands -> codewhale")
 
@@ -42,7 +39,7 @@ def _call(kind: type[requests.RequestBase], command: Any, context: Context, para
     method = given(command.ext, "method", str, kind.names[0] if kind.names else kind.group)
     jsonrpc = VERSIONS.get(_carried(command.ext, "jsonrpc"), "2.0")
     if params is UNSET and kind.group and method == kind.group:
-        params = wire.NoParams()
+        params = requests.NoParams()
     return (make(jsonrpc=jsonrpc, id=said(context.request or command.request), method=method, params=params),)
 
 
@@ -98,12 +95,12 @@ def get_capabilities(command: commands.GetCapabilities, context: Context) -> Req
 )
 def open_session(command: commands.OpenSession, context: Context) -> Requests:
     if given(command.ext, "kind", str, "") == "create":
-        usual = UNSET if command.metadata is UNSET else wire.CreateParams(metadata=command.metadata)
-        return _call(requests.Create, command, context, _params(command.ext, wire.CreateParams, usual))
-    usual_start = wire.StartParams(persist_extended_history=False)
-    params = _params(command.ext, wire.StartParams, UNSET if _has(command.ext, "absent") else usual_start)
+        usual = UNSET if command.metadata is UNSET else requests.CreateParams(metadata=command.metadata)
+        return _call(requests.Create, command, context, _params(command.ext, requests.CreateParams, usual))
+    usual_start = requests.StartParams(persist_extended_history=False)
+    params = _params(command.ext, requests.StartParams, UNSET if _has(command.ext, "absent") else usual_start)
     if command.model or command.cwd:
-        said = params if isinstance(params, wire.StartParams) else usual_start
+        said = params if isinstance(params, requests.StartParams) else usual_start
         params = replace(said, model=said.model or command.model or None, cwd=said.cwd or command.cwd or None)
     return _call(requests.Start, command, context, params)
 
@@ -115,8 +112,8 @@ def open_session(command: commands.OpenSession, context: Context) -> Requests:
 )
 def resume_session(command: commands.ResumeSession, context: Context) -> Requests:
     thread = _thread(command)
-    usual = wire.ResumeParams(thread_id=thread, persist_extended_history=False)
-    params = given(command.ext, "params", wire.ResumeParams, usual)
+    usual = requests.ResumeParams(thread_id=thread, persist_extended_history=False)
+    params = given(command.ext, "params", requests.ResumeParams, usual)
     return _call(requests.Resume, command, context, replace(params, thread_id=thread))
 
 
@@ -125,20 +122,20 @@ def taken_along(items: Sequence[Item]) -> Ext | None:
     (docs/dialects/codewhale.md, section 2.3).
     """
     said = [raw({"role": item.role, "content": item.text}) for item in items if isinstance(item, Message)]
-    return keep(params=wire.ResumeParams(thread_id="", history=said, persist_extended_history=False))
+    return keep(params=requests.ResumeParams(thread_id="", history=said, persist_extended_history=False))
 
 
 def brought_along(command: commands.ResumeSession) -> int:
     """How many items of a history a client's resume adds to a thread."""
-    params = given(command.ext, "params", wire.ResumeParams, None)
+    params = given(command.ext, "params", requests.ResumeParams, None)
     return len(params.history or ()) if params is not None else 0
 
 
 @FROM_COMMAND.rule(commands.ForkSession, produces=(requests.Fork,))
 def fork_session(command: commands.ForkSession, context: Context) -> Requests:
     thread = _thread(command)
-    usual = wire.ForkParams(thread_id=thread, persist_extended_history=False)
-    params = given(command.ext, "params", wire.ForkParams, usual)
+    usual = requests.ForkParams(thread_id=thread, persist_extended_history=False)
+    params = given(command.ext, "params", requests.ForkParams, usual)
     return _call(requests.Fork, command, context, replace(params, thread_id=thread))
 
 
@@ -150,41 +147,45 @@ def fork_session(command: commands.ForkSession, context: Context) -> Requests:
 def list_sessions(command: commands.ListSessions, context: Context) -> Requests:
     if given(command.ext, "kind", str, "") == "loaded":
         return _call(requests.LoadedList, command, context, _ignored(command.ext))
-    usual = wire.ListParams.asking(command.limit, command.archived)
-    return _call(requests.List, command, context, _params(command.ext, wire.ListParams, usual))
+    usual = requests.ListParams.asking(command.limit, command.archived)
+    return _call(requests.List, command, context, _params(command.ext, requests.ListParams, usual))
 
 
 @FROM_COMMAND.rule(commands.GetSession, produces=(requests.Read,))
 def get_session(command: commands.GetSession, context: Context) -> Requests:
-    return _call(requests.Read, command, context, wire.OfThread(thread_id=_thread(command)))
+    return _call(requests.Read, command, context, requests.OfThread(thread_id=_thread(command)))
 
 
 @FROM_COMMAND.rule(
     commands.GetHistory, produces=(requests.Read,), fidelity=Emulated("thread/read, which tells all of it")
 )
 def get_history(command: commands.GetHistory, context: Context) -> Requests:
-    return _call(requests.Read, command, context, wire.OfThread(thread_id=_thread(command)))
+    return _call(requests.Read, command, context, requests.OfThread(thread_id=_thread(command)))
 
 
 @FROM_COMMAND.rule(commands.RenameSession, produces=(requests.SetName,))
 def rename_session(command: commands.RenameSession, context: Context) -> Requests:
-    return _call(requests.SetName, command, context, wire.NameParams(thread_id=_thread(command), name=command.title))
+    return _call(
+        requests.SetName, command, context, requests.NameParams(thread_id=_thread(command), name=command.title)
+    )
 
 
 @FROM_COMMAND.rule(commands.SetGoal, produces=(requests.GoalSet,))
 def set_goal(command: commands.SetGoal, context: Context) -> Requests:
-    params = wire.GoalParams(thread_id=_thread(command), objective=command.objective, token_budget=command.token_budget)
+    params = requests.GoalParams(
+        thread_id=_thread(command), objective=command.objective, token_budget=command.token_budget
+    )
     return _call(requests.GoalSet, command, context, params)
 
 
 @FROM_COMMAND.rule(commands.GetGoal, produces=(requests.GoalGet,))
 def get_goal(command: commands.GetGoal, context: Context) -> Requests:
-    return _call(requests.GoalGet, command, context, wire.OfThread(thread_id=_thread(command)))
+    return _call(requests.GoalGet, command, context, requests.OfThread(thread_id=_thread(command)))
 
 
 @FROM_COMMAND.rule(commands.ClearGoal, produces=(requests.GoalClear,))
 def clear_goal(command: commands.ClearGoal, context: Context) -> Requests:
-    return _call(requests.GoalClear, command, context, wire.OfThread(thread_id=_thread(command)))
+    return _call(requests.GoalClear, command, context, requests.OfThread(thread_id=_thread(command)))
 
 
 @FROM_COMMAND.rule(
@@ -195,7 +196,7 @@ def store_write(command: commands.StoreWrite, context: Context) -> Requests:
     params = None
     if command.method == requests.GoalProgress.kind and command.params is not UNSET:
         try:
-            params = msgspec.json.decode(command.params, type=wire.ProgressParams)
+            params = msgspec.json.decode(command.params, type=requests.ProgressParams)
         except msgspec.DecodeError:
             params = None
     if params is None:
@@ -206,12 +207,12 @@ def store_write(command: commands.StoreWrite, context: Context) -> Requests:
 
 @FROM_COMMAND.rule(commands.ArchiveSession, produces=(requests.Archive,))
 def archive_session(command: commands.ArchiveSession, context: Context) -> Requests:
-    return _call(requests.Archive, command, context, wire.OfThread(thread_id=_thread(command)))
+    return _call(requests.Archive, command, context, requests.OfThread(thread_id=_thread(command)))
 
 
 @FROM_COMMAND.rule(commands.UnarchiveSession, produces=(requests.Unarchive,))
 def unarchive_session(command: commands.UnarchiveSession, context: Context) -> Requests:
-    return _call(requests.Unarchive, command, context, wire.OfThread(thread_id=_thread(command)))
+    return _call(requests.Unarchive, command, context, requests.OfThread(thread_id=_thread(command)))
 
 
 @FROM_COMMAND.rule(
@@ -223,13 +224,13 @@ def submit_input(command: commands.SubmitInput, context: Context) -> Requests:
     for segment in command.segments:
         if isinstance(segment, ImageAttachment | FileAttachment):
             context.lose(command, "segments", "a codewhale takes no images or files by URL")
-    params = wire.MessageParams(thread_id=_thread(command), input=flatten(command.segments))
+    params = requests.MessageParams(thread_id=_thread(command), input=flatten(command.segments))
     return _call(requests.Message, command, context, params)
 
 
 @FROM_COMMAND.rule(commands.CancelTurn, produces=(requests.Interrupt,))
 def cancel_turn(command: commands.CancelTurn, context: Context) -> Requests:
-    return _call(requests.Interrupt, command, context, wire.OfThread(thread_id=_thread(command)))
+    return _call(requests.Interrupt, command, context, requests.OfThread(thread_id=_thread(command)))
 
 
 SERVERS = Lossy(("session",))  # a setting is the server's, not a thread's
@@ -237,17 +238,17 @@ SERVERS = Lossy(("session",))  # a setting is the server's, not a thread's
 
 @FROM_COMMAND.rule(commands.GetConfig, produces=(requests.ConfigGet,), fidelity=SERVERS)
 def get_config(command: commands.GetConfig, context: Context) -> Requests:
-    return _call(requests.ConfigGet, command, context, wire.KeyParams(key=command.key))
+    return _call(requests.ConfigGet, command, context, requests.KeyParams(key=command.key))
 
 
 @FROM_COMMAND.rule(commands.SetConfig, produces=(requests.ConfigSet,), fidelity=SERVERS)
 def set_config(command: commands.SetConfig, context: Context) -> Requests:
-    return _call(requests.ConfigSet, command, context, wire.SettingParams(key=command.key, value=command.value))
+    return _call(requests.ConfigSet, command, context, requests.SettingParams(key=command.key, value=command.value))
 
 
 @FROM_COMMAND.rule(commands.UnsetConfig, produces=(requests.ConfigUnset,), fidelity=SERVERS)
 def unset_config(command: commands.UnsetConfig, context: Context) -> Requests:
-    return _call(requests.ConfigUnset, command, context, wire.KeyParams(key=command.key))
+    return _call(requests.ConfigUnset, command, context, requests.KeyParams(key=command.key))
 
 
 @FROM_COMMAND.rule(commands.ListConfig, produces=(requests.ConfigList,), fidelity=SERVERS)
@@ -275,7 +276,7 @@ def answer_interaction(command: commands.AnswerInteraction, context: Context) ->
     if not answers and command.values is not UNSET:
         said_values = [(name, _text(value)) for name, value in _values(command.values)]
         answers = [Answer(id=name, label=text, value=text) for name, text in said_values]
-    params = wire.AnswersParams(request_id=command.question, answers=answers)
+    params = requests.AnswersParams(request_id=command.question, answers=answers)
     return _call(requests.SubmitUserInput, command, context, params)
 
 
@@ -290,7 +291,9 @@ def _text(value: object) -> str:
 
 @FROM_COMMAND.rule(commands.PromptOnce, produces=(requests.Prompt,))
 def prompt_once(command: commands.PromptOnce, context: Context) -> Requests:
-    params = wire.PromptParams(thread_id=_thread(command) or None, prompt=command.prompt, model=command.model or None)
+    params = requests.PromptParams(
+        thread_id=_thread(command) or None, prompt=command.prompt, model=command.model or None
+    )
     return _call(requests.Prompt, command, context, params)
 
 

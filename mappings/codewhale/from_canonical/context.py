@@ -23,8 +23,6 @@ from dragoman.mappings.codewhale.wire.frames import FrameBase
 from dragoman.mappings.losses import Losses
 from dragoman.mappings.rules import RuleTable
 
-__all__ = ["Context", "Messages", "bundled"]
-
 Messages = tuple[object, ...]
 """Wire structs: lines, answers, EventFrames."""
 

@@ -25,8 +25,6 @@ from dragoman.mappings.codewhale.wire.answers import typed
 from dragoman.mappings.extras import raw
 from dragoman.mappings.rules import Emulated, Lossy, Rules
 
-__all__ = ["FROM_EVENT", "problem_of"]
-
 FROM_EVENT = Rules[[Context], object]("canonical events -> codewhale")
 
 T = TypeVar("T")

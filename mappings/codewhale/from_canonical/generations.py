@@ -20,8 +20,6 @@ from dragoman.mappings.codewhale.wire import frames, results
 from dragoman.mappings.codewhale.wire.values import ThreadGoal
 from dragoman.mappings.extras import raw
 
-__all__ = ["goal_in", "masked", "result_in"]
-
 SECRET = re.compile(
     r"(?:^|[._-])(?:api[_-]?keys?|authorization|bearer|credentials?|passw(?:or)?ds?|secrets?|tokens?)$", re.IGNORECASE
 )

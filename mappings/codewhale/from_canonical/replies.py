@@ -22,8 +22,6 @@ from dragoman.mappings.codewhale.wire.values import Checkpoint, HistoryItem, Thr
 from dragoman.mappings.extras import raw
 from dragoman.mappings.rfc3339 import NS
 
-__all__ = ["described", "goal_of", "history", "listed", "missing", "opened", "public_ids", "row", "showing", "told"]
-
 HISTORY_MAX = 500  # items that a server tells (docs/dialects/codewhale.md, section 2.2)
 PREVIEW_MAX = 120  # characters
 PROVIDER = "deepseek"

@@ -13,13 +13,10 @@ from dragoman.mappings.canonical import commands
 from dragoman.mappings.canonical.values import Ext, Text
 from dragoman.mappings.codewhale.ids import heard, session_id, thread_id
 from dragoman.mappings.codewhale.vocabulary import keep
-from dragoman.mappings.codewhale.wire import params as wire
 from dragoman.mappings.codewhale.wire import requests
 from dragoman.mappings.codewhale.wire.requests import RequestBase
 from dragoman.mappings.extras import raw
 from dragoman.mappings.rules import Rules
-
-__all__ = ["TO_COMMAND"]
 
 TO_COMMAND = Rules[[], commands.Command]("codewhale -> canonical commands")
 
@@ -38,8 +35,8 @@ def _form(message: RequestBase, params: object = UNSET, thread: str = "", **more
     )
 
 
-def _ignored(params: wire.NoParams | Raw | UnsetType) -> object:
-    return UNSET if isinstance(params, wire.NoParams) else params
+def _ignored(params: requests.NoParams | Raw | UnsetType) -> object:
+    return UNSET if isinstance(params, requests.NoParams) else params
 
 
 @TO_COMMAND.rule(requests.Healthz, produces=(commands.Ping,))
@@ -61,7 +58,7 @@ def thread_capabilities(message: requests.ThreadCapabilities) -> Commands:
 @TO_COMMAND.rule(requests.Create, produces=(commands.OpenSession,))
 def create(message: requests.Create) -> Commands:
     said = message.params
-    metadata = said.metadata if isinstance(said, wire.CreateParams) else UNSET
+    metadata = said.metadata if isinstance(said, requests.CreateParams) else UNSET
     ext = _form(message, UNSET if metadata is not UNSET else said, kind="create")
     return (commands.OpenSession(request=heard(message.id), metadata=metadata, ext=ext),)
 
@@ -69,7 +66,7 @@ def create(message: requests.Create) -> Commands:
 @TO_COMMAND.rule(requests.Start, produces=(commands.OpenSession,))
 def start(message: requests.Start) -> Commands:
     ext = _form(message, message.params, absent=True if message.params is UNSET else UNSET)
-    said = message.params if isinstance(message.params, wire.StartParams) else wire.StartParams()
+    said = message.params if isinstance(message.params, requests.StartParams) else requests.StartParams()
     return (commands.OpenSession(request=heard(message.id), model=said.model or "", cwd=said.cwd or "", ext=ext),)
 
 
@@ -90,9 +87,9 @@ def fork(message: requests.Fork) -> Commands:
 @TO_COMMAND.rule(requests.List, produces=(commands.ListSessions,))
 def list_threads(message: requests.List) -> Commands:
     said = message.params
-    limit = (said.limit or 0) if isinstance(said, wire.ListParams) else 0
-    archived = isinstance(said, wire.ListParams) and said.include_archived is True
-    usual = said == wire.ListParams.asking(limit, archived)
+    limit = (said.limit or 0) if isinstance(said, requests.ListParams) else 0
+    archived = isinstance(said, requests.ListParams) and said.include_archived is True
+    usual = said == requests.ListParams.asking(limit, archived)
     ext = _form(message, UNSET if usual else said)
     return (commands.ListSessions(request=heard(message.id), limit=limit, archived=archived, ext=ext),)
 

@@ -22,8 +22,6 @@ from dragoman.mappings.codewhale.wire import lines, results
 from dragoman.mappings.extras import raw
 from dragoman.mappings.rules import Rules
 
-__all__ = ["TO_EVENT", "envelope", "failure_of", "place", "refused"]
-
 TO_EVENT = Rules[[], events.Event]("codewhale -> canonical events")
 
 Events = tuple[events.Event, ...]

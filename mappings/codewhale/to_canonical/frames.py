@@ -20,8 +20,6 @@ from dragoman.mappings.codewhale.wire import values
 from dragoman.mappings.extras import raw
 from dragoman.mappings.rules import Rules
 
-__all__ = ["FRAME", "TO_FRAME", "heard_in", "plain"]
-
 TO_FRAME = Rules[[], events.Event]("codewhale frames -> canonical events")
 
 Events = tuple[events.Event, ...]

@@ -20,8 +20,6 @@ from dragoman.mappings.codewhale.wire.values import HistoryItem, Thread, ThreadG
 from dragoman.mappings.extras import raw
 from dragoman.mappings.rfc3339 import NS
 
-__all__ = ["goal", "history", "methods_of", "session_opened", "sessions_listed"]
-
 ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant"}
 
 

@@ -29,8 +29,6 @@ from dragoman.mappings.codewhale.wire import REQUESTS
 from dragoman.mappings.dialect import Burst, Clock, Frame, Loss, NewId, Step
 from dragoman.mappings.jsonrpc import WAITING_MAX, PendingCalls
 
-__all__ = ["ClientTranslator"]
-
 """Requests without an answer; a further one is refused."""
 
 CONFIGURING = (ask.SetConfig, ask.UnsetConfig, ask.ReloadConfig)

@@ -17,11 +17,9 @@ from dragoman.mappings.canonical.commands import Command
 from dragoman.mappings.canonical.events import Event, Gap, Reply, SessionOpened
 from dragoman.mappings.canonical.values import Ext, Failure
 from dragoman.mappings.codewhale.vocabulary import given
-from dragoman.mappings.codewhale.wire.params import ResumeParams, StartParams
+from dragoman.mappings.codewhale.wire.requests import ResumeParams, StartParams
 from dragoman.mappings.codewhale.wire.values import Thread
 from dragoman.mappings.extras import raw
-
-__all__ = ["Opening"]
 
 HELD_MAX = 64
 """Commands that wait for a thread; a further one is refused."""

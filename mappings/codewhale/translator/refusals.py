@@ -18,11 +18,7 @@ from dragoman.mappings.codewhale.from_canonical.replies import missing
 from dragoman.mappings.codewhale.ids import echoed
 from dragoman.mappings.codewhale.vocabulary import (
     FAILED,
-    INVALID_PARAMS,
-    INVALID_REQUEST,
-    NO_METHOD,
     NOT_FOUND,
-    PARSE_ERROR,
     SEED,
     UNKNOWN_THREAD,
     carried,
@@ -34,8 +30,7 @@ from dragoman.mappings.codewhale.wire.calls import GROUPS, unknown_kind
 from dragoman.mappings.codewhale.wire.results import Problem
 from dragoman.mappings.errors import PeerError
 from dragoman.mappings.extras import raw
-
-__all__ = ["of_fault", "of_seed", "refusal", "unknown_method"]
+from dragoman.mappings.jsonrpc import INVALID_PARAMS, INVALID_REQUEST, NO_METHOD, PARSE_ERROR
 
 UNKNOWN_LEAF = "failed to query thread current leaf id for thread"
 UNSUPPORTED = "unsupported method: "

@@ -47,8 +47,6 @@ from dragoman.mappings.dialect import Burst, Clock, Frame, Loss, NewId, Step
 from dragoman.mappings.errors import PeerError
 from dragoman.mappings.extras import raw
 
-__all__ = ["PENDING_MAX", "ServerTranslator"]
-
 PENDING_MAX = 1024
 """Requests of one client without an answer: past it the client is sent away, since none may be left out."""
 

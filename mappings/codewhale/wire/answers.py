@@ -12,13 +12,11 @@ from msgspec import UNSET, Raw, UnsetType, inspect
 
 from dragoman.mappings.canonical.unmapped import Unmapped
 from dragoman.mappings.codewhale.wire import lines, results
-from dragoman.mappings.codewhale.wire.base import Wire
 from dragoman.mappings.codewhale.wire.frames import EventFrame
 from dragoman.mappings.codewhale.wire.shapes import depth, fitted
+from dragoman.mappings.codewhale.wire.values import Wire
 from dragoman.mappings.errors import PeerError
 from dragoman.mappings.value_count import check_value_count
-
-__all__ = ["EVENTS", "FRAMES", "MAX_DEPTH", "typed"]
 
 MAX_DEPTH = 128  # of its parser, serde_json
 

@@ -17,14 +17,12 @@ from msgspec.structs import replace
 from dragoman.mappings.canonical.unmapped import Unmapped
 from dragoman.mappings.codewhale.ids import heard
 from dragoman.mappings.codewhale.wire import requests
-from dragoman.mappings.codewhale.wire.base import Wire
-from dragoman.mappings.codewhale.wire.params import ForkParams, NoParams, ResumeParams
+from dragoman.mappings.codewhale.wire.requests import ForkParams, NoParams, ResumeParams
 from dragoman.mappings.codewhale.wire.serde import in_words, said_as
 from dragoman.mappings.codewhale.wire.shapes import depth, fitted
+from dragoman.mappings.codewhale.wire.values import Wire
 from dragoman.mappings.errors import PeerError
 from dragoman.mappings.value_count import check_value_count
-
-__all__ = ["GROUPS", "REQUESTS", "unknown_kind"]
 
 MAX_DEPTH = 128  # of its parser, serde_json
 

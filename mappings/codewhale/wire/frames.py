@@ -8,36 +8,14 @@ from typing import Literal
 
 from msgspec import UNSET, Raw, UnsetType
 
-from dragoman.mappings.codewhale.wire.base import Wire
-from dragoman.mappings.codewhale.wire.values import ApprovalRequest, McpSummary, McpUpdate, ThreadGoal, UserInputRequest
-
-__all__ = [
-    "ApplyPatchApproval",
-    "Elicitation",
-    "Error",
-    "EventFrame",
-    "ExecApproval",
-    "ExecBegin",
-    "ExecEnd",
-    "ExecOutput",
-    "GoalCleared",
-    "GoalUpdated",
-    "McpCallBegin",
-    "McpCallEnd",
-    "McpStartupComplete",
-    "McpStartupUpdate",
-    "PatchBegin",
-    "PatchEnd",
-    "ResponseDelta",
-    "ResponseEnd",
-    "ResponseStart",
-    "ToolCallResult",
-    "ToolCallStart",
-    "TurnAborted",
-    "TurnComplete",
-    "TurnStarted",
-    "UserInput",
-]
+from dragoman.mappings.codewhale.wire.values import (
+    ApprovalRequest,
+    McpSummary,
+    McpUpdate,
+    ThreadGoal,
+    UserInputRequest,
+    Wire,
+)
 
 
 class FrameBase(Wire, frozen=True, kw_only=True, tag_field="event"):

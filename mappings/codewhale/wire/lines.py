@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from msgspec import Raw
 
-from dragoman.mappings.codewhale.wire.base import Wire
 from dragoman.mappings.codewhale.wire.frames import EventFrame
-
-__all__ = ["ApprovalHook", "FrameHook", "JobHook", "Line", "ResponseDelta", "ResponseEnd", "ResponseStart", "ToolHook"]
+from dragoman.mappings.codewhale.wire.values import Wire
 
 
 class LineBase(Wire, frozen=True, kw_only=True, tag_field="type"):

@@ -11,25 +11,8 @@ from typing import Any, Literal
 
 from msgspec import UNSET, Raw, UnsetType
 
-from dragoman.mappings.codewhale.wire.base import Wire
 from dragoman.mappings.codewhale.wire.frames import EventFrame
-from dragoman.mappings.codewhale.wire.values import Thread, ThreadGoal
-
-__all__ = [
-    "EMPTY",
-    "NULL",
-    "Answer",
-    "AppResponse",
-    "Capabilities",
-    "Health",
-    "Interrupted",
-    "Problem",
-    "PromptResponse",
-    "Result",
-    "Stopped",
-    "ThreadResponse",
-    "shape_of",
-]
+from dragoman.mappings.codewhale.wire.values import Thread, ThreadGoal, Wire
 
 EMPTY = Raw(b"{}")
 NULL = Raw(b"null")

@@ -7,8 +7,6 @@ import re
 
 import msgspec
 
-__all__ = ["in_words", "said_as"]
-
 TEXT_MAX = 500  # characters: it may quote what the peer sent
 
 MISSING = re.compile(r"Object missing required field `(\w+)`")

@@ -11,8 +11,6 @@ from collections.abc import Iterator
 
 from msgspec import inspect
 
-__all__ = ["depth", "fitted"]
-
 
 def fitted(value: object, shape: inspect.Type, path: str, dropped: list[str]) -> object:
     """`value` without what `shape` does not document; the paths of that go to `dropped`."""

@@ -6,31 +6,12 @@ from __future__ import annotations
 
 from typing import Literal
 
-from msgspec import UNSET, Raw, UnsetType
+from msgspec import UNSET, Raw, Struct, UnsetType
 
-from dragoman.mappings.codewhale.wire.base import Wire
 
-__all__ = [
-    "Answer",
-    "ApprovalDecisionRequest",
-    "ApprovalRequest",
-    "AskForApproval",
-    "Checkpoint",
-    "Decision",
-    "HistoryItem",
-    "McpStartupStatus",
-    "McpSummary",
-    "McpUpdate",
-    "NetworkContext",
-    "NetworkRule",
-    "Option",
-    "Question",
-    "Thread",
-    "ThreadGoal",
-    "ToolOutput",
-    "ToolPayload",
-    "UserInputRequest",
-]
+class Wire(Struct, frozen=True, kw_only=True, gc=False, forbid_unknown_fields=True):
+    """Base of everything on a codewhale's wire."""
+
 
 ThreadStatus = Literal["running", "idle", "completed", "failed", "paused", "archived"]
 SessionSource = Literal["interactive", "resume", "fork", "api", "unknown"]
@@ -312,3 +293,29 @@ class McpSummary(Wire, frozen=True, kw_only=True):
     ready: list[str]
     failed: list[McpFailure]
     cancelled: list[str]
+
+
+# -- the runtime API --------------------------------------------------------------------------------
+
+
+class RuntimeEvent(Wire, frozen=True, kw_only=True):
+    """The data of one server-sent event; ids that are not known are null, never absent."""
+
+    schema_version: int
+    seq: int
+    event: str
+    kind: str
+    thread_id: str
+    turn_id: str | None
+    item_id: str | None
+    timestamp: str
+    created_at: str | UnsetType = UNSET
+    payload: Raw
+    previous_seq: int | UnsetType = UNSET
+
+
+class ApprovalPost(Wire, frozen=True, kw_only=True):
+    """Body of a decision about an approval."""
+
+    decision: Literal["allow", "deny"]
+    remember: bool = False

@@ -17,8 +17,6 @@ from dragoman.mappings.pando.vocabulary import given
 from dragoman.mappings.pando.wire import requests as wire
 from dragoman.mappings.rules import Lossy, Rules
 
-__all__ = ["FROM_COMMAND"]
-
 FROM_COMMAND = Rules[[Context], Struct | bytes]("canonical commands -> pando")
 
 

@@ -19,8 +19,6 @@ from dragoman.mappings.pando.wire.requests import Meta
 from dragoman.mappings.pando.wire.times import rfc3339
 from dragoman.mappings.rules import RuleTable
 
-__all__ = ["NOBODY", "Context", "Envelope", "Messages"]
-
 Messages = tuple[Struct | bytes, ...]
 """Wire structs; bytes for a message that is only passed on."""
 

@@ -23,8 +23,6 @@ from dragoman.mappings.pando.wire.replies import Done, Problem, Reply
 from dragoman.mappings.pando.wire.times import duration, rfc3339
 from dragoman.mappings.rules import Emulated, Lossy, Rules
 
-__all__ = ["FROM_EVENT"]
-
 FROM_EVENT = Rules[[Context], Struct | bytes]("canonical events -> pando")
 
 

@@ -19,8 +19,6 @@ from dragoman.mappings.pando.wire.times import duration, rfc3339
 from dragoman.mappings.pando.wire.topics import Session
 from dragoman.mappings.rfc3339 import NS
 
-__all__ = ["described", "listed", "messages", "opened", "public_ids", "row_of", "session", "status"]
-
 
 def public_ids(session_id: str, ids: Ext | None = None) -> tuple[str, ...]:
     """Return the id under which clients know a session: its backend's, the one that a client chose, or ours."""

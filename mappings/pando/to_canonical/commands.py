@@ -13,8 +13,6 @@ from dragoman.mappings.pando.vocabulary import keep
 from dragoman.mappings.pando.wire import requests as wire
 from dragoman.mappings.rules import Rules
 
-__all__ = ["TO_COMMAND"]
-
 TO_COMMAND = Rules[[], commands.Command]("pando -> canonical commands")
 
 Commands = tuple[commands.Command, ...]

@@ -21,8 +21,6 @@ from dragoman.mappings.pando.wire.replies import Reply
 from dragoman.mappings.pando.wire.times import nanoseconds
 from dragoman.mappings.rules import Rules
 
-__all__ = ["TO_EVENT", "envelope", "place"]
-
 TO_EVENT = Rules[[], events.Event]("pando -> canonical events")
 
 

@@ -20,8 +20,6 @@ from dragoman.mappings.pando.wire.codecs import as_go_reads
 from dragoman.mappings.pando.wire.times import nanoseconds, rfc3339
 from dragoman.mappings.pando.wire.topics import Session
 
-__all__ = ["history", "pong", "session_opened", "sessions_listed", "stored", "summary", "time_of"]
-
 T = TypeVar("T")
 
 

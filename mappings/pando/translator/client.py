@@ -32,8 +32,6 @@ from dragoman.mappings.pando.wire.requests import Meta
 from dragoman.mappings.pando.wire.times import rfc3339
 from dragoman.mappings.rfc3339 import NS
 
-__all__ = ["ClientTranslator"]
-
 """Calls without an answer; a further one is refused."""
 
 FOLLOWED_MAX = 10_000

@@ -30,8 +30,6 @@ from dragoman.mappings.dialect import Burst
 from dragoman.mappings.pando.translator.known import KnownMessages, up_to_input
 from dragoman.mappings.rfc3339 import NS
 
-__all__ = ["ANSWER_DEADLINE", "TEXT_MAX", "TOOL_MAX", "TURN_QUIET", "Following", "Patience"]
-
 TURN_QUIET = 15.0  # seconds: docs/translation.md, rule 3.6
 UPDATE_QUIET = 3.0  # seconds after a session.update in a run that an input of ours began
 TOOL_MAX = 30 * 60.0  # seconds that an open tool call stops that clock

@@ -14,8 +14,6 @@ from dragoman.mappings.canonical import Event
 from dragoman.mappings.canonical import events as say
 from dragoman.mappings.canonical.values import Message, Text
 
-__all__ = ["SAID_MAX", "KnownMessages", "up_to_input"]
-
 SAID_MAX = 64  # inputs that no list had yet: each turn that ends well has one
 
 

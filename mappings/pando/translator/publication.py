@@ -18,8 +18,6 @@ from dragoman.mappings.pando.wire import EVENTS
 from dragoman.mappings.pando.wire import topics as wire
 from dragoman.mappings.pando.wire.times import duration, rfc3339
 
-__all__ = ["HEARTBEAT", "PublicationTranslator"]
-
 HEARTBEAT = 5.0
 """Seconds between two heartbeats, the first one that long after the start (docs/dialects/pando.md, section 8)."""
 

@@ -7,19 +7,17 @@ from __future__ import annotations
 from dragoman.mappings.canonical import commands as ask
 from dragoman.mappings.canonical.commands import Command
 from dragoman.mappings.canonical.values import Failure, flatten
+from dragoman.mappings.jsonrpc import NO_METHOD
 from dragoman.mappings.pando.vocabulary import (
     BAD_JSON,
     CODE_OF_CAUSE,
     FAILED,
-    NO_METHOD,
     NO_METHOD_TEXT,
     NO_ROWS,
     WRITE_CODE,
     given,
 )
 from dragoman.mappings.pando.wire.replies import Problem
-
-__all__ = ["bad_params", "method_of", "missing", "parse_error", "problem", "unknown"]
 
 ID_MAX = 256  # characters of an id that a client chooses: seven times a UUID
 

@@ -28,8 +28,6 @@ from dragoman.mappings.pando.translator import refusals
 from dragoman.mappings.pando.wire import EVENTS
 from dragoman.mappings.pando.wire.replies import Done, Problem, Reply
 
-__all__ = ["HISTORY_MAX", "PENDING_MAX", "ServerTranslator"]
-
 PENDING_MAX = 1024
 """Calls of one caller without a reply: past it the caller is sent away, since none may be left out."""
 

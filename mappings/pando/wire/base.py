@@ -10,8 +10,6 @@ from collections.abc import Iterator
 
 from msgspec import Struct, inspect
 
-__all__ = ["Wire", "usual"]
-
 
 class Wire(Struct, frozen=True, kw_only=True, gc=False, forbid_unknown_fields=True):
     """Base of everything on a pando's wire. A member that Go omits when it is empty is UNSET then."""

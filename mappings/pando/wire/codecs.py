@@ -24,8 +24,6 @@ from dragoman.mappings.pando.wire.replies import Reply
 from dragoman.mappings.pando.wire.times import nanoseconds
 from dragoman.mappings.value_count import check_value_count
 
-__all__ = ["EVENTS", "MAX_DEPTH", "REQUESTS", "as_go_reads"]
-
 MAX_DEPTH = 500  # Go reads 10,000 levels; ours stop below the interpreter's own limit
 
 ENCODER = msgspec.json.Encoder()

@@ -11,8 +11,6 @@ from dragoman.mappings.pando.wire.requests import Text
 from dragoman.mappings.pando.wire.times import ZERO
 from dragoman.mappings.pando.wire.topics import Session
 
-__all__ = ["Done", "Message", "Problem", "Reply", "SessionRow", "State", "Status"]
-
 
 class Problem(Wire, frozen=True, kw_only=True):
     """Why not."""

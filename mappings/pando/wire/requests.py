@@ -11,36 +11,6 @@ from msgspec import UNSET, Raw, UnsetType
 from dragoman.mappings.pando.wire.base import Wire
 from dragoman.mappings.pando.wire.times import ZERO
 
-__all__ = [
-    "Changing",
-    "CreateSession",
-    "Creating",
-    "DeleteSession",
-    "Deleting",
-    "InstanceInfo",
-    "InstancePing",
-    "MessageList",
-    "MessageSend",
-    "Meta",
-    "NewSession",
-    "NoParams",
-    "Number",
-    "OfSession",
-    "Project",
-    "Request",
-    "SessionActivate",
-    "SessionChange",
-    "SessionGet",
-    "SessionInterrupt",
-    "SessionList",
-    "StateSync",
-    "StoreCall",
-    "Text",
-    "UpdateSession",
-    "Words",
-    "Write",
-]
-
 EMPTY = Raw(b"{}")
 
 

@@ -7,8 +7,6 @@ from functools import lru_cache
 
 from dragoman.mappings.rfc3339 import NS, parse, seconds
 
-__all__ = ["ZERO", "duration", "nanoseconds", "rfc3339"]
-
 ZERO = "0001-01-01T00:00:00Z"
 """Go's zero time: nobody said when."""
 

@@ -11,36 +11,6 @@ from msgspec import UNSET, Raw, UnsetType
 from dragoman.mappings.pando.wire.base import Wire
 from dragoman.mappings.pando.wire.times import ZERO
 
-__all__ = [
-    "Call",
-    "ChangeTopic",
-    "Changed",
-    "Delta",
-    "Ended",
-    "Envelope",
-    "InstanceHeartbeat",
-    "InstanceShutdown",
-    "LlmEnd",
-    "LlmStart",
-    "LlmToken",
-    "MessageAppend",
-    "Pulse",
-    "Result",
-    "Said",
-    "Session",
-    "SessionActivated",
-    "SessionDeleted",
-    "SessionList",
-    "SessionUpdate",
-    "Sessions",
-    "Shutdown",
-    "Started",
-    "StoreChange",
-    "ToolEnd",
-    "ToolStart",
-    "Topic",
-]
-
 
 class Session(Wire, frozen=True, kw_only=True):
     """A session as lists and events describe it."""

@@ -11,7 +11,7 @@ import pytest
 
 from dragoman.mappings.canonical import Unmapped
 from dragoman.mappings.codewhale import DIALECT
-from dragoman.mappings.codewhale.wire import runtime, values
+from dragoman.mappings.codewhale.wire import values
 from tests.mappings.codewhale.data import CAPTURES, LINES, VECTORS, back_and_forth, captured, direction_of
 
 THREAD = "thread-00000000-0000-4000-8000-000000000001"
@@ -95,8 +95,8 @@ VALUES: dict[str, Any] = {
     "value.ask_for_approval.unless_trusted": values.AskForApproval,
     "value.ask_for_approval.reject": values.AskForApproval,
     "value.approval_decision": values.ApprovalDecisionRequest,
-    "runtime.item_delta": runtime.RuntimeEvent,
-    "runtime.approval_post": runtime.ApprovalPost,
+    "runtime.item_delta": values.RuntimeEvent,
+    "runtime.approval_post": values.ApprovalPost,
 }
 
 

@@ -7,7 +7,7 @@ from dragoman.mappings.canonical import commands as ask
 from dragoman.mappings.canonical import events as say
 from dragoman.mappings.codewhale.translator.opening import Opening
 from dragoman.mappings.codewhale.vocabulary import given, keep
-from dragoman.mappings.codewhale.wire.params import ResumeParams, StartParams
+from dragoman.mappings.codewhale.wire.requests import ResumeParams, StartParams
 
 THREAD = "thread-00000000-0000-4000-8000-000000000001"
 OPENED = say.SessionOpened(request="", session=THREAD[7:], ext=keep(thread_id=THREAD))
