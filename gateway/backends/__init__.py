@@ -5,5 +5,5 @@ kind            what a router asks            kinds             chooses the kind
 single          one session                   pods              a directory of pods
 shared          one connection for many       shared_sessions   the sessions of that connection
 conversations   one opened for each session   catalog           what a backend's store lists
-history_loader  a resumed conversation        paging            long histories, page by page
+history_loader  whole histories, page by page
 """

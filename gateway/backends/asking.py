@@ -1,7 +1,7 @@
-"""Ask the backend something first, hold what comes meanwhile, then let it through or fail it.
+"""Ask a backend something first: hold what comes meanwhile, then let it through or fail it.
 
-A script is a generator: it yields a command, and gets the answer to it. While it runs, further items are held in their
-order, up to a bound.
+A script is a generator. It yields a command, and is sent the answer to it. While the script runs, further items are
+held in their order, up to a bound.
 
     what happens                      the script                        the items held
     it returns                        is over                           are released
@@ -9,7 +9,7 @@ order, up to a bound.
     its deadline passes               TimedOut is raised at its yield   as it then returns or raises
     the connection is lost            ConnectionLost is raised there    are returned to the caller of `lost`
 
-A script that yields None waits for an `answer` to nothing that it asked.
+A script that yields None waits for an `answer` without a request.
 """
 
 from __future__ import annotations
@@ -20,12 +20,16 @@ from typing import Any, Generic, TypeVar
 
 from msgspec import structs
 
+from dragoman.gateway.backends.upstream import Backend, Connected
 from dragoman.gateway.services import Services
 from dragoman.gateway.timers import Timer
-from dragoman.mappings.canonical import Command
-from dragoman.mappings.canonical.values import Failure
+from dragoman.mappings.canonical import Command, Event, SessionState
+from dragoman.mappings.canonical.values import Cause, Failure
+from dragoman.mappings.dialect import Burst
 
-__all__ = ["Asking", "ConnectionLost", "Refused", "Script", "TimedOut"]
+__all__ = ["Asking", "AskingBackend", "ConnectionLost", "Refused", "RelayedBackend", "Script", "TimedOut"]
+
+HELD_MAX = 1024  # commands that a session's backend holds: four times what one session may have in flight
 
 Held = TypeVar("Held")
 Script = Generator[Command | None, Any, None]
@@ -53,8 +57,8 @@ TOO_LATE = Failure(cause="upstream_lost", text="the backend did not answer in ti
 class Asking(Generic[Held]):
     """One script at a time, and the items that wait for its end: at most `bound`.
 
-    `ask` writes a command to the backend, `release` lets held items through, `fail` refuses them,
-    also when there are none.
+    `ask` writes a command to the backend. `release` lets held items through. `fail` refuses the held items, and is
+    also called if there are none.
     """
 
     def __init__(
@@ -64,7 +68,7 @@ class Asking(Generic[Held]):
         fail: Callable[[list[Held], Failure], object],
         *,
         services: Services,
-        bound: int,
+        bound: int = HELD_MAX,
     ) -> None:
         self._ask = ask
         self._release = release
@@ -72,7 +76,7 @@ class Asking(Generic[Held]):
         self._bound = bound
         self._services = services
         self._script: Script | None = None
-        self._running = False  # the script's own code, which cannot be entered twice
+        self._running = False  # the script's own code runs, which cannot be entered twice
         self._request = ""
         self._held: list[Held] = []
         self._timer: Timer | None = None
@@ -83,7 +87,7 @@ class Asking(Generic[Held]):
         return self._script is not None
 
     def begin(self, script: Script, within: float | None = None) -> None:
-        """Run `script` up to its first request; with `within` its deadline is so many seconds from now."""
+        """Run `script` up to its first request; `within` is its deadline in seconds from now."""
         self._script = script
         if within is not None:
             self.within(within)
@@ -105,13 +109,13 @@ class Asking(Generic[Held]):
         return self.active and bool(request) and request == self._request
 
     def answer(self, answer: Any) -> None:
-        """Give the script the answer that it waits for."""
+        """Send the script the answer that it waits for."""
         script = self._script
         if script is not None:
             self._resume(lambda: script.send(answer))
 
     def lost(self, unsent: Sequence[Command]) -> tuple[list[Command], list[Held]]:
-        """End the script; return the commands of `unsent` that are not its own, and the items it held."""
+        """End the script; return the commands of `unsent` that are not its own, and the items that it held."""
         others = [command for command in unsent if not self.is_asked(command.request)]
         script = self._script
         self._script = None
@@ -129,7 +133,7 @@ class Asking(Generic[Held]):
     # --------------------------------------------------------------------------------------------------
 
     def _resume(self, step: Callable[[], Command | None]) -> None:
-        """Run the script up to its next request, or end it."""
+        """Run the script up to its next request, or end it. A request without an id gets a new one."""
         script = self._script
         self._request, self._running = "", True
         try:
@@ -148,7 +152,7 @@ class Asking(Generic[Held]):
         else:
             self._running = False
             if command is not None and self._script is script:
-                self._request = self._services.new_id()
+                self._request = command.request or self._services.new_id()
                 self._ask(structs.replace(command, request=self._request))
 
     def _time_out(self) -> None:
@@ -167,3 +171,58 @@ class Asking(Generic[Held]):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+
+class RelayedBackend:
+    """A backend that stands between a session and the backend that `connect` makes; it passes everything on."""
+
+    def __init__(self, session: Connected, connect: Callable[[Connected], Backend]) -> None:
+        self._session = session
+        self._backend = connect(self)
+
+    def start(self) -> None:
+        self._backend.start()
+
+    def send(self, commands: Sequence[Command]) -> None:
+        self._backend.send(commands)
+
+    def rest(self) -> None:
+        self._backend.rest()
+
+    def stop(self) -> None:
+        self._backend.stop()
+
+    def connected(self) -> SessionState:
+        return self._session.connected()
+
+    def receive(self, bursts: list[Burst[Event]]) -> None:
+        self._session.receive(bursts)
+
+    def lost(self, text: str, unsent: Sequence[Command], cause: Cause = "upstream_lost") -> bool | None:
+        return self._session.lost(text, unsent, cause)
+
+
+class AskingBackend(RelayedBackend):
+    """A relayed backend that asks the backend something first, and holds the session's commands meanwhile."""
+
+    def __init__(self, session: Connected, services: Services, connect: Callable[[Connected], Backend]) -> None:
+        self._asking: Asking[Command] = Asking(
+            lambda command: self._backend.send([command]), self.send, self._refuse, services=services
+        )
+        super().__init__(session, connect)
+
+    def stop(self) -> None:
+        self._asking.stop()
+        super().stop()
+
+    def lost(self, text: str, unsent: Sequence[Command], cause: Cause = "upstream_lost") -> bool | None:
+        others, held = self._asking.lost(unsent)
+        return super().lost(text, [*others, *held], cause)
+
+    def _hold(self, commands: Sequence[Command]) -> None:
+        """Hold commands until the script ends; those for which there is no room fail."""
+        if excess := self._asking.hold(commands):
+            self._session.lost("too many commands wait for the backend", excess, "busy")
+
+    def _refuse(self, held: list[Command], failure: Failure) -> None:
+        self._session.lost(failure.text, held)

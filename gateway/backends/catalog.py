@@ -1,8 +1,8 @@
-"""What a backend's store has beside the sessions that live here: asked for with each list, and known by its names then.
+"""The conversations that a backend stores beside the sessions that live here.
 
-It is the way of the control session to its backend, as nobody's session has the list (docs/design.md, section 6). A
-backend that has no list, or does not tell it in time, adds nothing: what is listed then are the sessions that live
-here.
+A BackendCatalog stands between the control session and its backend, because a list belongs to no client's session
+(docs/design.md, section 6). It asks for the store with each list, and remembers the names that the list gave. A backend
+that has no list, or does not return it in time, adds nothing to the sessions that live here.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import Any
 
 from msgspec import structs
 
-from dragoman.gateway.backends.asking import Asking, Script, TimedOut
+from dragoman.gateway.backends.asking import Asking, RelayedBackend, Script, TimedOut
 from dragoman.gateway.backends.upstream import Backend, Connected
 from dragoman.gateway.routing.ids import canonical_id
 from dragoman.gateway.services import Services
 from dragoman.gateway.session.history import summary
 from dragoman.gateway.session.session import Session
-from dragoman.mappings.canonical import Command, Event, SessionState
+from dragoman.mappings.canonical import Command, Event
 from dragoman.mappings.canonical.commands import ListSessions
 from dragoman.mappings.canonical.events import SessionsListed
 from dragoman.mappings.canonical.values import Cause, SessionSummary
@@ -28,33 +28,33 @@ __all__ = ["BackendCatalog", "Rows", "joined"]
 
 # rows that are asked for: the largest page of servers (docs/dialects/smooth.md, section 3: list_conversations)
 STORED_MAX = 200
-WAITING_MAX = 1024  # lists that wait for one answer; a further one is of the sessions that live here
-NAMES_MAX = 10_000  # names that are remembered, the oldest forgotten first: of some 1,000 conversations
+WAITING_MAX = 1024  # lists that wait for one answer; a further one shows only the sessions that live here
+NAMES_MAX = 10_000  # remembered names, of some 1,000 conversations; the oldest is forgotten first
 
 Rows = Sequence[SessionSummary]
 Told = Callable[[Rows], None]
 
 
-class BackendCatalog:
-    """The store of one route's backend; `backend` is set before anything is asked."""
+class BackendCatalog(RelayedBackend):
+    """The backend of a control session, which lists its stored conversations."""
 
-    backend: Backend
-
-    def __init__(self, route: str, control: Connected, services: Services) -> None:
+    def __init__(
+        self, route: str, control: Connected, services: Services, connect: Callable[[Connected], Backend]
+    ) -> None:
         self._route = route
-        self._control = control
         self._services = services
-        self._lists = {archived: self._asking(archived, services) for archived in (False, True)}
+        self._lists = {archived: self._list_asking(archived) for archived in (False, True)}
         self._rows: dict[bool, Rows] = {}
         self._names: dict[str, SessionSummary] = {}
+        super().__init__(control, connect)
 
-    def _asking(self, archived: bool, services: Services) -> Asking[Told]:
+    def _list_asking(self, archived: bool) -> Asking[Told]:
         """Return what asks for a list, with or without archived conversations: one answer for all who wait."""
         return Asking(
-            lambda command: self.backend.send([command]),
+            lambda command: self._backend.send([command]),
             lambda waiting: _tell(waiting, self._rows.pop(archived, ())),
             lambda waiting, _failure: _tell(waiting, ()),
-            services=services,
+            services=self._services,
             bound=WAITING_MAX,
         )
 
@@ -66,45 +66,31 @@ class BackendCatalog:
         elif not asking.active:
             asking.begin(self._list(archived), self._services.limits.connect_deadline)
 
-    def named(self, name: str) -> SessionSummary | None:
+    def find_row(self, name: str) -> SessionSummary | None:
         """Return the row of the conversation that a list has shown to clients under this name."""
         return self._names.get(name)
-
-    # -- the way of the control session ------------------------------------------------------------------
-
-    def start(self) -> None:
-        self.backend.start()
-
-    def send(self, commands: Sequence[Command]) -> None:
-        self.backend.send(commands)
-
-    def rest(self) -> None:
-        self.backend.rest()
 
     def stop(self) -> None:
         for asking in self._lists.values():
             asking.stop()
-        self.backend.stop()
-
-    def connected(self) -> SessionState:
-        return self._control.connected()
+        super().stop()
 
     def receive(self, bursts: list[Burst[Event]]) -> None:
         for burst in bursts:
             others = [item for item in burst.items if not self._takes(item)]
             if others:
-                self._control.receive([structs.replace(burst, items=others)])
+                self._session.receive([structs.replace(burst, items=others)])
 
     def lost(self, text: str, unsent: Sequence[Command], cause: Cause = "upstream_lost") -> None:
-        for asking in self._lists.values():  # what was written has no answer now, and the rest was not written
+        """Answer all lists without the store: a written request gets no answer now, and the others were not written."""
+        for asking in self._lists.values():
             _tell(asking.lost([])[1], ())
         others = [command for command in unsent if not isinstance(command, ListSessions)]
         if others or not unsent:
-            self._control.lost(text, others, cause)
-
-    # ----------------------------------------------------------------------------------------------------
+            self._session.lost(text, others, cause)
 
     def _takes(self, item: Any) -> bool:
+        """Return True if a list takes this item as its answer."""
         for asking in self._lists.values():
             if asking.is_asked(getattr(item, "request", "")):
                 asking.answer(item)
@@ -116,12 +102,12 @@ class BackendCatalog:
         try:
             listed = yield ListSessions(limit=STORED_MAX, archived=archived)
         except TimedOut:
-            self._lose("the backend did not tell its list in time")
+            self._lose("the backend did not return its list in time")
             return
         if isinstance(listed, SessionsListed):
             self._rows[archived] = tuple(map(self._remembered, listed.sessions))
             if listed.next_cursor is not None:
-                self._lose(f"older than the {STORED_MAX} that a store is asked for")
+                self._lose(f"older than the {STORED_MAX} conversations that a store is asked for")
 
     def _remembered(self, row: SessionSummary) -> SessionSummary:
         """Return a row under its canonical id, and remember it by every name that a client is shown for it."""
@@ -145,9 +131,9 @@ def _tell(waiting: Sequence[Told], rows: Rows) -> None:
 def joined(
     sessions: Sequence[Session], rows: Rows, open_as: Callable[[SessionSummary], Session | None]
 ) -> list[SessionSummary]:
-    """The rows of these sessions, each with what the backend says of it, and the rows of what is not open here.
+    """Return the rows of these sessions, each completed by the backend's own row, and the rows of all others.
 
-    `open_as` is the session of a row, whoever may see it.
+    `open_as` returns the session of a row, also if the client may not see it.
     """
     own = {session.state.id: summary(session.state) for session in sessions}
     others = []

@@ -1,7 +1,7 @@
 """A backend that opens a conversation for each session, over a connection of its own (docs/design.md, section 5).
 
-Between a session and its connection stand a HistoryLoader, which brings the history of a resumed conversation, and a
-Pager, which reads long ones. A recording behaves so too, but has no conversations beside those that are open here.
+Between a session and its connection stands a HistoryLoader, which reads whole histories. A recording behaves in the
+same way, but it has no conversations beside those that are open here.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from functools import partial
 from dragoman.gateway.backends.catalog import BackendCatalog, Rows
 from dragoman.gateway.backends.history_loader import HistoryLoader
 from dragoman.gateway.backends.kind import SessionOpener
-from dragoman.gateway.backends.paging import Pager
 from dragoman.gateway.backends.upstream import Backend, Connected
 from dragoman.gateway.link import Link
 from dragoman.gateway.routing.ids import canonical_id
@@ -64,11 +63,10 @@ class ReplayedKind(SessionOpener):
         loader = HistoryLoader(
             session,
             self._services,
+            self._connect_upstream,
             resume=resume,
             taken=lambda conversation: self._sessions.merge(session, conversation),
         )
-        loader.backend = pager = Pager(loader, self._services)
-        pager.backend = self._make_backend(pager, self._sessions.route.upstream)
         if not resume:
             session.pending.open()  # a new conversation: there is nothing to wait for
         return loader
@@ -87,7 +85,7 @@ class ConversationsKind(ReplayedKind):
             catalog.ask(archived, tell)
 
     def listed(self, name: str) -> SessionSummary | None:
-        return self._catalog.named(name) if self._catalog is not None else None
+        return self._catalog.find_row(name) if self._catalog is not None else None
 
     def ask_for(self, link: Link, command: Command) -> bool:
         if not command.session or isinstance(command, OF_A_TURN):
@@ -116,6 +114,5 @@ class ConversationsKind(ReplayedKind):
         return self._catalog
 
     def _connect_control(self, control: Connected) -> Backend:
-        self._catalog = catalog = BackendCatalog(self._sessions.route.name, control, self._services)
-        catalog.backend = super()._connect_control(catalog)
-        return catalog
+        self._catalog = BackendCatalog(self._sessions.route.name, control, self._services, self._connect_upstream)
+        return self._catalog

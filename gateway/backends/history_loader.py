@@ -1,103 +1,106 @@
-"""Resume a conversation: find it, open it, and load its history page by page into its session.
+"""Read histories page by page from a backend that returns at most PAGE messages at a time, newest first
+(docs/dialects/smooth.md, section 5).
 
-A HistoryLoader stands between a session and a backend that opens conversations and returns their history in pages,
-newest first (docs/dialects/smooth.md, section 5). While it works, the commands of clients wait in their order, so
-that their effects come after the history. Its own requests have ids of their own, and their answers go to it alone.
+A HistoryLoader stands between a session and its backend. It loads the history of a resumed conversation into the
+session, and holds the commands of clients meanwhile, so that their effects come after the history.
 
-    an endpoint's `session=latest`   ListSessions, then as with an id; a new conversation if there is none
-    an endpoint's `session=ID`       ResumeSession, then the pages, then SessionOpened and one HistorySnapshot
-    a client resumed it              the pages, then SessionOpened, one HistorySnapshot, and the client's answer
+    what is wanted                  what the backend is asked, and what the session gets
+    `session=latest` of a listener  ListSessions, then as with an id; a new conversation if there is none
+    `session=ID` of a listener      ResumeSession and the pages; SessionOpened and one HistorySnapshot
+    a client resumes                its ResumeSession and the pages; SessionOpened, one HistorySnapshot, the answer
+    a client asks for a history     the pages, under its request id; one HistorySnapshot as the answer
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from typing import Any
 
 from msgspec import structs
 
-from dragoman.gateway.backends.asking import Asking, ConnectionLost, Refused, Script, TimedOut
-from dragoman.gateway.backends.paging import PAGE
+from dragoman.gateway.backends.asking import Asking, AskingBackend, ConnectionLost, Refused, Script, TimedOut
 from dragoman.gateway.backends.upstream import Backend, Connected
 from dragoman.gateway.routing.ids import canonical_id
 from dragoman.gateway.routing.ingress import LATEST
 from dragoman.gateway.services import Services
 from dragoman.gateway.session.weight import of_item
-from dragoman.mappings.canonical import Command, SessionState
+from dragoman.mappings.canonical import Command
 from dragoman.mappings.canonical.commands import GetHistory, GetSession, ListSessions, OpenSession, ResumeSession
 from dragoman.mappings.canonical.events import Alert, Event, HistorySnapshot, Reply, SessionOpened, SessionsListed
 from dragoman.mappings.canonical.values import Cause, Failure, Item
 from dragoman.mappings.dialect import Burst, Loss
 
-__all__ = ["HistoryLoader"]
+__all__ = ["PAGE", "HistoryLoader"]
 
-PAGES_MAX = 20
+PAGE = 100  # messages: the largest page that the schema of every server allows (docs/dialects/smooth.md, section 3)
+RESUMED_MAX = 20 * PAGE  # messages of a resumed conversation that are loaded
+ITEM_WEIGHT = 300  # bytes that a message costs beside its text: pages of empty messages end too
 # seconds for all pages: a pod's parent waits 5 s for its run to begin (docs/dialects/pod.md, section 11)
 PATIENCE = 3.0
-HELD_MAX = 64  # commands that wait meanwhile: as many as wait for a connection
 
 
-class HistoryLoader:
-    """The way of one session to its backend, with the history of a resumed conversation; `backend` is set first.
+class HistoryLoader(AskingBackend):
+    """The backend of one session, with the whole history of its conversation.
 
-    `resume` is the conversation that an endpoint asks for. `taken` returns True if another session has it open already;
+    `resume` is the conversation that a listener asks for. `taken` returns True if another session has it open already;
     the clients of this session then go there.
     """
-
-    backend: Backend
 
     def __init__(
         self,
         session: Connected,
         services: Services,
+        connect: Callable[[Connected], Backend],
         *,
         resume: str = "",
         taken: Callable[[str], bool] = lambda _id: False,
     ) -> None:
-        self._session = session
-        self._limits = services.limits
-        self._ledger = services.ledger
+        self._services = services
         self._resume = resume
         self._taken = taken
-        self._asking: Asking[Command] = Asking(
-            lambda command: self.backend.send([command]),
-            self.send,
-            self._fail,
-            services=services,
-            bound=HELD_MAX,
-        )
         self._openings: set[str] = set()  # requests of clients that resume
+        self._readings: dict[str, Asking[Command]] = {}  # histories that clients wait for, by request
+        super().__init__(session, services, connect)
 
     # -- what the session asks -------------------------------------------------------------------------
 
     def start(self) -> None:
         self._begin()
-        self.backend.start()
+        super().start()
 
     def send(self, commands: Sequence[Command]) -> None:
         self._begin()
-        if not self._asking.active:
-            self._openings.update(c.request for c in commands if isinstance(c, ResumeSession | GetSession))
-            self.backend.send(commands)
-        elif excess := self._asking.hold(commands):
-            self._session.lost("too many commands wait for the history of the conversation", excess, "busy")
+        if self._asking.active:
+            self._hold(commands)
+            return
+        for command in commands:
+            if isinstance(command, GetHistory) and command.limit > PAGE:
+                self._read(command)
+                continue
+            if isinstance(command, ResumeSession | GetSession):
+                self._openings.add(command.request)
+            self._backend.send([command])
 
     def rest(self) -> None:
-        self.backend.rest()
+        self._forget_readings()
+        super().rest()
 
     def stop(self) -> None:
-        self._asking.stop()
-        self.backend.stop()
+        self._forget_readings()
+        super().stop()
+
+    def _forget_readings(self) -> None:
+        for reading in self._readings.values():
+            reading.stop()
+        self._readings.clear()
 
     # -- what the backend says -------------------------------------------------------------------------
 
-    def connected(self) -> SessionState:
-        return self._session.connected()
-
     def receive(self, bursts: list[Burst[Event]]) -> None:
-        if not self._asking.active and not self._openings:
+        if not (self._asking.active or self._openings or self._readings):
             self._session.receive(bursts)
             return
-        answers = [i for burst in bursts for i in burst.items if self._asking.is_asked(getattr(i, "request", ""))]
+        answers = [item for burst in bursts for item in burst.items if self._asked_for(item) is not None]
         others = [structs.replace(burst, items=[i for i in burst.items if i not in answers]) for burst in bursts]
         opened = self._opened_for_client(others)
         others = [burst for burst in others if burst.items]
@@ -105,30 +108,77 @@ class HistoryLoader:
             self._asking.begin(self._load(opened, others))
         elif others:
             self._session.receive(others)
-        for answer in answers[:1]:
-            self._asking.answer(answer)
+        for answer in answers:
+            asking = self._asked_for(answer)
+            if asking is not None:
+                asking.answer(answer)
 
-    def lost(self, text: str, unsent: Sequence[Command], cause: Cause = "upstream_lost") -> None:
+    def lost(self, text: str, unsent: Sequence[Command], cause: Cause = "upstream_lost") -> bool | None:
+        """End the histories that are read: a new connection answers none of the old requests."""
         self._openings.clear()
-        others, held = self._asking.lost(unsent)
-        self._session.lost(text, [*others, *held], cause)
+        requests = {command.request for command in unsent} or set(self._readings)
+        for request in requests & set(self._readings):
+            self._readings.pop(request).stop()
+        return super().lost(text, unsent, cause)
+
+    def _asked_for(self, item: Any) -> Asking[Command] | None:
+        """Return the script that waits for this answer."""
+        request = getattr(item, "request", "")
+        return self._asking if self._asking.is_asked(request) else self._readings.get(request)
 
     def _opened_for_client(self, bursts: Sequence[Burst[Event]]) -> SessionOpened | None:
-        """Return the answer to a client that resumes, if it is among these."""
+        """Return the answer to a client that resumes, if it is among these events."""
         items = [item for burst in bursts for item in burst.items]
         opened = (item for item in items if isinstance(item, SessionOpened) and item.request in self._openings)
         found = next(opened, None)
         self._openings -= {request for item in items if (request := getattr(item, "request", ""))}
         return found
 
-    # -- step by step ----------------------------------------------------------------------------------
+    # -- a history that a client asks for --------------------------------------------------------------
+
+    def _read(self, command: GetHistory) -> None:
+        """Read a long history for as long as its client waits for an answer."""
+        reading: Asking[Command] = Asking(
+            lambda page: self._backend.send([page]),
+            self.send,
+            lambda _held, _failure: self._readings.pop(command.request, None),
+            services=self._services,
+        )
+        self._readings[command.request] = reading
+        reading.begin(self._answer(command), self._services.limits.accept_deadline)
+
+    def _answer(self, command: GetHistory) -> Script:
+        items: list[Item] = []
+        answer = yield from self._pages(command, items)
+        del self._readings[command.request]
+        if isinstance(answer, HistorySnapshot):
+            if answer.next_cursor and len(items) < command.limit:
+                self._lose("older than what is read of a history")
+            answer = structs.replace(answer, items=tuple(items))
+        self._session.receive([Burst(items=[answer])])
+
+    def _pages(self, command: GetHistory, items: list[Item]) -> Generator[Command, Any, Any]:
+        """Add pages to `items` up to `command.limit` messages or `transcript_max`; return the last answer."""
+        weight, cursor = 0, command.cursor
+        while True:
+            page = yield structs.replace(command, limit=min(PAGE, command.limit - len(items)), cursor=cursor)
+            if not isinstance(page, HistorySnapshot):
+                return page
+            items += page.items
+            weight += sum(of_item(item) + ITEM_WEIGHT for item in page.items)
+            cursor = page.next_cursor or ""
+            complete = not cursor or not page.items or len(items) >= command.limit
+            if complete or weight > self._services.limits.transcript_max:
+                return page
+
+    # -- a conversation that is resumed ----------------------------------------------------------------
 
     def _begin(self) -> None:
         if self._resume and not self._asking.active:
-            self._asking.begin(self._open(), self._limits.accept_deadline)
+            self._asking.begin(self._open(), self._services.limits.accept_deadline)
 
     def _open(self) -> Script:
-        """Open the conversation that the endpoint asks for, then load its history."""
+        """Open the conversation that the listener asks for, then load its history."""
         if self._resume == LATEST:
             listed = yield ListSessions(limit=1)
             if not isinstance(listed, SessionsListed) or not listed.sessions:
@@ -136,7 +186,7 @@ class HistoryLoader:
                 return
             self._resume = listed.sessions[0].session
             if self._taken(self._resume):
-                raise Refused(failure("the conversation is open here already; say it again there"))
+                raise Refused(failure("the conversation is already open in another session"))
         wanted = self.connected().opening or OpenSession()
         opened = yield ResumeSession(
             session=self._resume,
@@ -154,20 +204,12 @@ class HistoryLoader:
             self._tell(None, [])
 
     def _load(self, opened: SessionOpened, answers: Sequence[Burst[Event]]) -> Script:
-        """Load the history of an open conversation page by page, then tell it and `answers`."""
+        """Load the history of an open conversation, then give the session the history and `answers`."""
         self._asking.within(PATIENCE)
-        items: list[Item] = []  # newest first
-        cursor = ""
+        items: list[Item] = []
         try:
-            for _ in range(PAGES_MAX):
-                page = yield GetHistory(limit=PAGE, cursor=cursor)
-                cursor = ""
-                if isinstance(page, HistorySnapshot):
-                    items += page.items
-                    cursor = page.next_cursor or ""
-                if not cursor or sum(map(of_item, items)) > self._limits.transcript_max:
-                    break
-            if cursor:
+            page = yield from self._pages(GetHistory(limit=RESUMED_MAX), items)
+            if isinstance(page, HistorySnapshot) and page.next_cursor:
                 self._lose("older than what is loaded of a resumed conversation")
         except TimedOut:
             self._lose("the backend did not tell the history in time")
@@ -185,15 +227,12 @@ class HistoryLoader:
             events.append(HistorySnapshot(items=tuple(reversed(items))))
         if opened is not None and wanted not in ("", LATEST) and not _same(wanted, opened.session):
             text = f"the backend does not know the conversation {wanted} and began another"
-            events.append(Alert(level="warn", source="gateway", text=text))  # kept for who comes later, as no Gap is
+            events.append(Alert(level="warn", source="gateway", text=text))  # kept for clients that come later
         self._session.receive([Burst(items=events), *answers])
-
-    def _fail(self, held: list[Command], why: Failure) -> None:
-        self._session.lost(why.text, held)
 
     def _lose(self, why: str) -> None:
         loss = Loss(kind="HistorySnapshot", field="items", why=why)
-        self._ledger.record([loss], session=self.connected().id)
+        self._services.ledger.record([loss], session=self.connected().id)
 
 
 def failure(text: str) -> Failure:

@@ -119,7 +119,11 @@ class BackendKind:
         return self._control
 
     def _connect_control(self, control: Connected) -> Backend:
-        return self._make_backend(control, self._sessions.route.upstream)
+        return self._connect_upstream(control)
+
+    def _connect_upstream(self, session: Connected) -> Backend:
+        """Make the connection of a session to the route's upstream."""
+        return self._make_backend(session, self._sessions.route.upstream)
 
     def close(self) -> None:
         """Close the connections that belong to no session of a client."""

@@ -12,14 +12,14 @@ all, the words are refused and nothing is written.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import structlog
 from msgspec import structs
 
 from dragoman.gateway.backends.asking import Asking, Refused, Script
-from dragoman.gateway.backends.upstream import Upstream
+from dragoman.gateway.backends.upstream import Backend, Connected, Upstream
 from dragoman.gateway.services import Services
 from dragoman.gateway.session.session import Session
 from dragoman.mappings.canonical import Command, Event, SessionState
@@ -36,6 +36,7 @@ from dragoman.mappings.canonical.events import (
 )
 from dragoman.mappings.canonical.values import Cause, Failure, SessionSummary
 from dragoman.mappings.dialect import Burst, Dialect, Loss
+from dragoman.mappings.errors import ConfigError
 
 __all__ = ["SharedBackend", "SharedConnection", "SharedListener"]
 
@@ -80,11 +81,16 @@ class SharedListener(Protocol):
 
 
 class SharedConnection:
-    """The connection of one route; `upstream` is set before anything is asked."""
+    """The connection of one route, which `connect` makes."""
 
-    upstream: Upstream
-
-    def __init__(self, route: str, dialect: Dialect, keeper: SharedListener, services: Services) -> None:
+    def __init__(
+        self,
+        route: str,
+        dialect: Dialect,
+        keeper: SharedListener,
+        services: Services,
+        connect: Callable[[Connected], Backend],
+    ) -> None:
         self._state = SessionState(id=route)  # the connection is about no session of its own
         self.dialect = dialect
         self._keeper = keeper
@@ -94,6 +100,10 @@ class SharedConnection:
         self._opening: dict[str, SharedBackend] = {}  # who asks for a session to be opened, by our request
         self._doubted: dict[str, Session] = {}  # of which it is asked whether it has them, by our request
         self._heard = False  # this connection told which sessions there are
+        upstream = connect(self)
+        if not isinstance(upstream, Upstream):
+            raise ConfigError(f"route {route}: a backend of many sessions must be dialled, not played")
+        self.upstream = upstream
 
     def backend_for(self, session: Session) -> SharedBackend:
         """Return the connection as one session sees it."""

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dragoman.gateway.backends.asking import Asking, Script, TimedOut
 from dragoman.gateway.backends.kind import MakeBackend, SessionOpener
 from dragoman.gateway.backends.shared import SharedConnection
-from dragoman.gateway.backends.upstream import Backend, Upstream
+from dragoman.gateway.backends.upstream import Backend
 from dragoman.gateway.link import Link
 from dragoman.gateway.routing.ids import canonical_id
 from dragoman.gateway.routing.ingress import LATEST, NEW
@@ -22,7 +22,6 @@ from dragoman.mappings.canonical import Event
 from dragoman.mappings.canonical.commands import DeleteSession
 from dragoman.mappings.canonical.events import SessionsListed
 from dragoman.mappings.canonical.values import Ext, Failure, SessionSummary
-from dragoman.mappings.errors import ConfigError
 
 __all__ = ["SharedKind"]
 
@@ -41,12 +40,9 @@ class SharedKind(SessionOpener):
         )
         self._known = False
         self._made_up: set[str] = set()  # sessions for a listener whose backend had none
-        route = sessions.route
-        self._shared = SharedConnection(route.name, self._dialect, self, self._services)
-        dialled = make_backend(self._shared, route.upstream)
-        if not isinstance(dialled, Upstream):
-            raise ConfigError(f"{route.upstream.masked}: a backend of many sessions is dialled, not played")
-        self._shared.upstream = dialled
+        self._shared = SharedConnection(
+            sessions.route.name, self._dialect, self, self._services, self._connect_upstream
+        )
 
     # -- what the router asks ------------------------------------------------------------------------------
 

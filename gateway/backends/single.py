@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 from dragoman.gateway.backends.asking import Refused
 from dragoman.gateway.backends.kind import BackendKind, MakeBackend
-from dragoman.gateway.backends.upstream import Backend
 from dragoman.gateway.link import Link
 from dragoman.gateway.routing.ids import session_id
 from dragoman.gateway.routing.sessions import Sessions
@@ -26,10 +25,8 @@ class SingleKind(BackendKind):
 
     def __init__(self, sessions: Sessions, make_backend: MakeBackend) -> None:
         super().__init__(sessions, make_backend)
-        self._only = sessions.make(session_id(sessions.route.name, str(sessions.route.upstream)), self._connect)
-
-    def _connect(self, session: Session) -> Backend:
-        return self._make_backend(session, self._sessions.route.upstream)
+        route = sessions.route
+        self._only = sessions.make(session_id(route.name, str(route.upstream)), self._connect_upstream)
 
     def when_described(self, link: Link, action: Callable[[], None]) -> None:
         if link.id in self._only.delivery.attachments:

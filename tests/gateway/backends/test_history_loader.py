@@ -8,8 +8,8 @@ from typing import Any
 
 from msgspec import structs
 
-from dragoman.gateway.backends.history_loader import HELD_MAX, PAGES_MAX, PATIENCE, HistoryLoader
-from dragoman.gateway.backends.paging import PAGE
+from dragoman.gateway.backends.asking import HELD_MAX
+from dragoman.gateway.backends.history_loader import PAGE, PATIENCE, RESUMED_MAX, HistoryLoader
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.ledger import Ledger
 from dragoman.mappings.canonical import Command, SessionState
@@ -55,10 +55,10 @@ class Stage:
         self.loader = HistoryLoader(
             self,
             services(self.time, limits=limits, ledger=self.ledger, new_id=lambda: f"own-{next(numbers)}"),
+            lambda _events: self,
             resume=resume,
             taken=lambda _id: taken,
         )
-        self.loader.backend = self
         self.starts = 0
 
     # -- as session ------------------------------------------------------------------------------------
@@ -219,12 +219,12 @@ def test_what_else_the_backend_says_meanwhile_reaches_the_session() -> None:
 # -- bounds ------------------------------------------------------------------------------------------
 
 
-def test_only_so_many_pages_are_loaded_and_the_rest_is_counted() -> None:
+def test_only_so_many_messages_are_loaded_and_the_rest_is_counted() -> None:
     stage = Stage("c1")
     stage.loader.start()
     stage.opened()
-    stage.pages(*([str(n)] for n in range(PAGES_MAX)), more=True)
-    assert len(stage.history()) == PAGES_MAX
+    stage.pages(*([f"{page}-{n}" for n in range(PAGE)] for page in range(RESUMED_MAX // PAGE)), more=True)
+    assert len(stage.history()) == RESUMED_MAX
     assert [entry.kind for entry in stage.ledger.entries()] == ["HistorySnapshot"]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from dragoman.gateway.backends.paging import ITEM_WEIGHT, PAGE, READING_MAX, Pager
+from dragoman.gateway.backends.history_loader import ITEM_WEIGHT, PAGE, HistoryLoader
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.ledger import Ledger
 from dragoman.mappings.canonical import Command, SessionState
@@ -16,6 +16,7 @@ from dragoman.mappings.canonical.commands import GetHistory, Ping
 from dragoman.mappings.canonical.events import Event, HistorySnapshot, Pong, Reply
 from dragoman.mappings.canonical.values import Cause, Failure, Message
 from dragoman.mappings.dialect import Burst
+from tests.gateway.in_memory import ManualClock
 from tests.services import services
 
 WHOLE = GetHistory(request="h", limit=1 << 30)
@@ -23,12 +24,12 @@ MOST = 1 << 20
 
 
 class Store:
-    """A pager between a session and a backend that has `size` messages, "0" the oldest; `step` answers one request."""
+    """A loader between a session and a backend that has `size` messages, "0" the oldest; `step` answers one request."""
 
     def __init__(self, size: int, *, most: int = MOST) -> None:
-        self.ledger = Ledger()
-        self.pager = Pager(self, services(ledger=self.ledger, limits=Limits(transcript_max=most)))
-        self.pager.backend = self
+        self.ledger, self.time = Ledger(), ManualClock()
+        provided = services(self.time, ledger=self.ledger, limits=Limits(transcript_max=most))
+        self.loader = HistoryLoader(self, provided, lambda _events: self)
         self.size = size
         self.asked: list[Command] = []
         self.open: list[Command] = []
@@ -59,7 +60,7 @@ class Store:
         self.failed.append([command.request for command in unsent])
 
     def says(self, *events: Event) -> None:
-        self.pager.receive([Burst(items=list(events))])
+        self.loader.receive([Burst(items=list(events))])
 
     def step(self) -> None:
         """Answer the oldest open request with a page."""
@@ -84,7 +85,7 @@ def texts(event: Event) -> list[str]:
 @pytest.mark.parametrize("size", [0, 1, PAGE, PAGE + 1, 2 * PAGE, 3 * PAGE + 7])
 def test_a_whole_history_is_asked_for_in_pages_and_answered_once(size: int) -> None:
     store = Store(size)
-    store.pager.send([WHOLE])
+    store.loader.send([WHOLE])
     store.run()
     assert {asked.limit for asked in store.asked if isinstance(asked, GetHistory)} == {PAGE}
     (answer,) = store.told
@@ -96,7 +97,7 @@ def test_a_whole_history_is_asked_for_in_pages_and_answered_once(size: int) -> N
 
 def test_no_more_messages_are_asked_for_than_are_wanted() -> None:
     store = Store(500)
-    store.pager.send([GetHistory(request="h", limit=150)])
+    store.loader.send([GetHistory(request="h", limit=150)])
     store.run()
     assert [asked.limit for asked in store.asked if isinstance(asked, GetHistory)] == [100, 50]
     (answer,) = store.told
@@ -108,7 +109,7 @@ def test_no_more_messages_are_asked_for_than_are_wanted() -> None:
 def test_a_page_goes_through_as_it_is(limit: int) -> None:
     store = Store(500)
     page = GetHistory(request="h", limit=limit, cursor="7")
-    store.pager.send([page])
+    store.loader.send([page])
     assert store.asked == [page]
     answer = HistorySnapshot(request="h", items=(), next_cursor="6")
     store.says(answer)
@@ -117,14 +118,14 @@ def test_a_page_goes_through_as_it_is(limit: int) -> None:
 
 def test_what_else_is_said_meanwhile_is_told_at_once() -> None:
     store = Store(500)
-    store.pager.send([WHOLE, Ping(request="p")])
+    store.loader.send([WHOLE, Ping(request="p")])
     store.says(Pong(request="p", at=1))
     assert store.told == [Pong(request="p", at=1)]
 
 
 def test_two_histories_are_read_at_once() -> None:
     store = Store(150)
-    store.pager.send([WHOLE, structs.replace(WHOLE, request="i")])
+    store.loader.send([WHOLE, structs.replace(WHOLE, request="i")])
     store.run()
     assert [(event.request, len(event.items)) for event in store.told if isinstance(event, HistorySnapshot)] == [
         ("h", 150),
@@ -134,7 +135,7 @@ def test_two_histories_are_read_at_once() -> None:
 
 def test_a_page_that_is_refused_is_the_answer() -> None:
     store = Store(500)
-    store.pager.send([WHOLE])
+    store.loader.send([WHOLE])
     store.step()
     refused = Reply(request="h", failure=Failure(cause="internal", text="no"))
     store.says(refused)
@@ -144,7 +145,7 @@ def test_a_page_that_is_refused_is_the_answer() -> None:
 
 def test_a_history_larger_than_is_kept_ends_with_a_cursor_and_is_counted() -> None:
     store = Store(10_000, most=3 * PAGE * ITEM_WEIGHT)
-    store.pager.send([WHOLE])
+    store.loader.send([WHOLE])
     store.run()
     (answer,) = store.told
     assert isinstance(answer, HistorySnapshot)
@@ -154,7 +155,7 @@ def test_a_history_larger_than_is_kept_ends_with_a_cursor_and_is_counted() -> No
 
 def test_an_empty_page_with_a_cursor_ends_the_history() -> None:
     store = Store(0)
-    store.pager.send([WHOLE])
+    store.loader.send([WHOLE])
     store.says(HistorySnapshot(request="h", items=(), next_cursor="again"))
     assert len(store.told) == 1
     assert len(store.asked) == 1
@@ -163,27 +164,29 @@ def test_an_empty_page_with_a_cursor_ends_the_history() -> None:
 @pytest.mark.parametrize("written", [True, False])
 def test_nothing_of_a_history_follows_a_lost_connection(written: bool) -> None:
     store = Store(500)
-    store.pager.send([WHOLE])
-    store.pager.lost("gone", [] if written else [WHOLE])
+    store.loader.send([WHOLE])
+    store.loader.lost("gone", [] if written else [WHOLE])
     assert store.failed == [[] if written else ["h"]]
     late = HistorySnapshot(request="h", items=(), next_cursor="7")
     store.says(late)
     assert (store.told, len(store.asked)) == ([late], 1)
 
 
-def test_only_so_many_histories_are_read_at_a_time() -> None:
-    store = Store(150)
-    store.pager.send([structs.replace(WHOLE, request=str(n)) for n in range(READING_MAX + 1)])
+def test_a_history_is_read_no_longer_than_its_client_waits_for_it() -> None:
+    store = Store(500)
+    store.loader.send([WHOLE])
+    store.time.passes(Limits().accept_deadline)
     store.step()
-    (answer,) = store.told  # the oldest reading was forgotten: its page is told as it came
-    assert isinstance(answer, HistorySnapshot)
-    assert (answer.request, answer.next_cursor) == ("0", "50")
+    (late,) = store.told  # the page is passed on as it came, and nothing more is asked
+    assert isinstance(late, HistorySnapshot)
+    assert (late.next_cursor, len(store.asked)) == ("400", 1)
+    assert store.time.waiting == []
 
 
 def test_the_way_to_the_backend_is_handed_on() -> None:
     store = Store(0)
-    store.pager.start()
-    store.pager.rest()
-    store.pager.stop()
+    store.loader.start()
+    store.loader.rest()
+    store.loader.stop()
     assert store.calls == ["start", "rest", "stop"]
-    assert store.pager.connected().id == "s"
+    assert store.loader.connected().id == "s"
