@@ -20,8 +20,6 @@ from dragoman.mappings.canonical import Unmapped
 from dragoman.mappings.errors import PeerError
 from dragoman.mappings.value_count import check_value_count
 
-__all__ = ["MALFORMED", "Codec", "Format"]
-
 M = TypeVar("M")
 
 MALFORMED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, TypeError)

@@ -20,26 +20,6 @@ from dragoman.mappings.codec import MALFORMED, Format
 from dragoman.mappings.errors import PeerError
 from dragoman.mappings.rules import Nothing, Rules, RuleTable
 
-__all__ = [
-    "Alarm",
-    "Burst",
-    "Clock",
-    "Dialect",
-    "Direction",
-    "Frame",
-    "Instance",
-    "Lines",
-    "Loss",
-    "Missed",
-    "NewId",
-    "Oversize",
-    "Parts",
-    "Projection",
-    "Rendered",
-    "Step",
-    "Translator",
-]
-
 T = TypeVar("T")
 """Event or Command."""
 
@@ -190,17 +170,17 @@ class MakeServer(Protocol):
     def __call__(self, clock: Clock, new_id: NewId, generation: str = "") -> Translator[Command, Event]: ...
 
 
-class Projection(Protocol):
+class SessionProjection(Protocol):
     """The rendering of one session in one dialect; `copy` forks it for a link that falls behind."""
 
     def render(self, batch: Batch) -> Rendered:
         """The frames that broadcast this batch."""
 
-    def copy(self, request: str | None = None) -> Projection:
+    def copy(self, request: str | None = None) -> SessionProjection:
         """An independent projection in the same state; with `request` for the link whose run this is from here on."""
 
 
-class Lines(Struct, frozen=True, kw_only=True):
+class LineForm(Struct, frozen=True, kw_only=True):
     """How a dialect whose frames are no text stands in the lines of `translate`. `read` raises PeerError."""
 
     read: Callable[[bytes], Frame]
@@ -223,7 +203,7 @@ class Direction(Struct, Generic[T], frozen=True, kw_only=True):
     write: Callable[[Burst[T]], Rendered]
     place: Callable[[Any], tuple[str, Ext | None]] | None = None
     unwrap: Callable[[Parts], bytes] | None = None
-    lines: Lines | None = None
+    lines: LineForm | None = None
 
     def says(self, canonical: type) -> bool:
         """Whether a message of this direction can mean this canonical type."""
@@ -396,7 +376,7 @@ class Dialect(Struct, frozen=True, kw_only=True):
     commands: Direction[Command]
     server: MakeServer
     client: Callable[[Clock, NewId], Translator[Event, Command]]
-    projection: Callable[[str, str], Projection]
+    projection: Callable[[str, str], SessionProjection]
     public_ids: Callable[[str, Ext | None], tuple[str, ...]]
     has_request_ids: bool
     single_session: bool

@@ -12,8 +12,6 @@ from __future__ import annotations
 
 from typing import Literal
 
-__all__ = ["ConfigError", "DragomanError", "PeerError", "PeerErrorCode", "TranslationError"]
-
 PeerErrorCode = Literal[
     "not_utf8",  # the frame is not text
     "not_json",  # the text is not one JSON value

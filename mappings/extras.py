@@ -9,8 +9,6 @@ from msgspec import UNSET, Raw
 
 from dragoman.mappings.canonical.values import Ext
 
-__all__ = ["Extras", "as_json", "raw"]
-
 ENCODER = msgspec.json.Encoder()
 T = TypeVar("T")
 D = TypeVar("D")

@@ -1,83 +1,29 @@
-"""The fidelity matrix: what becomes of each canonical kind between two dialects, read off their rules.
+"""The fidelity matrix: how each canonical kind gets from one dialect to another, as their rules declare it.
 
-A kind that the source dialect cannot say has no cell; else the cell is what the source's rules and the target's rule
-declare, the worse of the two. Tests measure the declarations and fail when one lies. What is known by hand is only what
-the gateway adds to any dialect.
+A kind that the source dialect cannot say has no cell. Any other cell is the worse of two declarations: that of the
+source's rules and that of the target's rule. Tests measure the declarations and fail when one is wrong.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import product
-from typing import get_args
+from typing import Any, get_args
 
 from msgspec import Struct
 
 from dragoman.mappings.canonical import Command, Event, Unmapped
-from dragoman.mappings.canonical.commands import (
-    GetHistory,
-    GetSession,
-    ListSessions,
-    OpenSession,
-    Ping,
-    ResumeSession,
-    ShutdownBackend,
-)
-from dragoman.mappings.canonical.events import (
-    BackendShutdown,
-    Gap,
-    HistorySnapshot,
-    MessageAppended,
-    Pong,
-    ReasoningDone,
-    ReasoningStarted,
-    Reply,
-    SessionOpened,
-    SessionsListed,
-    StatusChanged,
-    TextDone,
-    ToolCallArguments,
-    TurnAccepted,
-    TurnEnded,
-    TurnResult,
-)
 from dragoman.mappings.dialect import Dialect, Direction
 from dragoman.mappings.rules import EXACT, Emulated, Fidelity, Lossy, Nothing
-
-__all__ = ["BY_GATEWAY", "BY_SESSION", "Cell", "matrix"]
-
-BY_SESSION = frozenset(
-    {
-        BackendShutdown,
-        Gap,
-        HistorySnapshot,
-        MessageAppended,
-        Pong,
-        ReasoningDone,
-        ReasoningStarted,
-        Reply,
-        SessionOpened,
-        SessionsListed,
-        StatusChanged,
-        TextDone,
-        ToolCallArguments,
-        TurnAccepted,
-        TurnEnded,
-        TurnResult,
-    }
-)
-"""Events that clients get though their backend has no word for them: the session completes a turn
-(docs/design.md, section 3), tells of gaps, and gives the answers of `BY_GATEWAY`.
-"""
-
-BY_GATEWAY = frozenset({GetHistory, GetSession, ListSessions, OpenSession, Ping, ResumeSession, ShutdownBackend})
-"""Commands that the gateway answers though the backend has no word for them (docs/translation.md, rules 3.2, 3.16)."""
 
 GATEWAY = Emulated("the gateway's own answer")
 
 
 class Cell(Struct, frozen=True, kw_only=True):
-    """One kind from one dialect to another. `kind` is exact, lossy, emulated or none; `detail` says what or why."""
+    """The fidelity of one canonical kind from one dialect to another.
+
+    `kind` is exact, lossy, emulated or none. `detail` names the lost fields, the emulation or the reason.
+    """
 
     direction: str
     canonical: str
@@ -88,7 +34,7 @@ class Cell(Struct, frozen=True, kw_only=True):
 
 
 def matrix(dialects: list[Dialect]) -> Iterator[Cell]:
-    """All cells: the events from backend to client, then the commands, in the order of the vocabulary."""
+    """Yield all cells: the events from backend to client, then the commands, in the order of the unions."""
     for name, union in (("event", Event), ("command", Command)):
         for canonical in get_args(union):
             for source, target in product(dialects, repeat=2):
@@ -104,15 +50,16 @@ def matrix(dialects: list[Dialect]) -> Iterator[Cell]:
                     )
 
 
-def _between(canonical: type, source: Dialect, target: Dialect, name: str) -> Fidelity | None:
+def _between(canonical: Any, source: Dialect, target: Dialect, name: str) -> Fidelity | None:
     rules = _direction(source, name).to_canonical.entries.values()
     heard = [rule.fidelity for rule in rules if canonical in rule.produces]
-    if not heard and canonical not in BY_SESSION and not any(canonical in rule.answers for rule in rules):
+    gateway_adds = name == "event" and canonical.gateway_adds
+    if not heard and not gateway_adds and not any(canonical in rule.answers for rule in rules):
         return None
     written = _direction(target, name).from_canonical.entries[canonical].fidelity
-    if isinstance(written, Nothing) and canonical in BY_GATEWAY:
+    if isinstance(written, Nothing) and name == "command" and canonical.gateway_answers:
         return GATEWAY
-    # What its own dialect loses it never said: what came of its frames is written as the same frames again.
+    # Events that came from frames of a dialect are written as the same frames again: nothing more is lost.
     own = heard and source.name == target.name and isinstance(written, Lossy)
     return _worst(heard) if own else _worse(_worst(heard), written)
 

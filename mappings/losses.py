@@ -11,8 +11,6 @@ from msgspec import json, structs
 from dragoman.mappings.dialect import Loss
 from dragoman.mappings.rules import Nothing, RuleTable
 
-__all__ = ["ROWS_MAX", "SAMPLE_MAX", "Losses"]
-
 SAMPLE_MAX = 200  # characters; enough to recognise a message, too few to carry a document
 ROWS_MAX = 256  # kinds times fields times reasons; types are few, so this is only reached by a bug
 

@@ -20,8 +20,6 @@ from typing import Any, Concatenate, Generic, Literal, ParamSpec, Protocol, Type
 
 from msgspec import Struct
 
-__all__ = ["EXACT", "Emulated", "Exact", "Fidelity", "Lossy", "Nothing", "Rule", "RuleTable", "Rules"]
-
 S = TypeVar("S")
 T = TypeVar("T")
 P = ParamSpec("P")

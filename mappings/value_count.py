@@ -11,8 +11,6 @@ import re
 
 from dragoman.mappings.errors import PeerError
 
-__all__ = ["VALUES_MAX", "check_value_count"]
-
 VALUES_MAX = 262_144  # one for each 64 bytes of the largest message: real ones have far fewer
 
 STEP = 1024

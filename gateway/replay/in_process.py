@@ -16,7 +16,7 @@ from msgspec import Struct, structs
 from dragoman.adapters.base import CloseReason, Sink
 from dragoman.adapters.inbound import PulledInbound
 from dragoman.mappings.canonical import Batch, Command, Event, SessionState
-from dragoman.mappings.dialect import Burst, Clock, Dialect, Frame, NewId, Projection, Rendered, Step
+from dragoman.mappings.dialect import Burst, Clock, Dialect, Frame, NewId, Rendered, SessionProjection, Step
 
 __all__ = ["InProcessEvent", "InProcessTransport", "in_process_dialect"]
 
@@ -127,9 +127,9 @@ class _Projection:
     def render(self, batch: Batch) -> Rendered:
         return Rendered(frames=[_told(event=event, turn=batch.turn) for event in batch.events], losses=[])
 
-    def copy(self, request: str | None = None) -> Projection:  # it has no state
+    def copy(self, request: str | None = None) -> SessionProjection:  # it has no state
         return self
 
 
-def _projection(_request: str, _view: str) -> Projection:
+def _projection(_request: str, _view: str) -> SessionProjection:
     return _Projection()

@@ -30,7 +30,7 @@ from dragoman.mappings.canonical.events import (
     TurnEnded,
 )
 from dragoman.mappings.canonical.values import Origin
-from dragoman.mappings.dialect import Dialect, Projection
+from dragoman.mappings.dialect import Dialect, SessionProjection
 from dragoman.mappings.errors import PeerError
 
 __all__ = ["Attachment", "Delivery", "up_to_questions"]
@@ -52,7 +52,7 @@ class Attachment(Struct, kw_only=True, eq=False):
     link: Link
     view: str = ""
     request: str = ""
-    behind: Projection | None = None
+    behind: SessionProjection | None = None
     cursor: int = 0
     offered: int = 0
     rendered: int = 0
@@ -63,7 +63,7 @@ class Attachment(Struct, kw_only=True, eq=False):
 class Group(Struct, kw_only=True, eq=False):
     """Attachments that share a rendering."""
 
-    projection: Projection
+    projection: SessionProjection
     members: list[Attachment]
 
 
@@ -331,7 +331,7 @@ class Delivery:
         if self.track is not None:
             self.track.leave(before)
 
-    def _catch_up_a_slice(self, attachment: Attachment, projection: Projection) -> None:
+    def _catch_up_a_slice(self, attachment: Attachment, projection: SessionProjection) -> None:
         link = attachment.link
         for batch in self._suffix(attachment.cursor, self._catch_up):
             projection = self._turn_projection(attachment, projection, batch)
@@ -345,7 +345,9 @@ class Delivery:
         if attachment.cursor >= self._state.seq:
             self._join(attachment)
 
-    def _turn_projection(self, attachment: Attachment, projection: Projection, batch: Batch) -> Projection:
+    def _turn_projection(
+        self, attachment: Attachment, projection: SessionProjection, batch: Batch
+    ) -> SessionProjection:
         own = batch.origin.link == attachment.link.id
         request = batch.origin.request if own else attachment.request  # an answer may have given the turn to another
         if not attachment.link.dialect.has_request_ids or request == attachment.request:
@@ -371,7 +373,7 @@ class Delivery:
         if joined is not None:
             yield joined
 
-    def _render(self, attachment: Attachment, projection: Projection, batch: Batch) -> None:
+    def _render(self, attachment: Attachment, projection: SessionProjection, batch: Batch) -> None:
         merged = _merge(batch.events)
         rendered = projection.render(structs.replace(batch, events=merged))
         if rendered.losses:

@@ -23,7 +23,7 @@ from msgspec import Struct
 from dragoman.adapters.base import Listener
 from dragoman.mappings.errors import ConfigError
 
-__all__ = ["INSTANCES", "Instance", "Lock", "Project", "ProjectListener", "find", "ports"]
+__all__ = ["INSTANCES", "InstanceRecord", "Lock", "Project", "ProjectListener", "find", "ports"]
 
 log = structlog.get_logger("dragoman.pando")
 
@@ -37,7 +37,7 @@ RECORD_MAX = 64 * 1024  # bytes: a path has 4 KiB
 ENTRIES_MAX = 1024  # instances of one machine that are read
 TRIES = 16  # attempts to take a lock file that other processes keep deleting
 
-Record = TypeVar("Record", bound="Lock | Instance")
+Record = TypeVar("Record", bound="Lock | InstanceRecord")
 
 
 class Lock(Struct, frozen=True, kw_only=True):
@@ -50,7 +50,7 @@ class Lock(Struct, frozen=True, kw_only=True):
     started_at: str
 
 
-class Instance(Struct, frozen=True, kw_only=True):
+class InstanceRecord(Struct, frozen=True, kw_only=True):
     """An entry of the registry (section 1.3)."""
 
     instance_id: str
@@ -95,7 +95,7 @@ class Project:
 
     def register(self, instances: Path = INSTANCES) -> None:
         """Add us to the registry once the ports are bound; raise OSError if the registry is not writable."""
-        entry = Instance(
+        entry = InstanceRecord(
             instance_id=self.instance_id,
             path=_written(self.directory),
             pid=os.getpid(),
@@ -237,10 +237,10 @@ def _read(path: Path, kind: type[Record]) -> Record | None:
         return None
 
 
-def _entries(instances: Path) -> Iterator[Instance]:
+def _entries(instances: Path) -> Iterator[InstanceRecord]:
     with contextlib.suppress(OSError):
         for _, path in zip(range(ENTRIES_MAX), instances.glob("*.json"), strict=False):
-            entry = _read(path, Instance)
+            entry = _read(path, InstanceRecord)
             if entry is not None:
                 yield entry
 
@@ -260,7 +260,7 @@ def _written(directory: str) -> str:
     return os.fsencode(directory).decode("utf-8", "replace")
 
 
-def _text(record: Lock | Instance) -> bytes:
+def _text(record: Lock | InstanceRecord) -> bytes:
     return msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n"
 
 

@@ -6,7 +6,7 @@ session as its client names it; "" is the session that the link is attached to.
 
 from __future__ import annotations
 
-from typing import Union
+from typing import ClassVar, Union
 
 from msgspec import UNSET, Raw, Struct, UnsetType
 
@@ -15,7 +15,12 @@ from dragoman.mappings.canonical.values import Ext, Segment, snake_case
 
 
 class CommandBase(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True, tag_field="type", tag=snake_case):
-    """Base of the commands."""
+    """Base of the commands. `gateway_answers`: the gateway answers it where its backend has no word for it.
+
+    The rules are docs/translation.md, rules 3.2 and 3.16.
+    """
+
+    gateway_answers: ClassVar[bool] = False
 
     request: str = ""
     session: str = ""
@@ -37,6 +42,7 @@ class OpenSession(CommandBase, frozen=True, kw_only=True):
     metadata: Raw | UnsetType = UNSET
     model: str = ""
     cwd: str = ""
+    gateway_answers = True
 
 
 class ResumeSession(CommandBase, frozen=True, kw_only=True):
@@ -47,6 +53,7 @@ class ResumeSession(CommandBase, frozen=True, kw_only=True):
     user_email: str = ""
     supports: tuple[str, ...] | None = None
     metadata: Raw | UnsetType = UNSET
+    gateway_answers = True
 
 
 class ListSessions(CommandBase, frozen=True, kw_only=True):
@@ -56,10 +63,13 @@ class ListSessions(CommandBase, frozen=True, kw_only=True):
     cursor: str = ""
     query: str = ""
     archived: bool = False
+    gateway_answers = True
 
 
 class GetSession(CommandBase, frozen=True, kw_only=True):
     """Describe one session."""
+
+    gateway_answers = True
 
 
 class GetHistory(CommandBase, frozen=True, kw_only=True):
@@ -67,6 +77,7 @@ class GetHistory(CommandBase, frozen=True, kw_only=True):
 
     limit: int = 0
     cursor: str = ""
+    gateway_answers = True
 
 
 class SubmitInput(CommandBase, frozen=True, kw_only=True):
@@ -209,9 +220,13 @@ class GetCapabilities(CommandBase, frozen=True, kw_only=True):
 class Ping(CommandBase, frozen=True, kw_only=True):
     """Are you there?"""
 
+    gateway_answers = True
+
 
 class ShutdownBackend(CommandBase, frozen=True, kw_only=True):
     """End the client's attachment, or the backend where the route says so (docs/translation.md, rule 3.16)."""
+
+    gateway_answers = True
 
 
 class StoreWrite(CommandBase, frozen=True, kw_only=True):

@@ -1,8 +1,8 @@
-"""Events: what a backend tells its clients (docs/translation.md, section 2, in its order).
+"""Events: the messages of a backend to its clients (docs/translation.md, section 2, in its order).
 
-An event carries content and `ext` only; session, turn, origin and time stand on its batch. Events with a `request`
-answer one command and go to the link that asked; HistorySnapshot and Reply without one, and all other events, go to
-everybody who is attached. What is true of every event of a kind stands on its class (facts.py).
+An event carries only content and `ext`; its batch has the session, turn, origin and time. An event with a `request`
+answers one command and goes to the link that asked. All others go to every attached client. Facts about a kind of event
+are attributes of its class (facts.py).
 """
 
 from __future__ import annotations
@@ -12,22 +12,21 @@ from typing import Literal, Union
 from msgspec import UNSET, Raw, UnsetType
 
 from dragoman.mappings.canonical import values
-from dragoman.mappings.canonical.facts import EventBase, InternalEvent, TurnDetail, TurnEvent
+from dragoman.mappings.canonical.facts import AnswerEvent, EventBase, InternalEvent, TurnDetail, TurnEvent
 from dragoman.mappings.canonical.unmapped import Unmapped
 from dragoman.mappings.canonical.values import Failure, SessionSummary, Status, Usage
 
 # -- sessions and their history --------------------------------------------------------------------
 
 
-class SessionOpened(EventBase, frozen=True, kw_only=True):
-    """Answers OpenSession, ResumeSession and GetSession. `agent` is the agent id that the client named."""
+class SessionOpened(AnswerEvent, frozen=True, kw_only=True):
+    """Answer to OpenSession, ResumeSession and GetSession. `agent` is the agent id that the client named."""
 
     request: str
     session: str
     agent: str = ""
     title: str = ""
     status: Status = "idle"
-    answers = "always"
 
 
 class SessionUpdated(EventBase, frozen=True, kw_only=True):
@@ -43,28 +42,26 @@ class SessionActivated(EventBase, frozen=True, kw_only=True):
 
 
 class SessionClosed(EventBase, frozen=True, kw_only=True):
-    """A session is gone; its last description."""
+    """A session was closed; `session` is its last description."""
 
     session: SessionSummary
 
 
-class SessionsListed(EventBase, frozen=True, kw_only=True):
-    """Answers ListSessions, newest first; `next_cursor` None on the last page."""
+class SessionsListed(AnswerEvent, frozen=True, kw_only=True):
+    """Answer to ListSessions, newest first; `next_cursor` is None on the last page."""
 
     request: str
     sessions: tuple[SessionSummary, ...]
     next_cursor: str | None = None
-    answers = "always"
 
 
 class HistorySnapshot(EventBase, frozen=True, kw_only=True):
-    """A session's history: all of it, replacing what was known, or with a `request` the page asked for.
+    """A session's history: all of it, oldest first, or with a `request` one page, newest first.
 
-    A whole history is oldest first and tells status and backend where the dialect does; a page is newest
-    first, `next_cursor` None on the last. `rotated` marks a history that changed under attached clients.
-    `runs` are the runs of a whole history, oldest first, and `conversation` is the backend's id of what it tells,
-    both where the dialect tells them. `compacted` says that a summary stands for what was said first; `summed_up` is
-    how many of `items` the backend's own account, of which they are no part, stands for then: the session sets it.
+    A whole history replaces the known one. It has `status`, `backend`, `runs` (oldest first) and `conversation` (the
+    backend's id of it) where the dialect has them. `rotated`: it changed under attached clients. `next_cursor` is None
+    on the last page. `compacted`: a summary replaces the oldest items. The session sets `summed_up`: how many of
+    `items` are in that summary, and not in the backend's own history.
     """
 
     items: tuple[values.Item, ...]
@@ -78,76 +75,79 @@ class HistorySnapshot(EventBase, frozen=True, kw_only=True):
     compacted: bool = False
     summed_up: int = 0
     answers = "by_request"
+    gateway_adds = True
 
 
 class MessageAppended(EventBase, frozen=True, kw_only=True):
-    """The user or the system said something. A system message is internal (docs/translation.md, rule 3.8)."""
+    """A message of the user or the system. A system message is internal (docs/translation.md, rule 3.8)."""
 
     message: values.Message
+    gateway_adds = True
 
 
 # -- a turn in progress: what the model says, thinks and calls -------------------------------------
 
 
-class TurnAccepted(EventBase, frozen=True, kw_only=True):
-    """The backend took the input of command `request`; the first event of that turn."""
+class TurnAccepted(AnswerEvent, frozen=True, kw_only=True):
+    """The first event of a turn: the backend accepted the input of command `request`."""
 
     request: str = ""
-    answers = "always"
 
 
 class RunStarted(InternalEvent, frozen=True, kw_only=True):
-    """Why a run began: user_send, notify, pod_event, system_reminder or wakeup."""
+    """A run began; `kind` is user_send, notify, pod_event, system_reminder or wakeup."""
 
     kind: str
 
 
 class ModelTurnStarted(TurnEvent, frozen=True, kw_only=True):
-    """A model turn began; `index` counts them over the whole session, None where the dialect does not."""
+    """A model turn began; `index` counts them over the session, None if the dialect does not."""
 
     index: int | None = None
 
 
 class ModelTurnEnded(TurnDetail, frozen=True, kw_only=True):
-    """A model turn is over: `result` is finished or paused."""
+    """A model turn ended."""
 
     index: int | None = None
     result: Literal["finished", "paused"] = "finished"
 
 
 class ModelCallStarted(TurnDetail, frozen=True, kw_only=True):
-    """A request to the model went out; `index` counts them, None where the dialect does not."""
+    """A request to the model was sent; `index` counts them, None if the dialect does not."""
 
     index: int | None = None
 
 
 class ModelCallEnded(TurnDetail, frozen=True, kw_only=True):
-    """A request to the model is over."""
+    """A request to the model ended."""
 
     index: int | None = None
 
 
 class TextDelta(TurnEvent, frozen=True, kw_only=True):
-    """More of the open text block of the answer; opens one if none is open."""
+    """A piece of the answer's open text block; opens one if none is open."""
 
     text: str
     streamed = True
 
 
 class TextDone(TurnEvent, frozen=True, kw_only=True):
-    """The open text block is complete; `text` is all of it."""
+    """The open text block is complete; `text` is the whole block."""
 
     text: str
+    gateway_adds = True
 
 
 class ReasoningStarted(TurnEvent, frozen=True, kw_only=True):
-    """The model began to think."""
+    """A reasoning block began."""
 
     visibility = "reasoning"
+    gateway_adds = True
 
 
 class ReasoningDelta(TurnEvent, frozen=True, kw_only=True):
-    """More of the open reasoning block; opens one if none is open."""
+    """A piece of the open reasoning block; opens one if none is open."""
 
     text: str
     visibility = "reasoning"
@@ -155,36 +155,38 @@ class ReasoningDelta(TurnEvent, frozen=True, kw_only=True):
 
 
 class ReasoningDone(TurnEvent, frozen=True, kw_only=True):
-    """The open reasoning block is complete; `text` is all of it, or "" where the backend keeps it."""
+    """The open reasoning block is complete; `text` is the whole block, "" if the backend does not show it."""
 
     text: str
     visibility = "reasoning"
+    gateway_adds = True
 
 
 class Preamble(TurnDetail, frozen=True, kw_only=True):
-    """Words to fill the wait; never part of the answer (smooth `stream_preamble`)."""
+    """Text shown while the user waits; never part of the answer (smooth `stream_preamble`)."""
 
     text: str
 
 
 class ToolCallStarted(TurnDetail, frozen=True, kw_only=True):
-    """A tool call began. `call` "" (here and below) means the nth open call of that name."""
+    """A tool call began. `call` "", here and below: the nth open call of that name."""
 
     name: str
     call: str = ""
 
 
 class ToolCallArguments(TurnDetail, frozen=True, kw_only=True):
-    """A fragment of a call's arguments as JSON text, or with `done` all of them."""
+    """A fragment of a call's arguments as JSON text; all of them if `done`."""
 
     json: str
     call: str = ""
     name: str = ""
     done: bool = False
+    gateway_adds = True
 
 
 class ToolOutputDelta(TurnDetail, frozen=True, kw_only=True):
-    """More of what a running tool prints."""
+    """A piece of a running tool's output."""
 
     text: str
     call: str = ""
@@ -192,7 +194,7 @@ class ToolOutputDelta(TurnDetail, frozen=True, kw_only=True):
 
 
 class ToolCallFinished(TurnDetail, frozen=True, kw_only=True):
-    """A tool gave back a `summary`, an `output`, or both."""
+    """A tool returned a `summary`, an `output`, or both."""
 
     call: str = ""
     name: str = ""
@@ -212,7 +214,7 @@ class StateSnapshot(TurnDetail, frozen=True, kw_only=True):
 
 
 class ApprovalRequested(TurnEvent, frozen=True, kw_only=True):
-    """May the backend do this? Answered by AnswerApproval. `question` is the gateway's id of it."""
+    """The backend asks for permission; AnswerApproval is the answer. `question` is the gateway's id."""
 
     tool: str
     description: str
@@ -228,7 +230,7 @@ class ApprovalResolved(TurnEvent, frozen=True, kw_only=True):
 
 
 class OtpRequired(TurnEvent, frozen=True, kw_only=True):
-    """A tool wants the user's identity verified; `channels` are email and sms."""
+    """A tool needs the user's identity; a code can be sent by `channels` (email, sms)."""
 
     tool: str
     description: str
@@ -238,14 +240,14 @@ class OtpRequired(TurnEvent, frozen=True, kw_only=True):
 
 
 class OtpSent(TurnEvent, frozen=True, kw_only=True):
-    """A one-time code is on its way to the masked `destination`."""
+    """A one-time code was sent to the masked `destination`."""
 
     channel: str
     destination: str
 
 
 class OtpVerified(EventBase, frozen=True, kw_only=True):
-    """The code was right. Answers AnswerOtp."""
+    """The one-time code was right. Answer to AnswerOtp."""
 
     text: str
     request: str = ""
@@ -253,7 +255,7 @@ class OtpVerified(EventBase, frozen=True, kw_only=True):
 
 
 class OtpInvalid(EventBase, frozen=True, kw_only=True):
-    """The code was wrong; `reason` is the dialect's own code, "" if it gave none. Answers AnswerOtp."""
+    """The one-time code was wrong; `reason` is the dialect's own code, "" if none. Answer to AnswerOtp."""
 
     attempts_remaining: int
     text: str
@@ -263,7 +265,7 @@ class OtpInvalid(EventBase, frozen=True, kw_only=True):
 
 
 class InteractionRequired(TurnEvent, frozen=True, kw_only=True):
-    """A form for the user: `spec` is its JSON description. Answered by AnswerInteraction."""
+    """The backend shows a form: `spec` is its JSON description. AnswerInteraction is the answer."""
 
     question: str
     kind: str
@@ -273,7 +275,7 @@ class InteractionRequired(TurnEvent, frozen=True, kw_only=True):
 
 
 class InteractionInvalid(EventBase, frozen=True, kw_only=True):
-    """The answer was refused; the question stays open. Answers AnswerInteraction."""
+    """A form was refused, and its question stays open. Answer to AnswerInteraction."""
 
     question: str
     kind: str
@@ -284,19 +286,18 @@ class InteractionInvalid(EventBase, frozen=True, kw_only=True):
 
 
 class InteractionResolved(TurnEvent, frozen=True, kw_only=True):
-    """The form was filled in or declined."""
+    """A form was filled in or declined."""
 
     question: str
     declined: bool = False
 
 
 class QuestionAsked(EventBase, frozen=True, kw_only=True):
-    """A question in words, said by the gateway, for dialects that have none.
+    """A question that the gateway asks in words, for dialects that have no questions.
 
-    With `parked` the turn waits for the answer, and the client's run ends here: `before` is the turn's visible text so
-    far, of which the question is no part, `number` counts such ends of the turn's runs from 1. Without it (a one-time
-    code) the run goes on. `kind` is the interaction's, "" for everything else. `after_text` says that the run showed
-    text before it.
+    If `parked`, the turn waits for the answer and the client's run ends here. `before` is then the turn's visible text
+    before the question; `number` counts the runs of the turn that ended so. A one-time code does not end the run.
+    `kind` is that of an interaction, else "". `after_text`: the run showed text before the question.
     """
 
     text: str
@@ -309,16 +310,16 @@ class QuestionAsked(EventBase, frozen=True, kw_only=True):
 
     @property
     def paragraph(self) -> str:
-        """The words as the next text of the run: behind other text a paragraph of their own."""
+        """Return the question as the next text of the run, as a paragraph of its own after other text."""
         return f"\n\n{self.text}" if self.after_text else self.text
 
 
 class QuestionAnswered(EventBase, frozen=True, kw_only=True):
-    """The question is answered and the turn goes on, as a run of its own where it was put in words.
+    """A question was answered and the turn goes on, in a new run for clients that were asked in words.
 
-    `segments` is what the user typed, () where the answer came otherwise: by another client's form, by the deadline.
-    `kind`, `before` and `number` are those of the QuestionAsked that is answered, `model_turn` is the index of the
-    model turn with which that run begins. Outside of any turn it begins a run for what the gateway has to say.
+    `segments` is the user's input, () if the answer came from another client's form or from the deadline. `kind`,
+    `before` and `number` are those of the QuestionAsked. `model_turn` is the index of the model turn that begins the
+    new run. Outside of a turn this event begins a run for a text of the gateway.
     """
 
     question: str = ""
@@ -329,17 +330,17 @@ class QuestionAnswered(EventBase, frozen=True, kw_only=True):
     segments: tuple[values.Segment, ...] = ()
 
 
-# -- a model call's accounts, and how a turn ends --------------------------------------------------
+# -- usage and retries of model calls, and the end of a turn --------------------------------------
 
 
 class UsageReported(TurnDetail, frozen=True, kw_only=True):
-    """What one model call used."""
+    """The tokens that one model call used."""
 
     usage: Usage
 
 
 class ModelRetry(TurnDetail, frozen=True, kw_only=True):
-    """A model call failed and is tried again after `wait_ms`; `status` is the HTTP status, if any."""
+    """A failed model call is retried after `wait_ms`; `status` is the HTTP status, if any."""
 
     index: int
     failed_attempt: int
@@ -352,7 +353,7 @@ class ModelRetry(TurnDetail, frozen=True, kw_only=True):
 
 
 class ModelContinuation(TurnDetail, frozen=True, kw_only=True):
-    """The model's stream broke midway and is taken up again."""
+    """A broken stream of the model is continued."""
 
     index: int
     attempt: int
@@ -362,39 +363,42 @@ class ModelContinuation(TurnDetail, frozen=True, kw_only=True):
 
 
 class TurnResult(TurnEvent, frozen=True, kw_only=True):
-    """The output of the turn is over. Not terminal: TurnEnded follows."""
+    """The output of the turn is complete. TurnEnded follows."""
 
     end: values.End
+    gateway_adds = True
 
 
 class TurnEnded(TurnEvent, frozen=True, kw_only=True):
-    """The one terminal of a turn: its whole visible text, the id of the answer, usage, and the cause of a failure."""
+    """The end of a turn: its whole visible text, the id of the answer, usage, and the cause of a failure."""
 
     end: values.End
     text: str = ""
     message: str = ""
     usage: Usage | None = None
     failure: Failure | None = None
+    gateway_adds = True
 
 
 class StatusChanged(EventBase, frozen=True, kw_only=True):
-    """The backend is idle, running or paused now."""
+    """The status of the backend changed."""
 
     status: Status
+    gateway_adds = True
 
 
 class ErrorReported(TurnEvent, frozen=True, kw_only=True):
-    """Something failed. Not terminal: a turn that ends by it says so in TurnEnded."""
+    """An error. It does not end the turn: a turn that fails ends with TurnEnded."""
 
     cause: values.Cause
     text: str
 
 
-# -- what a backend reports of itself --------------------------------------------------------------
+# -- reports of a backend about itself ------------------------------------------------------------
 
 
 class Alert(InternalEvent, frozen=True, kw_only=True):
-    """Something an operator should know; `at` in ns."""
+    """A message for operators; `at` is in ns."""
 
     level: Literal["warn", "error"]
     source: str
@@ -403,7 +407,7 @@ class Alert(InternalEvent, frozen=True, kw_only=True):
 
 
 class CompactionStarted(InternalEvent, frozen=True, kw_only=True):
-    """The history is being summarised."""
+    """The backend began to summarise the history."""
 
 
 class CompactionDone(InternalEvent, frozen=True, kw_only=True):
@@ -413,13 +417,13 @@ class CompactionDone(InternalEvent, frozen=True, kw_only=True):
 
 
 class CompactionFailed(InternalEvent, frozen=True, kw_only=True):
-    """The history was not summarised."""
+    """The backend could not summarise the history."""
 
     text: str
 
 
 class MemoryWork(InternalEvent, frozen=True, kw_only=True):
-    """A memory worker of the backend reports; the fields are its own words, `at` in ns."""
+    """A report of a memory worker of the backend, in its own words; `at` is in ns."""
 
     worker: str
     status: str
@@ -431,19 +435,19 @@ class MemoryWork(InternalEvent, frozen=True, kw_only=True):
 
 
 class McpStartup(InternalEvent, frozen=True, kw_only=True):
-    """MCP servers of the backend come up; `report` is its JSON."""
+    """The backend starts MCP servers; `report` is its JSON."""
 
     report: Raw
 
 
 class GoalUpdated(EventBase, frozen=True, kw_only=True):
-    """A conversation's goal, as the backend's JSON."""
+    """The goal of a conversation, as the backend's JSON."""
 
     goal: Raw
 
 
 class GoalCleared(EventBase, frozen=True, kw_only=True):
-    """A conversation has no goal any more."""
+    """The goal of a conversation was removed."""
 
 
 class LifecycleReport(InternalEvent, frozen=True, kw_only=True):
@@ -460,34 +464,36 @@ class StoreChanged(InternalEvent, frozen=True, kw_only=True):
 
 
 class Heartbeat(EventBase, frozen=True, kw_only=True):
-    """The backend lives."""
+    """A sign that the backend is alive."""
 
     request: str = ""
     report: Raw | UnsetType = UNSET
 
 
 class BackendShutdown(EventBase, frozen=True, kw_only=True):
-    """The backend goes away."""
+    """The backend shuts down."""
 
     reason: str = ""
+    gateway_adds = True
 
 
 class Gap(InternalEvent, frozen=True, kw_only=True):
-    """Something is known to be lost; `count` 0 means nobody knows how much.
+    """Messages were lost; `count` 0 means an unknown number.
 
-    `context` says that the model has forgotten the conversation: every client of the session is told.
+    `context`: the model has forgotten the conversation, and every client of the session is told.
     """
 
     text: str
     count: int = 0
     context: bool = False
+    gateway_adds = True
 
 
 # -- answers to one command, for the link that asked -----------------------------------------------
 
 
 class CompletionsListed(EventBase, frozen=True, kw_only=True):
-    """Answers ListCompletions."""
+    """Answer to ListCompletions."""
 
     kind: str
     entries: tuple[values.Completion, ...]
@@ -496,7 +502,7 @@ class CompletionsListed(EventBase, frozen=True, kw_only=True):
 
 
 class PodInspected(InternalEvent, frozen=True, kw_only=True):
-    """Answers GetSession on a pod: its JSON description."""
+    """Answer to GetSession on a pod: its JSON description."""
 
     pod: Raw
     request: str = ""
@@ -504,31 +510,29 @@ class PodInspected(InternalEvent, frozen=True, kw_only=True):
 
 
 class PodAttached(InternalEvent, frozen=True, kw_only=True):
-    """Answers ResumeSession on a pod: its JSON result."""
+    """Answer to ResumeSession on a pod: its JSON result."""
 
     result: Raw
     request: str = ""
     answers = "always"
 
 
-class Pong(EventBase, frozen=True, kw_only=True):
-    """Answers Ping; `at` in ns."""
+class Pong(AnswerEvent, frozen=True, kw_only=True):
+    """Answer to Ping; `at` is in ns."""
 
     request: str = ""
     at: int = 0
-    answers = "always"
 
 
-class Reply(EventBase, frozen=True, kw_only=True):
-    """Answers the command `request` where no typed answer exists: a failure, or well with its JSON, if any."""
+class Reply(AnswerEvent, frozen=True, kw_only=True):
+    """Answer to the command `request` if no typed answer exists: a failure, or success with JSON, if any."""
 
     request: str
     failure: Failure | None = None
     result: Raw | UnsetType = UNSET
-    answers = "always"
 
 
-Event = Union[  # noqa: UP007  # sixty-one names read better in a list than joined by bars
+Event = Union[  # noqa: UP007  # sixty names read better in a list than joined by bars
     SessionOpened,
     SessionUpdated,
     SessionActivated,

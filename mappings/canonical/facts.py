@@ -1,4 +1,4 @@
-"""What is true of every event of a kind, on its class: what sessions, recordings and projections ask about an event."""
+"""Facts about each kind of event, on its class: what sessions, recordings and projections ask about an event."""
 
 from __future__ import annotations
 
@@ -8,45 +8,52 @@ from msgspec import Struct
 
 from dragoman.mappings.canonical.values import Ext, Visibility, snake_case
 
-__all__ = ["EventBase", "Facts", "InternalEvent", "TurnDetail", "TurnEvent"]
-
 
 class Facts(Struct, frozen=True, kw_only=True, gc=False):
-    """The facts about a kind of event, with their usual values.
-
-    `streamed`: a piece of a text, which may be joined with the next. `of_a_turn`: belongs to a turn, and opens one if
-    none is open. `comes_while_parked`: may come while its turn waits for an answer; anything else of the turn closes
-    the question first. `waits_for_answer`: the backend waits for a client's answer. `answers`: whether it answers a
-    command: always, if it names its request, or never.
-    """
+    """The facts about a kind of event, with their usual values."""
 
     visibility: ClassVar[Visibility] = "public"
+    # A piece of a text, which may be joined with the next piece.
     streamed: ClassVar[bool] = False
+    # Belongs to a turn, and opens one if none is open.
     of_a_turn: ClassVar[bool] = False
+    # May come while its turn waits for an answer. Any other event of the turn closes the question first.
     comes_while_parked: ClassVar[bool] = False
+    # The backend waits for a client's answer to it.
     waits_for_answer: ClassVar[bool] = False
+    # Whether it answers a command: always, if it names its request, or never.
     answers: ClassVar[Literal["always", "by_request", "never"]] = "never"
+    # Clients get it even from backends whose dialect cannot say it: the gateway completes turns
+    # (docs/design.md, section 3), reports gaps and answers commands.
+    gateway_adds: ClassVar[bool] = False
 
 
 class EventBase(Facts, frozen=True, kw_only=True, gc=False, omit_defaults=True, tag_field="type", tag=snake_case):
-    """Base of the events."""
+    """Base class of the events."""
 
     ext: Ext | None = None
 
 
+class AnswerEvent(EventBase, frozen=True, kw_only=True):
+    """Base class of answers to commands that the gateway gives too, if the backend's dialect cannot say them."""
+
+    answers = "always"
+    gateway_adds = True
+
+
 class InternalEvent(EventBase, frozen=True, kw_only=True):
-    """Base of the events about no turn that only operators see."""
+    """Base class of events that only operators see and that belong to no turn."""
 
     visibility = "internal"
 
 
 class TurnEvent(EventBase, frozen=True, kw_only=True):
-    """Base of the events of a turn."""
+    """Base class of the events of a turn."""
 
     of_a_turn = True
 
 
 class TurnDetail(TurnEvent, frozen=True, kw_only=True):
-    """Base of the events of a turn that may come while it waits for an answer."""
+    """Base class of the events of a turn that may come while the turn waits for an answer."""
 
     comes_while_parked = True

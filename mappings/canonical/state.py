@@ -46,20 +46,6 @@ from dragoman.mappings.canonical.values import (
     Usage,
 )
 
-__all__ = [
-    "Batch",
-    "Block",
-    "CallBlock",
-    "OpenTurn",
-    "Otp",
-    "QuestionBlock",
-    "ReasoningBlock",
-    "ResultBlock",
-    "SessionState",
-    "TextBlock",
-    "prelude",
-]
-
 ALERTS_KEPT = 64  # docs/translation.md, rule 3.14: replayed to late joiners, the oldest dropped
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dragoman.mappings.canonical.facts import Facts
 
-__all__ = ["Unmapped"]
-
 
 class Unmapped(Facts, frozen=True, kw_only=True, gc=False, tag_field="type", tag="unmapped"):
     """A whole message with an unknown name.

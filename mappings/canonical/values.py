@@ -11,39 +11,6 @@ from typing import Literal
 
 from msgspec import Raw, Struct
 
-__all__ = [
-    "Backend",
-    "Cause",
-    "Completion",
-    "End",
-    "Ext",
-    "Failure",
-    "FieldError",
-    "FileAttachment",
-    "FileRef",
-    "ImageAttachment",
-    "Item",
-    "KnowledgeRef",
-    "Message",
-    "Origin",
-    "PastRun",
-    "Paste",
-    "Reasoning",
-    "Role",
-    "Segment",
-    "SessionSummary",
-    "Status",
-    "Text",
-    "ToolCall",
-    "ToolResult",
-    "UnknownSegment",
-    "Usage",
-    "Visibility",
-    "WorkflowInvoke",
-    "flatten",
-    "snake_case",
-]
-
 Ext = dict[str, Raw]
 """Documented fields of the source dialect without a canonical place: `"DIALECT.field"` -> its JSON."""
 

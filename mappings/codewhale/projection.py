@@ -12,7 +12,6 @@ from typing import Any
 
 from msgspec import UNSET
 
-from dragoman.mappings.asking import Asking
 from dragoman.mappings.canonical import Batch, Event
 from dragoman.mappings.canonical import events as say
 from dragoman.mappings.codewhale.from_canonical import FROM_EVENT, Context
@@ -23,6 +22,7 @@ from dragoman.mappings.codewhale.vocabulary import HEAD, SEED
 from dragoman.mappings.codewhale.wire import frames, results
 from dragoman.mappings.codewhale.wire.frames import FrameBase
 from dragoman.mappings.dialect import Rendered
+from dragoman.mappings.parked_turn import ParkedTurn
 
 FRAMES_MAX = 10_000
 """EventFrames of one result; further ones are counted."""
@@ -52,7 +52,7 @@ class Projection(Context):
         self._view = view
         self.thread = thread_of(request)
         self._hidden = bool(view) and not request
-        self._asking = Asking()
+        self._asking = ParkedTurn()
         self._frames: list[Any] = []
         self._started = self._ended = False
         self._over = False  # the client has its result

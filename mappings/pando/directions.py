@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from dragoman.mappings.canonical import Command, Event
-from dragoman.mappings.dialect import Burst, Direction, Lines, Parts, Rendered
+from dragoman.mappings.dialect import Burst, Direction, LineForm, Parts, Rendered
 from dragoman.mappings.errors import PeerError
 from dragoman.mappings.pando.from_canonical import FROM_COMMAND, FROM_EVENT, Context
 from dragoman.mappings.pando.to_canonical import TO_COMMAND, TO_EVENT, envelope, place
@@ -87,7 +87,7 @@ FROM_SERVER = Direction(
     place=place,
     write=_write_events,
     unwrap=_published_or_reply,
-    lines=Lines(read=_read_event, write=_write_line),
+    lines=LineForm(read=_read_event, write=_write_line),
 )
 
 FROM_CLIENT = Direction(
@@ -97,5 +97,5 @@ FROM_CLIENT = Direction(
     envelope=None,
     write=_write_commands,
     unwrap=_request,
-    lines=Lines(read=_read_request, write=_write_line),
+    lines=LineForm(read=_read_request, write=_write_line),
 )

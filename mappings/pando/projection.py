@@ -6,7 +6,6 @@ kept for the end that takes the user's message back.
 
 from __future__ import annotations
 
-from dragoman.mappings.asking import Asking
 from dragoman.mappings.canonical import Batch, Event
 from dragoman.mappings.canonical.events import (
     HistorySnapshot,
@@ -25,6 +24,7 @@ from dragoman.mappings.pando.from_canonical.context import NOBODY, Messages
 from dragoman.mappings.pando.wire import EVENTS
 from dragoman.mappings.pando.wire import topics as wire
 from dragoman.mappings.pando.wire.times import rfc3339
+from dragoman.mappings.parked_turn import ParkedTurn
 
 ANSWERS = frozenset((Pong, Reply, SessionOpened, TurnAccepted))
 """What one caller is told, by its own link."""
@@ -37,7 +37,7 @@ class Projection(Context):
 
     def __init__(self, _request: str = "", _view: str = "", instance: Instance = NOBODY) -> None:
         super().__init__(FROM_EVENT, instance)
-        self._asking = Asking()
+        self._asking = ParkedTurn()
         self._ids: Ext | None = None
         self._turn = ""
         self._started = False

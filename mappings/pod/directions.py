@@ -12,8 +12,6 @@ from dragoman.mappings.pod.projection import Projection
 from dragoman.mappings.pod.to_canonical.commands import TO_COMMAND
 from dragoman.mappings.pod.to_canonical.events import TO_EVENT
 
-__all__ = ["FROM_CLIENT", "FROM_SERVER"]
-
 
 def _write_events(burst: Burst[Event]) -> Rendered:
     return Projection(live=False).write(burst.items, burst.at)

@@ -32,24 +32,8 @@ from dragoman.mappings.pod.segments import from_segments, to_segments
 from dragoman.mappings.pod.vocabulary import CANCELLED, END_OF_RESULT
 from dragoman.mappings.pod.wire import EVENTS
 from dragoman.mappings.pod.wire.codecs import known_segments
-from dragoman.mappings.pod.wire.contents import RunResult
+from dragoman.mappings.pod.wire.events import RunResult
 from dragoman.mappings.pod.wire.values import Segment
-
-__all__ = [
-    "MS",
-    "Conversation",
-    "canonical_items",
-    "conversation",
-    "logged_item",
-    "made_entries",
-    "opaque",
-    "result_summary",
-    "run_is_open",
-    "segment_start",
-    "system_item",
-    "system_text",
-    "user_segments",
-]
 
 MS = 1_000_000  # ns
 
@@ -64,6 +48,8 @@ class Kinded(Struct, frozen=True, kw_only=True, gc=False, tag_field="kind", tag=
 
 
 class SegmentStart(Kinded, frozen=True, kw_only=True):
+    """Entry that resets the conversation and seeds it with `history`."""
+
     history: list[object]
     session_id: object = ""
     compacted_from: object = None
@@ -71,35 +57,49 @@ class SegmentStart(Kinded, frozen=True, kw_only=True):
 
 
 class Invoke(Kinded, frozen=True, kw_only=True):
+    """Entry that begins a run."""
+
     ts: int = 0
 
 
 class RunCompleted(Kinded, frozen=True, kw_only=True):
+    """Entry that ends a run with a result."""
+
     result: object = ""
     ts: int = 0
 
 
 class RunErrored(Kinded, frozen=True, kw_only=True):
+    """Entry that ends a run with an error."""
+
     message: object = ""
     ts: int = 0
 
 
 class UserInput(Kinded, frozen=True, kw_only=True):
+    """Entry for the user's input."""
+
     segments: list[Segment]
     ts: int = 0
 
 
 class AssistantItem(Kinded, frozen=True, kw_only=True):
+    """Entry for an item of the model: a message, a call or reasoning."""
+
     item: object
     ts: int = 0
 
 
 class ToolResultEntry(Kinded, frozen=True, kw_only=True, tag="tool_result"):
+    """Entry for the result of a tool call."""
+
     item: object
     ts: int = 0
 
 
 class SystemItemEntry(Kinded, frozen=True, kw_only=True, tag="system_item"):
+    """Entry for a message of the system to the model."""
+
     item: object
     ts: int = 0
 
@@ -110,22 +110,30 @@ Entry = (
 
 
 class LoggedPart(Struct, frozen=True, kw_only=True, gc=False):
+    """Part of a logged message: text or a refusal."""
+
     text: str = ""
     refusal: str = ""
 
 
 class LoggedMessage(Kinded, frozen=True, kw_only=True, tag="message"):
+    """Logged message of user, assistant or system."""
+
     role: Role
     content: list[LoggedPart]
 
 
 class LoggedCall(Kinded, frozen=True, kw_only=True, tag="tool_call"):
+    """Logged tool call; `arguments` is JSON text."""
+
     call_id: str
     name: str
     arguments: str
 
 
 class LoggedResult(Kinded, frozen=True, kw_only=True, tag="tool_result"):
+    """Logged result of a tool call."""
+
     call_id: str
     summary: str
     content: str | None = None
@@ -133,6 +141,8 @@ class LoggedResult(Kinded, frozen=True, kw_only=True, tag="tool_result"):
 
 
 class LoggedReasoning(Kinded, frozen=True, kw_only=True, tag="reasoning"):
+    """Logged reasoning of the model."""
+
     text: str
 
 
@@ -144,7 +154,7 @@ def opaque(value: object) -> Raw:
     return Raw(EVENTS.encode(value))
 
 
-class Conversation(Struct, frozen=True, kw_only=True):
+class LoggedConversation(Struct, frozen=True, kw_only=True):
     """What the entries of a log tell: the items, oldest first, the runs, and the pod's id of it all.
 
     `compacted` says that a summary stands for what was said first.
@@ -161,14 +171,16 @@ def canonical_items(entries: Iterable[object]) -> tuple[Item, ...]:
     return conversation(entries).items
 
 
-def conversation(entries: Iterable[object]) -> Conversation:
+def conversation(entries: Iterable[object]) -> LoggedConversation:
     """Read a log: its items, and where its runs begin and end."""
     reader = _LogReader()
     for value in entries:
         entry = _read(value, Entry)
         if entry is not None:
             reader.take(entry)
-    return Conversation(id=reader.id, items=tuple(reader.items), runs=tuple(reader.runs), compacted=reader.compacted)
+    return LoggedConversation(
+        id=reader.id, items=tuple(reader.items), runs=tuple(reader.runs), compacted=reader.compacted
+    )
 
 
 class _LogReader:

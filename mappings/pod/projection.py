@@ -9,14 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from dragoman.mappings.asking import Asking
 from dragoman.mappings.canonical import Batch
 from dragoman.mappings.dialect import Rendered
+from dragoman.mappings.parked_turn import ParkedTurn
 from dragoman.mappings.pod.from_canonical.context import Context, Counter
 from dragoman.mappings.pod.from_canonical.events import FROM_EVENT
 from dragoman.mappings.pod.wire import EVENTS
-
-__all__ = ["Projection"]
 
 
 class Projection(Context):
@@ -25,7 +23,7 @@ class Projection(Context):
     def __init__(self, request: str = "", view: str = "", *, live: bool = True) -> None:
         super().__init__(FROM_EVENT, live=live)
         self._request, self._view = request, view  # pods know neither: kept for `copy` alone
-        self._asking = Asking()
+        self._asking = ParkedTurn()
 
     def render(self, batch: Batch) -> Rendered:
         """The lines that broadcast this batch."""

@@ -8,8 +8,6 @@ from typing import Any
 from dragoman.mappings.canonical import values
 from dragoman.mappings.pod.wire import values as wire
 
-__all__ = ["attachments", "from_segments", "to_segments"]
-
 TO: dict[type, Callable[[Any], values.Segment]] = {
     wire.Text: lambda s: values.Text(text=s.content),
     wire.Paste: lambda s: values.Paste(text=s.content, id=s.id, chars=s.chars, lines=s.lines),

@@ -7,21 +7,8 @@ from __future__ import annotations
 from typing import get_args
 
 from dragoman.mappings.canonical.values import Cause, End
-from dragoman.mappings.pod.wire.contents import AlertSource, ErrorCode, InvokeKind, RunResult
+from dragoman.mappings.pod.wire.events import AlertSource, ErrorCode, InvokeKind, RunResult
 from dragoman.mappings.pod.wire.values import CompletionKind
-
-__all__ = [
-    "ALERT_SOURCES",
-    "BAD_METHOD",
-    "CANCELLED",
-    "CAUSE_OF_CODE",
-    "CODE_OF_CAUSE",
-    "COMPLETION_KINDS",
-    "END_OF_RESULT",
-    "ERROR_CODES",
-    "INVOKE_KINDS",
-    "RESULT_OF_END",
-]
 
 # `error{internal}` with this text is the end of a cancelled run (docs/dialects/pod.md, section 8)
 CANCELLED = "Cancelled"

@@ -11,8 +11,6 @@ from dragoman.mappings.smooth.to_canonical import TO_COMMAND, TO_EVENT, envelope
 from dragoman.mappings.smooth.vocabulary import given
 from dragoman.mappings.smooth.wire import ACTIONS, EVENTS
 
-__all__ = ["FROM_CLIENT", "FROM_SERVER"]
-
 
 def _write_events(burst: Burst[Event]) -> Rendered:
     context = Context(FROM_EVENT, burst.request, burst.at)

@@ -12,20 +12,18 @@ from typing import Any
 
 import msgspec
 
-from dragoman.mappings.asking import Asking
 from dragoman.mappings.canonical import Batch, Event
 from dragoman.mappings.canonical.events import ErrorReported, QuestionAnswered, QuestionAsked, TextDelta
 from dragoman.mappings.canonical.values import Cause
 from dragoman.mappings.dialect import Rendered
 from dragoman.mappings.extras import as_json
+from dragoman.mappings.parked_turn import ParkedTurn
 from dragoman.mappings.smooth.from_canonical import FROM_EVENT, Context, derived, error_event
 from dragoman.mappings.smooth.vocabulary import SEED, UNSHOWN_BY_SEED
 from dragoman.mappings.smooth.wire import EVENTS
 from dragoman.mappings.smooth.wire import events as wire
 from dragoman.mappings.smooth.wire.payloads import call_of, call_state, result_of, result_state
 from dragoman.mappings.smooth.wire.times import NS_PER_MS
-
-__all__ = ["MAX_EVENT", "Projection", "fitted"]
 
 MAX_EVENT = 1_000_000
 """Bytes of a frame: Python and Go clients read at most 1 MiB (docs/dialects/smooth.md, section 1)."""
@@ -54,7 +52,7 @@ class Projection(Context):
         self.own = bool(request)
         self._view = view
         self.seed = SEED in view.split()
-        self._asking = Asking()
+        self._asking = ParkedTurn()
         self.runs = 0  # of this turn that a question in words ended
         self._held: list[ErrorReported] = []
 

@@ -8,20 +8,6 @@ from dragoman.mappings.canonical import commands, events
 from dragoman.mappings.canonical.values import Cause, Ext
 from dragoman.mappings.extras import Extras
 
-__all__ = [
-    "CAUSE_OF_CODE",
-    "CODE_OF_CAUSE",
-    "GENERATIONS",
-    "LATER",
-    "SEED",
-    "UNKNOWN_TO_SEED",
-    "UNSHOWN_BY_SEED",
-    "cause_of",
-    "given",
-    "keep",
-    "omits_supports",
-]
-
 EXTRAS = Extras("smooth")
 keep, given = EXTRAS.keep, EXTRAS.untyped
 

@@ -9,7 +9,7 @@ import pytest
 from dragoman.gateway import registry
 from dragoman.mappings.canonical import Command, Event, Unmapped, commands, events
 from dragoman.mappings.dialect import Dialect, Direction
-from dragoman.mappings.fidelity import BY_GATEWAY, BY_SESSION, Cell, matrix
+from dragoman.mappings.fidelity import Cell, matrix
 from dragoman.mappings.rules import EXACT, Emulated, Fidelity, Lossy, Nothing
 from tests.mappings.golden import GOLDEN, documented, said
 from tests.mappings.measured import QUESTIONS, differing, faults, misheard
@@ -156,8 +156,3 @@ def test_what_the_gateway_answers_itself_is_emulated_where_the_backend_has_no_wo
     assert found is not None
     assert (found.kind, found.detail) == ("emulated", "as the gateway's own answer")
     assert kind_of("Compact", "pod", "smooth") == "none"
-
-
-def test_what_the_gateway_adds_is_canonical() -> None:
-    assert set(get_args(Event)) >= BY_SESSION
-    assert set(get_args(Command)) >= BY_GATEWAY

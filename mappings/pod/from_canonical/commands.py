@@ -16,8 +16,6 @@ from dragoman.mappings.pod.wire import methods as wire
 from dragoman.mappings.pod.wire.values import ChildReport
 from dragoman.mappings.rules import Lossy, Rules
 
-__all__ = ["FROM_COMMAND"]
-
 FROM_COMMAND = Rules[[Losses], wire.Method]("canonical commands -> pod")
 
 Methods = tuple[wire.Method, ...]

@@ -7,8 +7,6 @@ from msgspec import Struct
 from dragoman.mappings.losses import Losses
 from dragoman.mappings.rules import RuleTable
 
-__all__ = ["Context", "Counter"]
-
 
 class Counter(Struct):
     """Counts what a dialect does not: goes on after the last index seen."""

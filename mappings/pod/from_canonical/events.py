@@ -37,11 +37,8 @@ from dragoman.mappings.pod.vocabulary import (
     INVOKE_KINDS,
     RESULT_OF_END,
 )
-from dragoman.mappings.pod.wire import contents as contents
 from dragoman.mappings.pod.wire import events as wire
 from dragoman.mappings.rules import Emulated, Lossy, Rules
-
-__all__ = ["FROM_EVENT", "described", "greeting", "original", "problem"]
 
 FROM_EVENT = Rules[[Context], wire.Event]("canonical events -> pod")
 
@@ -67,15 +64,15 @@ def original(ext: Ext | None, field: str, shape: type[T], default: T) -> T:
 def history_snapshot(event: events.HistorySnapshot, context: Context) -> Events:
     # A client that is attached never gets a second snapshot: a changed history reaches it as a rotation.
     if event.rotated or context.live:
-        rotated = wire.SegmentRotated(data=contents.Rotation(entry=_start(event, context)))
+        rotated = wire.SegmentRotated(data=wire.Rotation(entry=_start(event, context)))
         # A backend that is found again says in its history alone what it does now.
         if event.rotated or event.status is None:
             return (rotated,)
-        return rotated, wire.Status(data=contents.State(status=event.status))
+        return rotated, wire.Status(data=wire.State(status=event.status))
     entries: list[object] = original(event.ext, "pod.entries", list[object], [])
     if not entries:
         entries = made_entries(event.items)
-    history = contents.History(
+    history = wire.History(
         entries=entries, greeting=greeting(event.backend or Backend()), status=event.status or "idle"
     )
     return (wire.Snapshot(data=history),)
@@ -92,9 +89,9 @@ def _start(event: events.HistorySnapshot, context: Context) -> object:
     return {**entry, "history": [*entry.get("history", ()), *map(logged_item, event.items[told:])]}
 
 
-def greeting(backend: Backend) -> contents.Greeting:
+def greeting(backend: Backend) -> wire.Greeting:
     """Who the backend is, as a pod introduces itself."""
-    return contents.Greeting(
+    return wire.Greeting(
         pod_name=backend.name,
         cwd=backend.cwd,
         provider=backend.provider or "unknown",
@@ -116,9 +113,9 @@ def message_appended(event: events.MessageAppended, context: Context) -> Events:
     if message.role == "user":
         for _ in attachments(message.segments):
             context.lose(event, "message.segments", "a pod shows no images or files by URL")
-        return (wire.UserMessage(data=contents.Segments(segments=user_segments(message))),)
+        return (wire.UserMessage(data=wire.Segments(segments=user_segments(message))),)
     if message.role == "system":
-        return (wire.SystemItem(data=contents.Item(item=system_item(message))),)
+        return (wire.SystemItem(data=wire.Item(item=system_item(message))),)
     context.lose(event, why="what the assistant says reaches pod clients as text events")
     return ()
 
@@ -126,33 +123,33 @@ def message_appended(event: events.MessageAppended, context: Context) -> Events:
 @FROM_EVENT.rule(events.RunStarted, produces=(wire.InvokeStart,))
 def run_started(event: events.RunStarted, _context: Context) -> Events:
     kind = INVOKE_KINDS.get(event.kind, "wakeup")
-    return (wire.InvokeStart(data=contents.Invocation(kind=kind)),)
+    return (wire.InvokeStart(data=wire.Invocation(kind=kind)),)
 
 
 @FROM_EVENT.rule(events.ModelTurnStarted, produces=(wire.TurnStart,))
 def model_turn_started(event: events.ModelTurnStarted, context: Context) -> Events:
-    return (wire.TurnStart(data=contents.Turn(turn=context.turns.begin(event.index))),)
+    return (wire.TurnStart(data=wire.Turn(turn=context.turns.begin(event.index))),)
 
 
 @FROM_EVENT.rule(events.ModelTurnEnded, produces=(wire.TurnEnd,))
 def model_turn_ended(event: events.ModelTurnEnded, context: Context) -> Events:
     turn = context.turns.current(event.index)
-    return (wire.TurnEnd(data=contents.EndOfTurn(turn=turn, result=event.result)),)
+    return (wire.TurnEnd(data=wire.EndOfTurn(turn=turn, result=event.result)),)
 
 
 @FROM_EVENT.rule(events.ModelCallStarted, produces=(wire.LlmCallStart,))
 def model_call_started(event: events.ModelCallStarted, context: Context) -> Events:
-    return (wire.LlmCallStart(data=contents.Call(llm_call=context.model_calls.begin(event.index))),)
+    return (wire.LlmCallStart(data=wire.Call(llm_call=context.model_calls.begin(event.index))),)
 
 
 @FROM_EVENT.rule(events.ModelCallEnded, produces=(wire.LlmCallEnd,))
 def model_call_ended(event: events.ModelCallEnded, context: Context) -> Events:
-    return (wire.LlmCallEnd(data=contents.Call(llm_call=context.model_calls.current(event.index))),)
+    return (wire.LlmCallEnd(data=wire.Call(llm_call=context.model_calls.current(event.index))),)
 
 
 @FROM_EVENT.rule(events.ModelRetry, produces=(wire.LlmRetry,))
 def model_retry(event: events.ModelRetry, _context: Context) -> Events:
-    retry = contents.Retry(
+    retry = wire.Retry(
         llm_call=event.index,
         failed_attempt=event.failed_attempt,
         max_attempts=event.max_attempts,
@@ -166,7 +163,7 @@ def model_retry(event: events.ModelRetry, _context: Context) -> Events:
 
 @FROM_EVENT.rule(events.ModelContinuation, produces=(wire.LlmContinuation,))
 def model_continuation(event: events.ModelContinuation, _context: Context) -> Events:
-    continuation = contents.Continuation(
+    continuation = wire.Continuation(
         llm_call=event.index, attempt=event.attempt, max_attempts=event.max_attempts, reason=event.reason
     )
     return (wire.LlmContinuation(data=continuation),)
@@ -174,12 +171,12 @@ def model_continuation(event: events.ModelContinuation, _context: Context) -> Ev
 
 @FROM_EVENT.rule(events.TextDelta, produces=(wire.TextDelta,))
 def text_delta(event: events.TextDelta, _context: Context) -> Events:
-    return (wire.TextDelta(data=contents.TextData(text=event.text)),)
+    return (wire.TextDelta(data=wire.TextData(text=event.text)),)
 
 
 @FROM_EVENT.rule(events.TextDone, produces=(wire.TextDone,))
 def text_done(event: events.TextDone, _context: Context) -> Events:
-    return (wire.TextDone(data=contents.TextData(text=event.text)),)
+    return (wire.TextDone(data=wire.TextData(text=event.text)),)
 
 
 @FROM_EVENT.rule(events.ReasoningStarted, produces=(wire.ThinkingStart,))
@@ -189,17 +186,17 @@ def reasoning_started(_event: events.ReasoningStarted, _context: Context) -> Eve
 
 @FROM_EVENT.rule(events.ReasoningDelta, produces=(wire.ThinkingDelta,))
 def reasoning_delta(event: events.ReasoningDelta, _context: Context) -> Events:
-    return (wire.ThinkingDelta(data=contents.TextData(text=event.text)),)
+    return (wire.ThinkingDelta(data=wire.TextData(text=event.text)),)
 
 
 @FROM_EVENT.rule(events.ReasoningDone, produces=(wire.ThinkingDone,))
 def reasoning_done(event: events.ReasoningDone, _context: Context) -> Events:
-    return (wire.ThinkingDone(data=contents.TextData(text=event.text)),)
+    return (wire.ThinkingDone(data=wire.TextData(text=event.text)),)
 
 
 @FROM_EVENT.rule(events.ToolCallStarted, produces=(wire.ToolCallStart,))
 def tool_call_started(event: events.ToolCallStarted, _context: Context) -> Events:
-    return (wire.ToolCallStart(data=contents.NewCall(id=event.call, name=event.name)),)
+    return (wire.ToolCallStart(data=wire.NewCall(id=event.call, name=event.name)),)
 
 
 @FROM_EVENT.rule(
@@ -207,13 +204,13 @@ def tool_call_started(event: events.ToolCallStarted, _context: Context) -> Event
 )
 def tool_call_arguments(event: events.ToolCallArguments, _context: Context) -> Events:
     if event.done:
-        return (wire.ToolCallDone(data=contents.WholeCall(id=event.call, name=event.name, arguments=event.json)),)
-    return (wire.ToolCallArgsDelta(data=contents.Fragment(id=event.call, json=event.json)),)
+        return (wire.ToolCallDone(data=wire.WholeCall(id=event.call, name=event.name, arguments=event.json)),)
+    return (wire.ToolCallArgsDelta(data=wire.Fragment(id=event.call, json=event.json)),)
 
 
 @FROM_EVENT.rule(events.ToolCallFinished, produces=(wire.ToolResult,), fidelity=Lossy(("name",)))
 def tool_call_finished(event: events.ToolCallFinished, _context: Context) -> Events:
-    result = contents.Result(
+    result = wire.Result(
         id=event.call,
         summary=result_summary(event),
         output=UNSET if event.output is None else event.output,
@@ -225,7 +222,7 @@ def tool_call_finished(event: events.ToolCallFinished, _context: Context) -> Eve
 @FROM_EVENT.rule(events.UsageReported, produces=(wire.Usage,), fidelity=Lossy(("usage.cost_usd",)))
 def usage_reported(event: events.UsageReported, _context: Context) -> Events:
     used = event.usage
-    tokens = contents.Tokens(
+    tokens = wire.Tokens(
         input_tokens=used.input_tokens,
         output_tokens=used.output_tokens,
         cache_read_input_tokens=UNSET if used.cache_read_tokens is None else used.cache_read_tokens,
@@ -238,8 +235,8 @@ def turn_result(event: events.TurnResult, _context: Context) -> Events:
     if event.end == "failed":  # a failed run has no `run_end`: ErrorReported wrote its `error`
         return ()
     if event.end == "cancelled":
-        return (wire.Error(data=contents.Problem(code="internal", message=CANCELLED)),)
-    return (wire.RunEnd(data=contents.RunEndData(result=RESULT_OF_END[event.end])),)
+        return (wire.Error(data=wire.Problem(code="internal", message=CANCELLED)),)
+    return (wire.RunEnd(data=wire.RunEndData(result=RESULT_OF_END[event.end])),)
 
 
 @FROM_EVENT.rule(events.ErrorReported, produces=(wire.Error,), fidelity=Lossy(("cause",)))
@@ -251,12 +248,12 @@ def problem(event: events.ErrorReported | Failure) -> wire.Error:
     """A failure as `error`, with the code that it came with from a pod."""
     code = original(event.ext, "pod.code", str, "")
     code_now = ERROR_CODES.get(code, CODE_OF_CAUSE[event.cause])
-    return wire.Error(data=contents.Problem(code=code_now, message=event.text))
+    return wire.Error(data=wire.Problem(code=code_now, message=event.text))
 
 
 @FROM_EVENT.rule(events.StatusChanged, produces=(wire.Status,))
 def status_changed(event: events.StatusChanged, _context: Context) -> Events:
-    return (wire.Status(data=contents.State(status=event.status)),)
+    return (wire.Status(data=wire.State(status=event.status)),)
 
 
 @FROM_EVENT.rule(events.CompletionsListed, produces=(wire.Completions,))
@@ -265,8 +262,8 @@ def completions_listed(event: events.CompletionsListed, context: Context) -> Eve
     if kind is None:
         context.lose(event, "kind", "pods complete files, knowledge and workflows only")
         return ()
-    listed = [contents.CompletionEntry(value=entry.value, is_dir=entry.is_dir) for entry in event.entries]
-    return (wire.Completions(data=contents.CompletionList(kind=kind, entries=listed)),)
+    listed = [wire.CompletionEntry(value=entry.value, is_dir=entry.is_dir) for entry in event.entries]
+    return (wire.Completions(data=wire.CompletionList(kind=kind, entries=listed)),)
 
 
 @FROM_EVENT.rule(
@@ -275,7 +272,7 @@ def completions_listed(event: events.CompletionsListed, context: Context) -> Eve
     fidelity=Lossy(("next_cursor", "sessions.title", "sessions.updated_at", "sessions.messages", "sessions.archived")),
 )
 def sessions_listed(event: events.SessionsListed, _context: Context) -> Events:
-    return (wire.VisiblePods(data=contents.Pods(pods=[_pod(session) for session in event.sessions])),)
+    return (wire.VisiblePods(data=wire.Pods(pods=[_pod(session) for session in event.sessions])),)
 
 
 def _pod(session: SessionSummary) -> object:
@@ -298,17 +295,17 @@ def described(name: str, status: Status) -> dict[str, object]:
 
 @FROM_EVENT.rule(events.PodInspected, produces=(wire.PodInspection,))
 def pod_inspected(event: events.PodInspected, _context: Context) -> Events:
-    return (wire.PodInspection(data=contents.Inspection(pod=event.pod)),)
+    return (wire.PodInspection(data=wire.Inspection(pod=event.pod)),)
 
 
 @FROM_EVENT.rule(events.PodAttached, produces=(wire.PodAttachRestore,))
 def pod_attached(event: events.PodAttached, _context: Context) -> Events:
-    return (wire.PodAttachRestore(data=contents.Attachment(result=event.result)),)
+    return (wire.PodAttachRestore(data=wire.Attachment(result=event.result)),)
 
 
 @FROM_EVENT.rule(events.Alert, produces=(wire.Alert,))
 def alert(event: events.Alert, context: Context) -> Events:
-    notice = contents.AlertData(
+    notice = wire.AlertData(
         level=event.level,
         source=ALERT_SOURCES.get(event.source, "pod"),
         message=event.text,
@@ -319,7 +316,7 @@ def alert(event: events.Alert, context: Context) -> Events:
 
 @FROM_EVENT.rule(events.MemoryWork, produces=(wire.MemoryWorker,))
 def memory_work(event: events.MemoryWork, _context: Context) -> Events:
-    report = contents.MemoryReport(
+    report = wire.MemoryReport(
         worker=event.worker,
         status=event.status,
         run_id=event.run,
@@ -338,12 +335,12 @@ def compaction_started(_event: events.CompactionStarted, _context: Context) -> E
 
 @FROM_EVENT.rule(events.CompactionDone, produces=(wire.CompactDone,))
 def compaction_done(event: events.CompactionDone, _context: Context) -> Events:
-    return (wire.CompactDone(data=contents.NewSegment(new_segment_id=UUID(event.segment))),)
+    return (wire.CompactDone(data=wire.NewSegment(new_segment_id=UUID(event.segment))),)
 
 
 @FROM_EVENT.rule(events.CompactionFailed, produces=(wire.CompactFailed,))
 def compaction_failed(event: events.CompactionFailed, _context: Context) -> Events:
-    return (wire.CompactFailed(data=contents.CompactError(error=event.text)),)
+    return (wire.CompactFailed(data=wire.CompactError(error=event.text)),)
 
 
 @FROM_EVENT.rule(events.BackendShutdown, produces=(wire.Shutdown,), fidelity=Lossy(("reason",)))
@@ -359,7 +356,7 @@ def reply(event: events.Reply, _context: Context) -> Events:
 
 @FROM_EVENT.rule(events.Gap, produces=(wire.Alert,), fidelity=Emulated("alert{warn}"))
 def gap(event: events.Gap, context: Context) -> Events:
-    notice = contents.AlertData(level="warn", source="pod", message=event.text, timestamp_ms=context.at // MS)
+    notice = wire.AlertData(level="warn", source="pod", message=event.text, timestamp_ms=context.at // MS)
     return (wire.Alert(data=notice),)
 
 
@@ -374,15 +371,15 @@ def gap(event: events.Gap, context: Context) -> Events:
 def question_asked(event: events.QuestionAsked, context: Context) -> Events:
     # It ends the client's run and not the turn; outside of any turn it is all of a run.
     words: Events = (
-        wire.TextDelta(data=contents.TextData(text=event.paragraph)),
-        wire.TextDone(data=contents.TextData(text=event.paragraph)),
+        wire.TextDelta(data=wire.TextData(text=event.paragraph)),
+        wire.TextDone(data=wire.TextData(text=event.paragraph)),
     )
     if event.parked:
         context.asked = True
         return (*words, *_run_over("paused"))
     if context.turn:
         return words
-    ended = wire.TurnEnd(data=contents.EndOfTurn(turn=context.turns.current(None), result="finished"))
+    ended = wire.TurnEnd(data=wire.EndOfTurn(turn=context.turns.current(None), result="finished"))
     return (*words, ended, *_run_over("finished"))
 
 
@@ -396,20 +393,20 @@ def question_answered(event: events.QuestionAnswered, context: Context) -> Event
         return ()  # before this client came
     context.asked = False
     begun = (
-        wire.Status(data=contents.State(status="running")),
-        wire.InvokeStart(data=contents.Invocation(kind="user_send" if event.segments else "wakeup")),
-        wire.TurnStart(data=contents.Turn(turn=context.turns.begin(event.model_turn))),
+        wire.Status(data=wire.State(status="running")),
+        wire.InvokeStart(data=wire.Invocation(kind="user_send" if event.segments else "wakeup")),
+        wire.TurnStart(data=wire.Turn(turn=context.turns.begin(event.model_turn))),
     )
     if not event.segments:
         return begun
-    return (wire.UserMessage(data=contents.Segments(segments=from_segments(event.segments))), *begun)
+    return (wire.UserMessage(data=wire.Segments(segments=from_segments(event.segments))), *begun)
 
 
-def _run_over(result: contents.RunResult) -> Events:
+def _run_over(result: wire.RunResult) -> Events:
     status: Status = "paused" if result == "paused" else "idle"
     return (
-        wire.RunEnd(data=contents.RunEndData(result=result)),
-        wire.Status(data=contents.State(status=status)),
+        wire.RunEnd(data=wire.RunEndData(result=result)),
+        wire.Status(data=wire.State(status=status)),
     )
 
 

@@ -10,10 +10,7 @@ from dragoman.mappings.canonical.state import SessionState
 from dragoman.mappings.canonical.values import Item, Message, Reasoning
 from dragoman.mappings.pod.entries import canonical_items, made_entries, run_is_open, segment_start
 from dragoman.mappings.pod.from_canonical.events import greeting, original
-from dragoman.mappings.pod.wire import contents as contents
 from dragoman.mappings.pod.wire import events as wire
-
-__all__ = ["rotation", "snapshot"]
 
 
 def snapshot(state: SessionState) -> wire.Snapshot:
@@ -31,14 +28,14 @@ def snapshot(state: SessionState) -> wire.Snapshot:
         running=state.turn is not None or state.status == "running",
         paused=state.status == "paused",
     )
-    history = contents.History(entries=entries + made, greeting=greeting(state.backend), status=state.status)
+    history = wire.History(entries=entries + made, greeting=greeting(state.backend), status=state.status)
     return wire.Snapshot(data=history)
 
 
 def rotation(state: SessionState, at: int) -> wire.SegmentRotated:
     """The session for a client that had its one snapshot already."""
     entry = segment_start(state.id, state.transcript, at)
-    return wire.SegmentRotated(data=contents.Rotation(entry=entry))
+    return wire.SegmentRotated(data=wire.Rotation(entry=entry))
 
 
 def _true_entries(state: SessionState) -> list[object]:

@@ -12,8 +12,6 @@ from dragoman.mappings.pod.wire import methods as wire
 from dragoman.mappings.pod.wire import values as wire_values
 from dragoman.mappings.rules import Rules
 
-__all__ = ["TO_COMMAND"]
-
 TO_COMMAND = Rules[[], commands.Command]("pod -> canonical commands")
 
 

@@ -12,11 +12,8 @@ from dragoman.mappings.canonical.values import Backend, Completion, Ext, Message
 from dragoman.mappings.pod.entries import MS, conversation, opaque, system_text
 from dragoman.mappings.pod.segments import to_segments
 from dragoman.mappings.pod.vocabulary import CANCELLED, CAUSE_OF_CODE, CODE_OF_CAUSE, END_OF_RESULT
-from dragoman.mappings.pod.wire import contents as contents
 from dragoman.mappings.pod.wire import events as wire
 from dragoman.mappings.rules import Rules
-
-__all__ = ["TO_EVENT"]
 
 TO_EVENT = Rules[[], events.Event]("pod -> canonical events")
 
@@ -38,7 +35,7 @@ def snapshot(message: wire.Snapshot) -> tuple[events.Event, ...]:
     )
 
 
-def _backend(greeting: contents.Greeting) -> Backend:
+def _backend(greeting: wire.Greeting) -> Backend:
     return Backend(
         name=greeting.pod_name,
         model=greeting.model,

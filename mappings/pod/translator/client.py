@@ -18,12 +18,9 @@ from dragoman.mappings.pod.directions import FROM_SERVER
 from dragoman.mappings.pod.from_canonical.commands import FROM_COMMAND
 from dragoman.mappings.pod.from_canonical.events import problem
 from dragoman.mappings.pod.segments import attachments
-from dragoman.mappings.pod.translator.pending import PENDING_MAX, TRACKED, Entry, Pending
+from dragoman.mappings.pod.translator.pending import PENDING_MAX, TRACKED, PendingMethod, PendingMethods
 from dragoman.mappings.pod.vocabulary import BAD_METHOD
-from dragoman.mappings.pod.wire import contents as contents
 from dragoman.mappings.rules import Emulated, Nothing
-
-__all__ = ["ClientTranslator"]
 
 
 class ClientTranslator:
@@ -33,7 +30,7 @@ class ClientTranslator:
 
     def __init__(self, clock: Clock, new_id: NewId) -> None:
         self._status = "idle"
-        self._pending = Pending()
+        self._pending = PendingMethods()
         self._losses = Losses(FROM_COMMAND)
         self._foreign = 0
         self._seen: dict[type, Callable[[Any], tuple[say.Event, ...]]] = {
@@ -59,7 +56,7 @@ class ClientTranslator:
 
     def opened(self) -> Step[Event]:
         """Say nothing: the pod shows itself. What it had not answered on a connection before this it never will."""
-        self._pending.drain()
+        self._pending.take_all()
         self._status = "idle"
         return Step()
 
@@ -104,7 +101,7 @@ class ClientTranslator:
     def closed(self, cause: str) -> Step[Event]:
         """Nothing is said to the pod; what it has not answered it never will."""
         text = f"the connection to the pod ended: {cause}"
-        lost = [r for entry in self._pending.drain() for r in _reply(entry.request, "upstream_lost", text)]
+        lost = [r for entry in self._pending.take_all() for r in _reply(entry.request, "upstream_lost", text)]
         return Step(bursts=[Burst(items=list(lost))] if lost else [])
 
     def _ask(self, command: Any, step: Step[Event]) -> tuple[say.Event, ...]:
@@ -112,7 +109,7 @@ class ClientTranslator:
         kind = type(command)
         if kind is ask.SubmitInput and attachments(command.segments):
             return _reply(command.request, "unsupported", "a pod takes no images or files by URL")
-        if kind in TRACKED and self._pending.full():
+        if kind in TRACKED and self._pending.is_full():
             return _reply(command.request, "busy", f"{PENDING_MAX} commands wait for the pod's answer")
         entry = FROM_COMMAND.entries[kind]
         messages = FROM_COMMAND.functions[kind](command, self._losses)
@@ -124,7 +121,7 @@ class ClientTranslator:
         # (docs/dialects/pod.md, section 8).
         if kind not in TRACKED or (kind is ask.PauseTurn and self._status == "paused"):
             return _done(command.request)
-        self._pending.add(command, running=self._status == "running")
+        self._pending.add_command(command, running=self._status == "running")
         return ()
 
     # -- what an event of the pod answers ---------------------------------------------------------------
@@ -135,7 +132,7 @@ class ClientTranslator:
         return (event,)
 
     def _message(self, event: say.MessageAppended) -> tuple[say.Event, ...]:
-        if event.message.role != "user" or self._pending.echo(event.message.segments) is None:
+        if event.message.role != "user" or self._pending.match_echo(event.message.segments) is None:
             return (event,)
         return self._accepted()  # the session adds the user's message itself, once
 
@@ -143,20 +140,20 @@ class ClientTranslator:
         self._status = event.status
         pending = self._pending
         if event.status != "running":
-            return (event, *(r for entry in pending.run_ended() for r in _too_late(entry)))
-        pending.run_began()
+            return (event, *(r for entry in pending.end_run() for r in _too_late(entry)))
+        pending.begin_run()
         accepted = self._accepted()
         if accepted:
             return (*accepted, event)
-        resumed = pending.take(ask.ResumeTurn)
+        resumed = pending.take_oldest(ask.ResumeTurn)
         return (event, *(_done(resumed.request) if resumed is not None else ()))
 
     def _accepted(self) -> tuple[say.Event, ...]:
-        run = self._pending.accepted()
+        run = self._pending.take_accepted_run()
         return (say.TurnAccepted(request=run.request),) if run is not None else ()
 
     def _result(self, event: say.TurnResult) -> tuple[say.Event, ...]:
-        stopped = self._pending.take(*STOPPED_BY.get(event.end, ()))
+        stopped = self._pending.take_oldest(*STOPPED_BY.get(event.end, ()))
         return (event, *(_done(stopped.request) if stopped is not None else ()))
 
     def _error(self, event: say.ErrorReported) -> tuple[say.Event, ...]:
@@ -166,7 +163,7 @@ class ClientTranslator:
             pending.late -= 1  # of a stop that its run's own end has answered
             return ()
         # What is invalid in a running run is its own input: it answers nothing that waits.
-        refused = None if code == "invalid_request" and self._status == "running" else pending.refused(code)
+        refused = None if code == "invalid_request" and self._status == "running" else pending.take_refused(code)
         if refused is not None:
             if refused.kind is ask.CancelTurn and refused.running:
                 return _done(refused.request)
@@ -192,11 +189,11 @@ class ClientTranslator:
 
     def _compacted(self, event: say.Event) -> tuple[say.Event, ...]:
         # Done or failed, the command was carried out; the event itself tells everybody what came of it.
-        entry = self._pending.take(ask.Compact)
+        entry = self._pending.take_oldest(ask.Compact)
         return (event, *(_done(entry.request) if entry is not None else ()))
 
     def _listed(self, event: Any) -> tuple[say.Event, ...]:
-        entry = self._pending.take(ANSWER_TO[type(event)])
+        entry = self._pending.take_oldest(ANSWER_TO[type(event)])
         if entry is None:
             self._foreign += 1
             return ()
@@ -232,7 +229,7 @@ def _reply(request: str, cause: Cause, text: str, event: say.ErrorReported | Non
     return (say.Reply(request=request, failure=failure),) if request else ()
 
 
-def _too_late(entry: Entry) -> tuple[say.Event, ...]:
+def _too_late(entry: PendingMethod) -> tuple[say.Event, ...]:
     """A stop that its run's own end was faster than: cancelled is as good as done, paused it is not."""
     if entry.kind is ask.CancelTurn:
         return _done(entry.request)

@@ -1,8 +1,8 @@
-"""The commands of ours that a pod has not answered, and which of them an event answers
-(docs/translation.md, rule 3.17).
+"""Commands that a pod has not answered, and the search for the one that an event answers.
 
-Pods have no request ids: a method is matched by kind and order. Methods of one connection are handled in order, and
-the answers and errors of other clients reach us too; what fits nothing of ours belongs to them.
+Pods have no request ids: a method is matched by kind and order (docs/translation.md, rule 3.17). A pod handles the
+methods of one connection in order. Answers and errors for other clients reach us too: an event that fits no command of
+ours belongs to them.
 """
 
 from __future__ import annotations
@@ -25,16 +25,14 @@ from dragoman.mappings.canonical.commands import (
 )
 from dragoman.mappings.canonical.values import Segment
 
-__all__ = ["PENDING_MAX", "TRACKED", "Entry", "Pending"]
-
-PENDING_MAX = 64  # twice the method queue of a pod (docs/dialects/pod.md, section 3): more than that it would not read
+PENDING_MAX = 64  # twice the method queue of a pod (docs/dialects/pod.md, section 3): it would not read more than that
 
 LOOKUPS: tuple[type, ...] = (Compact, ListSessions, GetSession, ResumeSession)
 STOPS: tuple[type, ...] = (CancelTurn, PauseTurn)
 TRACKED = frozenset((SubmitInput, ResumeTurn, ListCompletions, *STOPS, *LOOKUPS))  # completions never fail
 
 
-class Entry(Struct, kw_only=True):
+class PendingMethod(Struct, kw_only=True):
     """One command without an answer.
 
     `echoed`: its user_message came. `running`: status{running} came since, or a stop was sent into a run.
@@ -47,46 +45,49 @@ class Entry(Struct, kw_only=True):
     running: bool = False
 
 
-class Pending(Struct):
-    """All of them, oldest first. `late` counts stops that were answered by a run's own end: their errors still come."""
+class PendingMethods(Struct):
+    """The commands of one link that have no answer, oldest first.
 
-    entries: list[Entry] = field(default_factory=list)
+    `late` counts the stops that the end of a run answered. Their errors are still to come.
+    """
+
+    entries: list[PendingMethod] = field(default_factory=list)
     late: int = 0
 
-    def full(self) -> bool:
-        """Whether one more would be too many."""
+    def is_full(self) -> bool:
+        """Return True if one more command would be too many."""
         return len(self.entries) >= PENDING_MAX
 
-    def add(self, command: Command, *, running: bool) -> None:
-        """This command was sent, into a run or not."""
+    def add_command(self, command: Command, *, running: bool) -> None:
+        """Add a command that was sent; `running` says that a run was open."""
         kind = type(command)
         segments = command.segments if isinstance(command, SubmitInput) else ()
         is_running = running and kind in STOPS
-        self.entries.append(Entry(request=command.request, kind=kind, segments=segments, running=is_running))
+        self.entries.append(PendingMethod(request=command.request, kind=kind, segments=segments, running=is_running))
 
-    def oldest(self, *kinds: type) -> Entry | None:
-        """The oldest of these kinds; it stays."""
+    def find_oldest(self, *kinds: type) -> PendingMethod | None:
+        """Return the oldest command of these kinds."""
         return next((entry for entry in self.entries if entry.kind in kinds), None)
 
-    def take(self, *kinds: type) -> Entry | None:
-        """The oldest of these kinds; it is answered now."""
-        entry = self.oldest(*kinds)
+    def take_oldest(self, *kinds: type) -> PendingMethod | None:
+        """Remove and return the oldest command of these kinds, which is answered now."""
+        entry = self.find_oldest(*kinds)
         if entry is not None:
             self.entries.remove(entry)
         return entry
 
-    def drain(self) -> list[Entry]:
-        """All of them: no answer will come any more."""
+    def take_all(self) -> list[PendingMethod]:
+        """Remove and return all commands: no answer will come any more."""
         entries, self.entries, self.late = self.entries, [], 0
         return entries
 
-    # -- what an event means for them -------------------------------------------------------------------
+    # -- matching events with commands ------------------------------------------------------------------
 
-    def echo(self, segments: tuple[Segment, ...]) -> Entry | None:
-        """A user_message came: the run that it echoes, if any.
+    def match_echo(self, segments: tuple[Segment, ...]) -> PendingMethod | None:
+        """Return the run that a user_message echoes, if any.
 
-        A pod takes the runs of one connection in order, so those before it were lost on the way
-        (docs/dialects/pod.md, section 1.2).
+        A pod takes the runs of one connection in order, so it has lost those before (docs/dialects/pod.md,
+        section 1.2).
         """
         runs = [entry for entry in self.entries if entry.kind is SubmitInput]
         run = next((entry for entry in runs if entry.segments == segments and not entry.echoed), None)
@@ -98,24 +99,24 @@ class Pending(Struct):
         run.echoed = True
         return run
 
-    def accepted(self) -> Entry | None:
-        """The oldest run, once both its echo and status{running} have come; taken."""
-        run = self.oldest(SubmitInput)
-        return self.take(SubmitInput) if run is not None and run.echoed and run.running else None
+    def take_accepted_run(self) -> PendingMethod | None:
+        """Remove and return the oldest run, once both its echo and status{running} have come."""
+        run = self.find_oldest(SubmitInput)
+        return self.take_oldest(SubmitInput) if run is not None and run.echoed and run.running else None
 
-    def run_began(self) -> None:
-        """status{running} came: stops sent ahead of it stop this run."""
+    def begin_run(self) -> None:
+        """Note that status{running} came: stops sent ahead of it stop this run."""
         self.late = 0
-        run = self.oldest(SubmitInput)
+        run = self.find_oldest(SubmitInput)
         if run is not None:
             run.running = True
         for entry in self.entries:
             if entry.kind in STOPS:
                 entry.running = True
 
-    def run_ended(self) -> Iterator[Entry]:
-        """The run is over: the stops that came too late for it, taken. Their `not_running` is still to come."""
-        run = self.oldest(SubmitInput)
+    def end_run(self) -> Iterator[PendingMethod]:
+        """Remove and yield the stops that came too late for the run. Their `not_running` is still to come."""
+        run = self.find_oldest(SubmitInput)
         if run is not None:
             run.running = False
         for entry in [e for e in self.entries if e.kind in STOPS and e.running]:
@@ -123,14 +124,14 @@ class Pending(Struct):
             self.late += 1
             yield entry
 
-    def refused(self, code: str) -> Entry | None:
-        """An error came: the command that it answers, taken."""
+    def take_refused(self, code: str) -> PendingMethod | None:
+        """Remove and return the command that an error with this code answers."""
         if code == "already_running":
-            return self.take(SubmitInput) or self.take(ResumeTurn, *LOOKUPS)
+            return self.take_oldest(SubmitInput) or self.take_oldest(ResumeTurn, *LOOKUPS)
         if code == "not_running":
-            return self.take(*STOPS)
+            return self.take_oldest(*STOPS)
         if code == "not_paused":
-            return self.take(ResumeTurn)
+            return self.take_oldest(ResumeTurn)
         if code == "invalid_request":
-            return self.take(SubmitInput, *LOOKUPS)
+            return self.take_oldest(SubmitInput, *LOOKUPS)
         return None

@@ -24,12 +24,9 @@ from dragoman.mappings.pod.from_canonical.events import FROM_EVENT, described
 from dragoman.mappings.pod.projection import Projection
 from dragoman.mappings.pod.translator.pending import PENDING_MAX
 from dragoman.mappings.pod.vocabulary import BAD_METHOD
-from dragoman.mappings.pod.wire import contents as contents
 from dragoman.mappings.pod.wire import events as out
 from dragoman.mappings.pod.wire.methods import Method
 from dragoman.mappings.rules import Emulated
-
-__all__ = ["ServerTranslator"]
 
 TEXT_MAX = 500  # characters of an error's text: it may quote what the peer sent
 ALERTS_SHOWN = 64  # docs/translation.md, rule 3.14
@@ -177,5 +174,5 @@ def _not_paused(failure: Failure) -> Failure:
 
 
 def _bad_method(text: str) -> bytes:
-    data = contents.Problem(code="internal", message=(BAD_METHOD + text)[:TEXT_MAX])
+    data = out.Problem(code="internal", message=(BAD_METHOD + text)[:TEXT_MAX])
     return wire.EVENTS.encode(out.Error(data=data))

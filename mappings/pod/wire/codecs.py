@@ -14,8 +14,6 @@ from dragoman.mappings.pod.wire.events import Event
 from dragoman.mappings.pod.wire.methods import Method
 from dragoman.mappings.pod.wire.values import Segment
 
-__all__ = ["EVENTS", "MAX_DEPTH", "METHODS"]
-
 MAX_DEPTH = 128  # serde_json's default: a deeper line is a parse error for every real peer
 
 SEGMENT_KINDS = frozenset(segment.__struct_config__.tag for segment in get_args(Segment))

@@ -8,26 +8,6 @@ from __future__ import annotations
 from dragoman.mappings.canonical.values import snake_case
 from dragoman.mappings.pod.wire.values import ChildReport, CompletionKind, Segment, Wire
 
-__all__ = [
-    "AttachOrRestorePod",
-    "Cancel",
-    "Compact",
-    "InspectPod",
-    "ListCompletions",
-    "ListVisiblePods",
-    "Method",
-    "Name",
-    "Note",
-    "Notify",
-    "Pause",
-    "PodEvent",
-    "Prefix",
-    "Resume",
-    "Run",
-    "RunInput",
-    "Shutdown",
-]
-
 
 class MethodBase(Wire, frozen=True, kw_only=True, tag_field="method", tag=snake_case):
     """Base of the methods."""

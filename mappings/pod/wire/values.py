@@ -13,29 +13,6 @@ from msgspec import Meta, Struct
 
 from dragoman.mappings.canonical.values import snake_case
 
-__all__ = [
-    "I64",
-    "U16",
-    "U32",
-    "U64",
-    "ChildReport",
-    "CompletionKind",
-    "Errored",
-    "FileRef",
-    "KnowledgeRef",
-    "Paste",
-    "ScopeRule",
-    "ScopeSubDelegated",
-    "Segment",
-    "ShutDown",
-    "Text",
-    "TurnEnded",
-    "Unknown",
-    "Wire",
-    "WorkflowInvoke",
-    "check_u64",
-]
-
 U64_MAX = (1 << 64) - 1
 
 U16 = Annotated[int, Meta(ge=0, le=0xFFFF)]

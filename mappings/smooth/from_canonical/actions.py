@@ -17,8 +17,6 @@ from dragoman.mappings.smooth.from_canonical.context import Context, Messages
 from dragoman.mappings.smooth.vocabulary import given
 from dragoman.mappings.smooth.wire import actions as wire
 
-__all__ = ["FROM_COMMAND"]
-
 FROM_COMMAND = Rules[[Context], object]("canonical commands -> smooth")
 
 DETAILS: tuple[Literal["low", "high", "auto"], ...] = ("low", "high", "auto")

@@ -15,8 +15,6 @@ from dragoman.mappings.smooth.vocabulary import CODE_OF_CAUSE, given
 from dragoman.mappings.smooth.wire import events as wire
 from dragoman.mappings.smooth.wire.times import NS_PER_MS
 
-__all__ = ["Context", "Messages", "code_of", "error_event"]
-
 Messages = tuple[object, ...]
 """Wire structs; untyped JSON for a message that is only passed on."""
 

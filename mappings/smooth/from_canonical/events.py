@@ -22,8 +22,6 @@ from dragoman.mappings.smooth.wire import events as wire
 from dragoman.mappings.smooth.wire.payloads import answer_of, call_of, call_state, result_of, result_state, text_of
 from dragoman.mappings.smooth.wire.times import NS_PER_MS
 
-__all__ = ["FROM_EVENT"]
-
 FROM_EVENT = Rules[[Context], object]("canonical events -> smooth")
 
 CHANNELS = ("email", "sms")

@@ -17,8 +17,6 @@ from dragoman.mappings.smooth.vocabulary import given
 from dragoman.mappings.smooth.wire import replies as wire
 from dragoman.mappings.smooth.wire.times import rfc3339
 
-__all__ = ["acknowledged", "as_uuid", "conversations", "derived", "page", "public_ids", "session"]
-
 STATUSES: dict[str, wire.SessionStatus] = {"active": "active", "idle": "idle", "ended": "ended"}
 
 TITLE_KEPT = 8  # characters of the id in a title for a session that nobody named

@@ -30,8 +30,6 @@ from dragoman.mappings.smooth.vocabulary import keep
 from dragoman.mappings.smooth.wire import actions as wire
 from dragoman.mappings.smooth.wire.base import ActionBase
 
-__all__ = ["TO_COMMAND"]
-
 TO_COMMAND = Rules[[], Command]("smooth -> canonical commands")
 
 

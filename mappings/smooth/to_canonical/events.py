@@ -46,8 +46,6 @@ from dragoman.mappings.smooth.wire.base import EventBase
 from dragoman.mappings.smooth.wire.payloads import answer_of, call_of, result_of, text_of
 from dragoman.mappings.smooth.wire.times import NS_PER_MS
 
-__all__ = ["ACCEPTED", "DONE", "TO_EVENT", "envelope", "keep_envelope"]
-
 TO_EVENT = Rules[[], Event]("smooth -> canonical events")
 
 ACCEPTED = "Processing your request..."

@@ -17,8 +17,6 @@ from dragoman.mappings.smooth.vocabulary import keep
 from dragoman.mappings.smooth.wire import replies as wire
 from dragoman.mappings.smooth.wire.times import nanoseconds
 
-__all__ = ["history_page", "session_opened", "sessions_listed"]
-
 P = TypeVar("P")
 
 

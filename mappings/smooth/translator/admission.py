@@ -15,8 +15,6 @@ from dragoman.mappings.canonical.commands import Command
 from dragoman.mappings.canonical.values import FileAttachment, ImageAttachment, flatten
 from dragoman.mappings.errors import PeerError
 
-__all__ = ["admitted"]
-
 PAGE_DEFAULT = 50
 PAGE_MAX = 100
 LIST_MAX = 200

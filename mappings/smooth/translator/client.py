@@ -39,8 +39,6 @@ from dragoman.mappings.smooth.translator.opening import Opening
 from dragoman.mappings.smooth.vocabulary import given
 from dragoman.mappings.smooth.wire import ACTIONS
 
-__all__ = ["ClientTranslator"]
-
 WAITING_MAX = 1024
 """Commands and turns that a link keeps at a time; the oldest is forgotten."""
 

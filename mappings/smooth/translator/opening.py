@@ -19,8 +19,6 @@ from dragoman.mappings.canonical.events import Event, Gap, Reply, SessionOpened
 from dragoman.mappings.canonical.values import Failure
 from dragoman.mappings.smooth.vocabulary import given, omits_supports
 
-__all__ = ["Opening"]
-
 HELD_MAX = 64
 """Commands that wait for a session to be opened; a further one is refused."""
 

@@ -35,8 +35,6 @@ from dragoman.mappings.smooth.wire import EVENTS
 from dragoman.mappings.smooth.wire import events as wire
 from dragoman.mappings.smooth.wire.events import CAPABILITY_OF_KIND
 
-__all__ = ["ServerTranslator"]
-
 PENDING_MAX = 1024
 """Commands of one link that may wait for an answer; the oldest is forgotten, its answer then has no special form."""
 
@@ -47,7 +45,7 @@ REQUEST_MAX = 16_384
 CREATE = "create_conversation_session"
 
 
-class Pending(Struct, frozen=True, kw_only=True):
+class PendingReply(Struct, frozen=True, kw_only=True):
     """A command that waits for its answer; `said` is the request id that the client used, None if it used none."""
 
     command: Command
@@ -61,7 +59,7 @@ class ServerTranslator:
         self._clock = clock
         self._new_id = new_id
         self._seed = generation == SEED
-        self._pending: dict[str, Pending] = {}
+        self._pending: dict[str, PendingReply] = {}
         self._turn: commands.SubmitInput | None = None
         self._supports: frozenset[str] = frozenset()
         self._claimed = False  # the client itself said what it can show
@@ -222,7 +220,7 @@ class ServerTranslator:
             command = msgspec.structs.replace(command, request=self._new_id())
         if len(self._pending) >= PENDING_MAX:
             del self._pending[next(iter(self._pending))]
-        self._pending[command.request] = Pending(command=command, said=said)
+        self._pending[command.request] = PendingReply(command=command, said=said)
         step.bursts.append(Burst(items=[command], request=command.request))
 
     # -- what is answered ---------------------------------------------------------------------------
@@ -244,7 +242,7 @@ class ServerTranslator:
                 step.frames += fitted(message, context)
                 continue
             if isinstance(item, HistorySnapshot) and len(item.items) > 1:
-                self._pending[item.request] = known or Pending(command=commands.GetHistory(), said=said)
+                self._pending[item.request] = known or PendingReply(command=commands.GetHistory(), said=said)
                 self._answer(_shorter(item), step)
                 continue
             step.losses.append(Loss(kind=type(item).__name__, why=f"above {MAX_EVENT} bytes"))

@@ -15,25 +15,6 @@ from dragoman.mappings.codec import Codec
 from dragoman.mappings.smooth.wire.base import ActionBase, Closed
 from dragoman.mappings.smooth.wire.spellings import usual_action
 
-__all__ = [
-    "ACTIONS",
-    "AnyAction",
-    "AuthContext",
-    "Cancel",
-    "ConfirmToolAction",
-    "CreateConversationSession",
-    "File",
-    "GetConversationMessages",
-    "GetSession",
-    "Image",
-    "ListConversations",
-    "Ping",
-    "RenameConversation",
-    "SendMessage",
-    "SubmitInteraction",
-    "VerifyOtp",
-]
-
 MAX_DEPTH = 512  # as for events: metadata and values are small forms
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-__all__ = ["ActionBase", "Closed", "EventBase"]
-
 
 class Closed(
     Struct, frozen=True, kw_only=True, gc=False, forbid_unknown_fields=True, omit_defaults=True, rename="camel"

@@ -10,8 +10,6 @@ from __future__ import annotations
 import msgspec
 from msgspec import Struct
 
-__all__ = ["Call", "Result", "answer_of", "call_of", "call_state", "result_of", "result_state", "text_of"]
-
 ENCODER = msgspec.json.Encoder()
 
 

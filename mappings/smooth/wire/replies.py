@@ -10,8 +10,6 @@ from typing import Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
-__all__ = ["AGENT_NAME", "Content", "ContentItem", "Conversation", "Conversations", "Page", "Record", "Session"]
-
 AGENT_NAME = "smooth-agent"
 """What every reference server calls its agent."""
 

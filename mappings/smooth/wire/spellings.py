@@ -6,8 +6,6 @@ Only frames that the strict decoder refused come here. What is not repaired is s
 
 from __future__ import annotations
 
-__all__ = ["usual_action", "usual_event"]
-
 JsonObject = dict[str, object]
 
 MIRRORED: dict[str, tuple[str, ...]] = {

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dragoman.mappings.rfc3339 import NS, parse, seconds
 
-__all__ = ["NS_PER_MS", "nanoseconds", "rfc3339"]
-
 NS_PER_MS = 1_000_000
 
 

@@ -44,7 +44,7 @@ from dragoman.mappings.canonical.events import (
     UsageReported,
 )
 from dragoman.mappings.canonical.values import Message, Origin, SessionSummary, Text, Usage
-from dragoman.mappings.dialect import Projection
+from dragoman.mappings.dialect import SessionProjection
 
 OURS = Origin(link="smooth-1", request="r1")
 THEIRS = Origin(link="smooth-2", request="r2")
@@ -239,7 +239,7 @@ def preluded(state: SessionState) -> list[Batch]:
     ]
 
 
-def show(projection: Projection, batches: Sequence[Batch]) -> list[bytes]:
+def show(projection: SessionProjection, batches: Sequence[Batch]) -> list[bytes]:
     return [frame for batch in batches for frame in projection.render(batch).frames]
 
 

@@ -1,0 +1,49 @@
+"""Events that a projection holds back while its clients are asked in words (docs/translation.md, rule 3.3).
+
+The question ended the run of these clients. The backend may send more events of the turn before the answer: smooth
+sends the tool call right after the question. Clients get those events when the turn goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from msgspec import Struct, field
+
+from dragoman.mappings.canonical.events import Event, QuestionAnswered, QuestionAsked
+
+HELD_MAX = 1024  # events: a backend that waits for an answer usually sends one more, the tool call
+
+
+class ParkedTurn(Struct):
+    """Whether a question is open to the clients of a projection, and the events held until its answer."""
+
+    parked: bool = False
+    held: list[Event] = field(default_factory=list)
+
+    def admit(self, events: Sequence[Event], lose: Callable[[Event, str, str], None]) -> Sequence[Event]:
+        """Return the events of a batch to show now. A QuestionAsked that parks the turn is the last of its batch."""
+        if self.parked:
+            return self._while_parked(events, lose)
+        last = events[-1]
+        self.parked = type(last) is QuestionAsked and last.parked
+        return events
+
+    def _while_parked(self, events: Sequence[Event], lose: Callable[[Event, str, str], None]) -> list[Event]:
+        shown: list[Event] = []
+        for event in events:
+            if type(event) is QuestionAnswered:
+                shown += [event, *self.held]
+                self.held, self.parked = [], False
+            elif not self.parked or not event.comes_while_parked:
+                shown.append(event)
+                self.parked = self.parked or (type(event) is QuestionAsked and event.parked)
+            elif len(self.held) < HELD_MAX:
+                self.held.append(event)
+            else:
+                lose(event, "", f"more than {HELD_MAX} events while a question is open")
+        return shown
+
+    def copy(self) -> ParkedTurn:
+        """Return an independent copy."""
+        return ParkedTurn(parked=self.parked, held=self.held.copy())

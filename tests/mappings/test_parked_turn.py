@@ -1,0 +1,86 @@
+"""Events held back while clients are asked in words, and the order in which they are shown later."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dragoman.mappings.canonical.events import (
+    Alert,
+    QuestionAnswered,
+    QuestionAsked,
+    TextDelta,
+    ToolCallArguments,
+    ToolCallStarted,
+)
+from dragoman.mappings.parked_turn import HELD_MAX, ParkedTurn
+
+PARKS = QuestionAsked(text="May I?", question="q", parked=True)
+ANSWERED = QuestionAnswered(question="q")
+CALL = ToolCallStarted(call="c", name="x")
+ARGUMENTS = ToolCallArguments(call="c", name="x", json="{}", done=True)
+ALERT = Alert(level="warn", source="pod", text="late")
+MORE = TextDelta(text="more")
+
+
+class Loser:
+    """Collects the lost events."""
+
+    def __init__(self) -> None:
+        self.lost: list[Any] = []
+
+    def lose(self, source: Any, _field: str, _why: str) -> None:
+        self.lost.append(source)
+
+
+def test_a_question_and_the_events_before_it_are_shown() -> None:
+    parked_turn = ParkedTurn()
+    assert list(parked_turn.admit([MORE, PARKS], Loser().lose)) == [MORE, PARKS]
+    assert parked_turn.parked
+
+
+def test_a_question_that_does_not_park_the_turn_holds_nothing_back() -> None:
+    parked_turn = ParkedTurn()
+    parked_turn.admit([QuestionAsked(text="code?")], Loser().lose)
+    assert list(parked_turn.admit([CALL], Loser().lose)) == [CALL]
+
+
+def test_a_held_call_is_shown_after_the_answer() -> None:
+    parked_turn = ParkedTurn()
+    parked_turn.admit([PARKS], Loser().lose)
+    assert list(parked_turn.admit([CALL], Loser().lose)) == []
+    assert list(parked_turn.admit([ARGUMENTS], Loser().lose)) == []
+    assert list(parked_turn.admit([ANSWERED, MORE], Loser().lose)) == [ANSWERED, CALL, ARGUMENTS, MORE]
+    assert not parked_turn.parked
+    assert parked_turn.held == []
+
+
+def test_events_outside_of_the_turns_content_are_shown_at_once() -> None:
+    parked_turn = ParkedTurn()
+    parked_turn.admit([PARKS], Loser().lose)
+    assert list(parked_turn.admit([CALL, ALERT], Loser().lose)) == [ALERT]
+
+
+def test_a_second_question_in_the_batch_of_the_answer_holds_events_back_again() -> None:
+    parked_turn = ParkedTurn()
+    parked_turn.admit([PARKS], Loser().lose)
+    parked_turn.admit([CALL], Loser().lose)
+    assert list(parked_turn.admit([ANSWERED, PARKS], Loser().lose)) == [ANSWERED, CALL, PARKS]
+    assert parked_turn.parked
+    assert list(parked_turn.admit([ARGUMENTS], Loser().lose)) == []
+
+
+def test_events_above_the_limit_are_counted_as_losses() -> None:
+    parked_turn, loser = ParkedTurn(), Loser()
+    parked_turn.admit([PARKS], loser.lose)
+    parked_turn.admit([CALL] * (HELD_MAX + 2), loser.lose)
+    assert loser.lost == [CALL, CALL]
+    assert len(parked_turn.admit([ANSWERED], loser.lose)) == 1 + HELD_MAX
+
+
+def test_a_copy_is_independent() -> None:
+    parked_turn = ParkedTurn()
+    parked_turn.admit([PARKS], Loser().lose)
+    parked_turn.admit([CALL], Loser().lose)
+    twin = parked_turn.copy()
+    parked_turn.admit([ANSWERED], Loser().lose)
+    assert list(twin.admit([ARGUMENTS, ANSWERED], Loser().lose)) == [ANSWERED, CALL, ARGUMENTS]
