@@ -1,34 +1,151 @@
-"""JSON-RPC 2.0 as the dialects use it: the codes of errors, and the calls of one side that wait for their answers.
+"""JSON-RPC 2.0 for one link, in both directions.
 
-The table of calls belongs to whoever asks, client or server.
+    Envelope    a message whose content is not decoded yet: a request, a notification or a response
+    Calls       the requests of this side that wait for a response
+    Replies     the requests of the peer, in the order in which they must be answered
+
+A peer that only answers needs Calls, a peer that only asks needs Replies. A dialect whose server asks its client gives
+both to each translator, and looks at `Envelope.kind` to tell which of them a message is for.
 """
 
 from __future__ import annotations
 
-from typing import TypeVar
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Generic, Literal, TypeVar
 
-__all__ = ["INVALID_PARAMS", "INVALID_REQUEST", "NO_METHOD", "PARSE_ERROR", "WAITING_MAX", "PendingCalls"]
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType
+
+from dragoman.mappings.canonical.commands import Command
+from dragoman.mappings.dialect import Direction, Frame, Step
+from dragoman.mappings.errors import PeerError
 
 PARSE_ERROR = -32700
 INVALID_REQUEST = -32600
 NO_METHOD = -32601
 INVALID_PARAMS = -32602
 
-WAITING_MAX = 1024  # calls: a peer that answers none of so many answers no further one either
+WAITING_MAX = 1024  # calls: a peer that answers none of so many will not answer the next one
+PENDING_MAX = 1024  # requests of one peer without a reply: none may be left out, so the peer is disconnected
 
 T = TypeVar("T")
+S = TypeVar("S")
 
 
-class PendingCalls(dict[str, T]):
-    """The calls without an answer: our id -> what was asked, in the order of asking."""
+class Envelope(Struct, frozen=True, kw_only=True, gc=False, forbid_unknown_fields=True):
+    """A JSON-RPC message whose params, result and error are still JSON."""
+
+    jsonrpc: str | UnsetType | None = UNSET
+    id: Raw | UnsetType = UNSET
+    method: str | UnsetType = UNSET
+    params: Raw | UnsetType = UNSET
+    result: Raw | UnsetType = UNSET
+    error: Raw | UnsetType = UNSET
+
+    @property
+    def kind(self) -> Literal["request", "notification", "response"]:
+        """Tell the kind of the message by its members; DecodeError if they belong to no kind."""
+        answers = self.result is not UNSET or self.error is not UNSET
+        if self.method is UNSET and self.params is UNSET:
+            return "response"
+        if self.method is UNSET or answers:
+            raise msgspec.DecodeError("neither a request nor a response")
+        return "notification" if self.id is UNSET else "request"
+
+
+decode_envelope = msgspec.json.Decoder(Envelope).decode
+
+
+class Calls(dict[str, T]):
+    """The requests of this side without a response: id -> what was asked, in the order of asking."""
+
+    def __init__(self, new_id: Callable[[], str]) -> None:
+        super().__init__()
+        self.new_id = new_id
 
     @property
     def full(self) -> bool:
-        """Whether no further call may be made before one is answered."""
+        """Return True if no further request may be sent before one is answered."""
         return len(self) >= WAITING_MAX
 
     def drain(self) -> list[T]:
-        """Forget all calls and return what was asked."""
+        """Forget all requests and return what was asked."""
         asked = list(self.values())
         self.clear()
         return asked
+
+
+class PeerCall(Struct, kw_only=True, eq=False):
+    """A request of the peer: its id as the peer wrote it, our unique id, its command, and its reply once it is known.
+
+    An empty reply means that something else has answered.
+    """
+
+    peer_id: str
+    id: str = ""
+    command: Command | None = None
+    reply: tuple[bytes, ...] | None = None
+
+
+R = TypeVar("R", bound=PeerCall)
+
+
+class Replies(Generic[R]):
+    """The peer's requests that are not answered yet; replies go out in the order of the requests."""
+
+    def __init__(self) -> None:
+        self._order: deque[R] = deque()
+        self._waiting: dict[str, R] = {}
+
+    @property
+    def head(self) -> R | None:
+        """The oldest request without a written reply."""
+        return self._order[0] if self._order else None
+
+    def add(self, request: R) -> None:
+        """Add a request behind the others."""
+        self._order.append(request)
+
+    def wait(self, request: R) -> None:
+        """Let a request be found by its id until its answer is taken."""
+        self._waiting[request.id] = request
+
+    def find_waiting(self, id: str) -> R | None:
+        """Return the request that waits under this id."""
+        return self._waiting.get(id)
+
+    def take_waiting(self, id: str) -> R | None:
+        """Like `find_waiting`, but the request waits no longer."""
+        return self._waiting.pop(id, None)
+
+    def flush(self) -> list[bytes]:
+        """Return the replies that may be written now: up to the first request without one."""
+        frames: list[bytes] = []
+        while self._order and (reply := self._order[0].reply) is not None:
+            frames += reply
+            self._order.popleft()
+        return frames
+
+    def close(self, refuse: Callable[[R], tuple[bytes, ...]]) -> list[bytes]:
+        """Return all replies that are left, with a refusal for each request that has none."""
+        self._waiting.clear()
+        for request in self._order:
+            request.reply = refuse(request) if request.reply is None else request.reply
+        return self.flush()
+
+    def check_flood(self, step: Step[T]) -> None:
+        """Add a fault that ends the link if too many requests wait for a reply."""
+        if len(self._order) > PENDING_MAX:
+            step.add_fault(PeerError("flooding", "more requests than may wait for a reply", can_continue=False))
+
+
+def read_frame(direction: Direction[S], frame: Frame, step: Step[T]) -> Iterator[S | PeerError]:
+    """Yield the items and the faults of one frame, and note its faults and losses in `step`."""
+    heard: Step[S] = Step()
+    direction.receive((frame,), heard)
+    step.faults += heard.faults
+    step.losses += heard.losses
+    yield from heard.faults
+    for burst in heard.bursts:
+        yield from burst.items

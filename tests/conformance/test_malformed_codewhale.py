@@ -21,7 +21,7 @@ from msgspec import Struct
 
 from dragoman.gateway.demo.app import demo_backend
 from dragoman.gateway.endpoint import parse
-from dragoman.mappings.codewhale.translator.server import PENDING_MAX
+from dragoman.mappings.jsonrpc import PENDING_MAX
 from tests.mappings.codewhale.data import CAPTURES, captured
 from tests.pairs.codewhale_client import CodewhaleClient
 from tests.pairs.gateway import serving

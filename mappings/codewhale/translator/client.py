@@ -27,9 +27,7 @@ from dragoman.mappings.codewhale.to_canonical.replies import goal, history, meth
 from dragoman.mappings.codewhale.translator.opening import Opening
 from dragoman.mappings.codewhale.wire import REQUESTS
 from dragoman.mappings.dialect import Burst, Clock, Frame, Loss, NewId, Step
-from dragoman.mappings.jsonrpc import WAITING_MAX, PendingCalls
-
-"""Requests without an answer; a further one is refused."""
+from dragoman.mappings.jsonrpc import WAITING_MAX, Calls
 
 CONFIGURING = (ask.SetConfig, ask.UnsetConfig, ask.ReloadConfig)
 """Commands by which a child forgets the context of its threads (docs/dialects/codewhale.md, section 3)."""
@@ -53,8 +51,8 @@ class ClientTranslator:
 
     def __init__(self, clock: Clock, new_id: NewId) -> None:
         self._clock = clock
-        self._numbers = count(1)
-        self._waiting = PendingCalls[Command]()
+        numbers = count(1)
+        self._waiting = Calls[Command](lambda: str(next(numbers)))
         self._turn: Turn | None = None
         self._opening = Opening()
         self._interrupts = True  # its generation has thread/interrupt; until it is known the default's
@@ -153,7 +151,7 @@ class ClientTranslator:
 
     def _write(self, written: Sequence[Command], step: Step[Event]) -> None:
         for command in written:
-            own = str(next(self._numbers))
+            own = self._waiting.new_id()
             context = Context(FROM_COMMAND, request=own)
             messages = FROM_COMMAND.functions[type(command)](command, context)
             step.losses += context.losses.take()

@@ -9,11 +9,10 @@ the turn's text; `on_delivered` then goes on with what waits.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
-from msgspec import UNSET, Raw, Struct
+from msgspec import UNSET, Raw
 from msgspec.structs import replace
 
 from dragoman.mappings.canonical import Batch, Event, SessionState, Unmapped
@@ -46,26 +45,17 @@ from dragoman.mappings.codewhale.wire.results import Problem
 from dragoman.mappings.dialect import Burst, Clock, Frame, Loss, NewId, Step
 from dragoman.mappings.errors import PeerError
 from dragoman.mappings.extras import raw
-
-PENDING_MAX = 1024
-"""Requests of one client without an answer: past it the client is sent away, since none may be left out."""
+from dragoman.mappings.jsonrpc import PeerCall, Replies, read_frame
 
 SHOWN_MAX = 10_000
 """Sessions of one client that are remembered; of one forgotten `thread/read` tells no history."""
 
 
-class Slot(Struct, kw_only=True):
-    """One request in the order of requests: its id, what was asked, and the answer once it is known.
+class ThreadCall(PeerCall, kw_only=True, eq=False):
+    """A request with the thread that it names, and whether it is being executed."""
 
-    `own` is the text of its id that no other has; `answer` is () for a turn whose projection has answered.
-    """
-
-    said: str
-    own: str = ""
-    command: Command | None = None
     thread: str = ""
     acting: bool = False
-    answer: tuple[bytes, ...] | None = None
 
 
 class ServerTranslator:
@@ -75,8 +65,7 @@ class ServerTranslator:
         self._clock = clock
         self._new_id = new_id
         self._generation = generation or HEAD
-        self._order: deque[Slot] = deque()
-        self._open: dict[str, Slot] = {}
+        self._replies = Replies[ThreadCall]()
         self._sessions: dict[str, SessionState] = {}
         self._shut = False
 
@@ -88,7 +77,7 @@ class ServerTranslator:
     @property
     def has_pending_replies(self) -> bool:
         """A real server answers what it has read, and ends then (docs/dialects/codewhale.md, section 1)."""
-        return bool(self._order)
+        return self._replies.head is not None
 
     def opened(self) -> Step[Command]:
         """There is no handshake."""
@@ -100,23 +89,15 @@ class ServerTranslator:
         for frame in frames:
             if self._shut or _blank(frame):
                 continue
-            heard: Step[Command] = Step()
-            FROM_CLIENT.receive((frame,), heard)
-            step.faults += heard.faults
-            step.losses += heard.losses
-            for fault in heard.faults:
-                if (
-                    not fault.can_continue
-                ):  # no line, so no answer: a real server ends here (docs/dialects/codewhale.md, section 1)
-                    continue
-                own, problem = refusals.of_fault(fault)
-                self._order.append(Slot(said="", answer=_encoded(results.Answer(id=own, error=problem))))
-            for burst in heard.bursts:
-                for item in burst.items:
+            for item in read_frame(FROM_CLIENT, frame, step):
+                if not isinstance(item, PeerError):
                     self._hear(item, step)
+                elif item.can_continue:
+                    own, problem = refusals.of_fault(item)
+                    reply = _encoded(results.Answer(id=own, error=problem))
+                    self._replies.add(ThreadCall(peer_id="", reply=reply))
             self._advance(step)  # before the next line is looked at: it may be about the turn that begins here
-        if len(self._order) > PENDING_MAX:
-            step.add_fault(PeerError("flooding", "more requests than may wait for an answer", can_continue=False))
+        self._replies.check_flood(step)
         return step
 
     def send(self, items: Sequence[Event]) -> Step[Command]:
@@ -128,13 +109,13 @@ class ServerTranslator:
             if isinstance(item, say.QuestionAsked):
                 self._tell(item, step)
                 continue
-            slot = self._open.get(getattr(item, "request", ""))
-            if slot is None or isinstance(item, say.TurnAccepted):
-                if slot is None:  # nothing is ever said unasked
+            call = self._replies.find_waiting(getattr(item, "request", ""))
+            if call is None or isinstance(item, say.TurnAccepted):
+                if call is None:  # nothing is ever said unasked
                     step.losses.append(Loss(kind=type(item).__name__, why="answers no request"))
                 continue
-            del self._open[slot.own]
-            self._answer(slot, item, step)
+            self._replies.take_waiting(call.id)
+            self._answer(call, item, step)
         return self._advance(step)
 
     def attach(self, state: SessionState, request: str) -> Step[Command]:
@@ -142,21 +123,20 @@ class ServerTranslator:
         if len(self._sessions) >= SHOWN_MAX:
             del self._sessions[next(iter(self._sessions))]
         self._sessions[state.id] = state
-        slot = self._open.pop(request, None)
-        if slot is None:
+        call = self._replies.take_waiting(request)
+        if call is None:
             return Step()
-        self._show(slot, state)
+        self._show(call, state)
         return self._advance(Step())
 
     def on_delivered(self, batch: Batch) -> Step[Command]:
         """The turn that this client began has ended for it: its projection has answered, the next request may act."""
         last = batch.events[-1]
         over = isinstance(last, say.TurnEnded) or (isinstance(last, say.QuestionAsked) and last.parked)
-        slot = self._open.get(batch.origin.request) if over else None
-        if slot is None:
+        call = self._replies.take_waiting(batch.origin.request) if over else None
+        if call is None:
             return Step()
-        del self._open[slot.own]
-        slot.answer = ()
+        call.reply = ()
         return self._advance(Step())
 
     def can_be_asked(self, question: Event) -> bool:
@@ -165,70 +145,62 @@ class ServerTranslator:
 
     def closed(self, cause: str) -> Step[Command]:
         """Every line has its answer, also those that nobody will act on."""
-        step: Step[Command] = Step()
-        text = f"the gateway closes: {cause}" if cause else "the gateway closes"
-        for slot in self._order:
-            answer = slot.answer
-            step.frames += self._refused(slot, Problem(code=FAILED, message=text)) if answer is None else answer
-        self._order.clear()
-        self._open.clear()
         self._shut = True
-        return step
+        text = f"the gateway closes: {cause}" if cause else "the gateway closes"
+        problem = Problem(code=FAILED, message=text)
+        return Step(frames=self._replies.close(lambda call: self._refused(call, problem)))
 
     # -- what is asked -----------------------------------------------------------------------------------
 
     def _hear(self, command: Command, step: Step[Command]) -> None:
-        slot = Slot(said=command.request)
-        self._order.append(slot)
+        call = ThreadCall(peer_id=command.request)
+        self._replies.add(call)
         if isinstance(command, Unmapped):
             step.losses.append(Loss(kind="Unmapped", why="unsupported method", sample=command.tag[:80]))
-            slot.answer = self._refused(slot, refusals.unknown_method(command.tag))
+            call.reply = self._refused(call, refusals.unknown_method(command.tag))
             return
         later = refusals.of_seed(command) if self._generation == SEED else None
         if later is not None:
-            slot.answer = self._refused(slot, later)
+            call.reply = self._refused(call, later)
             return
-        slot.thread = given(command.ext, "thread_id", str, thread_id(command.session))
-        slot.own = marked(command.request, self._new_id(), slot.thread)
-        slot.command = replace(command, request=slot.own)
+        call.thread = given(command.ext, "thread_id", str, thread_id(command.session))
+        call.id = marked(command.request, self._new_id(), call.thread)
+        call.command = replace(command, request=call.id)
         self._shut = self._shut or isinstance(command, ask.ShutdownBackend)
         running = self._running()
         if running is None:
             return
         if isinstance(command, ask.CancelTurn):
-            self._act(slot, step)
+            self._act(call, step)
         elif isinstance(command, ask.ShutdownBackend) and running.command is not None:
             stop = ask.CancelTurn(session=running.command.session)
             step.bursts.append(Burst(items=[stop]))
 
-    def _running(self) -> Slot | None:
+    def _running(self) -> ThreadCall | None:
         """The turn during which the next lines are looked at: of `thread/message`, and since 0.9.2."""
-        head = self._order[0]
-        command = head.command
-        if self._generation == SEED or not head.acting or not isinstance(command, ask.SubmitInput):
+        head = self._replies.head
+        command = head.command if head is not None and head.acting else None
+        if self._generation == SEED or not isinstance(command, ask.SubmitInput):
             return None
         return None if given(command.ext, "method", str, "") in GROUPS else head
 
     def _advance(self, step: Step[Command]) -> Step[Command]:
         """Write the answers that are known and act on the next request, up to the first that waits for its answer."""
-        while self._order:
-            head = self._order[0]
-            if head.answer is None and not head.acting:
-                self._act(head, step)
-            if head.answer is None:
-                break
-            step.frames += head.answer
-            self._order.popleft()
-        return step
+        while True:
+            step.frames += self._replies.flush()
+            head = self._replies.head
+            if head is None or head.acting:
+                return step
+            self._act(head, step)
 
-    def _act(self, slot: Slot, step: Step[Command]) -> None:
-        slot.acting = True
-        if isinstance(slot.command, ask.GetCapabilities):
-            self._finish(slot, self._facts(given(slot.command.ext, "kind", str, "")))
+    def _act(self, call: ThreadCall, step: Step[Command]) -> None:
+        call.acting = True
+        if isinstance(call.command, ask.GetCapabilities):
+            self._finish(call, self._facts(given(call.command.ext, "kind", str, "")))
             return
-        self._open[slot.own] = slot
-        if slot.command is not None:  # without a command a slot has its answer from the start
-            step.bursts.append(Burst(items=[slot.command], request=slot.own))
+        self._replies.wait(call)
+        if call.command is not None:  # without a command a call has its answer from the start
+            step.bursts.append(Burst(items=[call.command], request=call.id))
 
     def _facts(self, about: str) -> Any:
         """What this server can do."""
@@ -244,43 +216,43 @@ class ServerTranslator:
 
     # -- what is answered --------------------------------------------------------------------------------
 
-    def _answer(self, slot: Slot, item: Any, step: Step[Command]) -> None:
-        command = slot.command
+    def _answer(self, call: ThreadCall, item: Any, step: Step[Command]) -> None:
+        command = call.command
         failure = getattr(item, "failure", None)
         if isinstance(command, ask.ShutdownBackend):
-            self._finish(slot, results.Stopped())  # whatever becomes of the backend, this client is let go
+            self._finish(call, results.Stopped())  # whatever becomes of the backend, this client is let go
         elif isinstance(command, ask.CancelTurn):
             if failure is None or failure.cause in ("not_running", "not_found"):
-                self._finish(slot, results.Interrupted(thread_id=slot.thread, interrupted=failure is None))
+                self._finish(call, results.Interrupted(thread_id=call.thread, interrupted=failure is None))
             else:
-                self._finish(slot, refusals.refusal(command, failure, slot.thread, self._generation))
+                self._finish(call, refusals.refusal(command, failure, call.thread, self._generation))
         elif failure is not None and command is not None:
-            self._finish(slot, refusals.refusal(command, failure, slot.thread, self._generation))
+            self._finish(call, refusals.refusal(command, failure, call.thread, self._generation))
         elif isinstance(item, say.SessionOpened) and item.session in self._sessions:
-            self._show(slot, self._sessions[item.session])
+            self._show(call, self._sessions[item.session])
         elif isinstance(item, say.Reply):
-            self._finish(slot, self._well(slot, item))
+            self._finish(call, self._well(call, item))
         elif type(item) in ANSWERS:
-            context = self._context(slot)
-            slot.answer = tuple(bundled(FROM_EVENT.functions[type(item)](item, context)))
+            context = self._context(call)
+            call.reply = tuple(bundled(FROM_EVENT.functions[type(item)](item, context)))
             step.losses += context.losses.take()
         else:
             step.losses.append(Loss(kind=type(item).__name__, why="no answer that a codewhale gives"))
-            slot.answer = self._refused(slot, Problem(code=FAILED, message="the backend gave no answer to this"))
+            call.reply = self._refused(call, Problem(code=FAILED, message="the backend gave no answer to this"))
 
-    def _show(self, slot: Slot, state: SessionState) -> None:
+    def _show(self, call: ThreadCall, state: SessionState) -> None:
         """The session that was asked for. What another backend opens for an unknown name is not that thread."""
-        if isinstance(slot.command, ask.ResumeSession) and slot.thread not in replies.public_ids(
+        if isinstance(call.command, ask.ResumeSession) and call.thread not in replies.public_ids(
             state.id, state.backend_ids
         ):
             missing = Failure(cause="not_found", text=UNKNOWN_THREAD)
-            self._finish(slot, refusals.refusal(slot.command, missing, slot.thread, self._generation))
+            self._finish(call, refusals.refusal(call.command, missing, call.thread, self._generation))
         else:
-            self._finish(slot, replies.showing(state, slot.command, self._generation))
+            self._finish(call, replies.showing(state, call.command, self._generation))
 
-    def _well(self, slot: Slot, item: say.Reply) -> Any:
+    def _well(self, call: ThreadCall, item: say.Reply) -> Any:
         """The result of a command that was done: its backend's own if that is one of this dialect, else its form."""
-        command = slot.command
+        command = call.command
         is_app = isinstance(command, refusals.APPS)
         if item.result is not UNSET:
             result = result_in(typed(item.result), self._generation)
@@ -293,10 +265,10 @@ class ServerTranslator:
         if is_app:
             return results.AppResponse(ok=True, data=results.EMPTY)
         if isinstance(command, ask.SubmitInput):
-            context = self._context(slot)
-            context.thread, context.response_id = slot.thread, _own_response(slot)
+            context = self._context(call)
+            context.thread, context.response_id = call.thread, _own_response(call)
             return accepted(context)
-        done = results.ThreadResponse(thread_id=slot.thread, status=DONE.get(type(command), "ok"), data=results.EMPTY)
+        done = results.ThreadResponse(thread_id=call.thread, status=DONE.get(type(command), "ok"), data=results.EMPTY)
         state = self._sessions.get(command.session) if command is not None and command.session else None
         if state is None or not isinstance(command, ask.RenameSession):
             return done
@@ -304,7 +276,7 @@ class ServerTranslator:
 
     def _tell(self, item: say.QuestionAsked, step: Step[Command]) -> None:
         """Words to the client whose message waits for its answer."""
-        head = self._order[0] if self._order else None
+        head = self._replies.head
         if head is None or not head.acting:
             step.losses.append(Loss(kind=type(item).__name__, why="no request waits for an answer"))
             return
@@ -313,19 +285,23 @@ class ServerTranslator:
         said_so = (say.ModelTurnStarted(), item)
         step.frames += bundled(m for event in said_so for m in FROM_EVENT.functions[type(event)](event, context))
 
-    def _context(self, slot: Slot) -> Context:
+    def _context(self, call: ThreadCall) -> Context:
         return Context(
-            FROM_EVENT, at=self._clock(), request=slot.own or slot.said, asked=slot.command, generation=self._generation
+            FROM_EVENT,
+            at=self._clock(),
+            request=call.id or call.peer_id,
+            asked=call.command,
+            generation=self._generation,
         )
 
-    def _finish(self, slot: Slot, said_so: Any) -> None:
+    def _finish(self, call: ThreadCall, said_so: Any) -> None:
         if isinstance(said_so, Problem):
-            slot.answer = self._refused(slot, said_so)
+            call.reply = self._refused(call, said_so)
         else:
-            slot.answer = _encoded(self._context(slot).answer(said_so))
+            call.reply = _encoded(self._context(call).answer(said_so))
 
-    def _refused(self, slot: Slot, problem: Problem) -> tuple[bytes, ...]:
-        own = said(slot.said)
+    def _refused(self, call: ThreadCall, problem: Problem) -> tuple[bytes, ...]:
+        own = said(call.peer_id)
         return _encoded(results.Answer(id=results.NULL if own is UNSET else own, error=problem))
 
 
@@ -335,9 +311,9 @@ DONE: dict[type, str] = {ask.ArchiveSession: "archived", ask.UnarchiveSession: "
 """The status of a result that says no more."""
 
 
-def _own_response(slot: Slot) -> str:
+def _own_response(call: ThreadCall) -> str:
     """Return the id of a response that is ours alone: no turn of the backend's answers this message."""
-    return f"{slot.thread}:{slot.own.split()[1]}"
+    return f"{call.thread}:{call.id.split()[1]}"
 
 
 def _encoded(answer: results.Answer) -> tuple[bytes, ...]:

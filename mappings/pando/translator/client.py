@@ -21,7 +21,7 @@ from dragoman.mappings.canonical.unmapped import Unmapped
 from dragoman.mappings.canonical.values import Cause, Failure, FileAttachment, ImageAttachment, flatten
 from dragoman.mappings.dialect import Alarm, Burst, Clock, Frame, Loss, Missed, NewId, Step
 from dragoman.mappings.errors import PeerError
-from dragoman.mappings.jsonrpc import WAITING_MAX, PendingCalls
+from dragoman.mappings.jsonrpc import WAITING_MAX, Calls
 from dragoman.mappings.pando.directions import FROM_SERVER
 from dragoman.mappings.pando.from_canonical import FROM_COMMAND, Context, public_ids
 from dragoman.mappings.pando.to_canonical import history, pong, session_opened, sessions_listed
@@ -31,8 +31,6 @@ from dragoman.mappings.pando.wire import REQUESTS
 from dragoman.mappings.pando.wire.requests import Meta
 from dragoman.mappings.pando.wire.times import rfc3339
 from dragoman.mappings.rfc3339 import NS
-
-"""Calls without an answer; a further one is refused."""
 
 FOLLOWED_MAX = 10_000
 """Sessions of one primary that are kept apart; what is said of the oldest idle one is begun anew."""
@@ -68,7 +66,7 @@ class ClientTranslator:
         self._new_id = new_id
         self._patience = patience
         self._instance = ""
-        self._waiting = PendingCalls[Asked]()
+        self._waiting = Calls[Asked](lambda: f"req-{new_id()}")
         self._sessions: dict[str, Following] = {}
         self._heard = clock()
         self._opened = False  # nobody said since which instance this connection leads to
@@ -166,7 +164,7 @@ class ClientTranslator:
         return None
 
     def _ask(self, step: Step[Event], command: Command, why: Why) -> None:
-        own = f"req-{self._new_id()}"
+        own = self._waiting.new_id()
         now = self._clock()
         context = Context(FROM_COMMAND, request=own, at=now)
         context.meta = Meta(request_id=own, timestamp=rfc3339(now // NS * NS))

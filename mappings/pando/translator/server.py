@@ -7,11 +7,10 @@ a caller attaches to nothing.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
-from msgspec import UNSET, Struct
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from dragoman.mappings.canonical import Batch, Event, SessionState, Unmapped
@@ -21,26 +20,17 @@ from dragoman.mappings.canonical.commands import Command
 from dragoman.mappings.dialect import Burst, Clock, Frame, Instance, Loss, NewId, Step
 from dragoman.mappings.errors import PeerError
 from dragoman.mappings.extras import raw
+from dragoman.mappings.jsonrpc import PeerCall, Replies, read_frame
 from dragoman.mappings.pando.directions import FROM_CLIENT
 from dragoman.mappings.pando.from_canonical import FROM_EVENT, Context, replies
 from dragoman.mappings.pando.from_canonical.context import NOBODY
 from dragoman.mappings.pando.translator import refusals
+from dragoman.mappings.pando.vocabulary import FAILED
 from dragoman.mappings.pando.wire import EVENTS
 from dragoman.mappings.pando.wire.replies import Done, Problem, Reply
 
-PENDING_MAX = 1024
-"""Calls of one caller without a reply: past it the caller is sent away, since none may be left out."""
-
 HISTORY_MAX = 1 << 30
 """Messages of one answer: pando has no pages, so all of them."""
-
-
-class Slot(Struct, kw_only=True):
-    """One call in the order of calls: the caller's own id, what was asked, and the reply once it is known."""
-
-    said: str
-    command: Command | None = None
-    reply: bytes | None = None
 
 
 class ServerTranslator:
@@ -52,8 +42,7 @@ class ServerTranslator:
         self._clock = clock
         self._new_id = new_id
         self._instance = instance
-        self._order: deque[Slot] = deque()
-        self._open: dict[str, Slot] = {}  # our id -> the call that waits for its answer
+        self._replies = Replies[PeerCall]()
 
     @property
     def has_pending_replies(self) -> bool:
@@ -68,54 +57,50 @@ class ServerTranslator:
         """Requests become commands; what a primary refuses by itself is answered in its place."""
         step: Step[Command] = Step()
         for frame in frames:
-            heard: Step[Command] = Step()
-            FROM_CLIENT.receive((frame,), heard)
-            step.faults += heard.faults
-            step.losses += heard.losses
-            for fault in heard.faults:
-                self._refuse_fault(fault)
-            for burst in heard.bursts:
-                for item in burst.items:
+            for item in read_frame(FROM_CLIENT, frame, step):
+                if isinstance(item, PeerError):
+                    self._refuse_fault(item)
+                else:
                     self._hear(item, step)
-        if len(self._order) > PENDING_MAX:
-            step.add_fault(PeerError("flooding", "more calls than may wait for a reply", can_continue=False))
+        self._replies.check_flood(step)
         return self._flush(step)
 
     def send(self, items: Sequence[Event]) -> Step[Command]:
         """Answers, each in the form of its call."""
         step: Step[Command] = Step()
         for item in items:
-            slot = self._open.pop(getattr(item, "request", ""), None)
-            if slot is None:  # nothing is ever said unasked
+            call = self._replies.take_waiting(getattr(item, "request", ""))
+            if call is None:  # nothing is ever said unasked
                 step.losses.append(Loss(kind=type(item).__name__, why="answers no call"))
                 continue
-            self._answer(slot, item, step)
+            self._answer(call, item, step)
         return self._flush(step)
 
     def attach(self, state: SessionState, request: str) -> Step[Command]:
         """Describe this session to the call that asked for it, in the form of that call."""
-        slot = self._open.pop(request, None)
-        if slot is None:
+        call = self._replies.take_waiting(request)
+        if call is None:
             return Step()
         result: Any
-        match slot.command:
+        match call.command:
             case ask.OpenSession() | ask.RenameSession():
                 now = self._clock()
                 opened, count = state.opened_at or now, len(state.messages())
-                row = replies.row_of(slot.command, opened, state.updated_at or opened, count)
+                row = replies.row_of(call.command, opened, state.updated_at or opened, count)
                 result = replace(row, id=replies.public_ids(state.id, state.ids)[0])  # of a pod it is the pod's
             case ask.ResumeSession():
                 result = Done()
             case _:
                 result = replies.described(state)
-        slot.reply = EVENTS.encode(Reply(id=slot.said, result=raw(result)))
+        call.reply = (EVENTS.encode(Reply(id=call.peer_id, result=raw(result))),)
         return self._flush(Step())
 
     def on_delivered(self, batch: Batch) -> Step[Command]:
         """An input that this caller sent was accepted: that is its reply."""
-        accepted = [event for event in batch.events if type(event) is say.TurnAccepted]
         request = batch.origin.request
-        return self.send([say.TurnAccepted(request=request)]) if accepted and request in self._open else Step()
+        accepted = any(type(event) is say.TurnAccepted for event in batch.events)
+        waits = self._replies.find_waiting(request) is not None
+        return self.send([say.TurnAccepted(request=request)]) if accepted and waits else Step()
 
     def can_be_asked(self, question: Event) -> bool:
         """A caller answers nothing."""
@@ -123,33 +108,30 @@ class ServerTranslator:
 
     def closed(self, cause: str) -> Step[Command]:
         """What was asked and not answered is refused: a caller that waits is told."""
-        for slot in self._order:
-            if slot.reply is None:
-                text = f"the gateway closes: {cause}" if cause else "the gateway closes"
-                slot.reply = _encoded(slot.said, Problem(code=-32000, message=text))
-        self._open.clear()
-        return self._flush(Step())
+        text = f"the gateway closes: {cause}" if cause else "the gateway closes"
+        problem = Problem(code=FAILED, message=text)
+        return Step(frames=self._replies.close(lambda call: _refusal(call.peer_id, problem)))
 
     # -- what is asked -----------------------------------------------------------------------------------
 
     def _hear(self, command: Command, step: Step[Command]) -> None:
-        slot = Slot(said=command.request, command=command)
-        self._order.append(slot)
+        call = PeerCall(peer_id=command.request, command=command)
+        self._replies.add(call)
         if isinstance(command, Unmapped):
             step.losses.append(Loss(kind="Unmapped", why="unknown method", sample=command.tag[:80]))
-            slot.reply = _encoded(slot.said, refusals.unknown())
+            call.reply = _refusal(call.peer_id, refusals.unknown())
             return
         lacking = refusals.missing(command)
         if lacking is not None:
-            slot.reply = _encoded(slot.said, lacking)
+            call.reply = _refusal(call.peer_id, lacking)
             return
-        own = self._new_id()
-        command = replace(command, request=own)
+        call.id = self._new_id()
+        command = replace(command, request=call.id)
         if isinstance(command, ask.GetHistory):
             command = replace(command, limit=HISTORY_MAX)
-        slot.command = command
-        self._open[own] = slot
-        step.bursts.append(Burst(items=[command], request=own))
+        call.command = command
+        self._replies.wait(call)
+        step.bursts.append(Burst(items=[command], request=call.id))
 
     def _refuse_fault(self, fault: PeerError) -> None:
         """A request that cannot be read: by its id if its params are wrong, else nobody knows whose it is."""
@@ -157,18 +139,18 @@ class ServerTranslator:
         said, method = value.get("id", ""), value.get("method", "")
         if fault.code == "invalid" and isinstance(said, str) and isinstance(method, str) and method:
             words = fault.text.partition(": ")[2] or fault.text
-            reply = _encoded(said, refusals.bad_params(method, value, words))
+            reply = _refusal(said, refusals.bad_params(method, value, words))
         else:
-            reply = _encoded("", refusals.parse_error())
-        self._order.append(Slot(said="", reply=reply))
+            reply = _refusal("", refusals.parse_error())
+        self._replies.add(PeerCall(peer_id="", reply=reply))
 
     # -- what is answered --------------------------------------------------------------------------------
 
-    def _answer(self, slot: Slot, item: Any, step: Step[Command]) -> None:
-        command = slot.command
+    def _answer(self, call: PeerCall, item: Any, step: Step[Command]) -> None:
+        command = call.command
         failure = getattr(item, "failure", None)
         if failure is not None and command is not None and not _is_well(command, failure.cause):
-            slot.reply = _encoded(slot.said, refusals.problem(command, failure))
+            call.reply = _refusal(call.peer_id, refusals.problem(command, failure))
             return
         if isinstance(command, ask.GetHistory) and failure is not None:
             item = say.HistorySnapshot(items=(), request=item.request)  # an unknown session has no messages
@@ -177,22 +159,20 @@ class ServerTranslator:
         elif isinstance(command, ask.OpenSession | ask.RenameSession) and getattr(item, "result", None) is UNSET:
             now = self._clock()
             item = replace(item, result=raw(replies.row_of(command, now, now)))
-        context = Context(FROM_EVENT, self._instance, at=self._clock(), request=slot.said, asked=command)
+        context = Context(FROM_EVENT, self._instance, at=self._clock(), request=call.peer_id, asked=command)
         if type(item) in ANSWERS:
             # `request` is what tells an answer from news, also where the caller gave no id
             messages = FROM_EVENT.functions[type(item)](item, context)
             (reply,) = (message for message in messages if isinstance(message, Reply))
-            slot.reply = EVENTS.encode(replace(reply, id=slot.said))
+            call.reply = (EVENTS.encode(replace(reply, id=call.peer_id)),)
         else:
             step.losses.append(Loss(kind=type(item).__name__, why="no answer that a pando gives"))
-            slot.reply = _encoded(slot.said, refusals.unknown())
+            call.reply = _refusal(call.peer_id, refusals.unknown())
         step.losses += context.losses.take()
 
     def _flush(self, step: Step[Command]) -> Step[Command]:
         """Write the replies that are known, up to the first that is not."""
-        while self._order and (reply := self._order[0].reply) is not None:
-            step.frames.append(reply)
-            self._order.popleft()
+        step.frames += self._replies.flush()
         return step
 
 
@@ -209,5 +189,5 @@ def _is_well(command: Command, cause: str) -> bool:
     return False
 
 
-def _encoded(said: str, problem: Problem) -> bytes:
-    return EVENTS.encode(Reply(id=said, error=problem))
+def _refusal(peer_id: str, problem: Problem) -> tuple[bytes, ...]:
+    return (EVENTS.encode(Reply(id=peer_id, error=problem)),)

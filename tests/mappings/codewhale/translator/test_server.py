@@ -13,9 +13,9 @@ from dragoman.mappings.canonical import commands as ask
 from dragoman.mappings.canonical import events as say
 from dragoman.mappings.canonical.values import Backend, Cause, End, Failure, Message, Origin, Text
 from dragoman.mappings.codewhale import DIALECT, ServerTranslator
-from dragoman.mappings.codewhale.translator.server import PENDING_MAX
 from dragoman.mappings.codewhale.vocabulary import HEAD, SEED
 from dragoman.mappings.extras import raw
+from dragoman.mappings.jsonrpc import PENDING_MAX
 from tests.mappings.codewhale.data import CAPTURES, VECTORS, captured
 
 SESSION = "00000000-0000-4000-8000-000000000001"
