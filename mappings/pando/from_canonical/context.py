@@ -26,7 +26,7 @@ NOBODY = Instance(id="dragoman", started_at=0)
 """Who speaks where nobody listens: in `translate`."""
 
 
-class Envelope(TypedDict):
+class EnvelopeFields(TypedDict):
     """What every published message has."""
 
     instance_id: str
@@ -61,7 +61,7 @@ class Context:
         self.asked = asked
         self.meta: Meta | UnsetType = UNSET
         said = given(publisher, "sessionId", str, "")
-        self.envelope = Envelope(
+        self.envelope = EnvelopeFields(
             instance_id=given(publisher, "instanceId", str, instance.id),
             project_id=given(publisher, "projectId", str, ""),
             session_id=said or UNSET,
