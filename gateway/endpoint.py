@@ -10,13 +10,14 @@ an address it means our own stdin and stdout. gateway/registry.py knows which di
 from __future__ import annotations
 
 import re
+from difflib import get_close_matches
 from urllib.parse import parse_qsl, urlsplit
 
 from msgspec import Struct, structs
 
 from dragoman.mappings.errors import ConfigError
 
-__all__ = ["EXAMPLES", "Endpoint", "parse", "split_url"]
+__all__ = ["EXAMPLES", "Endpoint", "masked_text", "parse", "split_url"]
 
 EXAMPLES = "smooth+ws://127.0.0.1:8787/ws or pod+unix:/run/x/sock"
 
@@ -25,6 +26,15 @@ BEHIND_COMMAND = " -- ?"
 
 _GRAMMAR = re.compile(
     r"(?P<dialect>[a-z][a-z0-9]*)(@(?P<generation>[A-Za-z0-9.]+))?\+(?P<transport>[a-z]+):(?P<address>.*)", re.DOTALL
+)
+
+DEFAULT_PORTS = {"ws": 80, "wss": 443}
+
+MASK = "***"
+_SECRET_WORDS = ("token", "key", "secret", "passw", "auth")
+_IN_TEXT = re.compile(
+    r"(?i)(?<=//)[^/@\s'\"]+(?=@)"  # user and password of a URL
+    r"|(?P<name>[\w-]*(?:tok|key|secret|passw|auth)\w*=|--?[\w-]*(?:tok|key|secret|passw|auth)\w*\s+)[^&\s'\"]+"
 )
 
 # Only characters with a meaning are escaped, so that an endpoint looks as its user wrote it.
@@ -51,13 +61,13 @@ class Endpoint(Struct, frozen=True, kw_only=True):
 
     @property
     def masked(self) -> str:
-        """The endpoint for logs and errors: the token masked, and a command line without its arguments."""
-        options = tuple((key, "***" if key == "token" else value) for key, value in self.options)
+        """The endpoint for logs and errors: secrets masked, and a command line without its arguments."""
+        options = tuple((key, MASK if _names_secret(key) else value) for key, value in self.options)
         address = self.address
         if self.transport == COMMAND:
             program, _, arguments = address.strip().partition(" ")
             address = f"{program} ..." if arguments else program
-        return str(structs.replace(self, address=address, options=options))
+        return masked_text(str(structs.replace(self, address=address, options=options)))
 
     def __str__(self) -> str:
         generation = f"@{self.generation}" if self.generation else ""
@@ -66,20 +76,35 @@ class Endpoint(Struct, frozen=True, kw_only=True):
         return f"{self.dialect}{generation}+{self.transport}:{self.address}" + (f"{mark}{options}" if options else "")
 
 
+def masked_text(text: str) -> str:
+    """Return text that may contain an endpoint, for an error: the secrets in it are masked."""
+    return _IN_TEXT.sub(lambda match: f"{match['name'] or ''}{MASK}", text)
+
+
+def _names_secret(key: str) -> bool:
+    """Return True if an option of this name, which may be misspelt, holds a secret."""
+    name = key.lower()
+    return any(word in name for word in _SECRET_WORDS) or bool(get_close_matches(name, _SECRET_WORDS, n=1))
+
+
 def parse(text: str) -> Endpoint:
     """Parse an endpoint; raise ConfigError with the fault and a correct example."""
     match = _GRAMMAR.fullmatch(text)
     if match is None:
-        raise ConfigError(f"invalid endpoint {text!r}: write DIALECT+TRANSPORT:ADDRESS, for example {EXAMPLES}")
+        raise ConfigError(
+            f"invalid endpoint {masked_text(text)!r}: write DIALECT+TRANSPORT:ADDRESS, for example {EXAMPLES}"
+        )
     of_command = match["transport"] == COMMAND
     address, _, query = match["address"].partition(BEHIND_COMMAND if of_command else "?")
     if not address and not of_command:
-        raise ConfigError(f"endpoint {text!r} has no address: write for example {EXAMPLES}")
+        raise ConfigError(f"endpoint {masked_text(text)!r} has no address: write for example {EXAMPLES}")
     try:
         options = tuple(parse_qsl(query, keep_blank_values=True, strict_parsing=True)) if query else ()
     except ValueError as error:
         behind = BEHIND_COMMAND if of_command else "?"
-        raise ConfigError(f"{text!r}: write the options after `{behind}` as KEY=VALUE&KEY=VALUE") from error
+        raise ConfigError(
+            f"{masked_text(text)!r}: write the options after `{behind}` as KEY=VALUE&KEY=VALUE"
+        ) from error
     return Endpoint(
         dialect=match["dialect"],
         generation=match["generation"] or "",
@@ -90,12 +115,15 @@ def parse(text: str) -> Endpoint:
 
 
 def split_url(endpoint: Endpoint) -> tuple[str, int, str]:
-    """Return host, port and path (`/` by default) of a `ws:` endpoint; raise ConfigError without host or port."""
+    """Return host, port and path of a `ws:` or `wss:` endpoint; raise ConfigError if it has no host.
+
+    The port is 80 or 443 by default, and the path is `/`.
+    """
     try:
         url = urlsplit(f"ws:{endpoint.address}")
         host, port = url.hostname, url.port
     except ValueError as error:
-        raise ConfigError(f"{endpoint}: {error}") from error
-    if not host or port is None:
-        raise ConfigError(f"{endpoint}: write host and port, for example smooth+ws://127.0.0.1:8787/ws")
-    return host, port, url.path or "/"
+        raise ConfigError(f"{endpoint.masked}: {error}") from error
+    if not host:
+        raise ConfigError(f"{endpoint.masked}: write host and port, for example smooth+ws://127.0.0.1:8787/ws")
+    return host, DEFAULT_PORTS[endpoint.transport] if port is None else port, url.path or "/"

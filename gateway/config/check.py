@@ -134,11 +134,14 @@ def _unreadable(path: Path, line: int | None, text: str) -> Checked:
 
 def _read(table: dict[str, Any], listens: bool) -> tuple[list[Found], list[Draft]]:
     """Return all errors of a table, and its routes."""
-    if not table.get("route"):
-        table = {**table, "route": []}
-        found: list[Found] = [((), "no [[route]]: a gateway needs at least one")]
-    else:
-        found = []
+    found: list[Found] = []
+    wrong = "routes" if "routes" in table else "route" if isinstance(table.get("route"), dict) else ""
+    if wrong:
+        found.append(((wrong,), "write [[route]], in two brackets, above each route; its name is its key `name`"))
+        table = {key: value for key, value in table.items() if key != wrong}
+    elif not table.get("route"):
+        found.append(((), "no [[route]]: a gateway needs at least one"))
+    table = {"route": [], **table}
     found += faults(table, ConfigFile)
     drafts = []
     for index, route in enumerate(table["route"] if isinstance(table["route"], list) else []):
@@ -205,9 +208,12 @@ def _overlaps(drafts: Sequence[Draft]) -> Iterator[Found]:
             if place is None:
                 continue
             if place in taken:
-                yield at, f"{endpoint}: {taken[place]} listens there already"
+                yield at, f"{endpoint.masked}: {taken[place]} listens there already"
             elif draft.upstream is not None and registry.place(draft.upstream) == place:
-                yield at, f"{endpoint}: this route's `upstream` is the same place, so it would be its own backend"
+                yield (
+                    at,
+                    f"{endpoint.masked}: this route's `upstream` is the same place, so it would be its own backend",
+                )
             taken.setdefault(place, written(at))
 
 
@@ -232,7 +238,9 @@ def _shutdowns(drafts: Sequence[Draft]) -> Iterator[Found]:
         for index, endpoint in draft.listen.items():
             says_it = registry.dialect(endpoint.dialect).commands.says(ShutdownBackend)
             if says_it and not registry.owner_only(endpoint):
-                text = f"any client of {endpoint} could end the backend because of `shutdown`; listen on {OWNERS}"
+                text = (
+                    f"any client of {endpoint.masked} could end the backend because of `shutdown`; listen on {OWNERS}"
+                )
                 yield (*draft.at, "listen", index), text
 
 

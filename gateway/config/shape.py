@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from dragoman.gateway.config.lines import KeyPath
+from dragoman.gateway.endpoint import masked_text
 
 __all__ = ["either", "faults", "nearest"]
 
@@ -87,5 +88,5 @@ def _expected(error: msgspec.ValidationError) -> str:
 
 
 def _shown(value: Any) -> str:
-    text = str(value).lower() if isinstance(value, bool) else repr(value)
+    text = str(value).lower() if isinstance(value, bool) else masked_text(repr(value))
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."

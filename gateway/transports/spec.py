@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -14,7 +16,7 @@ from dragoman.gateway.config.model import Limits
 from dragoman.gateway.endpoint import Endpoint
 from dragoman.mappings.dialect import Instance, Loss
 
-__all__ = ["Children", "Connect", "ListenerCallbacks", "Place", "TransportSpec", "adapter_limits"]
+__all__ = ["Children", "Connect", "ListenerCallbacks", "Place", "TransportSpec", "adapter_limits", "bind_failure"]
 
 Connect = Callable[[], Awaitable[Transport]]
 Place = tuple[object, ...]
@@ -75,3 +77,15 @@ def adapter_limits(limits: Limits) -> AdapterLimits:
         heartbeat=limits.heartbeat,
         handshake_deadline=limits.handshake_deadline,
     )
+
+
+def bind_failure(endpoint: Endpoint, address: str, error: OSError) -> OSError:
+    """Return the error of a listener whose address cannot be bound, in words that name endpoint and address."""
+    number = error.errno or errno.EIO
+    if number == errno.EADDRINUSE:
+        text = f"{address} is in use by another program; write another port, or 0 to let the system choose one"
+    elif number > 0:
+        text = f"{address}: {os.strerror(number)}"
+    else:  # a name that cannot be resolved
+        text = f"{address}: {error.strerror}"
+    return OSError(number, f"{endpoint.masked}: {text}")

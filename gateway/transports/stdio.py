@@ -67,21 +67,23 @@ def _argv(endpoint: Endpoint) -> list[str]:
     try:
         return shlex.split(endpoint.address)
     except ValueError as error:
-        raise ConfigError(f"{endpoint}: {error}; quote arguments as for a shell") from error
+        raise ConfigError(f"{endpoint.masked}: {error}; quote arguments as for a shell") from error
 
 
 def _check_command(endpoint: Endpoint) -> None:
     if not _argv(endpoint):
-        raise ConfigError(f"{endpoint}: write the command that starts the backend, {EXAMPLE}")
+        raise ConfigError(f"{endpoint.masked}: write the command that starts the backend, {EXAMPLE}")
     cwd = endpoint.option("cwd")
     if cwd and not (Path(cwd).is_absolute() and Path(cwd).is_dir()):
-        raise ConfigError(f"{endpoint}: cwd={cwd} is not the absolute path of a folder")
+        raise ConfigError(f"{endpoint.masked}: cwd={cwd} is not the absolute path of a folder")
 
 
 def _check_ours(endpoint: Endpoint) -> None:
     if endpoint.address:
         name = f"{endpoint.dialect}+{endpoint.transport}:"
-        raise ConfigError(f"{endpoint}: a stdio listener uses dragoman's own stdin and stdout; write only {name}")
+        raise ConfigError(
+            f"{endpoint.masked}: a stdio listener uses dragoman's own stdin and stdout; write only {name}"
+        )
 
 
 def _place(endpoint: Endpoint) -> Place | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from urllib.parse import urlencode
 
 from msgspec import structs
@@ -11,7 +10,15 @@ from dragoman.adapters import websocket
 from dragoman.adapters.base import Listener
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.endpoint import Endpoint, split_url
-from dragoman.gateway.transports.spec import Children, Connect, ListenerCallbacks, Place, TransportSpec, adapter_limits
+from dragoman.gateway.transports.spec import (
+    Children,
+    Connect,
+    ListenerCallbacks,
+    Place,
+    TransportSpec,
+    adapter_limits,
+    bind_failure,
+)
 
 __all__ = ["WS", "WSS"]
 
@@ -21,8 +28,8 @@ async def _listen(endpoint: Endpoint, limits: Limits, callbacks: ListenerCallbac
     bounds, origins = adapter_limits(limits), endpoint.all("origin")
     try:
         return await websocket.listen(host, port, path, bounds, callbacks.accept, origins)
-    except socket.gaierror as error:  # names no host by itself
-        raise OSError(error.errno, f"{endpoint}: {error.strerror}") from error
+    except OSError as error:  # asyncio's own words name no endpoint, and an unknown host not at all
+        raise bind_failure(endpoint, f"{host}:{port}", error) from error
 
 
 def _dial(endpoint: Endpoint, limits: Limits, _children: Children) -> Connect:

@@ -14,7 +14,15 @@ from dragoman.adapters.zeromq.publication import Publication
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.endpoint import Endpoint
 from dragoman.gateway.transports.pando_project import Project, ProjectListener, find, ports
-from dragoman.gateway.transports.spec import Children, Connect, ListenerCallbacks, Place, TransportSpec, adapter_limits
+from dragoman.gateway.transports.spec import (
+    Children,
+    Connect,
+    ListenerCallbacks,
+    Place,
+    TransportSpec,
+    adapter_limits,
+    bind_failure,
+)
 from dragoman.mappings.errors import ConfigError
 
 __all__ = ["PROJECT", "TCP"]
@@ -30,11 +38,11 @@ def _address(endpoint: Endpoint) -> tuple[str, int, int | None]:
         host, port = url.hostname, url.port
         calls = int(endpoint.option("rpc")) if endpoint.option("rpc") else None
     except ValueError as error:
-        raise ConfigError(f"{endpoint}: {error}") from error
+        raise ConfigError(f"{endpoint.masked}: {error}") from error
     if not host or port is None or url.path not in ("", "/"):
-        raise ConfigError(f"{endpoint}: {EXAMPLE}")
+        raise ConfigError(f"{endpoint.masked}: {EXAMPLE}")
     if calls is not None and not 0 <= calls <= 65535:
-        raise ConfigError(f"{endpoint}: rpc must be a port from 0 to 65535")
+        raise ConfigError(f"{endpoint.masked}: rpc must be a port from 0 to 65535")
     return host, port, calls
 
 
@@ -51,7 +59,10 @@ async def _listen_at(host: str, port: int, calls: int | None, limits: Limits, ca
 
 async def _listen(endpoint: Endpoint, limits: Limits, callbacks: ListenerCallbacks) -> Listener:
     host, port, calls = _address(endpoint)
-    return await _listen_at(host, port, calls, limits, callbacks)
+    try:
+        return await _listen_at(host, port, calls, limits, callbacks)
+    except OSError as error:
+        raise bind_failure(endpoint, error.filename or f"{host}:{port}", error) from error
 
 
 async def _listen_project(endpoint: Endpoint, limits: Limits, callbacks: ListenerCallbacks) -> Listener:
@@ -94,7 +105,7 @@ def _place(endpoint: Endpoint) -> Place | None:
 
 def _check_project(endpoint: Endpoint) -> None:
     if not Path(endpoint.address).is_absolute():
-        raise ConfigError(f"{endpoint}: write the project's absolute path, as given to its pando")
+        raise ConfigError(f"{endpoint.masked}: write the project's absolute path, as given to its pando")
 
 
 TCP = TransportSpec(

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dragoman.gateway import registry
 from dragoman.gateway.endpoint import EXAMPLES, Endpoint, parse, split_url
 from dragoman.mappings.errors import ConfigError
 
@@ -91,6 +92,20 @@ def test_logs_and_errors_are_told_neither_a_token_nor_the_arguments_of_a_command
     assert parse("codewhale+stdio:").masked == "codewhale+stdio:"
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("smoth+ws//h:1?token=s3cret", "pod+unix:?token=s3cret", "smooth+ws://h:1?token=s3cret&=", "x?TOKEN=s3cret"),
+        *("smooth+ws://me:s3cret@h:99999/", "smooth+ws://h:99999/?tokne=s3cret", "smooth+ws://h:x/?api_key=s3cret"),
+        *("codewhale+stido:whale --api-key s3cret", "codewhale+stdio:whale --key 's3cret"),
+    ],
+)
+def test_no_error_about_an_endpoint_contains_its_secret(text: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        registry.check_upstream(parse(text))
+    assert "s3cret" not in str(caught.value)
+
+
 @pytest.mark.parametrize("value", ["a b", "a&b=c", "100%", "ü", "a+b", "a#b", "?", "%41"])
 def test_an_option_of_any_text_is_written_so_that_it_is_read_again(value: str) -> None:
     endpoint = Endpoint(dialect="pod", transport="unix", address="/x", options=(("k", value), ("l", "m")))
@@ -109,15 +124,17 @@ def test_any_text_is_an_endpoint_or_a_config_error(text: str) -> None:
     [
         ("smooth+ws://127.0.0.1:8787/ws", ("127.0.0.1", 8787, "/ws")),
         ("smooth+ws://localhost:0", ("localhost", 0, "/")),
-        ("smooth+ws://[::1]:80/a/b", ("::1", 80, "/a/b")),
+        ("smooth+ws://[::1]:81/a/b", ("::1", 81, "/a/b")),
+        ("smooth+ws://agents.example/ws", ("agents.example", 80, "/ws")),
+        ("smooth+wss://agents.example", ("agents.example", 443, "/")),
     ],
 )
 def test_a_url_is_host_port_and_path(text: str, parts: tuple[str, int, str]) -> None:
     assert split_url(parse(text)) == parts
 
 
-@pytest.mark.parametrize("address", ["//127.0.0.1/ws", "//:80/ws", "/ws", "//h:x/", "//h:99999/", "//[::1/"])
-def test_a_url_without_host_or_port_is_refused_by_name(address: str) -> None:
+@pytest.mark.parametrize("address", ["//:80/ws", "/ws", "//h:x/", "//h:99999/", "//[::1/"])
+def test_a_url_without_host_or_with_a_wrong_port_is_refused_by_name(address: str) -> None:
     with pytest.raises(ConfigError) as caught:
         split_url(Endpoint(dialect="smooth", transport="ws", address=address))
     assert f"smooth+ws:{address}" in str(caught.value)

@@ -97,7 +97,7 @@ def test_what_goes_together_is_not_refused(write: Write, text: str) -> None:
         (ROUTE.replace("pod+", "pud+"), (3, "route[0].upstream", "unknown dialect 'pud': there are smooth, pod")),
         (ROUTE.replace("/x", "/x?a=1"), (3, "route[0].upstream", "pod+unix:/x?a=1: unknown option 'a'; options of un")),
         (ROUTE.replace("/x", "/x\\u0000"), (3, "route[0].upstream", "'/x\\x00': the path of a socket must not con")),
-        (ROUTE.replace(":0/ws", "/ws"), (2, "route[0].listen[0]", "smooth+ws://127.0.0.1/ws: write host and port")),
+        (ROUTE.replace("//127.0.0.1:0", ""), (2, "route[0].listen[0]", "smooth+ws:/ws: write host and port")),
         (ROUTE.replace("pod+unix:/x", "pando+tcp://h"), (3, "route[0].upstream", "pando+tcp://h: write host and port")),
         (ROUTE.replace("pod+unix:/x", "pando+dir:x"), (3, "route[0].upstream", "pando+dir:x: write the project's ab")),
         (ROUTE.replace("/x", "/" + "x" * 200), (3, "route[0].upstream", f"/{'x' * 200}: the path of a socket has at ")),
@@ -109,6 +109,14 @@ def test_a_problem_has_its_line_its_key_and_what_to_write(
     ((line, path, said),) = found(write(text))
     assert (line, path) == problem[:2]
     assert said.startswith(problem[2])
+
+
+@pytest.mark.parametrize("heading", ["[route]", "[routes.atlas]", "[[routes]]"])
+def test_a_route_under_another_heading_is_told_the_right_one(write: Write, heading: str) -> None:
+    problems = check(write(f"{heading}\nlisten = []\nupstream = 'pod+unix:/x'\n")).problems
+    assert [(problem.line, problem.text) for problem in problems] == [
+        (1, "write [[route]], in two brackets, above each route; its name is its key `name`")
+    ]
 
 
 def test_every_problem_is_found_in_the_order_of_the_lines(write: Write) -> None:
