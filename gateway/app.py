@@ -25,7 +25,7 @@ from msgspec import structs
 from dragoman.adapters.base import CloseReason, Listener, Transport
 from dragoman.gateway import registry
 from dragoman.gateway.backends.kinds import kind_of
-from dragoman.gateway.backends.upstream import Backend, Connected, Upstream
+from dragoman.gateway.backends.upstream import Upstream
 from dragoman.gateway.config.model import Config, Route
 from dragoman.gateway.endpoint import Endpoint
 from dragoman.gateway.ledger import Ledger
@@ -41,6 +41,7 @@ from dragoman.gateway.replay.session_filter import SessionFilter
 from dragoman.gateway.routing.ingress import Ingress
 from dragoman.gateway.routing.router import Router
 from dragoman.gateway.services import Services
+from dragoman.gateway.session.ports import Backend, BackendEvents
 from dragoman.gateway.session.session import Session
 from dragoman.gateway.transports.spec import Children, Connect, ListenerCallbacks
 from dragoman.mappings.canonical import Command, Event
@@ -56,7 +57,7 @@ __all__ = ["App", "MakeBackend", "new_id"]
 
 log = structlog.get_logger("dragoman")
 
-MakeBackend = Callable[[Connected], Backend]
+MakeBackend = Callable[[BackendEvents], Backend]
 
 
 def new_id() -> str:
@@ -175,7 +176,10 @@ class App:
     # -- routes and links ------------------------------------------------------------------------------
 
     def _router(self, route: Route) -> Router:
-        recorder = self._recordings.of(route)
+        def find_id(name: str) -> str:
+            return router.find_id(name)
+
+        recorder = self._recordings.of(route, find_id)
         upstream = registry.upstream(route.upstream)
         router = Router(
             route,
@@ -193,7 +197,7 @@ class App:
             router.on_shutdown = lambda _link: self._end_now()
         return router
 
-    def _backends(self, route: Route, recorder: Recorder | None) -> Callable[[Connected, Endpoint], Backend]:
+    def _backends(self, route: Route, recorder: Recorder | None) -> Callable[[BackendEvents, Endpoint], Backend]:
         """Return the function that makes the backend of each session of a route."""
         make, loop = self._make_backend, asyncio.get_running_loop()
         if make is not None:
@@ -210,7 +214,9 @@ class App:
         )
         return lambda session, _endpoint: replay.backend(session)
 
-    def _live(self, recorder: Recorder | None, session: Connected, endpoint: Endpoint, tells_model_turns: bool) -> Live:
+    def _live(
+        self, recorder: Recorder | None, session: BackendEvents, endpoint: Endpoint, tells_model_turns: bool
+    ) -> Live:
         """Make the live backend behind a session's replay, with its own connection."""
         dialect = registry.dialect(endpoint.dialect)
         live = Live(session, dialect, self._services, name=endpoint.masked, tells_model_turns=tells_model_turns)
@@ -223,7 +229,7 @@ class App:
 
     def _upstream(
         self,
-        session: Connected,
+        session: BackendEvents,
         endpoint: Endpoint,
         recorder: Recorder | None,
         ours: Callable[[str], bool] | None = None,

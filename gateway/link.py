@@ -162,6 +162,8 @@ class Link:
 
     def attach(self, state: SessionState, request: str) -> None:
         """Show a session to the peer."""
+        if self.tap is not None:
+            self.tap.shown(state.id)
         self._apply(self._translator.attach(state, request))
 
     def on_delivered(self, batch: Batch) -> None:

@@ -20,8 +20,8 @@ from typing import Any, Generic, TypeVar
 
 from msgspec import structs
 
-from dragoman.gateway.backends.upstream import Backend, Connected
 from dragoman.gateway.services import Services
+from dragoman.gateway.session.ports import Backend, BackendEvents
 from dragoman.gateway.timers import Timer
 from dragoman.mappings.canonical import Command, Event, SessionState
 from dragoman.mappings.canonical.values import Cause, Failure
@@ -176,7 +176,7 @@ class Asking(Generic[Held]):
 class RelayedBackend:
     """A backend that stands between a session and the backend that `connect` makes; it passes everything on."""
 
-    def __init__(self, session: Connected, connect: Callable[[Connected], Backend]) -> None:
+    def __init__(self, session: BackendEvents, connect: Callable[[BackendEvents], Backend]) -> None:
         self._session = session
         self._backend = connect(self)
 
@@ -205,7 +205,7 @@ class RelayedBackend:
 class AskingBackend(RelayedBackend):
     """A relayed backend that asks the backend something first, and holds the session's commands meanwhile."""
 
-    def __init__(self, session: Connected, services: Services, connect: Callable[[Connected], Backend]) -> None:
+    def __init__(self, session: BackendEvents, services: Services, connect: Callable[[BackendEvents], Backend]) -> None:
         self._asking: Asking[Command] = Asking(
             lambda command: self._backend.send([command]), self.send, self._refuse, services=services
         )

@@ -13,10 +13,10 @@ from typing import Any
 from msgspec import structs
 
 from dragoman.gateway.backends.asking import Asking, RelayedBackend, Script, TimedOut
-from dragoman.gateway.backends.upstream import Backend, Connected
 from dragoman.gateway.routing.ids import canonical_id
 from dragoman.gateway.services import Services
 from dragoman.gateway.session.history import summary
+from dragoman.gateway.session.ports import Backend, BackendEvents
 from dragoman.gateway.session.session import Session
 from dragoman.mappings.canonical import Command, Event
 from dragoman.mappings.canonical.commands import ListSessions
@@ -39,7 +39,7 @@ class BackendCatalog(RelayedBackend):
     """The backend of a control session, which lists its stored conversations."""
 
     def __init__(
-        self, route: str, control: Connected, services: Services, connect: Callable[[Connected], Backend]
+        self, route: str, control: BackendEvents, services: Services, connect: Callable[[BackendEvents], Backend]
     ) -> None:
         self._route = route
         self._services = services

@@ -12,10 +12,10 @@ from functools import partial
 from dragoman.gateway.backends.catalog import BackendCatalog, Rows
 from dragoman.gateway.backends.history_loader import HistoryLoader
 from dragoman.gateway.backends.kind import SessionOpener
-from dragoman.gateway.backends.upstream import Backend, Connected
 from dragoman.gateway.link import Link
 from dragoman.gateway.routing.ids import canonical_id
 from dragoman.gateway.routing.ingress import LATEST, NEW
+from dragoman.gateway.session.ports import Backend, BackendEvents
 from dragoman.gateway.session.session import Session
 from dragoman.mappings.canonical import Command
 from dragoman.mappings.canonical.commands import (
@@ -113,6 +113,6 @@ class ConversationsKind(ReplayedKind):
         self.control()
         return self._catalog
 
-    def _connect_control(self, control: Connected) -> Backend:
+    def _connect_control(self, control: BackendEvents) -> Backend:
         self._catalog = BackendCatalog(self._sessions.route.name, control, self._services, self._connect_upstream)
         return self._catalog

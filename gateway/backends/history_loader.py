@@ -19,10 +19,10 @@ from typing import Any
 from msgspec import structs
 
 from dragoman.gateway.backends.asking import Asking, AskingBackend, ConnectionLost, Refused, Script, TimedOut
-from dragoman.gateway.backends.upstream import Backend, Connected
 from dragoman.gateway.routing.ids import canonical_id
 from dragoman.gateway.routing.ingress import LATEST
 from dragoman.gateway.services import Services
+from dragoman.gateway.session.ports import Backend, BackendEvents
 from dragoman.gateway.session.weight import of_item
 from dragoman.mappings.canonical import Command
 from dragoman.mappings.canonical.commands import GetHistory, GetSession, ListSessions, OpenSession, ResumeSession
@@ -48,9 +48,9 @@ class HistoryLoader(AskingBackend):
 
     def __init__(
         self,
-        session: Connected,
+        session: BackendEvents,
         services: Services,
-        connect: Callable[[Connected], Backend],
+        connect: Callable[[BackendEvents], Backend],
         *,
         resume: str = "",
         taken: Callable[[str], bool] = lambda _id: False,

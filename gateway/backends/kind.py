@@ -18,10 +18,10 @@ from msgspec import structs
 
 from dragoman.gateway.backends.asking import Refused
 from dragoman.gateway.backends.catalog import Rows
-from dragoman.gateway.backends.upstream import Backend, Connected
 from dragoman.gateway.endpoint import Endpoint
 from dragoman.gateway.link import Link
 from dragoman.gateway.routing.sessions import Sessions
+from dragoman.gateway.session.ports import Backend, BackendEvents
 from dragoman.gateway.session.session import Session
 from dragoman.mappings.canonical import Command
 from dragoman.mappings.canonical.commands import GetSession, OpenSession, ResumeSession
@@ -29,7 +29,7 @@ from dragoman.mappings.canonical.values import Failure, SessionSummary
 
 __all__ = ["BackendKind", "MakeBackend", "SessionOpener", "not_found"]
 
-MakeBackend = Callable[[Connected, Endpoint], Backend]
+MakeBackend = Callable[[BackendEvents, Endpoint], Backend]
 """Makes the connection to the backend at an endpoint, for the session that will hear of it."""
 
 
@@ -118,10 +118,10 @@ class BackendKind:
             self._control = self._sessions.create(self._services.new_id(), self._connect_control)
         return self._control
 
-    def _connect_control(self, control: Connected) -> Backend:
+    def _connect_control(self, control: BackendEvents) -> Backend:
         return self._connect_upstream(control)
 
-    def _connect_upstream(self, session: Connected) -> Backend:
+    def _connect_upstream(self, session: BackendEvents) -> Backend:
         """Make the connection of a session to the route's upstream."""
         return self._make_backend(session, self._sessions.route.upstream)
 

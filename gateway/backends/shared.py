@@ -19,8 +19,9 @@ import structlog
 from msgspec import structs
 
 from dragoman.gateway.backends.asking import Asking, Refused, Script
-from dragoman.gateway.backends.upstream import Backend, Connected, Upstream
+from dragoman.gateway.backends.upstream import Upstream
 from dragoman.gateway.services import Services
+from dragoman.gateway.session.ports import Backend, BackendEvents
 from dragoman.gateway.session.session import Session
 from dragoman.mappings.canonical import Command, Event, SessionState
 from dragoman.mappings.canonical.commands import CancelTurn, GetSession, OpenSession, ResumeSession, SubmitInput
@@ -89,7 +90,7 @@ class SharedConnection:
         dialect: Dialect,
         keeper: SharedListener,
         services: Services,
-        connect: Callable[[Connected], Backend],
+        connect: Callable[[BackendEvents], Backend],
     ) -> None:
         self._state = SessionState(id=route)  # the connection is about no session of its own
         self.dialect = dialect

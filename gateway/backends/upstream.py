@@ -12,7 +12,7 @@ import asyncio
 import errno
 import random
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import structlog
 
@@ -21,11 +21,12 @@ from dragoman.gateway.link import Link
 from dragoman.gateway.public_reason import public_reason
 from dragoman.gateway.recording.recorder import Tap
 from dragoman.gateway.services import Services
+from dragoman.gateway.session.ports import BackendEvents
 from dragoman.mappings.canonical import Command, Event, SessionState
 from dragoman.mappings.canonical.values import Cause
 from dragoman.mappings.dialect import Burst, Dialect, Translator
 
-__all__ = ["Backend", "Connected", "Upstream"]
+__all__ = ["Upstream"]
 
 Connect = Callable[[], Awaitable[Transport]]
 
@@ -33,39 +34,6 @@ NS = 1_000_000_000
 WAITING_MAX = 64  # commands that wait for one connection attempt: more than a client sends by hand
 
 log = structlog.get_logger("dragoman.upstream")
-
-
-class Backend(Protocol):
-    """What a session needs of its backend: a real one (Upstream) or one played in process (the demo backend)."""
-
-    def start(self) -> None:
-        """A link attached: have a connection, where the backend tells its session to whoever connects."""
-
-    def send(self, commands: Sequence[Command]) -> None:
-        """Write these commands once, now or when the connection stands; else `lost` names them."""
-
-    def rest(self) -> None:
-        """Nobody needs it: close the connection until the next `start` or `send`."""
-
-    def stop(self) -> None:
-        """Close the connection for good."""
-
-
-class Connected(Protocol):
-    """What a backend tells its session."""
-
-    def receive(self, bursts: list[Burst[Event]]) -> None:
-        """The backend said this."""
-
-    def connected(self) -> SessionState:
-        """The backend can be reached now; what the connection is about."""
-
-    def lost(self, text: str, unsent: Sequence[Command], cause: Cause = "upstream_lost") -> bool | None:
-        """The backend cannot be reached; `unsent` were never written. `busy` is a cause that passes.
-
-        Return True if a turn may still be found again on a new connection: then that is made at once, and the
-        translator goes on with it.
-        """
 
 
 class Upstream:
@@ -77,7 +45,7 @@ class Upstream:
         endpoint: str,
         dialect: Dialect,
         connect: Connect,
-        session: Connected,
+        session: BackendEvents,
         services: Services,
         *,
         spawn: Callable[[Coroutine[Any, Any, None], str], None],

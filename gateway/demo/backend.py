@@ -13,9 +13,9 @@ from collections.abc import Callable, Coroutine, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
-from dragoman.gateway.backends.upstream import Connected
 from dragoman.gateway.demo.script import Line, Outcome, Scripts
 from dragoman.gateway.session.history import page
+from dragoman.gateway.session.ports import BackendEvents
 from dragoman.mappings.canonical import Command
 from dragoman.mappings.canonical.commands import (
     AnswerApproval,
@@ -64,7 +64,7 @@ class DemoBackend:
 
     def __init__(
         self,
-        session: Connected,
+        session: BackendEvents,
         spawn: Callable[[Coroutine[Any, Any, None], str], None],
         scripts: Scripts,
         *,

@@ -30,10 +30,17 @@ class Recorder:
     """Tracks of the sessions of one route, and one for what belongs to none, made when there is such a thing.
 
     With `everything` the frames of every client's link are recorded, else of the links docs/design.md, section 8,
-    names.
+    names. `find_id` returns the id of the session that the backend calls by a name, "" if there is none.
     """
 
-    def __init__(self, desk: RecordingContext, header: Header, *, everything: bool) -> None:
+    def __init__(
+        self,
+        desk: RecordingContext,
+        header: Header,
+        *,
+        everything: bool,
+        find_id: Callable[[str], str] = lambda name: name,
+    ) -> None:
         self.everything = everything
         self.desk = desk
         self._header = header
@@ -41,8 +48,7 @@ class Recorder:
         self.of: Callable[[str], SessionRecorder | None] = self._tracks.get
         """The track of a session."""
         self._own: SessionRecorder | None = None
-        self.named: Callable[[str], SessionRecorder | None] = lambda _name: None
-        """The track of the session that the backend calls so."""
+        self.find_id = find_id
 
     def track(self, state: SessionState) -> SessionRecorder:
         """The track of a new session."""
@@ -177,9 +183,10 @@ class Tap:
         for item in items:
             (track.answer if self._upstream is None else track.command)(self.link, item)
 
-    def shown(self, track: SessionRecorder) -> None:
-        """The peer is shown this session from now on."""
-        self._home = track
+    def shown(self, session: str) -> None:
+        """Assign what the link does from now on to this session, which its client is shown."""
+        if self._upstream is None:
+            self._home = self._recorder.of(session)
 
     def put(self, frames: Sequence[bytes]) -> None:
         """These frames are sent."""
@@ -229,4 +236,5 @@ class Tap:
             return None
         step: Step[Event] = Step()
         self._upstream.events.receive(frames, step)
-        return next((track for b in step.bursts if b.session and (track := self._recorder.named(b.session))), None)
+        found = (self._recorder.of(self._recorder.find_id(burst.session)) for burst in step.bursts if burst.session)
+        return next((track for track in found if track is not None), None)

@@ -55,7 +55,7 @@ class Recordings:
         if not wanted.redact.enabled:
             log.warning("SECRETS WILL STAND IN THE RECORDINGS: redaction is off", path=wanted.path)
 
-    def of(self, route: Route) -> Recorder | None:
+    def of(self, route: Route, find_id: Callable[[str], str]) -> Recorder | None:
         """The recorder of a route, None if it is not recorded."""
         if self._desk is None or self._wanted is None or not route.record:
             return None
@@ -66,7 +66,7 @@ class Recordings:
             upstream=route.upstream.masked,
             dialects={endpoint.dialect: endpoint.generation for endpoint in endpoints},
         )
-        recorder = Recorder(self._desk, header, everything=self._wanted.links == "all")
+        recorder = Recorder(self._desk, header, everything=self._wanted.links == "all", find_id=find_id)
         self._recorders.append(recorder)
         return recorder
 

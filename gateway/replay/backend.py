@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Sequence
 
 from msgspec import UNSET, structs
 
-from dragoman.gateway.backends.upstream import Connected
 from dragoman.gateway.recording.lines import EventLine
 from dragoman.gateway.replay.lines import Lines
 from dragoman.gateway.replay.matching import ANSWERS, means
@@ -21,6 +20,7 @@ from dragoman.gateway.replay.reports import WHY, Outcome, Report, Reporter, name
 from dragoman.gateway.replay.scenes import Passage, Play, Scene
 from dragoman.gateway.replay.turn_matcher import TurnMatcher
 from dragoman.gateway.session.history import page
+from dragoman.gateway.session.ports import BackendEvents
 from dragoman.gateway.timers import Later, Timer
 from dragoman.mappings.canonical import Command, Event
 from dragoman.mappings.canonical.commands import (
@@ -56,7 +56,7 @@ class ReplayBackend:
 
     def __init__(
         self,
-        session: Connected,
+        session: BackendEvents,
         play: Play,
         *,
         pace: Pace,

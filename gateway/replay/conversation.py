@@ -16,8 +16,9 @@ from typing import Any
 from msgspec import structs
 
 from dragoman.gateway.backends.asking import Asking, Refused, Script
-from dragoman.gateway.backends.upstream import Connected, Upstream
+from dragoman.gateway.backends.upstream import Upstream
 from dragoman.gateway.services import Services
+from dragoman.gateway.session.ports import BackendEvents
 from dragoman.mappings.canonical import Command, Event, SessionState
 from dragoman.mappings.canonical.commands import GetSession, OpenSession
 from dragoman.mappings.canonical.events import (
@@ -49,7 +50,7 @@ class PrivateConversation:
 
     upstream: Upstream
 
-    def __init__(self, session: Connected, dialect: Dialect, services: Services) -> None:
+    def __init__(self, session: BackendEvents, dialect: Dialect, services: Services) -> None:
         self._session = session
         self._dialect = dialect
         self._ledger = services.ledger

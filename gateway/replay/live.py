@@ -14,9 +14,9 @@ import structlog
 from msgspec import structs
 
 from dragoman.gateway.backends.asking import Asking, Script, TimedOut
-from dragoman.gateway.backends.upstream import Backend, Connected
 from dragoman.gateway.replay.lines import SAID_FOR_IT, Counted, uncounted
 from dragoman.gateway.services import Services
+from dragoman.gateway.session.ports import Backend, BackendEvents
 from dragoman.mappings.canonical import Command, Event, SessionState
 from dragoman.mappings.canonical.commands import OpenSession, ResumeSession, SubmitInput
 from dragoman.mappings.canonical.events import Alert, HistorySnapshot, Reply, SessionOpened, StatusChanged, TurnEnded
@@ -40,7 +40,7 @@ class Live:
     backend: Backend
 
     def __init__(
-        self, session: Connected, dialect: Dialect, services: Services, *, name: str, tells_model_turns: bool
+        self, session: BackendEvents, dialect: Dialect, services: Services, *, name: str, tells_model_turns: bool
     ) -> None:
         self._session = session
         self._dialect = dialect

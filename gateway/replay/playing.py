@@ -9,7 +9,6 @@ from pathlib import Path
 import structlog
 
 from dragoman.gateway import logs
-from dragoman.gateway.backends.upstream import Backend, Connected
 from dragoman.gateway.endpoint import Endpoint
 from dragoman.gateway.ledger import Ledger
 from dragoman.gateway.recording.reader import open_recording
@@ -21,6 +20,7 @@ from dragoman.gateway.replay.options import Until, read_options
 from dragoman.gateway.replay.pace import Pace
 from dragoman.gateway.replay.reports import Reporter
 from dragoman.gateway.replay.scenes import Play, cut, read
+from dragoman.gateway.session.ports import Backend, BackendEvents
 from dragoman.gateway.timers import Later
 from dragoman.mappings.canonical.events import ModelTurnStarted
 from dragoman.mappings.dialect import Dialect
@@ -30,7 +30,7 @@ __all__ = ["MakeLive", "Replay"]
 
 log = structlog.get_logger("dragoman.replay")
 
-MakeLive = Callable[[Connected, Endpoint, bool], Live]
+MakeLive = Callable[[BackendEvents, Endpoint, bool], Live]
 """Make the live backend at an endpoint for a session; the flag says whether the session relies on its model turns."""
 
 
@@ -59,7 +59,7 @@ class Replay:
         self._later = later
         self._clock = clock
 
-    def backend(self, session: Connected) -> Backend:
+    def backend(self, session: BackendEvents) -> Backend:
         """Return the backend of one session, which plays from the beginning."""
         options = self.options
         replay = ReplayBackend(

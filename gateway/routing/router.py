@@ -109,6 +109,11 @@ class Router:
         """All sessions of the route."""
         return list(self._all.index)
 
+    def find_id(self, name: str) -> str:
+        """Return the id of the session that the backend calls `name`, "" if there is none."""
+        session = self._all.index.find_session(name)
+        return session.state.id if session is not None else ""
+
     @property
     def published(self) -> int:
         """Number of sessions that are published to every subscriber."""

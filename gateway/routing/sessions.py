@@ -9,7 +9,6 @@ from typing import TypeVar
 from msgspec import structs
 
 from dragoman.adapters.base import CloseReason
-from dragoman.gateway.backends.upstream import Backend
 from dragoman.gateway.config.model import Route
 from dragoman.gateway.link import Link
 from dragoman.gateway.recording.recorder import Recorder
@@ -19,6 +18,7 @@ from dragoman.gateway.routing.ingress import LATEST, NEW, Ingress
 from dragoman.gateway.routing.policy import Policy
 from dragoman.gateway.routing.session_index import SessionIndex
 from dragoman.gateway.services import Services
+from dragoman.gateway.session.ports import Backend
 from dragoman.gateway.session.session import Session
 from dragoman.mappings.canonical import Event, SessionState
 from dragoman.mappings.canonical.commands import OpenSession, ResumeSession
@@ -60,13 +60,6 @@ class Sessions:
         self._forgotten: dict[str, None] = {}  # names of sessions that were deleted here alone, the oldest first
         self._publications: list[Link] = []
         self.watchers: list[Callable[[Session], None]] = []  # told of each session that is new, changed or over
-        if recorder is not None:
-            recorder.named = self._track_of
-
-    def _track_of(self, name: str) -> SessionRecorder | None:
-        """Return the recording of the session that the backend calls `name`."""
-        session = self.index.find_session(name)
-        return session.delivery.track if session is not None else None
 
     def make(
         self, id: str, connect: Callable[[Session], Backend], *, name: str = "", ids: Ext | None = None
@@ -230,7 +223,8 @@ class Sessions:
 
     def move_on(self, session: Session) -> None:
         """Drop a session and show its clients the one that is behind their listener now."""
-        left = [link for link in (*session.pending.waiting, *session.presence.links) if link.dialect.single_session]
+        here = (*session.pending.waiting, *session.presence.links)
+        left = [link for link in here if isinstance(link, Link) and link.dialect.single_session]
         for link in left:
             session.detach(link)
         self.drop(session)

@@ -16,10 +16,10 @@ from typing import Any, get_args
 
 from msgspec import UNSET, Struct, structs
 
-from dragoman.gateway.link import Link
 from dragoman.gateway.services import Services
 from dragoman.gateway.session.attachments import as_references
-from dragoman.gateway.session.ports import Effects, SessionContext
+from dragoman.gateway.session.context import Effects, SessionContext
+from dragoman.gateway.session.ports import Client
 from dragoman.gateway.session.questions import Questions
 from dragoman.gateway.session.turn_states import CancelState, ConnectionState, Trigger, TurnState
 from dragoman.gateway.timers import Timer
@@ -80,7 +80,7 @@ class PendingCommand(Struct, frozen=True, kw_only=True):
 
     command: Command
     timer: Timer
-    link: Link | None = None
+    link: Client | None = None
     segments: tuple[Segment, ...] = ()
     then: Command | None = None
 
@@ -109,7 +109,7 @@ class InFlight:
         self,
         request: str,
         command: Command,
-        link: Link | None,
+        link: Client | None,
         segments: tuple[Segment, ...],
         then: Command | None = None,
     ) -> None:
@@ -151,12 +151,12 @@ class Commands:
         self.waiting = ""
         self._late: tuple[str, SubmitInput] | None = None  # the last input that was not accepted in time
         self._deadline: Timer | None = None  # of the cancel
-        self._held: list[tuple[Link | None, CancelTurn]] = []  # cancels that wait for the connection
+        self._held: list[tuple[Client | None, CancelTurn]] = []  # cancels that wait for the connection
 
     # -- asked and written -------------------------------------------------------------------------------
 
     def forward(
-        self, link: Link | None, command: Command, segments: tuple[Segment, ...] = (), then: Command | None = None
+        self, link: Client | None, command: Command, segments: tuple[Segment, ...] = (), then: Command | None = None
     ) -> str:
         """Write a command to the backend under a request id of our own; return that id, or "" if it was refused.
 
@@ -175,7 +175,7 @@ class Commands:
         self._effects.write(structs.replace(command, request=request))
         return request if self.in_flight.get(request) is not None else ""
 
-    def submit(self, link: Link, command: SubmitInput) -> None:
+    def submit(self, link: Client, command: SubmitInput) -> None:
         """Act on a client's words: the answer to a question, or what a new turn begins with."""
         states = self._context.states
         segments = as_references(command.segments, self._context.route.file_roots)
@@ -196,7 +196,7 @@ class Commands:
             if self.waiting:
                 states.on(Trigger.SUBMITTED)
 
-    def cancel(self, link: Link | None, command: CancelTurn) -> None:
+    def cancel(self, link: Client | None, command: CancelTurn) -> None:
         """Ask the backend to end the open turn; it has until the deadline."""
         states, services = self._context.states, self._context.services
         if not states.busy and self._context.state.status != "running":  # a resumed run may have said nothing yet

@@ -15,9 +15,8 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct, structs
 
 from dragoman.adapters.base import CloseReason
-from dragoman.gateway.link import Link
-from dragoman.gateway.recording.track import SessionRecorder
 from dragoman.gateway.services import Services
+from dragoman.gateway.session.ports import Client, EventRecorder
 from dragoman.mappings.canonical import Batch, SessionState, prelude
 from dragoman.mappings.canonical.events import (
     Event,
@@ -49,7 +48,7 @@ class Attachment(Struct, kw_only=True, eq=False):
     context that its client was told of.
     """
 
-    link: Link
+    link: Client
     view: str = ""
     request: str = ""
     behind: SessionProjection | None = None
@@ -80,7 +79,7 @@ class Delivery:
         *,
         coalesce: bool,
         source: str,
-        track: SessionRecorder | None = None,
+        track: EventRecorder | None = None,
     ) -> None:
         self._state = state
         self._source = source  # the backend's dialect
@@ -99,7 +98,7 @@ class Delivery:
         """Its recording, if there is one."""
 
     @property
-    def links(self) -> list[Link]:
+    def links(self) -> list[Client]:
         """Return the links that are attached."""
         return [attachment.link for attachment in self.attachments.values()]
 
@@ -110,11 +109,9 @@ class Delivery:
 
     # -- who is there --------------------------------------------------------------------------------
 
-    def attach(self, link: Link, request: str) -> None:
+    def attach(self, link: Client, request: str) -> None:
         """Show the session to `link`: its reply or snapshot, then what is in progress, then whatever comes."""
         before = self.track.enter() if self.track is not None else None
-        if self.track is not None and link.tap is not None:
-            link.tap.shown(self.track)
         attachment = Attachment(link=link, cursor=self._state.seq)
         self.attachments[link.id] = attachment
         link.attach(self._state, request)
@@ -132,7 +129,7 @@ class Delivery:
         if self.track is not None:
             self.track.leave(before)
 
-    def show(self, link: Link, events: list[Event]) -> None:
+    def show(self, link: Client, events: list[Event]) -> None:
         """Show `link` alone what it was shown before; to its session nothing happens."""
         rendered = link.dialect.projection("", link.view).render(self._now(events))
         link.put(rendered.frames)
@@ -151,12 +148,12 @@ class Delivery:
             ids=state.ids,
         )
 
-    def has_seen_all(self, link: Link) -> bool:
+    def has_seen_all(self, link: Client) -> bool:
         """Whether everything that happened was rendered for `link`."""
         attachment = self.attachments.get(link.id)
         return attachment is not None and attachment.behind is None
 
-    def detach(self, link: Link) -> None:
+    def detach(self, link: Client) -> None:
         """`link` is gone."""
         attachment = self.attachments.pop(link.id, None)
         if attachment is not None:
@@ -316,7 +313,7 @@ class Delivery:
             self._leave(attachment)
             attachment.link.log.info("client is slow, merging its text deltas")
 
-    def drained(self, link: Link) -> None:
+    def drained(self, link: Client) -> None:
         """`link` has written everything: give it what it missed, a slice at a time."""
         attachment = self.attachments.get(link.id)
         if attachment is None:

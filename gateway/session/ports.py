@@ -1,72 +1,135 @@
-"""What the parts of one session share, and what they have it do: no part knows the session itself."""
+"""The protocols through which a session uses its surroundings; it imports no link, backend, router or recorder.
+
+    Client          one live peer that is shown the session, or calls it     gateway.link.Link
+    Backend         takes the commands of the session                        gateway.backends.upstream.Upstream
+    BackendEvents   what the backend calls; the session implements it        gateway.session.session.Session
+    EventRecorder   takes note of what happens in the session                gateway.recording.track.SessionRecorder
+
+Timers come from `Services.schedule` (gateway/timers.py).
+"""
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 import structlog
-from msgspec import Struct
 
-from dragoman.gateway.config.model import RouteOptions
-from dragoman.gateway.link import Link
-from dragoman.gateway.services import Services
-from dragoman.gateway.session.delivery import Delivery
-from dragoman.gateway.session.normal_form import NormalForm
-from dragoman.gateway.session.runs import Run
-from dragoman.gateway.session.turn_states import TurnStates
-from dragoman.mappings.canonical import Command, Event, SessionState
-from dragoman.mappings.canonical.events import SessionOpened
-from dragoman.mappings.canonical.values import Failure, Segment
-from dragoman.mappings.dialect import Dialect
+from dragoman.adapters.base import CloseReason
+from dragoman.gateway.outbox import Outbox
+from dragoman.mappings.canonical import Batch, Command, Event, SessionState
+from dragoman.mappings.canonical.values import Cause
+from dragoman.mappings.dialect import Burst, Dialect
+from dragoman.mappings.errors import PeerError
 
-__all__ = ["Effects", "SessionContext"]
+__all__ = ["Backend", "BackendEvents", "Client", "EventRecorder"]
 
 
-class Effects(Protocol):
-    """What the parts of a session have it do."""
+class Client(Protocol):
+    """One live peer that attaches to a session or calls it."""
 
-    def deliver(self, runs: list[Run], at: int) -> None:
-        """Log what happened and give it to every client."""
+    @property
+    def id(self) -> str:
+        """Id of the link, unique in this process."""
 
-    def say(self, event: Event) -> None:
-        """Tell the clients something that the gateway itself says."""
+    @property
+    def dialect(self) -> Dialect:
+        """Dialect that the peer speaks."""
 
-    def write(self, command: Command) -> None:
-        """Write a command to the backend."""
+    @property
+    def principal(self) -> str:
+        """Name of the user behind the peer."""
 
-    def forward(self, link: Link | None, command: Command, segments: tuple[Segment, ...] = ()) -> str:
-        """Write a command to the backend under a request id of our own; return that id, or "" if it was refused."""
+    @property
+    def attaches(self) -> bool:
+        """False if the peer only makes calls, and is shown nothing of a session but their answers."""
 
-    def command(self, link: Link, command: Command) -> None:
-        """Act on a command of an attached link."""
+    @property
+    def publishes(self) -> bool:
+        """True if the peer stands for all subscribers of a publication."""
 
-    def opened(self, event: SessionOpened) -> Effects:
-        """Take the names that the backend gave; return the session that clients are shown for this one."""
+    @property
+    def alive(self) -> bool:
+        """False once the peer is gone."""
 
-    def refused(self) -> None:
-        """Drop the session: its backend did not open it."""
+    @property
+    def outbox(self) -> Outbox:
+        """Queue of the frames that wait for the peer."""
 
-    def show(self, link: Link, request: str, event: SessionOpened, then: Command | None) -> None:
-        """Attach the client that had the session opened, and act on what it asked of it."""
+    @property
+    def view(self) -> str:
+        """Name of the peer's view of a session: clients of one view share a rendering."""
 
-    def entitle(self, title: str) -> None:
-        """Give the session a title."""
+    @property
+    def log(self) -> structlog.stdlib.BoundLogger:
+        """Logger bound to the link."""
 
-    def give_up(self, failure: Failure) -> None:
-        """Fail the open turn, and all that waits for the backend."""
+    def attach(self, state: SessionState, request: str) -> None:
+        """Show the session to the peer."""
 
-    def note_quiet(self) -> None:
-        """Take note that a turn or input may have begun or ended."""
+    def send(self, items: Sequence[Any]) -> None:
+        """Send canonical items to this peer alone."""
+
+    def refuse(self, request: str, cause: Cause, text: str) -> None:
+        """Answer a command of this peer with an error."""
+
+    def put(self, frames: Sequence[bytes]) -> None:
+        """Write rendered frames, or queue them."""
+
+    def can_be_asked(self, question: Event) -> bool:
+        """Return True if the peer's dialect has a form for this question."""
+
+    def on_delivered(self, batch: Batch) -> None:
+        """Take note of a delivered batch that begins or ends a turn of this peer."""
+
+    def cut(self, fault: PeerError) -> None:
+        """Disconnect the peer for this fault, and drop the frames that wait for it."""
+
+    def end(self, reason: CloseReason) -> None:
+        """Disconnect the peer after the frames that wait for it are written."""
 
 
-class SessionContext(Struct, frozen=True, kw_only=True):
-    """What all parts of one session work on."""
+class Backend(Protocol):
+    """The backend of one session: dialled (Upstream), or played in process (the demo backend)."""
 
-    state: SessionState
-    route: RouteOptions
-    upstream: Dialect
-    services: Services
-    form: NormalForm
-    states: TurnStates
-    delivery: Delivery
-    log: structlog.stdlib.BoundLogger
+    def start(self) -> None:
+        """Connect, if the backend tells its session to whoever connects; a client has attached."""
+
+    def send(self, commands: Sequence[Command]) -> None:
+        """Write each command once, now or when the connection stands; report those that fail to `lost`."""
+
+    def rest(self) -> None:
+        """Close the connection until the next `start` or `send`: nobody needs it."""
+
+    def stop(self) -> None:
+        """Close the connection for good."""
+
+
+class BackendEvents(Protocol):
+    """The calls that a backend makes to its session."""
+
+    def receive(self, bursts: list[Burst[Event]]) -> None:
+        """Act on what the backend said."""
+
+    def connected(self) -> SessionState:
+        """Return the state that a new connection is about."""
+
+    def lost(self, text: str, unsent: Sequence[Command], cause: Cause = "upstream_lost") -> bool | None:
+        """Handle a backend that cannot be reached; `unsent` were never written. The cause `busy` passes by itself.
+
+        Return True if a turn may go on over a new connection: the backend then connects at once, and keeps its
+        translator.
+        """
+
+
+class EventRecorder(Protocol):
+    """The recording of one session. `enter` and `batch` return a token: the session that acted before."""
+
+    def enter(self) -> Any:
+        """Make this session the one that acts; what goes out meanwhile is recorded as its own."""
+
+    def batch(self, batch: Batch) -> Any:
+        """Record events that were added to the log, and make this session the one that acts."""
+
+    def leave(self, before: Any) -> None:
+        """Let the session of this token act again."""

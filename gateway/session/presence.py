@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from dragoman.gateway.backends.upstream import Backend
-from dragoman.gateway.link import Link
 from dragoman.gateway.services import Services
-from dragoman.gateway.session.ports import SessionContext
+from dragoman.gateway.session.context import SessionContext
+from dragoman.gateway.session.ports import Backend, Client
 from dragoman.gateway.timers import Timer
 
 __all__ = ["PendingAttach", "Presence"]
@@ -26,20 +25,20 @@ class PendingAttach:
     Actions that need no link wait in the same way.
     """
 
-    def __init__(self, attach: Callable[[Link], None], services: Services) -> None:
+    def __init__(self, attach: Callable[[Client], None], services: Services) -> None:
         self._attach = attach
         self._schedule = services.schedule
         self._wait = services.limits.snapshot_wait
-        self._waiting: dict[str, tuple[Link, Timer]] = {}
+        self._waiting: dict[str, tuple[Client, Timer]] = {}
         self._actions: list[tuple[Callable[[], None], Timer]] = []
         self._open = False
 
     @property
-    def waiting(self) -> list[Link]:
+    def waiting(self) -> list[Client]:
         """Who waits now."""
         return [link for link, _timer in self._waiting.values()]
 
-    def enter(self, link: Link) -> None:
+    def enter(self, link: Client) -> None:
         """Wait, or go in if there is nothing to wait for."""
         if self._open:
             self._attach(link)
@@ -59,12 +58,12 @@ class PendingAttach:
             timer.cancel()
             action()
 
-    def admit(self, link: Link) -> None:
+    def admit(self, link: Client) -> None:
         """Let `link` in now, if it waits."""
         if self.leave(link):
             self._attach(link)
 
-    def leave(self, link: Link) -> bool:
+    def leave(self, link: Client) -> bool:
         """`link` waits no more; whether it did."""
         waiting = self._waiting.pop(link.id, None)
         if waiting is None:
@@ -110,7 +109,7 @@ class Presence:
         self._expiry: Timer | None = None
 
     @property
-    def links(self) -> list[Link]:
+    def links(self) -> list[Client]:
         """Everybody who is attached."""
         return self._context.delivery.links
 
@@ -119,7 +118,7 @@ class Presence:
         """Whether nobody is here; who subscribes to everything is no company."""
         return all(link.publishes for link in self.links)
 
-    def attach(self, link: Link, request: str) -> None:
+    def attach(self, link: Client, request: str) -> None:
         """Show the session to `link`, and keep it informed unless it only makes calls."""
         if link.publishes:
             self._context.delivery.attach(link, request)
@@ -138,7 +137,7 @@ class Presence:
         if self.deserted and self._expiry is None:
             self._wait()
 
-    def detach(self, link: Link) -> None:
+    def detach(self, link: Client) -> None:
         """`link` is gone; its turn goes on, the answers to its commands have nowhere to go."""
         self._pending.leave(link)
         attached = link.id in self._context.delivery.attachments  # a probe never was

@@ -10,10 +10,10 @@ from __future__ import annotations
 import structlog
 from msgspec import UNSET, structs
 
-from dragoman.gateway.link import Link
 from dragoman.gateway.session import wording
+from dragoman.gateway.session.context import Effects, SessionContext
 from dragoman.gateway.session.normal_form import Given, denied
-from dragoman.gateway.session.ports import Effects, SessionContext
+from dragoman.gateway.session.ports import Client
 from dragoman.gateway.timers import Timer
 from dragoman.mappings.canonical import Command
 from dragoman.mappings.canonical.commands import (
@@ -141,7 +141,7 @@ class Questions:
 
     # -- answers in a dialect's own form -----------------------------------------------------------------
 
-    def answer(self, link: Link, command: Answer) -> None:
+    def answer(self, link: Client, command: Answer) -> None:
         """A client answers by a message of its dialect."""
         block = self.open
         kind = AnswerApproval if block is not None and isinstance(block.asked, ApprovalRequested) else AnswerInteraction
@@ -154,7 +154,7 @@ class Questions:
         else:
             self._give(link, command)
 
-    def _too_late(self, link: Link) -> str:
+    def _too_late(self, link: Client) -> str:
         """Why an answer of this link does not count, "" if it does."""
         if self._given is not None:
             return ANSWERED
@@ -163,7 +163,7 @@ class Questions:
         crossed = self._context.services.clock() - self._shown_at < self._context.services.limits.answer_guard * NS
         return "the question before was answered by somebody else" if crossed and link.id in self._beaten else ""
 
-    def _give(self, link: Link | None, command: Answer, segments: tuple[Segment, ...] = ()) -> None:
+    def _give(self, link: Client | None, command: Answer, segments: tuple[Segment, ...] = ()) -> None:
         block = self.open
         if block is None:
             return
@@ -176,7 +176,7 @@ class Questions:
 
     # -- answers in words ------------------------------------------------------------------------------
 
-    def hear(self, link: Link, command: SubmitInput) -> bool:
+    def hear(self, link: Client, command: SubmitInput) -> bool:
         """Whether an input was meant for a question, and was dealt with."""
         block = self.open
         if block is None:
@@ -193,7 +193,7 @@ class Questions:
             self._hear_field(link, command, said)
         return True
 
-    def _hear_verdict(self, link: Link, command: SubmitInput, said: str) -> None:
+    def _hear_verdict(self, link: Client, command: SubmitInput, said: str) -> None:
         approved = wording.verdict(said)
         if approved is None:
             link.refuse(command.request, "busy", wording.ANSWER_FIRST)
@@ -201,7 +201,7 @@ class Questions:
             answer = AnswerApproval(request=command.request, session=command.session, approved=approved)
             self._give(link, answer, command.segments)
 
-    def _hear_field(self, link: Link, command: SubmitInput, said: str) -> None:
+    def _hear_field(self, link: Client, command: SubmitInput, said: str) -> None:
         form = self._form
         if form is None:
             return
@@ -221,7 +221,7 @@ class Questions:
         text = form.prompt(fault)
         self._effects.deliver(self._context.form.asked_again(text, now, segments=segments, origin=origin), now)
 
-    def show_again(self, link: Link) -> bool:
+    def show_again(self, link: Client) -> bool:
         """Whether a question in words is open to this client; then it is shown again, and nothing is answered."""
         block = self.open
         if block is None or block.words is None or link.can_be_asked(block.asked):
@@ -231,14 +231,14 @@ class Questions:
         self._context.delivery.show(link, [StatusChanged(status="running"), begun, words])
         return True
 
-    def in_words(self, link: Link) -> bool:
+    def in_words(self, link: Client) -> bool:
         """Whether this client waits at a question in words: to it nothing runs."""
         block = self.open
         return block is not None and block.words is not None and not link.can_be_asked(block.asked)
 
     # -- one-time codes: no park, the turn has ended ---------------------------------------------------
 
-    def _hear_code(self, link: Link, command: SubmitInput) -> bool:
+    def _hear_code(self, link: Client, command: SubmitInput) -> bool:
         state = self._context.state
         code = wording.code(flatten(command.segments))
         if not code or state.otp is None or state.turn is not None or link.can_be_asked(state.otp.asked):
@@ -250,7 +250,7 @@ class Questions:
     # -- what the backend says to an answer --------------------------------------------------------------
 
     def replied(
-        self, link: Link | None, command: Command, segments: tuple[Segment, ...], failure: Failure | None
+        self, link: Client | None, command: Command, segments: tuple[Segment, ...], failure: Failure | None
     ) -> bool:
         """Act on the reply to an answer; return whether the turn that goes on is itself the reply to its client."""
         if not isinstance(command, Answer):
@@ -271,7 +271,7 @@ class Questions:
 
     def judged(
         self,
-        link: Link | None,
+        link: Client | None,
         command: Command,
         segments: tuple[Segment, ...],
         event: InteractionInvalid | OtpInvalid | OtpVerified,
@@ -300,7 +300,7 @@ class Questions:
         else:
             self._note(link, command.request, segments, f"{event.text}\nSend your message again.")
 
-    def _note(self, link: Link, request: str, segments: tuple[Segment, ...], text: str) -> None:
+    def _note(self, link: Client, request: str, segments: tuple[Segment, ...], text: str) -> None:
         """Answer in words what was typed outside of any turn; a client that waits for its own answer gets it."""
         now = self._context.services.clock()
         self._effects.deliver(self._context.form.noted(text, now, segments=segments), now)
@@ -310,7 +310,7 @@ class Questions:
             _acknowledge(link, request)
 
 
-def _acknowledge(link: Link | None, request: str) -> None:
+def _acknowledge(link: Client | None, request: str) -> None:
     """Say that an answer in words was taken to who only calls; who is attached sees what comes of it."""
     if link is not None and not link.attaches:
         link.send([TurnAccepted(request=request)])

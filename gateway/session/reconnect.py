@@ -18,8 +18,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from dragoman.gateway.session.commands import Commands
+from dragoman.gateway.session.context import Effects, SessionContext
 from dragoman.gateway.session.found import Found, Repeated, look, missed
-from dragoman.gateway.session.ports import Effects, SessionContext
 from dragoman.gateway.session.turn_states import ConnectionState, Trigger
 from dragoman.gateway.timers import Timer
 from dragoman.mappings.canonical import Command

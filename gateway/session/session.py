@@ -16,18 +16,16 @@ from typing import Any
 import structlog
 from msgspec import structs
 
-from dragoman.gateway.backends.upstream import Backend
 from dragoman.gateway.config.model import RouteOptions
-from dragoman.gateway.link import Link
-from dragoman.gateway.recording.track import SessionRecorder
 from dragoman.gateway.services import Services
 from dragoman.gateway.session.commands import ADDRESSED, BUSY, Commands, answers_one
+from dragoman.gateway.session.context import Effects, SessionContext
 from dragoman.gateway.session.delivery import Delivery
 from dragoman.gateway.session.fold import happens
 from dragoman.gateway.session.history import page, summary, trim
 from dragoman.gateway.session.narrowing import tool_names_only
 from dragoman.gateway.session.normal_form import Given, NormalForm
-from dragoman.gateway.session.ports import Effects, SessionContext
+from dragoman.gateway.session.ports import Backend, Client, EventRecorder
 from dragoman.gateway.session.presence import PendingAttach, Presence
 from dragoman.gateway.session.questions import Questions
 from dragoman.gateway.session.reconnect import Reconnect
@@ -91,7 +89,7 @@ class Session:
         connect: Callable[[Session], Backend],
         changed: Callable[[Session, str], Session] = lambda session, _name: session,
         watch: Callable[[Session], None] = lambda _session: None,
-        track: SessionRecorder | None = None,
+        track: EventRecorder | None = None,
     ) -> None:
         self.state = state
         self.route = route
@@ -149,11 +147,11 @@ class Session:
 
     # -- links -----------------------------------------------------------------------------------------
 
-    def attach(self, link: Link, request: str = "") -> None:
+    def attach(self, link: Client, request: str = "") -> None:
         """Show this session to `link` and keep it informed."""
         self.presence.attach(link, request)
 
-    def detach(self, link: Link) -> None:
+    def detach(self, link: Client) -> None:
         """`link` is gone."""
         self.presence.detach(link)
 
@@ -180,7 +178,9 @@ class Session:
         never_used = self.state.ids is None and not self.commands.in_flight and not self.state.transcript
         return never_used and self.presence.deserted and self.state.turn is None
 
-    def open(self, link: Link, command: OpenSession | ResumeSession | GetSession, then: Command | None = None) -> None:
+    def open(
+        self, link: Client, command: OpenSession | ResumeSession | GetSession, then: Command | None = None
+    ) -> None:
         """Have the backend open or find the conversation of a new session; `link` is attached once it stands.
 
         With `then` that is what the link asked of it, by the same request.
@@ -193,7 +193,7 @@ class Session:
 
     # -- what clients ask ------------------------------------------------------------------------------
 
-    def command(self, link: Link, command: Command) -> None:
+    def command(self, link: Client, command: Command) -> None:
         """Act on a command of an attached link; it gets exactly one answer (docs/translation.md, rule 3.18)."""
         match command:
             case GetHistory() if self.state.backend_ids is None or not self.upstream.stores_history:
@@ -218,14 +218,14 @@ class Session:
             case _:
                 self.forward(link, command)
 
-    def _page(self, link: Link, command: GetHistory) -> None:
+    def _page(self, link: Client, command: GetHistory) -> None:
         answer = page(self.state, command.request, command.limit or 50, command.cursor)
         if answer is None:
             link.refuse(command.request, "invalid", f"unknown cursor {command.cursor!r}")
         else:
             link.send([answer])
 
-    def _rename(self, link: Link, command: RenameSession) -> None:
+    def _rename(self, link: Client, command: RenameSession) -> None:
         """Where the backend keeps no titles the gateway does."""
         self.entitle(command.title)
         if link.attaches:
@@ -239,7 +239,7 @@ class Session:
         row = summary(self.state)
         self.say(SessionUpdated(session=structs.replace(row, title=title, updated_at=self.clock())))
 
-    def _pause(self, link: Link, command: PauseTurn) -> None:
+    def _pause(self, link: Client, command: PauseTurn) -> None:
         if self.questions.in_words(link):
             link.send([Reply(request=command.request)])  # to this client the run is paused already
         elif self.upstream.commands.can_say(PauseTurn):
@@ -251,7 +251,7 @@ class Session:
         else:
             link.refuse(command.request, "unsupported", "this backend cannot pause; cancel instead")
 
-    def forward(self, link: Link | None, command: Command, segments: tuple[Segment, ...] = ()) -> str:
+    def forward(self, link: Client | None, command: Command, segments: tuple[Segment, ...] = ()) -> str:
         """Write a command to the backend under a request id of our own; return that id, or "" if it was refused."""
         return self.commands.forward(link, command, segments)
 
@@ -269,7 +269,7 @@ class Session:
         """Drop the session: its backend did not open it, and nothing of it remains."""
         self._changed(self, "")
 
-    def show(self, link: Link, request: str, event: SessionOpened, then: Command | None) -> None:
+    def show(self, link: Client, request: str, event: SessionOpened, then: Command | None) -> None:
         """Attach the client that had the session opened, and act on what it asked of it."""
         self.state.agent = event.agent or self.state.agent
         if not link.alive:

@@ -23,11 +23,11 @@ from aiohttp import WSMsgType
 from msgspec import Struct
 
 from dragoman.gateway.app import App
-from dragoman.gateway.backends.upstream import Connected
 from dragoman.gateway.config.model import Config, Limits, Route
 from dragoman.gateway.demo.backend import DemoBackend
 from dragoman.gateway.demo.script import Scripts
 from dragoman.gateway.endpoint import Endpoint, parse
+from dragoman.gateway.session.ports import BackendEvents
 from dragoman.mappings.pod.wire import EVENTS
 from tests.smooth_frame_check import check
 
@@ -372,7 +372,7 @@ async def listening(folder: Path, upstream: Endpoint, limits: Limits = LIMITS) -
     listen = (parse("smooth+ws://127.0.0.1:0/ws"), parse(f"pod+unix:{path}"))
     route = Route(name="test", listen=listen, upstream=upstream)
 
-    def demo(session: Connected) -> DemoBackend:
+    def demo(session: BackendEvents) -> DemoBackend:
         return DemoBackend(session, app.spawn, Scripts(()))
 
     played = upstream.transport == "demo"

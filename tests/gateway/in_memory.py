@@ -19,7 +19,7 @@ from msgspec import structs
 from dragoman.adapters.base import CloseReason, Transport
 from dragoman.gateway import registry
 from dragoman.gateway.backends.kinds import kind_of
-from dragoman.gateway.backends.upstream import Connected, Upstream
+from dragoman.gateway.backends.upstream import Upstream
 from dragoman.gateway.config.model import Limits, Overflow, Route
 from dragoman.gateway.endpoint import Endpoint, parse
 from dragoman.gateway.ledger import Ledger
@@ -27,6 +27,7 @@ from dragoman.gateway.link import Link
 from dragoman.gateway.routing.ids import session_id
 from dragoman.gateway.routing.ingress import Ingress
 from dragoman.gateway.routing.router import Router
+from dragoman.gateway.session.ports import BackendEvents
 from dragoman.gateway.session.session import Session
 from dragoman.mappings.canonical import Command
 from dragoman.mappings.dialect import Burst, Parts
@@ -201,7 +202,7 @@ class InMemoryGateway:
     def new_id(self) -> str:
         return f"00000000-0000-4000-8000-{next(self._ids):012d}"
 
-    def _upstream(self, session: Connected, endpoint: Endpoint) -> Upstream:
+    def _upstream(self, session: BackendEvents, endpoint: Endpoint) -> Upstream:
         self.upstream = Upstream(
             session.connected().id,
             str(endpoint),

@@ -19,9 +19,9 @@ from structlog.testing import capture_logs
 from dragoman.adapters.base import Accept, CloseReason
 from dragoman.gateway import registry
 from dragoman.gateway.app import App
-from dragoman.gateway.backends.upstream import Connected
 from dragoman.gateway.config.model import Config, Limits, Route
 from dragoman.gateway.endpoint import Endpoint, parse
+from dragoman.gateway.session.ports import BackendEvents
 from dragoman.gateway.session.session import Session
 from dragoman.gateway.transports.spec import ListenerCallbacks
 from dragoman.mappings.canonical import Command, Event
@@ -71,7 +71,7 @@ class Backends:
     def __init__(self) -> None:
         self.one: Played
 
-    def __call__(self, session: Connected) -> Played:
+    def __call__(self, session: BackendEvents) -> Played:
         assert isinstance(session, Session)
         self.one = Played(session)
         return self.one

@@ -10,10 +10,11 @@ from typing import Any
 
 from dragoman.adapters.base import CloseReason
 from dragoman.gateway import registry
-from dragoman.gateway.backends.upstream import Connected, Upstream
+from dragoman.gateway.backends.upstream import Upstream
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.endpoint import Endpoint, parse
 from dragoman.gateway.link import Link
+from dragoman.gateway.session.ports import BackendEvents
 from dragoman.gateway.session.session import Session
 from dragoman.mappings.dialect import Dialect, Translator
 from tests.gateway.in_memory import AT_ONCE, InMemoryGateway, InMemoryPeer
@@ -43,7 +44,7 @@ class AnyBackendGateway(InMemoryGateway):
         """Lets everything run until nobody has more to say."""
         _ = self.publication
 
-    def _upstream(self, session: Connected, endpoint: Endpoint) -> Upstream:
+    def _upstream(self, session: BackendEvents, endpoint: Endpoint) -> Upstream:
         return Upstream(
             "test",
             str(endpoint),

@@ -10,10 +10,10 @@ import asyncio
 from collections.abc import Iterator
 from typing import Any
 
-from dragoman.gateway.backends.upstream import Connected
 from dragoman.gateway.demo.backend import DemoBackend
 from dragoman.gateway.demo.script import Line, Scripts
 from dragoman.gateway.endpoint import Endpoint
+from dragoman.gateway.session.ports import BackendEvents
 from dragoman.mappings.canonical.events import (
     ModelTurnStarted,
     ReasoningDelta,
@@ -89,7 +89,7 @@ class RecordedTurnsGateway(AnyBackendGateway):
         nowhere = Endpoint(dialect="pod" if dialect in ONE_SESSION else "smooth", transport="demo", address="play")
         super().__init__(group, dialect, upstream=nowhere, keeps=False)
 
-    def _upstream(self, session: Connected, endpoint: Endpoint) -> Any:
+    def _upstream(self, session: BackendEvents, endpoint: Endpoint) -> Any:
         actor = PausableDemoBackend(session, self.spawn, Scripts(self.turns), rotates=self._rotates)
         self.actors.append(actor)
         return actor

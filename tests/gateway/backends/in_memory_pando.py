@@ -15,13 +15,14 @@ from typing import Any
 from dragoman.adapters.base import CloseReason, Transport
 from dragoman.gateway import registry
 from dragoman.gateway.backends.kinds import kind_of
-from dragoman.gateway.backends.upstream import Connected, Upstream
+from dragoman.gateway.backends.upstream import Upstream
 from dragoman.gateway.config.model import Limits, Route
 from dragoman.gateway.endpoint import Endpoint, parse
 from dragoman.gateway.ledger import Ledger
 from dragoman.gateway.link import Link
 from dragoman.gateway.routing.ingress import Ingress
 from dragoman.gateway.routing.router import Router
+from dragoman.gateway.session.ports import BackendEvents
 from tests.gateway.in_memory import AT_ONCE, ManualClock
 from tests.idle import settle
 from tests.memory_transport import MemoryTransport
@@ -116,7 +117,7 @@ class InMemoryPandoGateway(InMemoryPando):
     def _new_id(self) -> str:
         return f"00000000-0000-4000-8000-{next(self._ids):012d}"
 
-    def _upstream(self, session: Connected, _endpoint: Endpoint) -> Upstream:
+    def _upstream(self, session: BackendEvents, _endpoint: Endpoint) -> Upstream:
         return Upstream(
             "test", "pando", registry.dialect("pando"), self.dial, session, self.services, spawn=self._spawn
         )

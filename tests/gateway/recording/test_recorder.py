@@ -60,7 +60,9 @@ class Stage:
     def __init__(self, everything: bool = False) -> None:
         self.shelf = Shelf()
         desk = RecordingContext(cast("Writer", self.shelf), Ledger(), lambda _delay, _ring: _Timer(), rotate_bytes=0)
-        self.recorder = Recorder(desk, Header(route=HEADER.route), everything=everything)
+        self.recorder = Recorder(
+            desk, Header(route=HEADER.route), everything=everything, find_id={"theirs": "b"}.__getitem__
+        )
         self.a = self.recorder.track(SessionState(id="a"))
         self.b = self.recorder.track(SessionState(id="b"))
         self.client = self.recorder.tap("smooth-1", "smooth")
@@ -167,7 +169,6 @@ def test_on_a_link_of_many_sessions_each_frame_goes_to_the_session_that_it_reach
 
 def test_what_a_link_of_many_sessions_keeps_for_later_is_of_the_session_that_it_names(stage: Stage) -> None:
     up = stage.recorder.upstream(PANDO, "")
-    stage.recorder.named = {"theirs": stage.b}.get
     text = b'{"topic":"llm.token","payload":{"session_id":"theirs","token":"x"}}'
     up.receive([Parts("sub", b"", (b"llm.token\x00" + text,))], lambda _frames: None)
     assert stage.told() == {"b": ["up > None"]}
@@ -185,7 +186,7 @@ def test_what_is_broadcast_is_of_the_session_that_does_it_whatever_the_link_did_
 
 def test_by_default_the_frames_of_a_client_are_recorded_that_began_the_turn(stage: Stage) -> None:
     for tap in (stage.client, stage.other):
-        tap.shown(stage.a)
+        tap.shown("a")
     happens(stage.a, stage.client, stage.other, text="1", begins="smooth-2")
     happens(stage.a, stage.client, stage.other, text="2")
     assert stage.told() == {"a": ["log: TurnAccepted", "smooth-2 < 1", "log: TextDelta", "smooth-2 < 2"]}
@@ -200,7 +201,7 @@ def test_what_asked_the_session_something_is_recorded_whoever_said_it(stage: Sta
 def test_with_links_all_every_client_is_recorded_and_what_is_nobody_s_is_the_route_s() -> None:
     stage = Stage(everything=True)
     for tap in (stage.client, stage.other):
-        tap.shown(stage.a)
+        tap.shown("a")
     happens(stage.a, stage.client, stage.other, text="1")
     new = stage.recorder.tap("smooth-3", "smooth")
     stage.says(new, "ping", lambda: new.asks(PauseTurn()), lambda: new.send([Pong()]), lambda: new.put([b"pong"]))
