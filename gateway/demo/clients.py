@@ -19,7 +19,7 @@ import zmq
 import zmq.asyncio
 from msgspec import Struct
 
-__all__ = ["CLIENTS", "Client", "Heard", "connected"]
+__all__ = ["CLIENTS", "DemoClient", "Heard", "connected"]
 
 Kind = Literal["thinks", "says", "calls", "gets", "ends", "fails", ""]
 
@@ -35,7 +35,7 @@ class Heard(Struct, frozen=True):
     frame: str
 
 
-class Client(Protocol):
+class DemoClient(Protocol):
     """A client at an address of its dialect."""
 
     @asynccontextmanager
@@ -55,7 +55,7 @@ class Client(Protocol):
 class Listening:
     """A connected client with the messages that it received."""
 
-    def __init__(self, name: str, client: Client) -> None:
+    def __init__(self, name: str, client: DemoClient) -> None:
         self.name = name
         self.heard: list[Heard] = []
         self.begin, self.ask = client.begin, client.ask
@@ -258,7 +258,7 @@ class PandoClient:
         return "", ""
 
 
-CLIENTS: dict[str, Callable[[], Client]] = {
+CLIENTS: dict[str, Callable[[], DemoClient]] = {
     "smooth": SmoothClient,
     "pod": PodClient,
     "pando": PandoClient,
