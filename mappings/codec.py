@@ -99,8 +99,7 @@ class Codec(Generic[M]):
 
     def check(self, frame: bytes) -> None:
         """Look at a suspicious frame again; PeerError `too_deep` or `duplicate_key`."""
-        if _depth(self._untyped(frame)) > self.max_depth:
-            raise PeerError("too_deep", f"nested deeper than {self.max_depth} levels")
+        read_json(frame, self.max_depth)
         if self.unique_keys:
             self.check_keys(frame)
 
@@ -113,9 +112,7 @@ class Codec(Generic[M]):
 
         Raises PeerError when it is no message of this dialect; its `value` is the untyped JSON, if it was JSON.
         """
-        value = self._untyped(frame)
-        if _depth(value) > self.max_depth:
-            raise PeerError("too_deep", f"nested deeper than {self.max_depth} levels")
+        value = read_json(frame, self.max_depth)
         if self.unique_keys:
             self.check_keys(frame)
         if self._reshape is not None:
@@ -134,16 +131,34 @@ class Codec(Generic[M]):
         except msgspec.DecodeError as error:
             raise PeerError("invalid", f"invalid `{tag}`: {error}", value=value) from error
 
-    def _untyped(self, frame: bytes) -> object:
-        check_value_count(frame)
-        try:
-            return msgspec.json.decode(frame)
-        except UnicodeDecodeError as error:
-            raise PeerError("not_utf8", "not UTF-8 text") from error
-        except RecursionError as error:
-            raise PeerError("too_deep", "nested too deep") from error
-        except msgspec.DecodeError as error:
-            raise PeerError("not_json", f"not JSON: {error}") from error
+
+def read_json(frame: bytes, max_depth: int) -> object:
+    """Return the JSON of a frame as untyped values, or raise PeerError."""
+    check_value_count(frame)
+    try:
+        value = msgspec.json.decode(frame)
+    except UnicodeDecodeError as error:
+        raise PeerError("not_utf8", "not UTF-8 text") from error
+    except RecursionError as error:
+        raise PeerError("too_deep", "nested too deep") from error
+    except msgspec.DecodeError as error:
+        raise PeerError("not_json", f"not JSON: {error}") from error
+    check_depth(value, max_depth)
+    return value
+
+
+def check_depth(value: object, max_depth: int, text: str = "") -> None:
+    """Raise PeerError `too_deep` if `value` nests too deep.
+
+    It counts level by level, because a parser that recursed would run into the interpreter's own limit.
+    """
+    depth = 0
+    level = [value]
+    while level := [v for v in level if isinstance(v, dict | list)]:
+        depth += 1
+        level = [m for v in level for m in (v.values() if isinstance(v, dict) else v)]
+    if depth > max_depth:
+        raise PeerError("too_deep", text or f"nested deeper than {max_depth} levels")
 
 
 def _structs(shape: inspect.Type) -> Iterator[inspect.StructType]:
@@ -229,16 +244,6 @@ def _item(shape: inspect.Type) -> inspect.Type | None:
         if isinstance(member, inspect.ListType | inspect.VarTupleType):
             return member.item_type
     return None
-
-
-def _depth(value: object) -> int:
-    """How deep `value` nests, level by level: a parser's own recursion must not be what finds out."""
-    depth = 0
-    level = [value]
-    while level := [v for v in level if isinstance(v, dict | list)]:
-        depth += 1
-        level = [m for v in level for m in (v.values() if isinstance(v, dict) else v)]
-    return depth
 
 
 def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:

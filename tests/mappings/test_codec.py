@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from msgspec import Raw, Struct, json
 
 from dragoman.mappings.canonical import Unmapped
-from dragoman.mappings.codec import MALFORMED, Codec
+from dragoman.mappings.codec import MALFORMED, Codec, check_depth
 from dragoman.mappings.errors import PeerError
 
 DEPTH = 6
@@ -230,3 +230,16 @@ JSON: st.SearchStrategy[Any] = st.recursive(
 def test_any_json_is_read_or_is_a_peer_s_error(parts: Any, text: Any, more: dict[str, Any]) -> None:
     for tag in ("say", "show", "dance"):
         fine_or_refused(PLAIN, json.encode({"type": tag, "text": text, "parts": parts, **more}))
+
+
+def test_depth_is_counted_without_recursion() -> None:
+    value: object = 1
+    for _ in range(5_000):
+        value = [value]
+    check_depth(value, 5_000)
+    check_depth({"a": [1]}, 2)
+    for deep, most in ((value, 4_999), ({"a": [1]}, 1)):
+        with pytest.raises(PeerError, match="nested deeper"):
+            check_depth(deep, most)
+    with pytest.raises(RecursionError):
+        json.encode(value)

@@ -18,7 +18,7 @@ from dragoman.mappings.canonical.values import Ext
 from dragoman.mappings.codewhale.ids import said
 from dragoman.mappings.codewhale.vocabulary import HEAD, given
 from dragoman.mappings.codewhale.wire import results
-from dragoman.mappings.codewhale.wire.answers import EVENTS, FRAMES
+from dragoman.mappings.codewhale.wire.codecs import EVENTS, FRAMES
 from dragoman.mappings.codewhale.wire.frames import FrameBase
 from dragoman.mappings.losses import Losses
 from dragoman.mappings.rules import RuleTable

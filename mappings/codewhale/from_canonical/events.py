@@ -21,7 +21,7 @@ from dragoman.mappings.codewhale.from_canonical.generations import goal_in
 from dragoman.mappings.codewhale.ids import thread_id
 from dragoman.mappings.codewhale.vocabulary import CODE_OF_CAUSE, FAILED, INTERRUPTED, carried, given
 from dragoman.mappings.codewhale.wire import frames, lines, results, values
-from dragoman.mappings.codewhale.wire.answers import typed
+from dragoman.mappings.codewhale.wire.codecs import typed
 from dragoman.mappings.extras import raw
 from dragoman.mappings.rules import Emulated, Lossy, Rules
 

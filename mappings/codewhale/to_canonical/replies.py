@@ -14,7 +14,7 @@ from dragoman.mappings.canonical.events import GoalUpdated, SessionOpened, Sessi
 from dragoman.mappings.canonical.values import Message, Role, SessionSummary, Status
 from dragoman.mappings.codewhale.ids import session_id
 from dragoman.mappings.codewhale.vocabulary import NEW, keep
-from dragoman.mappings.codewhale.wire.answers import typed
+from dragoman.mappings.codewhale.wire.codecs import typed
 from dragoman.mappings.codewhale.wire.results import AppResponse, Capabilities, ThreadResponse
 from dragoman.mappings.codewhale.wire.values import HistoryItem, Thread, ThreadGoal
 from dragoman.mappings.extras import raw

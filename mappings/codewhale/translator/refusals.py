@@ -25,8 +25,7 @@ from dragoman.mappings.codewhale.vocabulary import (
     given,
 )
 from dragoman.mappings.codewhale.wire import results
-from dragoman.mappings.codewhale.wire.answers import typed
-from dragoman.mappings.codewhale.wire.calls import GROUPS, unknown_kind
+from dragoman.mappings.codewhale.wire.codecs import GROUPS, typed, unknown_kind
 from dragoman.mappings.codewhale.wire.results import Problem
 from dragoman.mappings.errors import PeerError
 from dragoman.mappings.extras import raw

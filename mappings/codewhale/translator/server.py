@@ -39,8 +39,7 @@ from dragoman.mappings.codewhale.vocabulary import (
     thread_methods,
 )
 from dragoman.mappings.codewhale.wire import EVENTS, results
-from dragoman.mappings.codewhale.wire.answers import typed
-from dragoman.mappings.codewhale.wire.calls import GROUPS
+from dragoman.mappings.codewhale.wire.codecs import GROUPS, typed
 from dragoman.mappings.codewhale.wire.results import Problem
 from dragoman.mappings.dialect import Burst, Clock, Frame, Loss, NewId, Step
 from dragoman.mappings.errors import PeerError

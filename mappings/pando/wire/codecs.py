@@ -14,10 +14,12 @@ from collections.abc import Callable
 from typing import Any, get_args
 
 import msgspec
-from msgspec import Struct, inspect
+from msgspec import UNSET, Struct, inspect
 
 from dragoman.mappings.canonical import Unmapped
+from dragoman.mappings.codec import check_depth
 from dragoman.mappings.errors import PeerError
+from dragoman.mappings.jsonrpc import decode_envelope
 from dragoman.mappings.pando.wire import requests, topics
 from dragoman.mappings.pando.wire.base import struct_type, usual
 from dragoman.mappings.pando.wire.replies import Reply
@@ -72,12 +74,7 @@ def as_go_reads(frame: bytes) -> object:
 
 
 def _shallow(value: object) -> object:
-    depth, level = 0, [value]
-    while level := [v for v in level if isinstance(v, dict | list)]:
-        depth += 1
-        level = [m for v in level for m in (v.values() if isinstance(v, dict) else v)]
-    if depth > MAX_DEPTH:
-        raise PeerError("too_deep", f"nested deeper than {MAX_DEPTH} levels")
+    check_depth(value, MAX_DEPTH)
     return value
 
 
@@ -167,15 +164,9 @@ def _object(value: object) -> dict[str, object]:
 
 
 class Head(Struct, frozen=True, gc=False):
-    """What tells a request from others."""
+    """The name of what a `db.write` writes."""
 
     method: str = ""
-
-
-class Inner(Struct, frozen=True, gc=False):
-    """What tells a write from others."""
-
-    params: Head = Head()
 
 
 WRITES: dict[str, type[Struct]] = {
@@ -194,7 +185,6 @@ class Requests(Shared):
 
     def __init__(self) -> None:
         self._head = msgspec.json.Decoder(Head).decode
-        self._inner = msgspec.json.Decoder(Inner).decode
         self._writes = {method: Form(kind) for method, kind in WRITES.items()}
         self._write = Form(requests.Write)
         self._forms: dict[str, Form] = {}
@@ -205,10 +195,10 @@ class Requests(Shared):
 
     def decode(self, frame: bytes) -> Any:
         """A frame as a message."""
-        method = self._head(frame).method
-        if method == "db.write":
-            return self._writes.get(self._inner(frame).params.method, self._write).decode(frame)
-        form = self._forms.get(method)
+        envelope = decode_envelope(frame)
+        form = None if envelope.kind == "response" else self._forms.get(str(envelope.method))
+        if envelope.method == "db.write" and envelope.params is not UNSET:
+            form = self._writes.get(self._head(envelope.params).method, self._write)
         return form.decode(frame) if form is not None else _refuse("a method that is not known")
 
     def encode(self, message: Any) -> bytes:

@@ -9,7 +9,7 @@ import pytest
 
 from dragoman.mappings.codewhale.from_canonical.generations import masked, result_in
 from dragoman.mappings.codewhale.vocabulary import HEAD, SEED
-from dragoman.mappings.codewhale.wire.answers import typed
+from dragoman.mappings.codewhale.wire.codecs import typed
 from dragoman.mappings.codewhale.wire.results import AppResponse
 from dragoman.mappings.extras import raw
 from tests.mappings.codewhale.data import VECTORS

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import msgspec
 import pytest
 from msgspec import inspect
 
 from dragoman.mappings.codewhale.wire import REQUESTS
+from dragoman.mappings.codewhale.wire.codecs import fitted
 from dragoman.mappings.codewhale.wire.frames import EventFrame
 from dragoman.mappings.codewhale.wire.results import (
     AppResponse,
@@ -17,7 +17,6 @@ from dragoman.mappings.codewhale.wire.results import (
     ThreadResponse,
     shape_of,
 )
-from dragoman.mappings.codewhale.wire.shapes import depth, fitted
 from dragoman.mappings.errors import PeerError
 
 
@@ -81,12 +80,3 @@ def test_what_does_not_fit_is_left_for_the_decoder_to_refuse() -> None:
     for value in ([1], {"event": 5}, {"event": "error", "message": []}):
         assert fitted(value, shape, "$", dropped) == value
     assert dropped == []
-
-
-def test_depth_is_counted_without_recursion() -> None:
-    value: object = 1
-    for _ in range(5_000):
-        value = [value]
-    assert (depth(value), depth(1), depth({"a": [1]})) == (5_000, 0, 2)
-    with pytest.raises(RecursionError):
-        msgspec.json.encode(value)

@@ -1,0 +1,446 @@
+"""The two codecs of codewhale: EVENTS (answers and bare lines) and REQUESTS
+(docs/dialects/codewhale.md, sections 0, 1 and 11).
+
+A line of a server is recognised by its members, never by its first member: some builds sort all of them. A request has
+any name of its method, and arrays count as objects.
+
+A fault of a request tells a server how to answer: a fault without `value` is no request at all (-32700), one whose
+value has another `jsonrpc` is not ours (-32600), and any other is about the params (-32602).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any, get_args
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, inspect
+from msgspec.structs import replace
+
+from dragoman.mappings.canonical.unmapped import Unmapped
+from dragoman.mappings.codec import check_depth, read_json
+from dragoman.mappings.codewhale.ids import heard
+from dragoman.mappings.codewhale.wire import lines, requests, results
+from dragoman.mappings.codewhale.wire.frames import EventFrame
+from dragoman.mappings.codewhale.wire.values import Wire
+from dragoman.mappings.errors import PeerError
+from dragoman.mappings.jsonrpc import Envelope, decode_envelope
+from dragoman.mappings.value_count import check_value_count
+
+MAX_DEPTH = 128  # of its parser, serde_json
+TEXT_MAX = 500  # characters of an error: it may quote what the peer sent
+
+ENCODER = msgspec.json.Encoder()
+
+
+class Format:
+    """What both codecs have."""
+
+    dialect = "codewhale"
+
+    def encode(self, message: Any) -> bytes:
+        """Return a message as a line."""
+        return ENCODER.encode(message)
+
+
+# -- what a server says -----------------------------------------------------------------------------
+
+
+LINES: msgspec.json.Decoder[lines.Line] = msgspec.json.Decoder(lines.Line)
+FRAMES: msgspec.json.Decoder[EventFrame] = msgspec.json.Decoder(EventFrame)
+NAMES = msgspec.json.Decoder(dict[str, Raw])
+PROBLEM = msgspec.json.Decoder(results.Problem)
+LINE_TYPES = {struct.__struct_config__.tag: struct for struct in get_args(lines.Line)}
+RESULTS: dict[type[Wire], msgspec.json.Decoder[Any]] = {
+    shape: msgspec.json.Decoder(shape) for shape in get_args(results.Result)
+}
+
+
+class Events(Format):
+    """The codec of what a server says."""
+
+    watched: frozenset[type] = frozenset((results.Answer, *get_args(lines.Line)))
+
+    def decode(self, frame: bytes) -> Any:
+        """A line as a message."""
+        try:
+            return LINES.decode(frame)
+        except msgspec.ValidationError:
+            return _answer(decode_envelope(frame))
+
+    def suspicious(self, frame: bytes, message: Any) -> bool:
+        """Whether a frame that decoded may still be nested too deep, in JSON that nobody looked into."""
+        return len(frame) > 2 * MAX_DEPTH and frame.count(b"{") + frame.count(b"[") > MAX_DEPTH
+
+    def check(self, frame: bytes) -> None:
+        """PeerError `too_deep`."""
+        read_json(frame, MAX_DEPTH)
+
+    def mend(self, frame: bytes) -> tuple[Any, list[str]]:
+        """What `decode` refused: a line with members that are not documented, an unknown one, or none."""
+        value = read_json(frame, MAX_DEPTH)
+        if not isinstance(value, dict):
+            raise PeerError("invalid", "expected a JSON object", value=value)
+        tag = value.get("type")
+        if isinstance(tag, str) and "jsonrpc" not in value:
+            kind = LINE_TYPES.get(tag)
+            if kind is None:
+                return Unmapped(dialect="codewhale", tag=tag, raw=frame.decode()), []
+        elif "result" not in value and "error" not in value:
+            raise PeerError("invalid", "neither an answer nor a bare line", value=value)
+        else:
+            kind = results.Answer
+        dropped: list[str] = []
+        inside = value.get("result")
+        shape = results.shape_of(inside) if kind is results.Answer and isinstance(inside, dict) else None
+        if shape is not None:
+            value = value | {"result": fitted(inside, inspect.type_info(shape), "$.result", dropped)}
+        fitting = fitted(value, inspect.type_info(kind), "$", dropped)
+        try:
+            return self.decode(msgspec.json.encode(fitting)), dropped
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise PeerError("invalid", f"no answer of a codewhale: {error}", value=value) from error
+
+
+def _answer(envelope: Envelope) -> results.Answer:
+    if envelope.kind != "response":
+        raise msgspec.DecodeError("not an answer")
+    error, result = UNSET if envelope.error == results.NULL else envelope.error, envelope.result
+    if (error is UNSET) is (result is UNSET):
+        raise msgspec.DecodeError("an answer has a result or an error")
+    if envelope.jsonrpc not in (UNSET, "2.0"):
+        raise msgspec.DecodeError("not JSON-RPC 2.0")
+    own = results.NULL if envelope.id is UNSET else Raw(bytes(envelope.id))
+    if error is not UNSET:
+        return results.Answer(id=own, error=PROBLEM.decode(error))
+    inside: Any = result
+    if result is not UNSET and bytes(result).lstrip()[:1] == b"{":
+        shape = results.shape_of(NAMES.decode(result))
+        inside = result if shape is None else RESULTS[shape].decode(result)
+    return results.Answer(id=own, result=inside)
+
+
+def typed(result: Raw) -> Any:
+    """A result in the struct of its shape, as it is if it has none."""
+    try:
+        return _answer(Envelope(result=result)).result
+    except msgspec.DecodeError:
+        return result
+
+
+# -- what a client asks -----------------------------------------------------------------------------
+
+
+POSITIONS = ("jsonrpc", "id", "method", "params")
+GROUPS = {requests.THREAD: "ThreadRequest", requests.APP: "AppRequest"}
+NO_OBJECT = (Raw(b"null"), UNSET)
+
+
+class Form:
+    """One meaning: its struct and how its params are read; None where they are ignored."""
+
+    def __init__(self, kind: type[requests.RequestBase]) -> None:
+        self.kind = kind
+        shape = inspect.type_info(kind)
+        assert isinstance(shape, inspect.StructType)  # noqa: S101  # of our own structs
+        (said,) = (field for field in shape.fields if field.name == "params")
+        types = said.type.types if isinstance(said.type, inspect.UnionType) else (said.type,)
+        ignored = any(isinstance(t, inspect.RawType) for t in types)
+        self.required = said.required
+        self.params = None if ignored else next(t for t in types if isinstance(t, inspect.StructType))
+        self.decoder: Any = None if self.params is None else msgspec.json.Decoder(self.params.cls)
+
+
+FORMS = [Form(kind) for kind in get_args(requests.Request)]
+BY_METHOD = {name: form for form in FORMS for name in form.kind.names}
+BY_KIND = {(form.kind.group, form.kind.kind): form for form in FORMS if form.kind.kind}
+
+
+class Requests(Format):
+    """The codec of what a client asks."""
+
+    watched: frozenset[type] = frozenset(get_args(requests.Request))
+
+    def decode(self, frame: bytes) -> Any:
+        """A line as a message."""
+        said = decode_envelope(frame)
+        if said.kind == "response":
+            raise msgspec.DecodeError("missing field `method`")
+        if said.jsonrpc not in (UNSET, None, "2.0"):
+            raise msgspec.DecodeError("jsonrpc version must be 2.0")
+        form, params = _found(said)
+        own = UNSET if said.id is UNSET else Raw(bytes(said.id))
+        make: Any = form.kind
+        return make(jsonrpc=said.jsonrpc, id=own, method=said.method, params=params)
+
+    def encode(self, message: Any) -> bytes:
+        """A message as a line."""
+        params: Any = message.params
+        if message.method in GROUPS:
+            body = ENCODER.encode(params) if isinstance(params, Struct) else b"{}"
+            kind = b'{"kind":"%b"' % message.kind.encode()
+            params = Raw(kind + (b"}" if body == b"{}" else b"," + body[1:]))
+        elif params is not UNSET:
+            params = Raw(ENCODER.encode(params))
+        return ENCODER.encode(Envelope(jsonrpc=message.jsonrpc, id=message.id, method=message.method, params=params))
+
+    def suspicious(self, frame: bytes, message: Any) -> bool:
+        """Every request is looked at twice: two parsers must never read two different commands."""
+        return True
+
+    def check(self, frame: bytes) -> None:
+        """PeerError `too_deep` or `duplicate_key`."""
+        _read_request(frame)
+
+    def mend(self, frame: bytes) -> tuple[Any, list[str]]:
+        """What `decode` refused, as a codewhale reads it."""
+        value = _object(_read_request(frame))
+        method = value.get("method")
+        if not isinstance(method, str):
+            why = "missing field `method`" if method is None else "`method` is no string"
+            raise PeerError("invalid", why)
+        version = value.get("jsonrpc")
+        if version is not None and not isinstance(version, str):
+            raise PeerError("invalid", "`jsonrpc` is no string")
+        if version not in (None, "2.0"):
+            raise PeerError("invalid", "jsonrpc version must be 2.0", value=value)
+        if method not in BY_METHOD and method not in GROUPS:
+            said = msgspec.json.encode(value["id"]) if "id" in value else None
+            request = "" if said is None else heard(Raw(said))
+            return Unmapped(dialect="codewhale", tag=method, raw=frame.decode(), request=request), []
+        dropped = [f"$.{name}" for name in value if name not in POSITIONS]
+        known = {name: member for name, member in value.items() if name in POSITIONS}
+        if "params" in known:
+            known["params"] = _params(method, known["params"], value, dropped)
+        try:
+            return self.decode(msgspec.json.encode(known)), dropped
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise PeerError("invalid", in_words(str(error), known.get("params")), value=value) from error
+
+
+def _found(said: Envelope) -> tuple[Form, Any]:
+    """The meaning of a request and its params."""
+    raw = said.params
+    if said.method in GROUPS:
+        if raw in NO_OBJECT:
+            raise msgspec.DecodeError(f"invalid type: null, expected internally tagged enum {GROUPS[said.method]}")
+        members = NAMES.decode(raw)
+        if "kind" not in members:
+            raise msgspec.DecodeError("missing field `kind`")
+        kind = msgspec.json.decode(members.pop("kind"))
+        if not isinstance(kind, str):
+            raise msgspec.DecodeError(f"invalid type: {said_as(kind)}, expected variant identifier")
+        found = BY_KIND.get((said.method, kind))
+        if found is None:
+            raise msgspec.DecodeError(unknown_kind(said.method, kind))
+        if found.params is None:
+            return found, requests.NoParams()
+        return found, _without_null(found.decoder.decode(ENCODER.encode(members)))
+    form = BY_METHOD.get(str(said.method))
+    if form is None:
+        raise msgspec.DecodeError("a method that is not known")
+    if form.params is None:
+        return form, UNSET if raw is UNSET else Raw(bytes(raw))
+    if raw not in NO_OBJECT:
+        return form, _without_null(form.decoder.decode(raw))
+    if form.kind is requests.Prompt:
+        raise msgspec.DecodeError("invalid type: null, expected struct PromptRequest")
+    if form.required:
+        return form, form.decoder.decode(b"{}")  # says which member is missing
+    return form, UNSET if raw is UNSET else None
+
+
+def _without_null(params: Any) -> Any:
+    """An option of any JSON that is null is none, like every other."""
+    null = isinstance(params, requests.ResumeParams | requests.ForkParams) and params.config == Raw(b"null")
+    return replace(params, config=UNSET) if null else params
+
+
+def unknown_kind(method: str, kind: str, *, seed: bool = False) -> str:
+    """What a server says of a kind that it does not know."""
+    known = [form.kind for form in FORMS if form.kind.group == method and not (seed and form.kind.later)]
+    names = ", ".join(f"`{known_kind.kind}`" for known_kind in known)
+    return f"unknown variant `{kind}`, expected one of {names}"
+
+
+def _object(value: object) -> dict[str, Any]:
+    """A request as an object; an array of its members in their order is one too, a batch is not."""
+    if isinstance(value, list):
+        if value and isinstance(value[0], dict):
+            raise PeerError("invalid", "invalid type: map, expected a string")
+        if not 3 <= len(value) <= len(POSITIONS):
+            raise PeerError("invalid", f"invalid length {len(value)}, expected struct JsonRpcRequest with 4 elements")
+        return dict(zip(POSITIONS, value, strict=False))
+    if not isinstance(value, dict):
+        raise PeerError("invalid", "invalid type: expected struct JsonRpcRequest")
+    return value
+
+
+def _params(method: str, params: object, value: dict[str, Any], dropped: list[str]) -> object:
+    """Params with the members that their struct documents, from an array in its order too."""
+    tagged = method in GROUPS and isinstance(params, dict)
+    kind = params.get("kind") if isinstance(params, dict) else None
+    form = BY_KIND.get((method, str(kind))) if tagged else BY_METHOD.get(method)
+    if form is None:
+        return params
+    if form.params is None:
+        if tagged and isinstance(params, dict):
+            dropped += [f"$.params.{name}" for name in params if name != "kind"]
+            return {"kind": kind}
+        return params
+    if isinstance(params, list):
+        names = [field.encode_name for field in form.params.fields]
+        if len(params) > len(names):
+            raise PeerError("invalid", f"invalid length {len(params)}, expected fewer elements in array", value=value)
+        return dict(zip(names, params, strict=False))
+    if not isinstance(params, dict):
+        return params
+    members = {name: member for name, member in params.items() if not (tagged and name == "kind")}
+    fitting = fitted(members, form.params, "$.params", dropped)
+    return {"kind": kind, **fitting} if tagged and isinstance(fitting, dict) else fitting
+
+
+def _read_request(frame: bytes) -> object:
+    """Return the JSON of a frame, or raise PeerError."""
+    check_value_count(frame)
+    try:
+        frame.decode()
+        msgspec.json.decode(frame)
+        value: object = json.loads(frame, object_pairs_hook=_unique)
+    except UnicodeDecodeError as error:
+        raise PeerError("not_utf8", "stream did not contain valid UTF-8", can_continue=False) from error
+    except RecursionError as error:
+        raise PeerError("too_deep", "recursion limit exceeded") from error
+    except ValueError as error:
+        raise PeerError("not_json", str(error)) from error
+    check_depth(value, MAX_DEPTH, "recursion limit exceeded")
+    return value
+
+
+def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    members: dict[str, object] = {}
+    for name, member in pairs:
+        if name in members:
+            raise PeerError("duplicate_key", f"duplicate field `{name}`")
+        members[name] = member
+    return members
+
+
+# -- the words of the real parser (docs/dialects/codewhale.md, section 1.2) -------------------------
+
+
+MISSING = re.compile(r"Object missing required field `(\w+)`")
+WRONG_TYPE = re.compile(r"Expected `([^`]+)`, got `[^`]+`(?: - at `\$([^`]*)`)?")
+TOO_SMALL = re.compile(r"Expected `int` >= 0 - at `\$([^`]*)`")
+
+EXPECTED = {"str": "a string", "bool": "a boolean", "int": "i64", "array": "a sequence", "object": "a map"}
+
+UNSIGNED = ".limit"  # the one member that counts: all other integers are i64
+
+
+def in_words(error: str, params: object) -> str:
+    """The text of an error about `params`."""
+    if found := MISSING.search(error):
+        return f"missing field `{found[1]}`"
+    if found := TOO_SMALL.search(error):
+        return f"invalid value: {said_as(_at(params, found[1]))}, expected usize"
+    if found := WRONG_TYPE.search(error):
+        expected = EXPECTED.get(found[1].removesuffix(" | null"), found[1])
+        expected = "usize" if (found[2] or "").endswith(UNSIGNED) else expected
+        return f"invalid type: {said_as(_at(params, found[2] or ''))}, expected {expected}"[:TEXT_MAX]
+    return error[:TEXT_MAX]
+
+
+def _at(value: object, path: str) -> object:
+    """The member at a path of names; indices are not followed."""
+    for name in path.split(".")[1:]:
+        value = value.get(name) if isinstance(value, dict) else value
+    return value
+
+
+def said_as(value: object) -> str:
+    """A value of a wrong type, as an error names it."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return f"boolean `{json.dumps(value)}`"
+        case int():
+            return f"integer `{value}`"
+        case float():
+            return f"floating point `{msgspec.json.encode(value).decode()}`"
+        case str():
+            return f"string {json.dumps(value, ensure_ascii=False)}"
+        case list():
+            return "sequence"
+        case _:
+            return "map"
+
+
+# -- untyped JSON in the shape of a struct (docs/dialects/codewhale.md, section 7) ------------------
+
+
+def fitted(value: object, shape: inspect.Type, path: str, dropped: list[str]) -> object:
+    """`value` without what `shape` does not document; the paths of that go to `dropped`."""
+    match value:
+        case dict():
+            return _members(value, shape, path, dropped)
+        case list():
+            item = next(
+                (t.item_type for t in _alternatives(shape) if isinstance(t, inspect.ListType | inspect.VarTupleType)),
+                None,
+            )
+            if item is None:
+                return value
+            known = [member for member in value if not _strange(member, item, path, dropped)]
+            return [fitted(member, item, f"{path}[]", dropped) for member in known]
+    return value
+
+
+def _members(value: dict[str, object], shape: inspect.Type, path: str, dropped: list[str]) -> object:
+    structs = [t for t in _alternatives(shape) if isinstance(t, inspect.StructType)]
+    units = [str(v) for t in _alternatives(shape) if isinstance(t, inspect.LiteralType) for v in t.values]
+    if len(value) == 1:
+        (name,) = value
+        if name in units and value[name] is None:
+            return name
+    tagged = [s for s in structs if s.tag_field is not None]
+    struct = next((s for s in tagged if value.get(str(s.tag_field)) == s.tag), None) if tagged else None
+    if struct is None:
+        struct = structs[0] if structs and not tagged else None
+    if struct is None:
+        return value
+    fields = {field.encode_name: field.type for field in struct.fields}
+    members: dict[str, object] = {}
+    for name, member in value.items():
+        if name in fields:
+            members[name] = fitted(member, fields[name], f"{path}.{name}", dropped)
+        elif name == struct.tag_field:
+            members[name] = member
+        else:
+            dropped.append(f"{path}.{name}")
+    return members
+
+
+def _strange(value: object, shape: inspect.Type, path: str, dropped: list[str]) -> bool:
+    """Whether this is an EventFrame of a name that is not known."""
+    tags = {s.tag for s in _alternatives(shape) if isinstance(s, inspect.StructType) and s.tag_field == "event"}
+    tag = value.get("event") if isinstance(value, dict) else None
+    strange = bool(tags) and isinstance(tag, str) and tag not in tags
+    if strange:
+        dropped.append(f"{path}[].{tag}")
+    return strange
+
+
+def _alternatives(shape: inspect.Type) -> Iterator[inspect.Type]:
+    if isinstance(shape, inspect.UnionType):
+        for member in shape.types:
+            yield from _alternatives(member)
+    else:
+        yield shape
+
+
+EVENTS = Events()
+REQUESTS = Requests()
