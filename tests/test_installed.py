@@ -99,6 +99,13 @@ def test_the_program_runs_in_such_a_project(environment: Path, project: Path) ->
     assert (told.returncode, told.stdout) == (0, f"dragoman {dragoman.__version__}\n"), told.stderr
 
 
+def test_the_installed_program_brings_its_documents_and_its_example(environment: Path, tmp_path: Path) -> None:
+    example = run(environment / "dragoman", "config", "example", cwd=tmp_path)
+    assert example.stdout == (ROOT / "config.example.toml").read_text("utf-8"), example.stderr
+    page = run(environment / "dragoman", "docs", "dialects/pod", cwd=tmp_path)
+    assert page.stdout == (ROOT / "docs/dialects/pod.md").read_text("utf-8"), page.stderr
+
+
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_importing_a_folder_of_the_checkout_is_refused(folder: str) -> None:
     refused = run(sys.executable, "-c", f"import {folder}", cwd=ROOT, PYTHONPATH=".")

@@ -46,6 +46,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "Reference",
         "Print the JSON Schema of the canonical events and commands, or of the configuration file.",
     ),
+    "config": ("Reference", "Print an example of the configuration file, which has every key with its default value."),
+    "docs": ("Reference", "List the documents that are installed with dragoman, or print one."),
     "dialects": ("Reference", "List the dialects, and the endpoints that each can listen on or connect to."),
     "demo": (
         "Try",
@@ -92,7 +94,6 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
-    add_completion=False,
 )
 
 
@@ -140,7 +141,7 @@ def _run() -> int:
 
 
 def _fail(words: str, code: int) -> int:
-    from dragoman.gateway import logs  # its libraries take longer to import than `--help` takes to run
+    from dragoman.gateway import logs  # not needed for `--help` and `--version`
 
     for line in words.split("\n"):
         logs.tell(f"error: {logs.escaped(line)}", sys.stderr)  # the text may quote a peer

@@ -17,7 +17,7 @@ from dragoman.mappings.errors import ConfigError
 
 __all__ = ["EXAMPLES", "serve"]
 
-EXAMPLES = ("dragoman serve --config config.toml   (config.example.toml shows every key)",)
+EXAMPLES = ("dragoman serve --config config.toml   (`dragoman config example` shows every key)",)
 
 
 def serve(

@@ -32,7 +32,7 @@ ROOT = Path(__file__).parents[2]
 PANELS = {
     "Run": ["bridge", "serve", "check", "translate"],
     "Recordings": ["show", "diff", "replay", "drive", "export", "import", "redact", "scan"],
-    "Reference": ["matrix", "schema", "dialects"],
+    "Reference": ["matrix", "schema", "config", "docs", "dialects"],
     "Try": ["demo", "demo-backend"],
 }
 WS = "smooth+ws://127.0.0.1:0/ws"
@@ -77,8 +77,11 @@ def test_each_command_has_a_file_of_its_name() -> None:
     assert {command.replace("-", "_") if command != "import" else "import_" for command in COMMANDS} <= files
 
 
-@pytest.mark.parametrize("option", ["--version", "--help"])
-def test_neither_version_nor_help_imports_the_gateway_or_its_libraries(option: str) -> None:
+LOGS = ["dragoman.gateway.log_queue", "dragoman.gateway.logs"]
+
+
+@pytest.mark.parametrize(("option", "more"), [("--version", []), ("--help", []), ("--nope", LOGS)])
+def test_neither_version_nor_help_nor_an_error_of_usage_imports_the_gateway(option: str, more: list[str]) -> None:
     program = """
 import sys
 from dragoman.gateway.cli import main
@@ -90,15 +93,60 @@ except SystemExit:
 """
     command = [sys.executable, "-c", program, option]
     done = subprocess.run(command, capture_output=True, text=True, timeout=40, check=True)
-    ours, libraries = done.stderr.splitlines()
+    ours, libraries = done.stderr.splitlines()[-2:]
     assert ast.literal_eval(ours) == [
         "dragoman.gateway",
         "dragoman.gateway.cli",
         "dragoman.gateway.cli.program",
+        *more,
         "dragoman.mappings",
         "dragoman.mappings.errors",
     ]
     assert libraries == "[]"
+
+
+@pytest.mark.parametrize(
+    ("shell", "environment", "offered"),
+    [
+        ("bash", {"COMP_WORDS": "dragoman demo-", "COMP_CWORD": "1"}, "demo-backend"),
+        ("bash", {"COMP_WORDS": "dragoman bridge --over", "COMP_CWORD": "2"}, "--overflow"),
+        ("bash", {"COMP_WORDS": "dragoman bridge --overflow c", "COMP_CWORD": "3"}, "coalesce"),
+        ("zsh", {"_TYPER_COMPLETE_ARGS": "dragoman bridge --over"}, "--overflow"),
+        (
+            "fish",
+            {"_TYPER_COMPLETE_ARGS": "dragoman bridge --over", "_TYPER_COMPLETE_FISH_ACTION": "get-args"},
+            "--over",
+        ),
+    ],
+)
+def test_a_shell_completes_commands_options_and_choices(
+    shell: str, environment: dict[str, str], offered: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {**environment, "_DRAGOMAN_COMPLETE": f"complete_{shell}"}.items():
+        monkeypatch.setenv(name, value)
+    done = dragoman()
+    assert (done.returncode, done.stderr) == (0, "")
+    assert offered in done.stdout
+
+
+def test_the_example_of_the_configuration_is_printed_as_it_is() -> None:
+    done = dragoman("config", "example")
+    assert (done.returncode, done.stdout) == (0, (ROOT / "config.example.toml").read_text("utf-8"))
+
+
+def test_the_documents_are_listed_and_each_is_printed_as_it_is() -> None:
+    rows = json.loads(dragoman("docs", "--json").stdout)
+    files = {path.relative_to(ROOT / "docs").as_posix(): path for path in (ROOT / "docs").rglob("*.md")}
+    assert {f"{row['page']}.md" for row in rows} == set(files)
+    listed = dragoman("docs").stdout
+    for row in rows:
+        assert row["page"] in listed
+        assert Path(row["path"]).read_text("utf-8").startswith(f"# {row['title']}\n")
+    assert dragoman("docs", "dialects/pod").stdout == files["dialects/pod.md"].read_text("utf-8")
+
+
+def test_a_document_that_is_not_there_is_told_with_the_nearest() -> None:
+    assert refused("docs", "desing") == "error: no document 'desing'; did you mean 'design'?"
 
 
 def test_nothing_asked_shows_the_help_and_is_bad_usage() -> None:
