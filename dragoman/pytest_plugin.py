@@ -18,7 +18,7 @@ import pytest
 
 if TYPE_CHECKING:
     from dragoman.gateway.replay.driving import Driven
-    from dragoman.gateway.replay.threads import Served
+    from dragoman.gateway.replay.standalone import Served
 
 __all__ = ["Drive", "Replay", "dragoman_drive", "dragoman_replay"]
 
@@ -43,7 +43,7 @@ class Drive(Protocol):
 @pytest.fixture
 def dragoman_replay() -> Iterator[Replay]:
     """Serve a recording as a backend in a dialect of your choice: `dragoman_replay(FILE, "smooth").url`."""
-    from dragoman.gateway.replay import threads  # for tests that ask for it alone
+    from dragoman.gateway.replay import standalone  # for tests that ask for it alone
 
     watched: list[Served] = []
     with ExitStack() as stack:
@@ -51,9 +51,9 @@ def dragoman_replay() -> Iterator[Replay]:
         def serve(recording: str | Path, listen: str, *, strict: bool = True, **options: str) -> Served:
             # pytest's own folders are named after the test: a socket's path has at most 107 bytes
             folder = Path(stack.enter_context(TemporaryDirectory(prefix="dragoman-")))
-            endpoint = threads.listen_endpoint(listen, folder)
+            endpoint = standalone.listen_endpoint(listen, folder)
             options.setdefault("speed", "instant")
-            served = stack.enter_context(threads.served(Path(recording), endpoint, **options))
+            served = stack.enter_context(standalone.served(Path(recording), endpoint, **options))
             if strict:
                 watched.append(served)
             return served
@@ -67,10 +67,10 @@ def dragoman_replay() -> Iterator[Replay]:
 @pytest.fixture
 def dragoman_drive() -> Drive:
     """Say what clients said in a recording to a live backend: `dragoman_drive(FILE, "pod+unix:PATH")`."""
-    from dragoman.gateway.replay import threads  # for tests that ask for it alone
+    from dragoman.gateway.replay import standalone  # for tests that ask for it alone
 
     def drive(recording: str | Path, upstream: str, *, deadline: float = 60.0) -> Driven:
-        driven = threads.driven(Path(recording), upstream, deadline)
+        driven = standalone.driven(Path(recording), upstream, deadline)
         if not driven.same:
             pytest.fail(f"{upstream} does otherwise than {recording} (-):\n{driven}", pytrace=False)
         return driven

@@ -34,10 +34,9 @@ from dragoman.gateway.pods.directory import PodDirectory
 from dragoman.gateway.pods.folder import PodFolder
 from dragoman.gateway.recording.recorder import Recorder
 from dragoman.gateway.recording.recordings import Recordings
-from dragoman.gateway.replay.conversation import PrivateConversation
-from dragoman.gateway.replay.live import Live
+from dragoman.gateway.replay.conversation import PrivateConversation, SessionFilter
+from dragoman.gateway.replay.live import LiveBackend
 from dragoman.gateway.replay.playing import Replay
-from dragoman.gateway.replay.session_filter import SessionFilter
 from dragoman.gateway.routing.ingress import Ingress
 from dragoman.gateway.routing.router import Router
 from dragoman.gateway.services import Services
@@ -216,10 +215,10 @@ class App:
 
     def _live(
         self, recorder: Recorder | None, session: BackendEvents, endpoint: Endpoint, tells_model_turns: bool
-    ) -> Live:
+    ) -> LiveBackend:
         """Make the live backend behind a session's replay, with its own connection."""
         dialect = registry.dialect(endpoint.dialect)
-        live = Live(session, dialect, self._services, name=endpoint.masked, tells_model_turns=tells_model_turns)
+        live = LiveBackend(session, dialect, self._services, name=endpoint.masked, tells_model_turns=tells_model_turns)
         if dialect.session_ref is None:
             live.backend = self._upstream(live, endpoint, recorder)
         else:

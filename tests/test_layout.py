@@ -31,11 +31,6 @@ RIDDLE = re.compile(r"(It|They|Those|These|That|The same|Of|What|Whose|Which|Who
 NOT_YET_PLAIN: tuple[str, ...] = (
     "gateway/backends/",
     "gateway/recording/",
-    "gateway/replay/conversation.py",
-    "gateway/replay/lines.py",
-    "gateway/replay/live.py",
-    "gateway/replay/missing.py",
-    "gateway/replay/scenes.py",
     "gateway/session/",
     "mappings/",
 )

@@ -9,9 +9,9 @@ from rich.text import Text
 
 from dragoman.gateway.cli.options import AsJson, RecordingFile
 from dragoman.gateway.cli.recordings import reading
-from dragoman.gateway.recording.compare import Difference, compared, turns
 from dragoman.gateway.recording.printable import printable
 from dragoman.gateway.recording.reader import Recording, open_recording
+from dragoman.gateway.recording.show.compare import Difference, compared, turns
 
 __all__ = ["EXAMPLES", "diff"]
 

@@ -16,9 +16,10 @@ from dragoman.gateway.cli.recordings import tell_problems
 from dragoman.gateway.cli.running import run, set_up
 from dragoman.gateway.endpoint import Endpoint, parse
 from dragoman.gateway.recording.printable import printable
+from dragoman.gateway.recording.reader import open_recording
 from dragoman.gateway.replay.driving import DEADLINE, Driven
-from dragoman.gateway.replay.standalone import drive as drive_play
-from dragoman.gateway.replay.standalone import driven_play
+from dragoman.gateway.replay.plan import read_plan
+from dragoman.gateway.replay.standalone import drive as drive_plan
 
 __all__ = ["EXAMPLES", "drive"]
 
@@ -43,10 +44,10 @@ def drive(
     b}], refusals}.
     """
     set_up(log_level, log_json)
-    play, backend = driven_play(file), parse(upstream)
-    tell_problems(play.recording)
-    with steps(file.name, len(play.scenes) - 1) as progress:
-        driven = run(drive_play(play, backend, deadline=deadline, progress=progress))
+    plan, backend = read_plan(open_recording(file)), parse(upstream)
+    tell_problems(plan.recording)
+    with steps(file.name, len(plan.inputs)) as progress:
+        driven = run(drive_plan(plan, backend, deadline=deadline, progress=progress))
     if as_json:
         typer.echo(msgspec.json.encode(driven).decode())
     else:

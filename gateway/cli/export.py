@@ -12,9 +12,9 @@ from dragoman.gateway import logs
 from dragoman.gateway.cli.options import RecordingFile
 from dragoman.gateway.cli.output import check_no_recording, open_output
 from dragoman.gateway.cli.recordings import opened
-from dragoman.gateway.recording.cloudevents import cloud_events
-from dragoman.gateway.recording.page import page
 from dragoman.gateway.recording.reader import Recording
+from dragoman.gateway.recording.show.cloudevents import cloud_events
+from dragoman.gateway.recording.show.page import page
 from dragoman.mappings.errors import ConfigError
 
 __all__ = ["EXAMPLES", "export"]

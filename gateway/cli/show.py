@@ -19,9 +19,9 @@ from dragoman.gateway.cli.recordings import reading
 from dragoman.gateway.ledger import Ledger
 from dragoman.gateway.recording.lines import Line
 from dragoman.gateway.recording.printable import printable
-from dragoman.gateway.recording.projected import projected
 from dragoman.gateway.recording.reader import Recording, open_recording
-from dragoman.gateway.recording.transcript import KINDS, Entry, transcript
+from dragoman.gateway.recording.show.projected import projected
+from dragoman.gateway.recording.show.transcript import KINDS, TranscriptEntry, transcript
 from dragoman.mappings.dialect import Dialect
 from dragoman.mappings.errors import ConfigError
 
@@ -140,7 +140,7 @@ def _time(text: str, recording: Recording) -> int:
 # -- how it is shown ------------------------------------------------------------------------------------------
 
 
-def _print_entries(recording: Recording, entries: Iterable[Entry]) -> None:
+def _print_entries(recording: Recording, entries: Iterable[TranscriptEntry]) -> None:
     console = Console(highlight=False, soft_wrap=True)
     header = recording.header
     whose = f"session {header.session}" if header.session else "of no session"
@@ -155,7 +155,7 @@ def _print_entries(recording: Recording, entries: Iterable[Entry]) -> None:
         console.print(_line(entry))
 
 
-def _line(entry: Entry) -> Text:
+def _line(entry: TranscriptEntry) -> Text:
     style = STYLES.get(entry.kind, "dim")
     first, *more = printable(entry.text).split("\n")
     name = entry.name if entry.kind in ("tool", "result", "output", "command", "asked", "reply", "detail") else ""
@@ -179,7 +179,7 @@ def _clock(t: int) -> str:
     return f"{hours}:{minutes:02}:{seconds:06.3f}" if hours else f"{minutes}:{seconds:06.3f}"
 
 
-def _print_json(entries: Iterable[Entry]) -> None:
+def _print_json(entries: Iterable[TranscriptEntry]) -> None:
     encoder = msgspec.json.Encoder()
     before = "["
     for entry in entries:

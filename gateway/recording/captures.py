@@ -1,10 +1,12 @@
-"""Captures of other tools as recordings: the frames of one conversation, told through the normal form of a turn.
+"""Make recordings of captures, which other tools write: the frames of one conversation.
 
-A capture is JSON Lines: `t` (seconds), `dir` (`c2s`, `s2c`, `pub`), `frame` or, for ZeroMQ, `frames`, and `conn` where
-there are several connections; a first line without `dir` is a header and may name the `dialect`. A line with `event`
-"close" says that the connection is; others without a frame say nothing here. The gateway's place is that of the tool
-that captured: what a client said went to the backend as it stood, and its connection was the session's own. Of several
-clients that were told the same the one counts that was told most.
+A capture is JSON Lines: `t` (seconds), `dir` (`c2s`, `s2c`, `pub`), `frame` or, for ZeroMQ, `frames`, and `conn` if
+there are several connections. A first line without `dir` is a header and may name the `dialect`. A line with `event`
+"close" closes its connection; other lines without a frame are ignored.
+
+The recording is as if a gateway stood in the place of the capturing tool. Each frame of a client went to the backend
+unchanged, over a connection of the session's own. If the backend broadcasts to several clients, the connection with the
+most frames is taken.
 """
 
 from __future__ import annotations
@@ -43,22 +45,22 @@ from dragoman.mappings.canonical.events import (
 from dragoman.mappings.canonical.values import Failure, Message, Origin, flatten
 from dragoman.mappings.dialect import Burst, Dialect, Direction, Frame, Parts, Step
 
-__all__ = ["Capture", "Import", "Said", "read_capture"]
+__all__ = ["Capture", "CapturedFrame", "Import", "read_capture"]
 
 T = TypeVar("T")  # Event or Command
 
 BEGINS = frozenset(
     {RunStarted, ModelTurnStarted, TextDelta, ReasoningStarted, ReasoningDelta, ToolCallStarted, TurnEnded}
 )
-"""What shows that a waiting input's turn has begun, where a backend answers when it is over
+"""Events that show that the turn of a waiting input began, if the backend answers the input only at its end
 (docs/dialects/codewhale.md).
 """
 
 LINE_MAX = 64 << 20  # bytes: four of the largest messages
 
 
-class _Raw(Struct):
-    """A line as it is written; what else it has is of no interest. `format` is that of a recording's header."""
+class _CaptureLine(Struct):
+    """One line of a capture; other keys are ignored. A recording has `format` in its first line."""
 
     t: Annotated[float, Meta(le=9e9)] = 0.0  # 285 years, as in a recording
     dir: str = ""
@@ -70,10 +72,10 @@ class _Raw(Struct):
     dialect: str = ""
 
 
-class Said(Struct, frozen=True):
-    """One frame of a capture: in which line it stands, when (µs), on which connection, which way.
+class CapturedFrame(Struct, frozen=True):
+    """One frame of a capture, with its line number, time (µs), connection and direction.
 
-    Without a frame it says that the connection was closed.
+    Without a frame the connection was closed.
     """
 
     number: int
@@ -84,15 +86,15 @@ class Said(Struct, frozen=True):
 
 
 class Capture:
-    """A capture that can be read any number of times. `dialect_name` is what its header says, or ""."""
+    """A capture, which can be read any number of times. `dialect_name` comes from its header, or is ""."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.progress: Callable[[int], None] = lambda _bytes: None
         self.dialect_name = next((raw.dialect for _, raw in self._raw()), "")
 
-    def frames(self) -> Iterator[Said]:
-        """Its frames, in their order, and where connections were closed."""
+    def frames(self) -> Iterator[CapturedFrame]:
+        """Yield the frames of the capture in order, and the ends of connections."""
         for number, raw in self._raw():
             frame: Frame | None = None
             if raw.frames is not None:
@@ -104,10 +106,10 @@ class Capture:
                 continue
             if raw.dir not in ("c2s", "s2c", "pub"):
                 raise RecordingError(f"{self.path}:{number}: `dir` is c2s, s2c or pub, not {raw.dir!r}")
-            yield Said(number, int(raw.t * 1e6), raw.conn or "client", raw.dir, frame)
+            yield CapturedFrame(number, int(raw.t * 1e6), raw.conn or "client", raw.dir, frame)
 
-    def _raw(self) -> Iterator[tuple[int, _Raw]]:
-        decoder = msgspec.json.Decoder(_Raw)
+    def _raw(self) -> Iterator[tuple[int, _CaptureLine]]:
+        decoder = msgspec.json.Decoder(_CaptureLine)
         with self.path.open("rb") as file:
             number = 0
             while line := file.readline(LINE_MAX):
@@ -125,7 +127,7 @@ class Capture:
 
 
 def read_capture(capture: Capture, dialect: Dialect, *, session: str = "", gateway: str = "") -> tuple[Header, Import]:
-    """The header of a capture's recording, and its lines to iterate. `session` names one where it has several."""
+    """Return the header and the lines of the recording. `session` chooses one, if the capture has several."""
     of = Import(capture, dialect)
     of.look(session)
     header = Header(
@@ -140,30 +142,31 @@ def read_capture(capture: Capture, dialect: Dialect, *, session: str = "", gatew
 
 
 class Import:
-    """The lines of a recording, made from a capture. `problems` are what could not be read, by line of the capture."""
+    """The lines of a recording, made from a capture. `problems` has the frames that could not be read, by line."""
 
     def __init__(self, capture: Capture, dialect: Dialect) -> None:
         self.session = ""
         self.started_at = 0
         self.problems: list[str] = []
-        self.others = 0  # frames that told other clients, or of other sessions
+        self.others = 0  # frames to other clients, or of other sessions
         self._capture = capture
         self._dialect = dialect
-        self._told = ""  # the connection whose frames tell the session's events
+        self._told = ""  # the connection from which broadcast events are taken
         self._numbers = 0
         self._seq = 0
         self._t = 0
         self._waiting: dict[str, tuple[str, SubmitInput]] = {}
-        self._begun: set[str] = set()  # inputs whose turns began though nothing said that they were accepted
+        self._begun: set[str] = set()  # inputs whose turns began without an answer
         self._given: Given | None = None
         self._given_by = ""  # the request of that answer
 
     def look(self, session: str) -> None:
-        """Which session, when it began, and who was told of it most. RecordingError if nobody said anything, or nobody
-        of that session.
+        """Find the session, its start, and the connection with the most frames.
+
+        Raise RecordingError if the capture has no frames, or none of that session.
         """
         told: Counter[str] = Counter()
-        named: Counter[str] = Counter()  # by what the backend says of it, else by what it is asked
+        named: Counter[str] = Counter()  # in frames of the backend; `asked` counts commands
         asked: Counter[str] = Counter()
         empty = True
         for said in self._capture.frames():
@@ -188,7 +191,7 @@ class Import:
         self._told = _most(told)
         self.session = session or _most(named) or _most(asked) or str(uuid5(NAMESPACE_URL, self._capture.path.name))
         self.started_at = self.started_at or self._capture.path.stat().st_mtime_ns
-        self.problems.clear()  # they are told when the lines are made
+        self.problems.clear()  # they are found again when the lines are made
 
     def __iter__(self) -> Iterator[Line]:
         self._state = SessionState(id=self.session, opened_at=self.started_at)
@@ -204,7 +207,7 @@ class Import:
 
     # -- the client's side -----------------------------------------------------------------------------
 
-    def _client_says(self, said: Said, frame: Frame) -> Iterator[Line]:
+    def _client_says(self, said: CapturedFrame, frame: Frame) -> Iterator[Line]:
         commands = [item for burst in self._bursts(said, self._dialect.commands) for item in burst.items]
         for command in commands:
             if isinstance(command, SubmitInput):
@@ -220,8 +223,8 @@ class Import:
             yield self._line(command=command, link=UP)
         yield self._frame(frame, "send")
 
-    def _closed(self, said: Said) -> Iterator[Line]:
-        """A connection was closed: with one that is a session's own its turn is lost (docs/design.md, section 5)."""
+    def _closed(self, said: CapturedFrame) -> Iterator[Line]:
+        """Fail the turn of a session whose own connection was closed (docs/design.md, section 5)."""
         turn = self._state.turn
         if self._dialect.single_session or self._dialect.session_ref is not None or turn is None:
             return
@@ -233,7 +236,7 @@ class Import:
 
     # -- the backend's side ----------------------------------------------------------------------------
 
-    def _backend_says(self, said: Said, frame: Frame) -> Iterator[Line]:
+    def _backend_says(self, said: CapturedFrame, frame: Frame) -> Iterator[Line]:
         broadcast = said.dir == "pub" or self._dialect.single_session
         if broadcast and said.conn != self._told:
             self.others += 1
@@ -253,7 +256,7 @@ class Import:
                     yield from self._runs(self._form.cut("failed", failure, at), at)
 
     def _is_open(self, request: str) -> bool:
-        """Whether the open turn was asked for under this request: an error under it ends it
+        """Return True if this request began the open turn; an error for that request ends the turn
         (docs/translation.md, rule 3.11).
         """
         turn = self._state.turn
@@ -272,19 +275,19 @@ class Import:
         else:
             if self._waiting and self._state.turn is None and type(item) in BEGINS and not self._dialect.single_session:
                 conn, command = self._waiting.pop(next(iter(self._waiting)))
-                self._begun.add(command.request)  # it is answered when it is over
+                self._begun.add(command.request)  # the answer comes when the turn is over
                 yield from self._accept(conn, command, at)
             yield from self._runs(self._form.feed([item], at), at)
             if self._state.turn is None or self._state.turn.question is None:
                 self._given = None
 
     def _accept(self, conn: str, command: SubmitInput, at: int) -> Iterator[Line]:
-        """The input's turn begins."""
+        """Begin the turn of an input."""
         message = Message(role="user", text=flatten(command.segments), segments=command.segments)
         yield from self._runs(self._form.accept(Origin(link=conn, request=command.request), message, at), at)
 
     def _accepted(self, item: Any) -> tuple[str, SubmitInput] | None:
-        """Whose input begins a turn by this: said so, answered well, or, where answers have no ids, heard again."""
+        """Return the pending input that this event accepts: by TurnAccepted, by a successful reply, or by its echo."""
         if isinstance(item, TurnAccepted) or (isinstance(item, Reply) and item.failure is None):
             return self._waiting.pop(item.request, None)
         if isinstance(item, Reply):
@@ -297,7 +300,7 @@ class Import:
 
     # -- lines -----------------------------------------------------------------------------------------
 
-    def _bursts(self, said: Said, direction: Direction[T]) -> list[Burst[T]]:
+    def _bursts(self, said: CapturedFrame, direction: Direction[T]) -> list[Burst[T]]:
         step: Step[T] = Step()
         direction.receive([said.frame] if said.frame is not None else [], step)
         self.problems += [f"{self._capture.path}:{said.number}: {fault.text}" for fault in step.faults]
@@ -323,5 +326,5 @@ class Import:
 
 
 def _most(counted: Counter[str]) -> str:
-    """What was counted most, the first of equals; "" of nothing."""
+    """Return the key with the highest count, the first of equals; "" if there is none."""
     return max(counted, key=lambda key: counted[key], default="")

@@ -1,12 +1,10 @@
 """Replay: a recording as a backend, as a client, and in tests.
 
-matching        compares a command with recorded ones       turn_matcher   finds the recorded turn of an input
-scenes          cuts a recording into turns                 lines          selects the events to send
-pace            times the events                            backend        the recording as a backend
-reports         reports how each command was matched        options        the options of `replay+file:`
-playing         the replay of one route                     live           a live backend behind a recording
-forked          decides between recording and live backend  missing        adds the recorded part to it
-conversation    one conversation of a shared backend        session_filter hides its other conversations
-driving         the recording as a client                   in_process     that client's transport
-driven_events   the events that it received                 standalone, threads   apps of their own
+plan          cuts a recording into turns and parts     options          the options of `replay+file:`, and the pace
+matching      compares a command with recorded ones     turn_matcher     finds the recorded turn of an input
+backend       the recording as a session's backend      replayed_events  selects the events that it sends
+playing       the replay of one route                   live             a live backend behind a recording
+conversation  one conversation of a shared backend      missing          adds live turns to the recording
+driving       the recording as a client                 in_process       the transport of that client
+standalone    serves and drives with an app of its own
 """

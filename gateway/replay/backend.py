@@ -1,8 +1,10 @@
 """A recording as the backend of one session (docs/design.md, section 7).
 
-It sends what all clients received then, and the session makes its normal form again. So events that the session itself
-adds are left out (lines.py). An input begins a recorded turn, which is played in parts. If a recorded command stands
-between two parts, the play waits for that command. A command that comes early makes the rest before it follow at once.
+It sends what all clients received then, and the session makes its normal form again. So it leaves out events that the
+session adds itself (replayed_events.py). An input begins a recorded turn, which is played in parts. If a recorded
+command stands between two parts, the replay waits for that command. A command that comes early makes the rest of the
+part before it follow at once.
+
 This module has no I/O except reading the recording; `later` is injected.
 """
 
@@ -13,12 +15,11 @@ from collections.abc import Callable, Iterator, Sequence
 from msgspec import UNSET, structs
 
 from dragoman.gateway.recording.lines import EventLine
-from dragoman.gateway.replay.lines import Lines
-from dragoman.gateway.replay.matching import ANSWERS, means
-from dragoman.gateway.replay.pace import Pace
-from dragoman.gateway.replay.reports import WHY, Outcome, Report, Reporter, named
-from dragoman.gateway.replay.scenes import Passage, Play, Scene
-from dragoman.gateway.replay.turn_matcher import TurnMatcher
+from dragoman.gateway.replay.matching import ANSWERS, is_same_command
+from dragoman.gateway.replay.options import Pace
+from dragoman.gateway.replay.plan import RecordedTurn, ReplayPlan, TurnPart
+from dragoman.gateway.replay.replayed_events import ReplayedEvents
+from dragoman.gateway.replay.turn_matcher import WHY, MatchReport, Outcome, Reporter, TurnMatcher, named
 from dragoman.gateway.session.history import page
 from dragoman.gateway.session.ports import BackendEvents
 from dragoman.gateway.timers import Later, Timer
@@ -57,25 +58,25 @@ class ReplayBackend:
     def __init__(
         self,
         session: BackendEvents,
-        play: Play,
+        plan: ReplayPlan,
         *,
         pace: Pace,
         later: Later,
         reporter: Reporter,
-        lines: Lines,
+        events: ReplayedEvents,
         auto: bool = False,
     ) -> None:
         self._session = session
-        self._play = play
+        self._plan = plan
         self._pace = pace
         self._later = later
         self._reporter = reporter
-        self._lines = lines
+        self._events = events
         self._auto = auto
-        self._matcher = TurnMatcher(play)
+        self._matcher = TurnMatcher(plan)
         self.ended: Callable[[], None] = lambda: None
-        self._scene: Scene | None = None
-        self._place = 0  # of the passage in its scene
+        self._turn: RecordedTurn | None = None
+        self._place = 0  # of the current part in its turn
         self._rest: Iterator[tuple[EventLine, Event]] = iter(())
         self._next: tuple[EventLine, Event] | None = None
         self._then: Callable[[], None] | None = None  # a command that came early
@@ -87,144 +88,145 @@ class ReplayBackend:
     def start(self) -> None:
         if not self._started:
             self._started = True
-            self._begin(self._play.scenes[0])
+            self._begin_turn(self._plan.turns[0])
 
     def rest(self) -> None:
         """Do nothing: an idle replay needs no resources."""
 
     def stop(self) -> None:
         self._stopped = True
-        self._call_off()
+        self._cancel_timer()
 
     def send(self, commands: Sequence[Command]) -> None:
         for command in commands:
             match command:
                 case OpenSession() | ResumeSession() | GetSession():
-                    self._open(command)
+                    self._open_session(command)
                 case GetHistory():
-                    self._page(command)
+                    self._send_page(command)
                 case ListSessions():
-                    self._say(SessionsListed(request=command.request, sessions=()))
+                    self._send_events(SessionsListed(request=command.request, sessions=()))
                 case Ping():
-                    self._say(Pong(request=command.request))
+                    self._send_events(Pong(request=command.request))
                 case ShutdownBackend():
-                    self._say(Reply(request=command.request))
+                    self._send_events(Reply(request=command.request))
                 case _ if self._auto:
                     self._refuse(command, "playing")
                 case SubmitInput():
-                    self._input(command)
+                    self._take_input(command)
                 case _:
-                    self._steer(command)
+                    self._take_command(command)
 
     # -- what a session needs --------------------------------------------------------------------------
 
-    def _open(self, command: OpenSession | ResumeSession | GetSession) -> None:
+    def _open_session(self, command: OpenSession | ResumeSession | GetSession) -> None:
         """Open the recorded conversation as the session, also for a client that resumes another one."""
-        known = self._play.recording.header.session
+        known = self._plan.recording.header.session
         if isinstance(command, GetSession) and not (known and command.session.endswith(known)):
             text = f"session {command.session!r} not found"
-            self._say(Reply(request=command.request, failure=Failure(cause="not_found", text=text)))
+            self._send_events(Reply(request=command.request, failure=Failure(cause="not_found", text=text)))
             return
         agent = "" if isinstance(command, GetSession) else command.agent
-        self._say(SessionOpened(request=command.request, session=self._session.connected().id, agent=agent, ext={}))
+        self._send_events(
+            SessionOpened(request=command.request, session=self._session.connected().id, agent=agent, ext={})
+        )
 
-    def _page(self, command: GetHistory) -> None:
+    def _send_page(self, command: GetHistory) -> None:
         answer = page(self._session.connected(), command.request, command.limit or PAGE, command.cursor)
         text = f"unknown cursor {command.cursor!r}"
-        self._say(answer or Reply(request=command.request, failure=Failure(cause="invalid", text=text)))
+        self._send_events(answer or Reply(request=command.request, failure=Failure(cause="invalid", text=text)))
 
-    def _refuse(self, command: Command, outcome: Outcome, report: Report | None = None) -> None:
+    def _refuse(self, command: Command, outcome: Outcome, report: MatchReport | None = None) -> None:
         if self.passes_on is not None:
             self.passes_on(command)
             return
-        self._reporter.report(report or Report(words=named(command), outcome=outcome))
+        self._reporter.report(report or MatchReport(words=named(command), outcome=outcome))
         failure = Failure(cause=CAUSES.get(outcome, "unsupported"), text=f"replay: {WHY[outcome]}")
-        self._say(Reply(request=command.request, failure=failure))
+        self._send_events(Reply(request=command.request, failure=failure))
 
     # -- commands --------------------------------------------------------------------------------------
 
-    def _input(self, command: SubmitInput) -> None:
+    def _take_input(self, command: SubmitInput) -> None:
         self.start()
-        if self._lines.turn or self._then is not None:
+        if self._events.turn or self._then is not None:
             failure = Failure(cause="busy", text="a turn of the recording is being played")
-            self._say(Reply(request=command.request, failure=failure))
+            self._send_events(Reply(request=command.request, failure=failure))
             return
-        scene, report = self._matcher.input(command)
-        if scene is None:
+        turn, report = self._matcher.match_input(command)
+        if turn is None:
             self._refuse(command, report.outcome, report)
             return
         self._reporter.report(report)
-        self._when_over(lambda: self._begin(scene, command))
+        self._after_this_part(lambda: self._begin_turn(turn, command))
 
-    def _steer(self, command: Command) -> None:
+    def _take_command(self, command: Command) -> None:
         """Handle a command within a turn: the next recorded one, or one that was recorded at any time."""
         self.start()
-        place = self._gate(command)
+        place = self._find_part(command)
         if place is not None and self._then is None:
-            self._reporter.report(Report(words=named(command), outcome="exact"))
-            self._when_over(lambda: self._enter(place, command))
-        elif isinstance(command, ANSWERS) and self._question and self._then is None:
-            self._another(command)
+            self._reporter.report(MatchReport(words=named(command), outcome="exact"))
+            self._after_this_part(lambda: self._begin_part(place, command))
+        elif isinstance(command, ANSWERS) and self._open_question and self._then is None:
+            self._fail_after_another_answer(command)
         else:
-            passage, report = self._matcher.loose(command)
-            if passage is None:
+            part, report = self._matcher.match_other(command)
+            if part is None:
                 self._refuse(command, report.outcome, report)
             else:
-                self._answer(command, passage.answer)
+                self._send_answer(command, part.answer)
 
-    def _coming(self) -> list[tuple[int, Passage]]:
+    def _parts_ahead(self) -> list[tuple[int, TurnPart]]:
         """Return the parts of this turn that were not reached yet."""
-        return list(enumerate(self._scene.passages))[self._place + 1 :] if self._scene is not None else []
+        return list(enumerate(self._turn.parts))[self._place + 1 :] if self._turn is not None else []
 
     @property
-    def _question(self) -> str:
+    def _open_question(self) -> str:
         """The id of the next or current question in the recording that has an answer there."""
-        return next((passage.question for _, passage in self._coming() if isinstance(passage.command, ANSWERS)), "")
+        return next((part.question for _, part in self._parts_ahead() if isinstance(part.command, ANSWERS)), "")
 
-    def _gate(self, command: Command) -> int | None:
+    def _find_part(self, command: Command) -> int | None:
         """Return the place of this command in the rest of the turn; an answer fits only the open question."""
-        question = self._question
-        for place, passage in self._coming():
-            if isinstance(command, ANSWERS) and passage.question != question:
+        question = self._open_question
+        for place, part in self._parts_ahead():
+            if isinstance(command, ANSWERS) and part.question != question:
                 continue
-            if passage.command is not None and means(passage.command, command):
+            if part.command is not None and is_same_command(part.command, command):
                 return place
         return None
 
-    def _another(self, command: Command) -> None:
+    def _fail_after_another_answer(self, command: Command) -> None:
         """Fail the turn after an answer that differs from the recorded one, because its continuation is unknown."""
-        self._call_off()
-        self._reporter.report(Report(words=named(command), outcome="another_answer"))
-        self._scene, self._next, self._rest = None, None, iter(())
-        self._say(Reply(request=command.request))
+        self._cancel_timer()
+        self._reporter.report(MatchReport(words=named(command), outcome="another_answer"))
+        self._turn, self._next, self._rest = None, None, iter(())
+        self._send_events(Reply(request=command.request))
         failure = Failure(cause="unsupported", text=f"replay: {WHY['another_answer']}")
-        self._say(*self._lines.ended(), TurnEnded(end="failed", failure=failure))
-        self._end()
+        self._send_events(*self._events.begin_forced_end(), TurnEnded(end="failed", failure=failure))
+        self._end_turn()
 
-    def _answer(self, command: Command, answer: Event | None) -> None:
+    def _send_answer(self, command: Command, answer: Event | None) -> None:
         """Send the recorded answer."""
-        said = answer if answer is not None else Reply(request=command.request)
-        self._say(structs.replace(said, request=command.request))
+        self._send_events(structs.replace(answer or Reply(request=""), request=command.request))
 
-    # -- scenes and passages -----------------------------------------------------------------------------
+    # -- turns and parts -----------------------------------------------------------------------------
 
-    def _begin(self, scene: Scene, command: SubmitInput | None = None) -> None:
-        self._scene = scene
-        self._enter(0, command)
+    def _begin_turn(self, turn: RecordedTurn, command: SubmitInput | None = None) -> None:
+        self._turn = turn
+        self._begin_part(0, command)
 
-    def _enter(self, place: int, command: Command | None) -> None:
+    def _begin_part(self, place: int, command: Command | None) -> None:
         """Play a part that `command` begins, leaving out recorded commands that were skipped."""
-        if self._scene is None:
+        if self._turn is None:
             return
         self._place = place
-        passage = self._scene.passages[place]
-        self._pace.begin(passage.t)
-        self._rest = self._play.events(passage)
+        part = self._turn.parts[place]
+        self._pace.begin(part.t)
+        self._rest = self._plan.events(part)
         self._next = next(self._rest, None)
-        self._lines.begin(command, auto=self._auto)
-        if command is not None and not (isinstance(command, SubmitInput) and _accepted(passage.answer)):
-            self._answer(command, _well(passage.answer))
-        if passage.command is None:
+        self._events.begin_part(command, auto=self._auto)
+        if command is not None and not (isinstance(command, SubmitInput) and _accepted(part.answer)):
+            self._send_answer(command, _without_result(part.answer))
+        if part.command is None:
             self._open_with_history()
         self._go_on()
 
@@ -233,14 +235,14 @@ class ReplayBackend:
         events: list[Event] = []
         while self._next is not None and not self._next[0].turn:
             self._pace.begin(self._next[0].t)
-            events += self._lines.say(*self._next)
+            events += self._events.select(*self._next)
             self._next = next(self._rest, None)
-        self._say(*events)
+        self._send_events(*events)
 
-    def _when_over(self, then: Callable[[], None]) -> None:
+    def _after_this_part(self, then: Callable[[], None]) -> None:
         """Call `then` after the rest of this part, which follows at once."""
         self._then = then
-        self._call_off()
+        self._cancel_timer()
         if not self._playing:
             self._go_on()
 
@@ -252,13 +254,13 @@ class ReplayBackend:
         events: list[Event] = []
         try:
             while self._next is not None and len(events) < BURST and self._due(self._next[0]):
-                events += self._lines.say(*self._next)
+                events += self._events.select(*self._next)
                 self._next = next(self._rest, None)
-            self._say(*events)
+            self._send_events(*events)
         finally:
             self._playing = False
         if self._next is None:
-            self._over()
+            self._end_part()
         else:
             wait = 0.0 if self._then is not None else self._pace.wait(self._next[0].t)
             self._timer = self._later(max(wait, 0.0), self._go_on)
@@ -271,44 +273,44 @@ class ReplayBackend:
         self._pace.reached(line.t)
         return True
 
-    def _over(self) -> None:
+    def _end_part(self) -> None:
         """Continue after a part: with an early command, with the next part if `auto`, else wait."""
         then, self._then = self._then, None
         if then is not None:
             then()
         elif self._auto:
-            self._play_on()
-        elif not self._coming():
-            self._end()
+            self._play_next()
+        elif not self._parts_ahead():
+            self._end_turn()
 
-    def _end(self) -> None:
+    def _end_turn(self) -> None:
         """End the turn, and the play after the last one."""
-        if self._lines.turn or self._lines.waits:
+        if self._events.turn or self._events.input_pending:
             failure = Failure(cause="upstream_lost", text="the recording ends in the midst of this turn")
-            self._say(*self._lines.ended(), TurnEnded(end="failed", failure=failure))
-        if not self._matcher.left:
+            self._send_events(*self._events.begin_forced_end(), TurnEnded(end="failed", failure=failure))
+        if not self._matcher.unused:
             self.ended()
 
-    def _play_on(self) -> None:
-        coming = self._coming()
+    def _play_next(self) -> None:
+        coming = self._parts_ahead()
         if coming:
-            self._wait_for(coming[0][1], lambda: self._enter(coming[0][0], None))
-        elif left := self._matcher.left:
+            self._wait_for(coming[0][1], lambda: self._begin_part(coming[0][0], None))
+        elif left := self._matcher.unused:
             self._matcher.use(left[0])
-            self._wait_for(left[0].passages[0], lambda: self._begin(left[0]))
+            self._wait_for(left[0].parts[0], lambda: self._begin_turn(left[0]))
         else:
-            self._end()
+            self._end_turn()
 
-    def _wait_for(self, passage: Passage, then: Callable[[], None]) -> None:
-        wait = self._pace.wait(passage.t)
+    def _wait_for(self, part: TurnPart, then: Callable[[], None]) -> None:
+        wait = self._pace.wait(part.t)
         self._timer = self._later(max(wait, 0.0), lambda: None if self._stopped else then())
 
-    def _call_off(self) -> None:
+    def _cancel_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-    def _say(self, *events: Event) -> None:
+    def _send_events(self, *events: Event) -> None:
         if events:
             self._session.receive([Burst(items=list(events))])
 
@@ -318,6 +320,6 @@ def _accepted(answer: Event | None) -> bool:
     return not isinstance(answer, Reply) or answer.failure is None
 
 
-def _well(answer: Event | None) -> Event | None:
+def _without_result(answer: Event | None) -> Event | None:
     """Return a recorded answer without its result, which names the recorded session and question."""
     return structs.replace(answer, result=UNSET) if isinstance(answer, Reply) else answer

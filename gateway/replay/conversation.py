@@ -1,20 +1,21 @@
-"""One conversation of a backend whose connections carry many (docs/design.md, section 5: pando), for one session alone.
+"""One conversation of a backend whose connections carry many (docs/design.md, section 5), for one session alone.
 
-It stands before a connection of the session's own; gateway/backends/shared.py stands before one that all sessions of a
-route have. The first command opens a conversation there, which is none of those that the backend has: nobody else's is
-touched, and what the connection tells of them is not the session's. Every command names it as the backend does.
+The session has a connection of its own. (gateway/backends/shared.py serves all sessions of a route over one
+connection.) The first command opens a new conversation at the backend, and every command names that conversation. The
+other conversations of the backend are neither touched nor shown to the session.
 
-After a lost connection another backend may answer. So the first command asks whether it has the conversation, unless
-its list tells so; when it has not, that is said, and the command opens another.
+After a lost connection another backend may answer. So the next command first asks whether the backend has the
+conversation, unless the backend's list says so. If it does not, the session is told, and a new one is opened.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from msgspec import structs
 
+from dragoman.adapters.base import CloseReason, Sink, Transport
 from dragoman.gateway.backends.asking import Asking, Refused, Script
 from dragoman.gateway.backends.upstream import Upstream
 from dragoman.gateway.services import Services
@@ -33,20 +34,20 @@ from dragoman.mappings.canonical.events import (
     StoreChanged,
 )
 from dragoman.mappings.canonical.values import Cause, Ext, Failure
-from dragoman.mappings.dialect import Burst, Dialect, Loss
+from dragoman.mappings.dialect import Burst, Dialect, Frame, Loss, Step
 
-__all__ = ["GONE", "PrivateConversation"]
+__all__ = ["GONE", "PrivateConversation", "SessionFilter"]
 
-HELD_MAX = 1024  # commands that wait until it is open: each has a deadline of its own
+HELD_MAX = 1024  # commands that wait until the conversation is open; each has a deadline of its own
 
 OF_THE_LIST = (SessionActivated, SessionUpdated, Heartbeat, StoreChanged)
-"""How the backend lists it, and what the connection itself watches for: the session is listed by the gateway."""
+"""Events about the backend's list of conversations, and about the connection; the gateway lists the session itself."""
 
 GONE = "the backend does not have the conversation any more"
 
 
 class PrivateConversation:
-    """The way of `session` to it: a Backend. `upstream` is set before anything is asked."""
+    """The backend of `session`: one conversation behind `upstream`, which is set before the first command."""
 
     upstream: Upstream
 
@@ -54,8 +55,8 @@ class PrivateConversation:
         self._session = session
         self._dialect = dialect
         self._ledger = services.ledger
-        self._ids: Ext | None = None  # those of the backend, once it has opened it
-        self._sure = False  # that the backend has it
+        self._ids: Ext | None = None  # of the conversation at the backend
+        self._exists = False  # the backend is known to have the conversation
         self._asking: Asking[Command] = Asking(
             lambda command: self.upstream.send([command]),
             self.send,
@@ -64,19 +65,19 @@ class PrivateConversation:
             bound=HELD_MAX,
         )
 
-    # -- what the session asks ---------------------------------------------------------------------------
+    # -- from the session --------------------------------------------------------------------------------
 
     def start(self) -> None:
         self.upstream.start()
 
     def send(self, commands: Sequence[Command]) -> None:
-        if self._sure and not self._asking.active:
+        if self._exists and not self._asking.active:
             self.upstream.send([structs.replace(command, session=self._name) for command in commands])
             return
         if excess := self._asking.hold(commands):
             self._session.lost("too many commands wait for the conversation", excess, "busy")
         if not self._asking.active:
-            self._asking.begin(self._make_sure())
+            self._asking.begin(self._find_or_open())
 
     def rest(self) -> None:
         self.upstream.rest()
@@ -86,35 +87,37 @@ class PrivateConversation:
         self.upstream.stop()
 
     def is_called(self, name: str) -> bool:
-        """Whether the backend means it by this name."""
+        """Return True if this is the backend's name of the conversation."""
         return name == self._name
 
     @property
     def _name(self) -> str:
-        """What the backend calls it; "" before it is open."""
+        """The backend's name of the conversation; "" before it is open."""
         return self._dialect.public_ids("", self._ids)[0]
 
-    def _make_sure(self) -> Script:
-        """Have the backend open it, or say whether it still has it."""
+    def _find_or_open(self) -> Script:
+        """Ask whether the backend still has the conversation; if none was opened yet, open one."""
         if self._ids is not None:
             answer = yield GetSession(session=self._name)
             failure = next((item.failure for item in answer if isinstance(item, Reply)), None)
-            self._sure = failure is None or failure.cause != "not_found"  # or it says no to each command by itself
-            if not self._sure:
-                self._gone()
+            self._exists = (
+                failure is None or failure.cause != "not_found"
+            )  # for another failure the backend refuses each command itself
+            if not self._exists:
+                self._forget()
             return
         answer = yield OpenSession(title=self._session.connected().title)
         opened = next((item for item in answer if isinstance(item, SessionOpened)), None)
         if opened is None:
             failure = next((item.failure for item in answer if isinstance(item, Reply)), None)
             raise Refused(failure or Failure(cause="internal", text="the backend did not say what it opened"))
-        self._ids, self._sure = opened.ext, True
+        self._ids, self._exists = opened.ext, True
         self.upstream.attach(self.connected())
 
     def _refuse(self, held: list[Command], failure: Failure) -> None:
         self._session.receive([Burst(items=[Reply(request=c.request, failure=failure) for c in held])])
 
-    # -- what the backend says ---------------------------------------------------------------------------
+    # -- from the backend --------------------------------------------------------------------------------
 
     def connected(self) -> SessionState:
         return structs.replace(self._session.connected(), backend_ids=self._ids)
@@ -124,37 +127,74 @@ class PrivateConversation:
             if self._asking.is_asked(burst.request):
                 self._asking.answer(burst.items)
             elif not burst.session:
-                self._aside(burst.items)
+                self._take_unaddressed(burst.items)
             elif self.is_called(burst.session):
-                self._told(burst)
+                self._take_addressed(burst)
 
-    def _told(self, burst: Burst[Event]) -> None:
+    def _take_addressed(self, burst: Burst[Event]) -> None:
         items = [item for item in burst.items if not isinstance(item, (*OF_THE_LIST, SessionClosed))]
         if items:
             self._session.receive([structs.replace(burst, items=items)])
         if any(isinstance(item, SessionClosed) for item in burst.items):
             self._session.lost(GONE, self._asking.lost([])[1])
-            self._gone()
+            self._forget()
 
-    def _aside(self, items: Sequence[Any]) -> None:
-        """What belongs to no conversation. A list does not have every one that there is
-        (docs/dialects/pando.md, section 6).
-        """
+    def _take_unaddressed(self, items: Sequence[Any]) -> None:
+        """Take events of no conversation. A list may lack conversations (docs/dialects/pando.md, section 6)."""
         for item in items:
             if isinstance(item, SessionsListed):
                 if self._ids is not None and not self._asking.active:
-                    self._sure = self._name in [row.session for row in item.sessions]
-                    if not self._sure:
-                        self._asking.begin(self._make_sure())
+                    self._exists = self._name in [row.session for row in item.sessions]
+                    if not self._exists:
+                        self._asking.begin(self._find_or_open())
             elif not isinstance(item, OF_THE_LIST):
-                self._ledger.record([Loss(kind=type(item).__name__, why="of the backend, and of no session")])
+                self._ledger.record([Loss(kind=type(item).__name__, why="it belongs to no session of the backend")])
 
-    def _gone(self) -> None:
-        self._ids, self._sure = None, False
-        gap = Gap(text=f"{GONE}: what is said next begins another, which knows nothing of it")
+    def _forget(self) -> None:
+        self._ids, self._exists = None, False
+        gap = Gap(text=f"{GONE}: the next input begins a new one, which does not know the old one")
         self._session.receive([Burst(items=[gap])])
 
     def lost(self, text: str, unsent: Sequence[Command], cause: Cause = "upstream_lost") -> None:
-        self._sure = False
+        self._exists = False
         others, held = self._asking.lost(unsent)
         self._session.lost(text, [*others, *held], cause)
+
+
+class SessionFilter:
+    """A transport of `dialect` without the frames that name a session for which `ours` is false."""
+
+    def __init__(self, transport: Transport, dialect: Dialect, ours: Callable[[str], bool]) -> None:
+        self.peer = transport.peer
+        self._transport = transport
+        self._dialect = dialect
+        self._ours = ours
+
+    async def run(self, sink: Sink) -> None:
+        def hear(frames: Sequence[Frame]) -> int:
+            kept = [number for number, frame in enumerate(frames) if all(map(self._ours, self._named(frame)))]
+            taken = sink([frames[number] for number in kept]) if kept else 0
+            return kept[taken] if taken < len(kept) else len(frames)
+
+        await self._transport.run(hear)
+
+    def resume(self) -> None:
+        self._transport.resume()
+
+    def _named(self, frame: Frame) -> list[str]:
+        """Return the sessions that a frame names; none for an invalid frame, which its translator reports."""
+        step: Step[Event] = Step()
+        self._dialect.events.receive((frame,), step)
+        return [burst.session for burst in step.bursts if burst.session]
+
+    async def send(self, frames: Sequence[bytes]) -> None:
+        await self._transport.send(frames)
+
+    def try_send(self, frames: Sequence[bytes]) -> bool:
+        return self._transport.try_send(frames)
+
+    def peer_can_read(self) -> bool:
+        return self._transport.peer_can_read()
+
+    async def close(self, reason: CloseReason = CloseReason.DONE, text: str = "") -> None:
+        await self._transport.close(reason, text)

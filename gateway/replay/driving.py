@@ -1,23 +1,28 @@
 """Drive a live backend with a recording's inputs and answers, and compare the result with the recording.
 
 Each recorded input is sent after the turn before it has ended. Questions get the recorded answers in order, as text if
-they come in words (driven_events.py). A question that is not in the recording is denied. A cancel or pause is sent
+they come in words. A question that is not in the recording is denied. A cancel or pause is sent
 after as much visible text as in the recording. Every wait has a deadline.
+
+A backend's question may reach the driver in words, if the connection between them cannot express it (a pod). The words
+end the run, and the next input is the answer (docs/translation.md, rule 3.3). Such words are recognised exactly, and
+replaced by the question itself: the turn continues and its text does not contain them.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import count, pairwise
+from typing import Any
 
-from msgspec import Struct, structs
+from msgspec import UNSET, Raw, Struct, structs
 
-from dragoman.gateway.recording.compare import Difference, compare, turns, turns_of
-from dragoman.gateway.replay.driven_events import DrivenEvents, Question, resolved, typed
+from dragoman.gateway.recording.show.compare import Difference, compare, turns, turns_of
 from dragoman.gateway.replay.in_process import InProcessEvent, InProcessTransport
 from dragoman.gateway.replay.matching import ANSWERS
-from dragoman.gateway.replay.scenes import Passage, Play, Scene
+from dragoman.gateway.replay.plan import RecordedTurn, ReplayPlan, TurnPart
+from dragoman.gateway.session.wording import Form, in_words
 from dragoman.mappings.canonical import Command, Event
 from dragoman.mappings.canonical.commands import (
     AnswerApproval,
@@ -33,6 +38,7 @@ from dragoman.mappings.canonical.events import (
     InteractionInvalid,
     InteractionRequired,
     InteractionResolved,
+    MessageAppended,
     Reply,
     TextDelta,
     TurnAccepted,
@@ -41,7 +47,7 @@ from dragoman.mappings.canonical.events import (
 from dragoman.mappings.canonical.values import Text
 from dragoman.mappings.errors import DragomanError
 
-__all__ = ["DEADLINE", "Driven", "Driver", "DrivingError"]
+__all__ = ["DEADLINE", "Driven", "DrivenEvents", "Driver", "DrivingError", "Question", "resolved", "typed"]
 
 DEADLINE = 60.0  # seconds for one turn: a model may think for long
 
@@ -70,10 +76,10 @@ class Driver:
     """Sends the inputs of a recording to a backend. `progress` is called with the number of inputs sent."""
 
     def __init__(
-        self, play: Play, *, deadline: float = DEADLINE, progress: Callable[[int], None] = lambda _scenes: None
+        self, plan: ReplayPlan, *, deadline: float = DEADLINE, progress: Callable[[int], None] = lambda _turns: None
     ) -> None:
-        self.transport = InProcessTransport(self._hear)
-        self._play = play
+        self.transport = InProcessTransport(self._take_event)
+        self._plan = plan
         self._deadline = deadline
         self._progress = progress
         self._requests = count(1)
@@ -91,143 +97,140 @@ class Driver:
     async def run(self) -> Driven:
         """Drive the backend behind this driver's transport; raise DrivingError if no session can be opened."""
         await self._open()
-        said = [scene for scene in self._play.scenes if scene.input is not None]
-        for number, scene in enumerate(said):
+        for number, turn in enumerate(self._plan.inputs):
             self._progress(number)
-            if not await self._scene(scene):
+            if not await self._drive_turn(turn):
                 break
-        self._progress(len(said))
+        self._progress(len(self._plan.inputs))
         self.transport.leave()
-        recorded = list(turns(self._play.recording.events()))
+        recorded = list(turns(self._plan.recording.events()))
         differences = compare(recorded, turns_of(self._heard.events))
         return Driven(turns=len(recorded), differences=tuple(differences), refusals=tuple(self._refusals))
 
-    # -- what is said --------------------------------------------------------------------------------------
+    # -- to the backend ------------------------------------------------------------------------------------
 
     async def _open(self) -> None:
-        request = self._say(OpenSession())
-        if not await self._until(lambda: self._attached or request in self._answers):
+        request = self._send(OpenSession())
+        if not await self._wait_until(lambda: self._attached or request in self._answers):
             raise DrivingError("the backend opened no session in time")
         answer = self._answers.get(request)
         if not self._attached and isinstance(answer, Reply) and answer.failure is not None:
             raise DrivingError(f"the backend opened no session: {answer.failure.text}")
 
-    async def _scene(self, scene: Scene) -> bool:
+    async def _drive_turn(self, turn: RecordedTurn) -> bool:
         """Send an input and what followed; return False if its turn did not end, which allows no further input."""
-        first, *rest = scene.passages
+        first, *rest = turn.parts
         if not isinstance(first.command, SubmitInput):
             return True
         self._heard.begin()
         self._question, self._text = None, 0
-        accepted = await self._input(first.command)
+        accepted = await self._send_input(first.command)
         if accepted is None:
-            return self._given_up("did not accept an input")
+            return self._give_up("did not accept an input")
         if not accepted:
             return True
         streamed = self._streamed(first)
         asked: Question | None = None
-        for before, passage in pairwise((first, *rest)):
+        for before, part in pairwise((first, *rest)):
             refused = before.answer if isinstance(before.answer, InteractionInvalid) else None
             asked = self._question_in(before) if refused is None else asked  # it stays open
-            await self._passage(passage, streamed, asked, refused)
-            streamed += self._streamed(passage)
-        return await self._end()
+            await self._send_recorded(part, streamed, asked, refused)
+            streamed += self._streamed(part)
+        return await self._wait_for_end()
 
-    async def _input(self, command: SubmitInput) -> bool | None:
+    async def _send_input(self, command: SubmitInput) -> bool | None:
         """Send an input; return whether it was accepted, or None after the deadline."""
         self._accepted = self._ended = False
-        request = self._say(command)
-        if not await self._until(lambda: self._accepted or request in self._answers):
+        request = self._send(command)
+        if not await self._wait_until(lambda: self._accepted or request in self._answers):
             return None
         if not self._accepted:
-            self._refused(self._answers[request])
+            self._note_refusal(self._answers[request])
         return self._accepted
 
-    async def _passage(
-        self, passage: Passage, streamed: int, asked: Question | None, refused: InteractionInvalid | None
+    async def _send_recorded(
+        self, part: TurnPart, streamed: int, asked: Question | None, refused: InteractionInvalid | None
     ) -> None:
         """Send a recorded command of a turn at its time: an answer to a question, or any other command."""
-        command = passage.command
+        command = part.command
         if command is None:
             return
         if isinstance(command, ANSWERS):
-            if await self._until(lambda: self._question is not None or self._ended) and self._question is not None:
+            if await self._wait_until(lambda: self._question is not None or self._ended) and self._question is not None:
                 self._answer(command)
             elif self._ended and asked is not None:
-                await self._type(passage, command, asked, refused)
+                await self._type(part, command, asked, refused)
             return
-        await self._until(lambda: self._ended or self._text >= streamed)
+        await self._wait_until(lambda: self._ended or self._text >= streamed)
         if self._ended and isinstance(command, CancelTurn):
             return  # what is over cannot be cancelled
         over = self._ended
-        if isinstance(command, ResumeTurn) and any(line.turn for line, _ in self._play.events(passage)):
+        if isinstance(command, ResumeTurn) and any(line.turn for line, _ in self._plan.events(part)):
             self._ended = over = False  # else there was nothing to resume
-        request = self._say(command)
-        await self._until(lambda: request in self._answers or (self._ended and not over))
+        request = self._send(command)
+        await self._wait_until(lambda: request in self._answers or (self._ended and not over))
         answer = self._answers.get(request)
         if isinstance(answer, Reply) and answer.failure is not None:
             self._ended = True
-            self._refused(answer)
+            self._note_refusal(answer)
 
     def _answer(self, command: Command) -> None:
         """Give the recorded answer if the question is of its kind, else deny."""
         asked, self._question = self._question, None
         if isinstance(asked, ApprovalRequested):
             approved = isinstance(command, AnswerApproval) and command.approved
-            self._say(AnswerApproval(approved=approved, question=asked.question))
+            self._send(AnswerApproval(approved=approved, question=asked.question))
         elif isinstance(asked, InteractionRequired):
             given = command if isinstance(command, AnswerInteraction) else AnswerInteraction(question="", declined=True)
-            self._say(structs.replace(given, question=asked.question, kind=asked.kind))
+            self._send(structs.replace(given, question=asked.question, kind=asked.kind))
 
-    async def _type(
-        self, passage: Passage, answer: Command, asked: Question, refused: InteractionInvalid | None
-    ) -> None:
+    async def _type(self, part: TurnPart, answer: Command, asked: Question, refused: InteractionInvalid | None) -> None:
         """Type the answer to the recorded question, if the run ended in exactly the question's words."""
         for number, (words, text) in enumerate(typed(asked, answer, refused)):
-            if not await self._until(lambda: self._ended) or not (taken := self._heard.take_back(words)):
+            if not await self._wait_until(lambda: self._ended) or not (taken := self._heard.take_back(words)):
                 return
             self._text -= taken
             if number == 0 and refused is None:
                 self._heard.take_more(asked)
-            if number == 0 and not isinstance(passage.answer, InteractionInvalid):
+            if number == 0 and not isinstance(part.answer, InteractionInvalid):
                 self._heard.take_more(resolved(asked, answer))
-            if not await self._input(SubmitInput(segments=(Text(text=text),))):
+            if not await self._send_input(SubmitInput(segments=(Text(text=text),))):
                 self._ended = True
                 return
 
-    def _question_in(self, passage: Passage) -> Question | None:
-        """Return the last question of a recorded passage."""
-        asked = [event for _, event in self._play.events(passage) if isinstance(event, Question)]
+    def _question_in(self, part: TurnPart) -> Question | None:
+        """Return the last question of a recorded part."""
+        asked = [event for _, event in self._plan.events(part) if isinstance(event, Question)]
         return asked[-1] if asked else None
 
-    async def _end(self) -> bool:
+    async def _wait_for_end(self) -> bool:
         """Wait for the end of the turn, and deny further questions."""
-        while await self._until(lambda: self._ended or self._question is not None):
+        while await self._wait_until(lambda: self._ended or self._question is not None):
             if self._ended:
                 return True
             self._answer(AnswerApproval(approved=False))
-        return self._given_up("did not end a turn")
+        return self._give_up("did not end a turn")
 
-    def _given_up(self, what: str) -> bool:
+    def _give_up(self, what: str) -> bool:
         self._refusals.append(f"the backend {what} within {self._deadline:g} s")
-        self._say(CancelTurn())
+        self._send(CancelTurn())
         return False
 
-    def _refused(self, answer: Event) -> None:
+    def _note_refusal(self, answer: Event) -> None:
         if isinstance(answer, Reply) and answer.failure is not None:
             self._refusals.append(f"the backend refused: {answer.failure.text}")
 
-    def _streamed(self, passage: Passage) -> int:
-        return sum(len(event.text) for _, event in self._play.events(passage) if isinstance(event, TextDelta))
+    def _streamed(self, part: TurnPart) -> int:
+        return sum(len(event.text) for _, event in self._plan.events(part) if isinstance(event, TextDelta))
 
-    def _say(self, command: Command) -> str:
+    def _send(self, command: Command) -> str:
         request = f"drive-{next(self._requests)}"
         self.transport.say(structs.replace(command, request=request, session=""))
         return request
 
-    # -- what is heard -----------------------------------------------------------------------------------------
+    # -- from the backend ---------------------------------------------------------------------------------------
 
-    def _hear(self, told: InProcessEvent) -> None:
+    def _take_event(self, told: InProcessEvent) -> None:
         event = told.event
         if told.attached:
             self._attached = True
@@ -250,7 +253,7 @@ class Driver:
                 self._ended = True
         self._news.set()
 
-    async def _until(self, holds: Callable[[], bool]) -> bool:
+    async def _wait_until(self, holds: Callable[[], bool]) -> bool:
         """Wait until a condition holds; return False after the deadline."""
         try:
             async with asyncio.timeout(self._deadline):
@@ -260,3 +263,88 @@ class Driver:
         except TimeoutError:
             return False
         return True
+
+
+Question = ApprovalRequested | InteractionRequired
+
+SKIP = "skip"
+"""The input that declines a form."""
+
+PARAGRAPH = "\n\n"
+"""The separator before a question in words that follows other text."""
+
+
+class DrivenEvents:
+    """The log of a driver. `events` contains pairs of turn id and event."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[str, Any]] = []
+        self._into = ""  # the turn that continues although its backend calls it a new one
+
+    def take(self, turn: str, event: Any) -> None:
+        """Add a delivered event."""
+        if self._into and turn != self._into:
+            if isinstance(event, MessageAppended) and event.message.role == "user":
+                return  # the typed answer
+            turn = self._into
+        self.events.append((turn, event))
+
+    def take_more(self, event: Any) -> None:
+        """Add an event to the last turn that was not delivered."""
+        self.events.append((self.events[-1][0], event))
+
+    def begin(self) -> None:
+        """Begin a new input, whose events belong to turns of its own."""
+        self._into = ""
+
+    def take_back(self, words: str) -> int:
+        """Remove a question in words and the end of the turn after it; return the number of removed characters.
+
+        Return 0 if the last turn does not end in these words. The next events belong to that turn.
+        """
+        turn = self.events[-1][0] if self.events else ""
+        mine = [place for place, (of, _) in enumerate(self.events) if of == turn]
+        deltas = [place for place in mine if isinstance(self.events[place][1], TextDelta)]
+        text = "".join(self.events[place][1].text for place in deltas)
+        if not text.endswith(words):
+            return 0
+        words = PARAGRAPH + words if text.endswith(PARAGRAPH + words) else words
+        left = len(words)
+        for place in reversed(deltas):
+            delta = self.events[place][1]
+            self.events[place] = turn, structs.replace(delta, text=delta.text[: max(0, len(delta.text) - left)])
+            left = max(0, left - len(delta.text))
+        self.events = [(of, event) for of, event in self.events if of != turn or not isinstance(event, TurnEnded)]
+        self._into = turn
+        return len(words)
+
+
+def typed(asked: Question, answer: Command, refused: InteractionInvalid | None = None) -> Iterator[tuple[str, str]]:
+    """Yield the words of a question and the input that gives this answer, once for each field of a form.
+
+    A form without a recorded answer is declined. A form that was `refused` is filled in again from the first wrong
+    field.
+    """
+    if isinstance(asked, ApprovalRequested):
+        yield in_words(asked), "approve" if isinstance(answer, AnswerApproval) and answer.approved else "deny"
+        return
+    form = Form(asked)
+    fault = form.again(refused) if refused is not None else ""
+    values = _values(answer)
+    for text in form.typed(values) if values is not None else [SKIP]:
+        yield form.prompt(fault), text
+        fault = form.take(text)
+
+
+def resolved(asked: Question, answer: Command) -> ApprovalResolved | InteractionResolved:
+    """Return the event that resolves a question with this answer."""
+    if isinstance(asked, ApprovalRequested):
+        return ApprovalResolved(approved=isinstance(answer, AnswerApproval) and answer.approved)
+    return InteractionResolved(question=asked.question, declined=_values(answer) is None)
+
+
+def _values(answer: Command) -> Raw | None:
+    """Return the recorded values of a form, or None."""
+    if not isinstance(answer, AnswerInteraction) or answer.declined or answer.values is UNSET:
+        return None
+    return answer.values

@@ -1,8 +1,8 @@
-"""A live backend behind a replay: of what the recording has not, or of everything past its end.
+"""A live backend behind a recording: for commands that are not in it (spy), or for everything after its end (fork).
 
-The session is one conversation to its clients; the live backend knows only what is said to it. So of what it tells
-when it is connected to, its ids and its own history are kept from the session, which has the recorded one. Where it is
-to go on with that history it is given it, as far as its dialect has a way; what it does not get is said.
+To its clients the session is one conversation; the live backend knows only what it gets itself. Its ids and its own
+history are kept from the session, which has the recorded ones. After a fork the live backend gets the history of the
+session, if its dialect can take one. If it does not get it, an alert says so.
 """
 
 from __future__ import annotations
@@ -14,7 +14,10 @@ import structlog
 from msgspec import structs
 
 from dragoman.gateway.backends.asking import Asking, Script, TimedOut
-from dragoman.gateway.replay.lines import SAID_FOR_IT, Counted, uncounted
+from dragoman.gateway.replay.backend import ReplayBackend
+from dragoman.gateway.replay.plan import ANSWERED_LOCALLY
+from dragoman.gateway.replay.replayed_events import ADDED_BY_SESSION, Counted, uncounted
+from dragoman.gateway.replay.turn_matcher import MatchReport, Reporter, named
 from dragoman.gateway.services import Services
 from dragoman.gateway.session.ports import Backend, BackendEvents
 from dragoman.mappings.canonical import Command, Event, SessionState
@@ -23,18 +26,19 @@ from dragoman.mappings.canonical.events import Alert, HistorySnapshot, Reply, Se
 from dragoman.mappings.canonical.values import Cause, Ext, Item, Message
 from dragoman.mappings.dialect import Burst, Dialect, Loss
 
-__all__ = ["Live"]
+__all__ = ["LiveBackend", "LiveFallback"]
 
-HELD_MAX = 64  # commands that wait while it is given the history: as many as wait for a connection
-PATIENCE = 5.0  # seconds for that: a pod's parent waits as long for its run to begin (docs/dialects/pod.md, section 11)
+HELD_MAX = 64  # commands that wait while the backend gets the history: as many as wait for a connection
+PATIENCE = 5.0  # seconds for the history; a pod's parent waits as long for its run (docs/dialects/pod.md, section 11)
 
 log = structlog.get_logger("dragoman.replay")
 
 
-class Live:
-    """One session's live backend, of `dialect`; `backend` is set before anything is asked.
+class LiveBackend:
+    """The live backend of one session, in `dialect`. `backend` is set before the first command.
 
-    `tells_model_turns` says that the session relies on its backends for them. `running` is that a turn of it is open.
+    `tells_model_turns` is true if the session relies on its backends for model turns. `running` is true while a turn of
+    the live backend is open.
     """
 
     backend: Backend
@@ -45,7 +49,7 @@ class Live:
         self._session = session
         self._dialect = dialect
         self._name = name
-        self._drops = frozenset[type]() if tells_model_turns else SAID_FOR_IT
+        self._left_out = frozenset[type]() if tells_model_turns else ADDED_BY_SESSION
         self._services = services
         self._asking: Asking[Command] = Asking(
             lambda command: self.backend.send([command]),
@@ -55,14 +59,14 @@ class Live:
             bound=HELD_MAX,
         )
         self._ids: Ext | None = None
-        self._waiting: set[str] = set()  # requests without an answer
-        self._input = ""  # that of the last input
+        self._unanswered: set[str] = set()  # requests
+        self._input = ""  # request of the last input
         self.running = False
 
-    # -- what the session asks ---------------------------------------------------------------------------
+    # -- from the session --------------------------------------------------------------------------------
 
     def send(self, commands: Sequence[Command]) -> None:
-        """Ask it this, once it has what it is given of the history."""
+        """Send commands to the live backend, or hold them until it has the history."""
         if self._asking.active:
             if excess := self._asking.hold(commands):
                 self._session.lost("too many commands wait for the live backend", excess, "busy")
@@ -70,43 +74,45 @@ class Live:
         for command in commands:
             if isinstance(command, SubmitInput):
                 self.running, self._input = True, command.request
-        self._waiting.update(command.request for command in commands if command.request)
+        self._unanswered.update(command.request for command in commands if command.request)
         if commands:
             self.backend.send(commands)
 
     def stop(self) -> None:
-        """The session ends."""
+        """End with the session."""
         self._asking.stop()
         self.backend.stop()
 
     def take_over(self) -> None:
-        """It goes on from here: give it what was said, or say that it does not get it."""
+        """Continue the session from here: give the live backend the history, or say that it does not get it."""
         items = [i for i in self._session.connected().transcript if isinstance(i, Message) and i.role != "system"]
         self.backend.start()
         if not items:
             log.info("the live backend goes on", backend=self._name)
         elif self._dialect.takes_history is None:
-            self._tell(
+            self._alert(
                 f"the live backend goes on without the {len(items)} messages before: its dialect takes no history"
             )
         else:
-            self._asking.begin(self._give(items, self._dialect.takes_history), PATIENCE)
+            self._asking.begin(self._give_history(items, self._dialect.takes_history), PATIENCE)
 
-    # -- what it says --------------------------------------------------------------------------------------
+    # -- from the live backend --------------------------------------------------------------------------------------
 
     def connected(self) -> SessionState:
         return structs.replace(self._session.connected(), backend_ids=self._ids)
 
     def receive(self, bursts: list[Burst[Event]]) -> None:
         for burst in bursts:
-            items = [_on(item) for item in burst.items if self._concerns(item)]
+            # The live backend counts its model turns from its own beginning, so the session counts them again.
+            kept = [item for item in burst.items if self._is_for_session(item)]
+            items = [uncounted(item) if isinstance(item, Counted) else item for item in kept]
             if items:
                 self._session.receive([structs.replace(burst, items=items)])
 
-    def _concerns(self, item: Any) -> bool:
-        """Whether the session hears of it."""
+    def _is_for_session(self, item: Any) -> bool:
+        """Track the state of the live backend; return True if the session gets this event."""
         request = getattr(item, "request", "")
-        self._waiting.discard(request)
+        self._unanswered.discard(request)
         if isinstance(item, TurnEnded) or (isinstance(item, StatusChanged) and item.status != "running"):
             self.running = False
         if isinstance(item, SessionOpened):
@@ -115,26 +121,27 @@ class Live:
             self._asking.answer(item)
             return False
         if isinstance(item, HistorySnapshot) and not request:
-            self._lose(item, "the history of the live backend alone")
+            loss = Loss(kind=type(item).__name__, why="the history of the live backend alone")
+            self._services.ledger.record([loss], session=self._session.connected().id, source=self._dialect.name)
             return False
         if isinstance(item, Reply) and item.failure is not None and request == self._input:
-            self.running = False  # it was refused
-        return not isinstance(item, SessionOpened) and type(item) not in self._drops
+            self.running = False  # the input was refused
+        return not isinstance(item, SessionOpened) and type(item) not in self._left_out
 
     def lost(self, text: str, unsent: Sequence[Command], cause: Cause = "upstream_lost") -> None:
         others, held = self._asking.lost(unsent)
-        concerned = self.running or bool(self._waiting) or bool(others) or bool(held)
+        concerned = self.running or bool(self._unanswered) or bool(others) or bool(held)
         self.running = False
-        self._waiting.clear()
+        self._unanswered.clear()
         if concerned:
             self._session.lost(text, [*others, *held], cause)
         else:
-            log.debug("live backend lost", cause=text)  # what is replayed goes on; its upstream logs it once
+            log.debug("live backend lost", cause=text)  # the replay goes on; the upstream logs the loss once
 
     # -- the history -----------------------------------------------------------------------------------------
 
-    def _give(self, items: Sequence[Item], takes: Callable[[Sequence[Item]], Ext | None]) -> Script:
-        """Open a conversation, and give it the messages before."""
+    def _give_history(self, items: Sequence[Item], takes: Callable[[Sequence[Item]], Ext | None]) -> Script:
+        """Open a conversation, and give it the messages of the session."""
         try:
             answer = yield self._session.connected().opening or OpenSession()
             if isinstance(answer, SessionOpened):
@@ -147,18 +154,53 @@ class Live:
             if isinstance(answer, SessionOpened):
                 log.info("the live backend goes on", backend=self._name, messages=len(items))
                 return
-        self._tell(f"the live backend goes on without the {len(items)} messages before: {refusal}")
+        self._alert(f"the live backend goes on without the {len(items)} messages before: {refusal}")
 
-    def _tell(self, text: str) -> None:
+    def _alert(self, text: str) -> None:
         log.warning(text)
         alert = Alert(level="warn", source="gateway", text=text, at=self._services.clock())
         self._session.receive([Burst(items=[alert])])
 
-    def _lose(self, item: Any, why: str) -> None:
-        loss = Loss(kind=type(item).__name__, why=why)
-        self._services.ledger.record([loss], session=self._session.connected().id, source=self._dialect.name)
 
+class LiveFallback:
+    """The backend of one session that has a recording and a live backend.
 
-def _on(item: Any) -> Any:
-    """It counts its model turns from its own beginning, which is none of the session."""
-    return uncounted(item) if isinstance(item, Counted) else item
+    With `spy` the live backend gets the commands that are not in the recording. Without it the live backend gets all
+    commands after the end of the recording.
+    """
+
+    def __init__(self, replay: ReplayBackend, live: LiveBackend, reporter: Reporter, *, spy: bool) -> None:
+        self._replay = replay
+        self._live = live
+        self._reporter = reporter
+        self._replay_over = False
+        if spy:
+            replay.passes_on = self._pass_on
+        else:
+            replay.ended = self._hand_over
+
+    def start(self) -> None:
+        self._replay.start()
+
+    def send(self, commands: Sequence[Command]) -> None:
+        for command in commands:
+            if not isinstance(command, ANSWERED_LOCALLY) and (self._replay_over or self._live.running):
+                self._pass_on(command)
+            else:
+                self._replay.send([command])
+
+    def rest(self) -> None:
+        """Keep the live connection, because the live backend knows this conversation only through it."""
+
+    def stop(self) -> None:
+        self._replay.stop()
+        self._live.stop()
+
+    def _pass_on(self, command: Command) -> None:
+        self._reporter.report(MatchReport(words=named(command), outcome="passed_on"))
+        self._live.send([command])
+
+    def _hand_over(self) -> None:
+        if not self._replay_over:
+            self._replay_over = True
+            self._live.take_over()

@@ -22,9 +22,18 @@ from dragoman.mappings.canonical import Command
 from dragoman.mappings.canonical.commands import AnswerApproval, AnswerInteraction
 from dragoman.mappings.canonical.values import flatten
 
-__all__ = ["ANSWERS", "NEAR", "Difference", "Likeness", "Rung", "compare", "means", "nearest"]
+__all__ = [
+    "ANSWERS",
+    "NEAR",
+    "FieldDifference",
+    "Likeness",
+    "MatchLevel",
+    "compare_commands",
+    "is_same_command",
+    "nearest_commands",
+]
 
-Rung = Literal["exact", "same", "near", "other"]
+MatchLevel = Literal["exact", "same", "near", "other"]
 
 NEAR = 0.8  # ratio: allows one word or a few typing errors in a sentence; "yes" and "yet" differ
 TEXT_MAX = 400  # characters compared for `near`: about ten milliseconds at worst
@@ -32,7 +41,7 @@ TRIED_MAX = 8  # candidates compared for `near`, the most similar by a cheap est
 SAMPLE = 80  # characters of a differing field in a report
 
 NOT_COMPARED = frozenset({"request", "session", "ext"})
-OF_THE_QUESTION = frozenset({"question", "kind"})  # some clients leave these out; scenes.py knows the open question
+OF_THE_QUESTION = frozenset({"question", "kind"})  # some clients leave these out; plan.py knows the open question
 ANSWERS = (AnswerApproval, AnswerInteraction)
 
 _UUID = re.compile(r"\b[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\b")
@@ -41,7 +50,7 @@ _TIME = re.compile(rf"\b{_DAY}(?:[T ]{_CLOCK}{_ZONE})?(?!\w)|\b\d{{10,19}}\b")  
 _REDACTED = re.compile(r"\[redacted:[^\]\s]*\]")
 
 
-class Difference(Struct, frozen=True, kw_only=True):
+class FieldDifference(Struct, frozen=True, kw_only=True):
     """One field in which two commands differ: the recorded and the current text, both shortened."""
 
     field: str
@@ -52,49 +61,50 @@ class Difference(Struct, frozen=True, kw_only=True):
 class Likeness(Struct, frozen=True, kw_only=True):
     """The similarity of two commands: the level, the ratio (1.0 is equal), and the differences."""
 
-    rung: Rung
+    level: MatchLevel
     ratio: float
-    differences: tuple[Difference, ...] = ()
+    differences: tuple[FieldDifference, ...] = ()
 
 
-def compare(recorded: Command, said: Command, *, ratio: bool = True) -> Likeness:
+def compare_commands(recorded: Command, said: Command, *, ratio: bool = True) -> Likeness:
     """Compare `said` with a recorded command; without `ratio` the level `near` is not computed."""
     if type(recorded) is not type(said):
-        return Likeness(rung="other", ratio=0.0)
+        return Likeness(level="other", ratio=0.0)
     one, other = _fields(recorded), _fields(said)
     if one.get("values", "") is None and not one["declined"]:
         one["values"] = other["values"]  # values typed in words are not recorded
     unlike = [name for name in one if one[name] != other[name]]
     if not unlike:
-        return Likeness(rung="exact", ratio=1.0)
+        return Likeness(level="exact", ratio=1.0)
     differing = [name for name in unlike if not _same(one[name], other[name])]
     told = tuple(
-        Difference(field=name, recorded=_shown(one[name]), said=_shown(other[name])) for name in differing or unlike
+        FieldDifference(field=name, recorded=_sample(one[name]), said=_sample(other[name]))
+        for name in differing or unlike
     )
     if not differing:
-        return Likeness(rung="same", ratio=1.0, differences=told)
+        return Likeness(level="same", ratio=1.0, differences=told)
     near = min(_ratio(one[name], other[name]) for name in differing) if ratio else 0.0
-    return Likeness(rung="near" if near >= NEAR else "other", ratio=near, differences=told)
+    return Likeness(level="near" if near >= NEAR else "other", ratio=near, differences=told)
 
 
-def means(recorded: Command, said: Command) -> bool:
+def is_same_command(recorded: Command, said: Command) -> bool:
     """Return True if `said` equals the recorded command except for ids, times and white space."""
-    return compare(recorded, said, ratio=False).rung in ("exact", "same")
+    return compare_commands(recorded, said, ratio=False).level in ("exact", "same")
 
 
-def nearest(recorded: Sequence[Command], said: Command) -> list[tuple[int, Likeness]]:
+def nearest_commands(recorded: Sequence[Command], said: Command) -> list[tuple[int, Likeness]]:
     """Return the recorded commands most similar to `said`, best first, as index and likeness, at most TRIED_MAX.
 
     Among equal ones the earlier comes first. Only the first can be above the level `near`.
     """
-    found = [(place, compare(command, said, ratio=False)) for place, command in enumerate(recorded)]
-    for rung in ("exact", "same"):
-        first = next((pair for pair in found if pair[1].rung == rung), None)
+    found = [(place, compare_commands(command, said, ratio=False)) for place, command in enumerate(recorded)]
+    for level in ("exact", "same"):
+        first = next((pair for pair in found if pair[1].level == level), None)
         if first is not None:
             return [first]
     kin = [place for place, command in enumerate(recorded) if type(command) is type(said)]
     kin.sort(key=lambda place: -_glance(recorded[place], said))
-    tried = [(place, compare(recorded[place], said)) for place in kin[:TRIED_MAX]]
+    tried = [(place, compare_commands(recorded[place], said)) for place in kin[:TRIED_MAX]]
     return sorted(tried, key=lambda pair: (-pair[1].ratio, pair[0]))
 
 
@@ -165,6 +175,6 @@ def _glance(recorded: Command, said: Command) -> float:
     return min(texts, default=0.0)
 
 
-def _shown(value: Any) -> str:
+def _sample(value: Any) -> str:
     text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
     return text if len(text) <= SAMPLE else f"{text[: SAMPLE - 1]}…"

@@ -1,8 +1,8 @@
-"""What a recording lacked, added to it: the turns of a live backend, from the recordings of the sessions that had them.
+"""Add the turns of a live backend to the recording that lacks them (`dragoman replay --mode record-missing`).
 
-`dragoman replay --mode record-missing` records its sessions beside the file, with redaction and all, as any session is
-recorded. In those recordings only the live backend was asked anything (link UP): each such input, and all that
-followed it until the next one, goes to the end of the file, numbered and timed on. A file only ever grows.
+The command records its sessions into a folder beside the file, redacted like any session. Only the live backend was
+asked anything there (link UP). So each input to it, with everything up to the next input, is appended to the file, with
+the seq, time and cursor counted on. The lines of a file are never changed.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from dragoman.gateway.recording.reader import open_recording
 from dragoman.mappings.canonical.commands import SubmitInput
 from dragoman.mappings.errors import ConfigError
 
-__all__ = ["append_missing", "check_appendable", "keep_missing", "missing", "missing_folder"]
+__all__ = ["append_missing", "check_appendable", "keep_missing", "live_turns", "missing_folder"]
 
-PAUSE = 1_000_000  # µs between what was recorded and what is added
+PAUSE = 1_000_000  # µs between a recorded turn and an added one
 
 
 def check_appendable(path: Path) -> Path:
-    """The file of a recording at whose end something can be added; ConfigError says what to do where there is none."""
+    """Return the last file of a recording, which can be appended to; raise ConfigError if it cannot."""
     last = open_recording(path).parts[-1]
     if last.compressed:
         raise ConfigError(
@@ -38,12 +38,12 @@ def check_appendable(path: Path) -> Path:
 
 
 def missing_folder(path: Path) -> Path:
-    """Where the sessions of a replay are recorded meanwhile. What a killed one left there is added by the next."""
+    """Return the folder for the sessions of a replay. The next replay adds what a killed one left there."""
     return path.with_name(f"{path.name}.missing")
 
 
 def keep_missing(path: Path) -> int:
-    """Add what the sessions brought, and take their recordings away; how many turns."""
+    """Append the live turns of the sessions, and delete the recordings of the sessions; return the number of turns."""
     folder = missing_folder(path)
     if not folder.is_dir():
         return 0
@@ -51,39 +51,39 @@ def keep_missing(path: Path) -> int:
     count = append_missing(path, made)
     for other in made:
         other.unlink()
-    with contextlib.suppress(OSError):  # somebody else keeps something there
+    with contextlib.suppress(OSError):  # somebody else keeps a file there
         folder.rmdir()
     return count
 
 
-def missing(made: Iterable[Line]) -> Iterator[list[Line]]:
-    """The turns of a session's recording that a live backend was asked for, each with the client's own words."""
+def live_turns(lines: Iterable[Line]) -> Iterator[list[Line]]:
+    """Yield the turns of a session's recording that the live backend answered, each from the client's input on."""
     turn: list[Line] = []
-    asked = False
-    for line in made:
+    live = False
+    for line in lines:
         command = line.command if isinstance(line, EventLine) else None
         if isinstance(command, SubmitInput) and isinstance(line, EventLine) and line.link != UP:
-            if asked:
+            if live:
                 yield turn
-            turn, asked = [], False
+            turn, live = [], False
         elif isinstance(command, SubmitInput) and turn:
-            asked = True
+            live = True
         if turn or isinstance(command, SubmitInput):
             turn.append(line)
-    if asked:
+    if live:
         yield turn
 
 
 def append_missing(path: Path, made: Iterable[Path]) -> int:
-    """Add what a recording lacks from the recordings of sessions; how many turns. OSError if it cannot be written."""
+    """Append the live turns of these recordings; return their number. Raise OSError if the file cannot be written."""
     seq, t, position, dialled = _end(path)
     count = 0
     with path.open("ab+") as file:
-        if not _whole(path):
-            file.write(b"\n")  # what is torn stays a line of its own, which readers pass over
+        if not _ends_with_newline(path):
+            file.write(b"\n")  # readers pass over a torn line
         for other in sorted(made):
-            for turn in missing(open_recording(other).lines()):
-                lines = [line for line in turn if dialled or not _of_backend(line)]
+            for turn in live_turns(open_recording(other).lines()):
+                lines = [line for line in turn if dialled or not _is_to_backend(line)]
                 begun = turn[0].t
                 added = []
                 for line in lines:
@@ -102,21 +102,21 @@ def append_missing(path: Path, made: Iterable[Path]) -> int:
 
 
 def _end(path: Path) -> tuple[int, int, int, bool]:
-    """Seq and time of the last line, the next place in the log, and whether what backends were asked is recorded."""
+    """Return the last seq and time, the next place in the log, and whether commands to backends are recorded."""
     seq = t = position = 0
     dialled = False
     for line in open_recording(path).lines():
         seq, t = line.seq, line.t
-        dialled = dialled or _of_backend(line)
+        dialled = dialled or _is_to_backend(line)
         position += isinstance(line, EventLine) and line.logged
     return seq, t, position, dialled
 
 
-def _of_backend(line: Line) -> bool:
+def _is_to_backend(line: Line) -> bool:
     return isinstance(line, EventLine) and line.command is not None and line.link == UP
 
 
-def _whole(path: Path) -> bool:
+def _ends_with_newline(path: Path) -> bool:
     with path.open("rb") as file:
         file.seek(-1, os.SEEK_END)
         return file.read(1) == b"\n"

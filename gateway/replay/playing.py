@@ -13,24 +13,22 @@ from dragoman.gateway.endpoint import Endpoint
 from dragoman.gateway.ledger import Ledger
 from dragoman.gateway.recording.reader import open_recording
 from dragoman.gateway.replay.backend import ReplayBackend
-from dragoman.gateway.replay.lines import Lines
-from dragoman.gateway.replay.live import Live
-from dragoman.gateway.replay.live_fallback import LiveFallback
-from dragoman.gateway.replay.options import Until, read_options
-from dragoman.gateway.replay.pace import Pace
-from dragoman.gateway.replay.reports import Reporter
-from dragoman.gateway.replay.scenes import Play, cut, read
+from dragoman.gateway.replay.live import LiveBackend, LiveFallback
+from dragoman.gateway.replay.options import Pace, Until, read_options
+from dragoman.gateway.replay.plan import ReplayPlan, cut_plan, read_plan
+from dragoman.gateway.replay.replayed_events import ReplayedEvents
+from dragoman.gateway.replay.turn_matcher import Reporter
 from dragoman.gateway.session.ports import Backend, BackendEvents
 from dragoman.gateway.timers import Later
 from dragoman.mappings.canonical.events import ModelTurnStarted
 from dragoman.mappings.dialect import Dialect
 from dragoman.mappings.errors import ConfigError
 
-__all__ = ["MakeLive", "Replay"]
+__all__ = ["MakeLiveBackend", "Replay"]
 
 log = structlog.get_logger("dragoman.replay")
 
-MakeLive = Callable[[BackendEvents, Endpoint, bool], Live]
+MakeLiveBackend = Callable[[BackendEvents, Endpoint, bool], LiveBackend]
 """Make the live backend at an endpoint for a session; the flag says whether the session relies on its model turns."""
 
 
@@ -49,10 +47,10 @@ class Replay:
         later: Later,
         clock: Callable[[], float],
         ledger: Ledger,
-        live: MakeLive | None = None,
+        live: MakeLiveBackend | None = None,
     ) -> None:
         self.options = read_options(endpoint)
-        self.play = _cut(_read(self.options.path), self.options.until)
+        self.plan = _cut(_read(self.options.path), self.options.until)
         self._live = live
         self.reporter = Reporter(ledger, tell=_explain if self.options.explain else None)
         self._tells_model_turns = dialect.events.says(ModelTurnStarted)
@@ -64,15 +62,15 @@ class Replay:
         options = self.options
         replay = ReplayBackend(
             session,
-            self.play,
+            self.plan,
             pace=Pace(self._clock, options.speed, options.idle_cap),
             later=self._later,
             reporter=self.reporter,
             auto=options.auto,
-            lines=Lines(
+            events=ReplayedEvents(
                 session.connected,
                 tells_model_turns=self._tells_model_turns,
-                adds_model_turns=self._tells_model_turns and not self.play.tells_model_turns,
+                adds_model_turns=self._tells_model_turns and not self.plan.has_model_turns,
                 keeps_counts=options.mode == "strict",
             ),
         )
@@ -82,22 +80,22 @@ class Replay:
         return LiveFallback(replay, live, self.reporter, spy=options.mode == "spy")
 
 
-def _read(path: Path) -> Play:
-    """Return the play of a recording; log its problems, because damaged parts cannot be played."""
-    play = read(open_recording(path))
-    if problems := play.recording.problems:
+def _read(path: Path) -> ReplayPlan:
+    """Return the plan of a recording; log its problems, because damaged parts cannot be played."""
+    plan = read_plan(open_recording(path))
+    if problems := plan.recording.problems:
         log.warning("the recording is incomplete", file=str(path), why=str(problems))
-    return play
+    return plan
 
 
-def _cut(play: Play, until: Until | None) -> Play:
+def _cut(plan: ReplayPlan, until: Until | None) -> ReplayPlan:
     if until is None:
-        return play
-    if until.turn > len(play.ends):
-        raise ConfigError(f"{play.recording.path}: there is no turn {until.turn}: it has {len(play.ends)}")
-    if until.seq and next(iter(play.recording.lines(seq=until.seq)), None) is None:
-        raise ConfigError(f"{play.recording.path}: there is no line {until.seq}: it ends before")
-    return cut(play, play.ends[until.turn - 1] if until.turn else until.seq)
+        return plan
+    if until.turn > len(plan.ends):
+        raise ConfigError(f"{plan.recording.path}: there is no turn {until.turn}: it has {len(plan.ends)}")
+    if until.seq and next(iter(plan.recording.lines(seq=until.seq)), None) is None:
+        raise ConfigError(f"{plan.recording.path}: there is no line {until.seq}: it ends before")
+    return cut_plan(plan, plan.ends[until.turn - 1] if until.turn else until.seq)
 
 
 def _explain(line: str) -> None:

@@ -1,22 +1,29 @@
-"""Serve or drive a recording with an app of its own, in the caller's event loop."""
+"""Serve or drive a recording with an app of its own: in the caller's event loop, or in a thread beside the caller."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from queue import Empty, Queue
+
+import structlog
 
 from dragoman.gateway import registry
 from dragoman.gateway.app import App
 from dragoman.gateway.config.check import check_route
 from dragoman.gateway.config.model import Config, Limits, Recording, Route
-from dragoman.gateway.endpoint import Endpoint
+from dragoman.gateway.endpoint import Endpoint, parse
 from dragoman.gateway.recording.reader import open_recording
 from dragoman.gateway.replay.driving import DEADLINE, Driven, Driver
 from dragoman.gateway.replay.in_process import in_process_dialect
-from dragoman.gateway.replay.scenes import Play, read
+from dragoman.gateway.replay.plan import ReplayPlan, read_plan
+from dragoman.gateway.replay.turn_matcher import MatchReport
+from dragoman.mappings.errors import ConfigError, DragomanError
 
-__all__ = ["drive", "driven_play", "replaying"]
+__all__ = ["Served", "drive", "driven", "listen_endpoint", "replaying", "served"]
 
 LIMITS = Limits()
 
@@ -37,23 +44,18 @@ def replaying(
     return App(Config(routes=(route,), limits=limits, recording=kept))
 
 
-def driven_play(file: Path) -> Play:
-    """Return the recording's play; raise RecordingError if it is invalid, OSError if it cannot be read."""
-    return read(open_recording(file))
-
-
 async def drive(
-    play: Play,
+    plan: ReplayPlan,
     upstream: Endpoint,
     *,
     deadline: float = DEADLINE,
-    progress: Callable[[int], None] = lambda _scenes: None,
+    progress: Callable[[int], None] = lambda _turns: None,
 ) -> Driven:
     """Send the recorded inputs to a live backend and compare; raise DrivingError if no session can be opened."""
     route = Route(name="drive", listen=(), upstream=upstream)
     check_route(route)
     app = App(Config(routes=(route,), limits=Limits(drain_deadline=min(deadline, 1.0))))
-    driver = Driver(play, deadline=deadline, progress=progress)
+    driver = Driver(plan, deadline=deadline, progress=progress)
     driven: list[Driven] = []
     async with asyncio.TaskGroup() as group:
         group.create_task(app.run(), name="drive:gateway")
@@ -64,3 +66,114 @@ async def drive(
         finally:
             app.stop.set()
     return driven[0]
+
+
+LIMITS = Limits()
+QUICK = Limits(drain_deadline=0.2)  # the caller ends the replay when it needs no further output
+
+LIMITS = Limits()
+log = structlog.get_logger("dragoman.replay")
+
+START = 10.0  # seconds until the replay must listen
+END = 10.0  # seconds until the replay must have ended
+PLACES = {
+    "smooth": "smooth+ws://127.0.0.1:0/ws",
+    "pod": "pod+unix:{folder}/sock",
+    "pando": "pando+tcp://127.0.0.1:0",
+    "codewhale": "codewhale+unix:{folder}/sock",
+}
+
+
+class Served:
+    """A recording that is served at `endpoint`. `reports` has one entry for each command so far."""
+
+    def __init__(self, endpoint: str, app: App) -> None:
+        self.endpoint = endpoint
+        self.reports: list[MatchReport] = []
+        (replay,) = app.replays.values()
+        replay.reporter.heard = self.reports.append
+
+    @property
+    def url(self) -> str:
+        """The endpoint without its dialect: `ws://127.0.0.1:PORT/ws`, `unix:PATH`."""
+        return self.endpoint.partition("+")[2]
+
+    @property
+    def divergences(self) -> list[str]:
+        """Lines for people about the refused commands, each with similar recorded ones."""
+        return [line for report in self.reports if report.refused for line in report.explained()]
+
+
+def listen_endpoint(text: str, folder: Path) -> Endpoint:
+    """Return an endpoint to listen on: the given one, or for a dialect a free address, if needed below `folder`."""
+    if "+" in text:
+        return parse(text)
+    if text not in PLACES:
+        raise ConfigError(f"{text!r}: write an endpoint, or one of {', '.join(PLACES)}")
+    return parse(PLACES[text].format(folder=folder))
+
+
+@contextmanager
+def served(file: Path, listen: Endpoint, **options: str) -> Iterator[Served]:
+    """Serve a recording until the block ends; raise ConfigError or OSError if that is not possible."""
+    app = replaying(file, (listen,), limits=QUICK, record=None, **options)
+    told: Queue[str | BaseException] = Queue()
+    loops: list[asyncio.AbstractEventLoop] = []
+
+    async def main() -> None:
+        loops.append(asyncio.get_running_loop())
+        await app.run(told.put)
+
+    def run() -> None:
+        try:
+            asyncio.run(main())
+        except BaseException as error:  # noqa: BLE001  # raised again in the caller's thread
+            told.put(error)
+
+    thread = threading.Thread(target=run, name="dragoman:replay", daemon=True)
+    thread.start()
+    try:
+        yield Served(_first(told), app)
+    finally:
+        if thread.is_alive() and loops:
+            loops[0].call_soon_threadsafe(app.stop.set)
+        thread.join(END)
+
+
+def driven(file: Path, upstream: str, deadline: float = DEADLINE) -> Driven:
+    """Drive a live backend with a recording in a separate thread, because the caller may have a running event loop."""
+    found: list[Driven] = []
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            plan = read_plan(open_recording(file))
+            if plan.recording.problems:
+                log.warning("the recording is incomplete", file=str(file), why=str(plan.recording.problems))
+            found.append(asyncio.run(drive(plan, parse(upstream), deadline=deadline)))
+        except BaseException as error:  # noqa: BLE001  # raised again in the caller's thread
+            errors.append(error)
+
+    thread = threading.Thread(target=run, name="dragoman:drive")
+    thread.start()
+    thread.join()
+    for error in errors:
+        raise _innermost(error)
+    return found[0]
+
+
+def _first(told: Queue[str | BaseException]) -> str:
+    try:
+        first = told.get(timeout=START)
+    except Empty:
+        raise DragomanError(f"the replay did not listen within {START:g} s") from None
+    if isinstance(first, BaseException):
+        raise _innermost(first)
+    return first
+
+
+def _innermost(error: BaseException) -> BaseException:
+    """Return the error that ended a TaskGroup."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

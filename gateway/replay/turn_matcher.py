@@ -1,86 +1,179 @@
-"""Find the recorded turn for an input, or the recorded answer for another command, and track which were used.
+"""Find the recorded turn for an input, or the recorded answer for another command, and report how it was found.
 
 Each turn is played once in a session. Among equally similar turns the next unused one after the last is taken. An input
 that matches a used turn better than `near` is refused as used, so that no merely similar turn takes its place.
+
+Each command gives one log line and one counter. `explain` also prints every candidate with its differences.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Literal
 
-from dragoman.gateway.replay.matching import Likeness, means, nearest
-from dragoman.gateway.replay.reports import Candidate, Outcome, Report, named
-from dragoman.gateway.replay.scenes import Passage, Play, Scene
+import structlog
+from msgspec import Struct
+
+from dragoman.gateway.ledger import Ledger
+from dragoman.gateway.recording.redaction.shown import shown
+from dragoman.gateway.replay.matching import FieldDifference, Likeness, is_same_command, nearest_commands
+from dragoman.gateway.replay.plan import RecordedTurn, ReplayPlan, TurnPart
 from dragoman.mappings.canonical import Command
+from dragoman.mappings.canonical.commands import SubmitInput
+from dragoman.mappings.canonical.values import flatten, snake_case
 
-__all__ = ["TurnMatcher"]
+__all__ = ["WHY", "MatchCandidate", "MatchReport", "Outcome", "Reporter", "TurnMatcher", "named"]
+
+SHOWN_MAX = 3  # candidates in an explanation
+SAMPLE = 60  # characters of an input in a line
+
+Outcome = Literal["exact", "same", "near", "not_recorded", "used", "not_here", "another_answer", "playing", "passed_on"]
+
+WHY: dict[Outcome, str] = {
+    "not_recorded": "the recording has nothing like it",
+    "used": "the recording has it, and it was played already",
+    "not_here": "the recording has none at this point",
+    "another_answer": "the recording goes on only for the answer that was given in it",
+    "playing": "this replay plays by itself and takes no commands",
+}
+"""Why a command with this outcome is refused; the command is answered for any other outcome."""
+
+log = structlog.get_logger("dragoman.replay")
+
+
+class MatchCandidate(Struct, frozen=True, kw_only=True):
+    """A similar recorded command: its turn, its similarity, and whether it was played already."""
+
+    turn: int
+    words: str
+    ratio: float
+    used: bool = False
+    differences: tuple[FieldDifference, ...] = ()
+
+
+class MatchReport(Struct, frozen=True, kw_only=True):
+    """The outcome of one command. `turn` is the number of the matched turn, 0 for none."""
+
+    words: str
+    outcome: Outcome
+    turn: int = 0
+    candidates: tuple[MatchCandidate, ...] = ()
+
+    @property
+    def refused(self) -> bool:
+        """True if the command was refused."""
+        return self.outcome in WHY
+
+    def explained(self) -> list[str]:
+        """Return the report as lines for people."""
+        if self.refused:
+            lines = [f"{self.words}: refused, {WHY[self.outcome]}"]
+        elif self.outcome == "passed_on":
+            lines = [f"{self.words}: passed on to the live backend"]
+        else:
+            lines = [f"{self.words}: matched with input {self.turn} ({self.outcome})"]
+        for candidate in self.candidates[: SHOWN_MAX if self.outcome != "exact" else 0]:
+            used = ", played already" if candidate.used else ""
+            lines.append(f"  candidate {candidate.turn}: {candidate.words}, {candidate.ratio:.0%} alike{used}")
+            for d in candidate.differences:
+                recorded, said = shown(d.recorded, cut=True), shown(d.said, cut=True)
+                lines.append(f"    {d.field}: recorded {recorded!r}, said {said!r}")
+        return lines
+
+
+class Reporter:
+    """Counts and logs reports. `tell` gets the lines of explanations, and `heard` gets each report."""
+
+    def __init__(self, ledger: Ledger, *, tell: Callable[[str], None] | None = None) -> None:
+        self._ledger = ledger
+        self._tell = tell
+        self.heard: Callable[[MatchReport], None] = lambda _report: None
+
+    def report(self, report: MatchReport) -> None:
+        """Count the report, log it unless it is exact, and explain it if that is wanted."""
+        self._ledger.counters[f"replay_{report.outcome}"] += 1
+        self.heard(report)
+        if report.refused:
+            log.warning("command refused", command=report.words, why=WHY[report.outcome])
+        elif report.outcome == "near":
+            log.warning("command matched with a similar one", command=report.words, input=report.turn)
+        elif report.outcome == "same":
+            log.info("command matched except for ids, times and white space", command=report.words, input=report.turn)
+        if self._tell is not None:
+            for line in report.explained():
+                self._tell(line)
 
 
 class TurnMatcher:
     """The used and unused turns of a recording in one session."""
 
-    def __init__(self, play: Play) -> None:
-        self._inputs = [scene for scene in play.scenes if scene.input is not None]
-        self._loose = play.loose
+    def __init__(self, plan: ReplayPlan) -> None:
+        self._plan = plan
         self._used: set[int] = set()  # numbers of turns
         self._answered: set[int] = set()  # seqs of commands outside of turns
         self._last = 0
 
     @property
-    def left(self) -> list[Scene]:
+    def unused(self) -> list[RecordedTurn]:
         """The turns that were not played yet, in order."""
-        return [scene for scene in self._inputs if scene.number not in self._used]
+        return [turn for turn in self._plan.inputs if turn.number not in self._used]
 
-    def use(self, scene: Scene) -> None:
+    def use(self, turn: RecordedTurn) -> None:
         """Mark this turn as played."""
-        self._used.add(scene.number)
-        self._last = scene.number
+        self._used.add(turn.number)
+        self._last = turn.number
 
-    def input(self, command: Command) -> tuple[Scene | None, Report]:
+    def match_input(self, command: Command) -> tuple[RecordedTurn | None, MatchReport]:
         """Return the turn for an input, or None, with a report."""
-        unused, used = self._in_order(self.left), [s for s in self._inputs if s.number in self._used]
-        found = _candidates(unused, command)
-        if not found or found[0][1].rung in ("near", "other"):
-            again = _candidates(used, command)
-            if again and again[0][1].rung in ("exact", "same"):
-                return None, _report(command, "used", again + found, self._used)
-        for scene, likeness in found[:1]:
-            if likeness.rung != "other":
-                self.use(scene)
-                return scene, _report(command, likeness.rung, found, self._used - {scene.number}, scene.number)
-        return None, _report(command, "not_recorded", [*found, *_candidates(used, command)], self._used)
+        unused = sorted(self.unused, key=lambda turn: turn.number <= self._last)  # those after the last one first
+        used = [turn for turn in self._plan.inputs if turn.number in self._used]
+        found = _similar(unused, command)
+        if not found or found[0][1].level in ("near", "other"):
+            again = _similar(used, command)
+            if again and again[0][1].level in ("exact", "same"):
+                return None, self._report(command, "used", again + found)
+        if found and (level := found[0][1].level) != "other":
+            turn = found[0][0]
+            report = self._report(command, level, found, turn.number)
+            self.use(turn)
+            return turn, report
+        return None, self._report(command, "not_recorded", [*found, *_similar(used, command)])
 
-    def _in_order(self, scenes: list[Scene]) -> list[Scene]:
-        later = [scene for scene in scenes if scene.number > self._last]
-        return later + [scene for scene in scenes if scene.number <= self._last]
+    def match_other(self, command: Command) -> tuple[TurnPart | None, MatchReport]:
+        """Return the first unused equal command outside of turns, else the last used one, with a report."""
+        same = [part for part in self._plan.others if part.command and is_same_command(part.command, command)]
+        if not same:
+            return None, MatchReport(words=named(command), outcome="not_here")
+        part = next((one for one in same if one.seq not in self._answered), same[-1])
+        self._answered.add(part.seq)
+        return part, MatchReport(words=named(command), outcome="exact")
 
-    def loose(self, command: Command) -> tuple[Passage | None, Report]:
-        """Return the first unused recorded command that is equal, else the last used one, with a report."""
-        alike = [passage for passage in self._loose if passage.command is not None and means(passage.command, command)]
-        if not alike:
-            return None, Report(words=named(command), outcome="not_here")
-        passage = next((one for one in alike if one.seq not in self._answered), alike[-1])
-        self._answered.add(passage.seq)
-        return passage, Report(words=named(command), outcome="exact")
-
-
-def _candidates(scenes: Sequence[Scene], command: Command) -> list[tuple[Scene, Likeness]]:
-    inputs = [scene.input for scene in scenes]
-    return [(scenes[place], likeness) for place, likeness in nearest([i for i in inputs if i is not None], command)]
-
-
-def _report(
-    command: Command, outcome: Outcome, found: list[tuple[Scene, Likeness]], used: set[int], scene: int = 0
-) -> Report:
-    candidates = tuple(
-        Candidate(
-            scene=one.number,
-            words=named(one.input),
-            ratio=likeness.ratio,
-            used=one.number in used,
-            differences=likeness.differences,
+    def _report(
+        self, command: Command, outcome: Outcome, found: list[tuple[RecordedTurn, Likeness]], turn: int = 0
+    ) -> MatchReport:
+        candidates = tuple(
+            MatchCandidate(
+                turn=one.number,
+                words=named(one.input),
+                ratio=likeness.ratio,
+                used=one.number in self._used,
+                differences=likeness.differences,
+            )
+            for one, likeness in found
+            if one.input is not None
         )
-        for one, likeness in found
-        if one.input is not None
-    )
-    return Report(words=named(command), outcome=outcome, scene=scene, candidates=candidates)
+        return MatchReport(words=named(command), outcome=outcome, turn=turn, candidates=candidates)
+
+
+def _similar(turns: Sequence[RecordedTurn], command: Command) -> list[tuple[RecordedTurn, Likeness]]:
+    inputs = [turn.input for turn in turns if turn.input is not None]
+    return [(turns[place], likeness) for place, likeness in nearest_commands(inputs, command)]
+
+
+def named(command: Command) -> str:
+    """Return a command in a few words without secrets."""
+    kind = snake_case(type(command).__name__)
+    if not isinstance(command, SubmitInput):
+        return kind
+    text = " ".join(shown(flatten(command.segments)).split())
+    return f"{kind} {text if len(text) <= SAMPLE else text[: SAMPLE - 1] + '…'}"

@@ -17,7 +17,8 @@ from dragoman.gateway.demo.script import Line, read
 from dragoman.gateway.endpoint import Endpoint, parse
 from dragoman.gateway.recording.reader import open_recording
 from dragoman.gateway.replay.driving import Driven, DrivingError
-from dragoman.gateway.replay.standalone import drive, driven_play
+from dragoman.gateway.replay.plan import read_plan
+from dragoman.gateway.replay.standalone import drive
 from dragoman.mappings.canonical import Command
 from dragoman.mappings.canonical.commands import AnswerInteraction
 from dragoman.mappings.canonical.events import InteractionInvalid, TextDelta, TurnEnded
@@ -45,7 +46,7 @@ async def demo(dialect: str, folder: Path, script: list[list[Line]]) -> AsyncIte
 
 async def driven(recording: Path, dialect: str, folder: Path, script: list[list[Line]], deadline: float = 20) -> Driven:
     async with demo(dialect, folder / "live", script) as endpoint:
-        return await drive(driven_play(recording), endpoint, deadline=deadline)
+        return await drive(read_plan(open_recording(recording)), endpoint, deadline=deadline)
 
 
 @pytest.mark.parametrize("backend", DIALECTS)
@@ -62,7 +63,7 @@ async def test_a_backend_that_did_not_change_does_the_same(backend: str, tmp_pat
 async def test_a_recording_does_the_same_as_itself(backend: str, tmp_path: Path) -> None:
     recording = await record("pod", backend, tmp_path)
     replay = parse(f"replay+file:{recording}?speed=instant")
-    assert str(await drive(driven_play(recording), replay, deadline=20)) == ""
+    assert str(await drive(read_plan(open_recording(recording)), replay, deadline=20)) == ""
 
 
 async def test_a_recording_in_parts_is_driven_as_one(tmp_path: Path) -> None:
@@ -75,7 +76,9 @@ async def test_a_recording_in_parts_is_driven_as_one(tmp_path: Path) -> None:
 
 async def test_the_frozen_recording_does_the_same_as_itself() -> None:
     recording = FROZEN / "v4.jsonl"
-    found = await drive(driven_play(recording), parse(f"replay+file:{recording}?speed=instant"), deadline=20)
+    found = await drive(
+        read_plan(open_recording(recording)), parse(f"replay+file:{recording}?speed=instant"), deadline=20
+    )
     assert (str(found), found.turns) == ("", 1)
 
 
@@ -223,7 +226,7 @@ async def test_a_backend_that_does_not_end_a_turn_is_given_up(tmp_path: Path) ->
 
 
 async def test_a_backend_that_is_not_there_is_an_error(tmp_path: Path) -> None:
-    play = driven_play(FROZEN / "v4.jsonl")
+    play = read_plan(open_recording(FROZEN / "v4.jsonl"))
     with pytest.raises(ExceptionGroup) as caught:
         await drive(play, parse("smooth+ws://127.0.0.1:9/ws"), deadline=5)
     assert caught.group_contains(DrivingError, match="the backend opened no session: .*cannot be reached")

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.gateway.recording.compare import turns
 from dragoman.gateway.recording.lines import UP, EventLine, FrameLine, Line
 from dragoman.gateway.recording.reader import open_recording
+from dragoman.gateway.recording.show.compare import turns
 from dragoman.mappings.canonical.commands import SubmitInput
 from dragoman.mappings.canonical.events import TextDelta
 from dragoman.mappings.dialect import Parts

@@ -8,9 +8,9 @@ import pytest
 
 from dragoman.gateway import registry
 from dragoman.gateway.recording.captures import Capture, Import, read_capture
-from dragoman.gateway.recording.compare import Turn, turns
 from dragoman.gateway.recording.format import Header, RecordingError
 from dragoman.gateway.recording.lines import EventLine, FrameLine
+from dragoman.gateway.recording.show.compare import ComparedTurn, turns
 from dragoman.mappings.canonical.commands import SubmitInput
 from tests.shared import SHARED, needs_shared
 
@@ -28,17 +28,17 @@ def imported(path: Path, dialect: str = "") -> tuple[Header, Import]:
     return read_capture(Capture(path), registry.dialect(dialect or dialect_of(path)))
 
 
-def conversation(lines: Import) -> list[Turn]:
+def conversation(lines: Import) -> list[ComparedTurn]:
     logged = ((line, line.event) for line in lines if isinstance(line, EventLine) and line.logged)
     return list(turns(logged))
 
 
-def told(name: str) -> list[Turn]:
+def told(name: str) -> list[ComparedTurn]:
     (path,) = [path for path in KNOWN if f"{path.parent.name}/{path.name}".startswith(name)]
     return conversation(imported(path)[1])
 
 
-def words(turn: Turn) -> list[tuple[str, str]]:
+def words(turn: ComparedTurn) -> list[tuple[str, str]]:
     return [(block.what, block.text) for block in turn.blocks]
 
 

@@ -12,10 +12,10 @@ from dragoman.gateway.recording.format import Header
 from dragoman.gateway.recording.lines import UP, EventLine, FrameLine, Line
 from dragoman.gateway.recording.reader import open_recording
 from dragoman.gateway.replay.backend import ReplayBackend
-from dragoman.gateway.replay.lines import Lines
-from dragoman.gateway.replay.pace import Pace
-from dragoman.gateway.replay.reports import Report, Reporter
-from dragoman.gateway.replay.scenes import Play, read
+from dragoman.gateway.replay.options import Pace
+from dragoman.gateway.replay.plan import ReplayPlan, read_plan
+from dragoman.gateway.replay.replayed_events import ReplayedEvents
+from dragoman.gateway.replay.turn_matcher import MatchReport, Reporter
 from dragoman.mappings.canonical import Command, Event, SessionState
 from dragoman.mappings.canonical.commands import SubmitInput
 from dragoman.mappings.canonical.events import (
@@ -148,9 +148,9 @@ class RecordingBuilder:
         """The file."""
         return written(folder / name, self._lines, self._header)
 
-    def play(self, folder: Path) -> Play:
-        """Its scenes."""
-        return read(open_recording(self.write(folder)))
+    def plan(self, folder: Path) -> ReplayPlan:
+        """Return the plan of a replay."""
+        return read_plan(open_recording(self.write(folder)))
 
 
 def _asked_by(item: Any, request: str) -> Any:
@@ -161,24 +161,30 @@ class WatchedReplay:
     """A session that hears a replay: `events` are all that it said, `news` those that were not looked at."""
 
     def __init__(
-        self, play: Play, *, speed: float = 0.0, idle_cap: float | None = None, auto: bool = False, tells: bool = True
+        self,
+        plan: ReplayPlan,
+        *,
+        speed: float = 0.0,
+        idle_cap: float | None = None,
+        auto: bool = False,
+        tells: bool = True,
     ) -> None:
         self.state = SessionState(id="00000000-0000-4000-8000-000000000001")
         self.time = ManualClock()
         self.ledger = Ledger()
         self.events: list[Any] = []
-        self.reports: list[Report] = []
+        self.reports: list[MatchReport] = []
         self.told: list[str] = []
         self._seen = 0
         reporter = Reporter(self.ledger, tell=self.told.append)
         reporter.heard = self.reports.append
         self.backend = ReplayBackend(
             self,
-            play,
+            plan,
             pace=Pace(lambda: self.time.seconds, speed, idle_cap),
             later=self.time.later,
             reporter=reporter,
-            lines=Lines(self.connected, tells_model_turns=tells),
+            events=ReplayedEvents(self.connected, tells_model_turns=tells),
             auto=auto,
         )
 

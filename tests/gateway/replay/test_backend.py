@@ -72,7 +72,7 @@ def failure(events: list[Any]) -> str:
 
 def test_an_input_is_answered_as_it_was_then_under_its_own_request(tmp_path: Path) -> None:
     watched = WatchedReplay(
-        RecordingBuilder().turn("one", TextDelta(text="1")).turn("two", TextDelta(text="2")).play(tmp_path)
+        RecordingBuilder().turn("one", TextDelta(text="1")).turn("two", TextDelta(text="2")).plan(tmp_path)
     )
     first = watched.asks(said("one", request="a"))
     assert types(first) == TURN
@@ -82,7 +82,7 @@ def test_an_input_is_answered_as_it_was_then_under_its_own_request(tmp_path: Pat
 
 
 def test_what_the_recording_has_not_is_refused_with_why(tmp_path: Path) -> None:
-    watched = WatchedReplay(RecordingBuilder().turn("one").play(tmp_path))
+    watched = WatchedReplay(RecordingBuilder().turn("one").plan(tmp_path))
     assert failure(watched.asks(said("something else"))) == "replay: the recording has nothing like it"
     watched.asks(said("one"))
     assert failure(watched.asks(said("one"))) == "replay: the recording has it, and it was played already"
@@ -90,13 +90,13 @@ def test_what_the_recording_has_not_is_refused_with_why(tmp_path: Path) -> None:
 
 
 def test_an_input_that_was_refused_is_refused_again(tmp_path: Path) -> None:
-    watched = WatchedReplay(RecordingBuilder().refused("one", Failure(cause="busy", text="compacting")).play(tmp_path))
+    watched = WatchedReplay(RecordingBuilder().refused("one", Failure(cause="busy", text="compacting")).plan(tmp_path))
     assert failure(watched.asks(said("one"))) == "compacting"
 
 
 def test_while_a_turn_is_played_another_input_is_refused(tmp_path: Path) -> None:
     tape = RecordingBuilder().turn("one", TextDelta(text="1"), end=None).at(5000).ends().turn("two")
-    watched = WatchedReplay(tape.play(tmp_path), speed=1.0)
+    watched = WatchedReplay(tape.plan(tmp_path), speed=1.0)
     watched.asks(said("one"))
     assert failure(watched.asks(said("two"))) == "a turn of the recording is being played"
 
@@ -104,7 +104,7 @@ def test_while_a_turn_is_played_another_input_is_refused(tmp_path: Path) -> None
 def test_what_came_late_behind_a_turn_comes_before_the_next_input(tmp_path: Path) -> None:
     late = Alert(level="warn", source="pod", text="late")
     tape = RecordingBuilder().turn("one").at(60_000).says(late).at(61_000).turn("two", TextDelta(text="2"))
-    watched = WatchedReplay(tape.play(tmp_path), speed=1.0)
+    watched = WatchedReplay(tape.plan(tmp_path), speed=1.0)
     watched.asks(said("one"))
     events = watched.asks(said("two"))
     assert events[0] == late
@@ -112,14 +112,14 @@ def test_what_came_late_behind_a_turn_comes_before_the_next_input(tmp_path: Path
 
 
 def test_a_turn_that_the_recording_does_not_end_fails_with_that_reason(tmp_path: Path) -> None:
-    watched = WatchedReplay(RecordingBuilder().turn("one", TextDelta(text="1"), end=None).play(tmp_path))
+    watched = WatchedReplay(RecordingBuilder().turn("one", TextDelta(text="1"), end=None).plan(tmp_path))
     failed = end(watched.asks(said("one")))
     assert failed.failure is not None
     assert (failed.end, failed.failure.text) == ("failed", "the recording ends in the midst of this turn")
 
 
 def test_an_input_whose_acceptance_is_not_recorded_is_accepted_and_fails(tmp_path: Path) -> None:
-    watched = WatchedReplay(RecordingBuilder().asks(said("one")).play(tmp_path))
+    watched = WatchedReplay(RecordingBuilder().asks(said("one")).plan(tmp_path))
     assert types(watched.asks(said("one"))) == ["TurnAccepted", "TurnEnded"]
 
 
@@ -130,7 +130,7 @@ def test_events_come_when_they_came(tmp_path: Path) -> None:
     tape = (
         RecordingBuilder().turn("one", end=None).at(1000).says(TextDelta(text="1")).at(3000).says(TextDelta(text="2"))
     )
-    watched = WatchedReplay(tape.ends().play(tmp_path), speed=1.0)
+    watched = WatchedReplay(tape.ends().plan(tmp_path), speed=1.0)
     assert texts(watched.asks(said("one"))) == ""
     assert texts(watched.news(after=0.9)) == ""
     assert texts(watched.news(after=0.2)) == "1"
@@ -141,7 +141,7 @@ def test_events_come_when_they_came(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("speed", "cap", "seconds"), [(2.0, None, 5.0), (1.0, 0.5, 0.5), (2.0, 0.5, 0.25)])
 def test_pauses_are_shortened_as_asked(tmp_path: Path, speed: float, cap: float | None, seconds: float) -> None:
     tape = RecordingBuilder().turn("one", end=None).at(10_000).says(TextDelta(text="1"))
-    watched = WatchedReplay(tape.ends().play(tmp_path), speed=speed, idle_cap=cap)
+    watched = WatchedReplay(tape.ends().plan(tmp_path), speed=speed, idle_cap=cap)
     watched.asks(said("one"))
     assert texts(watched.news(after=seconds - 0.01)) == ""
     assert texts(watched.news(after=0.02)) == "1"
@@ -149,7 +149,7 @@ def test_pauses_are_shortened_as_asked(tmp_path: Path, speed: float, cap: float 
 
 def test_a_long_turn_is_told_in_pieces_at_once(tmp_path: Path) -> None:
     deltas = [TextDelta(text=f"{n} ") for n in range(2000)]
-    watched = WatchedReplay(RecordingBuilder().turn("one", *deltas).play(tmp_path))
+    watched = WatchedReplay(RecordingBuilder().turn("one", *deltas).plan(tmp_path))
     watched.backend.send([said("one")])
     assert 0 < len(watched.events) < 2000
     assert texts(watched.news()) == "".join(f"{n} " for n in range(2000))
@@ -157,7 +157,7 @@ def test_a_long_turn_is_told_in_pieces_at_once(tmp_path: Path) -> None:
 
 def test_what_was_stopped_says_nothing_more(tmp_path: Path) -> None:
     tape = RecordingBuilder().turn("one", end=None).at(1000).says(TextDelta(text="1")).ends()
-    watched = WatchedReplay(tape.play(tmp_path), speed=1.0)
+    watched = WatchedReplay(tape.plan(tmp_path), speed=1.0)
     watched.asks(said("one"))
     watched.backend.rest()
     watched.backend.stop()
@@ -170,7 +170,7 @@ def test_what_was_stopped_says_nothing_more(tmp_path: Path) -> None:
 def test_the_history_of_the_beginning_is_there_at_once(tmp_path: Path) -> None:
     history = HistorySnapshot(items=(Message(role="user", text="before"),))
     tape = RecordingBuilder().at(800).says(history).at(900).turn("one")
-    watched = WatchedReplay(tape.play(tmp_path), speed=1.0)
+    watched = WatchedReplay(tape.plan(tmp_path), speed=1.0)
     watched.backend.start()
     watched.backend.start()
     assert watched.events == [history]
@@ -180,7 +180,7 @@ def test_a_turn_that_the_backend_began_comes_at_its_time(tmp_path: Path) -> None
     tape = RecordingBuilder().says(Alert(level="warn", source="pod", text="first"))
     tape._open = "own"
     tape.at(2000).says(TextDelta(text="by itself")).ends()
-    watched = WatchedReplay(tape.play(tmp_path), speed=1.0)
+    watched = WatchedReplay(tape.plan(tmp_path), speed=1.0)
     watched.backend.start()
     assert types(watched.news()) == ["Alert"]
     assert types(watched.news(after=2.1)) == ["TextDelta", "TurnResult", "TurnEnded"]
@@ -195,7 +195,7 @@ def cancelled() -> RecordingBuilder:
 
 
 def test_the_play_waits_where_a_cancel_was_and_goes_on_with_what_it_brought(tmp_path: Path) -> None:
-    watched = WatchedReplay(cancelled().play(tmp_path))
+    watched = WatchedReplay(cancelled().plan(tmp_path))
     assert types(watched.asks(said("one"))) == ["TurnAccepted", "StatusChanged", "TextDelta"]
     assert watched.news(after=60) == []
     events = watched.asks(CancelTurn(request="c"))
@@ -204,7 +204,7 @@ def test_the_play_waits_where_a_cancel_was_and_goes_on_with_what_it_brought(tmp_
 
 
 def test_a_cancel_that_comes_early_is_taken_once_what_came_before_was_said(tmp_path: Path) -> None:
-    watched = WatchedReplay(cancelled().play(tmp_path), speed=1.0)
+    watched = WatchedReplay(cancelled().plan(tmp_path), speed=1.0)
     watched.backend.send([said("one")])
     events = watched.asks(CancelTurn(request="c"))
     assert texts(events) == "1", "at once"
@@ -212,7 +212,7 @@ def test_a_cancel_that_comes_early_is_taken_once_what_came_before_was_said(tmp_p
 
 
 def test_a_command_that_is_not_in_this_scene_is_refused(tmp_path: Path) -> None:
-    watched = WatchedReplay(RecordingBuilder().turn("one", end=None).at(9000).ends().play(tmp_path), speed=1.0)
+    watched = WatchedReplay(RecordingBuilder().turn("one", end=None).at(9000).ends().plan(tmp_path), speed=1.0)
     watched.asks(said("one"))
     assert failure(watched.asks(CancelTurn())) == "replay: the recording has none at this point"
     assert failure(watched.asks(InjectNote(text="?"))) == "replay: the recording has none at this point"
@@ -227,7 +227,7 @@ def test_a_paused_turn_is_resumed(tmp_path: Path) -> None:
     )
     tape.asks(ResumeTurn(), Reply(request=""))
     tape._open = "again"
-    watched = WatchedReplay(tape.says(StatusChanged(status="running"), TextDelta(text="2")).ends().play(tmp_path))
+    watched = WatchedReplay(tape.says(StatusChanged(status="running"), TextDelta(text="2")).ends().plan(tmp_path))
     watched.asks(said("one"))
     assert end(watched.asks(PauseTurn())).end == "paused"
     events = watched.asks(ResumeTurn())
@@ -247,7 +247,7 @@ def question(*, approved: bool = True) -> RecordingBuilder:
 
 
 def test_a_question_is_asked_again_and_waits_for_its_answer(tmp_path: Path) -> None:
-    watched = WatchedReplay(question().play(tmp_path))
+    watched = WatchedReplay(question().plan(tmp_path))
     assert watched.asks(said("one"))[-1] == ASKED
     assert watched.news(after=100) == []
     events = watched.asks(AnswerApproval(request="a", approved=True, question="q1"))
@@ -255,7 +255,7 @@ def test_a_question_is_asked_again_and_waits_for_its_answer(tmp_path: Path) -> N
 
 
 def test_another_answer_than_then_ends_the_turn_as_failed_with_that_reason(tmp_path: Path) -> None:
-    watched = WatchedReplay(question().turn("two").play(tmp_path))
+    watched = WatchedReplay(question().turn("two").plan(tmp_path))
     watched.asks(said("one"))
     events = watched.asks(AnswerApproval(request="a", approved=False, question="q1"))
     assert types(events) == ["Reply", "TurnEnded"]
@@ -273,14 +273,14 @@ def test_an_answer_fits_its_own_question_alone(tmp_path: Path) -> None:
         .asks(AnswerApproval(approved=True, question="q1"), Reply(request=""))
     )
     tape.says(RESOLVED, second).asks(AnswerApproval(approved=False, question="q2"), Reply(request=""))
-    watched = WatchedReplay(tape.says(ApprovalResolved(approved=False, question="q2")).ends().play(tmp_path))
+    watched = WatchedReplay(tape.says(ApprovalResolved(approved=False, question="q2")).ends().plan(tmp_path))
     watched.asks(said("one"))
     assert end(watched.asks(AnswerApproval(approved=False, question="q1"))).end == "failed"
 
 
 def test_a_question_that_the_backend_closed_by_itself_is_closed_again(tmp_path: Path) -> None:
     watched = WatchedReplay(
-        RecordingBuilder().turn("one", ASKED, ApprovalResolved(approved=False), TextDelta(text="1")).play(tmp_path)
+        RecordingBuilder().turn("one", ASKED, ApprovalResolved(approved=False), TextDelta(text="1")).plan(tmp_path)
     )
     assert types(watched.asks(said("one"))) == [
         "TurnAccepted",
@@ -300,7 +300,7 @@ def test_a_form_that_was_filled_in_wrong_is_refused_again_and_then_taken(tmp_pat
     errors = (FieldError(field="name", text="missing"),)
     invalid = InteractionInvalid(question="f", kind="identity", errors=errors, text="no")
     tape = RecordingBuilder().turn("one", form, end=None).asks(wrong, invalid).asks(right, Reply(request=""))
-    watched = WatchedReplay(tape.says(InteractionResolved(question="f"), TextDelta(text="1")).ends().play(tmp_path))
+    watched = WatchedReplay(tape.says(InteractionResolved(question="f"), TextDelta(text="1")).ends().plan(tmp_path))
     watched.asks(said("one"))
     (refused,) = watched.asks(AnswerInteraction(request="a", question="f", values=Raw(b'{"name":""}')))
     assert (refused.errors, refused.request) == (errors, "a")
@@ -312,7 +312,7 @@ def test_a_form_that_was_filled_in_wrong_is_refused_again_and_then_taken(tmp_pat
 
 
 def test_whoever_opens_or_resumes_gets_this_conversation(tmp_path: Path) -> None:
-    watched = WatchedReplay(RecordingBuilder().play(tmp_path))
+    watched = WatchedReplay(RecordingBuilder().plan(tmp_path))
     for command in (OpenSession(request="a", agent="x"), ResumeSession(request="a", session="any", agent="x")):
         (opened,) = watched.asks(command)
         assert opened == SessionOpened(request="a", session=watched.state.id, agent="x", ext={})
@@ -326,11 +326,11 @@ def test_whoever_opens_or_resumes_gets_this_conversation(tmp_path: Path) -> None
     [(Ping(request="a"), Pong(request="a")), (ShutdownBackend(request="a"), Reply(request="a"))],
 )
 def test_what_needs_no_recording_is_answered(tmp_path: Path, command: Command, answer: Any) -> None:
-    assert WatchedReplay(RecordingBuilder().play(tmp_path)).asks(command) == [answer]
+    assert WatchedReplay(RecordingBuilder().plan(tmp_path)).asks(command) == [answer]
 
 
 def test_the_history_is_that_of_the_session_that_replays(tmp_path: Path) -> None:
-    watched = WatchedReplay(RecordingBuilder().play(tmp_path))
+    watched = WatchedReplay(RecordingBuilder().plan(tmp_path))
     watched.state.transcript = [Message(role="user", text="one", id="m1")]
     (page,) = watched.asks(GetHistory(request="a"))
     assert page == HistorySnapshot(request="a", items=(Message(role="user", text="one", id="m1"),))
@@ -341,13 +341,13 @@ def test_the_history_is_that_of_the_session_that_replays(tmp_path: Path) -> None
 
 def test_what_was_asked_besides_is_answered_as_it_was(tmp_path: Path) -> None:
     listed = CompletionsListed(kind="file", entries=())
-    play = (
+    plan = (
         RecordingBuilder()
         .asks(ListCompletions(kind="file", prefix="a"), listed)
         .asks(InjectNote(text="n"))
-        .play(tmp_path)
+        .plan(tmp_path)
     )
-    watched = WatchedReplay(play)
+    watched = WatchedReplay(plan)
     assert watched.asks(ListCompletions(request="x", kind="file", prefix="a")) == [
         CompletionsListed(request="x", kind="file", entries=())
     ]
@@ -361,7 +361,7 @@ def test_it_plays_by_itself_from_one_turn_to_the_next(tmp_path: Path) -> None:
     tape = RecordingBuilder().turn("one", TextDelta(text="1"))
     tape.at(1000).turn("two", ASKED, end=None).asks(AnswerApproval(approved=True), Reply(request=""))
     tape.says(RESOLVED, TextDelta(text="2")).ends().turn("three", end=None).asks(CancelTurn()).ends("cancelled")
-    watched = WatchedReplay(tape.play(tmp_path), auto=True)
+    watched = WatchedReplay(tape.plan(tmp_path), auto=True)
     watched.backend.start()
     events = watched.news(after=1)
     assert [event.message.text for event in events if hasattr(event, "message") and hasattr(event.message, "text")] == [
@@ -376,19 +376,19 @@ def test_it_plays_by_itself_from_one_turn_to_the_next(tmp_path: Path) -> None:
 
 def test_by_itself_it_keeps_the_pauses_between_turns(tmp_path: Path) -> None:
     tape = RecordingBuilder().turn("one", TextDelta(text="1")).at(5000).turn("two", TextDelta(text="2"))
-    watched = WatchedReplay(tape.play(tmp_path), auto=True, speed=1.0)
+    watched = WatchedReplay(tape.plan(tmp_path), auto=True, speed=1.0)
     watched.backend.start()
     assert texts(watched.news(after=4.9)) == "1"
     assert texts(watched.news(after=0.2)) == "2"
 
 
 def test_by_itself_it_takes_no_commands(tmp_path: Path) -> None:
-    watched = WatchedReplay(RecordingBuilder().turn("one").play(tmp_path), auto=True)
+    watched = WatchedReplay(RecordingBuilder().turn("one").plan(tmp_path), auto=True)
     words = "replay: this replay plays by itself and takes no commands"
     assert failure(watched.asks(said("one"))) == words
     assert failure(watched.asks(AnswerApproval(approved=True))) == words
 
 
 def test_the_output_of_a_turn_stands_before_its_end(tmp_path: Path) -> None:
-    watched = WatchedReplay(RecordingBuilder().turn("one").play(tmp_path))
+    watched = WatchedReplay(RecordingBuilder().turn("one").plan(tmp_path))
     assert watched.asks(said("one"))[-2:] == [TurnResult(end="completed"), TurnEnded(end="completed")]

@@ -12,9 +12,11 @@ import msgspec
 import pytest
 from msgspec import Raw, structs
 
-from dragoman.gateway.replay.driving import Driven, Driver, DrivingError
+from dragoman.gateway.recording.show.compare import turns_of
+from dragoman.gateway.replay.driving import Driven, DrivenEvents, Driver, DrivingError, Question, resolved, typed
 from dragoman.gateway.replay.in_process import COMMAND, InProcessEvent
 from dragoman.gateway.session.wording import in_words
+from dragoman.mappings.canonical import Command
 from dragoman.mappings.canonical.commands import (
     AnswerApproval,
     AnswerInteraction,
@@ -86,7 +88,7 @@ class Backend:
 async def driving(
     tape: RecordingBuilder, folder: Path, deadline: float = 5
 ) -> AsyncIterator[tuple[Backend, list[Driven]]]:
-    driver, found = Driver(tape.play(folder), deadline=deadline), list[Driven]()
+    driver, found = Driver(tape.plan(folder), deadline=deadline), list[Driven]()
 
     async def run() -> None:
         found.append(await driver.run())
@@ -329,14 +331,14 @@ async def test_a_backend_that_is_silent_is_given_up_after_the_deadline(tmp_path:
 
 
 async def test_a_backend_that_opens_no_session_cannot_be_driven(tmp_path: Path) -> None:
-    driver = Driver(RecordingBuilder().turn("one").play(tmp_path), deadline=0.05)
+    driver = Driver(RecordingBuilder().turn("one").plan(tmp_path), deadline=0.05)
     with pytest.raises(DrivingError, match="opened no session in time"):
         await driver.run()
 
 
 async def test_how_far_it_is_can_be_told(tmp_path: Path) -> None:
     told: list[int] = []
-    driver = Driver(RecordingBuilder().turn("one").play(tmp_path), progress=told.append)
+    driver = Driver(RecordingBuilder().turn("one").plan(tmp_path), progress=told.append)
     async with asyncio.TaskGroup() as group:
         group.create_task(driver.run(), name="driver")
         backend = Backend(driver)
@@ -344,3 +346,101 @@ async def test_how_far_it_is_can_be_told(tmp_path: Path) -> None:
         await backend.accepts()
         await backend.says(TurnEnded(end="completed"))
     assert told == [0, 1]
+
+
+APPROVAL = ApprovalRequested(tool="refund", description="42", question="q")
+SPEC = b'{"fields":[{"key":"name"},{"key":"email","required":false}]}'
+INTAKE = InteractionRequired(question="f", kind="identity_intake", spec=Raw(SPEC), reason="Who?")
+DECLINED = InteractionResolved(question="f", declined=True)
+WORDS = in_words(APPROVAL)
+
+
+def heard(*events: Any, turn: str = "t1") -> DrivenEvents:
+    log = DrivenEvents()
+    for event in events:
+        log.take(turn, event)
+    return log
+
+
+def text(log: DrivenEvents) -> str:
+    return "".join(event.text for _, event in log.events if isinstance(event, TextDelta))
+
+
+@pytest.mark.parametrize(
+    "parts", [[f"So. {WORDS}"], ["So. ", WORDS], ["So. ", *WORDS], ["So", f". {WORDS[:5]}", WORDS[5:]]]
+)
+def test_the_words_of_a_question_are_taken_back_however_they_were_streamed(parts: list[str]) -> None:
+    log = heard(*(TextDelta(text=part) for part in parts), TurnEnded(end="paused"))
+    assert log.take_back(WORDS)
+    assert text(log) == "So. "
+    assert not any(isinstance(event, TurnEnded) for _, event in log.events)
+
+
+def test_other_words_stay_and_so_does_the_end_of_their_turn() -> None:
+    log = heard(TextDelta(text=f"{WORDS} Or so."), TurnEnded(end="completed"))
+    before = list(log.events)
+    assert not log.take_back(WORDS)
+    assert log.events == before
+    assert not DrivenEvents().take_back(WORDS)
+
+
+def test_what_is_said_for_a_typed_answer_belongs_to_the_turn_that_asked() -> None:
+    log = heard(TextDelta(text=WORDS), TurnEnded(end="paused"))
+    log.take_back(WORDS)
+    log.take_more(APPROVAL)
+    log.take("t2", MessageAppended(message=Message(role="user", text="approve")))
+    log.take("t2", TextDelta(text="Done."))
+    log.take("t2", TurnEnded(end="completed"))
+    log.begin()
+    log.take("t3", MessageAppended(message=Message(role="user", text="next")))
+    first, second = turns_of(log.events)
+    assert [(block.what, block.text) for block in first.blocks] == [("text", "Done."), ("question", "42")]
+    assert (first.end, [block.text for block in second.blocks]) == ("completed", ["next"])
+
+
+@pytest.mark.parametrize(
+    ("asked", "answer", "said", "becomes"),
+    [
+        (APPROVAL, AnswerApproval(approved=True), ["approve"], ApprovalResolved(approved=True)),
+        (APPROVAL, AnswerApproval(approved=False), ["deny"], ApprovalResolved(approved=False)),
+        (
+            INTAKE,
+            AnswerInteraction(question="f", values=Raw(b'{"name":"Ada"}')),
+            ["Ada", "none"],
+            InteractionResolved(question="f"),
+        ),
+        (INTAKE, AnswerInteraction(question="f", declined=True), ["skip"], DECLINED),
+        (INTAKE, AnswerInteraction(question="f"), ["skip"], DECLINED),
+    ],
+)
+def test_an_answer_is_typed_word_for_word(asked: Question, answer: Command, said: list[str], becomes: Any) -> None:
+    assert [text for _, text in typed(asked, answer)] == said
+    assert resolved(asked, answer) == becomes
+
+
+def test_each_field_is_typed_behind_its_own_question() -> None:
+    answer = AnswerInteraction(question="f", values=Raw(b'{"name":"Ada"}'))
+    assert [words.split("\n")[1] for words, _ in typed(INTAKE, answer)] == [
+        "Your name? (1 of 2)",
+        "Your email? (none leaves it out) (2 of 2)",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "answer", "said"),
+    [
+        (("email",), AnswerInteraction(question="f", values=Raw(b'{"name":"Ada","email":"a@b"}')), ["a@b"]),
+        ((), AnswerInteraction(question="f", values=Raw(b'{"name":"Ada","email":"a@b"}')), ["Ada", "a@b"]),
+        (("name", "email"), AnswerInteraction(question="f", declined=True), ["skip"]),
+    ],
+)
+def test_a_form_that_was_refused_is_filled_in_again_from_what_was_wrong(
+    wrong: tuple[str, ...], answer: Command, said: list[str]
+) -> None:
+    errors = tuple(FieldError(field=key, text="no") for key in wrong)
+    refused = InteractionInvalid(question="f", kind="identity_intake", errors=errors, text="Not so.")
+    again = list(typed(INTAKE, answer, refused))
+    assert [text for _, text in again] == said
+    fault = "\n".join(f"{key}: no" for key in wrong) or "Not so."
+    assert again[0][0].startswith(f"{fault}\nWho?\nYour ")
+    assert not any("no\n" in words or "Not so" in words for words, _ in again[1:])

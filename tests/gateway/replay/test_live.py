@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -11,9 +12,11 @@ from structlog.testing import capture_logs
 
 from dragoman.gateway import registry
 from dragoman.gateway.ledger import Ledger
-from dragoman.gateway.replay.live import HELD_MAX, Live
+from dragoman.gateway.replay.live import HELD_MAX, LiveBackend, LiveFallback
+from dragoman.gateway.replay.plan import cut_plan
+from dragoman.gateway.replay.turn_matcher import Reporter
 from dragoman.mappings.canonical import Command, SessionState
-from dragoman.mappings.canonical.commands import CancelTurn, OpenSession, ResumeSession
+from dragoman.mappings.canonical.commands import CancelTurn, GetHistory, ListCompletions, OpenSession, ResumeSession
 from dragoman.mappings.canonical.events import (
     Alert,
     Event,
@@ -29,7 +32,7 @@ from dragoman.mappings.canonical.events import (
 from dragoman.mappings.canonical.values import Failure, Message
 from dragoman.mappings.dialect import Burst
 from tests.gateway.in_memory import ManualClock
-from tests.gateway.replay.recording_builder import said, types
+from tests.gateway.replay.recording_builder import RecordingBuilder, WatchedReplay, said, types
 from tests.services import services
 
 SPOKEN = [Message(role="user", text="one"), Message(role="system", text="s"), Message(role="assistant", text="1")]
@@ -76,7 +79,7 @@ class Behind:
     def __init__(self, dialect: str = "pod", *, tells: bool = True) -> None:
         self.session, self.backend, self.time, self.ledger = Session(), Backend(), ManualClock(), Ledger()
         ids = iter(range(100))
-        self.live = Live(
+        self.live = LiveBackend(
             self.session,
             registry.dialect(dialect),
             services(self.time, ledger=self.ledger, new_id=lambda: f"own {next(ids)}"),
@@ -219,3 +222,66 @@ def test_it_ends_with_its_session() -> None:
     behind.live.stop()
     assert behind.backend.stopped
     assert behind.time.waiting == []
+
+
+class Both:
+    def __init__(self, folder: Path, *, spy: bool, until: int | None = None) -> None:
+        tape = RecordingBuilder().turn("one", TextDelta(text="1")).turn("two", TextDelta(text="2"))
+        play = tape.plan(folder)
+        self.watched = WatchedReplay(play if until is None else cut_plan(play, play.ends[until - 1] if until else 0))
+        self.behind = Behind()
+        self.reporter = Reporter(self.watched.ledger)
+        self.forked = LiveFallback(self.watched.backend, self.behind.live, self.reporter, spy=spy)
+
+    def asks(self, *commands: object) -> list[str]:
+        """Ask this; what the live backend was asked for it."""
+        before = len(self.behind.backend.asked)
+        self.forked.send(commands)  # type: ignore[arg-type]  # commands of any kind
+        return types(self.behind.backend.asked[before:])
+
+
+def test_a_spy_passes_on_what_is_not_matched_and_nothing_else(tmp_path: Path) -> None:
+    both = Both(tmp_path, spy=True)
+    assert both.asks(said("one")) == []
+    assert both.asks(said("something else")) == ["SubmitInput"]
+    assert both.watched.ledger.counters["replay_passed_on"] == 1
+    assert both.watched.ledger.counters["replay_not_recorded"] == 0
+
+
+def test_a_turn_of_the_live_backend_has_its_commands_and_the_next_input_is_matched_again(tmp_path: Path) -> None:
+    both = Both(tmp_path, spy=True)
+    both.asks(said("something else"))
+    assert both.asks(CancelTurn(), GetHistory()) == ["CancelTurn"]
+    both.behind.live.receive([Burst(items=[TurnEnded(end="cancelled")])])
+    assert both.asks(said("two")) == []
+    assert both.asks(ListCompletions(kind="file", prefix="a")) == ["ListCompletions"]
+
+
+def test_a_fork_hands_over_when_the_play_is_over(tmp_path: Path) -> None:
+    both = Both(tmp_path, spy=False, until=1)
+    both.forked.start()
+    before = both.behind.backend.started
+    assert both.asks(said("one")) == []
+    assert (before, both.behind.backend.started) == (False, True)
+    assert both.asks(said("two")) == ["SubmitInput"]
+
+
+def test_before_that_a_fork_is_strict(tmp_path: Path) -> None:
+    both = Both(tmp_path, spy=False, until=1)
+    assert both.asks(said("something else")) == []
+    assert types(both.watched.news()) == ["Reply"]
+
+
+def test_a_fork_at_the_beginning_has_the_history_alone(tmp_path: Path) -> None:
+    both = Both(tmp_path, spy=False, until=0)
+    both.forked.start()
+    assert both.asks(said("one")) == ["SubmitInput"]
+
+
+def test_both_end_with_their_session(tmp_path: Path) -> None:
+    both = Both(tmp_path, spy=True)
+    both.forked.rest()
+    both.forked.stop()
+    assert both.behind.backend.stopped
+    both.watched.backend.send([said("one")])
+    assert both.watched.news(after=1) == [], "nothing is played any more"

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from msgspec import Raw
 
-from dragoman.gateway.replay.matching import NEAR, compare, means, nearest
+from dragoman.gateway.replay.matching import NEAR, compare_commands, is_same_command, nearest_commands
 from dragoman.mappings.canonical import Command
 from dragoman.mappings.canonical.commands import (
     AnswerApproval,
@@ -25,20 +25,20 @@ ID, OTHER_ID = "5b1c8c7e-0d4e-5c1a-9f0e-2f6a3c1d7e90", "00000000-0000-4000-8000-
 
 def test_commands_that_differ_in_request_session_and_ext_alone_are_exactly_the_same() -> None:
     one = SubmitInput(request="a", session="s", segments=(Text(text="Hello"),), ext={"smooth.stream": Raw(b"true")})
-    assert compare(one, SubmitInput(request="b", segments=(Text(text="Hello"),))).rung == "exact"
+    assert compare_commands(one, SubmitInput(request="b", segments=(Text(text="Hello"),))).level == "exact"
 
 
 def test_an_input_is_its_text_however_it_was_typed() -> None:
     pasted = SubmitInput(segments=(Text(text="Look at "), FileRef(path="a.py")))
     typed = SubmitInput(segments=(Paste(text="Look at @a.py", id=1, chars=13, lines=1),))
-    assert compare(pasted, typed).rung == "exact"
+    assert compare_commands(pasted, typed).level == "exact"
 
 
 def test_what_is_attached_counts() -> None:
     bare = SubmitInput(segments=(Text(text="Look"),))
     attached = SubmitInput(segments=(Text(text="Look"), FileAttachment(name="a", url="file:///a")))
-    likeness = compare(bare, attached)
-    assert (likeness.rung, [d.field for d in likeness.differences]) == ("other", ["attached"])
+    likeness = compare_commands(bare, attached)
+    assert (likeness.level, [d.field for d in likeness.differences]) == ("other", ["attached"])
 
 
 @pytest.mark.parametrize(
@@ -52,65 +52,65 @@ def test_what_is_attached_counts() -> None:
     ],
 )
 def test_ids_times_and_white_space_do_not_count(recorded: str, now: str) -> None:
-    likeness = compare(said(recorded), said(now))
-    assert likeness.rung == "same"
+    likeness = compare_commands(said(recorded), said(now))
+    assert likeness.level == "same"
     assert [(d.field, d.recorded, d.said) for d in likeness.differences] == [("text", recorded, now)]
 
 
 @pytest.mark.parametrize(("recorded", "now"), [("order 1042", "order 1043"), ("yes", "yet"), ("v1.2.3", "v1.2.4")])
 def test_other_numbers_and_short_words_count(recorded: str, now: str) -> None:
-    assert not means(said(recorded), said(now))
+    assert not is_same_command(said(recorded), said(now))
 
 
 def test_what_was_redacted_stands_for_anything() -> None:
     recorded = said("use [redacted:api_key:0a1b2c3d] and [redacted:jwt:00000000] now")
-    assert means(recorded, said("use sk-1 and e.y.J now"))
-    assert not means(recorded, said("use sk-1 and e.y.J later"))
-    assert not means(said("[redacted:a:1] x [redacted:a:1]"), said("x"))
+    assert is_same_command(recorded, said("use sk-1 and e.y.J now"))
+    assert not is_same_command(recorded, said("use sk-1 and e.y.J later"))
+    assert not is_same_command(said("[redacted:a:1] x [redacted:a:1]"), said("x"))
 
 
 def test_a_redacted_code_is_any_code() -> None:
-    assert means(AnswerOtp(code="[redacted:otp:00000000]"), AnswerOtp(code="123456"))
-    assert not means(AnswerOtp(code="123455"), AnswerOtp(code="123456"))
+    assert is_same_command(AnswerOtp(code="[redacted:otp:00000000]"), AnswerOtp(code="123456"))
+    assert not is_same_command(AnswerOtp(code="123455"), AnswerOtp(code="123456"))
 
 
 def test_a_few_typing_errors_are_near_and_another_sentence_is_not() -> None:
-    near = compare(said("Where is my order A-1042?"), said("Wher is my ordr A-1042?"))
-    assert (near.rung, NEAR <= near.ratio < 1) == ("near", True)
-    far = compare(said("Where is my order A-1042?"), said("Thank you!"))
-    assert (far.rung, far.ratio < NEAR) == ("other", True)
+    near = compare_commands(said("Where is my order A-1042?"), said("Wher is my ordr A-1042?"))
+    assert (near.level, NEAR <= near.ratio < 1) == ("near", True)
+    far = compare_commands(said("Where is my order A-1042?"), said("Thank you!"))
+    assert (far.level, far.ratio < NEAR) == ("other", True)
 
 
 def test_another_kind_is_another_command() -> None:
-    assert compare(said("approve"), AnswerApproval(approved=True)).rung == "other"
+    assert compare_commands(said("approve"), AnswerApproval(approved=True)).level == "other"
 
 
 def test_answers_are_the_same_by_what_they_say_not_by_how_the_client_calls_the_question() -> None:
     one = AnswerInteraction(question=ID, kind="identity", values=Raw(b'{"name": "Ann", "age": 3}'))
     other = AnswerInteraction(question=OTHER_ID, values=Raw(b'{"age":3,"name":" Ann "}'))
-    assert means(one, other)
-    assert not means(one, AnswerInteraction(question=ID, declined=True))
-    assert not means(AnswerApproval(approved=True), AnswerApproval(approved=False))
+    assert is_same_command(one, other)
+    assert not is_same_command(one, AnswerInteraction(question=ID, declined=True))
+    assert not is_same_command(AnswerApproval(approved=True), AnswerApproval(approved=False))
 
 
 def test_an_answer_of_which_only_the_log_tells_that_it_was_given_is_any_answer_but_a_refusal() -> None:
     known = AnswerInteraction(question="q")
-    assert means(known, AnswerInteraction(question="q", values=Raw(b'{"name":"Ann"}')))
-    assert not means(known, AnswerInteraction(question="q", declined=True))
+    assert is_same_command(known, AnswerInteraction(question="q", values=Raw(b'{"name":"Ann"}')))
+    assert not is_same_command(known, AnswerInteraction(question="q", declined=True))
 
 
 def test_what_differs_is_told_cut() -> None:
-    (difference,) = compare(said("a" * 500), said("b")).differences
+    (difference,) = compare_commands(said("a" * 500), said("b")).differences
     assert len(difference.recorded) == 80
     assert difference.said == "b"
 
 
 def test_the_likest_come_first_and_equal_ones_in_their_order() -> None:
     recorded: list[Command] = [said("Thanks!"), said("Where is my order?"), said("Where is my ordre?")]
-    found = nearest(recorded, said("Where is my orde?"))
+    found = nearest_commands(recorded, said("Where is my orde?"))
     assert [place for place, _ in found] == [1, 2, 0]
-    assert [place for place, _ in nearest(recorded, said("Where is my order? "))] == [1]
-    assert nearest([ListCompletions(kind="file", prefix="a")], said("a")) == []
+    assert [place for place, _ in nearest_commands(recorded, said("Where is my order? "))] == [1]
+    assert nearest_commands([ListCompletions(kind="file", prefix="a")], said("a")) == []
 
 
 @pytest.mark.parametrize("make", [lambda n: "ab" * n, lambda n: "a" * n, lambda n: "[redacted:k:1] " * n])
@@ -118,5 +118,5 @@ def test_long_texts_cost_no_more_than_their_beginnings(make: Callable[[int], str
     """Nearness costs the square of what is compared: unbounded this would take minutes."""
     recorded: list[Command] = [said(make(20_000) + str(n)) for n in range(20)]
     before = time.process_time()
-    nearest(recorded, said(make(20_000) + "?"))
+    nearest_commands(recorded, said(make(20_000) + "?"))
     assert time.process_time() - before < 10

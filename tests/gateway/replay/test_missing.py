@@ -10,8 +10,8 @@ from dragoman.gateway.recording.blocks import compressed
 from dragoman.gateway.recording.lines import EventLine, FrameLine
 from dragoman.gateway.recording.part_file import Problems, open_part
 from dragoman.gateway.recording.reader import open_recording
-from dragoman.gateway.replay.missing import append_missing, check_appendable, keep_missing, missing, missing_folder
-from dragoman.gateway.replay.scenes import read
+from dragoman.gateway.replay.missing import append_missing, check_appendable, keep_missing, live_turns, missing_folder
+from dragoman.gateway.replay.plan import read_plan
 from dragoman.mappings.canonical.commands import SubmitInput
 from dragoman.mappings.canonical.events import TextDelta
 from dragoman.mappings.canonical.values import flatten
@@ -33,16 +33,18 @@ def session(folder: Path) -> Path:
 
 
 def texts(path: Path) -> list[str]:
-    return [flatten(s.input.segments) for s in read(open_recording(path)).scenes if isinstance(s.input, SubmitInput)]
+    return [
+        flatten(s.input.segments) for s in read_plan(open_recording(path)).turns if isinstance(s.input, SubmitInput)
+    ]
 
 
 def answer(path: Path, text: str) -> str:
-    watched = WatchedReplay(read(open_recording(path)))
+    watched = WatchedReplay(read_plan(open_recording(path)))
     return "".join(event.text for event in watched.asks(said(text)) if isinstance(event, TextDelta))
 
 
 def test_the_turns_of_the_live_backend_are_missing_and_no_others(tmp_path: Path) -> None:
-    (turn,) = missing(open_recording(session(tmp_path)).lines())
+    (turn,) = live_turns(open_recording(session(tmp_path)).lines())
     first = turn[0]
     assert isinstance(first, EventLine)
     assert isinstance(first.command, SubmitInput)

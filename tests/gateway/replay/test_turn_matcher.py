@@ -1,56 +1,62 @@
-"""Which scene comes: the ladder, the order, and what was used already."""
+"""Which turn comes: the ladder, the order, and what was used already."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from dragoman.gateway.replay.turn_matcher import TurnMatcher
-from dragoman.mappings.canonical.commands import ListCompletions
+import pytest
+from structlog.testing import capture_logs
+
+from dragoman.gateway.ledger import Ledger
+from dragoman.gateway.replay.matching import FieldDifference
+from dragoman.gateway.replay.turn_matcher import MatchCandidate, MatchReport, Outcome, Reporter, TurnMatcher, named
+from dragoman.mappings.canonical.commands import CancelTurn, ListCompletions, SubmitInput
 from dragoman.mappings.canonical.events import CompletionsListed
-from dragoman.mappings.canonical.values import Completion
+from dragoman.mappings.canonical.values import Completion, Text
+from tests.gateway.recording.redaction.corpus import SHAPES
 from tests.gateway.replay.recording_builder import RecordingBuilder, said
 
 
-def cast(folder: Path, *texts: str) -> TurnMatcher:
+def turn_matcher(folder: Path, *texts: str) -> TurnMatcher:
     tape = RecordingBuilder()
     for text in texts:
         tape.turn(text)
-    return TurnMatcher(tape.play(folder))
+    return TurnMatcher(tape.plan(folder))
 
 
-def number(casting: TurnMatcher, text: str) -> tuple[int, str]:
-    scene, report = casting.input(said(text))
-    return (scene.number if scene is not None else 0), report.outcome
+def number(matcher: TurnMatcher, text: str) -> tuple[int, str]:
+    turn, report = matcher.match_input(said(text))
+    return (turn.number if turn is not None else 0), report.outcome
 
 
 def test_equal_inputs_are_played_in_their_order(tmp_path: Path) -> None:
-    casting = cast(tmp_path, "go on", "stop", "go on")
-    assert [number(casting, text) for text in ("go on", "go on")] == [(1, "exact"), (3, "exact")]
+    matcher = turn_matcher(tmp_path, "go on", "stop", "go on")
+    assert [number(matcher, text) for text in ("go on", "go on")] == [(1, "exact"), (3, "exact")]
 
 
 def test_the_next_one_comes_before_one_that_was_left_out(tmp_path: Path) -> None:
-    casting = cast(tmp_path, "go on", "stop", "go on")
-    assert [number(casting, text)[0] for text in ("stop", "go on", "go on")] == [2, 3, 1]
+    matcher = turn_matcher(tmp_path, "go on", "stop", "go on")
+    assert [number(matcher, text)[0] for text in ("stop", "go on", "go on")] == [2, 3, 1]
 
 
-def test_a_higher_rung_comes_before_an_earlier_place(tmp_path: Path) -> None:
-    casting = cast(tmp_path, "Where is my ordr?", "Where  is my order?", "Where is my order?")
+def test_a_higher_level_comes_before_an_earlier_place(tmp_path: Path) -> None:
+    matcher = turn_matcher(tmp_path, "Where is my ordr?", "Where  is my order?", "Where is my order?")
     asked = ["Where is my order?"] * 3
-    assert [number(casting, text) for text in asked] == [(3, "exact"), (2, "same"), (0, "used")]
+    assert [number(matcher, text) for text in asked] == [(3, "exact"), (2, "same"), (0, "used")]
 
 
 def test_what_was_played_is_refused_as_used_though_another_is_near(tmp_path: Path) -> None:
-    casting = cast(tmp_path, "Where is my order?", "Where is my ordre?")
-    number(casting, "Where is my order?")
-    scene, report = casting.input(said("Where is my order?"))
-    assert (scene, report.outcome) == (None, "used")
-    assert [(c.scene, c.used) for c in report.candidates] == [(1, True), (2, False)]
+    matcher = turn_matcher(tmp_path, "Where is my order?", "Where is my ordre?")
+    number(matcher, "Where is my order?")
+    turn, report = matcher.match_input(said("Where is my order?"))
+    assert (turn, report.outcome) == (None, "used")
+    assert [(c.turn, c.used) for c in report.candidates] == [(1, True), (2, False)]
 
 
 def test_what_is_near_is_taken_and_told_with_what_differs(tmp_path: Path) -> None:
-    scene, report = cast(tmp_path, "Thank you!", "Where is my order?").input(said("Where is my ordre?"))
-    assert scene is not None
-    assert (scene.number, report.outcome, report.scene) == (2, "near", 2)
+    turn, report = turn_matcher(tmp_path, "Thank you!", "Where is my order?").match_input(said("Where is my ordre?"))
+    assert turn is not None
+    assert (turn.number, report.outcome, report.turn) == (2, "near", 2)
     (difference,) = report.candidates[0].differences
     assert (difference.field, difference.recorded, difference.said) == (
         "text",
@@ -60,8 +66,8 @@ def test_what_is_near_is_taken_and_told_with_what_differs(tmp_path: Path) -> Non
 
 
 def test_what_is_like_nothing_is_refused_and_the_candidates_are_told(tmp_path: Path) -> None:
-    scene, report = cast(tmp_path, "one", "Where is my order?").input(said("Tell me a joke"))
-    assert (scene, report.outcome, len(report.candidates)) == (None, "not_recorded", 2)
+    turn, report = turn_matcher(tmp_path, "one", "Where is my order?").match_input(said("Tell me a joke"))
+    assert (turn, report.outcome, len(report.candidates)) == (None, "not_recorded", 2)
 
 
 def test_what_was_asked_besides_is_answered_in_turn_and_then_as_last_time(tmp_path: Path) -> None:
@@ -69,9 +75,67 @@ def test_what_was_asked_besides_is_answered_in_turn_and_then_as_last_time(tmp_pa
     for value in ("a.py", "ab.py"):
         listed = CompletionsListed(kind="file", entries=(Completion(value=value),))
         tape.asks(ListCompletions(kind="file", prefix="a"), listed)
-    casting = TurnMatcher(tape.play(tmp_path))
-    found = [casting.loose(ListCompletions(kind="file", prefix="a"))[0] for _ in range(3)]
+    matcher = TurnMatcher(tape.plan(tmp_path))
+    found = [matcher.match_other(ListCompletions(kind="file", prefix="a"))[0] for _ in range(3)]
     answers = [passage.answer for passage in found if passage is not None]
     assert [a.entries[0].value for a in answers if isinstance(a, CompletionsListed)] == ["a.py", "ab.py", "ab.py"]
-    passage, report = casting.loose(ListCompletions(kind="file", prefix="b"))
+    passage, report = matcher.match_other(ListCompletions(kind="file", prefix="b"))
     assert (passage, report.outcome) == (None, "not_here")
+
+
+DIFFERENCE = FieldDifference(field="text", recorded="one", said="two")
+NEAR = MatchCandidate(turn=3, words="submit_input one", ratio=0.87, used=True, differences=(DIFFERENCE,))
+
+
+@pytest.mark.parametrize(
+    ("outcome", "levels"),
+    [("exact", []), ("same", ["info"]), ("near", ["warning"]), ("used", ["warning"]), ("not_recorded", ["warning"])],
+)
+def test_each_is_counted_and_what_is_not_exact_logged(outcome: Outcome, levels: list[str]) -> None:
+    ledger = Ledger()
+    with capture_logs() as logs:
+        Reporter(ledger).report(MatchReport(words="submit_input hi", outcome=outcome))
+    assert ledger.counters == {f"replay_{outcome}": 1}
+    assert [entry["log_level"] for entry in logs] == levels
+
+
+def test_an_explanation_names_the_candidates_and_what_differs() -> None:
+    told: list[str] = []
+    report = MatchReport(words="submit_input two", outcome="used", candidates=(NEAR,))
+    Reporter(Ledger(), tell=told.append).report(report)
+    assert told == [
+        "submit_input two: refused, the recording has it, and it was played already",
+        "  candidate 3: submit_input one, 87% alike, played already",
+        "    text: recorded 'one', said 'two'",
+    ]
+
+
+def test_no_secret_is_told() -> None:
+    key = SHAPES["api_key"]
+    words = named(SubmitInput(segments=(Text(text=f"my key is {key} so"),)))
+    difference = FieldDifference(field="text", recorded="my key is", said=f"my key is {key[:12]}")
+    candidate = MatchCandidate(turn=1, words=words, ratio=0.5, differences=(difference,))
+    report = MatchReport(words=words, outcome="used", candidates=(candidate,))
+    told = "\n".join(report.explained())
+    assert key[:8] not in told
+    assert words.startswith("submit_input my key is [redacted:api_key:")
+    assert told.count("[redacted:api_key:") == 3
+
+
+def test_a_match_names_the_input_and_what_is_passed_on_says_so() -> None:
+    assert MatchReport(words="w", outcome="near", turn=2).explained() == ["w: matched with input 2 (near)"]
+    assert MatchReport(words="w", outcome="passed_on").explained() == ["w: passed on to the live backend"]
+
+
+def test_who_listens_hears_every_report() -> None:
+    reporter = Reporter(Ledger())
+    heard: list[MatchReport] = []
+    reporter.heard = heard.append
+    reporter.report(MatchReport(words="w", outcome="exact"))
+    assert [report.outcome for report in heard] == ["exact"]
+
+
+def test_a_command_is_named_by_its_kind_and_an_input_by_its_first_words() -> None:
+    assert named(CancelTurn()) == "cancel_turn"
+    assert named(said("hello  there\n")) == "submit_input hello there"
+    assert len(named(said("a" * 500))) == len("submit_input ") + 60

@@ -22,12 +22,12 @@ from dragoman.gateway.demo.app import demo_backend
 from dragoman.gateway.endpoint import parse
 from dragoman.gateway.ledger import Ledger
 from dragoman.gateway.recording.blocks import compressed, index_of
-from dragoman.gateway.recording.cloudevents import cloud_events
 from dragoman.gateway.recording.lines import EventLine, Line
-from dragoman.gateway.recording.page import page
 from dragoman.gateway.recording.places import Folder
 from dragoman.gateway.recording.reader import open_recording
 from dragoman.gateway.recording.recordings import redactors
+from dragoman.gateway.recording.show.cloudevents import cloud_events
+from dragoman.gateway.recording.show.page import page
 from dragoman.gateway.recording.track import FLUSH, RecordingContext, SessionRecorder
 from dragoman.gateway.recording.writer import File, Writer
 from dragoman.mappings.canonical import Batch, Event, SessionState

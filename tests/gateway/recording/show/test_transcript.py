@@ -6,7 +6,7 @@ from msgspec import Raw
 
 from dragoman.gateway.recording.lines import UP, EventLine, FrameLine, Line
 from dragoman.gateway.recording.reader import Missing, open_recording
-from dragoman.gateway.recording.transcript import Entry, transcript
+from dragoman.gateway.recording.show.transcript import TranscriptEntry, transcript
 from dragoman.mappings.canonical import events as e
 from dragoman.mappings.canonical.commands import CancelTurn
 from dragoman.mappings.canonical.unmapped import Unmapped
@@ -48,7 +48,7 @@ def test_a_block_stands_at_the_time_of_its_first_words() -> None:
         EventLine(seq=5, t=200, cursor="1:1", turn="t", event=e.TextDelta(text="b")),
         EventLine(seq=6, t=300, cursor="1:2", turn="t", event=e.TextDone(text="ab")),
     ]
-    assert list(transcript(lines)) == [Entry(seq=4, t=100, kind="text", turn=1, text="ab")]
+    assert list(transcript(lines)) == [TranscriptEntry(seq=4, t=100, kind="text", turn=1, text="ab")]
 
 
 def test_text_that_was_cut_off_is_shown_as_far_as_it_came() -> None:

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from dragoman.gateway.recording.compare import Difference, compare, turns, turns_of
 from dragoman.gateway.recording.reader import open_recording
+from dragoman.gateway.recording.show.compare import Difference, compare, turns, turns_of
 from dragoman.mappings.canonical import events as e
 from dragoman.mappings.canonical.values import Message, Usage
 from tests.gateway.recording.lines import FROZEN

@@ -1,7 +1,7 @@
-"""A recording as people read it: entries, each with its time, instead of deltas.
+"""A recording as entries that people read, each with its time, instead of deltas.
 
-Text and reasoning come as one entry for each block, with the time of its first words; a tool call with all of its
-arguments, its result as an entry of its own. One pass, and in memory stands what is open.
+A block of text or reasoning is one entry, with the time of its first words. A tool call is one entry with all of its
+arguments, and its result is another. The recording is read once; only open blocks are kept in memory.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dragoman.mappings.canonical.commands import SubmitInput
 from dragoman.mappings.canonical.unmapped import Unmapped
 from dragoman.mappings.canonical.values import Failure, Usage, flatten
 
-__all__ = ["KINDS", "Entry", "Kind", "transcript"]
+__all__ = ["KINDS", "Kind", "TranscriptEntry", "transcript"]
 
 Kind = Literal[
     "input",
@@ -46,10 +46,10 @@ Kind = Literal[
 KINDS: tuple[Kind, ...] = Kind.__args__  # type: ignore[attr-defined]  # the members of a Literal
 
 
-class Entry(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One entry. `turn` counts the turns from 1, 0 is outside of any; `name` is a tool, a command or a kind of event.
+class TranscriptEntry(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One entry. `turn` counts from 1, and is 0 outside of turns; `name` is a tool, a command or a kind of event.
 
-    `t` is in µs since the recording began, `link` whose it is where it is somebody's.
+    `t` is in µs since the recording began. `link` is the link of the client, if the entry belongs to one.
     """
 
     seq: int
@@ -62,18 +62,18 @@ class Entry(Struct, frozen=True, kw_only=True, omit_defaults=True):
     redacted: bool = False
 
 
-class _Open(Struct):
-    """A block that is not complete."""
+class _OpenBlock(Struct):
+    """A block of text that is not complete."""
 
     first: EventLine
     parts: list[str]
     redacted: bool = False
 
 
-def transcript(lines: Iterable[Line], missing: Iterable[Missing] = ()) -> Iterator[Entry]:
-    """The entries of these lines, in the order in which they are complete.
+def transcript(lines: Iterable[Line], missing: Iterable[Missing] = ()) -> Iterator[TranscriptEntry]:
+    """Yield the entries of these lines, in the order in which they are complete.
 
-    What is `missing` from the recording is a loss where it should stand, behind the first of these lines.
+    Each gap of `missing` after the first line is an entry of kind loss.
     """
     reader = _Reader()
     gaps = deque(missing)
@@ -83,7 +83,7 @@ def transcript(lines: Iterable[Line], missing: Iterable[Missing] = ()) -> Iterat
         while gaps and gaps[0].seq <= line.seq:
             gap = gaps.popleft()
             if gap.seq >= first.seq:
-                yield Entry(seq=line.seq, t=line.t, kind="loss", text=gap.text)
+                yield TranscriptEntry(seq=line.seq, t=line.t, kind="loss", text=gap.text)
         yield from reader.read(line)
     yield from reader.rest()
 
@@ -91,16 +91,16 @@ def transcript(lines: Iterable[Line], missing: Iterable[Missing] = ()) -> Iterat
 class _Reader:
     def __init__(self) -> None:
         self._turns: dict[str, int] = {}
-        self._text: _Open | None = None
-        self._reasoning: _Open | None = None
-        self._arguments: dict[str, _Open] = {}
-        self._outputs: dict[str, _Open] = {}
+        self._text: _OpenBlock | None = None
+        self._reasoning: _OpenBlock | None = None
+        self._arguments: dict[str, _OpenBlock] = {}
+        self._outputs: dict[str, _OpenBlock] = {}
         self._names: dict[str, str] = {}
 
-    def read(self, line: Line) -> Iterator[Entry]:
+    def read(self, line: Line) -> Iterator[TranscriptEntry]:
         if isinstance(line, FrameLine):
             if line.missing:
-                yield Entry(seq=line.seq, t=line.t, kind="loss", link=line.link, name="frame", text=line.missing)
+                yield _entry(line, 0, "loss", "frame", line.missing)
         elif line.command is not None:
             yield _command(line)
         elif line.event is not None and line.link:
@@ -108,13 +108,13 @@ class _Reader:
         elif line.event is not None:
             yield from self._event(line, line.event)
 
-    def rest(self) -> Iterator[Entry]:
-        """What was open when the recording ended."""
+    def rest(self) -> Iterator[TranscriptEntry]:
+        """Yield the blocks that were open when the recording ended."""
         yield from self._close("text", self._text)
         yield from self._close("reasoning", self._reasoning)
         self._text = self._reasoning = None
 
-    def _event(self, line: EventLine, event: Any) -> Iterator[Entry]:
+    def _event(self, line: EventLine, event: Any) -> Iterator[TranscriptEntry]:
         match event:
             case e.TextDelta():
                 self._text = _more(self._text, line, event.text)
@@ -140,14 +140,14 @@ class _Reader:
             case _:
                 yield from self._plain(line, event)
 
-    def _plain(self, line: EventLine, event: Any) -> Iterator[Entry]:
+    def _plain(self, line: EventLine, event: Any) -> Iterator[TranscriptEntry]:
         if isinstance(event, e.TurnEnded):
             yield from self.rest()
-        say = _SAID.get(type(event))
+        say = _DESCRIPTIONS.get(type(event))
         kind, text = say(event) if say is not None else ("detail", "")
         yield _entry(line, self._turn(line), kind, _name(event), text)
 
-    def _arguments_of(self, line: EventLine, event: e.ToolCallArguments) -> Iterator[Entry]:
+    def _arguments_of(self, line: EventLine, event: e.ToolCallArguments) -> Iterator[TranscriptEntry]:
         if not event.done:
             self._arguments[event.call] = _more(self._arguments.get(event.call), line, event.json)
             return
@@ -155,21 +155,21 @@ class _Reader:
         name = event.name or self._names.get(event.call, "")
         redacted = line.redacted or (first is not None and first.redacted)
         at = first.first if first is not None else line
-        yield Entry(
+        yield TranscriptEntry(
             seq=at.seq, t=at.t, kind="tool", turn=self._turn(line), name=name, text=event.json, redacted=redacted
         )
 
-    def _done(self, kind: Kind, block: _Open | None, line: EventLine, text: str) -> Iterator[Entry]:
+    def _done(self, kind: Kind, block: _OpenBlock | None, line: EventLine, text: str) -> Iterator[TranscriptEntry]:
         at = block.first if block is not None else line
         if text or block is not None:
             redacted = line.redacted or (block is not None and block.redacted)
             whole = text or "".join(block.parts if block is not None else ())
-            yield Entry(seq=at.seq, t=at.t, kind=kind, turn=self._turn(line), text=whole, redacted=redacted)
+            yield TranscriptEntry(seq=at.seq, t=at.t, kind=kind, turn=self._turn(line), text=whole, redacted=redacted)
 
-    def _close(self, kind: Kind, block: _Open | None, name: str = "") -> Iterator[Entry]:
+    def _close(self, kind: Kind, block: _OpenBlock | None, name: str = "") -> Iterator[TranscriptEntry]:
         if block is not None:
             at = block.first
-            yield Entry(
+            yield TranscriptEntry(
                 seq=at.seq,
                 t=at.t,
                 kind=kind,
@@ -185,21 +185,21 @@ class _Reader:
         return self._turns.setdefault(line.turn, len(self._turns) + 1)
 
 
-def _more(block: _Open | None, line: EventLine, text: str) -> _Open:
+def _more(block: _OpenBlock | None, line: EventLine, text: str) -> _OpenBlock:
     if block is None:
-        block = _Open(first=line, parts=[])
+        block = _OpenBlock(first=line, parts=[])
     block.parts.append(text)
     block.redacted = block.redacted or line.redacted
     return block
 
 
-def _entry(line: EventLine, turn: int, kind: Kind, name: str, text: str) -> Entry:
-    return Entry(
+def _entry(line: Line, turn: int, kind: Kind, name: str, text: str) -> TranscriptEntry:
+    return TranscriptEntry(
         seq=line.seq, t=line.t, kind=kind, turn=turn, link=line.link, name=name, text=text, redacted=line.redacted
     )
 
 
-def _command(line: EventLine) -> Entry:
+def _command(line: EventLine) -> TranscriptEntry:
     command = line.command
     text = flatten(command.segments) if isinstance(command, SubmitInput) else ""
     return _entry(line, 0, "asked" if line.link == UP else "command", _name(command), text)
@@ -246,7 +246,7 @@ def _gap(event: e.Gap) -> tuple[Kind, str]:
     return "loss", f"{event.text} ({event.count})" if event.count else event.text
 
 
-_SAID: dict[type, Callable[[Any], tuple[Kind, str]]] = {
+_DESCRIPTIONS: dict[type, Callable[[Any], tuple[Kind, str]]] = {
     e.MessageAppended: _message,
     e.HistorySnapshot: _history,
     e.TurnEnded: _ended,
@@ -272,4 +272,4 @@ _SAID: dict[type, Callable[[Any], tuple[Kind, str]]] = {
     e.UsageReported: lambda x: ("detail", _usage(x.usage)),
     e.GoalUpdated: lambda x: ("session", bytes(x.goal).decode()),
 }
-"""What else there is to say of an event; one that is not here is a detail without words."""
+"""Event -> its kind and text. An event that is not here is a detail without text."""

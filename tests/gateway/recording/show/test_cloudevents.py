@@ -4,8 +4,8 @@ import json
 import re
 from typing import Any
 
-from dragoman.gateway.recording.cloudevents import cloud_events
 from dragoman.gateway.recording.reader import open_recording
+from dragoman.gateway.recording.show.cloudevents import cloud_events
 from tests.gateway.recording.lines import FROZEN
 
 ATTRIBUTE = re.compile(r"[a-z0-9]{1,20}")  # CloudEvents 1.0, section 3.1: what attributes may be called

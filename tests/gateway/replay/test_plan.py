@@ -7,7 +7,7 @@ from pathlib import Path
 from msgspec import Raw, structs
 
 from dragoman.gateway.recording.reader import open_recording
-from dragoman.gateway.replay.scenes import Play, read
+from dragoman.gateway.replay.plan import ReplayPlan, read_plan
 from dragoman.mappings.canonical.commands import (
     AnswerApproval,
     AnswerInteraction,
@@ -35,12 +35,12 @@ from tests.gateway.replay.recording_builder import RecordingBuilder, types
 REFUSED = Failure(cause="not_running", text="no turn")
 
 
-def texts(play: Play) -> list[str]:
-    return [flatten(s.input.segments) if isinstance(s.input, SubmitInput) else "" for s in play.scenes]
+def texts(plan: ReplayPlan) -> list[str]:
+    return [flatten(s.input.segments) if isinstance(s.input, SubmitInput) else "" for s in plan.turns]
 
 
-def commands(play: Play, scene: int) -> list[str]:
-    return [type(passage.command).__name__ for passage in play.scenes[scene].passages]
+def commands(plan: ReplayPlan, scene: int) -> list[str]:
+    return [type(passage.command).__name__ for passage in plan.turns[scene].parts]
 
 
 def test_each_input_begins_a_scene_and_what_came_before_is_one_of_its_own(tmp_path: Path) -> None:
@@ -50,9 +50,9 @@ def test_each_input_begins_a_scene_and_what_came_before_is_one_of_its_own(tmp_pa
         .turn("one", TextDelta(text="1"))
         .turn("two", TextDelta(text="2"))
     )
-    play = tape.play(tmp_path)
-    assert texts(play) == ["", "one", "two"]
-    told = [[event for _, event in play.events(scene.passages[0])] for scene in play.scenes]
+    plan = tape.plan(tmp_path)
+    assert texts(plan) == ["", "one", "two"]
+    told = [[event for _, event in plan.events(scene.parts[0])] for scene in plan.turns]
     assert types(told[0]) == ["HistorySnapshot"]
     assert told[1][3] == TextDelta(text="1")
     assert types(told[1]) == [
@@ -68,11 +68,11 @@ def test_each_input_begins_a_scene_and_what_came_before_is_one_of_its_own(tmp_pa
 
 def test_a_command_on_which_the_rest_depends_begins_a_passage(tmp_path: Path) -> None:
     tape = RecordingBuilder().turn("one", TextDelta(text="1"), end=None)
-    play = tape.asks(CancelTurn(), Reply(request="")).ends("cancelled").play(tmp_path)
-    assert commands(play, 1) == ["SubmitInput", "CancelTurn"]
-    cancel = play.scenes[1].passages[1]
+    plan = tape.asks(CancelTurn(), Reply(request="")).ends("cancelled").plan(tmp_path)
+    assert commands(plan, 1) == ["SubmitInput", "CancelTurn"]
+    cancel = plan.turns[1].parts[1]
     assert isinstance(cancel.answer, Reply)
-    assert [event for _, event in play.events(cancel)][-1].end == "cancelled"  # type: ignore[union-attr]  # it is TurnEnded
+    assert [event for _, event in plan.events(cancel)][-1].end == "cancelled"  # type: ignore[union-attr]  # it is TurnEnded
 
 
 def test_an_answer_is_that_of_the_last_command_under_its_request(tmp_path: Path) -> None:
@@ -84,38 +84,38 @@ def test_an_answer_is_that_of_the_last_command_under_its_request(tmp_path: Path)
     for command, answer in ((wrong, invalid), (right, Reply(request="turn"))):
         tape._add(command=structs.replace(command, request="turn"), link="smooth-1")
         tape.backend(command)._add(event=answer, link="smooth-1")
-    play = tape.says(InteractionResolved(question="f")).ends().play(tmp_path)
-    assert [passage.answer for passage in play.scenes[1].passages] == [None, invalid, Reply(request="turn")]
+    plan = tape.says(InteractionResolved(question="f")).ends().plan(tmp_path)
+    assert [passage.answer for passage in plan.turns[1].parts] == [None, invalid, Reply(request="turn")]
 
 
 def test_what_was_refused_and_what_changes_nothing_is_loose(tmp_path: Path) -> None:
     tape = RecordingBuilder().turn("one", end=None).asks(PauseTurn(), Reply(request="", failure=REFUSED))
     listed = CompletionsListed(kind="file", entries=())
-    play = tape.asks(ListCompletions(kind="file", prefix="a"), listed).ends().play(tmp_path)
-    assert commands(play, 1) == ["SubmitInput"]
-    assert [type(passage.command).__name__ for passage in play.loose] == ["PauseTurn", "ListCompletions"]
-    assert [type(passage.answer).__name__ for passage in play.loose] == ["Reply", "CompletionsListed"]
+    plan = tape.asks(ListCompletions(kind="file", prefix="a"), listed).ends().plan(tmp_path)
+    assert commands(plan, 1) == ["SubmitInput"]
+    assert [type(passage.command).__name__ for passage in plan.others] == ["PauseTurn", "ListCompletions"]
+    assert [type(passage.answer).__name__ for passage in plan.others] == ["Reply", "CompletionsListed"]
 
 
 def test_what_the_gateway_answers_by_itself_is_no_part_of_it(tmp_path: Path) -> None:
-    play = RecordingBuilder().asks(GetHistory()).turn("one").play(tmp_path)
-    assert play.loose == ()
+    plan = RecordingBuilder().asks(GetHistory()).turn("one").plan(tmp_path)
+    assert plan.others == ()
 
 
 def test_an_input_that_never_reached_the_backend_takes_no_part_and_no_answer(tmp_path: Path) -> None:
     tape = RecordingBuilder().turn("one", end=None)
     refused = tape.client(SubmitInput(segments=()))
     tape._add(event=Reply(request=refused, failure=REFUSED), link="smooth-1")
-    play = tape.ends().turn("two").play(tmp_path)
-    assert texts(play) == ["", "one", "two"]
-    assert play.scenes[2].passages[0].answer is None
+    plan = tape.ends().turn("two").plan(tmp_path)
+    assert texts(plan) == ["", "one", "two"]
+    assert plan.turns[2].parts[0].answer is None
 
 
 def test_an_answer_belongs_to_the_question_that_was_open(tmp_path: Path) -> None:
     asked, resolved = ApprovalRequested(tool="t", description="d", question="q1"), ApprovalResolved(approved=True)
     tape = RecordingBuilder().turn("one", asked, end=None).asks(AnswerApproval(approved=True), Reply(request=""))
-    play = tape.says(resolved).ends().play(tmp_path)
-    assert [passage.question for passage in play.scenes[1].passages] == ["", "q1"]
+    plan = tape.says(resolved).ends().plan(tmp_path)
+    assert [passage.question for passage in plan.turns[1].parts] == ["", "q1"]
 
 
 def test_where_no_backend_was_dialled_the_clients_and_the_log_tell_what_was_asked(tmp_path: Path) -> None:
@@ -123,21 +123,21 @@ def test_where_no_backend_was_dialled_the_clients_and_the_log_tell_what_was_aske
     asked = ApprovalRequested(tool="t", description="d", question="q1")
     tape = RecordingBuilder(asks_backend=False).turn("one", asked, end=None)
     tape.asks(SubmitInput(segments=())).says(ApprovalResolved(approved=True, question="q1"))
-    play = tape.ends().turn("two").play(tmp_path)
-    assert texts(play) == ["", "one", "two"]
-    assert commands(play, 1) == ["SubmitInput", "AnswerApproval"]
-    assert play.scenes[1].passages[1].command == AnswerApproval(approved=True, question="q1")
-    told = [event for _, event in play.events(play.scenes[1].passages[1])]
+    plan = tape.ends().turn("two").plan(tmp_path)
+    assert texts(plan) == ["", "one", "two"]
+    assert commands(plan, 1) == ["SubmitInput", "AnswerApproval"]
+    assert plan.turns[1].parts[1].command == AnswerApproval(approved=True, question="q1")
+    told = [event for _, event in plan.events(plan.turns[1].parts[1])]
     assert told[0] == ApprovalResolved(approved=True, question="q1")
 
 
 def test_the_ends_of_the_turns_are_known(tmp_path: Path) -> None:
     tape = RecordingBuilder().turn("one")
     first = tape.last
-    assert tape.frame().turn("two").play(tmp_path).ends == (first, tape.last)
+    assert tape.frame().turn("two").plan(tmp_path).ends == (first, tape.last)
 
 
 def test_the_frozen_recording_has_one_turn_and_a_refused_pause() -> None:
-    play = read(open_recording(FROZEN / "v4.jsonl"))
-    assert texts(play) == ["", "Grüße 🦀"]
-    assert read(open_recording(FROZEN / "v4.jsonl.zst")).ends == play.ends == (15,)
+    plan = read_plan(open_recording(FROZEN / "v4.jsonl"))
+    assert texts(plan) == ["", "Grüße 🦀"]
+    assert read_plan(open_recording(FROZEN / "v4.jsonl.zst")).ends == plan.ends == (15,)

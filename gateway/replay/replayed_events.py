@@ -1,9 +1,15 @@
-"""What of the log a replay says: all but what the session says by itself (docs/design.md, section 3).
+"""Select the events of the log that a replay sends: all except those that the session adds itself.
 
-The log is in normal form, and the session that replays makes that form anew. What it would say twice is left out: the
-user's message behind TurnAccepted, how a question ended that its client answered, questions in words, the status that
-goes with a terminal; and model turns, where the session says them. Where it relies on a backend for them, and the
-recording has none (it was not made by a gateway), each run is said to be one.
+The log is in normal form (docs/design.md, section 3), and the session of the replay makes the normal form again. So
+these events are left out:
+
+    the message of the input               the session adds it after TurnAccepted
+    how a question ended                   the session adds it, if its own client answered
+    questions and answers in words         the session writes them again
+    the status at the end of a turn        the session sets it
+    model turns                            unless the session relies on its backend for them
+
+An imported capture may have no model turns. If the session relies on its backend for them, each run is one model turn.
 """
 
 from __future__ import annotations
@@ -36,17 +42,20 @@ from dragoman.mappings.canonical.events import (
     TurnResult,
 )
 
-__all__ = ["SAID_FOR_IT", "Counted", "Lines", "uncounted"]
+__all__ = ["ADDED_BY_SESSION", "Counted", "ReplayedEvents", "uncounted"]
 
-MODEL_TURNS = frozenset({ModelTurnStarted, ModelTurnEnded})
-SAID_FOR_IT = MODEL_TURNS | {TurnResult}  # a model turn is over before the output of the turn is
+ADDED_BY_SESSION = frozenset({ModelTurnStarted, ModelTurnEnded, TurnResult})
+"""Events that a session adds, unless it relies on its backend for model turns.
+
+TurnResult is one of them, because a model turn is over before the output of the turn is.
+"""
+
 IN_WORDS = frozenset({QuestionAsked, QuestionAnswered})
 Counted = ModelTurnStarted | ModelTurnEnded | ModelCallStarted | ModelCallEnded
-DESCRIBED = SessionUpdated | SessionActivated | SessionClosed
 
 
-class Lines:
-    """The log of one replay, line by line. `turn` is the recorded turn that is open, "" between turns."""
+class ReplayedEvents:
+    """The events of one replay. `turn` is the id of the open recorded turn, "" between turns."""
 
     def __init__(
         self,
@@ -57,61 +66,62 @@ class Lines:
         keeps_counts: bool = True,
     ) -> None:
         self._state = state
-        self._drops = IN_WORDS if tells_model_turns else IN_WORDS | SAID_FOR_IT
-        self._adds = adds_model_turns
-        self._begun = 0  # model turns that were added
+        self._left_out = IN_WORDS if tells_model_turns else IN_WORDS | ADDED_BY_SESSION
+        self._adds_model_turns = adds_model_turns
+        self._model_turns = 0  # that were added
         self._run_begins = False
-        self._keeps_counts = keeps_counts  # else others count too: a live backend's turns come between
+        self._keeps_counts = keeps_counts  # False if turns of a live backend come between, and count too
         self._counted: dict[type, int] = {}
         self._auto = False
         self._request: str | None = None  # the input that the log has not accepted yet
-        self._echo = False  # its message comes next
-        self._answered = False  # the open question, by the session's own client
+        self._echo = False  # the message of the input comes next
+        self._answered = False  # the session's own client answered the open question
         self.turn = ""
 
     @property
-    def waits(self) -> bool:
-        """Whether an input was not accepted yet."""
+    def input_pending(self) -> bool:
+        """True if an input was not accepted yet."""
         return self._request is not None
 
-    def begin(self, command: Command | None, *, auto: bool = False) -> None:
-        """A passage begins, by this command of the session; with `auto` by none of its own."""
+    def begin_part(self, command: Command | None, *, auto: bool = False) -> None:
+        """Begin a part with this command of the session's client, or with none if `auto`."""
         self._auto = auto
         self._answered = self._run_begins = isinstance(command, ANSWERS)
         if isinstance(command, SubmitInput):
             self._request = command.request
 
-    def ended(self) -> list[Event]:
-        """What must be said before a turn can be ended that the recording does not end."""
+    def begin_forced_end(self) -> list[Event]:
+        """Close the recorded turn that does not end in the recording; return the events before its TurnEnded."""
         self.turn = ""
         request, self._request = self._request, None
         return [TurnAccepted(request=request)] if request is not None else []
 
-    def say(self, line: EventLine, event: Event) -> list[Event]:
-        """What is said for this line."""
+    def select(self, line: EventLine, event: Event) -> list[Event]:
+        """Return the events to send for this line."""
         if type(event) is TextDelta and not self._run_begins:
             self.turn = line.turn or self.turn
-            return [event]  # most lines are this, and nothing is to be done for them
-        events = self._say(line, event)
-        return self._with_model_turns(events) if self._adds and events else events
+            return [event]  # the shortest way, because most lines are text
+        events = self._select(line, event)
+        return self._with_model_turns(events) if self._adds_model_turns and events else events
 
     def _with_model_turns(self, events: list[Event]) -> list[Event]:
-        if type(events[0]) is TurnAccepted:
-            self._begun += 1
-            return [*events, ModelTurnStarted(index=self._begun - 1)]
-        if self._run_begins:
-            self._run_begins = False
-            self._begun += 1
-            return [ModelTurnStarted(index=self._begun - 1), *events]
-        return events
+        accepted = type(events[0]) is TurnAccepted
+        if not accepted and not self._run_begins:
+            return events
+        started = ModelTurnStarted(index=self._model_turns)
+        self._model_turns += 1
+        if accepted:
+            return [*events, started]
+        self._run_begins = False
+        return [started, *events]
 
-    def _say(self, line: EventLine, event: Event) -> list[Event]:
+    def _select(self, line: EventLine, event: Event) -> list[Event]:
         self.turn = "" if isinstance(event, TurnEnded) else line.turn or self.turn
-        if type(event) in self._drops:
+        if type(event) in self._left_out:
             return []
         match event:
             case ModelTurnStarted() | ModelTurnEnded() | ModelCallStarted() | ModelCallEnded():
-                return [self._numbered(event)]
+                return [self._counting(event)]
             case TurnAccepted():
                 return self._accepted()
             case MessageAppended(message=message) if message.role == "user":
@@ -125,11 +135,11 @@ class Lines:
             case TurnEnded():
                 return [structs.replace(event, message="")]
             case SessionUpdated() | SessionActivated() | SessionClosed():
-                return self._described(event)
+                return self._titled(event)
         return [event]
 
-    def _numbered(self, event: Counted) -> Event:
-        """With its number while numbers grow; where scenes come in another order they go on by themselves."""
+    def _counting(self, event: Counted) -> Event:
+        """Keep the recorded count while counts grow; they do not if turns come in another order."""
         index, last = event.index, self._counted.get(type(event), -1)
         if index is None or not self._keeps_counts or index <= last:
             self._keeps_counts = self._keeps_counts and index is None
@@ -138,15 +148,15 @@ class Lines:
         return event
 
     def _accepted(self) -> list[Event]:
-        """The first is that of the input; a further one came of an answer in words, as the session says by itself."""
+        """Accept the input once; a second TurnAccepted came from an answer in words, which the session accepts."""
         request, self._request = self._request, None
         if self._auto or request is None:
             return []
         self._echo = True
         return [TurnAccepted(request=request)]
 
-    def _described(self, event: DESCRIBED) -> list[Event]:
-        """A title that the backend gave, or a client; how the session stood then is no matter of this one."""
+    def _titled(self, event: SessionUpdated | SessionActivated | SessionClosed) -> list[Event]:
+        """Return only the change of the title, because the other fields describe the recorded session."""
         title, state = event.session.title, self._state()
         if not title or title == state.title:
             return []
@@ -154,5 +164,5 @@ class Lines:
 
 
 def uncounted(event: Counted) -> Event:
-    """Without its number: it goes on after the one that was said last."""
+    """Return the event without its count; the session counts on from the last one."""
     return structs.replace(event, index=None)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dragoman.gateway.recording.lines import EventLine
-from dragoman.gateway.replay.lines import Lines
+from dragoman.gateway.replay.replayed_events import ReplayedEvents
 from dragoman.mappings.canonical import Event, SessionState
 from dragoman.mappings.canonical.commands import AnswerApproval
 from dragoman.mappings.canonical.events import (
@@ -30,14 +30,14 @@ from tests.gateway.replay.recording_builder import said
 STATE = SessionState(id="own", title="known")
 
 
-def lines(*, tells: bool = True) -> Lines:
-    return Lines(lambda: STATE, tells_model_turns=tells)
+def lines(*, tells: bool = True) -> ReplayedEvents:
+    return ReplayedEvents(lambda: STATE, tells_model_turns=tells)
 
 
-def say(log: Lines, *events: Any, turn: str = "t") -> list[Event]:
+def say(log: ReplayedEvents, *events: Any, turn: str = "t") -> list[Event]:
     told: list[Event] = []
     for event in events:
-        told += log.say(EventLine(seq=1, t=0, cursor="1:0", event=event, turn=turn), event)
+        told += log.select(EventLine(seq=1, t=0, cursor="1:0", event=event, turn=turn), event)
     return told
 
 
@@ -47,15 +47,15 @@ def user(text: str) -> MessageAppended:
 
 def test_an_input_is_accepted_under_its_own_request_and_its_message_left_out() -> None:
     log = lines()
-    log.begin(said("one", request="mine"))
-    assert log.waits
+    log.begin_part(said("one", request="mine"))
+    assert log.input_pending
     assert say(log, TurnAccepted(request="theirs"), user("one")) == [TurnAccepted(request="mine")]
-    assert not log.waits
+    assert not log.input_pending
 
 
 def test_a_further_acceptance_came_of_an_answer_in_words_and_is_the_session_s_to_say() -> None:
     log = lines()
-    log.begin(said("one"))
+    log.begin_part(said("one"))
     say(log, TurnAccepted(request="theirs"), user("one"))
     assert say(log, TurnAccepted(request="theirs")) == []
 
@@ -68,7 +68,7 @@ def test_what_others_said_is_said_again_without_its_old_ids() -> None:
 
 def test_what_plays_by_itself_has_no_acceptance_and_keeps_the_message() -> None:
     log = lines()
-    log.begin(None, auto=True)
+    log.begin_part(None, auto=True)
     assert say(log, TurnAccepted(request="theirs"), user("one")) == [
         MessageAppended(message=Message(role="user", text="one"))
     ]
@@ -81,9 +81,9 @@ def test_questions_in_words_are_the_session_s(event: Event) -> None:
 
 def test_how_a_question_ended_is_left_out_once_where_a_client_answered_it() -> None:
     log, resolved = lines(), ApprovalResolved(approved=True, question="q")
-    log.begin(AnswerApproval(approved=True))
+    log.begin_part(AnswerApproval(approved=True))
     assert say(log, resolved, resolved) == [resolved]
-    log.begin(said("one"))
+    log.begin_part(said("one"))
     assert say(log, resolved) == [resolved]
 
 
@@ -108,11 +108,11 @@ def test_model_turns_are_said_where_the_backend_told_them() -> None:
 
 
 def test_a_recording_without_model_turns_gets_one_for_each_run_where_the_session_relies_on_them() -> None:
-    log = Lines(lambda: STATE, tells_model_turns=True, adds_model_turns=True)
-    log.begin(said("one", request="mine"))
+    log = ReplayedEvents(lambda: STATE, tells_model_turns=True, adds_model_turns=True)
+    log.begin_part(said("one", request="mine"))
     told = say(log, TurnAccepted(request="theirs"), user("one"), TextDelta(text="a"))
     assert told == [TurnAccepted(request="mine"), ModelTurnStarted(index=0), TextDelta(text="a")]
-    log.begin(AnswerApproval(approved=True))
+    log.begin_part(AnswerApproval(approved=True))
     told = say(log, ApprovalResolved(approved=True), TextDelta(text="b"), TurnResult(end="completed"))
     begun = ModelTurnStarted(index=1)
     assert told == [begun, TextDelta(text="b"), TurnResult(end="completed")], "its end is the session's to say"
@@ -125,7 +125,7 @@ def test_numbers_that_do_not_grow_are_left_to_whoever_counts() -> None:
 
 
 def test_where_others_count_too_there_are_none() -> None:
-    log = Lines(lambda: STATE, tells_model_turns=True, keeps_counts=False)
+    log = ReplayedEvents(lambda: STATE, tells_model_turns=True, keeps_counts=False)
     assert say(log, ModelTurnStarted(index=0), ModelTurnEnded(index=0)) == [ModelTurnStarted(), ModelTurnEnded()]
 
 
@@ -137,6 +137,6 @@ def test_a_new_title_is_that_of_this_session() -> None:
 
 def test_an_input_that_was_never_accepted_is_so_before_its_turn_can_end() -> None:
     log = lines()
-    log.begin(said("one", request="mine"))
-    assert log.ended() == [TurnAccepted(request="mine")]
-    assert log.ended() == []
+    log.begin_part(said("one", request="mine"))
+    assert log.begin_forced_end() == [TurnAccepted(request="mine")]
+    assert log.begin_forced_end() == []

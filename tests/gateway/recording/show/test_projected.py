@@ -5,8 +5,8 @@ import json
 import pytest
 
 from dragoman.gateway import registry
-from dragoman.gateway.recording.projected import projected
 from dragoman.gateway.recording.reader import open_recording
+from dragoman.gateway.recording.show.projected import projected
 from tests.gateway.recording.lines import FROZEN
 
 

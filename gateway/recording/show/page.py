@@ -1,8 +1,8 @@
-"""A recording as one HTML page that needs nothing else: no script, nothing from elsewhere, and it works from file://.
+"""A recording as one HTML page without scripts or external resources, which also works from file://.
 
-First the transcript, then the wire: what stood toward the backend and toward the client, and between them what it
-meant. A row holds what belongs together: a frame that came, its events, the frames that went out for them. Everything
-that a peer said is escaped, and the page's own policy forbids whatever a browser might still find in it to load or run.
+First comes the transcript, then the wire: the frames of the backend, the canonical items, and the frames of the
+clients. One row holds a received frame, its events, and the frames sent for them. All text of peers is escaped, and
+the page's content security policy forbids to load or run anything.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ import msgspec
 from dragoman.gateway.recording.lines import UP, EventLine, FrameLine, Line
 from dragoman.gateway.recording.printable import printable
 from dragoman.gateway.recording.reader import Recording
-from dragoman.gateway.recording.transcript import Entry, transcript
+from dragoman.gateway.recording.show.transcript import TranscriptEntry, transcript
 
 __all__ = ["page"]
 
-TOGETHER = 5_000  # µs: what comes later than that began anew
-TOLD = frozenset({"detail", "asked"})  # entries that the wire shows better
+TOGETHER = 5_000  # µs between the first and the last frame of one row
+HIDDEN = frozenset({"detail", "asked"})  # entries that the wire shows better
 
 STYLE = """
 :root { color-scheme: light dark; --line: #8884; --soft: #8882; }
@@ -70,14 +70,14 @@ WIRE = """<h2 id="wire">The wire</h2>
 
 
 def page(recording: Recording) -> Iterator[str]:
-    """The page of a recording, piece by piece; it is read twice, once for each of the page's two parts."""
+    """Yield the page of a recording in pieces; the recording is read twice, once for each part of the page."""
     header = recording.header
     title = f"Session {header.session}" if header.session else f"Route {header.route}"
     yield HEAD.format(title=_text(title), style=STYLE)
     yield _about(recording)
-    yield '<p><a href="#wire">What stood on the wires</a></p>\n<h2>Transcript</h2>\n'
+    yield '<p><a href="#wire">The frames on the wires</a></p>\n<h2>Transcript</h2>\n'
     for entry in transcript(recording.lines(), recording.missing):
-        if entry.kind not in TOLD:
+        if entry.kind not in HIDDEN:
             yield _entry(entry)
     yield WIRE
     for row in _rows(recording.lines()):
@@ -100,7 +100,7 @@ def _about(recording: Recording) -> str:
     return f"<dl>{rows}</dl>\n"
 
 
-def _entry(entry: Entry) -> str:
+def _entry(entry: TranscriptEntry) -> str:
     name = f"<b>{_text(' '.join(filter(None, (entry.link, entry.name))))} </b>" if entry.link or entry.name else ""
     mark = " <mark>redacted</mark>" if entry.redacted else ""
     shown = name if entry.kind in ("tool", "result", "output", "error", "command", "reply", "loss") else ""
@@ -116,7 +116,7 @@ BACKEND, CANONICAL, CLIENTS = range(3)
 
 
 class _Row:
-    """What belongs together: the lines of each column."""
+    """One row of the wire table: the lines of each column."""
 
     def __init__(self, first: Line) -> None:
         self.first = first
@@ -137,7 +137,7 @@ def _rows(lines: Iterable[Line]) -> Iterator[_Row]:
 
 
 def _begins(line: Line, row: _Row) -> bool:
-    """A frame that came begins a row, unless all of the row came just as it did, in one piece."""
+    """Return True if a received frame begins a new row; frames that one read returned share a row."""
     if line.t - row.first.t > TOGETHER:
         return True
     if not isinstance(line, FrameLine) or line.dir != "receive":

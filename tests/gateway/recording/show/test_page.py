@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from dragoman.gateway.recording.lines import EventLine, FrameLine, Line, Part
-from dragoman.gateway.recording.page import page
 from dragoman.gateway.recording.reader import open_recording
+from dragoman.gateway.recording.show.page import page
 from dragoman.mappings.canonical.commands import PauseTurn, SubmitInput
 from dragoman.mappings.canonical.events import Reply, TextDelta, TextDone, ToolCallArguments, ToolCallFinished
 from dragoman.mappings.canonical.values import Text

@@ -1,7 +1,7 @@
-"""A recording as CloudEvents 1.0 in their JSON format, one a line: for those who have tools for that.
+"""A recording as CloudEvents 1.0 in their JSON format, one per line.
 
-Types are `dragoman.event.TYPE`, `dragoman.command.TYPE` and `dragoman.frame.receive|send`. The `source` is one
-recording of a session, `id` the line's seq in it: together they are unique. `sequence` is the seq as text that sorts.
+Types are `dragoman.event.TYPE`, `dragoman.command.TYPE` and `dragoman.frame.receive|send`. The `source` names the
+recording and the `id` is the seq of the line, so both together are unique. `sequence` is the seq as text that sorts.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _ENCODER = msgspec.json.Encoder()
 
 
 def cloud_events(header: Header, lines: Iterable[Line], *, frames: bool = False) -> Iterator[bytes]:
-    """Each event and command, and with `frames` each frame, as one line without its newline."""
+    """Yield each event and command, and with `frames` each frame, as one line without its newline."""
     began = _time(header, 0)
     source = "/".join(("/dragoman", *(quote(name, safe="") for name in (header.route, header.session, began))))
     for line in lines:
@@ -64,6 +64,6 @@ def _frame(line: FrameLine) -> dict[str, Any]:
 
 
 def _time(header: Header, t: int) -> str:
-    """RFC 3339, in microseconds."""
+    """Return the time of a line in the form of RFC 3339, in microseconds."""
     moment = EPOCH + timedelta(microseconds=header.started_at // 1000 + t)
     return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -1,9 +1,7 @@
-"""Whether two conversations are the same, canonically: what was asked, said, done and decided, turn by turn.
+"""Compare two conversations turn by turn: inputs, visible text, tool calls, questions, answers, and how turns end.
 
-Ids, times and the boundaries of tokens and text blocks do not count, nor where among the text a tool was called, and
-neither does what one dialect tells and another does not: reasoning, usage, accounts of model calls, questions put in
-words. What counts: the user's input, visible text, tool calls with their arguments and results, questions and their
-answers, and how a turn ends.
+Not compared are ids, times, the boundaries of tokens and blocks, and the place of a tool call in the text. Neither are
+events that only some dialects have: reasoning, usage, model calls, and questions in words.
 """
 
 from __future__ import annotations
@@ -20,17 +18,17 @@ from dragoman.gateway.recording.lines import EventLine
 from dragoman.mappings.canonical import events as e
 from dragoman.mappings.canonical.values import End
 
-__all__ = ["Block", "Difference", "Turn", "compare", "compared", "turns", "turns_of"]
+__all__ = ["ComparedTurn", "Difference", "TurnBlock", "compare", "compared", "turns", "turns_of"]
 
 What = Literal["input", "text", "tool", "question", "answer"]
 ORDER: dict[What, int] = {"input": 0, "text": 1, "tool": 2, "question": 3, "answer": 3}
-"""Of a turn's blocks. A codewhale tells its tools behind the text, others among it: that is no difference."""
+"""The order of a turn's blocks. A codewhale sends its tools after the text, others within it; both compare equal."""
 
 SHOWN = 160  # characters of a long text on each side of where it begins to differ
 
 
-class Block(Struct, kw_only=True, omit_defaults=True):
-    """One thing that happened in a turn. For a tool `text` is its arguments, and `result` what came of it."""
+class TurnBlock(Struct, kw_only=True, omit_defaults=True):
+    """One block of a turn. For a tool, `text` has its arguments and `result` its result."""
 
     what: What
     text: str = ""
@@ -39,15 +37,15 @@ class Block(Struct, kw_only=True, omit_defaults=True):
     is_error: bool = False
 
 
-class Turn(Struct, kw_only=True, omit_defaults=True):
-    """One turn; `end` None is one that did not end in the recording."""
+class ComparedTurn(Struct, kw_only=True, omit_defaults=True):
+    """One turn; `end` is None if it did not end in the recording."""
 
-    blocks: list[Block] = []
+    blocks: list[TurnBlock] = []
     end: End | None = None
 
 
 class Difference(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Where two conversations differ: in which turn (from 1), in what, and what each says; None is nothing."""
+    """One difference: the turn (from 1), what differs, and the text of both sides; None means nothing."""
 
     turn: int
     what: str
@@ -62,8 +60,8 @@ class Difference(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return "\n".join(lines)
 
 
-def compared(a: Iterable[Turn], b: Iterable[Turn]) -> Iterator[Difference]:
-    """How two conversations differ, the first difference first. Both are read as far as they are compared."""
+def compared(a: Iterable[ComparedTurn], b: Iterable[ComparedTurn]) -> Iterator[Difference]:
+    """Yield the differences of two conversations, in order. Both are read only as far as they are compared."""
     for number, (one, other) in enumerate(zip_longest(a, b), start=1):
         if one is None or other is None:
             yield Difference(turn=number, what="turn", a=_summary(one), b=_summary(other))
@@ -73,44 +71,44 @@ def compared(a: Iterable[Turn], b: Iterable[Turn]) -> Iterator[Difference]:
             yield Difference(turn=number, what="end", a=_end(one), b=_end(other))
 
 
-def compare(a: Iterable[Turn], b: Iterable[Turn]) -> list[Difference]:
-    """All differences of two conversations; none if they are the same."""
+def compare(a: Iterable[ComparedTurn], b: Iterable[ComparedTurn]) -> list[Difference]:
+    """Return all differences of two conversations; none if they are the same."""
     return list(compared(a, b))
 
 
-def turns(lines: Iterable[tuple[EventLine, Any]]) -> Iterator[Turn]:
-    """The turns of a recording's events (`Recording.events()`)."""
+def turns(lines: Iterable[tuple[EventLine, Any]]) -> Iterator[ComparedTurn]:
+    """Yield the turns of a recording's events (`Recording.events()`)."""
     return turns_of((line.turn, event) for line, event in lines)
 
 
-def turns_of(said: Iterable[tuple[str, Any]]) -> Iterator[Turn]:
-    """The turns of events, each with the id of its turn; what belongs to none is no part of any."""
-    reader: _Turn | None = None
+def turns_of(said: Iterable[tuple[str, Any]]) -> Iterator[ComparedTurn]:
+    """Yield the turns of events, each paired with the id of its turn; events without a turn are left out."""
+    reader: _TurnReader | None = None
     for turn, event in said:
         if not turn:
             continue
         if reader is None or reader.id != turn:
             if reader is not None:
                 yield reader.finished()
-            reader = _Turn(turn)
+            reader = _TurnReader(turn)
         reader.read(event)
     if reader is not None:
         yield reader.finished()
 
 
-class _Turn:
-    """A turn that is being read."""
+class _TurnReader:
+    """Collects the blocks of one turn."""
 
     def __init__(self, id: str) -> None:
         self.id = id
-        self._turn = Turn(blocks=[])
+        self._turn = ComparedTurn(blocks=[])
         self._parts: list[str] = []
-        self._calls: dict[str, Block] = {}
+        self._calls: dict[str, TurnBlock] = {}
 
-    def finished(self) -> Turn:
+    def finished(self) -> ComparedTurn:
         text = "".join(self._parts)
         if text.strip():
-            self._turn.blocks.append(Block(what="text", text=text))
+            self._turn.blocks.append(TurnBlock(what="text", text=text))
         self._turn.blocks.sort(key=lambda block: ORDER[block.what])
         return self._turn
 
@@ -119,7 +117,7 @@ class _Turn:
             case e.TextDelta():
                 self._parts.append(event.text)
             case e.MessageAppended() if event.message.role == "user":
-                self._add(Block(what="input", text=event.message.text))
+                self._add(TurnBlock(what="input", text=event.message.text))
             case e.ToolCallStarted():
                 self._call(event.call, event.name)
             case e.ToolCallArguments() if event.done:
@@ -129,31 +127,31 @@ class _Turn:
                 call.result = event.output if event.output is not None else event.summary or ""
                 call.is_error = event.is_error
             case e.ApprovalRequested():
-                self._add(Block(what="question", name=event.tool, text=event.description))
+                self._add(TurnBlock(what="question", name=event.tool, text=event.description))
             case e.InteractionRequired():
-                self._add(Block(what="question", name=event.kind, text=_json(bytes(event.spec).decode())))
+                self._add(TurnBlock(what="question", name=event.kind, text=_json(bytes(event.spec).decode())))
             case e.OtpRequired():
-                self._add(Block(what="question", name=event.tool, text=event.description))
+                self._add(TurnBlock(what="question", name=event.tool, text=event.description))
             case e.ApprovalResolved():
-                self._add(Block(what="answer", text="approved" if event.approved else "denied"))
+                self._add(TurnBlock(what="answer", text="approved" if event.approved else "denied"))
             case e.InteractionResolved():
-                self._add(Block(what="answer", text="declined" if event.declined else "submitted"))
+                self._add(TurnBlock(what="answer", text="declined" if event.declined else "submitted"))
             case e.TurnEnded():
                 self._turn.end = event.end
 
-    def _call(self, id: str, name: str) -> Block:
+    def _call(self, id: str, name: str) -> TurnBlock:
         call = self._calls.get(id)
         if call is None:
-            call = self._calls[id] = Block(what="tool", name=name)
+            call = self._calls[id] = TurnBlock(what="tool", name=name)
             self._add(call)
         return call
 
-    def _add(self, block: Block) -> None:
+    def _add(self, block: TurnBlock) -> None:
         self._turn.blocks.append(block)
 
 
-def _blocks(turn: int, a: list[Block], b: list[Block]) -> Iterator[Difference]:
-    """Blocks are matched by what they are, so that one which is missing does not make all behind it differ."""
+def _blocks(turn: int, a: list[TurnBlock], b: list[TurnBlock]) -> Iterator[Difference]:
+    """Match blocks by kind and name, so that one missing block does not make all later ones differ."""
     matcher = SequenceMatcher(None, [_kind(block) for block in a], [_kind(block) for block in b], autojunk=False)
     for tag, a_from, a_to, b_from, b_to in matcher.get_opcodes():
         some, others = a[a_from:a_to], b[b_from:b_to]
@@ -167,7 +165,7 @@ def _blocks(turn: int, a: list[Block], b: list[Block]) -> Iterator[Difference]:
             yield Difference(turn=turn, what=_title(other), b=_told(other))
 
 
-def _of_one(turn: int, a: Block, b: Block) -> Iterator[Difference]:
+def _of_one(turn: int, a: TurnBlock, b: TurnBlock) -> Iterator[Difference]:
     if a.text != b.text:
         what = f"{_title(a)}, arguments" if a.what == "tool" else _title(a)
         yield Difference(turn=turn, what=what, a=a.text, b=b.text)
@@ -175,30 +173,30 @@ def _of_one(turn: int, a: Block, b: Block) -> Iterator[Difference]:
         yield Difference(turn=turn, what=f"{_title(a)}, result", a=_result(a), b=_result(b))
 
 
-def _kind(block: Block) -> tuple[str, str]:
+def _kind(block: TurnBlock) -> tuple[str, str]:
     return block.what, block.name
 
 
-def _title(block: Block) -> str:
+def _title(block: TurnBlock) -> str:
     return f"{block.what} {block.name}".rstrip()
 
 
-def _told(block: Block) -> str:
+def _told(block: TurnBlock) -> str:
     result = _result(block)
     return block.text if result is None else f"{block.text} -> {result}"
 
 
-def _result(block: Block) -> str | None:
+def _result(block: TurnBlock) -> str | None:
     if block.result is None:
         return None
     return f"error: {block.result}" if block.is_error else block.result
 
 
-def _end(turn: Turn) -> str:
+def _end(turn: ComparedTurn) -> str:
     return turn.end or "(not ended)"
 
 
-def _summary(turn: Turn | None) -> str | None:
+def _summary(turn: ComparedTurn | None) -> str | None:
     if turn is None:
         return None
     said = next((block.text for block in turn.blocks if block.what == "input"), "")
@@ -206,7 +204,7 @@ def _summary(turn: Turn | None) -> str | None:
 
 
 def _json(text: str) -> str:
-    """JSON with its keys in order and its spaces out: two texts of one value are equal."""
+    """Return JSON with sorted keys and without spaces, so that two texts of one value are equal."""
     try:
         return msgspec.json.encode(msgspec.json.decode(text), order="sorted").decode()
     except msgspec.DecodeError:
@@ -214,7 +212,7 @@ def _json(text: str) -> str:
 
 
 def _around(a: str | None, b: str | None) -> tuple[str, str]:
-    """Two texts from shortly before where they differ."""
+    """Return both texts from shortly before the first difference."""
     one, other = a or "", b or ""
     if max(len(one), len(other)) <= 2 * SHOWN or a is None or b is None:
         return _cut(one, 0), _cut(other, 0)

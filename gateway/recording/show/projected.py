@@ -1,7 +1,7 @@
-"""A recording as clients of a dialect would see it: the frames that its projection broadcasts, batch by batch.
+"""A recording as frames of a dialect: those that its projection broadcasts, batch by batch.
 
-They are those of the client that began each turn. What is said to one client alone when it attaches (a snapshot, the
-answer to its command) is no part of it.
+The frames are those for the client that began each turn. Frames for one client alone are left out: the snapshot when
+it attaches, and the answers to its commands.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["projected"]
 
 
 def projected(dialect: Dialect, session: str, lines: Iterable[Line]) -> Iterator[Rendered]:
-    """What a client of `dialect` sees of these lines, and what it does not."""
+    """Yield the frames that a client of `dialect` gets for these lines, with the losses."""
     projection = dialect.projection("", "")
     for batch in batches(session, (line for line in lines if isinstance(line, EventLine))):
         if dialect.has_request_ids and any(isinstance(event, TurnAccepted) for event in batch.events):

@@ -1,0 +1,281 @@
+"""The plan of a replay: the turns of a recording, each cut into parts, and the commands outside of turns.
+
+A *turn* here is an input with everything up to the next input. Turn 0 has no input: it is how the session began. A turn
+has *parts*: a command on which the rest depends (the input, a cancel, an answer), and the events up to the next such
+command. Every other command stands alone, and gets its recorded answer at any time.
+
+The commands to the backend are taken, if the recording has them. It has none if the backend had no connection (a replay
+in process, an imported capture). Then the commands of clients are taken, and the answers to questions from the log.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+
+from msgspec import Struct, structs
+
+from dragoman.gateway.recording.lines import UP, EventLine
+from dragoman.gateway.recording.reader import Recording
+from dragoman.gateway.replay.matching import ANSWERS, compare_commands
+from dragoman.mappings.canonical import Command, Event
+from dragoman.mappings.canonical.commands import (
+    AnswerApproval,
+    AnswerInteraction,
+    AnswerOtp,
+    CancelTurn,
+    Compact,
+    GetHistory,
+    GetSession,
+    ListSessions,
+    OpenSession,
+    PauseTurn,
+    Ping,
+    ResumeSession,
+    ResumeTurn,
+    SubmitInput,
+)
+from dragoman.mappings.canonical.events import (
+    ApprovalRequested,
+    ApprovalResolved,
+    HistorySnapshot,
+    InteractionRequired,
+    InteractionResolved,
+    ModelTurnStarted,
+    Reply,
+    SessionOpened,
+    TextDelta,
+    TurnAccepted,
+    TurnEnded,
+)
+
+__all__ = ["ANSWERED_LOCALLY", "RecordedTurn", "ReplayPlan", "TurnPart", "cut_plan", "read_plan"]
+
+STEERING = (SubmitInput, CancelTurn, PauseTurn, ResumeTurn, Compact, AnswerApproval, AnswerOtp, AnswerInteraction)
+"""Commands on which the events after them depend."""
+
+ANSWERED_LOCALLY = (OpenSession, ResumeSession, GetSession, ListSessions, GetHistory, Ping)
+"""Commands that a replay answers from its own session."""
+
+PENDING_MAX = 256  # commands of clients that may still reach the backend; a session allows as many
+
+
+class TurnPart(Struct, frozen=True, kw_only=True):
+    """A command with its answer, and the events after it up to the line `last`; command None begins the session.
+
+    `question` is the id of the question that was open when the command came.
+    """
+
+    seq: int
+    t: int
+    last: int
+    command: Command | None = None
+    answer: Event | None = None
+    question: str = ""
+
+
+class RecordedTurn(Struct, frozen=True, kw_only=True):
+    """An input and everything up to the next one. `number` counts from 1; 0 is the beginning of the session."""
+
+    number: int
+    parts: tuple[TurnPart, ...]
+
+    @property
+    def input(self) -> Command | None:
+        """The command that begins the turn; None for turn 0."""
+        return self.parts[0].command
+
+
+class ReplayPlan(Struct, frozen=True, kw_only=True):
+    """The turns of a recording, and the commands outside of them. `ends` has the seq of each TurnEnded.
+
+    `has_model_turns` is true for each log of a gateway, and false for most imported captures.
+    """
+
+    recording: Recording
+    turns: tuple[RecordedTurn, ...]
+    others: tuple[TurnPart, ...]
+    ends: tuple[int, ...]
+    has_model_turns: bool
+
+    @property
+    def inputs(self) -> list[RecordedTurn]:
+        """The turns that an input began."""
+        return [turn for turn in self.turns if turn.input is not None]
+
+    def events(self, part: TurnPart) -> Iterator[tuple[EventLine, Event]]:
+        """Yield the events of the log in this part."""
+        for line, event in self.recording.events(seq=part.seq + 1):
+            if line.seq > part.last:
+                return
+            yield line, event
+
+
+def cut_plan(plan: ReplayPlan, seq: int) -> ReplayPlan:
+    """Return the plan up to the line `seq`, without later commands and events."""
+    turns = []
+    for turn in plan.turns:
+        kept = [part for part in turn.parts if part.seq <= seq]
+        kept[-1:] = [structs.replace(part, last=min(part.last, seq)) for part in kept[-1:]]
+        if kept:
+            turns.append(structs.replace(turn, parts=tuple(kept)))
+    others = tuple(part for part in plan.others if part.seq <= seq)
+    ends = tuple(end for end in plan.ends if end <= seq)
+    return structs.replace(plan, turns=tuple(turns), others=others, ends=ends)
+
+
+class _FoundCommand(Struct, kw_only=True, eq=False):
+    """A command in the recording; its answer comes later."""
+
+    line: EventLine
+    command: Command
+    key: tuple[str, str] = ("", "")  # link and request of the client
+    cause: _FoundCommand | None = None  # the client's command behind a command to the backend
+    answer: Event | None = None
+    settled: bool = False  # answered, or the input of a turn
+    question: str = ""
+    begins: bool = True  # an input that began a turn
+
+    @property
+    def steers(self) -> bool:
+        """True if the events after the command depend on it.
+
+        A refused command changed nothing, but a refused input is still an input.
+        """
+        answer = self.answer_to_client
+        refused = isinstance(answer, Reply) and answer.failure is not None
+        return isinstance(self.command, STEERING) and (not refused or isinstance(self.command, SubmitInput))
+
+    @property
+    def answer_to_client(self) -> Event | None:
+        """The answer that the client got."""
+        return self.cause.answer if self.cause is not None else self.answer
+
+    def part(self, last: int) -> TurnPart:
+        """Return the part of a turn that this command begins."""
+        return TurnPart(
+            seq=self.line.seq,
+            t=self.line.t,
+            last=last,
+            command=self.command,
+            answer=self.answer_to_client,
+            question=self.question,
+        )
+
+
+def read_plan(recording: Recording) -> ReplayPlan:
+    """Return the plan of a recording, which is read once."""
+    reader = _PlanReader()
+    for line in recording.lines():
+        if isinstance(line, EventLine):
+            reader.take(line)
+        reader.last = line.seq
+    return reader.plan(recording)
+
+
+class _PlanReader:
+    """Finds the commands of a recording, their answers and the turns that they began."""
+
+    def __init__(self) -> None:
+        self.last = 0
+        self._to_backend: list[_FoundCommand] = []
+        self._of_clients: list[_FoundCommand] = []
+        self._pending: deque[_FoundCommand] = deque(maxlen=PENDING_MAX)  # may still reach the backend
+        self._turns: set[str] = set()
+        self._question = ""
+        self._ends: list[int] = []
+        self._has_model_turns = False
+
+    def take(self, line: EventLine) -> None:
+        """Read the next line."""
+        if line.command is not None and not isinstance(line.command, ANSWERED_LOCALLY):
+            (self._take_to_backend if line.link == UP else self._take_of_client)(line, line.command)
+        elif line.event is not None and line.link:
+            self._take_answer(line, line.event)
+        elif line.event is not None:
+            self._take_event(line, line.event)
+
+    def _take_of_client(self, line: EventLine, command: Command) -> None:
+        begins = not isinstance(command, SubmitInput)  # TurnAccepted shows later that an input began a turn
+        key = (line.link, command.request)
+        found = _FoundCommand(line=line, command=command, key=key, question=self._question, begins=begins)
+        self._of_clients.append(found)
+        self._pending.append(found)
+
+    def _take_to_backend(self, line: EventLine, command: Command) -> None:
+        """Take a command to the backend, with the client's command that caused it, if any."""
+        alike = [found for found in self._pending if type(found.command) is type(command)]
+        equal = (found for found in alike if compare_commands(found.command, command, ratio=False).level == "exact")
+        cause = next(equal, alike[0] if alike else None)
+        if cause is not None:
+            self._pending.remove(cause)
+        self._to_backend.append(_FoundCommand(line=line, command=command, cause=cause, question=self._question))
+
+    def _take_answer(self, line: EventLine, event: Event) -> None:
+        """Take an event for one client. A command that the gateway answered does not reach the backend any more.
+
+        A smooth client sends all commands of a turn under one request; the last unanswered one is meant.
+        """
+        request = getattr(event, "request", "")
+        if not request or isinstance(event, TurnAccepted | SessionOpened | HistorySnapshot):
+            return
+        recent = reversed(self._of_clients[-PENDING_MAX:])
+        found = next((one for one in recent if one.key == (line.link, request) and not one.settled), None)
+        if found is not None:
+            found.answer, found.settled = event, True
+            if found in self._pending:
+                self._pending.remove(found)
+
+    def _take_event(self, line: EventLine, event: Event) -> None:
+        if type(event) is TextDelta and line.turn in self._turns:
+            return  # most lines are text
+        if isinstance(event, TurnAccepted) and line.turn not in self._turns:
+            key = (line.origin.link, line.origin.request)
+            for found in reversed(self._of_clients):
+                if isinstance(found.command, SubmitInput) and found.key == key:
+                    found.begins = found.settled = True
+                    break
+        elif isinstance(event, ApprovalRequested | InteractionRequired):
+            self._question = event.question
+        elif isinstance(event, ApprovalResolved | InteractionResolved):
+            self._take_resolution(line, event)
+        elif isinstance(event, TurnEnded):
+            self._ends.append(line.seq)
+            self._question = ""
+        elif isinstance(event, ModelTurnStarted):
+            self._has_model_turns = True
+        if line.turn:
+            self._turns.add(line.turn)
+
+    def _take_resolution(self, line: EventLine, event: ApprovalResolved | InteractionResolved) -> None:
+        """Make a command of an answer that clients typed in words, and that only the log shows."""
+        answered = any(
+            isinstance(found.command, ANSWERS) and found.question == self._question for found in self._of_clients
+        )
+        if self._question and not answered:
+            command: Command = (
+                AnswerApproval(approved=event.approved, question=event.question)
+                if isinstance(event, ApprovalResolved)
+                else AnswerInteraction(question=event.question, declined=event.declined)
+            )
+            before = structs.replace(line, seq=line.seq - 1)  # the event itself follows the command
+            self._of_clients.append(_FoundCommand(line=before, command=command, question=self._question))
+        self._question = ""
+
+    def plan(self, recording: Recording) -> ReplayPlan:
+        """Return the plan of the lines that were taken."""
+        commands = self._to_backend or [found for found in self._of_clients if found.begins]
+        steering = [found for found in commands if found.steers]
+        lasts = [*(found.line.seq - 1 for found in steering), self.last]
+        turns = [[TurnPart(seq=0, t=0, last=lasts[0])]]
+        for found, last in zip(steering, lasts[1:], strict=True):
+            if isinstance(found.command, SubmitInput):
+                turns.append([])
+            turns[-1].append(found.part(last))
+        return ReplayPlan(
+            recording=recording,
+            turns=tuple(RecordedTurn(number=number, parts=tuple(parts)) for number, parts in enumerate(turns)),
+            others=tuple(found.part(found.line.seq) for found in commands if not found.steers),
+            ends=tuple(self._ends),
+            has_model_turns=self._has_model_turns,
+        )
