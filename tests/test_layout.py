@@ -35,6 +35,19 @@ NOT_YET_PLAIN: tuple[str, ...] = (
     "mappings/",
 )
 
+# Names in the folder of each dialect -> the modules that each dialect has in a package of that name.
+SKELETON: dict[str, set[str]] = {
+    "wire": set(),
+    "to_canonical": {"commands", "events"},
+    "from_canonical": {"context", "commands", "events", "replies"},
+    "translator": {"client", "server"},
+    "directions": set(),
+    "projection": set(),
+    "vocabulary": set(),
+}
+# Dialect -> the further modules that stand beside those: both directions use them.
+OWN_MODULES = {"codewhale": {"ids"}, "pod": {"entries", "segments"}}
+
 SUPPRESSION = re.compile(
     r"#\s*(type:\s*ignore|noqa|pragma:\s*no cover)(\[[^\]]*\]|:\s*[A-Z]+[0-9]+(,\s*[A-Z]+[0-9]+)*)?(?P<rest>.*)"
 )
@@ -77,6 +90,19 @@ def mirrors(path: Path) -> Iterator[Path]:
     while folder.parent != PACKAGE and not is_dialect(folder):
         yield ROOT / "tests" / folder.parent.relative_to(PACKAGE) / f"test_{folder.name}.py"
         folder = folder.parent
+
+
+def names_in(folder: Path) -> set[str]:
+    return {path.stem for path in folder.iterdir() if not path.name.startswith("__")}
+
+
+@pytest.mark.parametrize("dialect", ["codewhale", "pando", "pod", "smooth"])
+def test_the_dialects_have_the_same_skeleton(dialect: str) -> None:
+    folder = PACKAGE / "mappings" / dialect
+    assert names_in(folder) == SKELETON.keys() | OWN_MODULES.get(dialect, set())
+    packages = {part: names for part, names in SKELETON.items() if names}
+    missing = [f"{part}/{name}" for part, names in packages.items() for name in names - names_in(folder / part)]
+    assert not missing, listed(missing)
 
 
 def calls_of_create_task(path: Path) -> Iterator[tuple[int, str]]:

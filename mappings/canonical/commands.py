@@ -273,3 +273,17 @@ Command = Union[  # noqa: UP007  # thirty-five names read better in a list than 
     StoreWrite,
     Unmapped,
 ]
+
+
+def resume_session(opening: OpenSession, session: str) -> ResumeSession:
+    """Return the command that resumes `session` with the client details of `opening`."""
+    return ResumeSession(
+        request=opening.request,
+        session=session,
+        agent=opening.agent,
+        user_name=opening.user_name,
+        user_email=opening.user_email,
+        supports=opening.supports,
+        metadata=opening.metadata,
+        ext=opening.ext,
+    )

@@ -1,21 +1,19 @@
-"""Canonical events to pod events, in the order of to_canonical.py; then what a pod has no word for.
+"""Rules from canonical events to pod events, in the order of to_canonical/events.py, then the events without a rule.
 
-The context of a rule knows the time and session of the batch, continues counters and takes what has no place. What a
-joining client is shown is in shown.py. A question is put in words, as pod clients have no form for it
-(docs/translation.md, rule 3.3): it ends the client's run and not the turn, and its answer begins a run in which the
-rest of the turn arrives.
+The context has the time and session of the batch, continues counters and counts losses. Pod clients have no form for
+a question, so it is asked in words (docs/translation.md, rule 3.3). The question ends the client's run, not the turn.
+The answer begins a new run, in which the rest of the turn arrives.
 """
 
 from __future__ import annotations
 
-from typing import TypeVar
 from uuid import UUID
 
 from msgspec import UNSET, json
 
 from dragoman.mappings.canonical import events
 from dragoman.mappings.canonical.unmapped import Unmapped
-from dragoman.mappings.canonical.values import Backend, Ext, Failure, SessionSummary, Status
+from dragoman.mappings.canonical.values import Backend, Failure, SessionSummary, Status
 from dragoman.mappings.pod.entries import (
     MS,
     canonical_items,
@@ -27,6 +25,7 @@ from dragoman.mappings.pod.entries import (
     user_segments,
 )
 from dragoman.mappings.pod.from_canonical.context import Context
+from dragoman.mappings.pod.from_canonical.replies import described, greeting, original
 from dragoman.mappings.pod.segments import attachments, from_segments
 from dragoman.mappings.pod.vocabulary import (
     ALERT_SOURCES,
@@ -43,29 +42,21 @@ from dragoman.mappings.rules import Emulated, Lossy, Rules
 FROM_EVENT = Rules[[Context], wire.Event]("canonical events -> pod")
 
 Events = tuple[wire.Event, ...]
-T = TypeVar("T")
-
-
-def original(ext: Ext | None, field: str, shape: type[T], default: T) -> T:
-    """A field of ours as it came from a pod, or `default`."""
-    if ext is None or field not in ext:
-        return default
-    return json.decode(ext[field], type=shape)
 
 
 @FROM_EVENT.rule(
     events.HistorySnapshot,
     produces=(wire.Snapshot, wire.SegmentRotated, wire.Status),
-    # Times and segments in a rotation; what no pod told of its runs is made up by user message.
+    # A rotation has no times and segments. Runs that no pod sent are made from the user messages.
     fidelity=Lossy(
         ("items.id", "items.turn", "items.at", "items.segments", "runs", "conversation", "compacted", "summed_up")
     ),
 )
 def history_snapshot(event: events.HistorySnapshot, context: Context) -> Events:
-    # A client that is attached never gets a second snapshot: a changed history reaches it as a rotation.
+    # An attached client never gets a second snapshot: a changed history reaches it as a rotation.
     if event.rotated or context.live:
         rotated = wire.SegmentRotated(data=wire.Rotation(entry=_start(event, context)))
-        # A backend that is found again says in its history alone what it does now.
+        # After a reconnect the backend reports its status only in its history.
         if event.rotated or event.status is None:
             return (rotated,)
         return rotated, wire.Status(data=wire.State(status=event.status))
@@ -79,7 +70,7 @@ def history_snapshot(event: events.HistorySnapshot, context: Context) -> Events:
 
 
 def _start(event: events.HistorySnapshot, context: Context) -> object:
-    """Return the entry that begins the segment: a pod's own, with the input that came before its rotation."""
+    """Return the entry that begins the segment: a pod's own, with the input before its rotation added."""
     if not event.ext or "pod.entry" not in event.ext:
         return segment_start(context.session, event.items, context.at)
     entry = json.decode(event.ext["pod.entry"])
@@ -87,20 +78,6 @@ def _start(event: events.HistorySnapshot, context: Context) -> object:
     if told >= len(event.items) or not isinstance(entry, dict):
         return event.ext["pod.entry"]
     return {**entry, "history": [*entry.get("history", ()), *map(logged_item, event.items[told:])]}
-
-
-def greeting(backend: Backend) -> wire.Greeting:
-    """Who the backend is, as a pod introduces itself."""
-    return wire.Greeting(
-        pod_name=backend.name,
-        cwd=backend.cwd,
-        provider=backend.provider or "unknown",
-        model=backend.model,
-        scope_summary=original(backend.ext, "pod.scope_summary", str, ""),
-        tools=list(backend.tools),
-        context_window=original(backend.ext, "pod.context_window", int, 0),
-        context_tokens=original(backend.ext, "pod.context_tokens", int, 0),
-    )
 
 
 @FROM_EVENT.rule(
@@ -245,7 +222,7 @@ def error_reported(event: events.ErrorReported, _context: Context) -> Events:
 
 
 def problem(event: events.ErrorReported | Failure) -> wire.Error:
-    """A failure as `error`, with the code that it came with from a pod."""
+    """Return a failure as `error`, with the original code if it came from a pod."""
     code = original(event.ext, "pod.code", str, "")
     code_now = ERROR_CODES.get(code, CODE_OF_CAUSE[event.cause])
     return wire.Error(data=wire.Problem(code=code_now, message=event.text))
@@ -276,21 +253,10 @@ def sessions_listed(event: events.SessionsListed, _context: Context) -> Events:
 
 
 def _pod(session: SessionSummary) -> object:
-    """A session as an item of the list of pods (docs/dialects/pod.md, section 10)."""
+    """Return a session as an item of the list of pods (docs/dialects/pod.md, section 10)."""
     if session.ext and "pod.pod" in session.ext:
         return session.ext["pod.pod"]
     return {**described(session.session, session.status), "state": "readable"}
-
-
-def described(name: str, status: Status) -> dict[str, object]:
-    """A session as a pod's inspection shows it; its clients reach it where they are, so no other socket is named."""
-    return {
-        "pod_name": name,
-        "visibility": "self_pod",
-        "live": {"socket_path": "", "reachable": True, "status": status},
-        "restore": {"possible": False, "reason": "sessions of a gateway are not restored by name"},
-        "spawned_children": {"count": 0, "reachable": 0, "unreachable": 0},
-    }
 
 
 @FROM_EVENT.rule(events.PodInspected, produces=(wire.PodInspection,))
@@ -350,7 +316,7 @@ def backend_shutdown(_event: events.BackendShutdown, _context: Context) -> Event
 
 @FROM_EVENT.rule(events.Reply, produces=(wire.Error,), fidelity=Emulated("error, or what follows where it went well"))
 def reply(event: events.Reply, _context: Context) -> Events:
-    # A pod has no word for "done": what was done is seen in the events that follow.
+    # A pod sends no success reply: the events that follow show the result.
     return (problem(event.failure),) if event.failure is not None else ()
 
 
@@ -369,7 +335,7 @@ def gap(event: events.Gap, context: Context) -> Events:
     fidelity=Emulated("text, and run_end{paused} where the turn waits"),
 )
 def question_asked(event: events.QuestionAsked, context: Context) -> Events:
-    # It ends the client's run and not the turn; outside of any turn it is all of a run.
+    # The question ends the client's run, not the turn. Outside of a turn it is a whole run.
     words: Events = (
         wire.TextDelta(data=wire.TextData(text=event.paragraph)),
         wire.TextDone(data=wire.TextData(text=event.paragraph)),
@@ -390,7 +356,7 @@ def question_asked(event: events.QuestionAsked, context: Context) -> Events:
 )
 def question_answered(event: events.QuestionAnswered, context: Context) -> Events:
     if context.turn and not context.asked:
-        return ()  # before this client came
+        return ()  # the question was asked before this client attached
     context.asked = False
     begun = (
         wire.Status(data=wire.State(status="running")),
@@ -410,7 +376,7 @@ def _run_over(result: wire.RunResult) -> Events:
     )
 
 
-# -- what goes out otherwise, and what a pod has no word for ----------------------------------------
+# -- events without a form in pod -------------------------------------------------------------------
 
 IN_WORDS = "the question in words: the run pauses, and the next input is the answer"
 FROM_EVENT.carried(events.ApprovalRequested, IN_WORDS)

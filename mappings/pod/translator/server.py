@@ -19,8 +19,8 @@ from dragoman.mappings.errors import PeerErrorCode
 from dragoman.mappings.pod import wire
 from dragoman.mappings.pod.directions import FROM_CLIENT
 from dragoman.mappings.pod.entries import opaque
-from dragoman.mappings.pod.from_canonical import shown
-from dragoman.mappings.pod.from_canonical.events import FROM_EVENT, described
+from dragoman.mappings.pod.from_canonical.events import FROM_EVENT
+from dragoman.mappings.pod.from_canonical.replies import described, rotation, snapshot
 from dragoman.mappings.pod.projection import Projection
 from dragoman.mappings.pod.translator.pending import PENDING_MAX
 from dragoman.mappings.pod.vocabulary import BAD_METHOD
@@ -135,11 +135,11 @@ class ServerTranslator:
         now = self._clock()
         if self._session is not None:
             self._session = state
-            return Step(frames=[wire.EVENTS.encode(shown.rotation(state, now))])
+            return Step(frames=[wire.EVENTS.encode(rotation(state, now))])
         self._session = state
         alerts = Projection(live=False).write(list(state.alerts)[-ALERTS_SHOWN:], now)
         early, self._early = self._early, []
-        frames = [*alerts.frames, wire.EVENTS.encode(shown.snapshot(state)), *early]
+        frames = [*alerts.frames, wire.EVENTS.encode(snapshot(state)), *early]
         return Step(frames=frames, losses=alerts.losses)
 
     def on_delivered(self, batch: Batch) -> Step[Command]:

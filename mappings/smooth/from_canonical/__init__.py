@@ -1,6 +1,6 @@
 """canonical -> smooth: the mirror of to_canonical, in the same order."""
 
-from dragoman.mappings.smooth.from_canonical.actions import FROM_COMMAND
+from dragoman.mappings.smooth.from_canonical.commands import FROM_COMMAND
 from dragoman.mappings.smooth.from_canonical.context import Context, code_of, error_event
 from dragoman.mappings.smooth.from_canonical.events import FROM_EVENT
 from dragoman.mappings.smooth.from_canonical.replies import derived, public_ids

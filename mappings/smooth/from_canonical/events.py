@@ -1,7 +1,7 @@
-"""Canonical events as a smooth server says them, in the order of to_canonical/events.py.
+"""Rules from canonical events to smooth events, in the order of to_canonical/events.py.
 
-Each wire form comes from exactly one event: a call's chunk from its complete arguments, the terminal from TurnEnded.
-`internal` events have no word here and get none. Addressed events are answers to `context.asked`.
+Exactly one event writes each wire form: complete arguments write the chunk of a call, TurnEnded writes the terminal.
+Events with visibility `internal` are not written. Answers answer `context.asked`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ OTP_REASONS = ("INVALID_CODE", "MAX_ATTEMPTS", "NOT_FOUND", "EXPIRED")
 
 
 def _done(context: Context, data: object, ext: Ext | None = None) -> Messages:
-    """A 200; `data` is an object: a struct of wire.replies, a dict or Raw."""
+    """Return a 200. `data` encodes as an object: a struct of wire.replies, a dict or Raw."""
     status, message = given(ext, "status"), given(ext, "message")
     return (
         wire.ImmediateResponse(
@@ -47,7 +47,6 @@ def _done(context: Context, data: object, ext: Ext | None = None) -> Messages:
 
 @FROM_EVENT.rule(events.SessionOpened, produces=(wire.ImmediateResponse,), fidelity=Lossy(("title", "status")))
 def session_opened(event: events.SessionOpened, context: Context) -> Messages:
-    """The reply of create_conversation_session and get_session."""
     return _done(context, replies.session(event, context.asked))
 
 
@@ -55,7 +54,6 @@ def session_opened(event: events.SessionOpened, context: Context) -> Messages:
     events.SessionsListed, produces=(wire.ImmediateResponse,), fidelity=Lossy(("sessions.status", "sessions.archived"))
 )
 def sessions_listed(event: events.SessionsListed, context: Context) -> Messages:
-    """The reply of list_conversations."""
     return _done(context, replies.conversations(event))
 
 
@@ -81,7 +79,7 @@ def sessions_listed(event: events.SessionsListed, context: Context) -> Messages:
     ),
 )
 def history_snapshot(event: events.HistorySnapshot, context: Context) -> Messages:
-    """The reply of get_conversation_messages; a whole history has no word, its clients ask for pages."""
+    """Write a page of the history. A whole history is lost: smooth clients ask for pages."""
     if not event.request:
         context.lose(event, why="smooth clients ask for the history by pages")
         return ()
@@ -90,9 +88,9 @@ def history_snapshot(event: events.HistorySnapshot, context: Context) -> Message
 
 @FROM_EVENT.rule(events.TurnAccepted, produces=(wire.ImmediateResponse,))
 def turn_accepted(event: events.TurnAccepted, context: Context) -> Messages:
-    """202, only to the link that began the turn (docs/translation.md, rule 3.17)."""
+    """Write a 202, only for the link that began the turn (docs/translation.md, rule 3.17)."""
     if not context.own or (context.turn and event.request != context.request_id):
-        return ()  # somebody else's, or an answer in words that gave the turn to somebody else
+        return ()  # another link's turn, or an answer in words gave the turn to another link
     message, data = given(event.ext, "message"), given(event.ext, "data")
     return (
         wire.ImmediateResponse(
@@ -111,7 +109,7 @@ def turn_accepted(event: events.TurnAccepted, context: Context) -> Messages:
     fidelity=Lossy(("failure.cause",)),  # several causes have one code
 )
 def reply(event: events.Reply, context: Context) -> Messages:
-    """A 200 or an error; cancel and verify_otp have no acknowledgement (docs/dialects/smooth.md, section 3)."""
+    """Write a 200 or an error. cancel and verify_otp have no success reply (docs/dialects/smooth.md, section 3)."""
     if event.failure is not None:
         return _refusal(event.failure, context)
     if isinstance(context.asked, commands.CancelTurn | commands.AnswerOtp):
@@ -127,11 +125,11 @@ def _refusal(failure: Failure, context: Context) -> Messages:
     asked = context.asked
     answers = isinstance(asked, commands.AnswerApproval | commands.AnswerInteraction | commands.AnswerOtp)
     nothing = failure.cause in ("not_found", "not_running") or (answers and failure.cause == "unsupported")
-    if nothing and given(failure.ext, "code") is UNSET:  # a backend that never asks has no question open
+    if nothing and given(failure.ext, "code") is UNSET:  # a backend without questions has no open one
         match asked:
             case commands.CancelTurn():
-                return ()  # nothing runs: silence
-            case commands.AnswerOtp() if failure.cause != "not_found":  # else the session itself is unknown
+                return ()  # no turn runs: servers do not answer
+            case commands.AnswerOtp() if failure.cause != "not_found":  # not_found: the session itself is unknown
                 return (otp_failure(context, "NOT_FOUND", 0, failure.text),)
             case commands.AnswerApproval():
                 code = "NO_PENDING_CONFIRMATION"
@@ -140,7 +138,7 @@ def _refusal(failure: Failure, context: Context) -> Messages:
             case commands.RenameSession():
                 code = "CONVERSATION_NOT_FOUND"
     elif isinstance(asked, commands.AnswerInteraction) and code == "VALIDATION_ERROR":
-        code = "INTERACTION_MISMATCH"  # its form was looked at before it was sent on: it names another question
+        code = "INTERACTION_MISMATCH"  # the form itself was checked before: it names another question
     return (error_event(context, code, failure.text, failure.ext),)
 
 
@@ -149,7 +147,6 @@ def _refusal(failure: Failure, context: Context) -> Messages:
 
 @FROM_EVENT.rule(events.TextDelta, produces=(wire.StreamToken,))
 def text_delta(event: events.TextDelta, context: Context) -> Messages:
-    """More of the answer: the hot path."""
     token = event.text
     return (
         wire.StreamToken(
@@ -163,14 +160,12 @@ def text_delta(event: events.TextDelta, context: Context) -> Messages:
 
 @FROM_EVENT.rule(events.ReasoningDelta, produces=(wire.StreamReasoning,))
 def reasoning_delta(event: events.ReasoningDelta, context: Context) -> Messages:
-    """More of what the model thinks."""
     data = wire.TokenData(request_id=context.request_id, token=event.text)
     return (wire.StreamReasoning(request_id=context.top, token=event.text, data=data, timestamp=context.timestamp),)
 
 
 @FROM_EVENT.rule(events.Preamble, produces=(wire.StreamPreamble,))
 def preamble(event: events.Preamble, context: Context) -> Messages:
-    """Words to fill the wait."""
     data = wire.TokenData(request_id=context.request_id, token=event.text)
     return (wire.StreamPreamble(request_id=context.top, token=event.text, data=data, timestamp=context.timestamp),)
 
@@ -194,7 +189,7 @@ def _chunk(context: Context, node: str, state: wire.NodeState, ext: Ext | None) 
 
 
 def _original_state(ext: Ext | None) -> wire.NodeState | None:
-    """The state as a smooth server said it; what does not fit the schema is none."""
+    """Return the state that a smooth server sent, None if it does not fit the schema."""
     try:
         original = given(ext, "state")
         return None if original is UNSET else msgspec.convert(original, wire.NodeState)
@@ -204,7 +199,7 @@ def _original_state(ext: Ext | None) -> wire.NodeState | None:
 
 @FROM_EVENT.rule(events.ToolCallArguments, produces=(wire.StreamChunk,), fidelity=Lossy(("call",)))
 def tool_call_arguments(event: events.ToolCallArguments, context: Context) -> Messages:
-    """The chunk of a call, written when its arguments are complete."""
+    """Write the chunk of a call when its arguments are complete."""
     if not event.done:
         return ()
     state = _original_state(event.ext)
@@ -216,7 +211,7 @@ def tool_call_arguments(event: events.ToolCallArguments, context: Context) -> Me
 
 @FROM_EVENT.rule(events.ToolCallFinished, produces=(wire.StreamChunk,), fidelity=Lossy(("call", "summary")))
 def tool_call_finished(event: events.ToolCallFinished, context: Context) -> Messages:
-    """The chunk of a result: its output, else its summary."""
+    """Write the chunk of a result with its output, or its summary if it has none."""
     output = event.output if event.output is not None else event.summary or ""
     state = _original_state(event.ext)
     said = None if state is None else result_of(state.raw_response)
@@ -227,7 +222,6 @@ def tool_call_finished(event: events.ToolCallFinished, context: Context) -> Mess
 
 @FROM_EVENT.rule(events.StateSnapshot, produces=(wire.StreamChunk,))
 def state_snapshot(event: events.StateSnapshot, context: Context) -> Messages:
-    """Any other chunk."""
     state = _original_state({"smooth.state": event.state})
     if state is None:
         context.lose(event, why="a chunk's state has four documented keys")
@@ -235,12 +229,12 @@ def state_snapshot(event: events.StateSnapshot, context: Context) -> Messages:
     return _chunk(context, event.node, state, event.ext)
 
 
-# -- errors and life -------------------------------------------------------------------------------
+# -- errors, keepalive and pong ---------------------------------------------------------------------
 
 
 @FROM_EVENT.rule(events.ErrorReported, produces=(wire.ErrorEvent,), fidelity=Emulated("after the turn's content"))
 def error_reported(event: events.ErrorReported, context: Context) -> Messages:
-    """An error that ends nothing: without requestId, and inside a turn not before its end."""
+    """Write an error that ends nothing: without requestId, and in a turn not before its end."""
     if context.hold(event):
         return ()
     code = code_of(event.cause, event.ext)
@@ -249,7 +243,7 @@ def error_reported(event: events.ErrorReported, context: Context) -> Messages:
 
 @FROM_EVENT.rule(events.Heartbeat, produces=(wire.Keepalive,), fidelity=Lossy(("report",)))
 def heartbeat(event: events.Heartbeat, context: Context) -> Messages:
-    """A keepalive belongs to a request: between turns there is none."""
+    """Write a keepalive. It belongs to a request, so there is none between turns."""
     if not context.turn and not context.alone:
         return ()
     data = wire.KeepaliveData(request_id=context.request_id)
@@ -258,21 +252,20 @@ def heartbeat(event: events.Heartbeat, context: Context) -> Messages:
 
 @FROM_EVENT.rule(events.Pong, produces=(wire.Pong,))
 def pong(event: events.Pong, context: Context) -> Messages:
-    """Answers ping."""
     timestamp = event.at // NS_PER_MS or context.timestamp
     return (wire.Pong(request_id=context.top, data=wire.PongData(timestamp=timestamp), timestamp=timestamp),)
 
 
 @FROM_EVENT.rule(Unmapped, produces=(Raw,))
 def unmapped(event: Unmapped, context: Context) -> Messages:
-    """A frame of unknown type: every smooth client drops it silently, so it goes on to its own dialect."""
+    """Pass on a frame of unknown type to its own dialect: every smooth client ignores it."""
     if event.dialect != "smooth":
         context.lose(event, why=f"a message of {event.dialect}")
         return ()
     return (msgspec.json.decode(event.raw),)
 
 
-# -- what goes out with something else, or not at all -----------------------------------------------
+# -- events without a form in smooth ----------------------------------------------------------------
 
 FROM_EVENT.carried(events.MessageAppended, "the next history page")
 FROM_EVENT.carried(events.TextDone, "stream_token and the terminal")
@@ -321,7 +314,6 @@ FROM_EVENT.none(
 
 @FROM_EVENT.rule(events.ApprovalRequested, produces=(wire.WriteConfirmationRequired,), fidelity=Lossy(("question",)))
 def approval_requested(event: events.ApprovalRequested, context: Context) -> Messages:
-    """May the backend do this?"""
     asked = wire.WriteConfirmation(tool_id=event.tool, action_description=event.description)
     data = wire.WriteConfirmationData(request_id=context.request_id, data=asked)
     return (wire.WriteConfirmationRequired(request_id=context.top, data=data, timestamp=context.timestamp),)
@@ -329,7 +321,6 @@ def approval_requested(event: events.ApprovalRequested, context: Context) -> Mes
 
 @FROM_EVENT.rule(events.OtpRequired, produces=(wire.OtpVerificationRequired,))
 def otp_required(event: events.OtpRequired, context: Context) -> Messages:
-    """A tool wants to know who the user is."""
     channels = [channel for channel in event.channels if channel in CHANNELS]
     if len(channels) < len(event.channels) or not channels:
         context.lose(event, "channels", "smooth knows the channels email and sms")
@@ -345,7 +336,6 @@ def otp_required(event: events.OtpRequired, context: Context) -> Messages:
 
 @FROM_EVENT.rule(events.OtpSent, produces=(wire.OtpSent,))
 def otp_sent(event: events.OtpSent, context: Context) -> Messages:
-    """A code is on its way."""
     if event.channel not in CHANNELS:
         context.lose(event, why="smooth knows the channels email and sms")
         return ()
@@ -356,14 +346,12 @@ def otp_sent(event: events.OtpSent, context: Context) -> Messages:
 
 @FROM_EVENT.rule(events.OtpVerified, produces=(wire.OtpVerified,))
 def otp_verified(event: events.OtpVerified, context: Context) -> Messages:
-    """The code was right."""
     data = wire.OtpSuccessData(request_id=context.request_id, data=wire.OtpSuccess(message=event.text))
     return (wire.OtpVerified(request_id=context.top, data=data, timestamp=context.timestamp),)
 
 
 @FROM_EVENT.rule(events.OtpInvalid, produces=(wire.OtpInvalid,))
 def otp_invalid(event: events.OtpInvalid, context: Context) -> Messages:
-    """The code was wrong."""
     reason = event.reason if event.reason in OTP_REASONS else None
     if event.reason and reason is None:
         context.lose(event, "reason", "smooth has four reasons")
@@ -371,7 +359,7 @@ def otp_invalid(event: events.OtpInvalid, context: Context) -> Messages:
 
 
 def otp_failure(context: Context, reason: str | None, attempts: int, text: str) -> wire.OtpInvalid:
-    """otp_invalid, as an event or as the answer to verify_otp."""
+    """Return otp_invalid, as an event or as the answer to verify_otp."""
     failed = wire.OtpFailure(error=reason, attempts_remaining=attempts, message=text)
     data = wire.OtpFailureData(request_id=context.request_id, data=failed)
     return wire.OtpInvalid(request_id=context.top, data=data, timestamp=context.timestamp)
@@ -379,7 +367,7 @@ def otp_failure(context: Context, reason: str | None, attempts: int, text: str) 
 
 @FROM_EVENT.rule(events.InteractionRequired, produces=(wire.InteractionRequired,))
 def interaction_required(event: events.InteractionRequired, context: Context) -> Messages:
-    """A form for the user; who cannot show it is asked in words."""
+    """Write a form. Clients that cannot show it are asked in words instead."""
     if context.asks_in_words(event.kind):
         return ()
     spec = msgspec.json.decode(event.spec)
@@ -393,7 +381,7 @@ def interaction_required(event: events.InteractionRequired, context: Context) ->
 
 @FROM_EVENT.rule(events.InteractionInvalid, produces=(wire.InteractionInvalid,))
 def interaction_invalid(event: events.InteractionInvalid, context: Context) -> Messages:
-    """The form was refused; the schema wants at least one fault."""
+    """Write the refusal of a form. The schema requires at least one error."""
     faults = [wire.FieldFault(field=error.field, message=error.text) for error in event.errors]
     refused = wire.InteractionFaults(
         interaction_id=event.question,
@@ -411,11 +399,11 @@ def interaction_invalid(event: events.InteractionInvalid, context: Context) -> M
 @FROM_EVENT.rule(
     events.TurnEnded,
     produces=(wire.EventualResponse, wire.Cancelled, wire.ErrorEvent),
-    # Six ends have three forms, and only that of a complete turn has a text, an id and usage.
+    # Six ends have three forms. Only the form of a complete turn has a text, an id and usage.
     fidelity=Lossy(("end", "text", "message", "usage", "failure.cause")),
 )
 def turn_ended(event: events.TurnEnded, context: Context) -> Messages:
-    """The terminal (docs/translation.md, rule 3.6), after the errors that waited for it."""
+    """Write the errors that waited for the end of the turn, then its terminal (docs/translation.md, rule 3.6)."""
     if context.told:
         event = msgspec.structs.replace(event, text=event.text[context.told :])
     end, failure = event.end, event.failure or UNEXPLAINED
@@ -438,8 +426,8 @@ def turn_ended(event: events.TurnEnded, context: Context) -> Messages:
     fidelity=Emulated("the question in smooth's own form; in words only to a client that cannot show it"),
 )
 def question_asked(event: events.QuestionAsked, context: Context) -> Messages:
-    """To a client that cannot show a form: the question as text, and the end of its turn
-    (docs/translation.md, rule 3.3).
+    """Write the question as text and end the run, for clients that cannot show its form (docs/translation.md, rule
+    3.3).
     """
     if not context.asks_in_words(event.kind):
         return ()
@@ -486,7 +474,7 @@ def _eventual(event: events.TurnEnded, context: Context) -> wire.EventualRespons
 
 
 def _response(event: events.TurnEnded) -> object:
-    """The backend's own `response` with the whole visible text of the turn in it (docs/translation.md, rule 3.7)."""
+    """Return the backend's own `response` with the turn's whole visible text in it (docs/translation.md, rule 3.7)."""
     original = given(event.ext, "response")
     if original is UNSET:
         return answer_of(event.text)
@@ -505,7 +493,7 @@ def _usage(usage: Usage | None, context: Context) -> wire.TurnUsage | None:
 
 
 def _cancelled(context: Context) -> wire.Cancelled | wire.ErrorEvent:
-    if context.seed:  # `cancelled` came later: its clients would wait for another end
+    if context.seed:  # the seed has no `cancelled`: its clients would wait for another end
         return error_event(context, "AGENT_ERROR", "the turn was cancelled")
     data = wire.CancelledData(request_id=context.top, status=499)
     return wire.Cancelled(request_id=context.top, status=499, data=data, timestamp=context.timestamp)

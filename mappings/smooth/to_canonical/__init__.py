@@ -1,6 +1,6 @@
 """smooth -> canonical: one small function a message, in the order of the wire modules."""
 
-from dragoman.mappings.smooth.to_canonical.actions import TO_COMMAND
+from dragoman.mappings.smooth.to_canonical.commands import TO_COMMAND
 from dragoman.mappings.smooth.to_canonical.events import TO_EVENT, envelope
 from dragoman.mappings.smooth.to_canonical.replies import history_page, session_opened, sessions_listed
 

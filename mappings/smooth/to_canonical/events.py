@@ -1,7 +1,7 @@
-"""What a smooth server says, as canonical events: each message by itself.
+"""Rules from smooth events to canonical events, each message by itself.
 
-Which turn or command an event belongs to is the translator's knowledge: here a 200 is a Reply with its raw data and an
-`error` is ErrorReported. The request id and the time stand on the burst (`envelope`).
+The translator knows which turn or command an event belongs to. So a 200 is a Reply with its raw data here, and an
+`error` is ErrorReported. The burst has the request id and the time (`envelope`).
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ DONE = "OK"
 
 
 def envelope(message: Any) -> tuple[str, int]:
-    """Request id and time (ns) of an event; an id that stands only in the mirror counts."""
+    """Return the request id and the time (ns) of an event. The id may stand only in `data`."""
     request = message.request_id
     if request is None:
         request = getattr(message.data, "request_id", None) or ""
@@ -64,7 +64,7 @@ def envelope(message: Any) -> tuple[str, int]:
 
 
 def keep_envelope(event: EventBase, /, **fields: object) -> Ext | None:
-    """ext of `fields`, and of an envelope that request id and time of the burst would not give back."""
+    """Return an `ext` of `fields`, and of the parts of the envelope that the burst cannot give back."""
     return keep(
         timestamp=None if event.timestamp is None else UNSET,
         requestId="" if event.request_id == "" else UNSET,
@@ -73,6 +73,7 @@ def keep_envelope(event: EventBase, /, **fields: object) -> Ext | None:
 
 
 def _unless(value: object, *usual: object) -> object:
+    """Return the value, UNSET if it is one of the usual ones."""
     return UNSET if value in usual else value
 
 
@@ -83,7 +84,7 @@ def _unless(value: object, *usual: object) -> object:
     wire.ImmediateResponse, produces=(TurnAccepted, Reply), answers=(SessionOpened, SessionsListed, HistorySnapshot)
 )
 def immediate_response(message: wire.ImmediateResponse) -> tuple[Event, ...]:
-    """202 begins a turn, everything else answers a command."""
+    """Map a 202 to the start of a turn, and any other status to the answer to a command."""
     request = message.request_id or ""
     if message.status == 202:
         words = _unless(message.message, None, ACCEPTED)
@@ -99,7 +100,6 @@ def immediate_response(message: wire.ImmediateResponse) -> tuple[Event, ...]:
 
 @TO_EVENT.rule(wire.StreamToken, produces=(TextDelta,))
 def stream_token(message: wire.StreamToken) -> tuple[Event, ...]:
-    """More of the answer: the hot path."""
     if message.timestamp is None or message.request_id == "":
         return (TextDelta(text=message.token, ext=keep_envelope(message)),)
     return (TextDelta(text=message.token),)
@@ -107,13 +107,11 @@ def stream_token(message: wire.StreamToken) -> tuple[Event, ...]:
 
 @TO_EVENT.rule(wire.StreamReasoning, produces=(ReasoningDelta,))
 def stream_reasoning(message: wire.StreamReasoning) -> tuple[Event, ...]:
-    """More of what the model thinks."""
     return (ReasoningDelta(text=message.token, ext=keep_envelope(message)),)
 
 
 @TO_EVENT.rule(wire.StreamPreamble, produces=(Preamble,))
 def stream_preamble(message: wire.StreamPreamble) -> tuple[Event, ...]:
-    """Words to fill the wait."""
     return (Preamble(text=message.token, ext=keep_envelope(message)),)
 
 
@@ -122,7 +120,7 @@ def stream_preamble(message: wire.StreamPreamble) -> tuple[Event, ...]:
     produces=(ToolCallStarted, ToolCallArguments, ToolCallFinished, StateSnapshot),
 )
 def stream_chunk(message: wire.StreamChunk) -> tuple[Event, ...]:
-    """A tool call, a tool result, or any other state; the nth open call of a name is meant."""
+    """Map a tool call, a tool result or any other state. Calls have no ids: the nth open call of a name is meant."""
     state = message.data.state
     done = UNSET if message.data.done is None else message.data.done
     only_raw = state == wire.NodeState(raw_response=state.raw_response)
@@ -147,7 +145,7 @@ def stream_chunk(message: wire.StreamChunk) -> tuple[Event, ...]:
 
 @TO_EVENT.rule(wire.EventualResponse, produces=(TurnEnded,))
 def eventual_response(message: wire.EventualResponse) -> tuple[Event, ...]:
-    """The turn is complete; of the answer what is more than text rides in ext."""
+    """Map the end of a complete turn. `ext` keeps everything in the answer that is not text."""
     answer = message.data.data
     text = text_of(answer.response) or ""
     ext = keep_envelope(
@@ -170,13 +168,12 @@ def _usage(usage: wire.TurnUsage | None) -> Usage | None:
 
 @TO_EVENT.rule(wire.Cancelled, produces=(TurnEnded,))
 def cancelled(message: wire.Cancelled) -> tuple[Event, ...]:
-    """The turn was cancelled."""
     return (TurnEnded(end="cancelled", ext=keep_envelope(message)),)
 
 
 @TO_EVENT.rule(wire.ErrorEvent, produces=(ErrorReported,))
 def error(message: wire.ErrorEvent) -> tuple[Event, ...]:
-    """Something failed: a request, a turn or neither, as the translator knows."""
+    """Map an error. The translator knows whether it is about a request, a turn or neither."""
     code = message.error.code
     cause = cause_of(code)
     ext = keep_envelope(message, code=_unless(code, CODE_OF_CAUSE[cause]), details=message.data.details)
@@ -188,13 +185,11 @@ def error(message: wire.ErrorEvent) -> tuple[Event, ...]:
 
 @TO_EVENT.rule(wire.Keepalive, produces=(Heartbeat,))
 def keepalive(message: wire.Keepalive) -> tuple[Event, ...]:
-    """The server lives."""
     return (Heartbeat(request=message.request_id or message.data.request_id, ext=keep_envelope(message)),)
 
 
 @TO_EVENT.rule(wire.Pong, produces=(Pong,))
 def pong(message: wire.Pong) -> tuple[Event, ...]:
-    """Answers ping."""
     timestamp = message.timestamp
     if timestamp is None and message.data is not None:
         timestamp = message.data.timestamp
@@ -208,14 +203,12 @@ def pong(message: wire.Pong) -> tuple[Event, ...]:
 
 @TO_EVENT.rule(wire.WriteConfirmationRequired, produces=(ApprovalRequested,))
 def write_confirmation_required(message: wire.WriteConfirmationRequired) -> tuple[Event, ...]:
-    """May the backend do this?"""
     asked = message.data.data
     return (ApprovalRequested(tool=asked.tool_id, description=asked.action_description, ext=keep_envelope(message)),)
 
 
 @TO_EVENT.rule(wire.OtpVerificationRequired, produces=(OtpRequired,))
 def otp_verification_required(message: wire.OtpVerificationRequired) -> tuple[Event, ...]:
-    """A tool wants to know who the user is."""
     asked = message.data.data
     return (
         OtpRequired(
@@ -230,20 +223,17 @@ def otp_verification_required(message: wire.OtpVerificationRequired) -> tuple[Ev
 
 @TO_EVENT.rule(wire.OtpSent, produces=(OtpSent,))
 def otp_sent(message: wire.OtpSent) -> tuple[Event, ...]:
-    """A code is on its way."""
     sent = message.data.data
     return (OtpSent(channel=sent.channel, destination=sent.masked_destination, ext=keep_envelope(message)),)
 
 
 @TO_EVENT.rule(wire.OtpVerified, produces=(OtpVerified,))
 def otp_verified(message: wire.OtpVerified) -> tuple[Event, ...]:
-    """The code was right."""
     return (OtpVerified(request=message.request_id or "", text=message.data.data.message, ext=keep_envelope(message)),)
 
 
 @TO_EVENT.rule(wire.OtpInvalid, produces=(OtpInvalid,))
 def otp_invalid(message: wire.OtpInvalid) -> tuple[Event, ...]:
-    """The code was wrong."""
     failed = message.data.data
     return (
         OtpInvalid(
@@ -258,7 +248,6 @@ def otp_invalid(message: wire.OtpInvalid) -> tuple[Event, ...]:
 
 @TO_EVENT.rule(wire.InteractionRequired, produces=(InteractionRequired,))
 def interaction_required(message: wire.InteractionRequired) -> tuple[Event, ...]:
-    """A form for the user."""
     asked = message.data.data
     return (
         InteractionRequired(
@@ -273,7 +262,6 @@ def interaction_required(message: wire.InteractionRequired) -> tuple[Event, ...]
 
 @TO_EVENT.rule(wire.InteractionInvalid, produces=(InteractionInvalid,))
 def interaction_invalid(message: wire.InteractionInvalid) -> tuple[Event, ...]:
-    """The form was refused."""
     refused = message.data.data
     return (
         InteractionInvalid(

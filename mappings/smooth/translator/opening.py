@@ -73,7 +73,7 @@ class Opening:
         if isinstance(event, SessionOpened):
             return self._opened(command, event)
         if isinstance(command, commands.GetSession) and self._conversation and not command.request:
-            again = structs.replace(_resumed(self._wanted, self._conversation), request="")
+            again = commands.resume_session(structs.replace(self._wanted, request=""), self._conversation)
             return self._ask(again), []
         failure = event.failure if isinstance(event, Reply) else None
         held, self._held = self._held, []
@@ -110,15 +110,3 @@ class Opening:
 
 
 UNOPENED = Failure(cause="internal", text="the server opened no session")
-
-
-def _resumed(wanted: commands.OpenSession, conversation: str) -> commands.ResumeSession:
-    return commands.ResumeSession(
-        session=conversation,
-        agent=wanted.agent,
-        user_name=wanted.user_name,
-        user_email=wanted.user_email,
-        supports=wanted.supports,
-        metadata=wanted.metadata,
-        ext=wanted.ext,
-    )

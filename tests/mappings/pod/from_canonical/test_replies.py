@@ -11,7 +11,7 @@ from dragoman.mappings.canonical.events import HistorySnapshot
 from dragoman.mappings.canonical.values import Backend, Message, Text
 from dragoman.mappings.dialect import Step
 from dragoman.mappings.pod import DIALECT
-from dragoman.mappings.pod.from_canonical.shown import rotation, snapshot
+from dragoman.mappings.pod.from_canonical.replies import rotation, snapshot
 from tests.mappings.pod.data import CAPTURES, captured
 
 SESSION = "0192f0e8-4d84-7d6e-a000-0000000000aa"

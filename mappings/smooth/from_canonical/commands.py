@@ -1,6 +1,7 @@
-"""Canonical commands as a smooth client says them, in the order of to_canonical/actions.py.
+"""Rules from canonical commands to smooth actions, in the order of to_canonical/commands.py.
 
-The request id is the context's: a gateway's own upstream, the client's when an action is only read and written again.
+The request id is that of the context: the gateway's own toward a server, the client's when an action is only read and
+written again.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ DETAILS: tuple[Literal["low", "high", "auto"], ...] = ("low", "high", "auto")
 
 
 def _text(value: str, ext: Ext | None, field: str) -> str | None:
-    """A string that is omitted when empty, unless the client said the empty one."""
+    """Return the text, None if it is empty, unless the client sent an empty one."""
     return value or ("" if given(ext, field) == "" else None)
 
 
@@ -65,25 +66,21 @@ def _create(
     commands.OpenSession, produces=(wire.CreateConversationSession,), fidelity=Lossy(("title", "model", "cwd"))
 )
 def open_session(command: commands.OpenSession, context: Context) -> Messages:
-    """A new conversation."""
     return _create(command, context, _text("", command.ext, "conversationId"))
 
 
 @FROM_COMMAND.rule(commands.ResumeSession, produces=(wire.CreateConversationSession,))
 def resume_session(command: commands.ResumeSession, context: Context) -> Messages:
-    """The conversation that it names."""
     return _create(command, context, command.session)
 
 
 @FROM_COMMAND.rule(commands.GetSession, produces=(wire.GetSession,))
 def get_session(command: commands.GetSession, context: Context) -> Messages:
-    """Describe a session."""
     return (wire.GetSession(request_id=context.top, session_id=command.session),)
 
 
 @FROM_COMMAND.rule(commands.GetHistory, produces=(wire.GetConversationMessages,))
 def get_history(command: commands.GetHistory, context: Context) -> Messages:
-    """One page of the history."""
     return (
         wire.GetConversationMessages(
             request_id=context.top,
@@ -96,7 +93,6 @@ def get_history(command: commands.GetHistory, context: Context) -> Messages:
 
 @FROM_COMMAND.rule(commands.ListSessions, produces=(wire.ListConversations,), fidelity=Lossy(("archived",)))
 def list_sessions(command: commands.ListSessions, context: Context) -> Messages:
-    """The user's conversations."""
     return (
         wire.ListConversations(
             request_id=context.top,
@@ -109,7 +105,6 @@ def list_sessions(command: commands.ListSessions, context: Context) -> Messages:
 
 @FROM_COMMAND.rule(commands.RenameSession, produces=(wire.RenameConversation,))
 def rename_session(command: commands.RenameSession, context: Context) -> Messages:
-    """A title for a conversation."""
     return (wire.RenameConversation(request_id=context.top, conversation_id=command.session, title=command.title),)
 
 
@@ -117,7 +112,7 @@ def rename_session(command: commands.RenameSession, context: Context) -> Message
     commands.SubmitInput, produces=(wire.SendMessage,), fidelity=Lossy(("segments",))
 )  # references and pastes become text
 def submit_input(command: commands.SubmitInput, context: Context) -> Messages:
-    """The user's input as one string and its attachments."""
+    """Write the input as one string and its attachments."""
     ext = command.ext
     images = [
         wire.Image(url=segment.url, detail=next((d for d in DETAILS if d == segment.detail), None))
@@ -146,19 +141,16 @@ def submit_input(command: commands.SubmitInput, context: Context) -> Messages:
 
 @FROM_COMMAND.rule(commands.AnswerApproval, produces=(wire.ConfirmToolAction,), fidelity=Lossy(("question",)))
 def answer_approval(command: commands.AnswerApproval, context: Context) -> Messages:
-    """Yes or no to the question that is open."""
     return (wire.ConfirmToolAction(request_id=context.top, session_id=command.session, approved=command.approved),)
 
 
 @FROM_COMMAND.rule(commands.AnswerOtp, produces=(wire.VerifyOtp,))
 def answer_otp(command: commands.AnswerOtp, context: Context) -> Messages:
-    """The code that the user typed."""
     return (wire.VerifyOtp(request_id=context.top, session_id=command.session, code=command.code),)
 
 
 @FROM_COMMAND.rule(commands.AnswerInteraction, produces=(wire.SubmitInteraction,))
 def answer_interaction(command: commands.AnswerInteraction, context: Context) -> Messages:
-    """A filled-in or declined form."""
     return (
         wire.SubmitInteraction(
             request_id=context.top,
@@ -173,14 +165,12 @@ def answer_interaction(command: commands.AnswerInteraction, context: Context) ->
 
 @FROM_COMMAND.rule(commands.CancelTurn, produces=(wire.Cancel,))
 def cancel_turn(command: commands.CancelTurn, context: Context) -> Messages:
-    """End the turn."""
     session = _text(command.session, command.ext, "sessionId")
     return (wire.Cancel(request_id=context.top, session_id=session),)
 
 
 @FROM_COMMAND.rule(commands.Ping, produces=(wire.Ping,))
 def ping(command: commands.Ping, context: Context) -> Messages:
-    """Are you there?"""
     return (wire.Ping(request_id=context.top),)
 
 

@@ -1,7 +1,7 @@
-"""What a smooth client says, as canonical commands: `session` and `request` exactly as the client said them.
+"""Rules from smooth actions to canonical commands. `session` and `request` stay as the client sent them.
 
-Limits, blanks and missing request ids are the translator's business. What an empty canonical string could not give
-back rides in ext.
+The translator handles limits, blank fields and missing request ids. `ext` keeps an empty value where the canonical
+command cannot tell it from an absent one.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from dragoman.mappings.canonical.commands import (
     RenameSession,
     ResumeSession,
     SubmitInput,
+    resume_session,
 )
 from dragoman.mappings.canonical.values import Ext, FileAttachment, ImageAttachment, Segment, Text
 from dragoman.mappings.extras import raw
@@ -38,17 +39,17 @@ def _keep(action: ActionBase, **fields: object) -> Ext | None:
 
 
 def _if_empty(value: object) -> object:
-    """A value that says no more than its absence: kept, because it was said."""
+    """Return a value that is given but empty, to be kept in `ext`, else UNSET."""
     return UNSET if value is None or value else value
 
 
 def _if_given(value: object) -> object:
+    """Return the value, UNSET if it is None."""
     return UNSET if value is None else value
 
 
 @TO_COMMAND.rule(wire.CreateConversationSession, produces=(OpenSession, ResumeSession))
 def create_conversation_session(action: wire.CreateConversationSession) -> tuple[Command, ...]:
-    """A new conversation, or the one that it names."""
     ext = _keep(
         action,
         userName=_if_empty(action.user_name),
@@ -58,43 +59,25 @@ def create_conversation_session(action: wire.CreateConversationSession) -> tuple
         conversationId=_if_empty(action.conversation_id),
         supports=None if action.supports is None else UNSET,
     )
-    request, agent = action.request_id or "", action.agent_id
-    name, email = action.user_name or "", action.user_email or ""
-    supports = None if action.supports is None else tuple(action.supports)
-    metadata = UNSET if action.metadata is None else raw(action.metadata)
-    if not action.conversation_id:
-        opening = OpenSession(
-            request=request,
-            agent=agent,
-            user_name=name,
-            user_email=email,
-            supports=supports,
-            metadata=metadata,
-            ext=ext,
-        )
-        return (opening,)
-    resuming = ResumeSession(
-        request=request,
-        session=action.conversation_id,
-        agent=agent,
-        user_name=name,
-        user_email=email,
-        supports=supports,
-        metadata=metadata,
+    opening = OpenSession(
+        request=action.request_id or "",
+        agent=action.agent_id,
+        user_name=action.user_name or "",
+        user_email=action.user_email or "",
+        supports=None if action.supports is None else tuple(action.supports),
+        metadata=UNSET if action.metadata is None else raw(action.metadata),
         ext=ext,
     )
-    return (resuming,)
+    return (resume_session(opening, action.conversation_id) if action.conversation_id else opening,)
 
 
 @TO_COMMAND.rule(wire.GetSession, produces=(GetSession,))
 def get_session(action: wire.GetSession) -> tuple[Command, ...]:
-    """Describe a session."""
     return (GetSession(request=action.request_id or "", session=action.session_id, ext=_keep(action)),)
 
 
 @TO_COMMAND.rule(wire.GetConversationMessages, produces=(GetHistory,))
 def get_conversation_messages(action: wire.GetConversationMessages) -> tuple[Command, ...]:
-    """One page of the history."""
     history = GetHistory(
         request=action.request_id or "",
         session=action.session_id,
@@ -107,7 +90,6 @@ def get_conversation_messages(action: wire.GetConversationMessages) -> tuple[Com
 
 @TO_COMMAND.rule(wire.ListConversations, produces=(ListSessions,))
 def list_conversations(action: wire.ListConversations) -> tuple[Command, ...]:
-    """The user's conversations."""
     ext = _keep(action, limit=_if_empty(action.limit), cursor=_if_empty(action.cursor), query=_if_empty(action.query))
     listing = ListSessions(
         request=action.request_id or "",
@@ -121,7 +103,6 @@ def list_conversations(action: wire.ListConversations) -> tuple[Command, ...]:
 
 @TO_COMMAND.rule(wire.RenameConversation, produces=(RenameSession,))
 def rename_conversation(action: wire.RenameConversation) -> tuple[Command, ...]:
-    """A title for a conversation."""
     renaming = RenameSession(
         request=action.request_id or "", session=action.conversation_id, title=action.title, ext=_keep(action)
     )
@@ -130,7 +111,6 @@ def rename_conversation(action: wire.RenameConversation) -> tuple[Command, ...]:
 
 @TO_COMMAND.rule(wire.SendMessage, produces=(SubmitInput,))
 def send_message(action: wire.SendMessage) -> tuple[Command, ...]:
-    """The user's input."""
     segments: list[Segment] = [Text(text=action.message)] if action.message else []
     segments += [ImageAttachment(url=image.url, detail=image.detail or "") for image in action.images or ()]
     segments += [
@@ -156,7 +136,6 @@ def send_message(action: wire.SendMessage) -> tuple[Command, ...]:
 
 @TO_COMMAND.rule(wire.ConfirmToolAction, produces=(AnswerApproval,))
 def confirm_tool_action(action: wire.ConfirmToolAction) -> tuple[Command, ...]:
-    """Yes or no to the question that this client was last shown."""
     answer = AnswerApproval(
         request=action.request_id or "", session=action.session_id, approved=action.approved, ext=_keep(action)
     )
@@ -165,14 +144,12 @@ def confirm_tool_action(action: wire.ConfirmToolAction) -> tuple[Command, ...]:
 
 @TO_COMMAND.rule(wire.VerifyOtp, produces=(AnswerOtp,))
 def verify_otp(action: wire.VerifyOtp) -> tuple[Command, ...]:
-    """The code that the user typed."""
     answer = AnswerOtp(request=action.request_id or "", session=action.session_id, code=action.code, ext=_keep(action))
     return (answer,)
 
 
 @TO_COMMAND.rule(wire.SubmitInteraction, produces=(AnswerInteraction,))
 def submit_interaction(action: wire.SubmitInteraction) -> tuple[Command, ...]:
-    """A filled-in or declined form."""
     answer = AnswerInteraction(
         request=action.request_id or "",
         session=action.session_id,
@@ -187,12 +164,10 @@ def submit_interaction(action: wire.SubmitInteraction) -> tuple[Command, ...]:
 
 @TO_COMMAND.rule(wire.Cancel, produces=(CancelTurn,))
 def cancel(action: wire.Cancel) -> tuple[Command, ...]:
-    """End the turn; its ids are advisory."""
     ext = _keep(action, sessionId=_if_empty(action.session_id))
     return (CancelTurn(request=action.request_id or "", session=action.session_id or "", ext=ext),)
 
 
 @TO_COMMAND.rule(wire.Ping, produces=(Ping,))
 def ping(action: wire.Ping) -> tuple[Command, ...]:
-    """Are you there?"""
     return (Ping(request=action.request_id or "", ext=_keep(action)),)
