@@ -10,9 +10,25 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct, field
 
+from dragoman.mappings.canonical import events
 from dragoman.mappings.canonical.events import Event, QuestionAnswered, QuestionAsked
 
 HELD_MAX = 1024  # events: a backend that waits for an answer usually sends one more, the tool call
+
+
+WORDS = "the question in words: the run ends, and the next input is the answer"
+IN_WORDS: dict[type[Event], str] = {
+    events.ApprovalRequested: WORDS,
+    events.InteractionRequired: WORDS,
+    events.InteractionInvalid: WORDS,
+    events.OtpRequired: "the question in words; an input `code` and the number is the answer",
+    events.OtpSent: "words in the run",
+    events.OtpInvalid: "words as a run of their own",
+    events.OtpVerified: "the refused input, sent again",
+    events.ApprovalResolved: "the run that goes on",
+    events.InteractionResolved: "the run that goes on",
+}
+"""Events that a dialect without questions carries by other means -> by which."""
 
 
 class ParkedTurn(Struct):

@@ -16,16 +16,16 @@ from msgspec import UNSET, Raw, UnsetType
 MARK = "\n"  # stands in no JSON that is written on one line
 
 
-def heard(id: Raw | UnsetType) -> str:
+def read_id(id: Raw | UnsetType) -> str:
     """The text of an id."""
     if id is UNSET:
         return ""
-    raw = echoed(id)
+    raw = echo_id(id)
     value = msgspec.json.decode(raw)
     return value if isinstance(value, str) and _stands_for_itself(value) else bytes(raw).decode()
 
 
-def said(request: str) -> Raw | UnsetType:
+def write_id(request: str) -> Raw | UnsetType:
     """The id of a text; UNSET if it has none."""
     if not request:
         return UNSET
@@ -35,18 +35,18 @@ def said(request: str) -> Raw | UnsetType:
     return Raw(msgspec.json.encode(request))
 
 
-def marked(request: str, own: str, thread: str = "") -> str:
+def mark_id(request: str, own: str, thread: str = "") -> str:
     """The text of an id that no other request has, with the thread that the request names."""
-    known = said(request)
+    known = write_id(request)
     return MARK.join(("null" if known is UNSET else bytes(known).decode(), own, thread))
 
 
-def thread_of(request: str) -> str:
+def named_thread(request: str) -> str:
     """The thread that a request named, as its client called it."""
     return request.split(MARK, 2)[2] if request.count(MARK) >= 2 else ""
 
 
-def echoed(id: Raw) -> Raw:
+def echo_id(id: Raw) -> Raw:
     """An id as a server gives it back: compact, integers over 64 bits as floats
     (docs/dialects/codewhale.md, section 1.1).
     """
@@ -83,7 +83,7 @@ def _stands_for_itself(text: str) -> bool:
 def _is_id(text: str) -> bool:
     """Whether this is the text of an id that is no string, or of a string that does not stand for itself."""
     try:
-        return heard(Raw(text.encode())) == text
+        return read_id(Raw(text.encode())) == text
     except (ValueError, RecursionError):
         return False
 

@@ -17,7 +17,7 @@ from dragoman.mappings.canonical import events as say
 from dragoman.mappings.codewhale.from_canonical import FROM_EVENT, Context
 from dragoman.mappings.codewhale.from_canonical.context import bundled
 from dragoman.mappings.codewhale.from_canonical.events import WELL, accepted
-from dragoman.mappings.codewhale.ids import thread_id, thread_of
+from dragoman.mappings.codewhale.ids import named_thread, thread_id
 from dragoman.mappings.codewhale.vocabulary import HEAD, SEED
 from dragoman.mappings.codewhale.wire import frames, results
 from dragoman.mappings.codewhale.wire.frames import FrameBase
@@ -50,7 +50,7 @@ class Projection(Context):
     def __init__(self, request: str = "", view: str = "") -> None:
         super().__init__(FROM_EVENT, request=request, generation=SEED if view == SEED else HEAD)
         self._view = view
-        self.thread = thread_of(request)
+        self.thread = named_thread(request)
         self._hidden = bool(view) and not request
         self._asking = ParkedTurn()
         self._frames: list[Any] = []

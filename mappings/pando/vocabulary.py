@@ -11,7 +11,7 @@ from dragoman.mappings.extras import Extras
 from dragoman.mappings.jsonrpc import NO_METHOD, PARSE_ERROR
 
 EXTRAS = Extras("pando")
-keep, given = EXTRAS.keep, EXTRAS.given
+keep, carried, given = EXTRAS.keep, EXTRAS.carried, EXTRAS.given
 
 BAD_JSON = PARSE_ERROR
 FAILED = -32000

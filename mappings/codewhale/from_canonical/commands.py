@@ -16,8 +16,8 @@ from msgspec.structs import replace
 from dragoman.mappings.canonical import Unmapped, commands
 from dragoman.mappings.canonical.values import Ext, FileAttachment, ImageAttachment, Item, Message, flatten
 from dragoman.mappings.codewhale.from_canonical.context import Context
-from dragoman.mappings.codewhale.ids import said, thread_id
-from dragoman.mappings.codewhale.vocabulary import given, keep
+from dragoman.mappings.codewhale.ids import thread_id, write_id
+from dragoman.mappings.codewhale.vocabulary import carried, given, keep
 from dragoman.mappings.codewhale.wire import requests
 from dragoman.mappings.codewhale.wire.values import Answer
 from dragoman.mappings.extras import raw
@@ -37,29 +37,23 @@ def _call(kind: type[requests.RequestBase], command: Any, context: Context, para
     """A request, under the name by which it was said if it was said in this dialect."""
     make: Any = kind
     method = given(command.ext, "method", str, kind.names[0] if kind.names else kind.group)
-    jsonrpc = VERSIONS.get(_carried(command.ext, "jsonrpc"), "2.0")
+    jsonrpc = VERSIONS.get(bytes(carried(command.ext, "jsonrpc") or b""), "2.0")
     if params is UNSET and kind.group and method == kind.group:
         params = requests.NoParams()
-    return (make(jsonrpc=jsonrpc, id=said(context.request or command.request), method=method, params=params),)
-
-
-def _has(ext: Ext | None, field: str) -> bool:
-    return ext is not None and f"codewhale.{field}" in ext
-
-
-def _carried(ext: Ext | None, field: str) -> bytes:
-    return bytes(ext[f"codewhale.{field}"]) if ext is not None and f"codewhale.{field}" in ext else b""
+    return (make(jsonrpc=jsonrpc, id=write_id(context.request or command.request), method=method, params=params),)
 
 
 def _ignored(ext: Ext | None) -> Raw | UnsetType:
-    return Raw(_carried(ext, "params")) if _has(ext, "params") else UNSET
+    params = carried(ext, "params")
+    return UNSET if params is None else params
 
 
 def _params(ext: Ext | None, shape: type[P], usual: P | UnsetType | None) -> P | UnsetType | None:
-    """The params that were said, else the usual ones."""
-    if not _has(ext, "params"):
+    """Return the params as the client wrote them, else the usual ones."""
+    params = carried(ext, "params")
+    if params is None:
         return usual
-    return None if _carried(ext, "params") == b"null" else given(ext, "params", shape, usual)
+    return None if bytes(params) == b"null" else given(ext, "params", shape, usual)
 
 
 def _thread(command: commands.Command) -> str:
@@ -98,7 +92,9 @@ def open_session(command: commands.OpenSession, context: Context) -> Requests:
         usual = UNSET if command.metadata is UNSET else requests.CreateParams(metadata=command.metadata)
         return _call(requests.Create, command, context, _params(command.ext, requests.CreateParams, usual))
     usual_start = requests.StartParams(persist_extended_history=False)
-    params = _params(command.ext, requests.StartParams, UNSET if _has(command.ext, "absent") else usual_start)
+    params = _params(
+        command.ext, requests.StartParams, usual_start if carried(command.ext, "absent") is None else UNSET
+    )
     if command.model or command.cwd:
         said = params if isinstance(params, requests.StartParams) else usual_start
         params = replace(said, model=said.model or command.model or None, cwd=said.cwd or command.cwd or None)

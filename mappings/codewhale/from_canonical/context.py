@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from dragoman.mappings.canonical.commands import Command
 from dragoman.mappings.canonical.values import Ext
-from dragoman.mappings.codewhale.ids import said
+from dragoman.mappings.codewhale.ids import write_id
 from dragoman.mappings.codewhale.vocabulary import HEAD, given
 from dragoman.mappings.codewhale.wire import results
 from dragoman.mappings.codewhale.wire.codecs import EVENTS, FRAMES
@@ -61,12 +61,12 @@ class Context:
 
     def answer(self, result: object, request: str = "") -> results.Answer:
         """The answer to the request."""
-        known = said(self.request or request)
+        known = write_id(self.request or request)
         return results.Answer(id=results.NULL if known is UNSET else known, result=result)
 
     def refusal(self, problem: results.Problem, request: str = "") -> results.Answer:
         """Why not."""
-        known = said(self.request or request)
+        known = write_id(self.request or request)
         return results.Answer(id=results.NULL if known is UNSET else known, error=problem)
 
     def starts(self) -> bool:

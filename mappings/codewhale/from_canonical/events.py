@@ -23,6 +23,7 @@ from dragoman.mappings.codewhale.vocabulary import CODE_OF_CAUSE, FAILED, INTERR
 from dragoman.mappings.codewhale.wire import frames, lines, results, values
 from dragoman.mappings.codewhale.wire.codecs import typed
 from dragoman.mappings.extras import raw
+from dragoman.mappings.parked_turn import IN_WORDS
 from dragoman.mappings.rules import Emulated, Lossy, Rules
 
 FROM_EVENT = Rules[[Context], object]("canonical events -> codewhale")
@@ -310,16 +311,8 @@ FROM_EVENT.carried(events.SessionActivated, "the thread that thread/read tells")
 FROM_EVENT.carried(events.SessionClosed, "the list of threads")
 FROM_EVENT.carried(events.BackendShutdown, "the result of shutdown, and the end of the stream")
 
-IN_WORDS = "the question in words: the run ends, and the next input is the answer"
-FROM_EVENT.carried(events.ApprovalRequested, IN_WORDS)
-FROM_EVENT.carried(events.InteractionRequired, IN_WORDS)
-FROM_EVENT.carried(events.InteractionInvalid, IN_WORDS)
-FROM_EVENT.carried(events.OtpRequired, "the question in words; an input `code` and the number is the answer")
-FROM_EVENT.carried(events.OtpSent, "words in the run")
-FROM_EVENT.carried(events.OtpInvalid, "words as a run of their own")
-FROM_EVENT.carried(events.OtpVerified, "the refused input, sent again")
-FROM_EVENT.carried(events.ApprovalResolved, "the run that goes on")
-FROM_EVENT.carried(events.InteractionResolved, "the run that goes on")
+for source, how in IN_WORDS.items():
+    FROM_EVENT.carried(source, how)
 FROM_EVENT.carried(events.QuestionAnswered, "the run that goes on")
 
 FROM_EVENT.none("codewhale tells the end of the answer, not of each call", events.ModelTurnEnded)

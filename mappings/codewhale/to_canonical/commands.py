@@ -5,13 +5,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from msgspec import UNSET, Raw, UnsetType
 
 from dragoman.mappings.canonical import commands
 from dragoman.mappings.canonical.values import Ext, Text
-from dragoman.mappings.codewhale.ids import heard, session_id, thread_id
+from dragoman.mappings.codewhale.ids import read_id, session_id, thread_id
 from dragoman.mappings.codewhale.vocabulary import keep
 from dragoman.mappings.codewhale.wire import requests
 from dragoman.mappings.codewhale.wire.requests import RequestBase
@@ -39,20 +40,26 @@ def _ignored(params: requests.NoParams | Raw | UnsetType) -> object:
     return UNSET if isinstance(params, requests.NoParams) else params
 
 
+def _about_thread(kind: Callable[..., commands.Command], message: RequestBase, params: requests.OfThread) -> Commands:
+    """Return a command about the thread that a request names and nothing else."""
+    ext = _form(message, thread=params.thread_id)
+    return (kind(request=read_id(message.id), session=session_id(params.thread_id), ext=ext),)
+
+
 @TO_COMMAND.rule(requests.Healthz, produces=(commands.Ping,))
 def healthz(message: requests.Healthz) -> Commands:
-    return (commands.Ping(request=heard(message.id), ext=_form(message, message.params)),)
+    return (commands.Ping(request=read_id(message.id), ext=_form(message, message.params)),)
 
 
 @TO_COMMAND.rule(requests.Capabilities, produces=(commands.GetCapabilities,))
 def capabilities(message: requests.Capabilities) -> Commands:
-    return (commands.GetCapabilities(request=heard(message.id), ext=_form(message, message.params)),)
+    return (commands.GetCapabilities(request=read_id(message.id), ext=_form(message, message.params)),)
 
 
 @TO_COMMAND.rule(requests.ThreadCapabilities, produces=(commands.GetCapabilities,))
 def thread_capabilities(message: requests.ThreadCapabilities) -> Commands:
     ext = _form(message, message.params, kind="thread")
-    return (commands.GetCapabilities(request=heard(message.id), ext=ext),)
+    return (commands.GetCapabilities(request=read_id(message.id), ext=ext),)
 
 
 @TO_COMMAND.rule(requests.Create, produces=(commands.OpenSession,))
@@ -60,28 +67,28 @@ def create(message: requests.Create) -> Commands:
     said = message.params
     metadata = said.metadata if isinstance(said, requests.CreateParams) else UNSET
     ext = _form(message, UNSET if metadata is not UNSET else said, kind="create")
-    return (commands.OpenSession(request=heard(message.id), metadata=metadata, ext=ext),)
+    return (commands.OpenSession(request=read_id(message.id), metadata=metadata, ext=ext),)
 
 
 @TO_COMMAND.rule(requests.Start, produces=(commands.OpenSession,))
 def start(message: requests.Start) -> Commands:
     ext = _form(message, message.params, absent=True if message.params is UNSET else UNSET)
     said = message.params if isinstance(message.params, requests.StartParams) else requests.StartParams()
-    return (commands.OpenSession(request=heard(message.id), model=said.model or "", cwd=said.cwd or "", ext=ext),)
+    return (commands.OpenSession(request=read_id(message.id), model=said.model or "", cwd=said.cwd or "", ext=ext),)
 
 
 @TO_COMMAND.rule(requests.Resume, produces=(commands.ResumeSession,))
 def resume(message: requests.Resume) -> Commands:
     said = message.params
     ext = _form(message, said, said.thread_id)
-    return (commands.ResumeSession(request=heard(message.id), session=session_id(said.thread_id), ext=ext),)
+    return (commands.ResumeSession(request=read_id(message.id), session=session_id(said.thread_id), ext=ext),)
 
 
 @TO_COMMAND.rule(requests.Fork, produces=(commands.ForkSession,))
 def fork(message: requests.Fork) -> Commands:
     said = message.params
     ext = _form(message, said, said.thread_id)
-    return (commands.ForkSession(request=heard(message.id), session=session_id(said.thread_id), ext=ext),)
+    return (commands.ForkSession(request=read_id(message.id), session=session_id(said.thread_id), ext=ext),)
 
 
 @TO_COMMAND.rule(requests.List, produces=(commands.ListSessions,))
@@ -91,14 +98,12 @@ def list_threads(message: requests.List) -> Commands:
     archived = isinstance(said, requests.ListParams) and said.include_archived is True
     usual = said == requests.ListParams.asking(limit, archived)
     ext = _form(message, UNSET if usual else said)
-    return (commands.ListSessions(request=heard(message.id), limit=limit, archived=archived, ext=ext),)
+    return (commands.ListSessions(request=read_id(message.id), limit=limit, archived=archived, ext=ext),)
 
 
 @TO_COMMAND.rule(requests.Read, produces=(commands.GetSession,))
 def read(message: requests.Read) -> Commands:
-    thread = message.params.thread_id
-    ext = _form(message, thread=thread)
-    return (commands.GetSession(request=heard(message.id), session=session_id(thread), ext=ext),)
+    return _about_thread(commands.GetSession, message, message.params)
 
 
 @TO_COMMAND.rule(requests.SetName, produces=(commands.RenameSession,))
@@ -106,7 +111,7 @@ def set_name(message: requests.SetName) -> Commands:
     said = message.params
     ext = _form(message, thread=said.thread_id)
     session = session_id(said.thread_id)
-    return (commands.RenameSession(request=heard(message.id), session=session, title=said.name, ext=ext),)
+    return (commands.RenameSession(request=read_id(message.id), session=session, title=said.name, ext=ext),)
 
 
 @TO_COMMAND.rule(requests.GoalSet, produces=(commands.SetGoal,))
@@ -114,7 +119,7 @@ def goal_set(message: requests.GoalSet) -> Commands:
     said = message.params
     return (
         commands.SetGoal(
-            request=heard(message.id),
+            request=read_id(message.id),
             session=session_id(said.thread_id),
             objective=said.objective,
             token_budget=said.token_budget,
@@ -125,16 +130,12 @@ def goal_set(message: requests.GoalSet) -> Commands:
 
 @TO_COMMAND.rule(requests.GoalGet, produces=(commands.GetGoal,))
 def goal_get(message: requests.GoalGet) -> Commands:
-    thread = message.params.thread_id
-    ext = _form(message, thread=thread)
-    return (commands.GetGoal(request=heard(message.id), session=session_id(thread), ext=ext),)
+    return _about_thread(commands.GetGoal, message, message.params)
 
 
 @TO_COMMAND.rule(requests.GoalClear, produces=(commands.ClearGoal,))
 def goal_clear(message: requests.GoalClear) -> Commands:
-    thread = message.params.thread_id
-    ext = _form(message, thread=thread)
-    return (commands.ClearGoal(request=heard(message.id), session=session_id(thread), ext=ext),)
+    return _about_thread(commands.ClearGoal, message, message.params)
 
 
 @TO_COMMAND.rule(requests.GoalProgress, produces=(commands.StoreWrite,))
@@ -144,21 +145,19 @@ def goal_progress(message: requests.GoalProgress) -> Commands:
     session = session_id(said.thread_id)
     ext = _form(message, thread=said.thread_id)
     method = message.kind
-    return (commands.StoreWrite(request=heard(message.id), session=session, method=method, params=raw(said), ext=ext),)
+    return (
+        commands.StoreWrite(request=read_id(message.id), session=session, method=method, params=raw(said), ext=ext),
+    )
 
 
 @TO_COMMAND.rule(requests.Archive, produces=(commands.ArchiveSession,))
 def archive(message: requests.Archive) -> Commands:
-    thread = message.params.thread_id
-    ext = _form(message, thread=thread)
-    return (commands.ArchiveSession(request=heard(message.id), session=session_id(thread), ext=ext),)
+    return _about_thread(commands.ArchiveSession, message, message.params)
 
 
 @TO_COMMAND.rule(requests.Unarchive, produces=(commands.UnarchiveSession,))
 def unarchive(message: requests.Unarchive) -> Commands:
-    thread = message.params.thread_id
-    ext = _form(message, thread=thread)
-    return (commands.UnarchiveSession(request=heard(message.id), session=session_id(thread), ext=ext),)
+    return _about_thread(commands.UnarchiveSession, message, message.params)
 
 
 @TO_COMMAND.rule(requests.Message, produces=(commands.SubmitInput,))
@@ -167,57 +166,55 @@ def message(message: requests.Message) -> Commands:
     segments = (Text(text=said.input),) if said.input else ()
     ext = _form(message, thread=said.thread_id)
     session = session_id(said.thread_id)
-    return (commands.SubmitInput(request=heard(message.id), session=session, segments=segments, ext=ext),)
+    return (commands.SubmitInput(request=read_id(message.id), session=session, segments=segments, ext=ext),)
 
 
 @TO_COMMAND.rule(requests.Interrupt, produces=(commands.CancelTurn,))
 def interrupt(message: requests.Interrupt) -> Commands:
-    thread = message.params.thread_id
-    ext = _form(message, thread=thread)
-    return (commands.CancelTurn(request=heard(message.id), session=session_id(thread), ext=ext),)
+    return _about_thread(commands.CancelTurn, message, message.params)
 
 
 @TO_COMMAND.rule(requests.AppCapabilities, produces=(commands.GetCapabilities,))
 def app_capabilities(message: requests.AppCapabilities) -> Commands:
     ext = _form(message, _ignored(message.params), kind="app")
-    return (commands.GetCapabilities(request=heard(message.id), ext=ext),)
+    return (commands.GetCapabilities(request=read_id(message.id), ext=ext),)
 
 
 @TO_COMMAND.rule(requests.ConfigGet, produces=(commands.GetConfig,))
 def config_get(message: requests.ConfigGet) -> Commands:
-    return (commands.GetConfig(request=heard(message.id), key=message.params.key, ext=_form(message)),)
+    return (commands.GetConfig(request=read_id(message.id), key=message.params.key, ext=_form(message)),)
 
 
 @TO_COMMAND.rule(requests.ConfigSet, produces=(commands.SetConfig,))
 def config_set(message: requests.ConfigSet) -> Commands:
     said = message.params
-    return (commands.SetConfig(request=heard(message.id), key=said.key, value=said.value, ext=_form(message)),)
+    return (commands.SetConfig(request=read_id(message.id), key=said.key, value=said.value, ext=_form(message)),)
 
 
 @TO_COMMAND.rule(requests.ConfigUnset, produces=(commands.UnsetConfig,))
 def config_unset(message: requests.ConfigUnset) -> Commands:
-    return (commands.UnsetConfig(request=heard(message.id), key=message.params.key, ext=_form(message)),)
+    return (commands.UnsetConfig(request=read_id(message.id), key=message.params.key, ext=_form(message)),)
 
 
 @TO_COMMAND.rule(requests.ConfigList, produces=(commands.ListConfig,))
 def config_list(message: requests.ConfigList) -> Commands:
-    return (commands.ListConfig(request=heard(message.id), ext=_form(message, _ignored(message.params))),)
+    return (commands.ListConfig(request=read_id(message.id), ext=_form(message, _ignored(message.params))),)
 
 
 @TO_COMMAND.rule(requests.ConfigReload, produces=(commands.ReloadConfig,))
 def config_reload(message: requests.ConfigReload) -> Commands:
-    return (commands.ReloadConfig(request=heard(message.id), ext=_form(message, _ignored(message.params))),)
+    return (commands.ReloadConfig(request=read_id(message.id), ext=_form(message, _ignored(message.params))),)
 
 
 @TO_COMMAND.rule(requests.Models, produces=(commands.ListModels,))
 def models(message: requests.Models) -> Commands:
-    return (commands.ListModels(request=heard(message.id), ext=_form(message, _ignored(message.params))),)
+    return (commands.ListModels(request=read_id(message.id), ext=_form(message, _ignored(message.params))),)
 
 
 @TO_COMMAND.rule(requests.LoadedList, produces=(commands.ListSessions,))
 def loaded_list(message: requests.LoadedList) -> Commands:
     ext = _form(message, _ignored(message.params), kind="loaded")
-    return (commands.ListSessions(request=heard(message.id), ext=ext),)
+    return (commands.ListSessions(request=read_id(message.id), ext=ext),)
 
 
 @TO_COMMAND.rule(requests.SubmitUserInput, produces=(commands.AnswerInteraction,))
@@ -227,7 +224,7 @@ def submit_user_input(message: requests.SubmitUserInput) -> Commands:
     ext = _form(message, answers=said.answers)
     return (
         commands.AnswerInteraction(
-            request=heard(message.id), question=said.request_id, values=raw(values) if values else UNSET, ext=ext
+            request=read_id(message.id), question=said.request_id, values=raw(values) if values else UNSET, ext=ext
         ),
     )
 
@@ -235,7 +232,7 @@ def submit_user_input(message: requests.SubmitUserInput) -> Commands:
 @TO_COMMAND.rule(requests.PromptCapabilities, produces=(commands.GetCapabilities,))
 def prompt_capabilities(message: requests.PromptCapabilities) -> Commands:
     ext = _form(message, message.params, kind="prompt")
-    return (commands.GetCapabilities(request=heard(message.id), ext=ext),)
+    return (commands.GetCapabilities(request=read_id(message.id), ext=ext),)
 
 
 @TO_COMMAND.rule(requests.Prompt, produces=(commands.PromptOnce,))
@@ -244,7 +241,7 @@ def prompt(message: requests.Prompt) -> Commands:
     thread = said.thread_id or ""
     return (
         commands.PromptOnce(
-            request=heard(message.id),
+            request=read_id(message.id),
             session=session_id(thread),
             prompt=said.prompt,
             model=said.model or "",
@@ -255,4 +252,4 @@ def prompt(message: requests.Prompt) -> Commands:
 
 @TO_COMMAND.rule(requests.Shutdown, produces=(commands.ShutdownBackend,))
 def shutdown(message: requests.Shutdown) -> Commands:
-    return (commands.ShutdownBackend(request=heard(message.id), ext=_form(message, message.params)),)
+    return (commands.ShutdownBackend(request=read_id(message.id), ext=_form(message, message.params)),)

@@ -15,7 +15,7 @@ from msgspec import json as msgspec_json
 
 from dragoman.mappings.canonical import events
 from dragoman.mappings.canonical.values import Ext, Failure
-from dragoman.mappings.codewhale.ids import heard
+from dragoman.mappings.codewhale.ids import read_id
 from dragoman.mappings.codewhale.to_canonical.frames import TO_FRAME, heard_in
 from dragoman.mappings.codewhale.vocabulary import CANCELLED, CODE_OF_CAUSE, FAILED, INTERRUPTED, cause_of, keep
 from dragoman.mappings.codewhale.wire import lines, results
@@ -29,7 +29,7 @@ Events = tuple[events.Event, ...]
 
 def envelope(message: Any) -> tuple[str, int]:
     """Request id of an answer; no message has a time."""
-    return (heard(message.id) if type(message) is results.Answer else ""), 0
+    return (read_id(message.id) if type(message) is results.Answer else ""), 0
 
 
 def place(message: Any) -> tuple[str, Ext | None]:
@@ -93,7 +93,7 @@ INSIDE = tuple(dict.fromkeys(kind for entry in TO_FRAME.entries.values() for kin
     ),
 )
 def answer(message: results.Answer) -> Events:
-    request, result = heard(message.id), message.result
+    request, result = read_id(message.id), message.result
     if message.error is not UNSET:
         return (_failed(request, message.error),)
     inside: list[Any] = []

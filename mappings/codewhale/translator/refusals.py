@@ -15,7 +15,7 @@ from dragoman.mappings.canonical.values import Failure
 from dragoman.mappings.codewhale.from_canonical import FROM_COMMAND, Context
 from dragoman.mappings.codewhale.from_canonical.events import problem_of
 from dragoman.mappings.codewhale.from_canonical.replies import missing
-from dragoman.mappings.codewhale.ids import echoed
+from dragoman.mappings.codewhale.ids import echo_id
 from dragoman.mappings.codewhale.vocabulary import (
     FAILED,
     NOT_FOUND,
@@ -80,7 +80,7 @@ def of_fault(fault: PeerError) -> tuple[Raw, Problem]:
         return results.NULL, Problem(code=PARSE_ERROR, message=f"invalid json: {fault.text}"[:TEXT_MAX])
     version = value.get("jsonrpc")
     code = INVALID_PARAMS if version in (None, "2.0") else INVALID_REQUEST
-    return echoed(raw(value.get("id"))), Problem(code=code, message=fault.text[:TEXT_MAX])
+    return echo_id(raw(value.get("id"))), Problem(code=code, message=fault.text[:TEXT_MAX])
 
 
 def refusal(command: Command, failure: Failure, thread: str, generation: str) -> Any:

@@ -25,7 +25,7 @@ from dragoman.mappings.codewhale.from_canonical import FROM_EVENT, Context, repl
 from dragoman.mappings.codewhale.from_canonical.context import bundled
 from dragoman.mappings.codewhale.from_canonical.events import accepted
 from dragoman.mappings.codewhale.from_canonical.generations import masked, result_in
-from dragoman.mappings.codewhale.ids import marked, said, thread_id
+from dragoman.mappings.codewhale.ids import mark_id, thread_id, write_id
 from dragoman.mappings.codewhale.translator import refusals
 from dragoman.mappings.codewhale.vocabulary import (
     FAILED,
@@ -163,7 +163,7 @@ class ServerTranslator:
             call.reply = self._refused(call, later)
             return
         call.thread = given(command.ext, "thread_id", str, thread_id(command.session))
-        call.id = marked(command.request, self._new_id(), call.thread)
+        call.id = mark_id(command.request, self._new_id(), call.thread)
         call.command = replace(command, request=call.id)
         self._shut = self._shut or isinstance(command, ask.ShutdownBackend)
         running = self._running()
@@ -300,7 +300,7 @@ class ServerTranslator:
             call.reply = _encoded(self._context(call).answer(said_so))
 
     def _refused(self, call: ThreadCall, problem: Problem) -> tuple[bytes, ...]:
-        own = said(call.peer_id)
+        own = write_id(call.peer_id)
         return _encoded(results.Answer(id=results.NULL if own is UNSET else own, error=problem))
 
 

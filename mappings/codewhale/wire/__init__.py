@@ -1,4 +1,4 @@
-"""The codewhale wire: structs exactly as on the wire, one codec for each direction."""
+"""The wire of codewhale: its structs, and one codec for each direction."""
 
 from dragoman.mappings.codewhale.wire.codecs import EVENTS, REQUESTS
 

@@ -1,11 +1,11 @@
-"""The two codecs of codewhale: EVENTS (answers and bare lines) and REQUESTS
-(docs/dialects/codewhale.md, sections 0, 1 and 11).
+"""The two codecs of codewhale: EVENTS (answers and bare lines) and REQUESTS (docs/dialects/codewhale.md, sections 0, 1
+and 11).
 
-A line of a server is recognised by its members, never by its first member: some builds sort all of them. A request has
-any name of its method, and arrays count as objects.
+A server's line is recognised by its members, never by its first member: some builds sort all of them. A request may use
+any name of its method, and an array counts as an object.
 
-A fault of a request tells a server how to answer: a fault without `value` is no request at all (-32700), one whose
-value has another `jsonrpc` is not ours (-32600), and any other is about the params (-32602).
+A fault of a request tells the server how to answer. A fault without `value` is no request at all (-32700). A fault
+whose value has another `jsonrpc` is not for us (-32600). Any other fault is about the params (-32602).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from dragoman.mappings.canonical.unmapped import Unmapped
 from dragoman.mappings.codec import check_depth, read_json
-from dragoman.mappings.codewhale.ids import heard
+from dragoman.mappings.codewhale.ids import read_id
 from dragoman.mappings.codewhale.wire import lines, requests, results
 from dragoman.mappings.codewhale.wire.frames import EventFrame
 from dragoman.mappings.codewhale.wire.values import Wire
@@ -36,7 +36,7 @@ ENCODER = msgspec.json.Encoder()
 
 
 class Format:
-    """What both codecs have."""
+    """The part that both codecs share."""
 
     dialect = "codewhale"
 
@@ -64,22 +64,22 @@ class Events(Format):
     watched: frozenset[type] = frozenset((results.Answer, *get_args(lines.Line)))
 
     def decode(self, frame: bytes) -> Any:
-        """A line as a message."""
+        """Decode a line as a bare line or an answer; raise DecodeError if `mend` must look at it."""
         try:
             return LINES.decode(frame)
         except msgspec.ValidationError:
             return _answer(decode_envelope(frame))
 
     def suspicious(self, frame: bytes, message: Any) -> bool:
-        """Whether a frame that decoded may still be nested too deep, in JSON that nobody looked into."""
+        """Return True if opaque JSON in a decoded line may be nested too deep."""
         return len(frame) > 2 * MAX_DEPTH and frame.count(b"{") + frame.count(b"[") > MAX_DEPTH
 
     def check(self, frame: bytes) -> None:
-        """PeerError `too_deep`."""
+        """Raise PeerError `too_deep` if a line is nested too deep."""
         read_json(frame, MAX_DEPTH)
 
     def mend(self, frame: bytes) -> tuple[Any, list[str]]:
-        """What `decode` refused: a line with members that are not documented, an unknown one, or none."""
+        """Decode a line that `decode` refused, without its undocumented members, or as Unmapped."""
         value = read_json(frame, MAX_DEPTH)
         if not isinstance(value, dict):
             raise PeerError("invalid", "expected a JSON object", value=value)
@@ -123,7 +123,7 @@ def _answer(envelope: Envelope) -> results.Answer:
 
 
 def typed(result: Raw) -> Any:
-    """A result in the struct of its shape, as it is if it has none."""
+    """Return a result as the struct of its shape, or unchanged if no struct has that shape."""
     try:
         return _answer(Envelope(result=result)).result
     except msgspec.DecodeError:
@@ -139,7 +139,7 @@ NO_OBJECT = (Raw(b"null"), UNSET)
 
 
 class Form:
-    """One meaning: its struct and how its params are read; None where they are ignored."""
+    """One meaning of a request: its struct, and the decoder of its params, None if they are ignored."""
 
     def __init__(self, kind: type[requests.RequestBase]) -> None:
         self.kind = kind
@@ -164,7 +164,7 @@ class Requests(Format):
     watched: frozenset[type] = frozenset(get_args(requests.Request))
 
     def decode(self, frame: bytes) -> Any:
-        """A line as a message."""
+        """Decode a line as a request; raise DecodeError if `mend` must look at it."""
         said = decode_envelope(frame)
         if said.kind == "response":
             raise msgspec.DecodeError("missing field `method`")
@@ -176,7 +176,7 @@ class Requests(Format):
         return make(jsonrpc=said.jsonrpc, id=own, method=said.method, params=params)
 
     def encode(self, message: Any) -> bytes:
-        """A message as a line."""
+        """Return a request as a line."""
         params: Any = message.params
         if message.method in GROUPS:
             body = ENCODER.encode(params) if isinstance(params, Struct) else b"{}"
@@ -187,15 +187,15 @@ class Requests(Format):
         return ENCODER.encode(Envelope(jsonrpc=message.jsonrpc, id=message.id, method=message.method, params=params))
 
     def suspicious(self, frame: bytes, message: Any) -> bool:
-        """Every request is looked at twice: two parsers must never read two different commands."""
+        """Return True: two parsers must never read two different commands in one request."""
         return True
 
     def check(self, frame: bytes) -> None:
-        """PeerError `too_deep` or `duplicate_key`."""
+        """Raise PeerError if a request is nested too deep or has a key twice."""
         _read_request(frame)
 
     def mend(self, frame: bytes) -> tuple[Any, list[str]]:
-        """What `decode` refused, as a codewhale reads it."""
+        """Decode a request that `decode` refused, in the way in which a codewhale reads it."""
         value = _object(_read_request(frame))
         method = value.get("method")
         if not isinstance(method, str):
@@ -208,7 +208,7 @@ class Requests(Format):
             raise PeerError("invalid", "jsonrpc version must be 2.0", value=value)
         if method not in BY_METHOD and method not in GROUPS:
             said = msgspec.json.encode(value["id"]) if "id" in value else None
-            request = "" if said is None else heard(Raw(said))
+            request = "" if said is None else read_id(Raw(said))
             return Unmapped(dialect="codewhale", tag=method, raw=frame.decode(), request=request), []
         dropped = [f"$.{name}" for name in value if name not in POSITIONS]
         known = {name: member for name, member in value.items() if name in POSITIONS}
@@ -221,7 +221,7 @@ class Requests(Format):
 
 
 def _found(said: Envelope) -> tuple[Form, Any]:
-    """The meaning of a request and its params."""
+    """Return the form of a request and its decoded params."""
     raw = said.params
     if said.method in GROUPS:
         if raw in NO_OBJECT:
@@ -253,20 +253,20 @@ def _found(said: Envelope) -> tuple[Form, Any]:
 
 
 def _without_null(params: Any) -> Any:
-    """An option of any JSON that is null is none, like every other."""
+    """Replace a config of null by UNSET, as for every other option."""
     null = isinstance(params, requests.ResumeParams | requests.ForkParams) and params.config == Raw(b"null")
     return replace(params, config=UNSET) if null else params
 
 
 def unknown_kind(method: str, kind: str, *, seed: bool = False) -> str:
-    """What a server says of a kind that it does not know."""
+    """Return the server's words about an unknown kind."""
     known = [form.kind for form in FORMS if form.kind.group == method and not (seed and form.kind.later)]
     names = ", ".join(f"`{known_kind.kind}`" for known_kind in known)
     return f"unknown variant `{kind}`, expected one of {names}"
 
 
 def _object(value: object) -> dict[str, Any]:
-    """A request as an object; an array of its members in their order is one too, a batch is not."""
+    """Return a request as an object: an array of its members in order is accepted, a batch is not."""
     if isinstance(value, list):
         if value and isinstance(value[0], dict):
             raise PeerError("invalid", "invalid type: map, expected a string")
@@ -279,7 +279,7 @@ def _object(value: object) -> dict[str, Any]:
 
 
 def _params(method: str, params: object, value: dict[str, Any], dropped: list[str]) -> object:
-    """Params with the members that their struct documents, from an array in its order too."""
+    """Return params without undocumented members; an array becomes an object by the order of the struct."""
     tagged = method in GROUPS and isinstance(params, dict)
     kind = params.get("kind") if isinstance(params, dict) else None
     form = BY_KIND.get((method, str(kind))) if tagged else BY_METHOD.get(method)
@@ -303,7 +303,7 @@ def _params(method: str, params: object, value: dict[str, Any], dropped: list[st
 
 
 def _read_request(frame: bytes) -> object:
-    """Return the JSON of a frame, or raise PeerError."""
+    """Return the JSON of a request, or raise a PeerError in the words of the real parser."""
     check_value_count(frame)
     try:
         frame.decode()
@@ -341,7 +341,7 @@ UNSIGNED = ".limit"  # the one member that counts: all other integers are i64
 
 
 def in_words(error: str, params: object) -> str:
-    """The text of an error about `params`."""
+    """Return the text of an error about `params`."""
     if found := MISSING.search(error):
         return f"missing field `{found[1]}`"
     if found := TOO_SMALL.search(error):
@@ -354,14 +354,14 @@ def in_words(error: str, params: object) -> str:
 
 
 def _at(value: object, path: str) -> object:
-    """The member at a path of names; indices are not followed."""
+    """Return the member at a path of names; indices are not followed."""
     for name in path.split(".")[1:]:
         value = value.get(name) if isinstance(value, dict) else value
     return value
 
 
 def said_as(value: object) -> str:
-    """A value of a wrong type, as an error names it."""
+    """Return a value of a wrong type in the words of an error."""
     match value:
         case None:
             return "null"
@@ -383,7 +383,11 @@ def said_as(value: object) -> str:
 
 
 def fitted(value: object, shape: inspect.Type, path: str, dropped: list[str]) -> object:
-    """`value` without what `shape` does not document; the paths of that go to `dropped`."""
+    """Return `value` as a lax reader takes it, and add the paths of what was left out to `dropped`.
+
+    Undocumented members are left out. So are EventFrames with an unknown name, because such a frame must not cost the
+    answer that contains it. A unit variant may also be written as `{"ready": null}`.
+    """
     match value:
         case dict():
             return _members(value, shape, path, dropped)
@@ -425,7 +429,7 @@ def _members(value: dict[str, object], shape: inspect.Type, path: str, dropped: 
 
 
 def _strange(value: object, shape: inspect.Type, path: str, dropped: list[str]) -> bool:
-    """Whether this is an EventFrame of a name that is not known."""
+    """Return True for an EventFrame with an unknown name."""
     tags = {s.tag for s in _alternatives(shape) if isinstance(s, inspect.StructType) and s.tag_field == "event"}
     tag = value.get("event") if isinstance(value, dict) else None
     strange = bool(tags) and isinstance(tag, str) and tag not in tags

@@ -1,5 +1,5 @@
-"""EventFrames: what stands in the `events` of results, and nowhere else on stdio
-(docs/dialects/codewhale.md, section 6).
+"""EventFrames, which stand in the `events` of results and nowhere else on stdio (docs/dialects/codewhale.md, section
+6).
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ class FrameBase(Wire, frozen=True, kw_only=True, tag_field="event"):
 
 
 class ResponseStart(FrameBase, frozen=True, kw_only=True, tag="response_start"):
-    """An answer begins."""
+    """The beginning of an answer."""
 
     response_id: str
 
 
 class ResponseDelta(FrameBase, frozen=True, kw_only=True, tag="response_delta"):
-    """More of it; no `channel` means text."""
+    """A piece of an answer; without a `channel` it is text."""
 
     response_id: str
     delta: str
@@ -37,13 +37,13 @@ class ResponseDelta(FrameBase, frozen=True, kw_only=True, tag="response_delta"):
 
 
 class ResponseEnd(FrameBase, frozen=True, kw_only=True, tag="response_end"):
-    """It is over."""
+    """The end of an answer."""
 
     response_id: str
 
 
 class ToolCallStart(FrameBase, frozen=True, kw_only=True, tag="tool_call_start"):
-    """A tool is called; `arguments` is a ToolPayload where a real peer built it, else any JSON."""
+    """A call of a tool; `arguments` is a ToolPayload where a real peer built it, else any JSON."""
 
     response_id: str
     tool_name: str
@@ -51,7 +51,7 @@ class ToolCallStart(FrameBase, frozen=True, kw_only=True, tag="tool_call_start")
 
 
 class ToolCallResult(FrameBase, frozen=True, kw_only=True, tag="tool_call_result"):
-    """A tool gave something back; `output` is a ToolOutput where a real peer built it, else any JSON."""
+    """The result of a tool; `output` is a ToolOutput where a real peer built it, else any JSON."""
 
     response_id: str
     tool_name: str
@@ -59,26 +59,26 @@ class ToolCallResult(FrameBase, frozen=True, kw_only=True, tag="tool_call_result
 
 
 class McpStartupUpdate(FrameBase, frozen=True, kw_only=True, tag="mcp_startup_update"):
-    """An MCP server comes up."""
+    """The state of an MCP server that is starting."""
 
     update: McpUpdate
 
 
 class McpStartupComplete(FrameBase, frozen=True, kw_only=True, tag="mcp_startup_complete"):
-    """All MCP servers are up or not."""
+    """The outcome of starting all MCP servers."""
 
     summary: McpSummary
 
 
 class McpCallBegin(FrameBase, frozen=True, kw_only=True, tag="mcp_tool_call_begin"):
-    """A tool of an MCP server is called."""
+    """The beginning of a call to an MCP server."""
 
     server_name: str
     tool_name: str
 
 
 class McpCallEnd(FrameBase, frozen=True, kw_only=True, tag="mcp_tool_call_end"):
-    """It is done."""
+    """The end of a call to an MCP server."""
 
     server_name: str
     tool_name: str
@@ -86,13 +86,13 @@ class McpCallEnd(FrameBase, frozen=True, kw_only=True, tag="mcp_tool_call_end"):
 
 
 class ExecApproval(FrameBase, frozen=True, kw_only=True, tag="exec_approval_request"):
-    """May this command run?"""
+    """A request for approval of a command line."""
 
     request: ApprovalRequest
 
 
 class ApplyPatchApproval(FrameBase, frozen=True, kw_only=True, tag="apply_patch_approval_request"):
-    """May this patch be applied?"""
+    """A request for approval of a patch."""
 
     request: ApprovalRequest
 
@@ -104,7 +104,7 @@ class UserInput(FrameBase, frozen=True, kw_only=True, tag="user_input_request"):
 
 
 class Elicitation(FrameBase, frozen=True, kw_only=True, tag="elicitation_request"):
-    """An MCP server asks the user."""
+    """A question that an MCP server asks the user."""
 
     server_name: str
     request_id: str
@@ -112,72 +112,72 @@ class Elicitation(FrameBase, frozen=True, kw_only=True, tag="elicitation_request
 
 
 class ExecBegin(FrameBase, frozen=True, kw_only=True, tag="exec_command_begin"):
-    """A command runs."""
+    """The beginning of a command line."""
 
     command: str
     cwd: str
 
 
 class ExecOutput(FrameBase, frozen=True, kw_only=True, tag="exec_command_output_delta"):
-    """It prints."""
+    """A piece of the output of a command line."""
 
     command: str
     delta: str
 
 
 class ExecEnd(FrameBase, frozen=True, kw_only=True, tag="exec_command_end"):
-    """It is done."""
+    """The end of a command line."""
 
     command: str
     exit_code: int
 
 
 class PatchBegin(FrameBase, frozen=True, kw_only=True, tag="patch_apply_begin"):
-    """A patch is applied."""
+    """The beginning of a patch."""
 
     path: str
 
 
 class PatchEnd(FrameBase, frozen=True, kw_only=True, tag="patch_apply_end"):
-    """It is applied, or not."""
+    """The end of a patch, and whether it was applied."""
 
     path: str
     ok: bool
 
 
 class TurnStarted(FrameBase, frozen=True, kw_only=True, tag="turn_started"):
-    """A turn begins."""
+    """The beginning of a turn."""
 
     turn_id: str
 
 
 class TurnComplete(FrameBase, frozen=True, kw_only=True, tag="turn_complete"):
-    """It is over."""
+    """The end of a turn that went well."""
 
     turn_id: str
 
 
 class TurnAborted(FrameBase, frozen=True, kw_only=True, tag="turn_aborted"):
-    """It was stopped."""
+    """The end of a turn that was stopped."""
 
     turn_id: str
     reason: str
 
 
 class GoalUpdated(FrameBase, frozen=True, kw_only=True, tag="thread_goal_updated"):
-    """A thread has a goal."""
+    """The new goal of a thread."""
 
     goal: ThreadGoal
 
 
 class GoalCleared(FrameBase, frozen=True, kw_only=True, tag="thread_goal_cleared"):
-    """A thread has none any more."""
+    """The removal of a thread's goal."""
 
     thread_id: str
 
 
 class Error(FrameBase, frozen=True, kw_only=True, tag="error"):
-    """Something failed."""
+    """A failure in words."""
 
     response_id: str
     message: str

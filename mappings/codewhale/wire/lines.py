@@ -1,7 +1,8 @@
-"""Bare lines: what is streamed before a result, without `jsonrpc` and `id`
-(docs/dialects/codewhale.md, sections 3 and 5).
+"""Bare lines: what a server streams before a result, without `jsonrpc` and `id` (docs/dialects/codewhale.md, sections 3
+and 5).
 
-Since 0.9.4 only the first three, of a turn; before, the hook mirror printed all of them. Options are null, not absent.
+Since 0.9.4 only the first three occur, within a turn. Before that, the hook mirror printed all of them. An option
+without a value is null, not absent.
 """
 
 from __future__ import annotations
@@ -17,26 +18,26 @@ class LineBase(Wire, frozen=True, kw_only=True, tag_field="type"):
 
 
 class ResponseStart(LineBase, frozen=True, kw_only=True, tag="response_start"):
-    """An answer begins."""
+    """The beginning of an answer."""
 
     response_id: str
 
 
 class ResponseDelta(LineBase, frozen=True, kw_only=True, tag="response_delta"):
-    """More of its text."""
+    """A piece of the text of an answer."""
 
     response_id: str
     delta: str
 
 
 class ResponseEnd(LineBase, frozen=True, kw_only=True, tag="response_end"):
-    """It is over, well or not."""
+    """The end of an answer, whether it went well or not."""
 
     response_id: str
 
 
 class ToolHook(LineBase, frozen=True, kw_only=True, tag="tool_lifecycle"):
-    """A tool is at work."""
+    """A report about a tool at work."""
 
     response_id: str
     tool_name: str
@@ -45,7 +46,7 @@ class ToolHook(LineBase, frozen=True, kw_only=True, tag="tool_lifecycle"):
 
 
 class JobHook(LineBase, frozen=True, kw_only=True, tag="job_lifecycle"):
-    """A job is at work."""
+    """A report about a job at work."""
 
     job_id: str
     phase: str
@@ -54,7 +55,7 @@ class JobHook(LineBase, frozen=True, kw_only=True, tag="job_lifecycle"):
 
 
 class ApprovalHook(LineBase, frozen=True, kw_only=True, tag="approval_lifecycle"):
-    """An approval is asked for or given."""
+    """A report about an approval that is requested or given."""
 
     approval_id: str
     phase: str
@@ -62,7 +63,7 @@ class ApprovalHook(LineBase, frozen=True, kw_only=True, tag="approval_lifecycle"
 
 
 class FrameHook(LineBase, frozen=True, kw_only=True, tag="generic_event_frame"):
-    """An EventFrame."""
+    """An EventFrame on a line of its own."""
 
     frame: EventFrame
 

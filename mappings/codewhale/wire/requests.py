@@ -1,7 +1,8 @@
-"""Requests (docs/dialects/codewhale.md, sections 1.1 and 2): one struct a meaning, whatever name it was called by.
+"""Requests and their params (docs/dialects/codewhale.md, sections 1.1 and 2): one struct for each meaning.
 
-Most meanings have a method of their own and a `kind` of `thread/request` or `app/request`; `method` keeps which of its
-names a request used. `params` is UNSET where it was left out, None where it was null.
+Most meanings have a method of their own and a `kind` of `thread/request` or `app/request`; `method` keeps which of the
+names a request used. The params structs leave out that `kind`. `params` is UNSET where it was left out, and None where
+it was null.
 """
 
 from __future__ import annotations
@@ -16,21 +17,21 @@ from dragoman.mappings.codewhale.wire.values import Answer, Wire
 
 
 class Params(Wire, frozen=True, kw_only=True, omit_defaults=True):
-    """Base of the params. An option that is null is none, and is left out when it is written again."""
+    """Base of the params. An option that is null counts as absent, and is left out when it is written again."""
 
 
 class NoParams(Params, frozen=True, kw_only=True):
-    """Params of a kind that has none."""
+    """Params of a kind that takes none."""
 
 
 class CreateParams(Params, frozen=True, kw_only=True):
-    """Any JSON, which servers ignore."""
+    """Params of `thread/create`: any JSON, which servers ignore."""
 
     metadata: Raw | UnsetType = UNSET
 
 
 class StartParams(Params, frozen=True, kw_only=True):
-    """How a thread begins."""
+    """Params of `thread/start`: how a thread begins."""
 
     model: str | None = None
     model_provider: str | None = None
@@ -39,7 +40,7 @@ class StartParams(Params, frozen=True, kw_only=True):
 
 
 class ResumeParams(Params, frozen=True, kw_only=True):
-    """Which thread goes on, and how."""
+    """Params of `thread/resume`: the thread to continue, and how."""
 
     thread_id: str
     history: list[Raw] | None = None
@@ -57,7 +58,7 @@ class ResumeParams(Params, frozen=True, kw_only=True):
 
 
 class ForkParams(Params, frozen=True, kw_only=True):
-    """From which thread another begins, and how."""
+    """Params of `thread/fork`: the thread to copy, and how."""
 
     thread_id: str
     path: str | None = None
@@ -73,32 +74,32 @@ class ForkParams(Params, frozen=True, kw_only=True):
 
 
 class ListParams(Params, frozen=True, kw_only=True):
-    """How many threads, and which."""
+    """Params of `thread/list`: how many threads, and whether archived ones count."""
 
     include_archived: bool | UnsetType = UNSET
     limit: Annotated[int, Meta(ge=0)] | None = None
 
     @classmethod
     def asking(cls, limit: int, archived: bool) -> ListParams | UnsetType:
-        """As they are usually said: what is usual is left out."""
+        """Return the params of a list as clients usually write them, without default values."""
         return cls(include_archived=archived or UNSET, limit=limit or None) if limit or archived else UNSET
 
 
 class OfThread(Params, frozen=True, kw_only=True):
-    """One thread."""
+    """Params of the methods about one thread."""
 
     thread_id: str
 
 
 class NameParams(Params, frozen=True, kw_only=True):
-    """A thread and its name."""
+    """Params that name a thread."""
 
     thread_id: str
     name: str
 
 
 class GoalParams(Params, frozen=True, kw_only=True):
-    """A thread and its goal."""
+    """Params that set the goal of a thread."""
 
     thread_id: str
     objective: str
@@ -106,7 +107,7 @@ class GoalParams(Params, frozen=True, kw_only=True):
 
 
 class ProgressParams(Params, frozen=True, kw_only=True):
-    """What a thread used on the way to its goal."""
+    """Params that count what a thread used on the way to its goal."""
 
     thread_id: str
     token_delta: int | UnsetType = UNSET
@@ -115,34 +116,34 @@ class ProgressParams(Params, frozen=True, kw_only=True):
 
 
 class MessageParams(Params, frozen=True, kw_only=True):
-    """A thread and what the user says."""
+    """Params that carry the user's input to a thread."""
 
     thread_id: str
     input: str
 
 
 class KeyParams(Params, frozen=True, kw_only=True):
-    """A setting."""
+    """Params that name one setting."""
 
     key: str
 
 
 class SettingParams(Params, frozen=True, kw_only=True):
-    """A setting and its value, always a string."""
+    """Params that change a setting; its value is always a string."""
 
     key: str
     value: str
 
 
 class AnswersParams(Params, frozen=True, kw_only=True):
-    """What the user answered."""
+    """Params that carry the user's answers to questions."""
 
     request_id: str
     answers: list[Answer]
 
 
 class PromptParams(Params, frozen=True, kw_only=True):
-    """One prompt."""
+    """Params of a single prompt."""
 
     thread_id: str | None = None
     prompt: str
@@ -157,8 +158,8 @@ THREAD, APP = "thread/request", "app/request"
 class RequestBase(Wire, frozen=True, kw_only=True):
     """Base of the requests.
 
-    `names` are the methods, the advertised one first; `kind` is its name in `group`, "" if it has none there. `later`
-    says that the seed does not know it.
+    `names` are the methods, the advertised one first. `kind` is the name within `group`, "" if it has none. `later`
+    means that servers of the seed generation do not know the request.
     """
 
     names: ClassVar[tuple[str, ...]] = ()
@@ -172,35 +173,35 @@ class RequestBase(Wire, frozen=True, kw_only=True):
 
 
 class Healthz(RequestBase, frozen=True, kw_only=True):
-    """Are you there? Params of this and the other lists are ignored."""
+    """Ask whether the server lives. Its params are ignored, as those of all lists."""
 
     names = ("healthz", "app/healthz")
     params: Raw | UnsetType = UNSET
 
 
 class Capabilities(RequestBase, frozen=True, kw_only=True):
-    """What can you do?"""
+    """Ask for all methods of the server."""
 
     names = ("capabilities",)
     params: Raw | UnsetType = UNSET
 
 
 class ThreadCapabilities(RequestBase, frozen=True, kw_only=True):
-    """With threads?"""
+    """Ask for the methods about threads."""
 
     names = ("thread/capabilities",)
     params: Raw | UnsetType = UNSET
 
 
 class PromptCapabilities(RequestBase, frozen=True, kw_only=True):
-    """With prompts?"""
+    """Ask for the methods about prompts."""
 
     names = ("prompt/capabilities",)
     params: Raw | UnsetType = UNSET
 
 
 class AppCapabilities(RequestBase, frozen=True, kw_only=True):
-    """With everything else?"""
+    """Ask for facts about the server itself."""
 
     names = ("app/capabilities",)
     group, kind = APP, "capabilities"
@@ -208,7 +209,7 @@ class AppCapabilities(RequestBase, frozen=True, kw_only=True):
 
 
 class Create(RequestBase, frozen=True, kw_only=True):
-    """Begin a thread."""
+    """Create a thread."""
 
     names = ("thread/create",)
     group, kind = THREAD, "create"
@@ -216,7 +217,7 @@ class Create(RequestBase, frozen=True, kw_only=True):
 
 
 class Start(RequestBase, frozen=True, kw_only=True):
-    """Begin a thread, in this way."""
+    """Start a thread with options."""
 
     names = ("thread/start",)
     group, kind = THREAD, "start"
@@ -224,7 +225,7 @@ class Start(RequestBase, frozen=True, kw_only=True):
 
 
 class Resume(RequestBase, frozen=True, kw_only=True):
-    """Go on with a thread."""
+    """Continue a thread."""
 
     names = ("thread/resume",)
     group, kind = THREAD, "resume"
@@ -232,7 +233,7 @@ class Resume(RequestBase, frozen=True, kw_only=True):
 
 
 class Fork(RequestBase, frozen=True, kw_only=True):
-    """Begin a thread from another."""
+    """Start a thread as a copy of another."""
 
     names = ("thread/fork",)
     group, kind = THREAD, "fork"
@@ -240,7 +241,7 @@ class Fork(RequestBase, frozen=True, kw_only=True):
 
 
 class List(RequestBase, frozen=True, kw_only=True):
-    """Which threads are there?"""
+    """List the threads."""
 
     names = ("thread/list",)
     group, kind = THREAD, "list"
@@ -248,7 +249,7 @@ class List(RequestBase, frozen=True, kw_only=True):
 
 
 class Read(RequestBase, frozen=True, kw_only=True):
-    """What is a thread, and what was said in it?"""
+    """Read one thread and its messages."""
 
     names = ("thread/read",)
     group, kind = THREAD, "read"
@@ -264,7 +265,7 @@ class SetName(RequestBase, frozen=True, kw_only=True):
 
 
 class GoalSet(RequestBase, frozen=True, kw_only=True):
-    """Give a thread a goal."""
+    """Set the goal of a thread."""
 
     names = ("thread/goal/set", "thread/goal_set", "thread/goal-set")
     group, kind = THREAD, "goal_set"
@@ -272,7 +273,7 @@ class GoalSet(RequestBase, frozen=True, kw_only=True):
 
 
 class GoalGet(RequestBase, frozen=True, kw_only=True):
-    """Which goal has a thread?"""
+    """Read the goal of a thread."""
 
     names = ("thread/goal/get", "thread/goal_get", "thread/goal-get")
     group, kind = THREAD, "goal_get"
@@ -280,7 +281,7 @@ class GoalGet(RequestBase, frozen=True, kw_only=True):
 
 
 class GoalClear(RequestBase, frozen=True, kw_only=True):
-    """Take a thread's goal away."""
+    """Remove the goal of a thread."""
 
     names = ("thread/goal/clear", "thread/goal_clear", "thread/goal-clear")
     group, kind = THREAD, "goal_clear"
@@ -288,14 +289,14 @@ class GoalClear(RequestBase, frozen=True, kw_only=True):
 
 
 class GoalProgress(RequestBase, frozen=True, kw_only=True):
-    """Count what was used for a thread's goal; it has no method of its own."""
+    """Count what was used for a thread's goal; this request has no method of its own."""
 
     group, kind, later = THREAD, "goal_record_progress", True
     params: ProgressParams
 
 
 class Archive(RequestBase, frozen=True, kw_only=True):
-    """Put a thread away."""
+    """Archive a thread."""
 
     names = ("thread/archive",)
     group, kind = THREAD, "archive"
@@ -303,7 +304,7 @@ class Archive(RequestBase, frozen=True, kw_only=True):
 
 
 class Unarchive(RequestBase, frozen=True, kw_only=True):
-    """Bring a thread back."""
+    """Take a thread out of the archive."""
 
     names = ("thread/unarchive",)
     group, kind = THREAD, "unarchive"
@@ -311,7 +312,7 @@ class Unarchive(RequestBase, frozen=True, kw_only=True):
 
 
 class Message(RequestBase, frozen=True, kw_only=True):
-    """The user's input."""
+    """Send the user's input."""
 
     names = ("thread/message",)
     group, kind = THREAD, "message"
@@ -319,14 +320,14 @@ class Message(RequestBase, frozen=True, kw_only=True):
 
 
 class Interrupt(RequestBase, frozen=True, kw_only=True):
-    """End the turn of a thread, since 0.9.2."""
+    """Stop the turn of a thread, since 0.9.2."""
 
     names, later = ("thread/interrupt",), True
     params: OfThread
 
 
 class ConfigGet(RequestBase, frozen=True, kw_only=True):
-    """What is a setting?"""
+    """Read a setting."""
 
     names = ("app/config/get",)
     group, kind = APP, "config_get"
@@ -342,7 +343,7 @@ class ConfigSet(RequestBase, frozen=True, kw_only=True):
 
 
 class ConfigUnset(RequestBase, frozen=True, kw_only=True):
-    """Take a setting away."""
+    """Remove a setting."""
 
     names = ("app/config/unset",)
     group, kind = APP, "config_unset"
@@ -350,7 +351,7 @@ class ConfigUnset(RequestBase, frozen=True, kw_only=True):
 
 
 class ConfigList(RequestBase, frozen=True, kw_only=True):
-    """Which settings are there?"""
+    """List the settings."""
 
     names = ("app/config/list",)
     group, kind = APP, "config_list"
@@ -358,7 +359,7 @@ class ConfigList(RequestBase, frozen=True, kw_only=True):
 
 
 class ConfigReload(RequestBase, frozen=True, kw_only=True):
-    """Read the settings anew, since 0.8.66."""
+    """Load the settings again, since 0.8.66."""
 
     names = ("app/config/reload",)
     group, kind, later = APP, "config_reload", True
@@ -366,7 +367,7 @@ class ConfigReload(RequestBase, frozen=True, kw_only=True):
 
 
 class Models(RequestBase, frozen=True, kw_only=True):
-    """Which models are there?"""
+    """List the models."""
 
     names = ("app/models",)
     group, kind = APP, "models"
@@ -374,7 +375,7 @@ class Models(RequestBase, frozen=True, kw_only=True):
 
 
 class LoadedList(RequestBase, frozen=True, kw_only=True):
-    """Which threads are there, without those put away?"""
+    """List the threads without the archived ones."""
 
     names = ("app/thread_loaded_list", "app/thread-loaded-list")
     group, kind = APP, "thread_loaded_list"
@@ -382,21 +383,21 @@ class LoadedList(RequestBase, frozen=True, kw_only=True):
 
 
 class SubmitUserInput(RequestBase, frozen=True, kw_only=True):
-    """Answers of the user, since 0.8.62; it has no method of its own."""
+    """Answer questions to the user, since 0.8.62; this request has no method of its own."""
 
     group, kind, later = APP, "submit_user_input", True
     params: AnswersParams
 
 
 class Prompt(RequestBase, frozen=True, kw_only=True):
-    """One prompt, which is no turn."""
+    """Send one prompt, which makes no turn."""
 
     names = ("prompt/run", "prompt/request")
     params: PromptParams
 
 
 class Shutdown(RequestBase, frozen=True, kw_only=True):
-    """End."""
+    """End the server."""
 
     names = ("shutdown",)
     params: Raw | UnsetType = UNSET

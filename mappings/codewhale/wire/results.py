@@ -1,7 +1,7 @@
 """Answers and their results (docs/dialects/codewhale.md, sections 1.2, 2 and 2.2).
 
-A result does not say what was asked: its shape tells (`shape_of`). Absent and null are told apart where both occur, for
-`thread/message` at 0.9.10 writes nulls that everything else leaves out.
+A result does not say what was asked: `shape_of` recognises it by its members. Absent and null differ where both occur,
+because `thread/message` at 0.9.10 writes nulls that everything else leaves out.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Health(Wire, frozen=True, kw_only=True):
 
 
 class Capabilities(Wire, frozen=True, kw_only=True):
-    """Result of `capabilities`, and of those of threads and prompts, which have methods only."""
+    """Result of `capabilities`; those of threads and prompts have methods only."""
 
     transport: str | UnsetType = UNSET
     families: list[str] | UnsetType = UNSET
@@ -37,7 +37,7 @@ class Capabilities(Wire, frozen=True, kw_only=True):
 
 
 class ThreadResponse(Wire, frozen=True, kw_only=True):
-    """Result of most `thread/*`. `ok` is ours: a goal that the backend has no word for is refused so (3.2)."""
+    """Result of most `thread/*`. `ok` is ours: it refuses a goal that the backend cannot keep."""
 
     thread_id: str
     status: str
@@ -62,7 +62,7 @@ class Interrupted(Wire, frozen=True, kw_only=True):
 
 
 class AppResponse(Wire, frozen=True, kw_only=True):
-    """Result of `app/*`; what failed is `ok` false here, and no error."""
+    """Result of `app/*`; a failure is `ok` false here, not an error."""
 
     ok: bool
     data: Raw
@@ -98,12 +98,12 @@ SHAPES: tuple[tuple[frozenset[str], type[Wire]], ...] = (
 
 
 def shape_of(names: Collection[str]) -> type[Wire] | None:
-    """The result that has these members; None for one that no method gives."""
+    """Return the result that has these members, or None if no method gives such a result."""
     return next((shape for known, shape in SHAPES if known.issubset(names)), None)
 
 
 class Problem(Wire, frozen=True, kw_only=True):
-    """Why not; `data` is always there."""
+    """The error of an answer; `data` is always written."""
 
     code: int
     message: str
@@ -111,9 +111,9 @@ class Problem(Wire, frozen=True, kw_only=True):
 
 
 class Answer(Wire, frozen=True, kw_only=True):
-    """The answer to one request; `id` is any JSON, and null where nobody could read it.
+    """The answer to one request; `id` is any JSON, and null where it could not be read.
 
-    `result` is a Result, or the JSON of one that no method gives.
+    `result` is a Result, or the JSON of a result that no method gives.
     """
 
     jsonrpc: Literal["2.0"] = "2.0"

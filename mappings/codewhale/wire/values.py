@@ -1,5 +1,8 @@
-"""The small values of the codewhale wire (docs/dialects/codewhale.md, sections 6 and 7); some are carried by no
-message yet.
+"""The small values of the codewhale wire (docs/dialects/codewhale.md, sections 6 and 7).
+
+Members are written in declaration order. An option that is None is left out, as the real serializer does. Where the
+wire can carry a null, or a peer may leave out a default, the member is UNSET when it is absent. Some values are carried
+by no message yet, and the runtime API at the end is only described.
 """
 
 from __future__ import annotations
@@ -40,7 +43,7 @@ class Thread(Wire, frozen=True, kw_only=True):
 
 
 class ThreadGoal(Wire, frozen=True, kw_only=True):
-    """What a thread is to reach; `continuation_count` since 0.8.61."""
+    """The goal of a thread; `continuation_count` since 0.8.61."""
 
     thread_id: str
     goal_id: str
@@ -76,7 +79,7 @@ class Checkpoint(Wire, frozen=True, kw_only=True):
 
 
 class Rejecting(Wire, frozen=True, kw_only=True):
-    """What is rejected without asking."""
+    """The kinds of requests that are rejected without asking."""
 
     sandbox_approval: bool
     rules: bool
@@ -84,7 +87,7 @@ class Rejecting(Wire, frozen=True, kw_only=True):
 
 
 class Reject(Wire, frozen=True, kw_only=True):
-    """Never ask about some things: reject them."""
+    """An approval policy that rejects some requests without asking."""
 
     reject: Rejecting
 
@@ -93,27 +96,27 @@ AskForApproval = Literal["unless_trusted", "on_failure", "on_request", "never"] 
 
 
 class Approved(Wire, frozen=True, kw_only=True, tag_field="type", tag="approved"):
-    """Yes."""
+    """The decision to allow."""
 
 
 class ApprovedAmendment(Wire, frozen=True, kw_only=True, tag_field="type", tag="approved_execpolicy_amendment"):
-    """Yes, and the same commands from now on."""
+    """The decision to allow this command and the same commands from now on."""
 
 
 class ApprovedForSession(Wire, frozen=True, kw_only=True, tag_field="type", tag="approved_for_session"):
-    """Yes, as long as the session lasts."""
+    """The decision to allow as long as the session lasts."""
 
 
 class Denied(Wire, frozen=True, kw_only=True, tag_field="type", tag="denied"):
-    """No."""
+    """The decision to refuse."""
 
 
 class Abort(Wire, frozen=True, kw_only=True, tag_field="type", tag="abort"):
-    """No, and stop."""
+    """The decision to refuse and to stop the turn."""
 
 
 class NetworkAmendment(Wire, frozen=True, kw_only=True, tag_field="type", tag="network_policy_amendment"):
-    """A rule about one host."""
+    """A decision that makes a rule about one host."""
 
     host: str
     action: RuleAction
@@ -123,21 +126,21 @@ Decision = Approved | ApprovedAmendment | ApprovedForSession | Denied | Abort | 
 
 
 class NetworkContext(Wire, frozen=True, kw_only=True):
-    """Which host is asked for."""
+    """The host that an approval is about."""
 
     host: str
     protocol: str
 
 
 class NetworkRule(Wire, frozen=True, kw_only=True):
-    """A rule that is proposed."""
+    """A proposed rule about one host."""
 
     host: str
     action: RuleAction
 
 
 class ApprovalRequest(Wire, frozen=True, kw_only=True):
-    """May this be done? `turn_id` holds the response id."""
+    """A request for approval; its `turn_id` holds the response id."""
 
     call_id: str
     approval_id: str
@@ -164,14 +167,14 @@ class ApprovalDecisionRequest(Wire, frozen=True, kw_only=True):
 
 
 class Option(Wire, frozen=True, kw_only=True):
-    """One thing that may be chosen."""
+    """One choice of a question."""
 
     label: str
     description: str
 
 
 class Question(Wire, frozen=True, kw_only=True):
-    """One question of a user input request."""
+    """One question to the user."""
 
     header: str
     id: str
@@ -240,14 +243,14 @@ ToolPayload = FunctionPayload | CustomPayload | ShellPayload | McpPayload
 
 
 class FunctionOutput(Wire, frozen=True, kw_only=True, tag_field="type", tag="function"):
-    """What a function gave back."""
+    """The result of a function."""
 
     body: Raw | UnsetType = UNSET
     success: bool
 
 
 class McpOutput(Wire, frozen=True, kw_only=True, tag_field="type", tag="mcp"):
-    """What a tool of an MCP server gave back."""
+    """The result of a tool of an MCP server."""
 
     result: Raw
 
@@ -259,13 +262,13 @@ ToolOutput = FunctionOutput | McpOutput
 
 
 class Failing(Wire, frozen=True, kw_only=True):
-    """Why it did not start."""
+    """The reason why an MCP server did not start."""
 
     error: str
 
 
 class McpFailed(Wire, frozen=True, kw_only=True):
-    """It did not start."""
+    """The status of an MCP server that did not start."""
 
     failed: Failing
 
@@ -274,21 +277,21 @@ McpStartupStatus = Literal["starting", "ready", "cancelled"] | McpFailed
 
 
 class McpUpdate(Wire, frozen=True, kw_only=True):
-    """How one server comes up."""
+    """The status of one MCP server while it starts."""
 
     server_name: str
     status: McpStartupStatus
 
 
 class McpFailure(Wire, frozen=True, kw_only=True):
-    """A server that did not come up."""
+    """One MCP server that did not start."""
 
     server_name: str
     error: str
 
 
 class McpSummary(Wire, frozen=True, kw_only=True):
-    """How all of them came up."""
+    """The outcome of starting all MCP servers."""
 
     ready: list[str]
     failed: list[McpFailure]
@@ -299,7 +302,7 @@ class McpSummary(Wire, frozen=True, kw_only=True):
 
 
 class RuntimeEvent(Wire, frozen=True, kw_only=True):
-    """The data of one server-sent event; ids that are not known are null, never absent."""
+    """The data of one server-sent event; an unknown id is null, never absent."""
 
     schema_version: int
     seq: int
@@ -315,7 +318,7 @@ class RuntimeEvent(Wire, frozen=True, kw_only=True):
 
 
 class ApprovalPost(Wire, frozen=True, kw_only=True):
-    """Body of a decision about an approval."""
+    """The body of a decision about an approval."""
 
     decision: Literal["allow", "deny"]
     remember: bool = False

@@ -6,14 +6,13 @@ The request id is the context's: a gateway's own upstream, the client's when a c
 
 from __future__ import annotations
 
-import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 from msgspec.structs import replace
 
 from dragoman.mappings.canonical import Unmapped, commands
 from dragoman.mappings.canonical.values import Ext, FileAttachment, ImageAttachment, flatten
 from dragoman.mappings.pando.from_canonical.context import Context, Messages
-from dragoman.mappings.pando.vocabulary import given
+from dragoman.mappings.pando.vocabulary import carried, given
 from dragoman.mappings.pando.wire import requests as wire
 from dragoman.mappings.rules import Lossy, Rules
 
@@ -21,12 +20,11 @@ FROM_COMMAND = Rules[[Context], Struct | bytes]("canonical commands -> pando")
 
 
 def _ignored(ext: Ext | None) -> Raw:
-    carried = ext.get("pando.params") if ext is not None else None
-    return wire.EMPTY if carried is None else carried
+    return carried(ext, "params") or wire.EMPTY
 
 
 def _null(ext: Ext | None) -> bool:
-    return ext is not None and "pando.params" in ext
+    return carried(ext, "params") is not None
 
 
 def _session(command: commands.Command) -> wire.OfSession | None:
@@ -98,8 +96,7 @@ def cancel_turn(command: commands.CancelTurn, context: Context) -> Messages:
 
 
 def _meta(ext: Ext | None, context: Context) -> wire.Meta | UnsetType:
-    carried = ext.get("pando.meta") if ext is not None else None
-    return context.meta if carried is None else msgspec.json.decode(carried, type=wire.Meta)
+    return given(ext, "meta", wire.Meta, context.meta)
 
 
 @FROM_COMMAND.rule(

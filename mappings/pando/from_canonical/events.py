@@ -21,6 +21,7 @@ from dragoman.mappings.pando.vocabulary import CODE_OF_CAUSE, given
 from dragoman.mappings.pando.wire import topics as wire
 from dragoman.mappings.pando.wire.replies import Done, Problem, Reply
 from dragoman.mappings.pando.wire.times import duration, rfc3339
+from dragoman.mappings.parked_turn import IN_WORDS
 from dragoman.mappings.rules import Emulated, Lossy, Rules
 
 FROM_EVENT = Rules[[Context], Struct | bytes]("canonical events -> pando")
@@ -284,16 +285,8 @@ FROM_EVENT.carried(events.TurnResult, "llm.end")
 FROM_EVENT.carried(events.StatusChanged, "llm.start and llm.end")
 FROM_EVENT.carried(events.ErrorReported, "the system message before llm.end")
 
-IN_WORDS = "the question in words: the run ends, and the next input is the answer"
-FROM_EVENT.carried(events.ApprovalRequested, IN_WORDS)
-FROM_EVENT.carried(events.InteractionRequired, IN_WORDS)
-FROM_EVENT.carried(events.InteractionInvalid, IN_WORDS)
-FROM_EVENT.carried(events.OtpRequired, "the question in words; an input `code` and the number is the answer")
-FROM_EVENT.carried(events.OtpSent, "words in the run")
-FROM_EVENT.carried(events.OtpInvalid, "words as a run of their own")
-FROM_EVENT.carried(events.OtpVerified, "the refused input, sent again")
-FROM_EVENT.carried(events.ApprovalResolved, "the run that goes on")
-FROM_EVENT.carried(events.InteractionResolved, "the run that goes on")
+for source, how in IN_WORDS.items():
+    FROM_EVENT.carried(source, how)
 
 FROM_EVENT.none("pando tells no reasons of a run", events.RunStarted)
 FROM_EVENT.none("pando tells the beginning of a run, not each call of the model", events.ModelTurnEnded)

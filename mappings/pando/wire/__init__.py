@@ -1,4 +1,4 @@
-"""The pando wire: structs exactly as on the wire, one codec for each direction."""
+"""The wire of pando: its structs, and one codec for each direction."""
 
 from dragoman.mappings.pando.wire.codecs import EVENTS, REQUESTS
 

@@ -1,9 +1,9 @@
-"""The two codecs of pando: EVENTS (what is published, and replies) and REQUESTS
-(docs/dialects/pando.md, sections 2, 3 and 5).
+"""The two codecs of pando: EVENTS (published messages and replies) and REQUESTS (docs/dialects/pando.md, sections 2, 3
+and 5).
 
-A published message is its topic, 0x00 and an envelope; 0x00 never stands in JSON, so it tells what is published from a
-reply. The common path is one typed decode, chosen by the topic or the method; what that refuses is read again as Go
-reads it, and ends in the same typed decoder.
+A published message is its topic, 0x00 and an envelope. JSON never contains 0x00, so that byte tells a published message
+from a reply. The common path is one typed decode, chosen by the topic or the method. A refused frame is read again as
+Go reads it, and goes through the same typed decoder.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ HALF_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class Form:
-    """One shape of message: its typed decoder, and its description for what that refuses."""
+    """One shape of message: its typed decoder, and its description for frames that the decoder refuses."""
 
     __slots__ = ("decode", "shape")
 
@@ -43,7 +43,7 @@ class Form:
         self.shape: inspect.StructType = struct_type(kind)
 
     def mend(self, value: dict[str, object], said: str) -> tuple[Any, list[str]]:
-        """The untyped message as a typed one, and the paths of what was dropped; `said` is its name."""
+        """Return the untyped message as a typed one, and the paths of what was dropped; `said` is its name."""
         dropped: list[str] = []
         spelled = usual(value, self.shape, "$", dropped)
         try:
@@ -57,7 +57,7 @@ def _constant(name: str) -> object:
 
 
 def as_go_reads(frame: bytes) -> object:
-    """JSON as Go's parser takes it: bytes that are no UTF-8, and half surrogates, become U+FFFD. PeerError."""
+    """Return JSON as Go's parser takes it, or raise PeerError: invalid UTF-8 and half surrogates become U+FFFD."""
     check_value_count(frame)
     try:
         return _shallow(UNTYPED.decode(frame))
@@ -79,22 +79,22 @@ def _shallow(value: object) -> object:
 
 
 def _named(value: dict[str, object], name: str) -> object:
-    """A member by its name in any case; the last one counts."""
+    """Return a member by its name in any case; the last one counts."""
     return next((value[key] for key in reversed(value) if key.lower() == name), None)
 
 
 class Shared:
-    """What both codecs have."""
+    """The part that both codecs share."""
 
     dialect = "pando"
 
     def suspicious(self, frame: bytes, message: Any) -> bool:
-        """Whether a frame that decoded may still be nested too deep, in JSON that nobody looked into."""
+        """Return True if opaque JSON in a decoded frame may be nested too deep."""
         return len(frame) > 2 * MAX_DEPTH and frame.count(b"{") + frame.count(b"[") > MAX_DEPTH
 
 
 class Events(Shared):
-    """What a primary says: published messages and replies."""
+    """The codec of what a primary says: published messages and replies."""
 
     watched: frozenset[type] = frozenset((topics.StoreChange, Reply))
 
@@ -108,7 +108,7 @@ class Events(Shared):
         self._decoders = {topic.encode(): form.decode for topic, form in self._forms.items()}
 
     def decode(self, frame: bytes) -> Any:
-        """A frame as a message."""
+        """Decode a frame as a published message or a reply; raise DecodeError if `mend` must look at it."""
         topic, nul, body = frame.partition(b"\0")
         if not nul:
             return self._reply.decode(frame)
@@ -120,18 +120,18 @@ class Events(Shared):
         return message
 
     def encode(self, message: Any) -> bytes:
-        """A message as a frame; bytes are one, which is only passed on."""
+        """Return a message as a frame; bytes are a frame already, which is only passed on."""
         if isinstance(message, bytes):
             return message
         body = ENCODER.encode(message)
         return body if type(message) is Reply else b"%b\0%b" % (message.topic.encode(), body)
 
     def check(self, frame: bytes) -> None:
-        """PeerError `too_deep`."""
+        """Raise PeerError `too_deep` if a frame is nested too deep."""
         as_go_reads(frame.partition(b"\0")[2] or frame)
 
     def mend(self, frame: bytes) -> tuple[Any, list[str]]:
-        """What `decode` refused, as Go reads it."""
+        """Decode a frame that `decode` refused, as Go reads it."""
         prefix, nul, body = frame.partition(b"\0")
         if not nul:
             value = _object(as_go_reads(frame))
@@ -164,7 +164,7 @@ def _object(value: object) -> dict[str, object]:
 
 
 class Head(Struct, frozen=True, gc=False):
-    """The name of what a `db.write` writes."""
+    """The method within the params of `db.write`."""
 
     method: str = ""
 
@@ -177,7 +177,7 @@ WRITES: dict[str, type[Struct]] = {
 
 
 class Requests(Shared):
-    """What a client asks."""
+    """The codec of what a client asks."""
 
     watched: frozenset[type] = frozenset(
         (requests.InstancePing, requests.InstanceInfo, requests.SessionList, requests.Write)
@@ -194,7 +194,7 @@ class Requests(Shared):
                 self._forms[str(method)] = Form(kind)
 
     def decode(self, frame: bytes) -> Any:
-        """A frame as a message."""
+        """Decode a frame as a request; raise DecodeError if `mend` must look at it."""
         envelope = decode_envelope(frame)
         form = None if envelope.kind == "response" else self._forms.get(str(envelope.method))
         if envelope.method == "db.write" and envelope.params is not UNSET:
@@ -202,15 +202,15 @@ class Requests(Shared):
         return form.decode(frame) if form is not None else _refuse("a method that is not known")
 
     def encode(self, message: Any) -> bytes:
-        """A message as a frame."""
+        """Return a request as a frame."""
         return ENCODER.encode(message)
 
     def check(self, frame: bytes) -> None:
-        """PeerError `too_deep`."""
+        """Raise PeerError `too_deep` if a frame is nested too deep."""
         as_go_reads(frame)
 
     def mend(self, frame: bytes) -> tuple[Any, list[str]]:
-        """What `decode` refused, as Go reads it. A fault has a `value` if the request can be answered by its id."""
+        """Decode a frame that `decode` refused, as Go reads it. A fault has a `value` if its id can be answered."""
         value = as_go_reads(frame)
         if not isinstance(value, dict):
             raise PeerError("invalid", "a request is one JSON object")

@@ -1,6 +1,4 @@
-"""What a pando answers (docs/dialects/pando.md, sections 5 to 7): one reply a request, and the results that we write
-or read.
-"""
+"""Replies of a pando (docs/dialects/pando.md, sections 5 to 7), and the results that we write or read."""
 
 from __future__ import annotations
 
@@ -13,14 +11,14 @@ from dragoman.mappings.pando.wire.topics import Session
 
 
 class Problem(Wire, frozen=True, kw_only=True):
-    """Why not."""
+    """The error of a reply."""
 
     code: int = 0
     message: str = ""
 
 
 class Reply(Wire, frozen=True, kw_only=True):
-    """The answer to the request `id`; a void success has neither result nor error."""
+    """The answer to the request `id`; a success without a value has neither result nor error."""
 
     jsonrpc: str = "2.0"
     id: str = ""
@@ -37,7 +35,7 @@ class Status(Wire, frozen=True, kw_only=True):
 
 
 class Done(Wire, frozen=True, kw_only=True):
-    """Result of what is only accepted or done."""
+    """Result of a request that was accepted or executed."""
 
     ok: bool = True
 

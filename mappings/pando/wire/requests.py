@@ -1,5 +1,6 @@
-"""What a client asks by RPC (docs/dialects/pando.md, sections 5 to 7); `db.write` by what it writes where we serve
-that.
+"""Requests of a client (docs/dialects/pando.md, sections 5 to 7).
+
+`db.write` has one struct for each write that we serve, and one for all others.
 """
 
 from __future__ import annotations
@@ -48,60 +49,60 @@ class NoParams(RequestBase, frozen=True, kw_only=True):
 
 
 class InstancePing(NoParams, frozen=True, kw_only=True):
-    """Are you there?"""
+    """Ask whether the instance lives."""
 
     method: Literal["instance.ping"] = "instance.ping"
 
 
 class InstanceInfo(NoParams, frozen=True, kw_only=True):
-    """What are you? Without a handler at both versions."""
+    """Ask for facts about the instance; no version has a handler for it."""
 
     method: Literal["instance.info"] = "instance.info"
 
 
 class SessionList(NoParams, frozen=True, kw_only=True):
-    """Which sessions are there?"""
+    """List the sessions."""
 
     method: Literal["session.list"] = "session.list"
 
 
 class SessionGet(RequestBase, frozen=True, kw_only=True):
-    """Describe one."""
+    """Describe one session."""
 
     method: Literal["session.get"] = "session.get"
     params: OfSession | None
 
 
 class SessionActivate(RequestBase, frozen=True, kw_only=True):
-    """Bring one to the front."""
+    """Bring one session to the front."""
 
     method: Literal["session.activate"] = "session.activate"
     params: OfSession | None
 
 
 class MessageList(RequestBase, frozen=True, kw_only=True):
-    """What was said in it?"""
+    """List the messages of a session."""
 
     method: Literal["message.list"] = "message.list"
     params: OfSession | None
 
 
 class MessageSend(RequestBase, frozen=True, kw_only=True):
-    """The user's input."""
+    """Send the user's input."""
 
     method: Literal["message.send"] = "message.send"
     params: Words | None
 
 
 class SessionInterrupt(RequestBase, frozen=True, kw_only=True):
-    """End the run."""
+    """Stop the run of a session."""
 
     method: Literal["session.interrupt"] = "session.interrupt"
     params: OfSession | None
 
 
 class StateSync(RequestBase, frozen=True, kw_only=True):
-    """Everything at once. Without a handler at both versions."""
+    """Ask for the whole state at once; no version has a handler for it."""
 
     method: Literal["state.sync"] = "state.sync"
     params: Project | None = Project()
@@ -125,7 +126,7 @@ class Number(Wire, frozen=True, kw_only=True, rename={"int64": "Int64", "valid":
 
 
 class Meta(Wire, frozen=True, kw_only=True):
-    """Who writes; only the head version says it."""
+    """The writer of a `db.write`; only the head version sends it."""
 
     source_instance_id: str = ""
     request_id: str = ""
@@ -163,55 +164,55 @@ class WriteBase(Wire, frozen=True, kw_only=True):
 
 
 class Creating(WriteBase, frozen=True, kw_only=True):
-    """CreateSession."""
+    """Params of a `db.write` that creates a session."""
 
     method: Literal["CreateSession"] = "CreateSession"
     params: NewSession = NewSession()
 
 
 class Changing(WriteBase, frozen=True, kw_only=True):
-    """UpdateSession."""
+    """Params of a `db.write` that changes a session."""
 
     method: Literal["UpdateSession"] = "UpdateSession"
     params: SessionChange = SessionChange()
 
 
 class Deleting(WriteBase, frozen=True, kw_only=True):
-    """DeleteSession; its params are the id."""
+    """Params of a `db.write` that deletes a session; the inner params are its id."""
 
     method: Literal["DeleteSession"] = "DeleteSession"
     params: str = ""
 
 
 class StoreCall(WriteBase, frozen=True, kw_only=True):
-    """Any other write."""
+    """Params of any other `db.write`."""
 
     params: Raw | UnsetType = UNSET
 
 
 class CreateSession(RequestBase, frozen=True, kw_only=True):
-    """`db.write` of a new session."""
+    """Create a session by `db.write`."""
 
     method: Literal["db.write"] = "db.write"
     params: Creating
 
 
 class UpdateSession(RequestBase, frozen=True, kw_only=True):
-    """`db.write` of a session's title and counters."""
+    """Change the title and counters of a session by `db.write`."""
 
     method: Literal["db.write"] = "db.write"
     params: Changing
 
 
 class DeleteSession(RequestBase, frozen=True, kw_only=True):
-    """`db.write` that forgets a session."""
+    """Delete a session by `db.write`."""
 
     method: Literal["db.write"] = "db.write"
     params: Deleting
 
 
 class Write(RequestBase, frozen=True, kw_only=True):
-    """`db.write` of anything else."""
+    """Write anything else by `db.write`."""
 
     method: Literal["db.write"] = "db.write"
     params: StoreCall

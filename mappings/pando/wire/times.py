@@ -8,14 +8,14 @@ from functools import lru_cache
 from dragoman.mappings.rfc3339 import NS, parse, seconds
 
 ZERO = "0001-01-01T00:00:00Z"
-"""Go's zero time: nobody said when."""
+"""Go's zero time, which means that no time is known."""
 
 STRICT = re.compile(r"\d{4}-\d\d-\d\dT([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{1,9}\d*)?(Z|[+-]\d\d:\d\d)", re.ASCII)
 
 
 @lru_cache(maxsize=64)  # asked twice of each message: whether it is a time, and which
 def nanoseconds(text: str) -> int | None:
-    """A time as ns since the epoch, 0 for the zero time; None if Go would not read it."""
+    """Return a time as ns since the epoch, 0 for the zero time, or None if Go would not read it."""
     if text == ZERO:
         return 0
     return parse(text) if STRICT.fullmatch(text) else None
@@ -23,7 +23,7 @@ def nanoseconds(text: str) -> int | None:
 
 @lru_cache(maxsize=64)  # one clock reading serves a batch
 def rfc3339(at: int) -> str:
-    """ns since the epoch in UTC, the fraction without trailing zeros; 0 and what no calendar has is the zero time."""
+    """Return ns since the epoch as UTC text without trailing zeros; 0 and impossible dates give the zero time."""
     text = seconds(at // NS) if at else ""
     if not text:
         return ZERO
@@ -32,7 +32,7 @@ def rfc3339(at: int) -> str:
 
 
 def duration(ns: int) -> str:
-    """A time span as Go writes it, rounded to seconds: `0s`, `1m5s`, `1h30m0s`, `26h0m3s`."""
+    """Return a time span as Go writes it, rounded to seconds: `0s`, `1m5s`, `1h30m0s`, `26h0m3s`."""
     whole = max(0, (ns + NS // 2) // NS)
     hours, minutes, rest = whole // 3600, whole // 60 % 60, whole % 60
     return (f"{hours}h" if hours else "") + (f"{minutes}m" if hours or minutes else "") + f"{rest}s"

@@ -1,5 +1,5 @@
-"""What a pando publishes (docs/dialects/pando.md, sections 2 and 4): an envelope and the payload of its topic, in
-its order.
+"""Messages that a pando publishes (docs/dialects/pando.md, sections 2 and 4): an envelope with the payload of its
+topic.
 """
 
 from __future__ import annotations
@@ -117,84 +117,84 @@ class Envelope(Wire, frozen=True, kw_only=True, rename="camel"):
 
 
 class SessionList(Envelope, frozen=True, kw_only=True):
-    """All sessions."""
+    """The list of all sessions."""
 
     topic: Literal["session.list"] = "session.list"
     payload: Sessions = Sessions()
 
 
 class SessionUpdate(Envelope, frozen=True, kw_only=True):
-    """A session was created, saved, or a run of it ended."""
+    """A session that was created or saved, or whose run has ended."""
 
     topic: Literal["session.update"] = "session.update"
     payload: Session = Session()
 
 
 class SessionActivated(Envelope, frozen=True, kw_only=True):
-    """A client brought a session to the front."""
+    """A session that a client brought to the front."""
 
     topic: Literal["session.activated"] = "session.activated"
     payload: Session = Session()
 
 
 class SessionDeleted(Envelope, frozen=True, kw_only=True):
-    """A session is gone; its last values."""
+    """A session that was deleted, with its last values."""
 
     topic: Literal["session.deleted"] = "session.deleted"
     payload: Session = Session()
 
 
 class MessageAppend(Envelope, frozen=True, kw_only=True):
-    """A message was said."""
+    """A new message of a session."""
 
     topic: Literal["message.append"] = "message.append"
     payload: Said = Said()
 
 
 class LlmStart(Envelope, frozen=True, kw_only=True):
-    """A run begins."""
+    """The beginning of a run."""
 
     topic: Literal["llm.start"] = "llm.start"
     payload: Started = Started()
 
 
 class LlmToken(Envelope, frozen=True, kw_only=True):
-    """More of the answer."""
+    """A piece of the answer."""
 
     topic: Literal["llm.token"] = "llm.token"  # the name of a topic
     payload: Delta = Delta()
 
 
 class LlmEnd(Envelope, frozen=True, kw_only=True):
-    """A run finished normally."""
+    """The normal end of a run."""
 
     topic: Literal["llm.end"] = "llm.end"
     payload: Ended = Ended()
 
 
 class ToolStart(Envelope, frozen=True, kw_only=True):
-    """A call began, or its input is complete."""
+    """A tool call that began, or whose input is complete."""
 
     topic: Literal["tool.start"] = "tool.start"
     payload: Call = Call()
 
 
 class ToolEnd(Envelope, frozen=True, kw_only=True):
-    """A tool gave back its result."""
+    """The result of a tool call."""
 
     topic: Literal["tool.end"] = "tool.end"
     payload: Result = Result()
 
 
 class InstanceHeartbeat(Envelope, frozen=True, kw_only=True):
-    """The instance lives."""
+    """A sign of life of the instance."""
 
     topic: Literal["instance.heartbeat"] = "instance.heartbeat"
     payload: Pulse = Pulse()
 
 
 class InstanceShutdown(Envelope, frozen=True, kw_only=True):
-    """The instance goes away."""
+    """The end of the instance."""
 
     topic: Literal["instance.shutdown"] = "instance.shutdown"
     payload: Shutdown = Shutdown()
@@ -218,7 +218,7 @@ ChangeTopic = Literal[
 
 
 class StoreChange(Envelope, frozen=True, kw_only=True):
-    """A write into the store went well."""
+    """A successful write into the store."""
 
     topic: ChangeTopic
     payload: Changed = Changed()

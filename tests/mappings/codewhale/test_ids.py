@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec import UNSET, Raw
 
-from dragoman.mappings.codewhale.ids import echoed, heard, marked, said, session_id, thread_id, thread_of
+from dragoman.mappings.codewhale.ids import echo_id, mark_id, named_thread, read_id, session_id, thread_id, write_id
 
 UUID = "00000000-0000-4000-8000-000000000001"
 
@@ -24,9 +24,9 @@ JSON = st.recursive(
 @given(JSON)
 def test_an_id_comes_back_from_its_text_also_when_that_is_marked(value: object) -> None:
     known = Raw(msgspec.json.encode(value))
-    text = heard(known)
-    for request in (text, marked(text, "own", "thread")):
-        back = said(request)
+    text = read_id(known)
+    for request in (text, mark_id(text, "own", "thread")):
+        back = write_id(request)
         assert back is not UNSET
         assert msgspec.json.decode(back) == value
 
@@ -38,20 +38,20 @@ def test_an_id_comes_back_from_its_text_also_when_that_is_marked(value: object) 
 @example("[ 1 ]")
 @example('{"a":1,"a":1}')
 def test_the_text_of_another_dialect_comes_back_from_its_id(text: str) -> None:
-    known = said(text)
+    known = write_id(text)
     assert known is not UNSET
-    assert heard(known) == text
-    back = said(marked(text, "own"))
+    assert read_id(known) == text
+    back = write_id(mark_id(text, "own"))
     assert back is not UNSET
     assert bytes(back) == bytes(known)
 
 
 def test_a_text_with_a_line_break_is_a_string() -> None:
-    assert said("a\nb") == Raw(b'"a\\nb"')
+    assert write_id("a\nb") == Raw(b'"a\\nb"')
 
 
 def test_texts_and_numbers_are_told_apart() -> None:
-    assert [heard(Raw(raw)) for raw in (b"7", b'"7"', b'"req-1"', b"null", b'""', b"1.0")] == [
+    assert [read_id(Raw(raw)) for raw in (b"7", b'"7"', b'"req-1"', b"null", b'""', b"1.0")] == [
         "7",
         '"7"',
         "req-1",
@@ -59,7 +59,7 @@ def test_texts_and_numbers_are_told_apart() -> None:
         '""',
         "1.0",
     ]
-    assert (heard(UNSET), said("")) == ("", UNSET)
+    assert (read_id(UNSET), write_id("")) == ("", UNSET)
 
 
 @pytest.mark.parametrize(
@@ -73,13 +73,13 @@ def test_texts_and_numbers_are_told_apart() -> None:
     ],
 )
 def test_an_id_is_echoed_as_a_server_does_it(id: bytes, back: bytes) -> None:
-    assert bytes(echoed(Raw(id))) == back
+    assert bytes(echo_id(Raw(id))) == back
 
 
 def test_two_requests_with_one_id_have_two_texts_and_each_knows_its_thread() -> None:
-    one, other = marked("7", "a", f"thread-{UUID}"), marked("7", "b")
+    one, other = mark_id("7", "a", f"thread-{UUID}"), mark_id("7", "b")
     assert one != other
-    assert (thread_of(one), thread_of(other), thread_of("7")) == (f"thread-{UUID}", "", "")
+    assert (named_thread(one), named_thread(other), named_thread("7")) == (f"thread-{UUID}", "", "")
 
 
 def test_a_uuid_stands_behind_thread_and_any_other_name_by_itself() -> None:

@@ -11,7 +11,7 @@ from dragoman.mappings.canonical import Batch
 from dragoman.mappings.canonical import events as say
 from dragoman.mappings.canonical.values import End, Failure, Message
 from dragoman.mappings.codewhale import Projection
-from dragoman.mappings.codewhale.ids import marked
+from dragoman.mappings.codewhale.ids import mark_id
 from dragoman.mappings.codewhale.projection import FRAMES_MAX
 from dragoman.mappings.codewhale.vocabulary import HEAD, SEED
 
@@ -28,7 +28,7 @@ def shown(projection: Projection, *events: Any, turn: str = TURN) -> list[dict[s
 
 
 def own(generation: str = HEAD) -> Projection:
-    return Projection(marked("7", "own", f"thread-{SESSION}"), generation)
+    return Projection(mark_id("7", "own", f"thread-{SESSION}"), generation)
 
 
 def over(end: End = "completed", failure: Failure | None = None) -> list[Any]:
@@ -58,7 +58,7 @@ def test_a_turn_without_text_has_a_start_and_an_end_if_it_went_well_and_none_if_
 
 
 def test_the_answer_names_the_request_and_the_thread_as_the_client_called_them() -> None:
-    *_, answer = shown(Projection(marked('{"a":1}', "own", "odd"), HEAD), *over())
+    *_, answer = shown(Projection(mark_id('{"a":1}', "own", "odd"), HEAD), *over())
     assert (answer["id"], answer["result"]["thread_id"]) == ({"a": 1}, "odd")
 
 
