@@ -28,6 +28,7 @@ from dragoman.gateway.backends.kinds import kind_of
 from dragoman.gateway.backends.upstream import Upstream
 from dragoman.gateway.config.model import Config, Route
 from dragoman.gateway.endpoint import Endpoint
+from dragoman.gateway.ingress import Ingress
 from dragoman.gateway.ledger import Ledger
 from dragoman.gateway.link import Link
 from dragoman.gateway.pods.directory import PodDirectory
@@ -37,13 +38,12 @@ from dragoman.gateway.recording.recordings import Recordings
 from dragoman.gateway.replay.conversation import PrivateConversation, SessionFilter
 from dragoman.gateway.replay.live import LiveBackend
 from dragoman.gateway.replay.playing import Replay
-from dragoman.gateway.routing.ingress import Ingress
-from dragoman.gateway.routing.router import Router
+from dragoman.gateway.router import Router
 from dragoman.gateway.services import Services
 from dragoman.gateway.session.ports import Backend, BackendEvents
 from dragoman.gateway.session.session import Session
 from dragoman.gateway.transports.spec import Children, Connect, ListenerCallbacks
-from dragoman.mappings.canonical import Command, Event
+from dragoman.mappings.canonical import Command, Event, SessionState
 from dragoman.mappings.canonical.events import Reply
 from dragoman.mappings.canonical.values import Failure
 from dragoman.mappings.dialect import Dialect, Instance, Loss, Translator
@@ -273,12 +273,14 @@ class App:
         async def listen(path: str, ingress: Ingress) -> Listener:
             return await self._open(structs.replace(endpoint, transport="unix", address=path), router, ingress)
 
-        directory = PodDirectory(
-            Path(endpoint.address), route.name, listen=listen, sessions=lambda: router.sessions, behind=router.behind
-        )
+        def behind(ingress: Ingress) -> SessionState | None:
+            session = router.behind(ingress)
+            return session.state if session is not None else None
+
+        directory = PodDirectory(Path(endpoint.address), route.name, listen=listen, behind=behind)
         await directory.open()
         self._listeners.append(directory)
-        router.watchers.append(directory.watch)
+        router.watchers.append(lambda session: directory.watch(session.state, lives=router.lives(session)))
         self._keepers.append(self._group.create_task(directory.run(), name=f"{route.name}:directory"))
         return f"{endpoint.dialect}+{directory.address}"
 

@@ -15,9 +15,9 @@ from typing import Any, TypeVar
 import structlog
 
 from dragoman.adapters.base import CloseReason, Transport
+from dragoman.gateway.ingress import Ingress
 from dragoman.gateway.outbox import Outbox
 from dragoman.gateway.recording.recorder import Tap
-from dragoman.gateway.routing.ingress import Ingress
 from dragoman.gateway.services import Services
 from dragoman.gateway.timers import Timer
 from dragoman.mappings.canonical import Batch, Event, SessionState

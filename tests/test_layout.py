@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+import tomli
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "dragoman"  # links to the folders at the top; in an sdist it holds them
@@ -297,3 +298,15 @@ def test_a_riddle_is_noticed() -> None:
     assert list(riddles("The same; one that nobody knows yet is made."))
     assert list(riddles(" ".join(["Return"] * (MAX_WORDS + 1))))
     assert not list(riddles("Return the session, or None."))
+
+
+def test_the_layers_of_the_gateway_are_those_of_the_design_and_every_module_has_one() -> None:
+    contracts = tomli.loads(ROOT.joinpath("pyproject.toml").read_text("utf-8"))["tool"]["importlinter"]["contracts"]
+    (layers,) = [contract["layers"] for contract in contracts if contract.get("containers") == ["dragoman.gateway"]]
+    enforced = [layer.split(" | ") for layer in layers]
+    section = ROOT.joinpath("docs/design.md").read_text("utf-8").split("| layer of `gateway/` |")[1].split("\n\n")[0]
+    documented = [re.findall(r"`([\w.]+)`", row.split("|")[1]) for row in section.splitlines()[2:]]
+    assert documented == enforced
+    named = {module.split(".")[0] for layer in enforced for module in layer}
+    there = {path.stem for path in (PACKAGE / "gateway").iterdir() if path.stem not in ("__init__", "__pycache__")}
+    assert there == named

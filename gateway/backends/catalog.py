@@ -14,24 +14,22 @@ from msgspec import structs
 
 from dragoman.gateway.backends.asking import Asking, RelayedBackend, Script, TimedOut
 from dragoman.gateway.routing.ids import canonical_id
+from dragoman.gateway.routing.session_index import Rows
 from dragoman.gateway.services import Services
-from dragoman.gateway.session.history import summary
 from dragoman.gateway.session.ports import Backend, BackendEvents
-from dragoman.gateway.session.session import Session
 from dragoman.mappings.canonical import Command, Event
 from dragoman.mappings.canonical.commands import ListSessions
 from dragoman.mappings.canonical.events import SessionsListed
 from dragoman.mappings.canonical.values import Cause, SessionSummary
 from dragoman.mappings.dialect import Burst, Loss
 
-__all__ = ["BackendCatalog", "Rows", "joined"]
+__all__ = ["BackendCatalog"]
 
 # rows that are asked for: the largest page of servers (docs/dialects/smooth.md, section 3: list_conversations)
 STORED_MAX = 200
 WAITING_MAX = 1024  # lists that wait for one answer; a further one shows only the sessions that live here
 NAMES_MAX = 10_000  # remembered names, of some 1,000 conversations; the oldest is forgotten first
 
-Rows = Sequence[SessionSummary]
 Told = Callable[[Rows], None]
 
 
@@ -126,32 +124,3 @@ class BackendCatalog(RelayedBackend):
 def _tell(waiting: Sequence[Told], rows: Rows) -> None:
     for told in waiting:
         told(rows)
-
-
-def joined(
-    sessions: Sequence[Session], rows: Rows, open_as: Callable[[SessionSummary], Session | None]
-) -> list[SessionSummary]:
-    """Return the rows of these sessions, each completed by the backend's own row, and the rows of all others.
-
-    `open_as` returns the session of a row, also if the client may not see it.
-    """
-    own = {session.state.id: summary(session.state) for session in sessions}
-    others = []
-    for row in rows:
-        session = open_as(row)
-        if session is None:
-            others.append(row)
-        elif session.state.id in own:
-            own[session.state.id] = _completed(own[session.state.id], session.state.title, row)
-    return [*own.values(), *others]
-
-
-def _completed(own: SessionSummary, title: str, row: SessionSummary) -> SessionSummary:
-    return structs.replace(
-        own,
-        title=title or row.title or own.title,
-        updated_at=max(own.updated_at, row.updated_at),
-        messages=max(own.messages, row.messages),
-        archived=row.archived,
-        ext={**(own.ext or {}), **(row.ext or {})},
-    )

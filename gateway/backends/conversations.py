@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from dragoman.gateway.backends.catalog import BackendCatalog, Rows
+from dragoman.gateway.backends.catalog import BackendCatalog
 from dragoman.gateway.backends.history_loader import HistoryLoader
 from dragoman.gateway.backends.kind import SessionOpener
+from dragoman.gateway.ingress import LATEST, NEW
 from dragoman.gateway.link import Link
 from dragoman.gateway.routing.ids import canonical_id
-from dragoman.gateway.routing.ingress import LATEST, NEW
+from dragoman.gateway.routing.session_index import Rows
 from dragoman.gateway.session.ports import Backend, BackendEvents
 from dragoman.gateway.session.session import Session
 from dragoman.mappings.canonical import Command

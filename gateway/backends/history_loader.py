@@ -19,8 +19,8 @@ from typing import Any
 from msgspec import structs
 
 from dragoman.gateway.backends.asking import Asking, AskingBackend, ConnectionLost, Refused, Script, TimedOut
+from dragoman.gateway.ingress import LATEST
 from dragoman.gateway.routing.ids import canonical_id
-from dragoman.gateway.routing.ingress import LATEST
 from dragoman.gateway.services import Services
 from dragoman.gateway.session.ports import Backend, BackendEvents
 from dragoman.gateway.session.weight import of_item

@@ -17,9 +17,9 @@ from collections.abc import Callable
 from msgspec import structs
 
 from dragoman.gateway.backends.asking import Refused
-from dragoman.gateway.backends.catalog import Rows
 from dragoman.gateway.endpoint import Endpoint
 from dragoman.gateway.link import Link
+from dragoman.gateway.routing.session_index import Rows
 from dragoman.gateway.routing.sessions import Sessions
 from dragoman.gateway.session.ports import Backend, BackendEvents
 from dragoman.gateway.session.session import Session

@@ -13,12 +13,12 @@ import msgspec
 from msgspec import UNSET, Struct
 
 from dragoman.gateway.backends.asking import Refused
-from dragoman.gateway.backends.catalog import Rows
 from dragoman.gateway.backends.kind import BackendKind, MakeBackend
+from dragoman.gateway.ingress import LATEST, NEW
 from dragoman.gateway.link import Link
 from dragoman.gateway.pods.live import Pod, Pods
 from dragoman.gateway.routing.ids import session_id
-from dragoman.gateway.routing.ingress import LATEST, NEW
+from dragoman.gateway.routing.session_index import Rows
 from dragoman.gateway.routing.sessions import Sessions
 from dragoman.gateway.session.ports import Backend
 from dragoman.gateway.session.session import Session

@@ -12,9 +12,9 @@ from contextlib import suppress
 from dragoman.gateway.backends.asking import Asking, Script, TimedOut
 from dragoman.gateway.backends.kind import MakeBackend, SessionOpener
 from dragoman.gateway.backends.shared import SharedConnection
+from dragoman.gateway.ingress import LATEST, NEW
 from dragoman.gateway.link import Link
 from dragoman.gateway.routing.ids import canonical_id
-from dragoman.gateway.routing.ingress import LATEST, NEW
 from dragoman.gateway.routing.sessions import Sessions
 from dragoman.gateway.session.ports import Backend
 from dragoman.gateway.session.session import Session

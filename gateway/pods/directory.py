@@ -17,10 +17,9 @@ import structlog
 from msgspec import Raw, structs
 
 from dragoman.adapters.base import Listener
+from dragoman.gateway.ingress import NEW, Ingress
 from dragoman.gateway.pods.folder import PodFolder
 from dragoman.gateway.pods.runtime import check_name
-from dragoman.gateway.routing.ingress import NEW, Ingress
-from dragoman.gateway.session.session import Session
 from dragoman.mappings.canonical import Event, SessionState
 from dragoman.mappings.canonical.commands import GetSession, ListSessions, ResumeSession
 from dragoman.mappings.canonical.events import PodAttached, PodInspected, Reply, SessionsListed
@@ -38,14 +37,14 @@ log = structlog.get_logger("dragoman.pod")
 
 
 class PodPlace(msgspec.Struct, kw_only=True, eq=False):
-    """A session and its folder, which is open once clients can connect."""
+    """The state of a session and its folder, which is open once clients can connect."""
 
-    session: Session
+    state: SessionState
     folder: PodFolder
 
 
 class PodDirectory:
-    """The folders of one route. `sessions` returns the live sessions, `behind` the session of an ingress."""
+    """The folders of one route. `behind` returns the session that clients of an ingress share, if it has one."""
 
     def __init__(
         self,
@@ -53,32 +52,27 @@ class PodDirectory:
         way_in: str,
         *,
         listen: Listen,
-        sessions: Callable[[], list[Session]],
-        behind: Callable[[Ingress], Session | None],
+        behind: Callable[[Ingress], SessionState | None],
     ) -> None:
         self.address = f"dir:{base}"
         self._base = base
         self._listen = listen
-        self._sessions = sessions
         self._behind = behind
         self._entry = PodFolder(base, way_in)
         self._ingress = Ingress(endpoint=f"pod+{self._entry.address}", session=NEW, directory=self)
         self._wanted: dict[str, PodPlace] = {}
         self._open: dict[str, PodPlace] = {}
         self._changed = asyncio.Event()
-
         self._closed = False
 
     async def open(self) -> None:
         """Create the route's own folder; raise OSError with the reason."""
         await self._entry.open(lambda path: self._listen(path, self._ingress))
 
-    def watch(self, session: Session) -> None:
+    def watch(self, state: SessionState, *, lives: bool) -> None:
         """Update the folders after a session of the route was created, has changed, or has ended."""
-        state = session.state
         place = self._wanted.get(state.id)
-        lives = any(session is other for other in self._sessions())
-        if self._closed or not lives or self._behind(self._ingress) is session:
+        if self._closed or not lives or self._behind(self._ingress) is state:
             if place is not None:
                 del self._wanted[state.id]
                 self._changed.set()
@@ -88,7 +82,7 @@ class PodDirectory:
         elif place is not None:
             place.folder.tell(state)
         elif state.owner or state.backend_ids is not None:  # somebody opened it: a probe's session is shown to nobody
-            place = PodPlace(session=session, folder=PodFolder(self._base, self._free_name(state)))
+            place = PodPlace(state=state, folder=PodFolder(self._base, self._free_name(state)))
             _name(state, place.folder.name)
             self._wanted[state.id] = place
             self._changed.set()
@@ -126,7 +120,7 @@ class PodDirectory:
             await place.folder.close()
             return
         self._open[id] = place
-        place.folder.tell(place.session.state)
+        place.folder.tell(place.state)
 
     def _free_name(self, state: SessionState) -> str:
         """Return an unused folder name: the title if it is a valid pod name, else the id."""
@@ -148,30 +142,30 @@ class PodDirectory:
                 SessionSummary(
                     session=name,
                     title=name,
-                    status=session.state.status,
-                    ext={"pod.pod": _json({**_described(name, folder, session, own), "state": "readable"})},
+                    status=state.status,
+                    ext={"pod.pod": _json({**_described(name, folder, state, own), "state": "readable"})},
                 )
-                for name, (folder, session) in sorted(standing.items())
+                for name, (folder, state) in sorted(standing.items())
             ]
             return SessionsListed(request=command.request, sessions=tuple(rows))
-        name = command.session or next((n for n, (_f, session) in standing.items() if session.state is own), "")
+        name = command.session or next((n for n, (_folder, state) in standing.items() if state is own), "")
         if name not in standing:
             failure = Failure(cause="not_found", text=f"pod {name!r} is not visible from here")
             return Reply(request=command.request, failure=failure)
-        folder, session = standing[name]
+        folder, state = standing[name]
         if isinstance(command, GetSession):
-            return PodInspected(request=command.request, pod=_json(_described(name, folder, session, own)))
+            return PodInspected(request=command.request, pod=_json(_described(name, folder, state, own)))
         attached = {
             "action": "attached",
             "pod_name": name,
             "socket_path": str(folder.socket),
-            "status": session.state.status,
+            "status": state.status,
         }
         return PodAttached(request=command.request, result=_json(attached))
 
-    def _standing(self) -> dict[str, tuple[PodFolder, Session]]:
+    def _standing(self) -> dict[str, tuple[PodFolder, SessionState]]:
         """Return each folder with its session, by the folder's name."""
-        standing = {place.folder.name: (place.folder, place.session) for place in self._open.values()}
+        standing = {place.folder.name: (place.folder, place.state) for place in self._open.values()}
         entered = self._behind(self._ingress)
         if entered is not None:
             standing[self._entry.name] = (self._entry, entered)
@@ -184,13 +178,13 @@ def _name(state: SessionState, name: str) -> None:
         state.backend = structs.replace(state.backend, name=name)
 
 
-def _described(name: str, folder: PodFolder, session: Session, own: SessionState) -> dict[str, object]:
+def _described(name: str, folder: PodFolder, state: SessionState, own: SessionState) -> dict[str, object]:
     """Return a session in the form in which pods describe a pod (docs/dialects/pod.md, section 10)."""
     return {
         "pod_name": name,
-        "visibility": "self_pod" if session.state is own else "spawned_child",
-        "active": {"session_id": session.state.id},
-        "live": {"socket_path": str(folder.socket), "reachable": True, "status": session.state.status},
+        "visibility": "self_pod" if state is own else "spawned_child",
+        "active": {"session_id": state.id},
+        "live": {"socket_path": str(folder.socket), "reachable": True, "status": state.status},
         "restore": {"possible": False, "reason": "sessions of a gateway are not restored by name"},
         "spawned_children": {"count": 0, "reachable": 0, "unreachable": 0},
     }

@@ -1,6 +1,5 @@
-"""Bring commands to the sessions of a route.
+"""The sessions of a route: how they are made, named and found, and who may use them.
 
-router          commands to sessions           sessions   made, named, published and dropped
-session_index   sessions by their names        policy     who may see, open and answer
-ingress         the listener of a link         ids        ids of sessions, functions of what is known
+sessions   made, published and dropped      session_index   found by their names, and listed
+policy     who may see, open and answer     ids             ids that are the same after a restart
 """

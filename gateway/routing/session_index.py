@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
+from msgspec import structs
+
+from dragoman.gateway.session.history import summary
 from dragoman.gateway.session.session import Session
 from dragoman.mappings.canonical.commands import ListSessions
 from dragoman.mappings.canonical.events import SessionsListed
@@ -11,10 +14,12 @@ from dragoman.mappings.canonical.values import SessionSummary
 from dragoman.mappings.dialect import Dialect
 from dragoman.mappings.errors import PeerError
 
-__all__ = ["SessionIndex", "listing"]
+__all__ = ["Rows", "SessionIndex", "joined", "listing"]
 
 NAMES_MAX = 1024  # names of one session: who opens the one session of a backend chooses another each time
 LIST_DEFAULT, LIST_MAX = 50, 200  # docs/dialects/smooth.md, section 3: list_conversations
+
+Rows = Sequence[SessionSummary]
 
 
 class SessionIndex:
@@ -96,4 +101,33 @@ def listing(
     more = start + limit < len(found)
     return SessionsListed(
         request=command.request, sessions=tuple(shown), next_cursor=shown[-1].session if more and shown else None
+    )
+
+
+def joined(
+    sessions: Sequence[Session], rows: Rows, open_as: Callable[[SessionSummary], Session | None]
+) -> list[SessionSummary]:
+    """Return the rows of these sessions, each completed by the backend's own row, and the rows of all others.
+
+    `open_as` returns the session of a row, also if the client may not see it.
+    """
+    own = {session.state.id: summary(session.state) for session in sessions}
+    others = []
+    for row in rows:
+        session = open_as(row)
+        if session is None:
+            others.append(row)
+        elif session.state.id in own:
+            own[session.state.id] = _completed(own[session.state.id], session.state.title, row)
+    return [*own.values(), *others]
+
+
+def _completed(own: SessionSummary, title: str, row: SessionSummary) -> SessionSummary:
+    return structs.replace(
+        own,
+        title=title or row.title or own.title,
+        updated_at=max(own.updated_at, row.updated_at),
+        messages=max(own.messages, row.messages),
+        archived=row.archived,
+        ext={**(own.ext or {}), **(row.ext or {})},
     )

@@ -10,11 +10,11 @@ from msgspec import structs
 
 from dragoman.adapters.base import CloseReason
 from dragoman.gateway.config.model import Route
+from dragoman.gateway.ingress import LATEST, NEW, Ingress
 from dragoman.gateway.link import Link
 from dragoman.gateway.recording.recorder import Recorder
 from dragoman.gateway.recording.track import SessionRecorder
 from dragoman.gateway.routing.ids import agent_id, canonical_id
-from dragoman.gateway.routing.ingress import LATEST, NEW, Ingress
 from dragoman.gateway.routing.policy import Policy
 from dragoman.gateway.routing.session_index import SessionIndex
 from dragoman.gateway.services import Services

@@ -22,11 +22,11 @@ from dragoman.gateway.backends.kinds import kind_of
 from dragoman.gateway.backends.upstream import Upstream
 from dragoman.gateway.config.model import Limits, Overflow, Route
 from dragoman.gateway.endpoint import Endpoint, parse
+from dragoman.gateway.ingress import Ingress
 from dragoman.gateway.ledger import Ledger
 from dragoman.gateway.link import Link
+from dragoman.gateway.router import Router
 from dragoman.gateway.routing.ids import session_id
-from dragoman.gateway.routing.ingress import Ingress
-from dragoman.gateway.routing.router import Router
 from dragoman.gateway.session.ports import BackendEvents
 from dragoman.gateway.session.session import Session
 from dragoman.mappings.canonical import Command

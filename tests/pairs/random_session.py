@@ -17,7 +17,7 @@ from msgspec import Struct, field
 from dragoman.adapters.base import CloseReason
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.endpoint import Endpoint, parse
-from dragoman.gateway.routing.ingress import Ingress
+from dragoman.gateway.ingress import Ingress
 from dragoman.gateway.session.session import Session
 from dragoman.mappings.smooth.from_canonical import public_ids
 from tests.gateway.in_memory import AT_ONCE, InMemoryGateway, InMemoryPeer

@@ -6,7 +6,7 @@ import json
 from typing import Any
 from uuid import NAMESPACE_URL, uuid5
 
-from dragoman.gateway.routing.ingress import Ingress
+from dragoman.gateway.ingress import Ingress
 from dragoman.gateway.session.session import Session
 from tests.gateway.in_memory import InMemoryPeer
 from tests.gateway.smooth_client_messages import AGENT

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from dragoman.gateway.backends.shared_sessions import HELD_MAX
-from dragoman.gateway.routing.ingress import Ingress
+from dragoman.gateway.ingress import Ingress
 from dragoman.mappings.canonical import Event, SessionState
 from dragoman.mappings.canonical.commands import GetSession, ListSessions, ResumeSession
 from tests.gateway.backends.in_memory_pando import InMemoryPandoGateway, frames, in_memory_pando_gateway, row

@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from dragoman.gateway.routing.ingress import Ingress
+from dragoman.gateway.ingress import Ingress
 from tests.gateway.codewhale_messages import answers, asked, line, refuses, shown
 from tests.gateway.in_memory import InMemoryGateway, InMemoryPeer, in_memory_gateway
 from tests.gateway.smooth_client_messages import ask

@@ -1,6 +1,4 @@
-"""The listener by which a link came, as far as it says which session the link means
-(docs/design.md, section 5).
-"""
+"""The listener of a link, and the session that its clients mean (docs/design.md, section 5)."""
 
 from __future__ import annotations
 
@@ -20,14 +18,14 @@ class Directory(Protocol):
     """A directory with a listener for each session of a route: `pod+dir:DIR`."""
 
     def answer(self, command: ListSessions | GetSession | ResumeSession, own: SessionState) -> Event:
-        """Return what a client of session `own` is told of all that stand here."""
+        """Return the answer to a client of session `own` about the sessions of this directory."""
 
 
 class Ingress(Struct, frozen=True, kw_only=True):
     """The listener of a link. `session` is what its endpoint asks for: `new`, `latest`, an id, or "" for the default.
 
-    `endpoint` is its identity. All clients that come by it and name no session by themselves share one. `spawned` says
-    that its one peer started this process.
+    `endpoint` identifies the listener: all clients that connect to it and name no session share one. `spawned` says
+    that the only client of the listener started this process.
     """
 
     endpoint: str = ""

@@ -2,7 +2,7 @@
 
 Each route has one router. It answers what needs no session (ping, lists), opens and finds sessions, and attaches links
 to them. A client that names no session means the one of its listener. A foreign session is answered exactly like an
-unknown one (policy.py). Which sessions the backend has is asked of its kind (backends/kind.py).
+unknown one (routing/policy.py). Which sessions the backend has is asked of its kind (backends/kind.py).
 """
 
 from __future__ import annotations
@@ -12,13 +12,12 @@ from functools import partial
 
 from dragoman.adapters.base import CloseReason
 from dragoman.gateway.backends.asking import Refused
-from dragoman.gateway.backends.catalog import Rows, joined
 from dragoman.gateway.backends.kind import BackendKind, not_found
 from dragoman.gateway.config.model import Route
+from dragoman.gateway.ingress import Ingress
 from dragoman.gateway.link import Link
 from dragoman.gateway.recording.recorder import Recorder
-from dragoman.gateway.routing.ingress import Ingress
-from dragoman.gateway.routing.session_index import listing
+from dragoman.gateway.routing.session_index import Rows, joined, listing
 from dragoman.gateway.routing.sessions import Sessions
 from dragoman.gateway.services import Services
 from dragoman.gateway.session.history import summary
@@ -113,6 +112,10 @@ class Router:
         """Return the id of the session that the backend calls `name`, "" if there is none."""
         session = self._all.index.find_session(name)
         return session.state.id if session is not None else ""
+
+    def lives(self, session: Session) -> bool:
+        """Return True if this is a session of the route that has not ended."""
+        return session in self._all.index
 
     @property
     def published(self) -> int:

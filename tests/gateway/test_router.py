@@ -8,8 +8,8 @@ import pytest
 
 from dragoman.gateway.backends.upstream import WAITING_MAX
 from dragoman.gateway.config.model import Limits
+from dragoman.gateway.ingress import Ingress
 from dragoman.gateway.routing.ids import session_id
-from dragoman.gateway.routing.ingress import Ingress
 from dragoman.mappings.canonical.commands import GetHistory, ListSessions, SetGoal
 from dragoman.mappings.canonical.events import SessionsListed
 from dragoman.mappings.canonical.unmapped import Unmapped
