@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from dragoman.gateway.recording.redaction.shown import shown
+from dragoman.gateway.recording.redaction.rules import redact_text
 from dragoman.mappings.dialect import Loss
 
 __all__ = ["Entry", "Ledger"]
@@ -58,7 +58,7 @@ class Ledger:
                     kind=key[3],
                     field=key[4],
                     why=key[5],
-                    sample=shown(loss.sample[:SAMPLE_MAX], cut=True),
+                    sample=redact_text(loss.sample[:SAMPLE_MAX], cut=True),
                 )
             entry.count += loss.count
 

@@ -149,13 +149,13 @@ class _Bridge(logging.Handler):
 
 
 def _without_secrets(_logger: object, _name: str, event: Fields) -> Fields:
-    from dragoman.gateway.recording.redaction.shown import shown
+    from dragoman.gateway.recording.redaction.rules import redact_text
 
     for key, value in event.items():
         if isinstance(value, str):
-            event[key] = shown(value)
+            event[key] = redact_text(value)
         elif isinstance(value, list):
-            event[key] = [shown(item) if isinstance(item, str) else item for item in value]
+            event[key] = [redact_text(item) if isinstance(item, str) else item for item in value]
     return event
 
 

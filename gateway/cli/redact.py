@@ -14,7 +14,7 @@ from dragoman.gateway.cli.options import AsJson, RecordingFile, RedactConfig
 from dragoman.gateway.cli.recordings import opened
 from dragoman.gateway.cli.redactor import redaction_rules
 from dragoman.gateway.recording import rewriting
-from dragoman.gateway.recording.redaction import Entry, Redactor
+from dragoman.gateway.recording.redaction import FindingCount, Redactor
 
 __all__ = ["EXAMPLES", "redact"]
 
@@ -45,7 +45,7 @@ def redact(
         typer.echo("no secrets found")
 
 
-def _print(entries: list[Entry]) -> None:
+def _print(entries: list[FindingCount]) -> None:
     table = Table("kind", "place", "count")
     for entry in entries:
         table.add_row(entry.kind, entry.place, str(entry.count))

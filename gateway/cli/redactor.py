@@ -7,7 +7,7 @@ from secrets import token_bytes
 
 from dragoman.gateway.config.check import load
 from dragoman.gateway.config.model import Redact
-from dragoman.gateway.recording.redaction import EVER, Redactor, Rules, rules
+from dragoman.gateway.recording.redaction import EVER, RedactionRules, Redactor, rules
 
 __all__ = ["default_redactor", "redaction_rules"]
 
@@ -19,7 +19,7 @@ def default_redactor() -> Redactor:
     return Redactor(*redaction_rules(None))
 
 
-def redaction_rules(config_file: Path | None) -> tuple[Rules, bytes]:
+def redaction_rules(config_file: Path | None) -> tuple[RedactionRules, bytes]:
     """Return the rules for finding secrets, and the salt of the placeholders."""
     wanted = Redact()
     if config_file is not None:

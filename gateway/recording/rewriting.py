@@ -18,7 +18,7 @@ from dragoman.gateway.recording.format import Header, encode, packed
 from dragoman.gateway.recording.keeping import lock, sync_folder
 from dragoman.gateway.recording.places import ZST, part_names
 from dragoman.gateway.recording.reader import Recording
-from dragoman.gateway.recording.redaction import Entry, Redactor
+from dragoman.gateway.recording.redaction import FindingCount, Redactor
 from dragoman.gateway.recording.runs import Item
 from dragoman.mappings.errors import ConfigError
 
@@ -28,14 +28,14 @@ AT_ONCE = 1024  # lines
 MODE = 0o600
 
 
-def scan(recording: Recording, redactor: Redactor) -> list[Entry]:
+def scan(recording: Recording, redactor: Redactor) -> list[FindingCount]:
     """What secrets are in a recording; `redactor` tells each by itself. Nothing is written."""
     for _ in redacted(recording.items(), redactor):
         pass
     return redactor.ledger.entries()
 
 
-def redact(recording: Recording, redactor: Redactor, out: Path | None = None) -> list[Entry]:
+def redact(recording: Recording, redactor: Redactor, out: Path | None = None) -> list[FindingCount]:
     """Write a recording without its secrets, to a new file `out` or in its own place; what was taken out.
 
     It is compressed as the old one is, `out` by its name; further parts of it stand beside `out`. ConfigError if the

@@ -21,8 +21,7 @@ from dragoman.gateway.ledger import Ledger
 from dragoman.gateway.recording.format import Header, encode, encode_lines, packed
 from dragoman.gateway.recording.lines import UP, EventLine
 from dragoman.gateway.recording.pending import FramesNote, Note, PendingSteps, TapPoint
-from dragoman.gateway.recording.redaction import Ledger as Redacted
-from dragoman.gateway.recording.redaction import Redactor
+from dragoman.gateway.recording.redaction import FindingCounts, Redactor
 from dragoman.gateway.recording.runs import Item, count
 from dragoman.gateway.recording.writer import File, Writer
 from dragoman.gateway.timers import Later, Timer
@@ -318,7 +317,7 @@ class SessionRecorder:
             self._desk.writer.finish(self._file)
         self.closed = True
 
-    def _tell_redacted(self, redacted: Redacted) -> None:
+    def _tell_redacted(self, redacted: FindingCounts) -> None:
         if redacted.total:
             self._desk.ledger.counters["secrets_redacted"] += redacted.total
             found = [f"{entry.kind} in {entry.place}: {entry.count}" for entry in redacted.entries()]

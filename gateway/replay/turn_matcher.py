@@ -15,7 +15,7 @@ import structlog
 from msgspec import Struct
 
 from dragoman.gateway.ledger import Ledger
-from dragoman.gateway.recording.redaction.shown import shown
+from dragoman.gateway.recording.redaction.rules import redact_text
 from dragoman.gateway.replay.matching import FieldDifference, Likeness, is_same_command, nearest_commands
 from dragoman.gateway.replay.plan import RecordedTurn, ReplayPlan, TurnPart
 from dragoman.mappings.canonical import Command
@@ -76,7 +76,7 @@ class MatchReport(Struct, frozen=True, kw_only=True):
             used = ", played already" if candidate.used else ""
             lines.append(f"  candidate {candidate.turn}: {candidate.words}, {candidate.ratio:.0%} alike{used}")
             for d in candidate.differences:
-                recorded, said = shown(d.recorded, cut=True), shown(d.said, cut=True)
+                recorded, said = redact_text(d.recorded, cut=True), redact_text(d.said, cut=True)
                 lines.append(f"    {d.field}: recorded {recorded!r}, said {said!r}")
         return lines
 
@@ -175,5 +175,5 @@ def named(command: Command) -> str:
     kind = snake_case(type(command).__name__)
     if not isinstance(command, SubmitInput):
         return kind
-    text = " ".join(shown(flatten(command.segments)).split())
+    text = " ".join(redact_text(flatten(command.segments)).split())
     return f"{kind} {text if len(text) <= SAMPLE else text[: SAMPLE - 1] + '…'}"

@@ -19,7 +19,7 @@ import pytest
 from dragoman.adapters.lines import LineSplitter
 from dragoman.gateway import registry
 from dragoman.gateway.logs import escaped
-from dragoman.gateway.recording.redaction.shown import shown
+from dragoman.gateway.recording.redaction.rules import redact_text
 from dragoman.mappings.canonical import Command, Event
 from dragoman.mappings.dialect import Burst, Dialect, Oversize, Parts, Step, Translator
 from tests.legal_samples import legal_samples
@@ -231,7 +231,10 @@ def test_a_line_costs_in_proportion_to_its_length_however_it_arrives(
 
 @pytest.mark.parametrize("unit", ["a", "\x1b[2J", "\n", "://a:b@", "secret=", '\\"', "\u202e"])
 def test_a_log_value_costs_in_proportion_to_its_length(unit: str) -> None:
-    assert growth(lambda text: lambda: escaped(shown(text)), [unit * 160 * n for n in (1, 2, 4, 8)], READERS) <= GROWTH
+    assert (
+        growth(lambda text: lambda: escaped(redact_text(text)), [unit * 160 * n for n in (1, 2, 4, 8)], READERS)
+        <= GROWTH
+    )
 
 
 def test_work_that_is_not_in_proportion_is_found() -> None:

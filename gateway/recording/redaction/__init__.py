@@ -1,19 +1,29 @@
-"""Secrets stay out of recordings (docs/design.md, section 8): pure, without files, clock or randomness.
+"""Keep secrets out of recordings (docs/design.md, section 8): pure, without files, clock or randomness.
 
-redactor              lines on their way into the file   blocks         streamed text, held back and given out again
-frame_redactor        frames                           field_texts    their texts, put together by field
-values, rows          events and commands, and JSON in them
-credentials           what no recording ever holds       finder         secrets in a text
-escapes               layers of JSON strings in it       detectors      what a shape of secrets is
-shapes, assignments   the built-in ones                  rules, paths   the user's own
-placeholders, ledger  what is left of a secret           spans          where secrets stand
-shown                 texts in logs and samples
+redactor         lines on their way into the file    held_text       streamed text, held back and released
+frame_redactor   frames                              field_texts     their texts, joined by field
+frame_cleaner    secrets removed from a frame, and credentials that no recording ever holds
+values           events and commands, and JSON in them
+finder           secrets in a text                   shapes          the built-in shapes of secrets
+escapes          layers of JSON strings in a text    spans           places of secrets, and placeholders
+rules, paths     the user's own patterns and paths
 """
 
-from dragoman.gateway.recording.redaction.ledger import Entry, Found, Ledger
-from dragoman.gateway.recording.redaction.paths import parse as json_path
-from dragoman.gateway.recording.redaction.placeholders import PLACEHOLDER
-from dragoman.gateway.recording.redaction.redactor import Redactor
-from dragoman.gateway.recording.redaction.rules import EVER, Rules, pattern, rules
+from dragoman.gateway.recording.redaction.paths import json_path
+from dragoman.gateway.recording.redaction.redactor import Finding, FindingCount, FindingCounts, Redactor
+from dragoman.gateway.recording.redaction.rules import EVER, RedactionRules, pattern, redact_text, rules
+from dragoman.gateway.recording.redaction.spans import PLACEHOLDER
 
-__all__ = ["EVER", "PLACEHOLDER", "Entry", "Found", "Ledger", "Redactor", "Rules", "json_path", "pattern", "rules"]
+__all__ = [
+    "EVER",
+    "PLACEHOLDER",
+    "Finding",
+    "FindingCount",
+    "FindingCounts",
+    "RedactionRules",
+    "Redactor",
+    "json_path",
+    "pattern",
+    "redact_text",
+    "rules",
+]

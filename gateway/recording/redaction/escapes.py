@@ -1,9 +1,8 @@
-r"""A text as a JSON decoder would see what stands in its strings: escapes as the characters that they mean.
+r"""Layers of JSON escapes: a text as it is, then with its escapes decoded once, twice and so on.
 
-Tool arguments are JSON in a JSON string, with strings in it that hold JSON again: each level hides a secret behind
-another layer of `\"` and `\u0073`. Each layer is taken off of the whole text, whether it is JSON or prose with JSON in
-it, complete or cut off anywhere, and what is found below has its place in the text above. Nothing is parsed, so there
-is nothing that a parser could refuse.
+Tool arguments are JSON in a JSON string, and hold strings with JSON again. Each level hides a secret behind another
+layer of `\"` and `\u0073`. A layer is taken off the whole text: JSON or prose with JSON in it, complete or cut off
+anywhere. Each index in a lower layer has its place in the text above. Nothing is parsed, so no parser can refuse.
 """
 
 from __future__ import annotations
@@ -25,28 +24,28 @@ SHORT = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 
 
 def unescaped(text: str) -> str:
-    """One layer less."""
+    """Return the text with one layer of escapes decoded."""
     return ESCAPE.sub(_meant, text) if "\\" in text else text
 
 
 def undecided(text: str) -> int:
-    """Where an escape begins that the end of `text` cuts off; its length if there is none."""
+    """Return the index of an escape that the end of `text` cuts off, else the length of the text."""
     found = CUT.search(text, max(0, len(text) - CUT_MAX))
     return found.start() if found else len(text)
 
 
 class Layer:
-    """A text after some layers were taken off."""
+    """A text from which some layers of escapes were taken off."""
 
     def __init__(self, text: str, above: Layer | None = None) -> None:
         self.text = text
         self._above = above
         self.outermost: str = above.outermost if above is not None else text
-        self._escapes: list[int] | None = None  # where the characters stand that were escapes
-        self._shifts = [0]  # by how much the text above is longer before the nth of them
+        self._escapes: list[int] | None = None  # indices of the characters that were escapes
+        self._shifts = [0]  # for the nth of them: how many more characters the text above has before it
 
     def place(self, at: int) -> int:
-        """The index in the outermost text of the character at `at`; for an end, of what stands behind it."""
+        """Return the index in the outermost text that belongs to the index `at` of this layer."""
         if self._above is None:
             return at
         if self._escapes is None:
@@ -61,7 +60,7 @@ class Layer:
 
 
 def layers(text: str) -> Iterator[Layer]:
-    """The text as it is, then with ever more layers taken off, as long as there is something to take off."""
+    """Yield the text as it is, then each layer below it until no escape is left."""
     layer = Layer(text)
     yield layer
     for _ in range(DEPTH):

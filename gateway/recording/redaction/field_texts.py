@@ -1,9 +1,9 @@
-"""What is said in frames, and where: the texts in each frame, by the place at which they stand.
+"""The texts in frames, gathered by field.
 
-Two frames say something at the same place if they are of one wire and kind, and the texts stand under the same key,
-the nth of that name in its frame. Streams are long rows of frames that differ in a word, so the shape of a frame is
-kept: of the next one of that shape only the words are taken, without looking at anything else. Of a shape that comes
-again and again the words of many frames are taken at once.
+Texts of two frames belong to one field if the frames are of one tap and kind and the texts have the same key. If a
+frame has several such keys, their order decides. Streams are long rows of frames that differ in a word, so the shape
+of a frame is kept: from the next frame of that shape only the words are taken. For a frequent shape, the words of many
+frames are taken at once.
 """
 
 from __future__ import annotations
@@ -17,74 +17,76 @@ import msgspec
 from msgspec import Struct, field
 
 from dragoman.gateway.recording.redaction.escapes import unescaped
-from dragoman.gateway.recording.redaction.rows import Text, gather
+from dragoman.gateway.recording.redaction.values import KeyedText, gather_texts
 
 __all__ = ["FieldText", "FieldTexts", "ParsedFrame", "Part", "TapKey"]
 
-PLACES_MAX = 4096  # of all wires of a recording; past it everything is forgotten
+FIELDS_MAX = 4096  # of all taps of a recording; past it everything is forgotten
 SHAPES_MAX = 1024  # likewise
 
 FIXED = frozenset(("type", "event", "action", "method", "topic", "kind", "channel", "role", "status", "jsonrpc"))
 NAMES = ("_id", "Id")
 CLOCKS = ("timestamp", "_at", "At")
-"""Keys, and ends of keys, whose values name something or say when: they are looked at, and part of no longer text."""
+"""Keys, and ends of keys, whose values are names or times: they are searched alone, as no part of a longer text."""
 
 CALLS = frozenset(("id", "call", "call_id", "callId", "tool_call_id", "toolCallId", "item_id"))
-"""Keys that tell apart the texts of calls which run at the same time."""
+"""Keys that tell apart the texts of calls that run at the same time."""
 
 KINDS = frozenset(("type", "event", "topic"))
-"""Keys that say of which kind a frame is."""
+"""Keys whose value is the kind of a frame."""
 
 NUMBERS = "0123456789:,{}[]. -+TZ"
 DIGITS = r"[0-9:,{}\[\]. +TZ-]*+"
 WORD = r"([^\"\\\n]*+(?:\\.[^\"\\\n]*+)*+)"
-OFTEN = 8  # frames after which those of a shape are taken many at once
-OFTEN_MAX = 4  # shapes of a wire that are tried first
+OFTEN = 8  # frames of a shape after which many are read at once
+OFTEN_MAX = 4  # shapes of a tap that are tried first
 
-WHATEVER = "\ufdd0"  # stands for no character, and so for the word of a run
+ANY_WORD = "\ufdd0"  # no character of any text, so it can stand for the word of a run
 
 TapKey = tuple[str, str]
+"""Link and direction of the frames at one tap point."""
 
 Part = tuple[Sequence[int], Sequence[str]]
-"""Numbers of frames, and the word of each."""
+"""Numbers of frames, and the word of each frame."""
 
 
 class FieldText(Struct, eq=False):
-    """What was said at one place since the last time, with the numbers of the frames, and `behind` that."""
+    """The text of one field: its new parts, and the end of the text before them (`behind`)."""
 
     behind: str = ""
     parts: list[Part] = field(default_factory=list)
 
 
 class ParsedFrame(Struct):
-    """A frame that had to be looked at as a whole: its texts, and its value where it is JSON.
+    """A frame that was parsed as a whole.
 
-    `texts` are all of them where some stand under one key, `shape` is as what its shape is remembered.
+    `texts` are all its texts if several differ under one key, else none. `fixed` are words that are searched alone.
+    `value` is set for JSON with escapes or an action, and `shape` is the key under which its shape is kept.
     """
 
     keys: Sequence[str]
     fixed: list[str]
     value: Any = None
-    texts: Sequence[Text] = ()
+    texts: Sequence[KeyedText] = ()
     shape: tuple[object, ...] = ()
 
 
 class _Shape(Struct, eq=False, dict=True):
-    """A frame as what stands between its quotes, without what may differ in the next one.
+    """A frame split at its quotes, without the parts that may differ in the next frame.
 
-    `slots` are where words stand, `numbers` where numbers do; `fixed` is where the other strings stand that are no
-    keys: ids and names, in every stream its own. `seen` counts the frames that fitted.
+    `slots` are the indices of words, `numbers` those of numbers. `fixed` are those of the other strings that are no
+    keys: ids and names, different in every stream. `seen` counts the frames that matched.
     """
 
     skeleton: list[str]
     slots: list[int]
-    sayings: list[FieldText]
+    fields: list[FieldText]
     numbers: list[int]
     fixed: list[int]
     seen: int = 0
 
     def words(self, text: str, frames: int) -> Sequence[Sequence[str]] | None:
-        """What so many frames, the lines of `text`, say in each slot, with escapes; None if not all are so shaped."""
+        """Return the words of so many frames, the lines of `text`, by slot; None if not all have this shape."""
         if self.pattern.match(text) is None:
             return None
         found = self.pattern.findall(text)
@@ -97,7 +99,7 @@ class _Shape(Struct, eq=False, dict=True):
         return [named[at] for at in self.slots]
 
     def words_of_one(self, text: str) -> Sequence[str] | None:
-        """What one frame says in each slot, with escapes; None if it is of another shape."""
+        """Return the word of one frame in each slot, with escapes; None if it has another shape."""
         found = self.pattern.fullmatch(text)
         if found is None:
             return None
@@ -110,7 +112,7 @@ class _Shape(Struct, eq=False, dict=True):
 
     @cached_property
     def pattern(self) -> re.Pattern[str]:
-        """Matches frames with these keys, each a line; its groups are the strings. All streams of a kind share it."""
+        """The pattern of frames with these keys, each a line; its groups are the strings. Equal streams share it."""
         parts = list(map(re.escape, self.skeleton))
         for at in self._strings:
             parts[at] = WORD
@@ -125,108 +127,108 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 class FieldTexts:
-    """Of one recording. `touched` are those with new parts."""
+    """The fields of all frames of one recording. `touched` are the fields with new parts."""
 
     def __init__(self) -> None:
         self.touched: list[FieldText] = []
-        self._places: dict[tuple[object, ...], FieldText] = {}
+        self._fields: dict[tuple[object, ...], FieldText] = {}
         self._shapes: dict[tuple[object, ...], _Shape] = {}
         self._often: dict[TapKey, list[_Shape]] = {}
         self._last: tuple[Sequence[str], Sequence[str]] = ((), ())
 
-    def knows(self, wire: TapKey) -> bool:
-        """Whether it has learnt what frames of this wire look like."""
-        return wire in self._often
+    def knows_tap(self, tap: TapKey) -> bool:
+        """Return True if a frequent shape of this tap is known."""
+        return tap in self._often
 
-    def hear_all(self, numbers: Sequence[int], wire: TapKey, text: str) -> bool:
-        """Take what the frames of these numbers say, the lines of `text`, if they are all of one known shape."""
+    def add_frames(self, numbers: Sequence[int], tap: TapKey, text: str) -> bool:
+        """Add the frames of these numbers, the lines of `text`. Return False if they are not all of one known shape."""
         if text.count("\n") != len(numbers) - 1:
             return False
-        for shape in self._often.get(wire, ()):
+        for shape in self._often.get(tap, ()):
             slots = shape.words(text, len(numbers))
             if slots is not None:
-                for saying, words in zip(shape.sayings, slots, strict=True):
-                    self._heard(saying, numbers, self._texts(list(words)))
+                for field_text, words in zip(shape.fields, slots, strict=True):
+                    self._add(field_text, numbers, self._texts(list(words)))
                 return True
         return False
 
-    def hear_run(
-        self, numbers: Sequence[int], wire: TapKey, around: Sequence[str], texts: Sequence[str]
+    def add_run(
+        self, numbers: Sequence[int], tap: TapKey, around: Sequence[str], texts: Sequence[str]
     ) -> list[FieldText] | None:
-        """Take what alike frames say, if they are of a known shape: each of `texts`, between what is `around` it.
+        """Add frames that differ in one word: each is one of `texts`, joined by the strings `around` it.
 
-        Where they say it; None if their shape is not known.
+        Return the fields of that word; None if the shape of the frames is not known.
         """
-        sample = WHATEVER.join(around)
-        for shape in self._often.get(wire, ()):
+        sample = ANY_WORD.join(around)
+        for shape in self._often.get(tap, ()):
             found = shape.words_of_one(sample)
-            if found is None or found.count(WHATEVER) != len(around) - 1:
+            if found is None or found.count(ANY_WORD) != len(around) - 1:
                 continue
-            for saying, word in zip(shape.sayings, found, strict=True):
-                self._heard(saying, numbers, texts if word == WHATEVER else [unescaped(word)] * len(numbers))
-            return shape.sayings if found.count(WHATEVER) == len(found) else []
+            for field_text, word in zip(shape.fields, found, strict=True):
+                self._add(field_text, numbers, texts if word == ANY_WORD else [unescaped(word)] * len(numbers))
+            return shape.fields if found.count(ANY_WORD) == len(found) else []
         return None
 
-    def meant(self, words: Sequence[str]) -> Sequence[str] | None:
-        """What the words of a run say, without their escapes; None if they cannot all stand in quotes."""
+    def words_of_run(self, words: Sequence[str]) -> Sequence[str] | None:
+        """Return the words of a run without their escapes; None if they cannot all stand in quotes."""
         if words != self._last[0] and not _are_words(words):
             return None  # else they are the last ones, which were words
         return self._texts(words)
 
     def _texts(self, words: Sequence[str]) -> Sequence[str]:
-        """The words without their escapes; the same ones are said twice, and on the other side of the gateway."""
+        """Return the words without their escapes. The last ones are kept: the same words come again at other taps."""
         if words != self._last[0]:
             self._last = (words, _without_escapes(words))
         return self._last[1]
 
-    def hear(self, number: int, wire: TapKey, text: str) -> ParsedFrame | None:
-        """Take what a frame says; None if its shape is known, so that nothing else of it is new."""
-        for shape in self._often.get(wire, ()):
+    def add_frame(self, number: int, tap: TapKey, text: str) -> ParsedFrame | None:
+        """Add a frame. Return it parsed, or None if its shape is known, so that nothing but its words is new."""
+        for shape in self._often.get(tap, ()):
             found = shape.words_of_one(text)
             if found is not None:
-                for saying, word in zip(shape.sayings, found, strict=True):
-                    self._heard(saying, (number,), (unescaped(word),))
+                for field_text, word in zip(shape.fields, found, strict=True):
+                    self._add(field_text, (number,), (unescaped(word),))
                 return None
         if "\\" in text:
-            return self._decoded(number, wire, text)
+            return self._decoded(number, tap, text)
         tokens = text.split('"')
-        key = _key(wire, tokens)
+        key = _key(tap, tokens)
         known = self._shapes.get(key)
         if known is not None and self._fits(number, known, tokens):
             known.seen += 1
             if known.seen % OFTEN == 0:
-                self._comes_often(wire, known)
+                self._comes_often(tap, known)
             return None
-        return self._split(number, wire, text, key)
+        return self._split(number, tap, text, key)
 
-    def expect(self, wire: TapKey, text: str) -> None:
-        """More frames like this one, which was heard, are to come."""
-        shape = self._shapes.get(_key(wire, text.split('"')))
+    def expect_more(self, tap: TapKey, text: str) -> None:
+        """Prepare for more frames with the shape of this one, which was added."""
+        shape = self._shapes.get(_key(tap, text.split('"')))
         if shape is not None:
-            self._comes_often(wire, shape)
+            self._comes_often(tap, shape)
 
-    def _comes_often(self, wire: TapKey, shape: _Shape) -> None:
-        often = self._often.setdefault(wire, [])
-        if shape not in often:  # it is new there, or was pushed out by others
+    def _comes_often(self, tap: TapKey, shape: _Shape) -> None:
+        often = self._often.setdefault(tap, [])
+        if shape not in often:  # it is new there, or others replaced it
             often.insert(0, shape)
             del often[OFTEN_MAX:]
 
-    def distrust(self, said: ParsedFrame) -> None:
-        """Every frame of this one's shape has to be looked at as a whole."""
-        self._shapes.pop(said.shape, None)
+    def forget_shape(self, parsed: ParsedFrame) -> None:
+        """Forget the shape of a frame: every such frame must be parsed as a whole."""
+        self._shapes.pop(parsed.shape, None)
 
-    def _heard(self, saying: FieldText, numbers: Sequence[int], words: Sequence[str]) -> None:
-        if not saying.parts:
-            self.touched.append(saying)
-        saying.parts.append((numbers, words))
+    def _add(self, field_text: FieldText, numbers: Sequence[int], words: Sequence[str]) -> None:
+        if not field_text.parts:
+            self.touched.append(field_text)
+        field_text.parts.append((numbers, words))
 
-    def forget(self) -> bool:
-        """Keep what is remembered within its bounds. Whether places were forgotten."""
+    def forget_excess(self) -> bool:
+        """Keep the memory within its bounds. Return True if all fields were forgotten."""
         if len(self._shapes) > SHAPES_MAX:
             self._shapes.clear()
-        if len(self._places) <= PLACES_MAX:
+        if len(self._fields) <= FIELDS_MAX:
             return False
-        self._places.clear()
+        self._fields.clear()
         self._shapes.clear()
         self._often.clear()
         return True
@@ -241,87 +243,89 @@ class FieldTexts:
             tokens[at] = ""
         if tokens != shape.skeleton:
             return False
-        for saying, word in zip(shape.sayings, words, strict=True):
-            self._heard(saying, (number,), (word,))
+        for field_text, word in zip(shape.fields, words, strict=True):
+            self._add(field_text, (number,), (word,))
         return True
 
-    def _split(self, number: int, wire: TapKey, text: str, key: tuple[object, ...]) -> ParsedFrame:
-        """A frame without escapes: its strings are what stands between its quotes."""
+    def _split(self, number: int, tap: TapKey, text: str, key: tuple[object, ...]) -> ParsedFrame:
+        """Parse a frame without escapes by splitting it at its quotes, and keep its shape."""
         tokens = text.split('"')
         keys, values = _read(tokens)
-        said = ParsedFrame(keys=keys, fixed=[tokens[0]])
+        parsed = ParsedFrame(keys=keys, fixed=[tokens[0]])
         if "action" in keys:
-            said.value = _json(text)
+            parsed.value = _json(text)
         texts = [(name, tokens[at]) for at, name in values]
-        taken = self._take(number, wire, texts, said)
-        sayings = {at: saying for (at, _), saying in zip(values, taken, strict=True) if saying is not None}
-        for at in sayings:
+        taken = self._add_texts(number, tap, texts, parsed)
+        fields = {at: field_text for (at, _), field_text in zip(values, taken, strict=True) if field_text is not None}
+        for at in fields:
             tokens[at] = ""
         clocks = [at for at, name in values if name.endswith(CLOCKS)]
         numbers = [at for at in (*range(2, len(tokens), 2), *clocks) if not tokens[at].strip(NUMBERS)]
         numbers = [at for at in numbers if any(map(str.isdigit, tokens[at]))]
         for at in numbers:
             tokens[at] = ""
-        if not said.texts:
-            said.shape = key
+        if not parsed.texts:
+            parsed.shape = key
             others = set(numbers)
-            fixed = [at for at, _ in values if at not in sayings and at not in others]
+            fixed = [at for at, _ in values if at not in fields and at not in others]
             self._shapes[key] = _Shape(
-                skeleton=tokens, slots=list(sayings), sayings=list(sayings.values()), numbers=numbers, fixed=fixed
+                skeleton=tokens, slots=list(fields), fields=list(fields.values()), numbers=numbers, fixed=fixed
             )
-        return said
+        return parsed
 
-    def _decoded(self, number: int, wire: TapKey, text: str) -> ParsedFrame:
+    def _decoded(self, number: int, tap: TapKey, text: str) -> ParsedFrame:
         value = _json(text)
         if value is None:
             return ParsedFrame(keys=(), fixed=[text])
         keys: dict[str, None] = {}
-        texts: list[Text] = []
+        texts: list[KeyedText] = []
         try:
-            gather(value, "", keys, texts)
+            gather_texts(value, "", keys, texts)
         except RecursionError:
             return ParsedFrame(keys=(), fixed=[text])
-        said = ParsedFrame(keys=list(keys), fixed=[text[: text.find("{")]], value=value)
-        self._take(number, wire, texts, said)
-        return said
+        parsed = ParsedFrame(keys=list(keys), fixed=[text[: text.find("{")]], value=value)
+        self._add_texts(number, tap, texts, parsed)
+        return parsed
 
-    def _take(self, number: int, wire: TapKey, texts: Sequence[Text], said: ParsedFrame) -> list[FieldText | None]:
-        """Each text is heard at its place; None where it is a fixed word."""
+    def _add_texts(
+        self, number: int, tap: TapKey, texts: Sequence[KeyedText], parsed: ParsedFrame
+    ) -> list[FieldText | None]:
+        """Add each text of a frame to its field, and return the fields; None for a fixed word."""
         kind = next((text for key, text in texts if key in KINDS), "")
         call = "|".join([text for key, text in texts if key in CALLS])
         counts: dict[str, int] = {}
-        sayings: list[FieldText | None] = []
+        fields: list[FieldText | None] = []
         for key, text in texts:
             if key in FIXED or key in CALLS or key.endswith(NAMES) or key.endswith(CLOCKS):
                 if not key.endswith(CLOCKS) or text.strip(NUMBERS):
-                    said.fixed.append(text)
-                sayings.append(None)
+                    parsed.fixed.append(text)
+                fields.append(None)
                 continue
             nth = counts[key] = counts.get(key, -1) + 1
-            place = (*wire, kind, call, key, nth)
-            saying = self._places.get(place)
-            if saying is None:
-                saying = self._places[place] = FieldText()
-            self._heard(saying, (number,), (text,))
-            sayings.append(saying)
+            place = (*tap, kind, call, key, nth)
+            field_text = self._fields.get(place)
+            if field_text is None:
+                field_text = self._fields[place] = FieldText()
+            self._add(field_text, (number,), (text,))
+            fields.append(field_text)
         if any(counts.values()) and not _mirrored(texts, counts):
-            said.texts = texts
-        return sayings
+            parsed.texts = texts
+        return fields
 
 
-def _key(wire: TapKey, tokens: Sequence[str]) -> tuple[object, ...]:
-    """As what the shape of a frame is remembered, which is split at its quotes."""
-    return (*wire, len(tokens), tokens[3] if len(tokens) > 3 else "")
+def _key(tap: TapKey, tokens: Sequence[str]) -> tuple[object, ...]:
+    """Return the key under which the shape of a frame is kept, which is split at its quotes."""
+    return (*tap, len(tokens), tokens[3] if len(tokens) > 3 else "")
 
 
-def _mirrored(texts: Sequence[Text], counts: dict[str, int]) -> bool:
-    """Whether what stands under one key twice or more is the same, as smooth says everything twice."""
-    said: dict[str, str] = {}
-    return all(said.setdefault(key, text) == text for key, text in texts if counts.get(key))
+def _mirrored(texts: Sequence[KeyedText], counts: dict[str, int]) -> bool:
+    """Return True if all texts under one key are equal, as smooth sends everything twice."""
+    first: dict[str, str] = {}
+    return all(first.setdefault(key, text) == text for key, text in texts if counts.get(key))
 
 
 def _read(tokens: list[str]) -> tuple[list[str], list[tuple[int, str]]]:
-    """The keys of a frame, and where its texts stand, each with its key."""
+    """Return the keys of a frame, and the index and key of each of its texts."""
     keys: list[str] = []
     values: list[tuple[int, str]] = []
     key = ""
@@ -335,7 +339,7 @@ def _read(tokens: list[str]) -> tuple[list[str], list[tuple[int, str]]]:
 
 
 def _json(text: str) -> dict[str, Any] | None:
-    """The object in a frame; before that of a pando event stands its topic."""
+    """Return the object in a frame, without the topic that precedes it in a pando event."""
     try:
         value = msgspec.json.decode(text[max(0, text.find("{")) :])
     except (msgspec.MsgspecError, RecursionError):
@@ -344,7 +348,7 @@ def _json(text: str) -> dict[str, Any] | None:
 
 
 def _are_words(words: Sequence[str]) -> bool:
-    """Whether all of it can stand in quotes, with no quote in it but escaped ones."""
+    """Return True if each word can stand in quotes: all quotes in them are escaped."""
     joined = "\n".join(words)
     if "\\" not in joined:
         return '"' not in joined
@@ -353,11 +357,11 @@ def _are_words(words: Sequence[str]) -> bool:
 
 
 def _without_escapes(words: Sequence[str]) -> Sequence[str]:
-    """The words as they are meant."""
+    """Return the words with their escapes decoded."""
     array = '["' + '","'.join(words) + '"]'
     if "\\" not in array:
         return words
     try:
         return msgspec.json.decode(array, type=list[str])
-    except msgspec.MsgspecError:  # what no decoder takes is looked through too
+    except msgspec.MsgspecError:  # also what no decoder accepts is searched
         return [unescaped(word) for word in words]

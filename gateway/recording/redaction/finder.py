@@ -1,23 +1,35 @@
-"""Finding secrets in a text, however many layers of JSON strings they stand in."""
+"""Search a text for secrets, also inside the layers of JSON strings that it holds.
+
+A detector describes one shape of secrets. The shape begins at one of a few fixed words, its anchors, so a text without
+them costs a search for words and no pattern at all. Every pattern is tried at its anchors alone, never backtracks
+(possessive repetitions), and goes on behind the characters it has read, secret or not. So a text is read once.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from itertools import accumulate, combinations, islice
-from typing import TypeVar
+from typing import Literal, TypeVar
 
-from dragoman.gateway.recording.redaction.detectors import RUN, Detector, value_of
+from msgspec import Struct
+
 from dragoman.gateway.recording.redaction.escapes import Layer, layers, undecided
-from dragoman.gateway.recording.redaction.placeholders import PLACEHOLDER, PLACEHOLDER_MAX, PREFIX
-from dragoman.gateway.recording.redaction.spans import Span, merged
+from dragoman.gateway.recording.redaction.spans import PLACEHOLDER, PLACEHOLDER_MAX, PREFIX, Span, merged
 
-__all__ = ["UNSEARCHED", "Finder", "finder"]
+__all__ = ["HIDDEN", "UNSEARCHED", "Detector", "Finder", "Judge", "finder", "value_of"]
 
-LEAST = 8  # characters of the shortest thing that any built-in shape takes for a secret, with its name
+Judge = Callable[[re.Match[str]], bool]
 
-KNOWN_MOST, KNOWN_MAX = 64 * 1024, 8  # characters of a text that is one of so many; of a larger one the last is known
+RUN = 16  # characters without a space: longer than most words, shorter than any key
+LEAST = 8  # characters of the shortest text that any built-in shape takes for a secret, with its name
+HIDDEN = 4  # characters: fewer of an unfinished secret reveal nothing
+
+VALUES = ("secret", "quoted", "single", "bare")
+"""The groups of a pattern that may hold the secret; one of them does."""
+
+KNOWN_MOST, KNOWN_MAX = 64 * 1024, 8  # characters of a text whose result is kept, and how many; of larger ones the last
 Result = TypeVar("Result")
 
 FINDS_MAX = 40_960  # secrets in one text: more than two windows of text hold (each in the text and below its escapes)
@@ -28,11 +40,85 @@ UNSEARCHED = "unsearched"
 WORDS_MAX, WORD_MOST = 4096, 64  # words that are known to be clean, and characters of one
 
 BEGINS = re.compile(r"[-_:=\"&?]|A[KSBCI]|eyJ|ya29|SG\.|(?i:bearer)")
-"""One of these stands in whatever could become one of those shapes."""
+"""Everything that could become a built-in shape contains one of these."""
+
+
+class Detector(Struct, frozen=True, kw_only=True):
+    """One shape of secrets. `folded` anchors are lower-case and match any case; without any the pattern is used.
+
+    `opens` matches, up to the end of a text, what could become a secret if the text went on. `run` reads such a value
+    that ends before the text does; of the anchors inside it only the last can still reach the end. `judge` has the last
+    word on a match of `pattern`. `reach` characters at the end of a text may belong to a secret that `opens` cannot
+    see; 0 where it sees all. `needs` is what every text with such a secret has: a "run" of RUN characters without a
+    space, such a "word" with an anchor in it, or the "sign" of an assignment.
+    """
+
+    kind: str
+    anchors: tuple[str, ...]
+    pattern: re.Pattern[str]
+    opens: re.Pattern[str] | None = None
+    run: re.Pattern[str] | None = None
+    folded: bool = False
+    judge: Judge | None = None
+    reach: int = 0
+    needs: Literal["run", "word", "sign", ""] = ""
+
+    def matches(self, text: str, folded: str) -> Iterator[re.Match[str]]:
+        """Yield all secrets in `text`; `folded` is the text in lower case, with each character in its place."""
+        for found in self._candidates(self.pattern, text, folded):
+            if self.judge is None or self.judge(found):
+                yield found
+
+    def anchors_in(self, text: str, folded: str) -> int:
+        """Return how many anchors stand in `text`, which is how often the pattern is tried at most."""
+        where = folded if self.folded else text
+        return sum(map(where.count, self.anchors))
+
+    def open(self, text: str, folded: str, last_word: int) -> re.Match[str] | None:
+        """Return the unfinished secret that the end of `text` cuts off. No space stands behind `last_word`."""
+        start = last_word if self.needs == "word" else 0
+        if self.opens is None:
+            return None
+        where = folded if self.folded else text
+        for anchor in self.anchors:
+            at = where.find(anchor, start)
+            while at >= 0:
+                found = self.opens.match(text, at)
+                if found is not None:
+                    return found
+                at = self._behind_run(anchor, text, where, at)
+        return None
+
+    def _behind_run(self, anchor: str, text: str, where: str, at: int) -> int:
+        """Return where the next anchor stands that may still reach the end of the text, -1 if there is none."""
+        read = self.run.match(text, at) if self.run is not None else None
+        if read is None:
+            return where.find(anchor, at + 1)
+        last = where.rfind(anchor, at + 1, read.end() + len(anchor) - 1)
+        return last if last >= 0 else where.find(anchor, read.end())
+
+    def _candidates(self, pattern: re.Pattern[str], text: str, folded: str) -> Iterator[re.Match[str]]:
+        if not self.anchors:
+            yield from pattern.finditer(text)
+            return
+        where = folded if self.folded else text
+        for anchor in self.anchors:
+            at = where.find(anchor)
+            while at >= 0:
+                found = pattern.match(text, at)
+                if found is not None:
+                    yield found
+                at = where.find(anchor, max(at + 1, found.end() if found is not None else 0))
+
+
+def value_of(found: re.Match[str]) -> tuple[int, int]:
+    """Return start and end of the secret itself in a match."""
+    groups = found.re.groupindex
+    return next(found.span(name) for name in VALUES if name in groups and found[name] is not None)
 
 
 class Finder:
-    """Looks for shapes. Of secrets that overlap the longest names the kind; of equal ones the first detector."""
+    """Looks for some shapes. The longest of overlapping secrets names the kind; of equal ones the first detector."""
 
     def __init__(self, detectors: Iterable[Detector]) -> None:
         self._detectors = tuple(detectors)
@@ -40,8 +126,8 @@ class Finder:
         self._least = 1 if self.reach else LEAST
         self._found: dict[str, list[Span]] = {}
         self._opened: dict[str, Span | None] = {}
-        self._large: tuple[str, list[Span]] = ("", [])  # the last of those
-        self._folded = ("", "")  # the last text, as it is and in lower case: the same one is looked at twice
+        self._large: tuple[str, list[Span]] = ("", [])  # the last large text and its secrets
+        self._folded = ("", "")  # the last text, as it is and in lower case: the same one is often searched twice
         self._clean: set[str] = set()
         self._anchors_of_words = [
             a for detector in self._detectors if detector.needs == "word" for a in detector.anchors
@@ -53,7 +139,7 @@ class Finder:
         }
 
     def find(self, text: str) -> list[Span]:
-        """Return the secrets in `text`, in their order, none overlapping another; what is redacted already is none.
+        """Return the secrets in `text` in order, without overlaps and without those that are redacted already.
 
         A text with more than FINDS_MAX secrets or TRIES_MAX anchors is one secret as a whole.
         """
@@ -68,26 +154,10 @@ class Finder:
             known = self._keep(self._found, text, self._find_all(text))
         return known
 
-    def forget_large(self) -> None:
-        """Drop the last large text: it is looked at again only by whoever redacts the same lines."""
-        self._large = ("", [])
-        if len(self._folded[0]) > KNOWN_MOST:
-            self._folded = ("", "")
+    def find_open(self, text: str) -> Span | None:
+        """Return the first unfinished secret that the end of `text` cuts off: nothing behind its start may be shown.
 
-    def is_clean(self, words: Iterable[str]) -> bool:
-        """Whether none of these is a secret: ids and fixed words, which come again and again."""
-        new = [word for word in words if word not in self._clean]
-        if new and self.find("\n".join(new)):
-            return False
-        if len(self._clean) > WORDS_MAX:
-            self._clean.clear()
-        self._clean.update([word for word in new if len(word) <= WORD_MOST])
-        return True
-
-    def open(self, text: str) -> Span | None:
-        """What the end of `text` may have cut off, from where nothing may be shown yet; the first of them.
-
-        Nothing is looked for that begins further from the end than KNOWN_MOST.
+        An unfinished secret that begins more than KNOWN_MOST characters before the end is not seen.
         """
         before = max(0, len(text) - KNOWN_MOST)
         end = text[before:]
@@ -96,16 +166,32 @@ class Finder:
         first = self._opened.get(end)
         return first if first is None or not before else Span(first.start + before, first.end + before, first.kind)
 
-    def _first_open(self, text: str) -> Span | None:
-        found = [span for layer in layers(text) for span in self._opens(layer)]
-        return min(found, key=lambda span: span.start, default=None)
+    def is_clean(self, words: Iterable[str]) -> bool:
+        """Return True if none of these words is a secret. Ids and fixed words recur, so the clean ones are kept."""
+        new = [word for word in words if word not in self._clean]
+        if new and self.find("\n".join(new)):
+            return False
+        if len(self._clean) > WORDS_MAX:
+            self._clean.clear()
+        self._clean.update([word for word in new if len(word) <= WORD_MOST])
+        return True
+
+    def forget_large(self) -> None:
+        """Drop the last large text: nobody asks for it again once its lines are redacted."""
+        self._large = ("", [])
+        if len(self._folded[0]) > KNOWN_MOST:
+            self._folded = ("", "")
 
     def _keep(self, known: dict[str, Result], text: str, result: Result) -> Result:
-        """The same words are soon seen again: in the event, and in the frames that it came and goes out in."""
+        """Keep a result: the same text soon comes again, in the event and in the frames that carry it."""
         if len(known) >= KNOWN_MAX:
             del known[next(iter(known))]
         known[text] = result
         return result
+
+    def _first_open(self, text: str) -> Span | None:
+        found = [span for layer in layers(text) for span in self._opens(layer)]
+        return min(found, key=lambda span: span.start, default=None)
 
     def _find_all(self, text: str) -> list[Span]:
         ranked: list[tuple[int, Span]] = []
@@ -119,9 +205,9 @@ class Finder:
         return [span for span in spans if not _is_redacted(text, span)] if PREFIX in text else spans
 
     def _find(self, layer: Layer) -> Iterable[tuple[int, Span]]:
-        """Yield what is found in one layer, each with the rank of its detector."""
+        """Yield the secrets in one layer, each with the rank of its detector."""
         text = layer.text
-        words = [word for word in text.split() if len(word) >= RUN]  # which most texts have none of
+        words = [word for word in text.split() if len(word) >= RUN]  # most texts have none
         has: tuple[str, ...] = ("run",) if words else ()
         if words and any(map("\n".join(words).__contains__, self._anchors_of_words)):
             has += ("word",)
@@ -159,12 +245,12 @@ class Finder:
 
 @lru_cache(64)
 def finder(detectors: tuple[Detector, ...]) -> Finder:
-    """The finder of these shapes, one for all recordings that look for the same."""
+    """Return the finder of these shapes, one for all recordings that look for the same."""
     return Finder(detectors)
 
 
 def _folded(text: str) -> str:
-    """In lower case, character by character."""
+    """Return the text in lower case, character by character."""
     folded = text.lower()
     if len(folded) == len(text):
         return folded
@@ -177,7 +263,7 @@ def _exceeds(counts: Iterable[int], bound: int) -> bool:
 
 
 def _quote(found: re.Match[str], layer: Layer) -> str:
-    """A number under a JSON key becomes a string, in quotes like those of its key."""
+    """Return the quotes that the placeholder of a number under a JSON key needs: those of its key."""
     if "bare" not in found.re.groupindex or found["bare"] is None or found["quote"] is None:
         return ""
     start, end = (layer.place(at) for at in found.span("quote"))
@@ -185,7 +271,7 @@ def _quote(found: re.Match[str], layer: Layer) -> str:
 
 
 def _is_redacted(text: str, span: Span) -> bool:
-    """Whether nothing but placeholders stands in a span, or it in one of them."""
+    """Return True if the span contains only placeholders or lies inside one."""
     if not any(map(str.isalnum, PLACEHOLDER.sub("", text[span.start : span.end]))):
         return True
     begin = text.rfind(PREFIX, max(0, span.start - PLACEHOLDER_MAX), span.start)

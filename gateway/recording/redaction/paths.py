@@ -1,10 +1,8 @@
-"""JSON paths: where in a document something stands that is never recorded, whatever it looks like.
+"""JSON paths: places in documents whose values are never recorded, whatever they look like.
 
-`$` is any JSON document: an event, JSON text inside of a string (tool arguments), JSON inside of that. Of an event the
-first step is the name of its field; tool arguments are `arguments` wherever they stand. Steps are `.name`, `['name']`,
-`[0]`, `[*]`, `.*` and `..name`. What a path names is taken out as a whole.
-
-A document is read as far as it goes: one that is cut off, or is none, gives what was seen until there.
+`$` is any JSON document: an event, JSON text inside a string (tool arguments), JSON inside that. The first step into an
+event is the name of its field; tool arguments are `arguments` everywhere. Steps are `.name`, `['name']`, `[0]`, `[*]`,
+`.*` and `..name`. The value at a path is removed as a whole. A document that is cut off or invalid is read up to there.
 """
 
 from __future__ import annotations
@@ -15,14 +13,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from msgspec import Struct
 
 from dragoman.gateway.recording.redaction.escapes import Layer, unescaped
-from dragoman.gateway.recording.redaction.spans import Span
+from dragoman.gateway.recording.redaction.spans import PREFIX, Span
 from dragoman.mappings.errors import ConfigError
 
-__all__ = ["Path", "Paths", "parse"]
+__all__ = ["JsonPath", "JsonPaths", "Keys", "json_path"]
 
 Keys = tuple[str | int, ...]
 
-KEYS_MAX = 128  # containers in each other: what stands deeper in a document is taken out, whatever it is
+KEYS_MAX = 128  # containers in each other: everything deeper in a document is removed
 DEPTH = 4  # JSON in strings in JSON: arguments of a call, a document in them, and as much again
 
 STEP = re.compile(
@@ -36,30 +34,30 @@ TOKEN = re.compile(
 )
 
 
-class Step(Struct, frozen=True):
-    """One step: a key, an index, or None for any; `deep` means at any depth."""
+class PathStep(Struct, frozen=True):
+    """One step of a path: a key, an index, or None for any; `deep` means at any depth."""
 
     key: str | int | None
     deep: bool = False
 
 
-class Path(Struct, frozen=True):
-    """A path of at least one name."""
+class JsonPath(Struct, frozen=True):
+    """A path with at least one name."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[PathStep, ...]
 
     @property
     def last_name(self) -> str:
-        """The last key of an object that it names."""
+        """The last key of an object in the path."""
         return [step.key for step in self.steps if isinstance(step.key, str)][-1]
 
     def matches(self, keys: Keys) -> bool:
-        """Whether it leads to exactly there."""
+        """Return True if the path leads to exactly these keys."""
         return _matches(self.steps, keys)
 
 
-def parse(text: str) -> Path:
-    """The path that is written so; ConfigError says what is wrong with it."""
+def json_path(text: str) -> JsonPath:
+    """Parse a path; ConfigError says what is wrong with it."""
     if not text.startswith("$"):
         raise ConfigError(f"{text!r} is no JSON path: it begins with $, as in $.arguments.password")
     steps, at = [], 1
@@ -71,13 +69,13 @@ def parse(text: str) -> Path:
         at = found.end()
     if not any(isinstance(step.key, str) for step in steps):
         raise ConfigError(f"{text!r} names no key")
-    return Path(tuple(steps))
+    return JsonPath(tuple(steps))
 
 
-class Paths:
-    """Some paths, to be looked for in documents."""
+class JsonPaths:
+    """Paths to look for in documents."""
 
-    def __init__(self, paths: Iterable[Path] = ()) -> None:
+    def __init__(self, paths: Iterable[JsonPath] = ()) -> None:
         self._paths = tuple(paths)
 
     def __bool__(self) -> bool:
@@ -85,25 +83,25 @@ class Paths:
 
     @property
     def names(self) -> list[str]:
-        """What their ends are called, for text in which the way there cannot be seen."""
+        """The last names of the paths, for text in which the way to them cannot be seen."""
         return [path.last_name for path in self._paths]
 
     def lead_to(self, keys: Keys) -> bool:
-        """Whether one of them leads to exactly there."""
+        """Return True if one of the paths leads to exactly these keys."""
         return bool(self._paths) and any(path.matches(keys) for path in self._paths)
 
     def find(self, text: str, base: Keys = ()) -> list[Span]:
-        """What they lead to in JSON text that stands at `base` of an event."""
+        """Return the values that the paths lead to in JSON text that stands at `base` of an event."""
         return list(self._find(Layer(text), base, DEPTH)) if self._paths else []
 
     def _find(self, layer: Layer, base: Keys, depth: int) -> Iterator[Span]:
-        inside = -1  # the end of a container that is taken out
+        inside = -1  # the end of a container that is removed
         quote = ""
         for keys, start, end, string in _values(layer.text):
             if start < inside:
                 continue
             if len(keys) > KEYS_MAX or self.lead_to(keys) or (base and self.lead_to((*base, *keys))):
-                if end > start and not layer.text.startswith("[redacted:", start):
+                if end > start and not layer.text.startswith(PREFIX, start):
                     quote = quote or self._quote(layer)
                     yield Span(layer.place(start), layer.place(end), "path", "" if string else quote)
                 inside = end
@@ -111,21 +109,21 @@ class Paths:
                 yield from self._find_inside(layer, start, end, depth)
 
     def _find_inside(self, layer: Layer, start: int, end: int, depth: int) -> Iterator[Span]:
-        """The document in a string is read a layer below, and has its place in this one."""
+        """Yield the values in the document that a string of the layer holds."""
         raw = layer.text[start:end]
         if unescaped(raw).lstrip()[:1] not in ("{", "["):
             return
-        yield from self._find(Layer(unescaped(raw), _Part(raw, layer, start)), (), depth - 1)
+        yield from self._find(Layer(unescaped(raw), _StringLayer(raw, layer, start)), (), depth - 1)
 
     @staticmethod
     def _quote(layer: Layer) -> str:
-        """As the first quotes of the document are written in the outermost text."""
+        """Return the first quote of the document as it is written in the outermost text."""
         at = layer.text.find('"')
         return layer.outermost[layer.place(at) : layer.place(at + 1)] if at >= 0 else '"'
 
 
-class _Part(Layer):
-    """What stands in a string of a layer."""
+class _StringLayer(Layer):
+    """The content of a string of a layer."""
 
     def __init__(self, text: str, layer: Layer, start: int) -> None:
         super().__init__(text)
@@ -134,19 +132,19 @@ class _Part(Layer):
         self._start = start
 
     def place(self, at: int) -> int:
-        """As in every layer."""
+        """Return the index in the outermost text."""
         return self._layer.place(self._start + at)
 
 
-def _step(found: re.Match[str]) -> Step:
+def _step(found: re.Match[str]) -> PathStep:
     if found["deep"]:
-        return Step(found["below"], deep=True)
+        return PathStep(found["below"], deep=True)
     if found["index"]:
-        return Step(int(found["index"]))
-    return Step(found["name"] or found["quoted"])
+        return PathStep(int(found["index"]))
+    return PathStep(found["name"] or found["quoted"])
 
 
-def _matches(steps: Sequence[Step], keys: Keys) -> bool:
+def _matches(steps: Sequence[PathStep], keys: Keys) -> bool:
     reached = {0}  # how many keys the steps so far may have taken
     for step in steps:
         tries = range(min(reached), len(keys)) if step.deep else [at for at in reached if at < len(keys)]
@@ -157,7 +155,7 @@ def _matches(steps: Sequence[Step], keys: Keys) -> bool:
 
 
 class _Container(Struct):
-    """An object or array that is open: where it began, and the key of what comes next."""
+    """An object or array that is open: its start, and the key of its next value."""
 
     is_object: bool
     start: int
@@ -167,10 +165,10 @@ class _Container(Struct):
 
 
 def _values(text: str) -> Iterator[tuple[Keys, int, int, bool]]:
-    """Each value of a document: its keys, where it stands, and whether it is a string, whose quotes do not count.
+    """Yield each value of a document: its keys, start, end (without quotes), and True if it is a string.
 
-    Of more than KEYS_MAX keys only so many and one more are given. A container comes before what stands in it, so
-    that it can be taken out as a whole.
+    At most KEYS_MAX keys and one more are given. A container comes before its content, so that it can be removed
+    as a whole.
     """
     last = len(text.rstrip())  # space with nothing behind it would be read from each of its characters
     ends = _ends(text, last)

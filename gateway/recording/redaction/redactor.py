@@ -1,33 +1,29 @@
-"""The lines of a recording on their way into the file: what leaves here has no secrets in it.
+"""Redact the lines of a recording on their way into the file, in the order in which they came.
 
-Lines leave in the order in which they came. While a text is being streamed its deltas are held back, and with them
-what came behind them, until the text ends, or for half of a window of so many characters and µs, and what could still
-become a secret for all of it: what is overdue then is given out as blocks.py says. Between two such moments a line
-costs no more than being put into a queue, and texts and frames are looked through many at once. Nothing here reads a
-clock: time is that of the lines.
+While a text is streamed, its deltas and all lines behind them are held back: until the text ends, or for half of a
+window of so many characters and µs. Unfinished secrets are held for the whole window. Overdue text is released as
+held_text.py describes. Between two such moments a line costs no more than a place in a queue, and many texts and
+frames are searched at once. Nothing here reads a clock: the time is that of the lines.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from dragoman.gateway.recording.lines import EventLine, FrameLine, Line
-from dragoman.gateway.recording.redaction.assignments import named
-from dragoman.gateway.recording.redaction.blocks import Block, Delta, Given
-from dragoman.gateway.recording.redaction.credentials import Cleaner, Credentials
 from dragoman.gateway.recording.redaction.finder import finder as finder_of
+from dragoman.gateway.recording.redaction.frame_cleaner import CredentialRemover, FrameCleaner
 from dragoman.gateway.recording.redaction.frame_redactor import FrameRedactor
-from dragoman.gateway.recording.redaction.ledger import Found, Ledger
-from dragoman.gateway.recording.redaction.paths import Paths
-from dragoman.gateway.recording.redaction.placeholders import Placeholders
-from dragoman.gateway.recording.redaction.rules import Rules
-from dragoman.gateway.recording.redaction.shapes import ALWAYS
-from dragoman.gateway.recording.redaction.spans import Span
-from dragoman.gateway.recording.redaction.values import Values, place_of
+from dragoman.gateway.recording.redaction.held_text import HeldDelta, HeldText, Released
+from dragoman.gateway.recording.redaction.paths import JsonPaths
+from dragoman.gateway.recording.redaction.rules import RedactionRules
+from dragoman.gateway.recording.redaction.shapes import ALWAYS, named
+from dragoman.gateway.recording.redaction.spans import Placeholders, Span
+from dragoman.gateway.recording.redaction.values import ValueRedactor, place_of
 from dragoman.gateway.recording.runs import FrameRun, Item, Stream
 from dragoman.mappings.canonical.events import (
     ReasoningDelta,
@@ -43,52 +39,95 @@ from dragoman.mappings.canonical.events import (
 )
 from dragoman.mappings.canonical.values import Origin
 
-__all__ = ["Redactor"]
+__all__ = ["Finding", "FindingCount", "FindingCounts", "Redactor"]
 
-BlockKey = tuple[str, str, str]
+TextKey = tuple[str, str, str]
+"""Identifies a text that streams: its kind, and the call and name of a tool."""
 
 LINES_MAX = 65_536  # held behind an open text: one for every byte of the window
 WEIGHT_MAX = 16 * 1024 * 1024  # bytes of frames among them: of one message as large as can be
-
+COUNTS_MAX = 1024  # kinds times places; their names come from us and from the configuration
 
 Slot = tuple[Line | Stream, ...]
 """The line of a delta; or a stream, or the lines that were made of it."""
 
-WithFrames = FrameLine | FrameRun | Stream
+
+class FindingCount(Struct, frozen=True, kw_only=True):
+    """How many secrets of this kind stood at this place."""
+
+    kind: str
+    place: str
+    count: int
+
+
+class Finding(Struct, frozen=True, kw_only=True):
+    """A secret of this kind stood at this place of the line with this seq. The secret itself is never kept."""
+
+    seq: int
+    kind: str
+    place: str
+
+
+class FindingCounts:
+    """The secrets that were redacted in one recording, counted by kind and place. `hear` is told each one."""
+
+    def __init__(self, hear: Callable[[Finding], None] | None = None) -> None:
+        self._hear = hear
+        self._counts: Counter[tuple[str, str]] = Counter()
+
+    def note(self, kind: str, place: str, seq: int) -> None:
+        """Count a secret that was redacted."""
+        if self._hear is not None:
+            self._hear(Finding(seq=seq, kind=kind, place=place))
+        key = (kind, place)
+        self._counts[key if key in self._counts or len(self._counts) < COUNTS_MAX else (kind, "elsewhere")] += 1
+
+    @property
+    def total(self) -> int:
+        """The number of secrets that were redacted."""
+        return self._counts.total()
+
+    def entries(self) -> list[FindingCount]:
+        """Return the counts, the most frequent first."""
+        return [FindingCount(kind=kind, place=place, count=n) for (kind, place), n in self._counts.most_common()]
 
 
 class Redactor:
-    """Of one recording. `rules` None redacts nothing but what no recording ever holds; `hear` is told what is found."""
+    """Redacts one recording. Without `rules` it removes only what no recording ever holds."""
 
-    def __init__(self, rules: Rules | None, salt: bytes, hear: Callable[[Found], None] | None = None) -> None:
-        self.ledger = Ledger(hear)
+    def __init__(
+        self, rules: RedactionRules | None, salt: bytes, hear: Callable[[Finding], None] | None = None
+    ) -> None:
+        self.ledger = FindingCounts(hear)
         self._rules = rules
         finder = finder_of(rules.detectors if rules is not None else ALWAYS)
-        paths = rules.paths if rules is not None else Paths()
+        paths = rules.paths if rules is not None else JsonPaths()
         self._finder = finder
         self._partial = finder_of((*rules.detectors, *named(paths.names))) if paths and rules is not None else finder
         self._mark = Placeholders(salt).mark
         self._seq = 0  # of the line that is being redacted
-        self._values = Values(finder, paths, self._mark, lambda kind, place: self.ledger.note(kind, place, self._seq))
-        cleaner = Cleaner(self._partial, self._mark, self.ledger.note)
-        self._wires: FrameRedactor | Credentials = Credentials(finder, cleaner)
+        self._values = ValueRedactor(
+            finder, paths, self._mark, lambda kind, place: self.ledger.note(kind, place, self._seq)
+        )
+        cleaner = FrameCleaner(self._partial, self._mark, self.ledger.note)
+        self._frames: FrameRedactor | CredentialRemover = CredentialRemover(finder, cleaner)
         if rules is not None:
             same = self._partial is finder
-            self._wires = FrameRedactor(self._partial, cleaner, paths.names, streams_are_clean=same)
-        self._queue: deque[Delta[Slot] | Line | FrameRun] = deque()
-        self._blocks: dict[BlockKey, Block[Slot]] = {}
+            self._frames = FrameRedactor(self._partial, cleaner, paths.names, streams_are_clean=same)
+        self._queue: deque[HeldDelta[Slot] | Line | FrameRun] = deque()
+        self._texts: dict[TextKey, HeldText[Slot]] = {}
         self._weight = 0
-        self._origin = Origin()  # the last that was looked at
+        self._origin = Origin()  # the last one that was searched
 
     # -- lines come and go -------------------------------------------------------------------------------
 
     def feed(self, lines: Sequence[Item], now: int = 0) -> list[Item]:
-        """More lines, if there are any; those that leave now. Many at once cost less than one by one.
+        """Take more lines, if there are any, and return those that are released. `now` is in µs, as in the lines.
 
-        `now` is in µs, as in the lines.
+        Many lines at once cost less than one by one.
         """
         if self._rules is None:
-            return self._passing(lines)
+            return self._clean([passed for line in lines for passed in self._passed(line)])
         queue = self._queue
         for line in lines:
             if type(line) is FrameLine:
@@ -97,7 +136,7 @@ class Redactor:
             elif type(line) is EventLine:
                 self._take(line)
             elif type(line) is Stream:
-                self._add(_key_of(line), Delta((line,), "".join(line.texts), line.t, line.texts))
+                self._add(_key_of(line), HeldDelta((line,), "".join(line.texts), line.t, line.texts))
             elif type(line) is FrameRun:
                 queue.append(line)
                 self._weight += _weight(line)
@@ -105,69 +144,72 @@ class Redactor:
             now = max(now, lines[-1].t)
         window = self._rules.window_micros
         if len(queue) > LINES_MAX or self._weight > WEIGHT_MAX:
-            self._look_at_texts(now, now)
-        self._look_at_texts(now - window // 2, now - window)
-        return self._leaving()
+            self._release_texts(now, now)
+        self._release_texts(now - window // 2, now - window)
+        return self._released()
 
     def finish(self) -> list[Item]:
-        """There will be no more lines: all that are left."""
+        """Return all lines that are left: no more will come."""
         self._close(lambda _key: True)
-        return self._leaving()
+        return self._released()
 
     @property
     def window(self) -> int:
-        """How long it holds a text back, in µs."""
+        """How long a text is held back, in µs."""
         return self._rules.window_micros if self._rules is not None else 0
 
     @property
     def since(self) -> int | None:
-        """When the oldest of what it holds back came, in µs."""
-        return min((block.since for block in self._blocks.values() if block.since is not None), default=None)
+        """When the oldest text came that is held back, in µs."""
+        return min((text.since for text in self._texts.values() if text.since is not None), default=None)
 
-    def _leaving(self) -> list[Item]:
+    def _released(self) -> list[Item]:
+        """Take the lines of the steps that are decided out of the queue, and redact them."""
         queue = self._queue
-        leaving, lines = _Leaving(), list[Item]()
+        lines = list[Item]()
         for _ in range(self._steps_done()):
             item = queue.popleft()
-            if isinstance(item, Delta):
+            if isinstance(item, HeldDelta):
                 for line in item.slot:
-                    lines += self._looked_at(line)
+                    lines += self._origin_redacted(line)
             elif isinstance(item, EventLine):
-                lines += self._looked_at(self._redacted(item))
+                lines += self._origin_redacted(self._redacted(item))
             else:
                 lines.append(item)
-        leaving.add(lines)
-        self._weight -= sum([_weight(frame) for frame in leaving.frames if not isinstance(frame, Stream)])
-        clean = leaving.clean(self._wires)
+                self._weight -= _weight(item)
+        clean = self._clean(lines)
         self._finder.forget_large()
         self._partial.forget_large()
         return clean
 
     def _steps_done(self) -> int:
-        """Return how many items stand before the first step of which something is held back: a step leaves whole."""
+        """Return how many items stand before the first step that is partly held back: a step leaves whole."""
         queue = self._queue
         done, step = 0, -1
         for number, item in enumerate(queue):
             if item.t != step:
                 done, step = number, item.t
-            if isinstance(item, Delta) and item.waits:
+            if isinstance(item, HeldDelta) and item.waits:
                 return done
         return len(queue)
 
-    def _passing(self, stored: Iterable[Item]) -> list[Item]:
-        """Without rules nothing is held back, and streamed text stays as it is."""
-        leaving = _Leaving()
-        for line in stored:
-            leaving.add(self._passed(line))
-        return leaving.clean(self._wires)
+    def _clean(self, lines: list[Item]) -> list[Item]:
+        """Return the lines with their frames redacted, which are searched together."""
+        places = [place for place, line in enumerate(lines) if type(line) is not EventLine]
+        if places:
+            changed = self._frames.redact([lines[place] for place in places])  # type: ignore[misc]  # mypy does not narrow by `type(...) is not`
+            for nth in sorted(changed, reverse=True):
+                lines[places[nth] : places[nth] + 1] = changed[nth]
+        return lines
 
     def _passed(self, line: Item) -> Sequence[Item]:
+        """Return a line as it is written without rules: nothing is held back, and streamed text is not searched."""
         if isinstance(line, EventLine) and type(line.event) not in STREAMED:
             line = self._redacted(line)
-        return self._looked_at(line) if isinstance(line, EventLine | Stream) else (line,)
+        return self._origin_redacted(line) if isinstance(line, EventLine | Stream) else (line,)
 
-    def _looked_at(self, line: Line | Stream) -> Sequence[Line | Stream]:
-        """A request id is a client's own words."""
+    def _origin_redacted(self, line: Line | Stream) -> Sequence[Line | Stream]:
+        """Return a line with its origin redacted: clients choose request ids freely."""
         if isinstance(line, FrameLine) or line.origin is self._origin:
             return (line,)
         self._seq = line.seq
@@ -193,50 +235,50 @@ class Redactor:
     # -- streamed text -----------------------------------------------------------------------------------
 
     def _take(self, line: EventLine) -> None:
-        """A delta goes to its block; what ends a block has it decided."""
+        """Add a delta to its text, or close the texts that an event ends."""
         event: Any = line.event
         kind = type(event)
         if event is not None and not line.link:
             streamed = STREAMED.get(kind)
-            key = RUNS.get(kind) or (streamed(event) if streamed is not None else None)
+            key = SINGLE.get(kind) or (streamed(event) if streamed is not None else None)
             if key is not None:
-                self._add(key, Delta((line,), event.json if kind is ToolCallArguments else event.text, line.t))
+                self._add(key, HeldDelta((line,), event.json if kind is ToolCallArguments else event.text, line.t))
                 return
             ends = ENDS.get(kind)
-            if ends is not None and self._blocks:
+            if ends is not None and self._texts:
                 self._close(lambda key: ends(key, event))
         self._queue.append(line)
 
-    def _add(self, key: BlockKey, delta: Delta[Slot]) -> None:
-        block = self._blocks.get(key)
-        if block is None:
-            block = self._blocks[key] = self._block(key)
+    def _add(self, key: TextKey, delta: HeldDelta[Slot]) -> None:
+        text = self._texts.get(key)
+        if text is None:
+            text = self._texts[key] = self._new_text(key)
         self._queue.append(delta)
-        block.add(delta)
-        if self._rules is not None and block.held > self._rules.window_bytes:
-            self._decide(block.give(block.older(characters=self._rules.window_bytes // 2)))
+        text.add(delta)
+        if self._rules is not None and text.held > self._rules.window_bytes:
+            self._replace(text.release(text.count_before_last(self._rules.window_bytes // 2)))
 
-    def _block(self, key: BlockKey) -> Block[Slot]:
+    def _new_text(self, key: TextKey) -> HeldText[Slot]:
         if key[0] == "arguments":
-            return Block(self._partial, lambda text: self._values.spans(text, ("arguments",)), self._mark)
-        return Block(self._finder, self._values.spans, self._mark)
+            return HeldText(self._partial, lambda text: self._values.spans(text, ("arguments",)), self._mark)
+        return HeldText(self._finder, self._values.spans, self._mark)
 
-    def _look_at_texts(self, since: int, until: int) -> None:
-        """Of a text that is held since then there leaves what no secret begins in; what came until `until` in any case.
+    def _release_texts(self, since: int, until: int) -> None:
+        """Release the decided part of texts that are held since then, and everything that came until `until`.
 
-        Looked at more often than that it would cost too much.
+        More often would cost too much.
         """
-        for block in self._blocks.values():
-            if block.since is not None and block.since <= since:
-                self._decide(block.give(block.older(t=until)))
+        for text in self._texts.values():
+            if text.since is not None and text.since <= since:
+                self._replace(text.release(text.count_until(until)))
 
-    def _close(self, which: Callable[[BlockKey], bool]) -> None:
-        for key in [key for key in self._blocks if which(key)]:
-            self._decide(self._blocks.pop(key).finish())
+    def _close(self, which: Callable[[TextKey], bool]) -> None:
+        for key in [key for key in self._texts if which(key)]:
+            self._replace(self._texts.pop(key).finish())
 
-    def _decide(self, given: Given[Slot]) -> None:
-        """These deltas are done; some of them with other texts than they had."""
-        for delta, texts in given:
+    def _replace(self, released: Released[Slot]) -> None:
+        """Give the lines of released deltas their new texts."""
+        for delta, texts in released:
             if texts is not None:
                 (line,) = delta.slot
                 pieces = iter(texts)
@@ -254,18 +296,18 @@ class Redactor:
         return structs.replace(line, event=structs.replace(event, **{name: text}), redacted=True)
 
 
-RUNS: dict[type, BlockKey] = {TextDelta: ("text", "", ""), ReasoningDelta: ("reasoning", "", "")}
-"""Deltas of which there is one text at a time."""
+SINGLE: dict[type, TextKey] = {TextDelta: ("text", "", ""), ReasoningDelta: ("reasoning", "", "")}
+"""Deltas that belong to one text at a time."""
 
-STREAMED: dict[type, Callable[[Any], BlockKey | None]] = {
-    TextDelta: lambda _event: RUNS[TextDelta],
-    ReasoningDelta: lambda _event: RUNS[ReasoningDelta],
+STREAMED: dict[type, Callable[[Any], TextKey | None]] = {
+    TextDelta: lambda _event: SINGLE[TextDelta],
+    ReasoningDelta: lambda _event: SINGLE[ReasoningDelta],
     ToolCallArguments: lambda event: None if event.done else ("arguments", event.call, event.name),
     ToolOutputDelta: lambda event: ("output", event.call, ""),
 }
-"""Deltas, and the text of which they are a part; None for what is no delta."""
+"""Deltas, and the text to which they belong; None for an event that is no delta."""
 
-ENDS: dict[type, Callable[[BlockKey, Any], bool]] = {
+ENDS: dict[type, Callable[[TextKey, Any], bool]] = {
     TextDone: lambda key, _event: key[0] == "text",
     ReasoningStarted: lambda key, _event: key[0] == "reasoning",
     ReasoningDone: lambda key, _event: key[0] == "reasoning",
@@ -274,37 +316,13 @@ ENDS: dict[type, Callable[[BlockKey, Any], bool]] = {
     TurnAccepted: lambda _key, _event: True,
     TurnEnded: lambda _key, _event: True,
 }
-"""Which texts end with such an event."""
+"""The texts that end with such an event."""
 
 
-class _Leaving:
-    """Lines that leave, and where those stand among them that have frames: these are looked through together."""
-
-    def __init__(self) -> None:
-        self.frames: list[WithFrames] = []
-        self._lines: list[Item] = []
-        self._places: list[int] = []
-
-    def add(self, lines: Sequence[Item]) -> None:
-        """These leave."""
-        for one in lines:
-            if type(one) is not EventLine:
-                self._places.append(len(self._lines))
-                self.frames.append(one)  # type: ignore[arg-type]  # mypy does not narrow by `type(...) is not`
-            self._lines.append(one)
-
-    def clean(self, wires: FrameRedactor | Credentials) -> list[Item]:
-        """All of them, the frames without what those find in them."""
-        changed = wires.redact(self.frames) if self.frames else {}
-        for nth in sorted(changed, reverse=True):
-            self._lines[self._places[nth] : self._places[nth] + 1] = changed[nth]
-        return self._lines
-
-
-def _key_of(stream: Stream) -> BlockKey:
-    """The text of which a stream's events are deltas."""
+def _key_of(stream: Stream) -> TextKey:
+    """Return the key of the text whose deltas a stream holds."""
     event = stream.event
-    return ("output", event.call, "") if isinstance(event, ToolOutputDelta) else RUNS[type(event)]
+    return ("output", event.call, "") if isinstance(event, ToolOutputDelta) else SINGLE[type(event)]
 
 
 def _apart(line: Line | Stream) -> Iterable[Line]:

@@ -1,21 +1,22 @@
-"""What is redacted, from what the configuration says: built-in shapes, the user's patterns and paths, the window."""
+"""The rules of redaction: the built-in shapes, and the patterns, paths and window of the configuration."""
 
 from __future__ import annotations
 
 import importlib
 import re
 from collections.abc import Iterable, Mapping
+from secrets import token_bytes
 from typing import Any
 
 from msgspec import Struct
 
-from dragoman.gateway.recording.redaction.detectors import Detector
-from dragoman.gateway.recording.redaction.paths import Paths, parse
-from dragoman.gateway.recording.redaction.placeholders import KIND
+from dragoman.gateway.recording.redaction.finder import HIDDEN, Detector, finder
+from dragoman.gateway.recording.redaction.paths import JsonPaths, json_path
 from dragoman.gateway.recording.redaction.shapes import BUILT_IN
+from dragoman.gateway.recording.redaction.spans import KIND, Placeholders, merged, replaced
 from dragoman.mappings.errors import ConfigError
 
-__all__ = ["EVER", "PATTERN_MAX", "REACH_MAX", "Rules", "pattern", "rules"]
+__all__ = ["EVER", "PATTERN_MAX", "REACH_MAX", "RedactionRules", "pattern", "redact_text", "rules"]
 
 PATTERN_MAX = 1000  # characters of a pattern
 WAYS_MAX = 256  # ways in which a pattern is tried at one place: every character of a text may cost as many steps
@@ -23,31 +24,52 @@ CAP = WAYS_MAX + 1  # no count goes on past it
 REACH_MAX = 1024  # characters that a pattern may match: so much of a text is held back for it
 EVER = 2**63 - 1  # µs: a window that does not end
 
+_FINDER = finder(BUILT_IN)
+_MARK = Placeholders(token_bytes(16)).mark
 
-class Rules(Struct, frozen=True, kw_only=True):
-    """Compiled. Text is held back for so many characters and µs at most."""
+
+class RedactionRules(Struct, frozen=True, kw_only=True):
+    """The compiled rules. Text is held back for so many characters and µs at most."""
 
     detectors: tuple[Detector, ...] = BUILT_IN
-    paths: Paths = Paths()  # it never changes
+    paths: JsonPaths = JsonPaths()  # it never changes
     window_bytes: int = 64 * 1024
     window_micros: int = 2_000_000
 
 
-def rules(patterns: Mapping[str, str], paths: Iterable[str], *, window_bytes: int, window_micros: int) -> Rules:
-    """The rules with a user's patterns (kind -> regular expression) and paths; ConfigError if one is wrong."""
-    return Rules(
+def rules(
+    patterns: Mapping[str, str], paths: Iterable[str], *, window_bytes: int, window_micros: int
+) -> RedactionRules:
+    """Return the rules with a user's patterns (kind -> regular expression) and paths.
+
+    ConfigError names the first invalid one.
+    """
+    return RedactionRules(
         detectors=(*BUILT_IN, *(pattern(kind, text) for kind, text in patterns.items())),
-        paths=Paths(map(parse, paths)),
+        paths=JsonPaths(map(json_path, paths)),
         window_bytes=window_bytes,
         window_micros=window_micros,
     )
 
 
-def pattern(kind: str, text: str) -> Detector:
-    """The detector of a user's pattern; ConfigError says what is wrong with it.
+def redact_text(text: str, *, cut: bool = False) -> str:
+    """Return a text without built-in shapes of secrets, for logs and samples.
 
-    What it can match is bounded, so that it can be found in a text that streams, and so is the number of ways in
-    which it can match at one place, so that no text can make it slow.
+    If the text is `cut` off, an unfinished secret at its end is removed as well. Equal secrets have equal placeholders
+    in this process and nowhere else.
+    """
+    spans = _FINDER.find(text)
+    unfinished = _FINDER.find_open(text) if cut else None
+    if unfinished is not None and unfinished.end - unfinished.start >= HIDDEN:
+        spans = merged([*spans, unfinished])
+    return replaced(text, spans, _MARK) if spans else text
+
+
+def pattern(kind: str, text: str) -> Detector:
+    """Return the detector of a user's pattern; ConfigError says what is wrong with it.
+
+    The length of a match is bounded, so that it can be found in a text that streams. The number of ways in which the
+    pattern can match at one place is bounded too, so that no text can make it slow.
     """
     if KIND.fullmatch(kind) is None:
         raise ConfigError(f"{kind!r}: call it in lower-case letters, digits and _, as it stands in [redacted:KIND:...]")
@@ -72,7 +94,7 @@ def pattern(kind: str, text: str) -> Detector:
 
 
 def _ways(part: Any) -> int:
-    """Return in how many ways at most the engine tries a part of a parsed pattern at one place, capped at the bound.
+    """Return in how many ways the engine may try a part of a parsed pattern at one place, at most CAP.
 
     Each way is another choice of alternatives and of how often something repeats; those in a row multiply.
     """

@@ -1,19 +1,63 @@
-"""Places of secrets in a text, and the text without them."""
+"""Where secrets stand in a text, and the text with placeholders instead: `[redacted:KIND:8 hex digits]`.
+
+The digits are a keyed hash of the secret. With the salt of one recording, equal secrets are equal in that recording
+and nowhere else, so nobody can look them up in a list of likely secrets. With a salt of the installation they are
+equal in all of its recordings.
+"""
 
 from __future__ import annotations
 
+import hmac
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from msgspec import Struct
 
-__all__ = ["Mark", "Span", "merged", "overlapping", "replaced"]
+from dragoman.gateway.recording.redaction.escapes import layers
+
+__all__ = [
+    "KIND",
+    "PLACEHOLDER",
+    "PLACEHOLDER_MAX",
+    "PREFIX",
+    "Mark",
+    "Note",
+    "Placeholders",
+    "Span",
+    "merged",
+    "overlapping",
+    "replaced",
+    "replaced_in_pieces",
+]
+
+PREFIX = "[redacted:"
+PLACEHOLDER = re.compile(r"\[redacted:[a-z0-9_]{1,32}:[0-9a-f]{8}\]")
+PLACEHOLDER_MAX = len(PREFIX) + 32 + 1 + 8 + 1  # characters
+KIND = re.compile(r"[a-z][a-z0-9_]{0,31}")
+"""The spelling of a kind: it stands in placeholders, where nothing may need an escape."""
 
 Mark = Callable[[str, str], str]
-"""The placeholder of a secret, given its kind and the raw text of it."""
+"""Returns the placeholder of a secret, given its kind and its raw text."""
+
+Note = Callable[[str, str, int], None]
+"""Is told the kind of a secret, its place and the seq of its line."""
+
+
+class Placeholders:
+    """The placeholders under one salt."""
+
+    def __init__(self, salt: bytes) -> None:
+        self._salt = salt
+
+    def mark(self, kind: str, secret: str) -> str:
+        """Return the placeholder of a secret. Layers of escapes around the secret make no difference."""
+        *_, innermost = layers(secret)
+        digest = hmac.digest(self._salt, innermost.text.encode("utf-8", "surrogatepass"), "sha256")
+        return f"{PREFIX}{kind}:{digest[:4].hex()}]"
 
 
 class Span(Struct, frozen=True, gc=False):
-    """A secret at `start:end`. `quote` is what its placeholder needs around it to be a JSON string there."""
+    """A secret at `start:end`. A placeholder there needs `quote` around it if it has to be a JSON string."""
 
     start: int
     end: int
@@ -22,7 +66,7 @@ class Span(Struct, frozen=True, gc=False):
 
 
 def merged(spans: Iterable[Span]) -> list[Span]:
-    """Spans in their order, those that overlap as one, of the kind of the longest; of equals the first counts."""
+    """Return the spans in order, and those that overlap as one, of the kind of the longest (of equals, the first)."""
     whole: list[Span] = []
     longest = 0
     for span in sorted(spans, key=lambda span: span.start):
@@ -39,7 +83,7 @@ def merged(spans: Iterable[Span]) -> list[Span]:
 
 
 def overlapping(spans: Sequence[Span], places: Iterable[tuple[int, int]]) -> Iterator[Sequence[Span]]:
-    """Yield for each place (start, end) the spans that stand in it, also in part; both are in order of the text."""
+    """Yield for each place (start, end) the spans that stand at least partly in it; both are in order of the text."""
     first = 0
     for start, end in places:
         while first < len(spans) and spans[first].end <= start:
@@ -51,15 +95,33 @@ def overlapping(spans: Sequence[Span], places: Iterable[tuple[int, int]]) -> Ite
 
 
 def replaced(text: str, spans: Sequence[Span], mark: Mark) -> str:
-    """`text` with a placeholder for each of its (merged) spans."""
-    parts: list[str] = []
-    marks: dict[tuple[str, str], str] = {}  # one secret may stand there very often
-    at = 0
-    for span in spans:
-        secret = (span.kind, text[span.start : span.end])
-        if secret not in marks:
-            marks[secret] = mark(*secret)
-        parts += (text[at : span.start], span.quote, marks[secret], span.quote)
-        at = span.end
-    parts.append(text[at:])
-    return "".join(parts)
+    """Return `text` with a placeholder for each of its (merged) spans."""
+    ((new, _),) = replaced_in_pieces(text, [(0, len(text))], spans, mark)
+    return new
+
+
+def replaced_in_pieces(
+    text: str, places: Sequence[tuple[int, int]], spans: Sequence[Span], mark: Mark, marked: int = 0
+) -> Iterator[tuple[str, list[Span]]]:
+    """Yield each piece (start, end) of a text without its secrets, and the spans whose placeholders stand in it.
+
+    A placeholder stands in the piece in which its secret begins; the other pieces lose their part of the secret. The
+    secrets that begin before `marked` already have their placeholders.
+    """
+    marks: dict[tuple[str, str], str] = {}  # the same secret may occur very often
+    for (start, end), inside in zip(places, overlapping(spans, places), strict=True):
+        parts: list[str] = []
+        begun: list[Span] = []
+        at = start
+        for span in inside:
+            parts.append(text[at : max(at, span.start)])
+            if span.start >= marked:
+                secret = (span.kind, text[span.start : span.end])
+                if secret not in marks:
+                    marks[secret] = mark(*secret)
+                parts += (span.quote, marks[secret], span.quote)
+                begun.append(span)
+            marked = max(marked, span.end)
+            at = min(span.end, end)
+        parts.append(text[at:end])
+        yield "".join(parts), begun

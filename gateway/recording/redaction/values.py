@@ -1,54 +1,59 @@
-"""Canonical events and commands without the secrets in them.
+"""Redact canonical events and commands: every text of a value, and every JSON value in it as text.
 
-Every text of a value is looked through by itself, and every JSON of it as text; tags and fixed words are left alone.
-What is no JSON any more after that, because a pattern of the user's took a quote with it, is done string by string.
+Tags and fixed words are left alone. A user's pattern may take a quote with it, so that a text is no JSON any more; such
+a value is redacted string by string. Texts under one JSON key form a row, because a result may repeat the deltas of its
+turn piece by piece: a secret that is spread over the pieces is found in their row alone.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
 from functools import cache
+from itertools import accumulate, pairwise
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import Raw, Struct, structs
 
-from dragoman.gateway.recording.redaction.assignments import is_secret_name
 from dragoman.gateway.recording.redaction.finder import Finder
-from dragoman.gateway.recording.redaction.ledger import Note
-from dragoman.gateway.recording.redaction.paths import Keys, Paths
-from dragoman.gateway.recording.redaction.rows import Text, across, gather, put_back
-from dragoman.gateway.recording.redaction.spans import Mark, Span, merged, replaced
+from dragoman.gateway.recording.redaction.paths import JsonPaths, Keys
+from dragoman.gateway.recording.redaction.shapes import is_secret_name
+from dragoman.gateway.recording.redaction.spans import PREFIX, Mark, Span, merged, replaced, replaced_in_pieces
 from dragoman.mappings.canonical.commands import AnswerOtp, SetConfig
 from dragoman.mappings.canonical.events import ToolCallArguments
 
-__all__ = ["Values", "place_of"]
+__all__ = ["KeyedText", "ValueRedactor", "find_in_rows", "gather_texts", "place_of", "replace_texts"]
 
 AnyStruct = TypeVar("AnyStruct", bound=Struct)
 
+KeyedText = tuple[str, str]
+"""A text of a JSON value, with the key under which it stands before it."""
+
 WHOLE: dict[tuple[type, str], str] = {(AnswerOtp, "code"): "otp"}
-"""What is a secret by what it means."""
+"""Fields that are secrets by their meaning, and their kinds."""
 
 AS_PATH: dict[tuple[type, str], str] = {(ToolCallArguments, "json"): "arguments"}
-"""What a field is called in paths, where that is not its name."""
+"""Names of fields in JSON paths, where they differ from the name of the field."""
 
 
 def place_of(value: Struct, field: str) -> str:
-    """How the ledger calls a field."""
+    """Return the name of a field as findings tell it."""
     tag = value.__struct_config__.tag
     return f"{tag if isinstance(tag, str) else type(value).__name__}.{field}"
 
 
-class Values:
-    """Redacts values, each by itself."""
+class ValueRedactor:
+    """Redacts values one by one. `note` is told the kind and place of each secret."""
 
-    def __init__(self, finder: Finder, paths: Paths, mark: Mark, note: Note) -> None:
+    def __init__(self, finder: Finder, paths: JsonPaths, mark: Mark, note: Callable[[str, str], None]) -> None:
         self._finder = finder
         self._paths = paths
         self._mark = mark
         self._note = note
 
     def redact(self, value: AnyStruct) -> AnyStruct:
-        """The value without its secrets; the same one if it has none."""
+        """Return the value without its secrets, or the same object if it has none."""
         changed: dict[str, Any] = {}
         for name in _fields(type(value)):
             old = getattr(value, name)
@@ -59,12 +64,8 @@ class Values:
                 changed[name] = new
         return structs.replace(value, **changed) if changed else value
 
-    def text(self, text: str, place: str, keys: Keys = ()) -> str:
-        """A text without its secrets."""
-        return self._replaced(text, self.spans(text, keys), place)
-
     def spans(self, text: str, keys: Keys = ()) -> list[Span]:
-        """The secrets of a text that is there as a whole."""
+        """Return the secrets of a complete text that stands at `keys`."""
         found = self._paths.find(text, keys)
         return merged([*self._finder.find(text), *found]) if found else self._finder.find(text)
 
@@ -78,7 +79,9 @@ class Values:
 
     def _any(self, old: Any, place: str, keys: Keys) -> Any:
         if isinstance(old, str):
-            return self._whole(old, "path", place) if self._paths.lead_to(keys) else self.text(old, place, keys)
+            if self._paths.lead_to(keys):
+                return self._whole(old, "path", place)
+            return self._replaced(old, self.spans(old, keys), place)
         if isinstance(old, Raw):
             return self._raw(old, place, keys)
         if isinstance(old, Struct):
@@ -92,13 +95,13 @@ class Values:
         return old
 
     def _under(self, key: str, item: Any, place: str, keys: Keys) -> Any:
-        """A field of an ext; one that is named like a secret is none if it is a number (`context_tokens`)."""
+        """Redact a field of an ext. A number is no secret, whatever its name (`context_tokens`)."""
         if isinstance(item, Raw) and is_secret_name(key.rpartition(".")[2]) and bytes(item)[:1] in b'"[{':
             return Raw(msgspec.json.encode(self._whole(bytes(item).decode(), "credential", f"{place}.{key}")))
         return self._any(item, f"{place}.{key}", (*keys, key))
 
     def _whole(self, old: str, kind: str, place: str) -> str:
-        if old.startswith("[redacted:"):
+        if old.startswith(PREFIX):
             return old
         self._note(kind, place)
         return self._mark(kind, old)
@@ -109,21 +112,21 @@ class Values:
             return raw  # UNSET is no Raw, but an empty one may be
         if self._paths.lead_to(keys):
             return Raw(msgspec.json.encode(self._whole(text, "path", place)))
-        new = self._row(self.text(text, place, keys), place)
+        new = self._rows_redacted(self._replaced(text, self.spans(text, keys), place), place)
         return raw if new is text else Raw(new.encode())
 
-    def _row(self, text: str, place: str) -> str:
-        """JSON without the secrets that stand in it piece by piece."""
-        texts: list[Text] = []
+    def _rows_redacted(self, text: str, place: str) -> str:
+        """Return JSON without the secrets that stand in it piece by piece."""
+        texts: list[KeyedText] = []
         try:
             value = msgspec.json.decode(text)
-            gather(value, "", {}, texts)
+            gather_texts(value, "", {}, texts)
         except RecursionError:
             return text  # nobody streams as deep as that
-        changed, kinds = across(self._finder, texts, self._mark)
+        changed, kinds = find_in_rows(self._finder, texts, self._mark)
         for kind in kinds:
             self._note(kind, place)
-        return msgspec.json.encode(put_back(value, [], changed)).decode() if changed else text
+        return msgspec.json.encode(replace_texts(value, [], changed)).decode() if changed else text
 
     def _replaced(self, text: str, spans: list[Span], place: str) -> str:
         if not spans:
@@ -135,19 +138,71 @@ class Values:
             return new
         if spans[0].end - spans[0].start == len(text):
             return msgspec.json.encode(new).decode()
+        texts: list[KeyedText] = []
         try:
-            return msgspec.json.encode(self._leaves(msgspec.json.decode(text))).decode()
+            value = msgspec.json.decode(text)
+            gather_texts(value, "", {}, texts)
+            changed = {n: replaced(one, self._finder.find(one), self._mark) for n, (_, one) in enumerate(texts)}
+            return msgspec.json.encode(replace_texts(value, [], changed)).decode()
         except RecursionError:
             return msgspec.json.encode(self._mark(spans[0].kind, text)).decode()
 
-    def _leaves(self, value: Any) -> Any:
-        if isinstance(value, str):
-            return replaced(value, self._finder.find(value), self._mark)
-        if isinstance(value, list):
-            return [self._leaves(item) for item in value]
-        if isinstance(value, dict):
-            return {key: self._leaves(item) for key, item in value.items()}
-        return value
+
+# -- JSON values and the rows of texts in them ------------------------------------------------------------
+
+
+def gather_texts(value: Any, key: str, keys: dict[str, None], texts: list[KeyedText]) -> None:
+    """Add all keys and texts of a JSON value that stands under `key`, in its order."""
+    kind = type(value)
+    if kind is str:
+        texts.append((key, value))
+    elif kind is dict:
+        for name, item in value.items():
+            keys[name] = None
+            gather_texts(item, name, keys, texts)
+    elif kind is list:
+        for item in value:
+            gather_texts(item, key, keys, texts)
+
+
+def find_in_rows(finder: Finder, texts: Sequence[KeyedText], mark: Mark) -> tuple[dict[int, str], list[str]]:
+    """Find secrets that are spread over several texts under one key.
+
+    Return the texts (by their index) without their parts of such secrets, and the kinds of these secrets.
+    """
+    rows: dict[str, list[int]] = {}
+    for number, (key, text) in enumerate(texts):
+        if text:
+            rows.setdefault(key, []).append(number)
+    changed: dict[int, str] = {}
+    kinds: list[str] = []
+    for numbers in rows.values():
+        pieces = [texts[number][1] for number in numbers]
+        if len(pieces) < 2 or len(set(pieces)) == 1:  # one text sent twice, as smooth does
+            continue
+        joined = "".join(pieces)
+        places = list(pairwise(accumulate(map(len, pieces), initial=0)))
+        ends = [end for _, end in places]
+        spans = [s for s in finder.find(joined) if ends[bisect_right(ends, s.start)] < s.end]
+        if spans:
+            kinds += [span.kind for span in spans]
+            cleaned = replaced_in_pieces(joined, places, spans, mark)
+            new = {number: text for number, (text, _) in zip(numbers, cleaned, strict=True)}
+            changed |= {number: text for number, text in new.items() if text != texts[number][1]}
+    return changed, kinds
+
+
+def replace_texts(value: Any, seen: list[None], changed: dict[int, str]) -> Any:
+    """Return the JSON value with these texts instead, by their index; `seen` counts the texts on the way."""
+    kind = type(value)
+    if kind is str:
+        seen.append(None)
+        return changed.get(len(seen) - 1, value)
+    if kind is dict:
+        return {name: replace_texts(item, seen, changed) for name, item in value.items()}
+    if kind is list:
+        return [replace_texts(item, seen, changed) for item in value]
+    return value
 
 
 def _is_json(text: str) -> bool:
@@ -162,7 +217,7 @@ def _is_json(text: str) -> bool:
 
 @cache
 def _fields(kind: type[Struct]) -> tuple[str, ...]:
-    """The fields in which somebody's words may stand: not numbers, not fixed words."""
+    """Return the fields that may hold free text: not numbers, not fixed words."""
     return tuple(name for name, hint in get_type_hints(kind).items() if name in kind.__struct_fields__ and _free(hint))
 
 

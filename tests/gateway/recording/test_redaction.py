@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.gateway.recording.lines import EventLine, FrameLine, Line
-from dragoman.gateway.recording.redaction import Redactor, Rules
+from dragoman.gateway.recording.redaction import RedactionRules, Redactor
 from dragoman.mappings.canonical.events import TextDelta, TextDone, ToolCallFinished
 from tests.gateway.recording.redaction.corpus import PRIVATE
 
@@ -54,7 +54,7 @@ def test_harmless_text_is_not_changed(name: str) -> None:
         EventLine(seq=seq + 1, t=seq, cursor="1:1", event=ToolCallFinished(call="a", output=inside)),
         FrameLine(seq=seq + 2, t=seq, link="up", dir="receive", dialect="pod", text=inside),
     ]
-    redactor = Redactor(Rules(), b"salt")
+    redactor = Redactor(RedactionRules(), b"salt")
     assert redactor.feed(lines) + redactor.finish() == lines
 
 
@@ -72,5 +72,5 @@ def test_a_conversation_without_secrets_is_not_changed(path: Path) -> None:
             if isinstance(frame, str)
         ]
     assert lines
-    redactor = Redactor(Rules(), b"salt")
+    redactor = Redactor(RedactionRules(), b"salt")
     assert redactor.feed(lines) + redactor.finish() == lines

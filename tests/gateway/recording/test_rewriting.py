@@ -11,7 +11,7 @@ from dragoman.gateway.recording.format import VERSION
 from dragoman.gateway.recording.lines import EventLine, FrameLine, Line
 from dragoman.gateway.recording.part_file import Problems
 from dragoman.gateway.recording.reader import open_recording
-from dragoman.gateway.recording.redaction import EVER, Entry, Found, Redactor, Rules
+from dragoman.gateway.recording.redaction import EVER, Finding, FindingCount, RedactionRules, Redactor
 from dragoman.gateway.recording.rewriting import redact, scan
 from dragoman.mappings.canonical.events import TextDelta, TextDone
 from dragoman.mappings.errors import ConfigError
@@ -19,7 +19,7 @@ from tests.gateway.recording.lines import FROZEN, in_parts, numbered, written
 from tests.gateway.recording.redaction.corpus import SHAPES
 
 KEY = SHAPES["github_token"]
-RULES = Rules(window_micros=EVER)
+RULES = RedactionRules(window_micros=EVER)
 
 
 def lines(count: int = 3000) -> list[Line]:
@@ -134,7 +134,7 @@ def test_a_torn_end_is_left_out(path: Path) -> None:
 
 def test_a_scan_tells_each_secret_by_its_line_and_place_and_writes_nothing(path: Path) -> None:
     before = path.read_bytes()
-    found: list[Found] = []
+    found: list[Finding] = []
     entries = scan(open_recording(path), Redactor(RULES, b"salt", found.append))
     assert [(one.seq, one.kind, one.place) for one in found] == [
         (3002, "github_token", "text_delta.text"),
@@ -156,7 +156,7 @@ def test_nothing_is_found_in_what_was_redacted(path: Path) -> None:
 def test_a_frozen_recording_is_rewritten_in_this_version(tmp_path: Path) -> None:
     (frozen, *_) = sorted(FROZEN.iterdir())
     out = tmp_path / "out.jsonl"
-    entries: list[Entry] = redact(open_recording(frozen), Redactor(RULES, b"salt"), out)
+    entries: list[FindingCount] = redact(open_recording(frozen), Redactor(RULES, b"salt"), out)
     assert entries == []
     assert open_recording(out).header.version == VERSION
     assert list(open_recording(out).lines()) == list(open_recording(frozen).lines())

@@ -16,10 +16,10 @@ import pytest
 from msgspec import structs
 
 from dragoman.gateway.recording.lines import EventLine, FrameLine
-from dragoman.gateway.recording.redaction import Redactor, Rules, rules
-from dragoman.gateway.recording.redaction.credentials import SECRETS_MAX
-from dragoman.gateway.recording.redaction.detectors import Detector
-from dragoman.gateway.recording.redaction.paths import KEYS_MAX, Paths, parse
+from dragoman.gateway.recording.redaction import RedactionRules, Redactor, rules
+from dragoman.gateway.recording.redaction.finder import Detector
+from dragoman.gateway.recording.redaction.frame_cleaner import SECRETS_MAX
+from dragoman.gateway.recording.redaction.paths import KEYS_MAX, JsonPaths, json_path
 from dragoman.gateway.recording.redaction.shapes import BUILT_IN
 from dragoman.gateway.recording.runs import Item
 from dragoman.mappings.canonical.events import TextDelta, TextDone
@@ -30,7 +30,7 @@ RULES = rules({}, ["$..pass", "$.arguments.token"], window_bytes=64 * 1024, wind
 READERS = frozenset(
     (
         *("layers", "unescaped", "replaced", "Finder._find_all", "Finder._first_open", "Finder._find", "Finder._opens"),
-        *("Detector.matches", "Detector.open", "Paths.find", "Paths._find_inside", "Placeholders.mark"),
+        *("Detector.matches", "Detector.open", "JsonPaths.find", "JsonPaths._find_inside", "Placeholders.mark"),
         *("has_credentials", "_json", "is_secret_name", "_values", "_ends", "_is_json", "_folded"),
     )
 )
@@ -140,13 +140,13 @@ DOCUMENTS: dict[str, Callable[[int], str]] = {
 
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_a_document_is_looked_through_in_proportion_to_its_size(name: str) -> None:
-    paths = Paths(map(parse, ["$..pass", "$..a..a..a..b", "$.arguments.token"]))
+    paths = JsonPaths(map(json_path, ["$..pass", "$..a..a..a..b", "$.arguments.token"]))
     inputs = [DOCUMENTS[name](20 * count) for count in SIZES]
     assert growth(lambda text: lambda: list(paths.find(text)), inputs, READERS) <= GROWTH
 
 
 def test_what_nests_too_deep_for_its_keys_to_be_known_is_taken_out() -> None:
-    paths = Paths([parse("$.pass")])
+    paths = JsonPaths([json_path("$.pass")])
     shallow, deep = ('{"a":' * count + '"swordfish"' + "}" * count for count in (KEYS_MAX, KEYS_MAX + 1))
     assert paths.find(shallow) == []
     assert "swordfish" in "".join(deep[span.start : span.end] for span in paths.find(deep))
@@ -185,7 +185,7 @@ def test_many_alike_frames_with_a_secret_each_cost_in_proportion_to_their_number
 
 def test_a_frame_with_more_different_secrets_than_are_looked_for_is_emptied() -> None:
     text = json.dumps({"x": logins(SECRETS_MAX + 1)})
-    redactor = Redactor(Rules(), b"salt")
+    redactor = Redactor(RedactionRules(), b"salt")
     line = FrameLine(seq=1, t=1, link="up", dir="receive", dialect="pod", text=text)
     (frame,) = [*redactor.feed([line]), *redactor.finish()]
     assert isinstance(frame, FrameLine)

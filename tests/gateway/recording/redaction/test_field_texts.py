@@ -24,16 +24,16 @@ def pando(text: str, at: int) -> str:
     return f"llm.token\0{json.dumps(event)}"
 
 
-def together(saying: FieldText) -> str:
-    return "".join(word for _, words in saying.parts for word in words)
+def together(field_text: FieldText) -> str:
+    return "".join(word for _, words in field_text.parts for word in words)
 
 
 def heard(frames: list[str]) -> set[str]:
     """Everything that was said, each place put together."""
-    sayings = FieldTexts()
+    fields = FieldTexts()
     for index, frame in enumerate(frames):
-        sayings.hear(index, WIRE, frame)
-    return {together(saying) for saying in sayings.touched}
+        fields.add_frame(index, WIRE, frame)
+    return {together(field_text) for field_text in fields.touched}
 
 
 WORDS = [f"w{at} " for at in range(3 * OFTEN)]
@@ -47,58 +47,58 @@ def test_what_is_said_at_one_place_is_put_together_in_whatever_way_a_frame_is_re
 
 
 def test_a_known_shape_has_nothing_new_but_its_words() -> None:
-    sayings = FieldTexts()
-    assert sayings.hear(0, WIRE, pod("one")) is not None
-    assert [sayings.hear(at, WIRE, pod(f"w{at}")) for at in range(1, 40)] == [None] * 39
-    assert sayings.hear(40, WIRE, pod("x").replace("data", "password")) is not None
+    fields = FieldTexts()
+    assert fields.add_frame(0, WIRE, pod("one")) is not None
+    assert [fields.add_frame(at, WIRE, pod(f"w{at}")) for at in range(1, 40)] == [None] * 39
+    assert fields.add_frame(40, WIRE, pod("x").replace("data", "password")) is not None
 
 
 def test_a_fixed_word_that_changes_is_looked_at() -> None:
-    sayings = FieldTexts()
+    fields = FieldTexts()
     for at in range(2 * OFTEN):
-        sayings.hear(at, WIRE, smooth("x", at))
-    said = sayings.hear(99, WIRE, smooth("x", 99).replace('"r"', '"other"'))
+        fields.add_frame(at, WIRE, smooth("x", at))
+    said = fields.add_frame(99, WIRE, smooth("x", 99).replace('"r"', '"other"'))
     assert said is not None
     assert "other" in said.fixed
 
 
 def test_texts_of_two_calls_and_of_two_wires_are_kept_apart() -> None:
-    sayings = FieldTexts()
+    fields = FieldTexts()
     for at in range(3 * OFTEN):
         for call in "ab":
             frame = {"event": "tool_call_args_delta", "data": {"id": call, "json": call}}
-            sayings.hear(at, WIRE, json.dumps(frame))
-            sayings.hear(at, ("c1", "send"), json.dumps(frame))
-    texts = sorted(map(together, sayings.touched))
+            fields.add_frame(at, WIRE, json.dumps(frame))
+            fields.add_frame(at, ("c1", "send"), json.dumps(frame))
+    texts = sorted(map(together, fields.touched))
     assert texts == ["a" * 3 * OFTEN] * 2 + ["b" * 3 * OFTEN] * 2
 
 
 def test_what_is_remembered_is_bounded() -> None:
-    sayings = FieldTexts()
+    fields = FieldTexts()
     for at in range(5000):
-        sayings.hear(at, WIRE, json.dumps({f"key{at}": "x"}))
-    sayings.forget()
-    sayings.touched.clear()
-    sayings.hear(0, WIRE, json.dumps({"key1": "y"}))
-    assert [saying.parts for saying in sayings.touched] == [[((0,), ("y",))]]
+        fields.add_frame(at, WIRE, json.dumps({f"key{at}": "x"}))
+    fields.forget_excess()
+    fields.touched.clear()
+    fields.add_frame(0, WIRE, json.dumps({"key1": "y"}))
+    assert [field_text.parts for field_text in fields.touched] == [[((0,), ("y",))]]
 
 
 @pytest.mark.parametrize(
     "frame", ["", "null", "[]", '"', "{", "no JSON", '{"a":"b', "\\", '{"a":"\\ud83d"}', "[" * 2000 + "\\"]
 )
 def test_no_frame_is_too_strange(frame: str) -> None:
-    assert FieldTexts().hear(0, WIRE, frame) is not None
+    assert FieldTexts().add_frame(0, WIRE, frame) is not None
 
 
 def test_a_shape_that_others_pushed_out_is_known_again_when_it_comes_often() -> None:
-    sayings = FieldTexts()
+    fields = FieldTexts()
     for at in range(2 * OFTEN):
-        sayings.hear(at, WIRE, pod(f"w{at}"))
-    assert sayings.hear_all(range(3), WIRE, "\n".join(map(pod, "abc")))
+        fields.add_frame(at, WIRE, pod(f"w{at}"))
+    assert fields.add_frames(range(3), WIRE, "\n".join(map(pod, "abc")))
     for other in range(2 * OFTEN_MAX):
         for at in range(2 * OFTEN):
-            sayings.hear(at, WIRE, json.dumps({"event": f"e{other}", "data": {"text": f"w{at}"}}))
-    assert not sayings.hear_all(range(3), WIRE, "\n".join(map(pod, "abc")))
+            fields.add_frame(at, WIRE, json.dumps({"event": f"e{other}", "data": {"text": f"w{at}"}}))
+    assert not fields.add_frames(range(3), WIRE, "\n".join(map(pod, "abc")))
     for at in range(2 * OFTEN):
-        sayings.hear(at, WIRE, pod(f"w{at}"))
-    assert sayings.hear_all(range(3), WIRE, "\n".join(map(pod, "abc")))
+        fields.add_frame(at, WIRE, pod(f"w{at}"))
+    assert fields.add_frames(range(3), WIRE, "\n".join(map(pod, "abc")))

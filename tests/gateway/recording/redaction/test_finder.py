@@ -9,11 +9,9 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from dragoman.gateway.recording.redaction import detectors
 from dragoman.gateway.recording.redaction import finder as finder_module
-from dragoman.gateway.recording.redaction.detectors import Detector
 from dragoman.gateway.recording.redaction.escapes import layers
-from dragoman.gateway.recording.redaction.finder import UNSEARCHED, WORDS_MAX, Finder
+from dragoman.gateway.recording.redaction.finder import UNSEARCHED, WORDS_MAX, Detector, Finder
 from dragoman.gateway.recording.redaction.rules import pattern as own_pattern
 from dragoman.gateway.recording.redaction.shapes import BUILT_IN, USER_INFO
 from dragoman.gateway.recording.redaction.spans import Span, replaced
@@ -73,14 +71,14 @@ def test_secrets_that_overlap_are_taken_out_as_one() -> None:
 @pytest.mark.parametrize("length", range(1, 33))
 def test_what_is_cut_off_within_a_secret_is_open_from_its_begin(length: int) -> None:
     secret = SHAPES["api_key"]
-    found = FINDER.open(f"it is {secret[: 3 + length]}")
+    found = FINDER.find_open(f"it is {secret[: 3 + length]}")
     assert found is not None
     assert found.start == 6
 
 
 @pytest.mark.parametrize("text", ["the end of a sentence.", "nothing to see", "a list: one, two", '{"a": 1}', ""])
 def test_ordinary_text_is_not_open(text: str) -> None:
-    assert FINDER.open(text) is None
+    assert FINDER.find_open(text) is None
 
 
 def test_lower_case_that_is_longer_than_its_capitals_moves_nothing() -> None:
@@ -172,7 +170,7 @@ def test_a_megabyte_of_anything_is_one_pass_of_each_detector(monkeypatch: pytest
         seen.append(len(text))
         return plain(self, pattern, text, folded)
 
-    monkeypatch.setattr(detectors.Detector, "_candidates", counted)
+    monkeypatch.setattr(Detector, "_candidates", counted)
     text = ("password=password:sk-sk-eyJ.eyJ.://a:b" + "\\" * 8) * 21_000
     FINDER.find(text)
     assert 0 < sum(seen) <= len(BUILT_IN) * sum(len(layer.text) for layer in layers(text))

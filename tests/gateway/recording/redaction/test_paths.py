@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from dragoman.gateway.recording.redaction.paths import Paths, parse
+from dragoman.gateway.recording.redaction.paths import JsonPaths, json_path
 from dragoman.gateway.recording.redaction.spans import replaced
 from dragoman.mappings.errors import ConfigError
 
@@ -16,7 +16,7 @@ DOCUMENT = {
 
 
 def without(path: str, text: str, base: tuple[str | int, ...] = ()) -> str:
-    return replaced(text, Paths([parse(path)]).find(text, base), lambda kind, _secret: f"<{kind}>")
+    return replaced(text, JsonPaths([json_path(path)]).find(text, base), lambda kind, _secret: f"<{kind}>")
 
 
 @pytest.mark.parametrize(
@@ -88,4 +88,4 @@ def test_what_is_no_document_is_left_alone(text: str) -> None:
 )
 def test_what_is_no_path_is_refused(text: str) -> None:
     with pytest.raises(ConfigError):
-        parse(text)
+        json_path(text)

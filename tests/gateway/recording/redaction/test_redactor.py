@@ -10,9 +10,9 @@ import pytest
 from msgspec import Raw, structs
 
 from dragoman.gateway.recording.lines import EventLine, FrameLine, Line, frame_line
-from dragoman.gateway.recording.redaction import Redactor, Rules, rules
-from dragoman.gateway.recording.redaction.blocks import BEHIND
-from dragoman.gateway.recording.redaction.placeholders import Placeholders
+from dragoman.gateway.recording.redaction import RedactionRules, Redactor, rules
+from dragoman.gateway.recording.redaction.held_text import BEHIND
+from dragoman.gateway.recording.redaction.spans import Placeholders
 from dragoman.gateway.recording.runs import FrameRun, Item, Round, Stream, StreamFrames, count, lines_of
 from dragoman.mappings.canonical import Event
 from dragoman.mappings.canonical.commands import AnswerOtp, Command, SubmitInput
@@ -73,7 +73,7 @@ class Lines:
         )
 
     def redacted(self, redactor: Redactor | None = None, *, at_once: int = 7) -> list[Line]:
-        redactor = redactor or Redactor(Rules(), SALT)
+        redactor = redactor or Redactor(RedactionRules(), SALT)
         out: list[Item] = []
         many = RUN if self.together else at_once
         fed: list[list[Line]] = [self.lines[at : at + many] for at in range(0, len(self.lines), many)]
@@ -243,7 +243,7 @@ def test_arguments_split_within_escapes_and_surrogate_pairs(form: int, secret: s
 
 
 def test_nothing_waits_longer_than_the_window() -> None:
-    redactor = Redactor(Rules(window_micros=2_000_000), SALT)
+    redactor = Redactor(RedactionRules(window_micros=2_000_000), SALT)
     line = EventLine(seq=1, t=0, cursor="1:1", event=TextDelta(text=f"it is {KEY[:9]}"))
     assert redactor.feed([line]) == []
     assert redactor.feed([], now=1_999_999) == []
@@ -254,7 +254,7 @@ def test_nothing_waits_longer_than_the_window() -> None:
 
 
 def test_what_no_secret_begins_in_waits_for_half_of_the_window() -> None:
-    redactor = Redactor(Rules(window_micros=2_000_000), SALT)
+    redactor = Redactor(RedactionRules(window_micros=2_000_000), SALT)
     first, second, key, more = [
         EventLine(seq=seq, t=seq, cursor=f"1:{seq}", event=TextDelta(text=text))
         for seq, text in enumerate(["half of a wor", "d, ", KEY[:9], KEY[9:12]], 1)
@@ -279,7 +279,7 @@ def test_a_secret_that_is_said_slower_than_the_window_shows_its_begin_at_most(at
 
 
 def test_a_long_text_leaves_before_its_end_and_no_secret_with_it() -> None:
-    redactor = Redactor(Rules(window_bytes=4096), SALT)
+    redactor = Redactor(RedactionRules(window_bytes=4096), SALT)
     lines = Lines()
     words = [f"word{at} " for at in range(4000)]
     for at in (500, 1000, 2777):
@@ -300,7 +300,7 @@ def test_a_secret_over_many_windows_is_one_placeholder_at_least_and_nothing_else
         lines.event(TextDelta(text=key[at : at + 10]))
     lines.event(TextDelta(text="\nthat was it"))
     lines.event(TurnEnded(end="completed"))
-    text = said(lines.redacted(Redactor(Rules(window_bytes=2048), SALT)))
+    text = said(lines.redacted(Redactor(RedactionRules(window_bytes=2048), SALT)))
     assert "Ab1/" not in text
     assert text.endswith("]\nthat was it")
     assert text.count("[redacted:private_key:") == 1
@@ -331,7 +331,7 @@ def test_what_was_said_just_before_is_remembered_when_its_value_comes() -> None:
 
 
 def test_what_is_held_is_bounded() -> None:
-    redactor = Redactor(Rules(window_micros=10**12), SALT)
+    redactor = Redactor(RedactionRules(window_micros=10**12), SALT)
     lines = Lines()
     lines.event(TextDelta(text="it begins"))
     for _ in range(70_000):
@@ -343,7 +343,7 @@ def test_what_is_held_is_bounded() -> None:
 # -- without redaction -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("on", [Rules(), None], ids=["on", "off"])
+@pytest.mark.parametrize("on", [RedactionRules(), None], ids=["on", "off"])
 @pytest.mark.parametrize(
     "frame",
     [
@@ -355,7 +355,7 @@ def test_what_is_held_is_bounded() -> None:
         '{"url":"ws://host/ws?token=%s"}',
     ],
 )
-def test_tokens_and_codes_in_frames_are_never_recorded(on: Rules | None, frame: str) -> None:
+def test_tokens_and_codes_in_frames_are_never_recorded(on: RedactionRules | None, frame: str) -> None:
     lines = Lines()
     lines.frame(None, "c1", "smooth", frame % "4711081")
     (out,) = lines.redacted(Redactor(on, SALT))
@@ -363,8 +363,8 @@ def test_tokens_and_codes_in_frames_are_never_recorded(on: Rules | None, frame: 
     assert out.redacted
 
 
-@pytest.mark.parametrize("on", [Rules(), None], ids=["on", "off"])
-def test_one_time_codes_in_commands_are_never_recorded(on: Rules | None) -> None:
+@pytest.mark.parametrize("on", [RedactionRules(), None], ids=["on", "off"])
+def test_one_time_codes_in_commands_are_never_recorded(on: RedactionRules | None) -> None:
     lines = Lines()
     lines.command(AnswerOtp(code="4711081"))
     lines.command(SubmitInput(segments=(Text(text="code 4711081"),)))
@@ -413,7 +413,7 @@ def test_frames_that_are_no_text_are_looked_through_too() -> None:
         frame_line(3, 1, "up", "receive", "pando", Parts("rpc", b"id", (b"\xff", b"nothing"))),
         frame_line(4, 1, "up", "receive", "pod", Oversize(5, 4)),
     ]
-    out = list(lines_of(Redactor(Rules(), SALT).feed(lines)))
+    out = list(lines_of(Redactor(RedactionRules(), SALT).feed(lines)))
     assert [line.redacted for line in out] == [True, True, False, False]
     assert out[2:] == lines[2:]
     assert [getattr(line, "base64", None) or getattr(line, "parts", None) for line in out[:2]] == [None, None]
@@ -421,7 +421,7 @@ def test_frames_that_are_no_text_are_looked_through_too() -> None:
 
 def test_the_request_id_of_a_client_may_be_a_secret() -> None:
     line = EventLine(seq=1, t=1, cursor="1:1", event=TextDelta(text="x"), origin=Origin(link="c", request=KEY))
-    redactor = Redactor(Rules(), SALT)
+    redactor = Redactor(RedactionRules(), SALT)
     (out,) = redactor.feed([line]) + redactor.finish()
     assert isinstance(out, EventLine)
     assert out.origin == Origin(link="c", request=MARK("api_key", KEY))
@@ -471,7 +471,7 @@ def test_own_patterns_hold_over_windows_in_events_and_frames(at: int) -> None:
 
 
 def test_the_ledger_has_kinds_and_places_and_counts_and_no_value() -> None:
-    redactor = Redactor(Rules(), SALT)
+    redactor = Redactor(RedactionRules(), SALT)
     stream(["it is ", KEY[:9], KEY[9:]]).redacted(redactor)
     told = {(entry.kind, entry.place): entry.count for entry in redactor.ledger.entries()}
     assert told == {
@@ -486,7 +486,7 @@ def test_the_ledger_has_kinds_and_places_and_counts_and_no_value() -> None:
 
 
 def test_equal_secrets_are_equal_in_one_recording_and_not_in_another() -> None:
-    one, other = (said(stream([f"{KEY} {KEY}"]).redacted(Redactor(Rules(), salt))) for salt in (b"1", b"2"))
+    one, other = (said(stream([f"{KEY} {KEY}"]).redacted(Redactor(RedactionRules(), salt))) for salt in (b"1", b"2"))
     assert len(set(one.split())) == len(set(other.split())) == 1
     assert one != other
 
@@ -495,14 +495,14 @@ def test_what_is_redacted_stays_as_it_is() -> None:
     out = stream([*(before + secret + behind for _, before, secret, behind in SAID)]).redacted()
     again = Lines()
     again.lines = list(out)
-    assert again.redacted(Redactor(Rules(), b"another")) == out
+    assert again.redacted(Redactor(RedactionRules(), b"another")) == out
 
 
 def test_a_number_under_a_name_like_that_of_a_secret_is_none() -> None:
     """A pod's `context_tokens`: a text in its place would be of another type than its dialect says."""
     history = HistorySnapshot(items=(), ext={"pod.context_tokens": Raw(b"812"), "pod.token": Raw(b'"abcdefgh"')})
     line = EventLine(seq=1, t=1, cursor="1:1", event=history)
-    (out,) = [*Redactor(Rules(), SALT).feed([line])]
+    (out,) = [*Redactor(RedactionRules(), SALT).feed([line])]
     assert isinstance(out, EventLine)
     assert isinstance(out.event, HistorySnapshot)
     assert out.event.ext is not None
@@ -537,7 +537,7 @@ def known(redactor: Redactor) -> Redactor:
     ],
 )
 def test_no_secret_remains_in_a_run_whatever_its_words_are(words: list[str]) -> None:
-    for redactor in (Redactor(Rules(), SALT), known(Redactor(Rules(), SALT))):
+    for redactor in (Redactor(RedactionRules(), SALT), known(Redactor(RedactionRules(), SALT))):
         run = FrameRun(seq=1, t=1, link="up", dir="receive", dialect="pod", around=RUN_AROUND, words=words * 5)
         out = list(lines_of([*redactor.feed([run]), *redactor.finish()]))
         assert [line.seq for line in out] == list(range(1, 1 + len(run.words)))
@@ -557,7 +557,7 @@ def test_a_run_of_credentials_is_looked_at_frame_by_frame() -> None:
         around=[token, '"}'],
         words=["hunter22", "swordfish"] * 9,
     )
-    for rules_or_none in (Rules(), None):
+    for rules_or_none in (RedactionRules(), None):
         out = list(lines_of(Redactor(rules_or_none, SALT).feed([run])))
         assert [line.redacted for line in out if isinstance(line, FrameLine)] == [True] * 18
         assert not any(line.text for line in out if isinstance(line, FrameLine))
@@ -583,7 +583,7 @@ def test_what_stands_in_every_frame_of_a_stream_is_taken_out_of_every_one() -> N
 
 
 def test_a_secret_around_the_words_of_a_run_is_taken_out_of_each_frame() -> None:
-    redactor = Redactor(Rules(), SALT)
+    redactor = Redactor(RedactionRules(), SALT)
     seen = ['{"event":"x","data":{"note":"none","text":"', '"}}']
     around = [f'{{"event":"x","data":{{"note":"it is {KEY}","text":"', '"}}']
     words = [f"w{at}" for at in range(30)]
@@ -620,7 +620,7 @@ def flowing(redactor: Redactor) -> int:
 
 
 def test_what_streams_said_is_remembered_when_a_frame_goes_on() -> None:
-    redactor = Redactor(Rules(), SALT)
+    redactor = Redactor(RedactionRules(), SALT)
     seq = flowing(redactor)
     redactor.feed([tokens(seq, "the key", " is ", KEY[:3])], now=60_000_000)  # which tells nothing yet
     frame = FrameLine(
@@ -637,7 +637,7 @@ def test_what_streams_said_is_remembered_when_a_frame_goes_on() -> None:
 
 
 def test_what_stands_around_the_texts_of_a_stream_is_looked_at_when_it_is_new() -> None:
-    redactor = Redactor(Rules(), SALT)
+    redactor = Redactor(RedactionRules(), SALT)
     seq = flowing(redactor)
     for part in (f'{{"event":"text_delta","note":"{KEY}","data":{{"text":', '{"password":"swordfish","data":{"text":'):
         stored = tokens(seq, *(f"w{n} " for n in range(20)), around=(part, "}}"))
@@ -661,7 +661,7 @@ def test_tokens_are_taken_out_of_the_frames_of_a_stream_whatever_is_configured()
     words = [f"w{n} " for n in range(20)]
     around = ('{"event":"text_delta","url":"wss://x/ws?token=swordfish12345","data":{"text":', "}}")
     for stored in (tokens(1, *words, around=around), tokens(1, *words, "wss://x/ws?token=swordfish12345")):
-        for rules_or_none in (Rules(), None):
+        for rules_or_none in (RedactionRules(), None):
             redactor = Redactor(rules_or_none, SALT)
             out = list(lines_of([*redactor.feed([stored], now=60_000_000), *redactor.finish()]))
             assert [line.seq for line in out] == list(range(1, 1 + count(stored)))

@@ -5,10 +5,10 @@ import json
 from msgspec import Raw
 
 from dragoman.gateway.recording.lines import EventLine, FrameLine, Line
-from dragoman.gateway.recording.redaction import Redactor, Rules
+from dragoman.gateway.recording.redaction import RedactionRules, Redactor
 from dragoman.gateway.recording.redaction.finder import Finder
-from dragoman.gateway.recording.redaction.rows import Text, across, gather, put_back
 from dragoman.gateway.recording.redaction.shapes import BUILT_IN
+from dragoman.gateway.recording.redaction.values import KeyedText, find_in_rows, gather_texts, replace_texts
 from dragoman.mappings.canonical.events import Reply
 from tests.gateway.recording.redaction.corpus import SHAPES
 
@@ -29,16 +29,16 @@ def mark(kind: str, secret: str) -> str:
 def test_a_secret_in_a_row_is_taken_out_of_its_pieces() -> None:
     for at in range(1, len(KEY)):
         value = result(["it is ", KEY[:at], KEY[at:], " so"])
-        texts: list[Text] = []
-        gather(value, "", {}, texts)
-        changed, kinds = across(FINDER, texts, mark)
+        texts: list[KeyedText] = []
+        gather_texts(value, "", {}, texts)
+        changed, kinds = find_in_rows(FINDER, texts, mark)
         assert kinds == ["slack_token"]
-        assert put_back(value, [], changed) == result(["it is ", "<slack_token>", "", " so"])
+        assert replace_texts(value, [], changed) == result(["it is ", "<slack_token>", "", " so"])
 
 
 def test_what_is_said_twice_is_no_row() -> None:
     texts = [("token", "x" + KEY[:20]), ("token", "x" + KEY[:20])]
-    assert across(FINDER, texts, mark) == ({}, [])
+    assert find_in_rows(FINDER, texts, mark) == ({}, [])
 
 
 def test_no_result_keeps_a_secret_that_it_repeats_piece_by_piece() -> None:
@@ -48,7 +48,7 @@ def test_no_result_keeps_a_secret_that_it_repeats_piece_by_piece() -> None:
             FrameLine(seq=1, t=1, link="up", dir="receive", dialect="codewhale", text=json.dumps(value)),
             EventLine(seq=2, t=1, cursor="1:1", event=Reply(request="r", result=Raw(json.dumps(value).encode()))),
         ]
-        redactor = Redactor(Rules(), b"salt")
+        redactor = Redactor(RedactionRules(), b"salt")
         frame, line = redactor.feed(lines)
         assert isinstance(frame, FrameLine)
         assert (frame.text, frame.redacted) == (None, True)

@@ -9,10 +9,10 @@ from msgspec import Raw, structs
 
 from dragoman.gateway.recording.redaction import finder as finder_module
 from dragoman.gateway.recording.redaction.finder import Finder
-from dragoman.gateway.recording.redaction.paths import Paths, parse
+from dragoman.gateway.recording.redaction.paths import JsonPaths, json_path
 from dragoman.gateway.recording.redaction.rules import pattern
 from dragoman.gateway.recording.redaction.shapes import BUILT_IN
-from dragoman.gateway.recording.redaction.values import Values
+from dragoman.gateway.recording.redaction.values import ValueRedactor
 from dragoman.mappings.canonical import Command, Event
 from dragoman.mappings.canonical.commands import OpenSession, SetConfig
 from dragoman.mappings.canonical.events import HistorySnapshot, InteractionRequired, Reply, TextDone, ToolCallArguments
@@ -21,7 +21,7 @@ from tests.gateway.recording.redaction.corpus import SHAPES
 from tests.samples import full, samples
 
 KEY = SHAPES["github_token"]
-PLAIN = Values(Finder(BUILT_IN), Paths(), lambda kind, _secret: f"<{kind}>", lambda *_told: None)
+PLAIN = ValueRedactor(Finder(BUILT_IN), JsonPaths(), lambda kind, _secret: f"<{kind}>", lambda *_told: None)
 
 
 def poisoned(value: Any) -> Any:
@@ -81,9 +81,9 @@ def test_history_is_redacted_item_by_item() -> None:
 
 
 def test_a_path_s_first_step_is_the_field_of_the_event() -> None:
-    paths = Paths(map(parse, ["$.user_email", "$.arguments.ssn", "$.spec.secret", "$.metadata"]))
+    paths = JsonPaths(map(json_path, ["$.user_email", "$.arguments.ssn", "$.spec.secret", "$.metadata"]))
     told: list[tuple[str, str]] = []
-    values = Values(Finder(BUILT_IN), paths, lambda kind, _: f"<{kind}>", lambda *note: told.append(note))
+    values = ValueRedactor(Finder(BUILT_IN), paths, lambda kind, _: f"<{kind}>", lambda *note: told.append(note))
     opened = values.redact(OpenSession(user_email="a@b.c", title="a@b.c", metadata=Raw(b'{"x":1}')))
     assert (opened.user_email, opened.title, opened.metadata) == ("<path>", "a@b.c", Raw(b'"<path>"'))
     call = values.redact(ToolCallArguments(json='{"ssn": 12, "n": 1}', done=True))
@@ -99,15 +99,15 @@ def test_a_path_s_first_step_is_the_field_of_the_event() -> None:
 
 
 def test_json_stays_json_when_a_pattern_takes_its_quotes() -> None:
-    own = Values(
-        Finder([pattern("odd", '"[a-z]{3}"')]), Paths(), lambda kind, _secret: f"<{kind}>", lambda *_told: None
+    own = ValueRedactor(
+        Finder([pattern("odd", '"[a-z]{3}"')]), JsonPaths(), lambda kind, _secret: f"<{kind}>", lambda *_told: None
     )
     reply = own.redact(Reply(request="r", result=Raw(b'{"a": "abc", "b": "\\"abc\\""}')))
     assert json.loads(bytes(reply.result)) == {"a": "abc", "b": "<odd>"}  # type: ignore[arg-type]  # it is set
 
 
 def test_fixed_words_are_left_alone() -> None:
-    own = Values(Finder([pattern("odd", "text_done|text")]), Paths(), lambda *_: "<odd>", lambda *_: None)
+    own = ValueRedactor(Finder([pattern("odd", "text_done|text")]), JsonPaths(), lambda *_: "<odd>", lambda *_: None)
     assert msgspec.json.encode(own.redact(TextDone(text="the text"))) == b'{"type":"text_done","text":"the <odd>"}'
 
 
@@ -118,6 +118,6 @@ def test_every_field_of_every_type_was_poisoned() -> None:
 
 def test_json_that_is_taken_out_whole_becomes_one_string(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(finder_module, "FINDS_MAX", 2)
-    values = Values(Finder(BUILT_IN), Paths(), lambda kind, _secret: f"<{kind}>", lambda *_told: None)
+    values = ValueRedactor(Finder(BUILT_IN), JsonPaths(), lambda kind, _secret: f"<{kind}>", lambda *_told: None)
     text = '["://a:b@", "://c:d@", "://e:f@"]'
     assert values.redact(TextDone(text=text)) == TextDone(text='"<unsearched>"')

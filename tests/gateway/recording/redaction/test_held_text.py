@@ -4,22 +4,21 @@ import random
 
 import pytest
 
-from dragoman.gateway.recording.redaction.blocks import Block, Delta, Given
 from dragoman.gateway.recording.redaction.finder import Finder
-from dragoman.gateway.recording.redaction.placeholders import Placeholders
+from dragoman.gateway.recording.redaction.held_text import HeldDelta, HeldText, Released
 from dragoman.gateway.recording.redaction.rules import pattern
 from dragoman.gateway.recording.redaction.shapes import BUILT_IN
-from dragoman.gateway.recording.redaction.spans import replaced
+from dragoman.gateway.recording.redaction.spans import Placeholders, replaced
 from tests.gateway.recording.redaction.corpus import SAID
 
 MARK = Placeholders(b"salt").mark
 
 
-def block(finder: Finder) -> Block[int]:
-    return Block(finder, finder.find, MARK)
+def block(finder: Finder) -> HeldText[int]:
+    return HeldText(finder, finder.find, MARK)
 
 
-def left(given: Given[int]) -> list[tuple[int, str]]:
+def left(given: Released[int]) -> list[tuple[int, str]]:
     """What left, with whose it was; of pieces that came at one time each."""
     out = []
     for delta, changed in given:
@@ -36,7 +35,7 @@ def test_whatever_leaves_when_the_deltas_are_together_the_redacted_text(seed: in
     parts = [before + secret + behind for _, before, secret, behind in SAID] + [" CUST-123456 ", "prose, "] * 8
     drawn.shuffle(parts)
     text = "\n".join(parts)
-    streamed: Block[int] = block(finder)
+    streamed: HeldText[int] = block(finder)
     given: list[tuple[int, str]] = []
     at = count = 0
     while at < len(text):
@@ -44,10 +43,10 @@ def test_whatever_leaves_when_the_deltas_are_together_the_redacted_text(seed: in
         for _ in range(drawn.choice((1, 1, 5))):
             pieces.append(text[at : at + drawn.randrange(1, 12)])
             at += len(pieces[-1])
-        streamed.add(Delta(count, "".join(pieces), count, pieces if len(pieces) > 1 else ()))
+        streamed.add(HeldDelta(count, "".join(pieces), count, pieces if len(pieces) > 1 else ()))
         count += len(pieces)
         if not drawn.randrange(5):
-            given += left(streamed.give(0))
+            given += left(streamed.release(0))
     early = len(given)
     given += left(streamed.finish())
     assert [slot for slot, _ in given] == list(range(count))
@@ -58,15 +57,15 @@ def test_whatever_leaves_when_the_deltas_are_together_the_redacted_text(seed: in
 def test_what_is_overdue_is_counted_by_time_and_by_size() -> None:
     one = block(Finder(BUILT_IN))
     for t in range(10):
-        one.add(Delta(t, "abc", t))
+        one.add(HeldDelta(t, "abc", t))
     assert one.since == 0
     assert one.held == 30
-    assert one.older(t=3) == 4
-    assert one.older(characters=10) == 6
+    assert one.count_until(3) == 4
+    assert one.count_before_last(10) == 6
 
 
 def test_empty_deltas_leave_with_the_others() -> None:
     one = block(Finder(BUILT_IN))
     for slot, text in enumerate(["", "a", "", "b", ""]):
-        one.add(Delta(slot, text, slot))
+        one.add(HeldDelta(slot, text, slot))
     assert left(one.finish()) == [(0, ""), (1, "a"), (2, ""), (3, "b"), (4, "")]

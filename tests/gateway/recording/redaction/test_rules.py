@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.gateway.recording.redaction.shown import shown
+from dragoman.gateway.recording.redaction.rules import redact_text
 from tests.gateway.recording.redaction.corpus import SAID, SHAPES
 
 
 @pytest.mark.parametrize(("kind", "before", "secret", "behind"), SAID)
 def test_a_secret_is_not_shown(kind: str, before: str, secret: str, behind: str) -> None:
-    text = shown(before + secret + behind)
+    text = redact_text(before + secret + behind)
     assert secret not in text
     assert text.startswith(f"{before}[redacted:{kind}:")
     assert text.endswith(behind)
@@ -18,13 +18,13 @@ def test_a_secret_is_not_shown(kind: str, before: str, secret: str, behind: str)
 
 def test_equal_secrets_are_told_apart_from_others() -> None:
     one, other = SHAPES["api_key"], SHAPES["github_token"]
-    assert shown(one) == shown(one) != shown(other)
+    assert redact_text(one) == redact_text(one) != redact_text(other)
 
 
 def test_what_is_cut_off_may_be_a_part_of_one() -> None:
     begin = f"it is {SHAPES['api_key'][:9]}"
-    assert shown(begin) == begin
-    assert shown(begin, cut=True).startswith("it is [redacted:api_key:")
+    assert redact_text(begin) == begin
+    assert redact_text(begin, cut=True).startswith("it is [redacted:api_key:")
 
 
 def test_all_else_is_shown_as_it_is() -> None:
@@ -34,5 +34,5 @@ def test_all_else_is_shown_as_it_is() -> None:
         '{"type":"status","id":"1eb38050-bf21-5d11-bf20-e54aa4afc63d"}',
         "ws://127.0.0.1:80/ws",
     ):
-        assert shown(text) is text
-        assert shown(text, cut=True) is text
+        assert redact_text(text) is text
+        assert redact_text(text, cut=True) is text

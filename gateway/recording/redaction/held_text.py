@@ -1,0 +1,134 @@
+"""A streamed text that is held back, searched as a whole, and released again in its deltas.
+
+A delta is released once its content is decided: at the end of the text, or earlier when it is overdue and no secret
+can begin in it any more. Released text is remembered as far as a secret may reach back, so the rest of a secret whose
+first letters are gone is still removed. A text that is overdue in the middle of a secret is released with a
+placeholder for the part that came. Together the released deltas are what `replaced` makes of the whole text.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Callable, Sequence
+from itertools import accumulate, pairwise
+from typing import Generic, TypeVar
+
+from msgspec import Struct
+
+from dragoman.gateway.recording.redaction.finder import HIDDEN, Finder
+from dragoman.gateway.recording.redaction.spans import Mark, Span, merged, overlapping, replaced_in_pieces
+
+__all__ = ["BEHIND", "BEHIND_MAX", "HeldDelta", "HeldText", "Released"]
+
+Slot = TypeVar("Slot")
+
+BEHIND = 512  # characters of released text that are searched again: a name, its sign and the start of its value
+BEHIND_MAX = 64 * 1024  # likewise for one secret that goes on and on
+
+
+class HeldDelta(Struct, Generic[Slot], eq=False):
+    """A piece of a text that came at `t`, and the slot of its owner; it `waits` until its content is decided.
+
+    Deltas that came together are one, with the text of each in `pieces`.
+    """
+
+    slot: Slot
+    text: str
+    t: int
+    pieces: Sequence[str] = ()
+    waits: bool = True
+
+
+Released = list[tuple[HeldDelta[Slot], Sequence[tuple[str, Sequence[Span]]] | None]]
+"""Released deltas: with None if unchanged, else with the new text of each piece and the secrets that begin in it."""
+
+
+class HeldText(Generic[Slot]):
+    """One streamed text. `whole` finds the secrets of a complete text, `finder` those of a part of it."""
+
+    def __init__(self, finder: Finder, whole: Callable[[str], list[Span]], mark: Mark) -> None:
+        self._finder = finder
+        self._whole = whole
+        self._mark = mark
+        self._behind = ""  # the end of the released text
+        self._marked = 0  # index in it up to which secrets have their placeholders
+        self._begun = False  # True once some of the text was released
+        self._deltas: deque[HeldDelta[Slot]] = deque()
+        self.held = 0  # characters
+
+    @property
+    def since(self) -> int | None:
+        """When the oldest held delta came."""
+        return self._deltas[0].t if self._deltas else None
+
+    def count_until(self, t: int) -> int:
+        """Return how many deltas came until `t`."""
+        return sum(1 for delta in self._deltas if delta.t <= t)
+
+    def count_before_last(self, characters: int) -> int:
+        """Return how many deltas have at least so many characters behind them."""
+        left, count = self.held, 0
+        for delta in self._deltas:
+            left -= len(delta.text)
+            if left < characters:
+                break
+            count += 1
+        return count
+
+    def add(self, delta: HeldDelta[Slot]) -> None:
+        """Hold the next delta of the text."""
+        self._deltas.append(delta)
+        self.held += len(delta.text)
+
+    def finish(self) -> Released[Slot]:
+        """Release everything that is held: the text is complete."""
+        text = self._text()
+        spans = self._finder.find(text) if self._begun else self._whole(text)
+        return self._release(text, spans, len(self._deltas))
+
+    def release(self, overdue: int) -> Released[Slot]:
+        """Release what is decided, and the first `overdue` deltas in any case."""
+        text = self._text()
+        spans = self._finder.find(text)
+        unfinished = self._finder.find_open(text)
+        safe = min(unfinished.start if unfinished is not None else len(text), len(text) - self._finder.reach)
+        ends = list(accumulate((len(delta.text) for delta in self._deltas), initial=len(self._behind)))[1:]
+        count = bisect_right(ends, safe)
+        for span in reversed(spans):
+            if count and span.start < ends[count - 1] < span.end:
+                count = bisect_right(ends, span.start)
+        if count < overdue:
+            count = overdue
+            if unfinished is not None and unfinished.end - unfinished.start >= HIDDEN:
+                spans = merged([*spans, unfinished])
+        return self._release(text, spans, count, unfinished)
+
+    def _text(self) -> str:
+        return self._behind + "".join(delta.text for delta in self._deltas)
+
+    def _release(self, text: str, spans: list[Span], count: int, unfinished: Span | None = None) -> Released[Slot]:
+        """Release the first deltas without these secrets."""
+        released: Released[Slot] = []
+        deltas = [self._deltas.popleft() for _ in range(count)]
+        places = list(pairwise(accumulate((len(delta.text) for delta in deltas), initial=len(self._behind))))
+        for delta, (start, end), inside in zip(deltas, places, overlapping(spans, places), strict=True):
+            delta.waits = False
+            self.held -= end - start
+            if inside:
+                pieces = list(pairwise(accumulate(map(len, delta.pieces or (delta.text,)), initial=start)))
+                released.append((delta, list(replaced_in_pieces(text, pieces, inside, self._mark, self._marked))))
+                self._marked = max(self._marked, inside[-1].end)
+            else:
+                released.append((delta, None))
+        self._begun = self._begun or bool(released)
+        at = places[-1][1] if places else len(self._behind)
+        begins = [span.start for span in spans if span.end > at]
+        self._remember(text, at, min([at, *begins] if unfinished is None else [at, unfinished.start, *begins]))
+        return released
+
+    def _remember(self, text: str, at: int, begin: int) -> None:
+        """Keep the end of the released text, from well before `begin`, where something may go on."""
+        start = max(0, begin - max(BEHIND, self._finder.reach), at - BEHIND_MAX)
+        self._behind = text[start:at]
+        self._marked = max(0, self._marked - start)
