@@ -20,7 +20,6 @@ SHARED_CLASS_NAMES = {
     "Lines": 2,
     "Recording": 2,
     "Step": 2,
-    "Told": 2,
     "Writer": 2,
 }
 """Class name -> how many modules may define it. Add nothing: find another name, and take names out."""

@@ -1,9 +1,9 @@
 """codewhale: JSON-RPC lines over stdio between editors and the app-server of a coding agent
 (docs/dialects/codewhale.md).
 
-wire            structs as on the wire     directions   both rule tables, line by line
-to_canonical    codewhale -> canonical     translator   one link's protocol
-from_canonical  canonical -> codewhale     projection   one client's turn as it is streamed
+    wire            structs as on the wire     directions   both rule tables, line by line
+    to_canonical    codewhale -> canonical     translator   one link's protocol
+    from_canonical  canonical -> codewhale     projection   one client's turn as it is streamed
 """
 
 from dragoman.mappings.codewhale.directions import FROM_CLIENT, FROM_SERVER, Overheard

@@ -1,7 +1,7 @@
-"""Both directions of codewhale, without any link's state: what `translate` runs line by line, and translators run live.
+"""Both directions of codewhale without a link's state: `translate` uses them line by line, translators live.
 
-EventFrames have no line of their own: they are written into the result that follows them in their burst, else into one
-that answers nobody.
+EventFrames have no line of their own: they are written into the result that follows them in their burst, else into a
+result that answers nobody.
 """
 
 from __future__ import annotations
@@ -52,16 +52,16 @@ FROM_CLIENT = Direction(
 
 
 class Overheard:
-    """What a server says, to who does not know what was asked: the answer behind a response is the end of its turn.
+    """A reader of a server's stream that does not know what was asked: a Reply after a response ends its turn.
 
-    A response ends also where its turn failed, so that alone tells nothing (docs/dialects/codewhale.md, section 3).
+    A response ends also when its turn failed, so its end alone tells nothing (docs/dialects/codewhale.md, section 3).
     """
 
     def __init__(self) -> None:
         self._open = False
 
     def __call__(self, items: Sequence[Event]) -> list[Event]:
-        """The items of one line as they are meant."""
+        """Return the items of one line with their meaning."""
         return [self._meant(item) for item in items if not isinstance(item, say.TurnResult)]
 
     def _meant(self, item: Event) -> Event:

@@ -1,8 +1,8 @@
 """Request ids, which are any JSON on a codewhale's wire and text elsewhere; and the ids of threads.
 
-The text of an id is its JSON; a string that is the text of no other id stands for itself, and no id is "". So both
-come back. On a live link the text is made unique by a mark, for clients count from 1, and one request is told from
-another by it.
+The text of an id is its JSON. A string that is not the text of another id stands for itself, and "" means no id, so
+every id comes back as it was. On a live link a mark makes the text unique, because clients count from 1 and dragoman
+tells requests apart by it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ MARK = "\n"  # stands in no JSON that is written on one line
 
 
 def read_id(id: Raw | UnsetType) -> str:
-    """The text of an id."""
+    """Return the text of an id."""
     if id is UNSET:
         return ""
     raw = echo_id(id)
@@ -26,7 +26,7 @@ def read_id(id: Raw | UnsetType) -> str:
 
 
 def write_id(request: str) -> Raw | UnsetType:
-    """The id of a text; UNSET if it has none."""
+    """Return the id of a text, or UNSET if it has none."""
     if not request:
         return UNSET
     text, mark, _ = request.partition(MARK)
@@ -36,19 +36,19 @@ def write_id(request: str) -> Raw | UnsetType:
 
 
 def mark_id(request: str, own: str, thread: str = "") -> str:
-    """The text of an id that no other request has, with the thread that the request names."""
+    """Return a text of an id that no other request has, with the thread that the request names."""
     known = write_id(request)
     return MARK.join(("null" if known is UNSET else bytes(known).decode(), own, thread))
 
 
 def named_thread(request: str) -> str:
-    """The thread that a request named, as its client called it."""
+    """Return the thread that a request named, as its client called it."""
     return request.split(MARK, 2)[2] if request.count(MARK) >= 2 else ""
 
 
 def echo_id(id: Raw) -> Raw:
-    """An id as a server gives it back: compact, integers over 64 bits as floats
-    (docs/dialects/codewhale.md, section 1.1).
+    """Return an id as a server echoes it: compact, integers over 64 bits as floats (docs/dialects/codewhale.md, section
+    1.1).
     """
     return Raw(msgspec.json.encode(_echoed(msgspec.json.decode(id))))
 
@@ -69,7 +69,7 @@ def _echoed(value: Any) -> Any:
 
 
 def _float(value: float) -> Raw | None:
-    """As servers write it: an exponent has its sign."""
+    """Return a float as servers write it: an exponent has its sign."""
     try:
         return Raw(repr(float(value)).encode())
     except OverflowError:
@@ -81,7 +81,7 @@ def _stands_for_itself(text: str) -> bool:
 
 
 def _is_id(text: str) -> bool:
-    """Whether this is the text of an id that is no string, or of a string that does not stand for itself."""
+    """Return True for the text of an id that is no string, or of a string that does not stand for itself."""
     try:
         return read_id(Raw(text.encode())) == text
     except (ValueError, RecursionError):
@@ -100,11 +100,13 @@ THREAD = re.compile(r"thread-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})")
 
 
 def thread_id(session: str) -> str:
-    """The thread of a session: `thread-` and a UUID, else what its backend calls it (docs/translation.md, rule 3.1)."""
+    """Return the thread of a session: `thread-` and a UUID, else the backend's name for it (docs/translation.md, rule
+    3.1).
+    """
     return name if THREAD.fullmatch(name := f"thread-{session}") else session
 
 
 def session_id(thread: str) -> str:
-    """The session of a thread: the UUID behind `thread-`, else the name itself."""
+    """Return the session of a thread: the UUID after `thread-`, else the name itself."""
     found = THREAD.fullmatch(thread)
     return found[1] if found else thread

@@ -1,9 +1,8 @@
-"""A session as one codewhale client sees it: the turn that it began, live, and nothing else
-(docs/translation.md, rule 3.17).
+"""A session as one codewhale client sees it: only the turn that it began, live (docs/translation.md, rule 3.17).
 
-Its text is streamed in bare lines, the rest waits for the `events` of its result; an error has none, so there it is
-counted. `request` is the client's own turn; with a `view` and without a request the turn is somebody else's, and is
-read with the history. Without either nobody in particular reads: every turn is shown.
+Text is streamed in bare lines. The rest waits for the `events` of the result; an error has no `events`, so there the
+rest is counted as lost. `request` is the client's own turn. With a `view` and no request the turn belongs to somebody
+else, and the client reads it in the history. Without either there is no particular reader, and every turn is shown.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ UNSEEN = frozenset(
         say.Gap,
     )
 )
-"""What thread/read does not tell of a turn."""
+"""Events of a turn that thread/read does not tell."""
 
 
 class Projection(Context):
@@ -59,7 +58,7 @@ class Projection(Context):
         self._bytes = 0  # of the user's words: the seed's responses are named after them
 
     def render(self, batch: Batch) -> Rendered:
-        """The lines that show this batch."""
+        """Return the lines that show this batch."""
         if self._hidden:
             for event in self._asking.admit(batch.events, self.lose):
                 self._unseen(event)
@@ -82,7 +81,9 @@ class Projection(Context):
         return Rendered(frames=bundled(out), losses=self.losses.take())
 
     def copy(self, request: str | None = None) -> Projection:
-        """An independent projection in the same state; with `request` for the link whose run this is from here on."""
+        """Return an independent projection in the same state; with `request` for the link that owns the run from now
+        on.
+        """
         twin = Projection(self.request if request is None else request, self._view)
         for name in ("session", "turn", "at", "response_id", "_started", "_ended", "_over", "_bytes"):
             setattr(twin, name, getattr(self, name))
@@ -95,23 +96,23 @@ class Projection(Context):
 
     @property
     def streams(self) -> bool:
-        """Whether text is streamed as bare lines: not by the seed, which has it in its result."""
+        """Return True if text is streamed as bare lines; the seed generation has it in its result instead."""
         return self.generation != SEED
 
     def starts(self) -> bool:
-        """Whether this is the first that is told of the response."""
+        """Return True at the first message of a response."""
         first = not self._started
         self._started = True
         return first
 
     def ends(self, end: str) -> bool:
-        """Whether its end is told: once, if it began or went well."""
+        """Return True if the end of a response is told: once, if it began or went well."""
         tells = not self._ended and (self._started or end in WELL)
         self._ended = True
         return tells
 
     def _begin_run(self) -> None:
-        """A response may begin."""
+        """Let a new response begin."""
         self._started = self._ended = self._over = False
 
     def _name(self) -> None:
@@ -119,7 +120,7 @@ class Projection(Context):
         self.response_id = f"{self.session}:{self.turn}" if self.streams else f"{thread}:{self._bytes}"
 
     def _unseen(self, event: Event) -> None:
-        """Count what a client is not shown; a model that has forgotten is told in the client's next turn."""
+        """Count an event that the client is not shown; a Gap of the context is told in its next turn."""
         if isinstance(event, say.Gap) and event.context:
             return
         if type(event) in UNSEEN:
@@ -133,7 +134,7 @@ class Projection(Context):
             self._begin_run()
 
     def _say(self, message: Any, out: list[Any]) -> None:
-        """Lines go out; EventFrames wait for the answer."""
+        """Write out a line; keep an EventFrame for the answer."""
         if isinstance(message, FrameBase):
             if len(self._frames) < FRAMES_MAX:
                 self._frames.append(message)

@@ -13,19 +13,19 @@ keep, carried, given = EXTRAS.keep, EXTRAS.carried, EXTRAS.given
 
 HEAD, SEED = "0.9.10", "0.8.59"
 GENERATIONS = (HEAD, SEED)
-"""The default first."""
+"""The generations that we speak; the first is the default."""
 
 FAILED = -32603
 NOT_FOUND = -32004
-"""Of `thread/resume` and `thread/fork`, since 0.9.4."""
+"""The error code of `thread/resume` and `thread/fork` for an unknown thread, since 0.9.4."""
 
 NEW = "New conversation"
-"""The preview of a thread before anything is said in it."""
+"""The preview of a thread without messages."""
 
 UNKNOWN_THREAD = "thread not found"
 INTERRUPTED = "turn interrupted"
 CANCELLED = frozenset((INTERRUPTED, "turn canceled"))
-"""Errors of a turn that was stopped, not of one that failed (docs/translation.md, rule 3.6)."""
+"""Errors of a turn that was stopped, which did not fail (docs/translation.md, rule 3.6)."""
 
 CODE_OF_CAUSE: dict[Cause, int] = dict.fromkeys(get_args(Cause), FAILED) | {
     "invalid": INVALID_PARAMS,
@@ -48,11 +48,11 @@ WORDS: tuple[tuple[str, Cause], ...] = (
     ("runtime event stream ended", "upstream_lost"),
     ("runtime API returned", "upstream_lost"),
 )
-"""What stands in a text, and the cause behind it: one code is for everything that fails."""
+"""Parts of an error's text -> the cause: one code stands for everything that fails."""
 
 
 def cause_of(code: int, text: str) -> Cause:
-    """The cause behind an error."""
+    """Return the cause of an error."""
     if code in CAUSE_OF_CODE:
         return CAUSE_OF_CODE[code]
     return next((cause for words, cause in WORDS if words in text), "internal")
@@ -81,13 +81,13 @@ PROMPT_METHODS = ("prompt/request", "prompt/run")
 
 
 def thread_methods(generation: str) -> list[str]:
-    """What `thread/capabilities` lists."""
+    """Return the methods that `thread/capabilities` lists."""
     known = [f"thread/{name}" for name in THREADS]
     return known if generation == SEED else [*known, "thread/interrupt"]
 
 
 def methods(generation: str) -> list[str]:
-    """What `capabilities` lists, in its fixed order."""
+    """Return the methods that `capabilities` lists, in their fixed order."""
     config = CONFIG if generation == SEED else (*CONFIG, "reload")
     return [
         "healthz",
@@ -105,7 +105,7 @@ def methods(generation: str) -> list[str]:
 
 
 def app_facts(generation: str) -> dict[str, object]:
-    """The data of `app/capabilities`."""
+    """Return the data of `app/capabilities`."""
     return {
         "routes": ["/thread", "/app", "/prompt", "/tool", "/jobs", "/mcp/startup"],
         "config": list(CONFIG if generation == SEED else (*CONFIG, "reload")),

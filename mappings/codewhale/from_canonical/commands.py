@@ -1,7 +1,7 @@
-"""Canonical commands as a codewhale client asks them, in the order of to_canonical/commands.py; then what codewhale has
-no word for.
+"""Canonical commands as requests of a codewhale client, in the order of to_canonical/commands.py.
 
-The request id is the context's: a gateway's own upstream, the client's when a request is only read and written again.
+The request id is the context's: our own toward a server, the client's when a request is only read and written again.
+Commands without a codewhale form stand at the end.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ Requests = tuple[requests.RequestBase, ...]
 P = TypeVar("P", bound=msgspec.Struct)
 
 VERSIONS: dict[bytes, Any] = {b"null": UNSET, b'""': None}
-"""How a request said `jsonrpc` that did not say "2.0"."""
+"""Raw `jsonrpc` in `ext` -> the member to write, for requests that did not write "2.0"."""
 
 
 def _call(kind: type[requests.RequestBase], command: Any, context: Context, params: object = UNSET) -> Requests:
-    """A request, under the name by which it was said if it was said in this dialect."""
+    """Return a request, under the method that its client used if the client spoke this dialect."""
     make: Any = kind
     method = given(command.ext, "method", str, kind.names[0] if kind.names else kind.group)
     jsonrpc = VERSIONS.get(bytes(carried(command.ext, "jsonrpc") or b""), "2.0")
@@ -114,15 +114,15 @@ def resume_session(command: commands.ResumeSession, context: Context) -> Request
 
 
 def taken_along(items: Sequence[Item]) -> Ext | None:
-    """The ext of a ResumeSession that adds what was said elsewhere to a thread
-    (docs/dialects/codewhale.md, section 2.3).
+    """Return the ext of a ResumeSession that adds a history from elsewhere to a thread (docs/dialects/codewhale.md,
+    section 2.3).
     """
     said = [raw({"role": item.role, "content": item.text}) for item in items if isinstance(item, Message)]
     return keep(params=requests.ResumeParams(thread_id="", history=said, persist_extended_history=False))
 
 
 def brought_along(command: commands.ResumeSession) -> int:
-    """How many items of a history a client's resume adds to a thread."""
+    """Return how many history items a client's resume adds to a thread."""
     params = given(command.ext, "params", requests.ResumeParams, None)
     return len(params.history or ()) if params is not None else 0
 
@@ -188,7 +188,7 @@ def clear_goal(command: commands.ClearGoal, context: Context) -> Requests:
     commands.StoreWrite, produces=(requests.GoalProgress,), fidelity=Nothing("codewhale writes only its own goals")
 )
 def store_write(command: commands.StoreWrite, context: Context) -> Requests:
-    """The one write of this dialect; those of others have no word here."""
+    """Return the one write of this dialect; a write of another dialect is lost."""
     params = None
     if command.method == requests.GoalProgress.kind and command.params is not UNSET:
         try:

@@ -1,7 +1,7 @@
-"""What a rule toward codewhale needs to know beside its item: whom it answers, which response it belongs to.
+"""The context of a rule toward codewhale: which request it answers, and which response it belongs to.
 
-The base class stands for an item said by itself (`Direction.write`, an answer to one link); the projection of a session
-refines it. Rules give lines, answers, and EventFrames, which `written` puts into the result that follows them.
+The base class serves an item by itself (`Direction.write`, an answer to one link); the projection of a session refines
+it. Rules return lines, answers, and EventFrames, which `bundled` puts into the result that follows them.
 """
 
 from __future__ import annotations
@@ -28,9 +28,10 @@ Messages = tuple[object, ...]
 
 
 class Context:
-    """`request` is whom an answer goes to, `asked` the command that is being answered, None if it is not known.
+    """The facts that rules toward codewhale need beside their item.
 
-    `at` is in ns, `generation` that of the peer. `alone` says that each message stands for itself.
+    An answer goes to `request`, and `asked` is the command that it answers, None if that is unknown. `at` is in ns,
+    `generation` that of the peer. `alone` means that each message stands for itself.
     """
 
     alone = True
@@ -60,30 +61,30 @@ class Context:
         self.losses.lose(source, field, why)
 
     def answer(self, result: object, request: str = "") -> results.Answer:
-        """The answer to the request."""
+        """Return the answer to the request."""
         known = write_id(self.request or request)
         return results.Answer(id=results.NULL if known is UNSET else known, result=result)
 
     def refusal(self, problem: results.Problem, request: str = "") -> results.Answer:
-        """Why not."""
+        """Return the error that answers the request."""
         known = write_id(self.request or request)
         return results.Answer(id=results.NULL if known is UNSET else known, error=problem)
 
     def starts(self) -> bool:
-        """Whether a response that begins is told: by itself always, in a run the first."""
+        """Return True if the start of a response is told: always by itself, once in a run."""
         return True
 
     def ends(self, end: str) -> bool:
-        """Whether the end of a response is told: by itself always, in a run if it began or went well."""
+        """Return True if the end of a response is told: always by itself, in a run if it began or went well."""
         return True
 
     @property
     def streams(self) -> bool:
-        """Whether text is streamed as bare lines: not by the seed, which has it in its result."""
+        """Return True if text is streamed as bare lines; the seed generation has it in its result instead."""
         return True
 
     def original(self, event: Any) -> Any:
-        """The EventFrame that said `event`, where messages stand for themselves."""
+        """Return the EventFrame that `event` was read from, where messages stand for themselves."""
         ext = getattr(event, "ext", None)
         if not self.alone or ext is None or "codewhale.frame" not in ext:
             return None
@@ -94,7 +95,7 @@ class Context:
 
 
 def bundled(messages: Iterable[Any]) -> list[bytes]:
-    """Messages as lines: EventFrames stand in the result that follows them, else in one of their own."""
+    """Return messages as lines; EventFrames stand in the result that follows them, else in a result of their own."""
     out: list[bytes] = []
     held: list[Any] = []
     for message in messages:

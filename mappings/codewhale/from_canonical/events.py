@@ -1,9 +1,8 @@
-"""Canonical events as bare lines, EventFrames and answers, in the order of to_canonical; then what codewhale has
-no word for.
+"""Canonical events as bare lines, EventFrames and answers, in the order of to_canonical.
 
-Text is streamed in bare lines, everything else of a turn stands in the `events` of its result: a bare line of reasoning
-would be shown as text. Each wire form comes from exactly one event: the result of a turn from TurnEnded, and nothing
-from TurnAccepted.
+Text is streamed in bare lines. Everything else of a turn stands in the `events` of its result, because clients would
+show a bare line of reasoning as text. Each wire form comes from exactly one event: the result of a turn from TurnEnded,
+and nothing from TurnAccepted. Events without a codewhale form stand at the end.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ def text_delta(event: events.TextDelta, context: Context) -> Messages:
 
 
 def _begun(context: Context) -> Messages:
-    """The start of a response that nobody told."""
+    """Return the start of a response that was not told yet."""
     return () if context.alone else model_turn_started(events.ModelTurnStarted(), context)
 
 
@@ -200,7 +199,7 @@ def turn_ended(event: events.TurnEnded, context: Context) -> Messages:
 
 
 def accepted(context: Context, ext: Any = None) -> Any:
-    """The result of a turn that went well, or of a run that a question ended."""
+    """Return the result of a turn that went well, or of a run that a question ended."""
     said = carried(ext, "result")
     if said is not None:
         return typed(said)
@@ -238,7 +237,7 @@ def reply(event: events.Reply, context: Context) -> Messages:
 
 
 def problem_of(failure: Failure) -> results.Problem:
-    """An error, from why not."""
+    """Return a failure as an error."""
     return results.Problem(
         code=given(failure.ext, "code", int, CODE_OF_CAUSE[failure.cause]),
         message=failure.text,

@@ -1,5 +1,5 @@
-"""What a codewhale client is shown of sessions: threads, lists, histories
-(docs/dialects/codewhale.md, sections 2.2 and 2.3).
+"""Descriptions of sessions for codewhale clients: threads, lists, histories (docs/dialects/codewhale.md, sections 2.2
+and 2.3).
 """
 
 from __future__ import annotations
@@ -32,16 +32,17 @@ LIST = "list"
 
 
 def public_ids(session: str, ids: Ext | None = None) -> tuple[str, ...]:
-    """The ids under which clients know a session: a codewhale backend's own, else the canonical one as a thread's.
+    """Return the ids under which clients know a session.
 
-    Without `thread-` too: so commands name it.
+    The first is a codewhale backend's own id, or the canonical id as a thread id. The second is that id without
+    `thread-`, which commands use.
     """
     own = given(ids, "thread_id", str, "") or thread_id(session)
     return tuple(dict.fromkeys((own, session_id(own))))
 
 
 def row(summary: SessionSummary, generation: str) -> Thread:
-    """A row of a list as a thread."""
+    """Return a row of a list as a thread."""
     at = summary.updated_at // NS
     known = _known(summary.ext)
     title = summary.title[:PREVIEW_MAX] if summary.messages else ""  # before anything was said it is no preview
@@ -64,17 +65,17 @@ def row(summary: SessionSummary, generation: str) -> Thread:
 
 
 def _put_away(known: Thread, archived: bool) -> Thread:
-    """A thread that was archived, or fetched back, since its backend described it."""
+    """Return a thread as archived or not, since its backend described it."""
     return replace(known, status=ARCHIVED if archived else UNARCHIVED if known.status == ARCHIVED else known.status)
 
 
 def _known(ids: Ext | None) -> Thread | None:
-    """What a backend of this dialect says that the thread is."""
+    """Return the thread as a backend of this dialect described it."""
     return given(ids, "thread", Thread, None)
 
 
 def described(state: SessionState, generation: str) -> Thread:
-    """A whole session as a thread."""
+    """Return a whole session as a thread."""
     said = [message.text for message in state.messages() if message.role == "user"]
     known = _known(state.backend_ids)
     if known is not None:
@@ -97,8 +98,8 @@ def described(state: SessionState, generation: str) -> Thread:
     )
 
 
-class Told(msgspec.Struct, frozen=True, gc=False):
-    """The data of a thread that is told whole."""
+class WrittenThreadData(msgspec.Struct, frozen=True, gc=False):
+    """The data of a thread with its history, as we write it."""
 
     history: list[HistoryItem] = []
     checkpoint: Checkpoint | None = None
@@ -131,7 +132,7 @@ def history(items: Iterable[Item]) -> list[HistoryItem]:
 
 
 def goal_of(goal: Raw | None) -> ThreadGoal | None:
-    """A session's goal, if it is one of this dialect."""
+    """Return a session's goal if it has the form of this dialect."""
     try:
         return None if goal is None else msgspec.json.decode(goal, type=ThreadGoal)
     except msgspec.DecodeError:
@@ -139,7 +140,7 @@ def goal_of(goal: Raw | None) -> ThreadGoal | None:
 
 
 def showing(state: SessionState, asked: object, generation: str) -> results.ThreadResponse:
-    """The result that shows a session to the request that asked for it."""
+    """Return the result that shows a session to the request that asked for it."""
     thread, said = described(state, generation), history(state.messages())
     goal = goal_of(state.goal)
     shown_goal = None if goal is None else goal_in(goal, generation)
@@ -152,7 +153,7 @@ STATUS: dict[type, str] = {commands.ResumeSession: "resumed", commands.OpenSessi
 def _thread_response(
     thread: Thread, said: list[HistoryItem], asked: object, model: str = "", goal: ThreadGoal | None = None
 ) -> results.ThreadResponse:
-    data = raw(Told(history=said, goal=goal))
+    data = raw(WrittenThreadData(history=said, goal=goal))
     if not isinstance(asked, commands.OpenSession | commands.ResumeSession):
         known = UNSET if goal is None else goal
         return results.ThreadResponse(thread_id=thread.id, status="ok", thread=thread, goal=known, data=data)
@@ -169,7 +170,7 @@ def _thread_response(
 
 
 def opened(event: SessionOpened, asked: object, at: int, generation: str) -> results.ThreadResponse:
-    """The result that answers the opening of a session of which nothing else is known."""
+    """Return the result that answers the opening of a session about which nothing else is known."""
     thread = row(
         SessionSummary(session=event.session, title=event.title, updated_at=at, status=event.status, ext=event.ext),
         generation,
@@ -178,15 +179,15 @@ def opened(event: SessionOpened, asked: object, at: int, generation: str) -> res
 
 
 def told(event: HistorySnapshot, asked: object) -> results.ThreadResponse:
-    """The result of thread/read of which only the messages are known; a page is newest first, a history oldest."""
+    """Return the result of thread/read from messages alone; a page is newest first, a history oldest first."""
     session = asked.session if isinstance(asked, commands.GetHistory | commands.GetSession) else ""
     items = list(reversed(event.items)) if event.request else list(event.items)
-    data = raw(Told(history=history(items)))
+    data = raw(WrittenThreadData(history=history(items)))
     return results.ThreadResponse(thread_id=thread_id(session), status="ok", data=data)
 
 
 def listed(event: SessionsListed, asked: object, generation: str) -> Any:
-    """The result of thread/list, or of app/thread_loaded_list."""
+    """Return the result of thread/list, or of app/thread_loaded_list."""
     rows = tuple(row(summary, generation) for summary in event.sessions)
     if given(getattr(asked, "ext", None), "kind", str, "") == "loaded":
         return results.AppResponse(ok=True, data=raw({"threads": rows}))
@@ -194,5 +195,5 @@ def listed(event: SessionsListed, asked: object, generation: str) -> Any:
 
 
 def missing(thread: str, text: str, status: str = "missing") -> results.ThreadResponse:
-    """The result about a thread that there is none of."""
+    """Return the result about an unknown thread."""
     return results.ThreadResponse(thread_id=thread, status=status, data=raw({"error": text}))

@@ -1,6 +1,6 @@
-"""Requests to canonical commands, in the order of docs/dialects/codewhale.md, section 2.
+"""Requests as canonical commands, in the order of docs/dialects/codewhale.md, section 2.
 
-`ext` keeps how a request was said: under which of its names, and with which params that have no canonical place.
+`ext` keeps the spelling of a request: its method, and the params that have no canonical place.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Commands = tuple[commands.Command, ...]
 
 
 def _form(message: RequestBase, params: object = UNSET, thread: str = "", **more: object) -> Ext | None:
-    """How a request was said, as far as the command does not tell; `thread` is the thread that it names."""
+    """Return the spelling of a request where its command does not tell it; `thread` is the thread that it names."""
     names = message.names
     return keep(
         method=UNSET if names and message.method == names[0] else message.method,
@@ -140,7 +140,7 @@ def goal_clear(message: requests.GoalClear) -> Commands:
 
 @TO_COMMAND.rule(requests.GoalProgress, produces=(commands.StoreWrite,))
 def goal_progress(message: requests.GoalProgress) -> Commands:
-    """Its backend counts what it is told: a write into its store, like no other of this dialect."""
+    """Return a write into the backend's store, which counts what it is told."""
     said = message.params
     session = session_id(said.thread_id)
     ext = _form(message, thread=said.thread_id)

@@ -1,8 +1,8 @@
-"""Bare lines and answers to canonical events, in the order of docs/dialects/codewhale.md, sections 3 and 5, then 1.2.
+"""Bare lines and answers as canonical events, in the order of docs/dialects/codewhale.md, sections 3, 5 and 1.2.
 
-Which response a line belongs to stands on the burst. What an answer means depends on what was asked: here it is what
-its EventFrames say and then Reply with its raw result, or the end of a turn, which is the one result that says
-`accepted`; the client translator makes the typed answer. A prompt is no turn, so its frames stay in its result.
+The burst names the response of a line. The meaning of an answer depends on what was asked. So an answer becomes the
+events of its EventFrames and a Reply with its raw result, and the client translator makes the typed answer of it. Only
+a result `accepted` is the end of a turn by itself. A prompt is no turn, so its frames stay in its result.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from msgspec import json as msgspec_json
 from dragoman.mappings.canonical import events
 from dragoman.mappings.canonical.values import Ext, Failure
 from dragoman.mappings.codewhale.ids import read_id
-from dragoman.mappings.codewhale.to_canonical.frames import TO_FRAME, heard_in
+from dragoman.mappings.codewhale.to_canonical.frames import TO_FRAME, frame_events
 from dragoman.mappings.codewhale.vocabulary import CANCELLED, CODE_OF_CAUSE, FAILED, INTERRUPTED, cause_of, keep
 from dragoman.mappings.codewhale.wire import lines, results
 from dragoman.mappings.extras import raw
@@ -28,12 +28,12 @@ Events = tuple[events.Event, ...]
 
 
 def envelope(message: Any) -> tuple[str, int]:
-    """Request id of an answer; no message has a time."""
+    """Return the request id of an answer; no message has a time."""
     return (read_id(message.id) if type(message) is results.Answer else ""), 0
 
 
 def place(message: Any) -> tuple[str, Ext | None]:
-    """Which response a line belongs to."""
+    """Return the response of a line."""
     return "", _response(getattr(message, "response_id", UNSET))
 
 
@@ -78,7 +78,7 @@ def frame_hook(message: lines.FrameHook) -> Events:
 
 
 INSIDE = tuple(dict.fromkeys(kind for entry in TO_FRAME.entries.values() for kind in entry.produces))
-"""What EventFrames say."""
+"""The events that EventFrames become."""
 
 
 @TO_EVENT.rule(
@@ -98,7 +98,7 @@ def answer(message: results.Answer) -> Events:
         return (_failed(request, message.error),)
     inside: list[Any] = []
     if isinstance(result, results.ThreadResponse | results.AppResponse) and result.events:
-        inside = heard_in(result.events)
+        inside = frame_events(result.events)
         if isinstance(result, results.ThreadResponse) and result.status == "accepted":
             return (*_once(inside), events.TurnEnded(end="completed", ext=keep(result=result)))
     said = result if isinstance(result, Raw) else raw(result)
@@ -113,7 +113,7 @@ def answer(message: results.Answer) -> Events:
 
 
 def _once(inside: list[Any]) -> list[Any]:
-    """What the frames of a turn say beside its bare lines: those told its start and its end."""
+    """Return the events of a turn's frames without those that its bare lines told: its start and its end."""
     return [event for event in inside if not isinstance(event, events.ModelTurnStarted | events.TurnResult)]
 
 
@@ -128,7 +128,7 @@ def _failed(request: str, problem: results.Problem) -> events.Event:
 
 
 def failure_of(problem: results.Problem) -> Failure:
-    """Why not, from an error."""
+    """Return an error as a failure."""
     cause = cause_of(problem.code, problem.message)
     ext = keep(
         code=UNSET if CODE_OF_CAUSE[cause] == problem.code else problem.code,
@@ -137,20 +137,20 @@ def failure_of(problem: results.Problem) -> Failure:
     return Failure(cause=cause, text=problem.message, ext=ext)
 
 
-class Said(Struct, frozen=True, gc=False):
-    """What a result that failed says in its data."""
+class RefusedData(Struct, frozen=True, gc=False):
+    """The data of a result that reports a failure."""
 
     error: str = ""
 
 
 def refused(result: object) -> Failure | None:
-    """Why not, from a result that says so itself: `app/*` with `ok` false, a thread that is missing."""
+    """Return the failure that a result reports: `app/*` with `ok` false, or a missing thread."""
     missing = isinstance(result, results.ThreadResponse) and (result.status == "missing" or result.ok is False)
     not_ok = isinstance(result, results.AppResponse) and not result.ok
     if not (missing or not_ok) or not isinstance(result, results.ThreadResponse | results.AppResponse):
         return None
     try:
-        text = msgspec_json.decode(result.data, type=Said).error
+        text = msgspec_json.decode(result.data, type=RefusedData).error
     except ValueError:
         text = ""
     cause = cause_of(FAILED, text)

@@ -1,7 +1,7 @@
-"""EventFrames to canonical events, in the order of docs/dialects/codewhale.md, section 6.
+"""EventFrames as canonical events, in the order of docs/dialects/codewhale.md, section 6.
 
-An event keeps its frame in `ext`: most frames have members without a canonical place. Only where messages are read and
-written line by line; what a client's link hands on has none (`plain`).
+An event keeps its frame in `ext`, because most frames have members without a canonical place. Only messages that are
+read and written line by line need it; the client translator removes it (`plain`).
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ FRAME = "frame"
 """The field of `ext` that has the frame of an event."""
 
 
-def heard_in(frames: Sequence[wire.EventFrame]) -> list[Any]:
-    """What the frames of one result say; the last event of each keeps its frame."""
+def frame_events(frames: Sequence[wire.EventFrame]) -> list[Any]:
+    """Return the events of the frames of one result; the last event of each frame keeps the frame."""
     heard: list[Any] = []
     for frame in frames:
         *first, last = TO_FRAME.functions[type(frame)](frame)
@@ -38,7 +38,7 @@ def heard_in(frames: Sequence[wire.EventFrame]) -> list[Any]:
 
 
 def plain(event: Any) -> Any:
-    """An event without its frame."""
+    """Return an event without its frame."""
     return replace(event, ext=None) if event.ext is not None else event
 
 
@@ -179,7 +179,7 @@ OUTPUT: msgspec.json.Decoder[values.ToolOutput] = msgspec.json.Decoder(values.To
 
 
 class Verdict(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """What an MCP server says of its own result."""
+    """The verdict of an MCP server about its own result."""
 
     is_error: Any = False
 
@@ -192,7 +192,7 @@ def _called(name: str, arguments: str) -> Events:
 
 
 def _arguments(arguments: Raw) -> str:
-    """The JSON text of a call's arguments: of a payload what it holds, else all of it."""
+    """Return the JSON text of a call's arguments: the content of a payload, else all of it."""
     try:
         payload = PAYLOAD.decode(arguments)
     except msgspec.DecodeError:
@@ -209,7 +209,7 @@ def _arguments(arguments: Raw) -> str:
 
 
 def _output(output: Raw) -> tuple[str | None, bool]:
-    """What a tool gave back, and whether it failed: an MCP result unless its `isError` is missing or false."""
+    """Return the output of a tool, and whether it failed: an MCP result failed unless `isError` is missing or false."""
     try:
         said = OUTPUT.decode(output)
     except msgspec.DecodeError:

@@ -1,6 +1,6 @@
-"""Results, as the typed answer to the command that a link sent (docs/translation.md, rule 3.18).
+"""Results as the typed answer to the command that a link sent (docs/translation.md, rule 3.18).
 
-What does not fit is None: the answer then stays a Reply with its raw result.
+A result of another shape gives None: the answer then stays a Reply with its raw result.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ def _known(result: Raw | UnsetType) -> Any:
 
 
 def methods_of(result: Raw | UnsetType) -> list[str] | None:
-    """The methods that a server lists."""
+    """Return the methods that a server lists."""
     said = _known(result)
     return said.methods if isinstance(said, Capabilities) else None
 
 
 def session_opened(request: str, result: Raw | UnsetType) -> SessionOpened | None:
-    """The result of a method that shows one thread."""
+    """Return the result of a method that shows one thread."""
     said = _known(result)
     if not isinstance(said, ThreadResponse) or not isinstance(said.thread, Thread):
         return None
@@ -44,7 +44,7 @@ def session_opened(request: str, result: Raw | UnsetType) -> SessionOpened | Non
 
 
 def sessions_listed(request: str, result: Raw | UnsetType) -> SessionsListed | None:
-    """The result of a list of threads; one page has all."""
+    """Return the result of a list of threads; one page has all."""
     said = _known(result)
     if isinstance(said, AppResponse):
         try:
@@ -78,29 +78,29 @@ def _summary(thread: Thread) -> SessionSummary:
     )
 
 
-class Told(Struct, frozen=True, gc=False):
-    """The data of a thread that is told whole."""
+class ReadThreadData(Struct, frozen=True, gc=False):
+    """The data of a thread with its history, as a server writes it."""
 
     history: tuple[HistoryItem, ...] = ()
     goal: Raw = Raw(b"null")
 
 
 class Spoken(Struct, frozen=True, gc=False):
-    """An item of a history that a client gave: what some models call a message."""
+    """A history item that a client gave, in the form that some models call a message."""
 
     role: str = ""
     content: Any = None
 
 
 def history(result: Raw | UnsetType) -> tuple[Message, ...] | None:
-    """The messages of a thread, oldest first; what is neither user's nor assistant's is the system's."""
-    told = _told(result)
+    """Return the messages of a thread, oldest first; other roles than user and assistant become system."""
+    told = _thread_data(result)
     return None if told is None else tuple(map(_message, told.history))
 
 
 def goal(result: Raw | UnsetType) -> tuple[GoalUpdated, ...]:
-    """The goal of a thread, where it has one."""
-    told = _told(result)
+    """Return the goal of a thread, if it has one."""
+    told = _thread_data(result)
     try:
         known = None if told is None else msgspec.json.decode(told.goal, type=ThreadGoal | None)
     except msgspec.DecodeError:
@@ -108,12 +108,12 @@ def goal(result: Raw | UnsetType) -> tuple[GoalUpdated, ...]:
     return () if known is None else (GoalUpdated(goal=raw(known)),)
 
 
-def _told(result: Raw | UnsetType) -> Told | None:
+def _thread_data(result: Raw | UnsetType) -> ReadThreadData | None:
     said = _known(result)
     if not isinstance(said, ThreadResponse):
         return None
     try:
-        return msgspec.json.decode(said.data, type=Told)
+        return msgspec.json.decode(said.data, type=ReadThreadData)
     except msgspec.DecodeError:
         return None
 
@@ -132,7 +132,7 @@ def _message(item: HistoryItem) -> Message:
 
 
 def _spoken(item: HistoryItem) -> tuple[str, str]:
-    """Who said an item that stands in a history as it was given, and what; its content repeats it as text."""
+    """Return role and text of a history item that stands as its client gave it; its content repeats it as text."""
     try:
         said = msgspec.json.decode(item.item, type=Spoken)
     except msgspec.DecodeError:

@@ -1,4 +1,4 @@
-"""The protocol of one codewhale link: in `client` the peer is a child that we drive, in `server` a client of ours."""
+"""The translators of a codewhale link: `client` talks to a server that we launched, `server` to a client of ours."""
 
 from dragoman.mappings.codewhale.translator.client import ClientTranslator
 from dragoman.mappings.codewhale.translator.server import ServerTranslator

@@ -1,9 +1,9 @@
-"""A link with a child, on which we play the client (docs/dialects/codewhale.md, sections 1.4, 3, 5 and 11;
-docs/translation.md, rule 3.20).
+"""The translator of a link with a codewhale server, on which we play the client (docs/dialects/codewhale.md, sections
+1.4, 3, 5 and 11; docs/translation.md, rule 3.20).
 
-Answers come in the order of our requests, so a bare line belongs to the oldest that has none. A turn is accepted once
-its line is written: the child may take 15 s to begin. What its result says again of the text is not counted twice, nor
-what the hook mirror of old releases prints beside it.
+Answers come in the order of our requests, so a bare line belongs to the oldest request without an answer. A turn counts
+as accepted once its line is written, because the server may take 15 s to begin. The result of a turn repeats its text,
+and the hook mirror of old releases prints events a second time: neither is counted twice.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from dragoman.mappings.dialect import Burst, Clock, Frame, Loss, NewId, Step
 from dragoman.mappings.jsonrpc import WAITING_MAX, Calls
 
 CONFIGURING = (ask.SetConfig, ask.UnsetConfig, ask.ReloadConfig)
-"""Commands by which a child forgets the context of its threads (docs/dialects/codewhale.md, section 3)."""
+"""Commands after which a server forgets the context of its threads (docs/dialects/codewhale.md, section 3)."""
 
 UNANSWERABLE = (say.ApprovalRequested, say.InteractionRequired, say.RunStarted)
-"""What the frames of a result tell of a turn that is over by then: nothing waits for an answer."""
+"""Events in the result of a turn that is over: nothing waits for an answer to them any more."""
 
 
-class Turn(Struct, kw_only=True):
-    """The turn in flight: what was heard of it."""
+class TurnInFlight(Struct, kw_only=True):
+    """The state of the running turn, as far as its lines told it."""
 
     started: bool = False
     spoke: bool = False
@@ -45,7 +45,7 @@ class Turn(Struct, kw_only=True):
 
 
 class ClientTranslator:
-    """The link of a child, with us as its client."""
+    """The translator of a link with a codewhale server."""
 
     view = ""
 
@@ -53,23 +53,23 @@ class ClientTranslator:
         self._clock = clock
         numbers = count(1)
         self._waiting = Calls[Command](lambda: str(next(numbers)))
-        self._turn: Turn | None = None
+        self._turn: TurnInFlight | None = None
         self._opening = Opening()
         self._interrupts = True  # its generation has thread/interrupt; until it is known the default's
 
     @property
     def has_pending_replies(self) -> bool:
-        """A backend that says no more is gone."""
+        """Return False: a server that has closed its stream sends no more."""
         return False
 
     def opened(self) -> Step[Event]:
-        """Which generation is it?"""
+        """Ask for the server's generation."""
         step: Step[Event] = Step()
         self._write([ask.GetCapabilities()], step)
         return step
 
     def receive(self, frames: Sequence[Frame]) -> Step[Event]:
-        """Lines become parts of the turn in flight, answers the end of it or the answers to our commands."""
+        """Turn lines into parts of the running turn, and answers into its end or into answers to our commands."""
         step: Step[Event] = Step()
         heard: Step[Event] = Step()
         FROM_SERVER.receive([f for f in frames if not (isinstance(f, bytes) and not f.strip())], heard)
@@ -89,7 +89,7 @@ class ClientTranslator:
         return step
 
     def send(self, items: Sequence[Command]) -> Step[Event]:
-        """Commands as requests; what a child must not or cannot be asked is refused at once."""
+        """Send commands as requests; refuse at once what this server cannot be asked."""
         step: Step[Event] = Step()
         for command in items:
             refusal = self._refused(command)
@@ -103,21 +103,21 @@ class ClientTranslator:
         return step
 
     def attach(self, state: SessionState, request: str = "") -> Step[Event]:
-        """Go on with the thread that this session had."""
+        """Resume the thread that this session had."""
         step: Step[Event] = Step()
         self._write(self._opening.resume(state), step)
         return step
 
     def on_delivered(self, batch: Batch) -> Step[Event]:
-        """Events do not go to a child."""
+        """Do nothing: events do not go to a server."""
         return Step()
 
     def can_be_asked(self, question: Event) -> bool:
-        """A child is asked nothing."""
+        """Return False: a server answers no questions."""
         return False
 
     def closed(self, cause: str) -> Step[Event]:
-        """Its stdin ends: nothing is said. What was not answered never will be."""
+        """Fail the commands that have no answer; nothing is written, because stdin ends."""
         failure = Failure(cause="upstream_lost", text=f"the backend ended: {cause}")
         lost: list[Event] = [
             say.Reply(request=command.request, failure=failure)
@@ -162,7 +162,7 @@ class ClientTranslator:
             step.frames += [REQUESTS.encode(message) for message in messages]
             self._waiting[own] = command
             if isinstance(command, ask.SubmitInput):
-                self._turn = Turn()
+                self._turn = TurnInFlight()
                 self._tell(step, command, say.TurnAccepted(request=command.request))
             elif isinstance(command, ask.CancelTurn):
                 if self._turn is not None:
@@ -176,7 +176,7 @@ class ClientTranslator:
     # -- what we hear ------------------------------------------------------------------------------------
 
     def _streamed(self, item: Event, step: Step[Event]) -> list[Event]:
-        """A bare line: of the turn in flight if that is the oldest request, else of nobody's."""
+        """Return the events of a bare line if the oldest request is a turn, else count a loss."""
         asked = (c for c in self._waiting.values() if not isinstance(c, ask.GetCapabilities))  # some never answer it
         oldest = next(asked, None)
         turn = self._turn
@@ -219,8 +219,8 @@ class ClientTranslator:
         self._write(now, step)
 
     def _ended(self, items: Sequence[Event], step: Step[Event]) -> list[Event]:
-        """The answer to a message: what its frames tell beside the text, then the end."""
-        turn, self._turn = self._turn or Turn(), None
+        """Return the end of a turn, after the events of its frames that no line told."""
+        turn, self._turn = self._turn or TurnInFlight(), None
         *inside, last = items
         told: list[Event] = []
         for item in inside:
@@ -240,7 +240,7 @@ class ClientTranslator:
         return [*told, say.TurnEnded(end="failed", failure=failure)]
 
     def _typed(self, command: Command, event: say.Reply) -> Event:
-        """The typed answer to a command (docs/translation.md, rule 3.18), else the reply as it is."""
+        """Return the typed answer to a command (docs/translation.md, rule 3.18), else the reply as it is."""
         request = command.request
         answer: Event | None = None
         if event.failure is None:
@@ -259,7 +259,7 @@ class ClientTranslator:
 
 
 def _answers(items: Sequence[Event]) -> Iterator[Sequence[Any]]:
-    """What each answer under one id said: there should be one, and the first one counts."""
+    """Yield the items of each answer with one id: there should be one, and the first one counts."""
     start = 0
     for end, item in enumerate(items, start=1):
         if isinstance(item, say.Reply | say.TurnEnded):
@@ -275,5 +275,5 @@ def _add(step: Step[Event], items: list[Event]) -> None:
 
 
 def _for_somebody(answer: Event) -> bool:
-    """Whether an answer has somebody to go to; that a thread stands concerns everybody."""
+    """Return True if an answer has a receiver; everybody learns that a thread is open."""
     return bool(getattr(answer, "request", "")) or isinstance(answer, say.SessionOpened | say.Gap)

@@ -1,9 +1,9 @@
-"""How our link with a child gets its thread: begun or gone on with once, before all else
-(docs/dialects/codewhale.md, sections 2.3 and 3).
+"""The opening of a link's thread, which comes before all other commands (docs/dialects/codewhale.md, sections 2.3 and
+3).
 
-A link carries one thread (docs/design.md, section 5). Commands that come before the thread is open wait for it,
-bounded, and fail with it. A child keeps the model's context in memory alone: a thread that it resumes from its store is
-a Gap of the context, and so is a thread that takes the place of one that the store has lost.
+A link carries one thread (docs/design.md, section 5). Commands that come before the thread is open wait for it in a
+bounded queue, and fail if it cannot be opened. A server keeps the model's context only in memory. So a
+thread that is resumed from its store is told as a Gap of the context. So is a new thread that replaces a lost one.
 """
 
 from __future__ import annotations
@@ -38,17 +38,20 @@ SESSIONLESS = (
     commands.PromptOnce,
     commands.ShutdownBackend,
 )
-"""What a server answers without a thread."""
+"""Commands that a server answers without a thread."""
 
 SPELLING = frozenset(("codewhale.method", "codewhale.jsonrpc"))
-"""How a client of ours said a command: a child is asked in the usual form, by which a message can be interrupted."""
+"""Fields of `ext` with the spelling of a client's request.
+
+A server is always asked in the usual spelling, because only a message in that spelling can be interrupted.
+"""
 
 UNOPENED = Failure(cause="internal", text="the backend opened no thread")
 LOST = "the backend has forgotten the conversation: it knows nothing of what was said before"
 
 
 class Opening:
-    """The thread of one link ("" until it is known), and what waits for it."""
+    """The thread of one link ("" until it is known), and the commands that wait for it."""
 
     def __init__(self) -> None:
         self.thread = ""
@@ -59,7 +62,7 @@ class Opening:
         self._asked: Command | None = None
 
     def resume(self, state: SessionState) -> list[Command]:
-        """What to say to a fresh child: nothing for a session that was never opened."""
+        """Return the commands for a fresh server: none for a session that was never opened."""
         if state.opening is not None:
             self._wanted = state.opening
         params = given(self._wanted.ext, "params", StartParams, StartParams())
@@ -69,7 +72,7 @@ class Opening:
         return self._ask(self._going_on(self._known)) if self._known else []
 
     def admit(self, command: Command) -> tuple[list[Command], list[Event]]:
-        """What may be written for this command now, and what answers it at once."""
+        """Return the commands to write now in place of this one, and the events that answer it at once."""
         if isinstance(command, commands.OpenSession | commands.ResumeSession):
             command = replace(command, ext=_usual(command.ext))
             return self._ask(self._placed(command) if isinstance(command, commands.ResumeSession) else command), []
@@ -89,7 +92,7 @@ class Opening:
         return (self._ask(replace(self._wanted, request="")) if self._asked is None else []), []
 
     def answered(self, command: Command, event: Event) -> tuple[list[Command], list[Event]]:
-        """What follows from the answer to a command that opens: what waited, a further try, or why it cannot be."""
+        """Return the commands and events that follow from the answer to a command that opens a thread."""
         if command is not self._asked:
             return [], [event]
         self._asked = None
@@ -117,9 +120,7 @@ class Opening:
         return here
 
     def _placed(self, command: commands.ResumeSession) -> commands.ResumeSession:
-        """With the folder: without it a thread that goes on is put into the server's own
-        (docs/dialects/codewhale.md, section 2.3).
-        """
+        """Add the folder to a resume: without it the server uses its own (docs/dialects/codewhale.md, section 2.3)."""
         if not self._cwd:
             return command
         usual = ResumeParams(thread_id=command.session, persist_extended_history=False)

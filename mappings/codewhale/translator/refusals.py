@@ -1,5 +1,6 @@
-"""How a server says no, method by method (docs/dialects/codewhale.md, sections 1.2 and 2): errors, and results that
-say so.
+"""Refusals of a server, method by method (docs/dialects/codewhale.md, sections 1.2 and 2).
+
+Some methods refuse with an error, others with a result that says so.
 """
 
 from __future__ import annotations
@@ -53,16 +54,16 @@ UNKNOWN_TO_SEED: dict[type, tuple[str, str]] = {
     ask.AnswerInteraction: ("", "submit_user_input"),
     ask.StoreWrite: ("", "goal_record_progress"),
 }
-"""Commands that came after the seed -> their method and kind."""
+"""Commands that came after the seed generation -> their method and kind."""
 
 
 def unknown_method(name: str) -> Problem:
-    """A method that there is none of."""
+    """Return the error about an unknown method."""
     return Problem(code=NO_METHOD, message=f"{UNSUPPORTED}{name}"[:TEXT_MAX])
 
 
 def of_seed(command: Command) -> Problem | None:
-    """What the seed says of a command that came later; None of any other."""
+    """Return the seed generation's error about a later command, or None for any other command."""
     later = UNKNOWN_TO_SEED.get(type(command))
     if later is None or not hasattr(command, "ext"):
         return None
@@ -74,7 +75,7 @@ def of_seed(command: Command) -> Problem | None:
 
 
 def of_fault(fault: PeerError) -> tuple[Raw, Problem]:
-    """What is no request, or has wrong params, with the id to answer."""
+    """Return the id to answer and the error for a line that is no request, or has wrong params."""
     value = fault.value if isinstance(fault.value, dict) else None
     if value is None:
         return results.NULL, Problem(code=PARSE_ERROR, message=f"invalid json: {fault.text}"[:TEXT_MAX])
@@ -84,7 +85,7 @@ def of_fault(fault: PeerError) -> tuple[Raw, Problem]:
 
 
 def refusal(command: Command, failure: Failure, thread: str, generation: str) -> Any:
-    """Why a command was refused: a Problem, or the result by which its method says so."""
+    """Return the Problem that refuses a command, or the result by which its method refuses."""
     unknown = failure.cause == "not_found" and not isinstance(command, APPS)
     found = _unknown_thread(command, thread, generation) if unknown else None
     if isinstance(found, Problem):
@@ -105,7 +106,7 @@ def refusal(command: Command, failure: Failure, thread: str, generation: str) ->
 
 
 def _method(command: Command) -> str:
-    """How its client called it."""
+    """Return the method by which a client asked for a command."""
     asked = FROM_COMMAND.functions[type(command)](command, Context(FROM_COMMAND))
     return next((str(request.method) for request in asked), type(command).__name__)
 
@@ -120,7 +121,7 @@ def _app(command: Command, failure: Failure) -> results.AppResponse:
 
 
 def _unknown_thread(command: Command, thread: str, generation: str) -> Any:
-    """What is said of a thread that there is none of; None where that is just an error."""
+    """Return the answer about an unknown thread, or None if it is an ordinary error."""
     match command:
         case ask.ResumeSession() | ask.ForkSession():
             if generation == SEED or given(command.ext, "method", str, "") in GROUPS:

@@ -1,10 +1,10 @@
-"""A link with a codewhale client, on which we play `app-server --stdio`
-(docs/dialects/codewhale.md, sections 1.4, 2, 3 and 11).
+"""The translator of a link with a codewhale client, on which we play `app-server --stdio` (docs/dialects/codewhale.md,
+sections 1.4, 2, 3 and 11).
 
-One request at a time, answers in the order of requests, exactly one for each line that is not blank. Only while a
-`thread/message` runs are the next lines looked at: an interrupt acts at once and is answered in its turn, a shutdown
-interrupts and waits; everything else waits unexecuted. The answer of a turn is its projection's, which writes it behind
-the turn's text; `on_delivered` then goes on with what waits.
+Requests are executed one at a time, and each line that is not blank gets exactly one answer, in order. Only while a
+`thread/message` runs are the next lines looked at. An interrupt acts at once and is answered in its turn. A shutdown
+interrupts and waits. Everything else waits without being executed. The projection writes the answer of a turn behind
+the turn's text; `on_delivered` then continues with the next request.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from dragoman.mappings.extras import raw
 from dragoman.mappings.jsonrpc import PeerCall, Replies, read_frame
 
 SHOWN_MAX = 10_000
-"""Sessions of one client that are remembered; of one forgotten `thread/read` tells no history."""
+"""Sessions of one client that are remembered; `thread/read` has no history for a session beyond them."""
 
 
 class ThreadCall(PeerCall, kw_only=True, eq=False):
@@ -58,7 +58,7 @@ class ThreadCall(PeerCall, kw_only=True, eq=False):
 
 
 class ServerTranslator:
-    """The link of a codewhale client, with us as its server of `generation`, "" the default."""
+    """The translator of a link with a codewhale client; `generation` is ours, "" the default."""
 
     def __init__(self, clock: Clock, new_id: NewId, generation: str = "") -> None:
         self._clock = clock
@@ -70,20 +70,22 @@ class ServerTranslator:
 
     @property
     def view(self) -> str:
-        """The generation: the seed's clients have their text in the result."""
+        """The generation: clients of the seed get their text in the result."""
         return self._generation
 
     @property
     def has_pending_replies(self) -> bool:
-        """A real server answers what it has read, and ends then (docs/dialects/codewhale.md, section 1)."""
+        """Return True while a request has no answer: a real server ends only after all of them
+        (docs/dialects/codewhale.md, section 1).
+        """
         return self._replies.head is not None
 
     def opened(self) -> Step[Command]:
-        """There is no handshake."""
+        """Do nothing: there is no handshake."""
         return Step()
 
     def receive(self, frames: Sequence[Frame]) -> Step[Command]:
-        """Requests become commands, one after the other; what a server refuses by itself is answered in its turn."""
+        """Turn requests into commands, one after the other; refuse in order what a server refuses by itself."""
         step: Step[Command] = Step()
         for frame in frames:
             if self._shut or _blank(frame):
@@ -100,7 +102,7 @@ class ServerTranslator:
         return step
 
     def send(self, items: Sequence[Event]) -> Step[Command]:
-        """Answers, each in the form of its request; a question in words is all of a run of its own."""
+        """Write answers, each in the form of its request; a question in words is a run of its own."""
         step: Step[Command] = Step()
         for item in items:
             if isinstance(item, say.BackendShutdown):
@@ -118,7 +120,7 @@ class ServerTranslator:
         return self._advance(step)
 
     def attach(self, state: SessionState, request: str) -> Step[Command]:
-        """Show this session to the request that asked for it; whoever only named it gets no answer by that."""
+        """Show this session to the request that asked for it; a request that only named it gets no answer here."""
         if len(self._sessions) >= SHOWN_MAX:
             del self._sessions[next(iter(self._sessions))]
         self._sessions[state.id] = state
@@ -129,7 +131,7 @@ class ServerTranslator:
         return self._advance(Step())
 
     def on_delivered(self, batch: Batch) -> Step[Command]:
-        """The turn that this client began has ended for it: its projection has answered, the next request may act."""
+        """Execute the next request once the turn of this client has ended, which its projection has answered."""
         last = batch.events[-1]
         over = isinstance(last, say.TurnEnded) or (isinstance(last, say.QuestionAsked) and last.parked)
         call = self._replies.take_waiting(batch.origin.request) if over else None
@@ -139,11 +141,11 @@ class ServerTranslator:
         return self._advance(Step())
 
     def can_be_asked(self, question: Event) -> bool:
-        """No message of this dialect brings an answer back (docs/dialects/codewhale.md, section 4)."""
+        """Return False: no message brings an answer back (docs/dialects/codewhale.md, section 4)."""
         return False
 
     def closed(self, cause: str) -> Step[Command]:
-        """Every line has its answer, also those that nobody will act on."""
+        """Answer every line, also those that will never be executed."""
         self._shut = True
         text = f"the gateway closes: {cause}" if cause else "the gateway closes"
         problem = Problem(code=FAILED, message=text)
@@ -176,7 +178,7 @@ class ServerTranslator:
             step.bursts.append(Burst(items=[stop]))
 
     def _running(self) -> ThreadCall | None:
-        """The turn during which the next lines are looked at: of `thread/message`, and since 0.9.2."""
+        """Return the turn during which the next lines are looked at: of `thread/message`, and since 0.9.2."""
         head = self._replies.head
         command = head.command if head is not None and head.acting else None
         if self._generation == SEED or not isinstance(command, ask.SubmitInput):
@@ -184,7 +186,7 @@ class ServerTranslator:
         return None if given(command.ext, "method", str, "") in GROUPS else head
 
     def _advance(self, step: Step[Command]) -> Step[Command]:
-        """Write the answers that are known and act on the next request, up to the first that waits for its answer."""
+        """Write the known answers and execute the next request, up to one that waits for its answer."""
         while True:
             step.frames += self._replies.flush()
             head = self._replies.head
@@ -202,7 +204,7 @@ class ServerTranslator:
             step.bursts.append(Burst(items=[call.command], request=call.id))
 
     def _facts(self, about: str) -> Any:
-        """What this server can do."""
+        """Return the capabilities of this server."""
         match about:
             case "thread":
                 return results.Capabilities(methods=thread_methods(self._generation))
@@ -240,7 +242,7 @@ class ServerTranslator:
             call.reply = self._refused(call, Problem(code=FAILED, message="the backend gave no answer to this"))
 
     def _show(self, call: ThreadCall, state: SessionState) -> None:
-        """The session that was asked for. What another backend opens for an unknown name is not that thread."""
+        """Answer with the session that was asked for; a session opened for an unknown name is not that thread."""
         if isinstance(call.command, ask.ResumeSession) and call.thread not in replies.public_ids(
             state.id, state.backend_ids
         ):
@@ -250,7 +252,7 @@ class ServerTranslator:
             self._finish(call, replies.showing(state, call.command, self._generation))
 
     def _well(self, call: ThreadCall, item: say.Reply) -> Any:
-        """The result of a command that was done: its backend's own if that is one of this dialect, else its form."""
+        """Return the result of a command that succeeded: the backend's own if this dialect has it, else ours."""
         command = call.command
         is_app = isinstance(command, refusals.APPS)
         if item.result is not UNSET:
@@ -274,7 +276,7 @@ class ServerTranslator:
         return replace(done, thread=replace(replies.described(state, self._generation), name=command.title))
 
     def _tell(self, item: say.QuestionAsked, step: Step[Command]) -> None:
-        """Words to the client whose message waits for its answer."""
+        """Send a question in words to the client whose message waits for its answer."""
         head = self._replies.head
         if head is None or not head.acting:
             step.losses.append(Loss(kind=type(item).__name__, why="no request waits for an answer"))
@@ -307,11 +309,11 @@ class ServerTranslator:
 ANSWERS = frozenset((say.SessionOpened, say.SessionsListed, say.HistorySnapshot, say.Pong))
 
 DONE: dict[type, str] = {ask.ArchiveSession: "archived", ask.UnarchiveSession: "unarchived", ask.ForkSession: "forked"}
-"""The status of a result that says no more."""
+"""Commands -> the status of a result that has no other content."""
 
 
 def _own_response(call: ThreadCall) -> str:
-    """Return the id of a response that is ours alone: no turn of the backend's answers this message."""
+    """Return a response id of our own: no turn of the backend's answers this message."""
     return f"{call.thread}:{call.id.split()[1]}"
 
 
@@ -320,5 +322,5 @@ def _encoded(answer: results.Answer) -> tuple[bytes, ...]:
 
 
 def _blank(frame: Frame) -> bool:
-    """Whether this is a line that servers skip (docs/dialects/codewhale.md, section 1)."""
+    """Return True for a line that servers skip (docs/dialects/codewhale.md, section 1)."""
     return isinstance(frame, bytes) and not frame.strip()
