@@ -39,8 +39,10 @@ from dragoman.gateway.replay.conversation import PrivateConversation, SessionFil
 from dragoman.gateway.replay.live import LiveBackend
 from dragoman.gateway.replay.playing import Replay
 from dragoman.gateway.router import Router
+from dragoman.gateway.routing.sessions import RouteEvents
 from dragoman.gateway.services import Services
 from dragoman.gateway.session.ports import Backend, BackendEvents
+from dragoman.gateway.session.runs import Run
 from dragoman.gateway.session.session import Session
 from dragoman.gateway.transports.spec import Children, Connect, ListenerCallbacks
 from dragoman.mappings.canonical import Command, Event, SessionState
@@ -69,8 +71,8 @@ class App:
 
     `make_backend` replaces dialling the route's upstream by a backend in this process. With `ends_with_client` a
     client's `shutdown` ends the app at once, as for a program that its client launched. `attend` is called with the
-    session of a pod's folder whenever it is new or has changed. `wrap` replaces the transport of each client that
-    connects to a listener.
+    session of a pod's folder whenever it is new or has changed, `on_run` with the events of any session. `wrap`
+    replaces the transport of each client that connects to a listener.
     """
 
     def __init__(
@@ -80,6 +82,7 @@ class App:
         make_backend: MakeBackend | None = None,
         ends_with_client: bool = False,
         attend: Callable[[Session], None] = lambda _session: None,
+        on_run: Callable[[Session, Run], None] = lambda _session, _run: None,
         wrap: Callable[[Transport], Transport] = lambda transport: transport,
     ) -> None:
         self.config = config
@@ -94,6 +97,7 @@ class App:
         self._keepers: list[asyncio.Task[None]] = []  # tasks that maintain pod directories
         self._ends_with_client = ends_with_client
         self._attend = attend
+        self._on_run = on_run
         self._wrap = wrap
         self._hurry = False
         self._fault: PeerError | None = None  # error of the process that started us, for which it was disconnected
@@ -191,9 +195,8 @@ class App:
                 in_process=self._make_backend is not None or registry.played(route.upstream),
             ),
             recorder,
+            RouteEvents(on_run=self._on_run, on_shutdown=self._on_shutdown),
         )
-        if self._ends_with_client:
-            router.on_shutdown = lambda _link: self._end_now()
         return router
 
     def _backends(self, route: Route, recorder: Recorder | None) -> Callable[[BackendEvents, Endpoint], Backend]:
@@ -374,9 +377,10 @@ class App:
 
     # -- the end ---------------------------------------------------------------------------------------
 
-    def _end_now(self) -> None:
-        self._hurry = True
-        self.stop.set()
+    def _on_shutdown(self, _link: Link) -> None:
+        if self._ends_with_client:
+            self._hurry = True
+            self.stop.set()
 
     async def _drain(self) -> None:
         for listener in self._listeners:

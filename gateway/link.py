@@ -234,7 +234,7 @@ class Link:
                 # Asked each time, all sessions of a route would be looked at for every token of one.
                 if self.outbox.was_full and self.outbox.empty and self._drained is not None:
                     self._drained(self)
-                    self.outbox.was_full = not self.outbox.empty  # nothing came: it has caught up everywhere
+                    self.outbox.mark_caught_up()
         except ConnectionError as error:
             # The peer may have written before it closed: what it said is still read and acted on.
             self.log.debug("peer does not read any more", error=str(error))

@@ -18,7 +18,7 @@ from dragoman.gateway.ingress import Ingress
 from dragoman.gateway.link import Link
 from dragoman.gateway.recording.recorder import Recorder
 from dragoman.gateway.routing.session_index import Rows, joined, listing
-from dragoman.gateway.routing.sessions import Sessions
+from dragoman.gateway.routing.sessions import RouteEvents, Sessions
 from dragoman.gateway.services import Services
 from dragoman.gateway.session.history import summary
 from dragoman.gateway.session.session import Session
@@ -78,7 +78,7 @@ ID_IN_USE = "sqlite3: constraint failed: UNIQUE constraint failed: sessions.id"
 
 
 class Router:
-    """Brings commands to the sessions of one route. `on_shutdown` hears of each client that said `shutdown`.
+    """Brings commands to the sessions of one route.
 
     `upstream` is how the backend behaves, and `make_kind` returns what knows which sessions it has.
     """
@@ -90,18 +90,19 @@ class Router:
         upstream: Dialect,
         make_kind: Callable[[Sessions], BackendKind],
         recorder: Recorder | None = None,
+        events: RouteEvents = RouteEvents(),  # noqa: B008  # frozen
     ) -> None:
         self.recorder = recorder
         self._route = route
         self._services = services
         self._ledger = services.ledger
         self._upstream = upstream
-        self._all = Sessions(route, services, upstream, self._enter, recorder)
+        self._all = Sessions(route, services, upstream, self._enter, recorder, events)
         self._backend = make_kind(self._all)
         self._policy = self._all.policy
         self.watchers = self._all.watchers
         self.behind = self._all.known
-        self.on_shutdown: Callable[[Link], None] = lambda _link: None
+        self._events = events
 
     @property
     def sessions(self) -> list[Session]:
@@ -267,7 +268,7 @@ class Router:
             link.send([Reply(request=command.request)])
             link.send([BackendShutdown(reason="detached")])
             link.end(CloseReason.DONE)
-        self.on_shutdown(link)
+        self._events.on_shutdown(link)
 
     def _ask_of_backend(self, link: Link, command: Command) -> None:
         control = self._backend.control() if self._upstream.commands.can_say(type(command)) else None

@@ -118,10 +118,9 @@ class PodsKind(BackendKind):
             return known
 
         def connect(session: Session) -> Backend:
-            session.rested = _disown
             return self._make_backend(session, pod.endpoint)
 
-        session = self._sessions.make(self._id(pod), connect, name=pod.name)
+        session = self._sessions.make(self._id(pod), connect, name=pod.name, on_rested=_disown)
         session.state.title = pod.name
         return session
 

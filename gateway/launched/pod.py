@@ -36,6 +36,7 @@ from dragoman.gateway.launched.kept import Conversation, KeptConversation
 from dragoman.gateway.launched.parent import Parent
 from dragoman.gateway.launched.route import chosen, run
 from dragoman.gateway.pods.runtime import check_name, sessions_directory
+from dragoman.gateway.session.runs import Run
 from dragoman.gateway.session.session import Session
 from dragoman.mappings.errors import ConfigError
 
@@ -122,12 +123,17 @@ def _overlay_name(overlay: str) -> str:
 async def _serve(launched: Launch) -> None:
     parent = Parent(launched.callback, launched.name) if launched.callback else None
     is_ready = False
+    own: Session | None = None
 
     def attend(session: Session) -> None:
+        nonlocal own
+        own = session
         if launched.kept is not None:
             _keep(launched, launched.kept, session)
-        if parent is not None:
-            session.on_run = lambda run: parent.hear(run, app.spawn)
+
+    def hear(session: Session, run: Run) -> None:
+        if parent is not None and session is own:
+            parent.hear(run, app.spawn)
 
     def ready(endpoint: str) -> None:
         nonlocal is_ready
@@ -135,7 +141,7 @@ async def _serve(launched: Launch) -> None:
         path = endpoint.removeprefix("pod+unix:")
         logs.tell(READY.format(name=launched.name, path=path), sys.stderr)
 
-    app = App(launched.config, ends_with_client=True, attend=attend)
+    app = App(launched.config, ends_with_client=True, attend=attend, on_run=hear)
     app.on_signals()
     try:
         await app.run(ready)

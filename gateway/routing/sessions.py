@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from pathlib import PurePath
 from typing import TypeVar
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from dragoman.adapters.base import CloseReason
 from dragoman.gateway.config.model import Route
@@ -19,19 +19,29 @@ from dragoman.gateway.routing.policy import Policy
 from dragoman.gateway.routing.session_index import SessionIndex
 from dragoman.gateway.services import Services
 from dragoman.gateway.session.ports import Backend
-from dragoman.gateway.session.session import Session
+from dragoman.gateway.session.runs import Run
+from dragoman.gateway.session.session import Session, SessionObserver
 from dragoman.mappings.canonical import Event, SessionState
 from dragoman.mappings.canonical.commands import OpenSession, ResumeSession
 from dragoman.mappings.canonical.values import Backend as About
 from dragoman.mappings.canonical.values import Ext, Failure
 from dragoman.mappings.dialect import Dialect
 
-__all__ = ["Sessions"]
+__all__ = ["RouteEvents", "Sessions"]
 
 FORGOTTEN_MAX = 10_000
 """Names of deleted sessions that are remembered, of which each session has two or three."""
 
 Opening = TypeVar("Opening", bound=OpenSession | ResumeSession)
+
+
+class RouteEvents(Struct, frozen=True, kw_only=True):
+    """Functions of the program that are called when something happens on a route."""
+
+    on_run: Callable[[Session, Run], None] = lambda _session, _run: None
+    """A session delivered these events, which are more than text."""
+    on_shutdown: Callable[[Link], None] = lambda _link: None
+    """A client said `shutdown`."""
 
 
 class Sessions:
@@ -47,12 +57,14 @@ class Sessions:
         upstream: Dialect,
         enter: Callable[[Link], None],
         recorder: Recorder | None,
+        events: RouteEvents = RouteEvents(),  # noqa: B008  # frozen
     ) -> None:
         self.route = route
         self.services = services
         self.upstream = upstream
         self._enter = enter
         self._recorder = recorder
+        self._events = events
         self.index = SessionIndex(services.dialects)
         self.policy = Policy(route, holds_one=upstream.single_session)
         self._unopened: dict[str, tuple[Session, Link]] = {}  # by provisional id, with the client that waits for each
@@ -62,11 +74,20 @@ class Sessions:
         self.watchers: list[Callable[[Session], None]] = []  # told of each session that is new, changed or over
 
     def make(
-        self, id: str, connect: Callable[[Session], Backend], *, name: str = "", ids: Ext | None = None
+        self,
+        id: str,
+        connect: Callable[[Session], Backend],
+        *,
+        name: str = "",
+        ids: Ext | None = None,
+        on_rested: Callable[[Session], None] = lambda _session: None,
     ) -> Session:
-        """Return a new session that lives here. `connect` makes its backend, which is dialled when it is needed."""
+        """Return a new session that lives here. `connect` makes its backend, which is dialled when it is needed.
+
+        `on_rested` is called when nobody came back to the session for `session_ttl`, before the watchers are told.
+        """
         track = self._recorder.track if self._recorder is not None else None
-        session = self.create(id, connect, name=name, ids=ids, track=track)
+        session = self.create(id, connect, name=name, ids=ids, track=track, on_rested=on_rested)
         self._add(session)
         return session
 
@@ -122,6 +143,7 @@ class Sessions:
         name: str = "",
         ids: Ext | None = None,
         track: Callable[[SessionState], SessionRecorder] | None = None,
+        on_rested: Callable[[Session], None] = lambda _session: None,
     ) -> Session:
         """Return a session that is not listed yet, with the backend that `connect` makes."""
         opening = self.complete(OpenSession())
@@ -129,15 +151,24 @@ class Sessions:
         state = SessionState(
             id=id, owner="", opened_at=self.services.clock(), opening=opening, backend=about, backend_ids=ids
         )
+
+        def rested(session: Session) -> None:
+            on_rested(session)
+            self.tell(session)
+
         return Session(
             state,
             self.route,
             self.upstream,
             self.services,
             connect=connect,
-            changed=self._changed,
-            watch=self.tell,
-            track=track(state) if track is not None else None,
+            observer=SessionObserver(
+                on_renamed=self._changed,
+                on_status=self.tell,
+                on_rested=rested,
+                on_run=self._events.on_run,
+            ),
+            recorder=track(state) if track is not None else None,
         )
 
     def choose(self, link: Link, session: Session, name: str) -> None:

@@ -14,7 +14,7 @@ from operator import attrgetter
 from typing import Any
 
 import structlog
-from msgspec import structs
+from msgspec import Struct, structs
 
 from dragoman.gateway.config.model import RouteOptions
 from dragoman.gateway.services import Services
@@ -63,7 +63,7 @@ from dragoman.mappings.canonical.unmapped import Unmapped
 from dragoman.mappings.canonical.values import Cause, Failure, Segment
 from dragoman.mappings.dialect import Burst, Dialect, Loss
 
-__all__ = ["Session"]
+__all__ = ["Session", "SessionObserver"]
 
 log = structlog.get_logger("dragoman.session")
 
@@ -71,13 +71,20 @@ _ONLY_TEXT = frozenset({TextDelta})
 _TEXT = attrgetter("text")
 
 
-class Session:
-    """One conversation.
+class SessionObserver(Struct, frozen=True, kw_only=True):
+    """Functions that are called when something happens to a session."""
 
-    `connect` makes its connection to the backend. `changed` is called when the backend opened the session, with its
-    name there, or refused it (""); it returns the session that clients are shown for it: another one if that was open
-    under the same id. `watch` is called when its status changed, or it rests. `track` records it.
-    """
+    on_renamed: Callable[[Session, str], Session] = lambda session, _name: session
+    """The backend opened the session under this name, or refused it (""). Return the session that clients are shown."""
+    on_status: Callable[[Session], None] = lambda _session: None
+    on_rested: Callable[[Session], None] = lambda _session: None
+    """Nobody came for `session_ttl`, and the connection to the backend was closed."""
+    on_run: Callable[[Session, Run], None] = lambda _session, _run: None
+    """Events were delivered, and they are more than text."""
+
+
+class Session:
+    """One conversation. `connect` makes its connection to the backend, and `recorder` records it."""
 
     def __init__(
         self,
@@ -87,9 +94,8 @@ class Session:
         services: Services,
         *,
         connect: Callable[[Session], Backend],
-        changed: Callable[[Session, str], Session] = lambda session, _name: session,
-        watch: Callable[[Session], None] = lambda _session: None,
-        track: EventRecorder | None = None,
+        observer: SessionObserver = SessionObserver(),  # noqa: B008  # frozen
+        recorder: EventRecorder | None = None,
     ) -> None:
         self.state = state
         self.route = route
@@ -108,14 +114,11 @@ class Session:
         )
         self.states = self.form.states
         self.delivery = Delivery(
-            state, services, coalesce=route.overflow == "coalesce", source=upstream.name, track=track
+            state, services, coalesce=route.overflow == "coalesce", source=upstream.name, track=recorder
         )
         self._turn_weight = 0
-        self._changed = changed
-        self._watch = watch
-        self.on_run: Callable[[Run], None] = lambda _run: None  # this was delivered, and is more than text
-        self.rested: Callable[[Session], None] = lambda _session: None  # nobody came for `session_ttl`
-        self._watched = state.status
+        self._observer = observer
+        self._observed = state.status
         context = SessionContext(
             state=state,
             route=route,
@@ -130,7 +133,9 @@ class Session:
         self.commands = Commands(context, self.questions, self)
         self.reconnect = Reconnect(context, self.commands, self)
         self.pending = PendingAttach(self.attach, services)
-        self.presence = Presence(context, self.pending, lambda: self.backend, self.deserted, self._rest)
+        self.presence = Presence(
+            context, self.pending, lambda: self.backend, self.deserted, lambda: observer.on_rested(self)
+        )
         self.quiet = asyncio.Event()  # no turn is open, and no input waits to be accepted
         self.quiet.set()
         self.backend = connect(self)
@@ -263,11 +268,11 @@ class Session:
         """Take the names that the backend gave; return the session that clients are shown for this one."""
         self.state.backend_ids = {**(event.ext or {}), **(self.state.chosen_ids or {})}
         self.state.title = event.title or self.state.title
-        return self._changed(self, event.session)
+        return self._observer.on_renamed(self, event.session)
 
     def refused(self) -> None:
         """Drop the session: its backend did not open it, and nothing of it remains."""
-        self._changed(self, "")
+        self._observer.on_renamed(self, "")
 
     def show(self, link: Client, request: str, event: SessionOpened, then: Command | None) -> None:
         """Attach the client that had the session opened, and act on what it asked of it."""
@@ -377,7 +382,7 @@ class Session:
             weight = of_events(batch.events)
             self._turn_weight += weight
             self.delivery.deliver(batch, weight, opened=opened, ended=run.ended)
-            self.on_run(run)
+            self._observer.on_run(self, run)
             if run.ended:
                 self._turn_weight = 0
                 self.commands.cancel_over()
@@ -401,14 +406,10 @@ class Session:
         self.backend.send([CancelTurn(request=self._new_id())])
 
     def note_quiet(self) -> None:
-        if self.state.status != self._watched:
-            self._watched = self.state.status
-            self._watch(self)
+        if self.state.status != self._observed:
+            self._observed = self.state.status
+            self._observer.on_status(self)
         (self.quiet.clear if self.busy else self.quiet.set)()
-
-    def _rest(self) -> None:
-        self.rested(self)
-        self._watch(self)
 
     def describe(self, kind: type[SessionUpdated | SessionActivated | SessionClosed] = SessionUpdated) -> None:
         """Tell those who subscribe to everything what this session is now, or what was done with it."""

@@ -27,6 +27,7 @@ from dragoman.gateway.ledger import Ledger
 from dragoman.gateway.link import Link
 from dragoman.gateway.router import Router
 from dragoman.gateway.routing.ids import session_id
+from dragoman.gateway.routing.sessions import RouteEvents
 from dragoman.gateway.session.ports import BackendEvents
 from dragoman.gateway.session.session import Session
 from dragoman.mappings.canonical import Command
@@ -192,7 +193,9 @@ class InMemoryGateway:
         route = Route(name="test", listen=LISTEN, upstream=upstream, overflow=overflow, **options)
         self.services = services(self.time, limits=limits, ledger=self.ledger, new_id=self.new_id)
         kind = kind_of(self._backend, self._upstream, in_process=not keeps)
-        self.router = Router(route, self.services, self._backend, kind)
+        self.shutdowns: list[str] = []  # the clients that said `shutdown`
+        events = RouteEvents(on_shutdown=lambda link: self.shutdowns.append(link.id))
+        self.router = Router(route, self.services, self._backend, kind, events=events)
 
     @cached_property
     def session(self) -> Session:

@@ -464,16 +464,14 @@ async def test_a_turn_that_does_not_end_without_clients_is_ended_after_the_deadl
 
 @pytest.mark.parametrize(("shutdown", "reaches"), [("client", []), ("backend", [{"method": "shutdown"}])])
 async def test_a_shutdown_reaches_the_backend_only_if_the_route_says_so(shutdown: str, reaches: list[Frame]) -> None:
-    said: list[str] = []
     async with in_memory_gateway(shutdown=shutdown) as made:
-        made.router.on_shutdown = lambda link: said.append(link.id)
         await made.script().opens("a").done()
         made.join("tui", dialect="pod").says({"method": "shutdown"})
         await settle()
         assert made.pod.news() == reaches
         made.clients["tui"].seen = len(made.clients["tui"].frames())
         assert made.clients["tui"].link.alive is bool(reaches)
-        assert said == ["tui"]
+        assert made.shutdowns == ["tui"]
         assert made.clients["a"].link.alive
 
 
@@ -507,15 +505,13 @@ async def test_what_a_backend_has_no_word_for_is_refused_without_a_session() -> 
 
 
 async def test_a_client_without_a_session_is_let_go_when_it_says_shutdown() -> None:
-    said: list[str] = []
     async with in_memory_gateway() as made:
-        made.router.on_shutdown = lambda link: said.append(link.id)
         client = made.join("editor", dialect="codewhale")
         client.says({"jsonrpc": "2.0", "id": 1, "method": "shutdown"})
         await settle()
         assert client.news() == [{"jsonrpc": "2.0", "id": 1, "result": {"ok": True, "status": "stopped"}}]
         assert not client.link.alive
-        assert said == ["editor"]
+        assert made.shutdowns == ["editor"]
 
 
 async def test_what_a_client_cannot_say_of_a_new_session_the_endpoint_does() -> None:

@@ -36,7 +36,7 @@ async def test_a_session_at_which_a_caller_only_looked_rests_after_its_time() ->
         await made.begins(row(ONE))
         (session,) = made.router.sessions
         rested: list[Session] = []
-        session.rested = rested.append
+        made.router.watchers.append(rested.append)
         made.time.passes(TTL - 1)
         assert rested == []
         made.time.passes(1)
