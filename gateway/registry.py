@@ -99,7 +99,7 @@ def upstream(endpoint: Endpoint) -> Dialect:
         return dialect(endpoint.dialect)
     options = read_options(endpoint)
     known = recorded(read_header(endpoint))
-    if options.live is not None and not dialect(options.live.dialect).events.says(ModelTurnStarted):
+    if options.live is not None and not dialect(options.live.dialect).events.can_read_type(ModelTurnStarted):
         known = dialect(options.live.dialect)
     return structs.replace(known, single_session=options.auto, session_ref=None, turn_outlives_connection=False)
 

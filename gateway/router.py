@@ -211,7 +211,7 @@ class Router:
                 self._get(link, command)
             case ShutdownBackend():
                 self._shut_down(link, command)
-            case DeleteSession() if not self._upstream.commands.can_say(DeleteSession):
+            case DeleteSession() if not self._upstream.commands.can_write_type(DeleteSession):
                 self._delete(link, command)
             case Unmapped():
                 self._unsupported(link, command, f"unknown: {command.tag}")
@@ -271,7 +271,7 @@ class Router:
         self._events.on_shutdown(link)
 
     def _ask_of_backend(self, link: Link, command: Command) -> None:
-        control = self._backend.control() if self._upstream.commands.can_say(type(command)) else None
+        control = self._backend.control() if self._upstream.commands.can_write_type(type(command)) else None
         if control is not None:
             control.forward(link, command)
         else:

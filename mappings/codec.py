@@ -1,10 +1,9 @@
-"""One direction of a dialect between frames and its wire structs.
+"""Codec of one direction of a dialect: frames to wire structs and back.
 
-The common path is one typed msgspec decode with `forbid_unknown_fields`, inlined by the translators as
-`codec.decode(frame)`. Whatever that refuses comes to `mend`, which reads the frame untyped and decides: an unknown
-name becomes Unmapped, undocumented keys are taken out and named (strict peers drop or die on extra keys, so they never
-travel on), everything else is a PeerError. Both paths end in the same typed decoder, so there is one idea of what a
-message is.
+The usual path is one typed msgspec decode that refuses unknown fields; translators call it as `codec.decode(frame)`. A
+refused frame goes to `mend`, which reads it untyped. An unknown message name becomes Unmapped. Undocumented keys are
+removed and reported, because strict peers drop or die on extra keys. Any other problem is a PeerError. Both paths end
+in the same typed decoder, so there is one definition of a message.
 """
 
 from __future__ import annotations
@@ -23,43 +22,46 @@ from dragoman.mappings.value_count import check_value_count
 M = TypeVar("M")
 
 MALFORMED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, TypeError)
-"""What `Codec.decode` raises on a frame that `Codec.mend` must look at."""
+"""The errors that `Codec.decode` raises on a frame that `Codec.mend` must read."""
 
 
 class Format(Protocol):
-    """What a Direction needs of a codec: Codec, or that of a dialect whose messages are not told apart by one key."""
+    """The interface that a Direction needs of a codec.
+
+    Codec has it, and so have the codecs of dialects whose messages are not told apart by one key.
+    """
 
     @property
     def dialect(self) -> str:
-        """The dialect's name."""
+        """Return the name of the dialect."""
 
     @property
     def decode(self) -> Callable[[bytes], Any]:
-        """A frame as a message; raises what is in MALFORMED, or PeerError."""
+        """Decode a frame; raises the errors in MALFORMED, or PeerError."""
 
     @property
     def encode(self) -> Callable[[Any], bytes]:
-        """A message as a frame."""
+        """Encode a message as a frame."""
 
     @property
     def watched(self) -> frozenset[type]:
-        """The types whose messages may be `suspicious`."""
+        """Return the types whose messages may be `suspicious`."""
 
     def suspicious(self, frame: bytes, message: Any) -> bool:
-        """Whether a frame that decoded must be checked."""
+        """Return True if a frame that decoded must be checked."""
 
     def check(self, frame: bytes) -> None:
-        """Look at a suspicious frame again; PeerError."""
+        """Check a suspicious frame again; raises PeerError."""
 
     def mend(self, frame: bytes) -> tuple[Any, list[str]]:
-        """Decode what `decode` refused, and what was taken out of it; PeerError."""
+        """Decode a refused frame and return the message and the removed keys; raises PeerError."""
 
 
 class Codec(Generic[M]):
-    """Decodes and encodes the messages of one dialect in one direction.
+    """Decoder and encoder of the messages of one dialect in one direction.
 
-    `union` is the union of its wire structs, `max_depth` the nesting its own parsers accept, `reshape` turns a further
-    legal spelling into the usual one, `unique_keys` refuses duplicate keys.
+    `union` is the union of its wire structs. `max_depth` is the nesting that the dialect's own parsers accept.
+    `reshape` turns another legal spelling into the usual one. `unique_keys` refuses duplicate keys.
     """
 
     def __init__(
@@ -85,10 +87,13 @@ class Codec(Generic[M]):
         self.encode_lines = self._encoder.encode_lines
         self._uncounted = frozenset(t.cls for t in _structs(self._shape) if _hides(t))
         self.watched = frozenset(t.cls for t in _structs(self._shape) if unique_keys or _opaque(t))
-        """The types whose messages may be `suspicious`: what has no opaque JSON inside cannot nest too deep."""
+        """The types whose messages may be `suspicious`: a type without opaque JSON inside cannot nest too deep."""
 
     def suspicious(self, frame: bytes, message: M) -> bool:
-        """Whether a frame that decoded may still be too deep or say one key twice: a few counts, on the safe side."""
+        """Return True if a frame that decoded may still be too deep or have a duplicate key.
+
+        The test counts a few characters and errs on the safe side.
+        """
         if self.unique_keys and (
             type(message) in self._uncounted
             or frame.count(b":") > self.encode(message).count(b":")
@@ -98,19 +103,19 @@ class Codec(Generic[M]):
         return len(frame) > 2 * self.max_depth and frame.count(b"{") + frame.count(b"[") > self.max_depth
 
     def check(self, frame: bytes) -> None:
-        """Look at a suspicious frame again; PeerError `too_deep` or `duplicate_key`."""
+        """Check a suspicious frame again; raises PeerError `too_deep` or `duplicate_key`."""
         read_json(frame, self.max_depth)
         if self.unique_keys:
             self.check_keys(frame)
 
     def check_keys(self, frame: bytes) -> None:
-        """Refuse an object that says one key twice; PeerError `duplicate_key`."""
+        """Refuse an object with a duplicate key; raises PeerError `duplicate_key`."""
         json.loads(frame, object_pairs_hook=_unique)
 
     def mend(self, frame: bytes) -> tuple[M | Unmapped, list[str]]:
-        """Decode what the typed decoder refused: the message and the paths of the keys that were taken out of it.
+        """Decode a frame that the typed decoder refused; return the message and the paths of the removed keys.
 
-        Raises PeerError when it is no message of this dialect; its `value` is the untyped JSON, if it was JSON.
+        Raises PeerError if the frame is no message of this dialect. Its `value` is the untyped JSON, if it was JSON.
         """
         value = read_json(frame, self.max_depth)
         if self.unique_keys:
@@ -170,7 +175,7 @@ def _structs(shape: inspect.Type) -> Iterator[inspect.StructType]:
 
 
 def _inside(shape: inspect.Type, seen: set[type]) -> Iterator[inspect.Type]:
-    """`shape` and every type that may stand somewhere inside it."""
+    """Yield `shape` and every type that may be inside it."""
     match shape:
         case inspect.StructType():
             if shape.cls in seen:
@@ -189,13 +194,13 @@ def _inside(shape: inspect.Type, seen: set[type]) -> Iterator[inspect.Type]:
 
 
 def _opaque(shape: inspect.Type) -> bool:
-    """Whether any JSON at all may stand somewhere inside `shape`."""
+    """Return True if any JSON may be inside `shape`."""
     anything = inspect.AnyType | inspect.RawType | inspect.CustomType | inspect.DictType
     return any(isinstance(member, anything) for member in _inside(shape, set()))
 
 
 def _hides(shape: inspect.Type) -> bool:
-    """Whether a key that a frame says twice may hide from a count: behind a default that encoding writes, or in Raw."""
+    """Return True if a count of characters may miss a duplicate key: behind a written default, or in Raw."""
     return any(
         isinstance(member, inspect.RawType)
         or (
@@ -208,7 +213,7 @@ def _hides(shape: inspect.Type) -> bool:
 
 
 def _prune(value: object, shape: inspect.Type, path: str) -> Iterator[str]:
-    """Take every key that `shape` does not document out of `value`, in place; yield their paths."""
+    """Remove every key that `shape` does not document from `value`, in place, and yield the paths."""
     if isinstance(value, dict):
         yield from _prune_objects((value,), shape, path)
     elif isinstance(value, list):
@@ -221,7 +226,7 @@ def _prune(value: object, shape: inspect.Type, path: str) -> Iterator[str]:
 
 
 def _prune_objects(values: Sequence[dict[str, object]], shape: inspect.Type, path: str) -> Iterator[str]:
-    """Prune objects of one shape: what the shape documents is looked up once for all of them."""
+    """Prune objects of one shape. The documented keys are looked up once for all of them."""
     structs = list(_structs(shape))
     documented = {struct.tag: {f.encode_name: f.type for f in struct.fields} for struct in structs}
     tag_field = structs[0].tag_field if structs else None
@@ -249,5 +254,5 @@ def _item(shape: inspect.Type) -> inspect.Type | None:
 def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
     members = dict(pairs)
     if len(members) != len(pairs):
-        raise PeerError("duplicate_key", "the same key stands twice in one object")
+        raise PeerError("duplicate_key", "an object has the same key twice")
     return members

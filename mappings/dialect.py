@@ -1,8 +1,8 @@
-"""What a dialect is to the gateway: a record, two translators and a projection.
+"""The interface of a dialect to the gateway: a record, two translators and a projection.
 
-A *translator* belongs to one link and keeps its protocol state; a *projection* belongs to one session and renders
-what is broadcast, once for all links that see the same. Both are pure and synchronous: frames in, a Step or Rendered
-out. Times, ids and randomness are injected.
+A *translator* belongs to one link and keeps its protocol state. A *projection* belongs to one session and renders its
+broadcast, once for all links that see the same. Both are pure and synchronous: frames in, a Step or Rendered out.
+Times, ids and randomness are injected.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ T = TypeVar("T")
 Heard = TypeVar("Heard")
 Said = TypeVar("Said", contravariant=True)
 
-PATH_MAX = 200  # characters of an undocumented key's path that its loss tells
-PATHS_MAX = 64  # undocumented keys of one message that are told apart
+PATH_MAX = 200  # characters of an undocumented key's path in its loss
+PATHS_MAX = 64  # undocumented keys of one message that are counted apart
 
 Clock = Callable[[], int]
-"""Nanoseconds since the Unix epoch, read once a batch."""
+"""Returns nanoseconds since the Unix epoch; read once a batch."""
 
 NewId = Callable[[], str]
-"""A fresh UUID as text."""
+"""Returns a new UUID as text."""
 
 
 class Parts(Struct, frozen=True):
-    """A ZeroMQ message: which socket, whose, and its frames."""
+    """A ZeroMQ message: the name of its socket, the identity of its peer, and its frames."""
 
     channel: str
     identity: bytes
@@ -45,7 +45,10 @@ class Parts(Struct, frozen=True):
 
 
 class Oversize(Struct, frozen=True):
-    """Stands where a frame was that the adapter refused: `size` bytes or parts (so far) against a limit of `limit`."""
+    """Placeholder for a frame that the adapter refused because of its size.
+
+    The frame had `size` bytes or parts (so far), against a limit of `limit`.
+    """
 
     size: int
     limit: int
@@ -53,7 +56,7 @@ class Oversize(Struct, frozen=True):
 
 
 class Missed(Struct, frozen=True):
-    """Stands where `count` messages of `channel` were that nobody asked for in time: the adapter dropped them."""
+    """Placeholder for `count` messages of `channel` that the adapter dropped, because nobody read them in time."""
 
     channel: str
     count: int
@@ -63,7 +66,10 @@ Frame = bytes | Parts | Oversize | Missed
 
 
 class Loss(Struct, frozen=True, kw_only=True, gc=False):
-    """Something of a message did not arrive: its kind, the field ("" is all of it), why, and a sample (bounded)."""
+    """A message or a part of it that did not arrive.
+
+    `field` "" means the whole message. `sample` is bounded.
+    """
 
     kind: str
     field: str = ""
@@ -73,12 +79,11 @@ class Loss(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Burst(Struct, Generic[T], frozen=True, kw_only=True, gc=False):
-    """What one peer said in a row: under one request id ("" if its dialect has none) and at one time.
+    """Consecutive items from one peer, with one request id and one time.
 
-    `at` is in ns, 0 where the dialect carries no time. `items` are in order, either events (`Burst[Event]`) or
-    commands (`Burst[Command]`). `session` is the
-    peer's own id of the session that they belong to, where a link carries many; `ext` the documented fields of the
-    envelope without a canonical place.
+    `items` are events (`Burst[Event]`) or commands (`Burst[Command]`), in order. `request` is "" if the dialect has no
+    request ids; `at` is in ns, 0 if the dialect has no times. `session` is the peer's own id of the session, if a link
+    carries many. `ext` has the documented fields of the envelope without a canonical place.
     """
 
     items: list[T]
@@ -89,9 +94,9 @@ class Burst(Struct, Generic[T], frozen=True, kw_only=True, gc=False):
 
 
 class Alarm(Struct, Generic[T], frozen=True):
-    """A translator asks for time: call `callback` in `after` seconds and act on its Step, unless the link has ended.
+    """A request of a translator for a timer: call `callback` after `after` seconds and act on its Step.
 
-    A translator keeps at most one alarm waiting and asks again when it rang; it decides itself what is due by then.
+    The alarm ends with the link. A translator has at most one alarm, and asks for the next one when it rang.
     """
 
     after: float
@@ -99,11 +104,10 @@ class Alarm(Struct, Generic[T], frozen=True):
 
 
 class Step(Struct, Generic[T], kw_only=True):
-    """What came of one step of a translator.
+    """The result of one step of a translator.
 
-    `bursts`: what the gateway must act on. `frames`: for this very peer. `faults`: what the peer did wrong; one that
-    cannot go on closes the link after its frames. `losses`: what was dropped. `alarm`: when the translator wants to be
-    asked again.
+    `bursts` are for the gateway, `frames` for this very peer. `faults` are the peer's errors; one that cannot continue
+    closes the link after its frames. `losses` were dropped. `alarm` is a timer that the translator asks for.
     """
 
     bursts: list[Burst[T]] = field(default_factory=list)
@@ -115,57 +119,60 @@ class Step(Struct, Generic[T], kw_only=True):
     def add_fault(self, fault: PeerError) -> None:
         """Add a fault that was raised, without its traceback and causes.
 
-        Those hold the stack frames of the parser, and with them the bytes that it read and this step itself.
+        Those refer to the stack frames of the parser, and so to the bytes that it read and to this step itself.
         """
         fault.__traceback__ = fault.__cause__ = fault.__context__ = None
         self.faults.append(fault)
 
 
 class Rendered(Struct, frozen=True, kw_only=True, gc=False):
-    """Events as one dialect broadcasts them, and what it has no word for."""
+    """Events as the frames that one dialect broadcasts, and the losses."""
 
     frames: list[bytes]
     losses: list[Loss]
 
 
 class Translator(Protocol[Heard, Said]):
-    """The protocol of one link.
+    """The protocol state of one link.
 
     `Translator[Command, Event]` serves a client, `Translator[Event, Command]` a backend.
     """
 
     @property
     def view(self) -> str:
-        """What this peer is shown otherwise than others of its dialect: links of one view share a projection."""
+        """Return how this peer's rendering differs from others of its dialect. Links of one view share a projection."""
 
     @property
     def has_pending_replies(self) -> bool:
-        """Whether the peer still waits for answers, though it may have ended its own direction."""
+        """Return True if the peer still waits for replies, though it may have ended its own direction."""
 
     def opened(self) -> Step[Heard]:
-        """What is said first on this link."""
+        """Return the first frames of this link."""
 
     def receive(self, frames: Sequence[Frame]) -> Step[Heard]:
-        """The peer said this. Never raises: what is wrong comes as faults."""
+        """Read frames of the peer. Never raises: errors of the peer are faults."""
 
     def send(self, items: Sequence[Said]) -> Step[Heard]:
-        """Say this to the peer: replies when we play the server, commands when we play the client."""
+        """Write items for the peer: replies if we are the server, commands if we are the client."""
 
     def attach(self, state: SessionState, request: str) -> Step[Heard]:
-        """Show this session to the peer, which asked by `request` ("" by connecting)."""
+        """Show this session to the peer, which asked for it by `request` ("" by connecting)."""
 
     def on_delivered(self, batch: Batch) -> Step[Heard]:
-        """This batch went out to the peer: it begins or ends a run that the peer began."""
+        """Note that this batch went out to the peer: it may begin or end a run of the peer."""
 
     def can_be_asked(self, question: Event) -> bool:
-        """Whether the peer has a form for this question; else it is asked in words (docs/translation.md, rule 3.3)."""
+        """Return True if the peer has a form for this question.
+
+        Other peers are asked in words (docs/translation.md, rule 3.3).
+        """
 
     def closed(self, cause: str) -> Step[Heard]:
-        """The link is about to close: what is said last."""
+        """Return the last frames before the link closes."""
 
 
 class MakeServer(Protocol):
-    """Makes the translator for a link whose peer is a client, of a generation that the listener names ("": default)."""
+    """Factory of translators for links whose peer is a client, of the listener's generation ("" is the default)."""
 
     def __call__(self, clock: Clock, new_id: NewId, generation: str = "") -> Translator[Command, Event]: ...
 
@@ -174,26 +181,29 @@ class SessionProjection(Protocol):
     """The rendering of one session in one dialect; `copy` forks it for a link that falls behind."""
 
     def render(self, batch: Batch) -> Rendered:
-        """The frames that broadcast this batch."""
+        """Return the frames that broadcast this batch."""
 
     def copy(self, request: str | None = None) -> SessionProjection:
-        """An independent projection in the same state; with `request` for the link whose run this is from here on."""
+        """Return an independent copy; with `request` for the link whose run this is from now on."""
 
 
 class LineForm(Struct, frozen=True, kw_only=True):
-    """How a dialect whose frames are no text stands in the lines of `translate`. `read` raises PeerError."""
+    """Conversion between frames and the lines of `translate`, for dialects whose frames are not text.
+
+    `read` raises PeerError.
+    """
 
     read: Callable[[bytes], Frame]
     write: Callable[[bytes], bytes]
 
 
 class Direction(Struct, Generic[T], frozen=True, kw_only=True):
-    """One direction of a dialect, without any link's state: its codec and both rule tables.
+    """One direction of a dialect without the state of any link: its codec and both rule tables.
 
-    `envelope` reads request id and time (ns) off a message, None where the dialect's messages carry neither; `place`
-    session and ext of the envelope, None where they have none. `write` says one burst in wire messages, each item by
-    itself: nothing is added that another item would bring. `unwrap` finds the one frame of a ZeroMQ message that its
-    receivers read (raises PeerError); what is written is that frame, and the transport wraps it again.
+    `envelope` returns request id and time (ns) of a message, None if the dialect's messages have neither. `place`
+    returns session and ext of the envelope, None if they have none. `write` returns one burst as wire messages, each
+    item by itself. `unwrap` returns the one frame of a ZeroMQ message that its receivers read, or raises PeerError. The
+    transport wraps written frames again.
     """
 
     codec: Format
@@ -205,21 +215,21 @@ class Direction(Struct, Generic[T], frozen=True, kw_only=True):
     unwrap: Callable[[Parts], bytes] | None = None
     lines: LineForm | None = None
 
-    def says(self, canonical: type) -> bool:
-        """Whether a message of this direction can mean this canonical type."""
+    def can_read_type(self, canonical: type) -> bool:
+        """Return True if a message of this direction can become this canonical type."""
         return any(canonical in rule.produces for rule in self.to_canonical.entries.values())
 
-    def can_say(self, canonical: type) -> bool:
-        """Whether this direction has a word, or an emulation, for this canonical type."""
+    def can_write_type(self, canonical: type) -> bool:
+        """Return True if this direction has a form, or an emulation, for this canonical type."""
         return not isinstance(self.from_canonical.entries[canonical].fidelity, Nothing)
 
     def receive(self, frames: Sequence[Frame], step: Step[T]) -> None:
-        """Read `frames` into `step`: bursts, faults, and dropped keys as losses."""
+        """Read `frames` into `step`: bursts, faults, and removed keys as losses."""
         if self.unwrap is not None:
             frames = self._unwrapped(frames, step)
         if self.envelope is None:
             try:
-                messages = list(map(self.codec.decode, frames))  # type: ignore[arg-type]  # raises: the other path
+                messages = list(map(self.codec.decode, frames))  # type: ignore[arg-type]  # other frames raise: slow path
             except MALFORMED:
                 pass
             else:
@@ -236,11 +246,11 @@ class Direction(Struct, Generic[T], frozen=True, kw_only=True):
         self._receive_slowly(frames, step)
 
     def _received_one(self, frame: Frame, step: Step[T]) -> bool:
-        """Read a frame that came alone, as tokens at reading speed do; False where it takes a second look."""
+        """Read a frame that came alone, as tokens do; return False if it needs the slow path."""
         if self.envelope is None or self.place is not None:
             return False
         try:
-            message = self.codec.decode(frame)  # type: ignore[arg-type]  # raises: the other path
+            message = self.codec.decode(frame)  # type: ignore[arg-type]  # other frames raise: slow path
         except MALFORMED:
             return False
         kind = type(message)
@@ -254,18 +264,18 @@ class Direction(Struct, Generic[T], frozen=True, kw_only=True):
 
     def _unwrapped(self, frames: Sequence[Frame], step: Step[T]) -> list[Frame]:
         unwrap = self.unwrap
-        found: list[Frame] = []
+        unwrapped: list[Frame] = []
         for frame in frames:
             try:
                 if type(frame) is Parts and unwrap is not None:
-                    found.append(unwrap(frame))
+                    unwrapped.append(unwrap(frame))
                 elif isinstance(frame, bytes):
-                    found.append(frame)
+                    unwrapped.append(frame)
                 else:
-                    self._mend(frame, TypeError("no frame of a peer"), step)
+                    self._mend(frame, TypeError("not a frame of a peer"), step)
             except PeerError as fault:
                 step.add_fault(fault)
-        return found
+        return unwrapped
 
     def _receive_slowly(self, frames: Sequence[Frame], step: Step[T]) -> None:
         decode, functions, envelope = self.codec.decode, self.to_canonical.functions, self.envelope
@@ -277,7 +287,7 @@ class Direction(Struct, Generic[T], frozen=True, kw_only=True):
         where = before = NOWHERE
         for frame in frames:
             try:
-                message = decode(frame)  # type: ignore[arg-type]  # what is not bytes raises TypeError: the rare path
+                message = decode(frame)  # type: ignore[arg-type]  # frames that are not bytes raise TypeError
                 if type(message) in watched and suspicious(frame, message):  # type: ignore[arg-type]  # as above
                     self.codec.check(frame)  # type: ignore[arg-type]  # as above
             except (*MALFORMED, PeerError) as error:
@@ -315,7 +325,7 @@ class Direction(Struct, Generic[T], frozen=True, kw_only=True):
 
 
 def _undocumented(kind: str, paths: list[str]) -> list[Loss]:
-    """The keys that were taken out of one message, bounded: their names are the peer's own."""
+    """Return the removed keys of one message as losses, bounded because a peer chooses their names."""
     counted = Counter(path[:PATH_MAX] for path in paths).most_common(PATHS_MAX)
     rest = len(paths) - sum(count for _, count in counted)
     told = [*counted, ("...", rest)] if rest else counted
@@ -335,9 +345,9 @@ def _flush(
 
 
 class Instance(Struct, frozen=True, kw_only=True):
-    """Who we are on one listener, in dialects whose servers have an identity: since when (ns), for which folder.
+    """The identity of one listener, in dialects whose servers have one.
 
-    `sessions` says how many sessions there are to show right now.
+    `started_at` is in ns, `path` is its folder. `sessions` returns the number of sessions to show.
     """
 
     id: str
@@ -351,42 +361,41 @@ def _nothing(_command: ResumeSession) -> int:
 
 
 class Dialect(Struct, frozen=True, kw_only=True):
-    """Everything the gateway knows of a dialect.
-
-    `server` and `client` make the translator for a link on which we play that role. `projection(request, view)` makes a
-    projection; `has_request_ids` says that its frames carry a request id, so that the link which began a turn sees
-    another rendering than the rest. `public_ids(session, backend_ids)` are the ids under which its clients know a
-    canonical session. `single_session` says that a backend of this dialect holds a single session; `session_ref` that
-    one link carries all sessions of a backend, and gives the backend_ids of the one that the backend calls so.
-    `publication` makes the translator of the link that broadcasts to everybody, where `server` serves calls alone
-    (docs/design.md, section 5), and `served` is this record as the listener with that identity speaks it.
-    `turn_outlives_connection` says that a turn of such a backend goes on while we are not connected; its client
-    translator may be opened again on the next connection. `lists_silent` says that its servers list a session from its
-    start, not only once something was said in it. `overheard` makes the reader of one stream of events by who does not
-    know what was asked, where that decides what an answer means. `tells_calls` says that a history which comes unasked
-    has the tool calls too, and not messages alone. `takes_history` is the ext of a ResumeSession that brings what was
-    said elsewhere into a conversation, None where a backend has no way to take it; `brings_history` counts what a
-    client's does. `stores_history` says that its servers store every message and answer a request for history at any
-    time; else the session's own transcript answers it.
-    """
+    """Everything that the gateway knows of a dialect."""
 
     name: str
     generations: tuple[str, ...]
     events: Direction[Event]
     commands: Direction[Command]
+    # Factories of the translator for a link on which we are the server, or the client.
     server: MakeServer
     client: Callable[[Clock, NewId], Translator[Event, Command]]
+    # The factory of projections, called with a request and a view.
     projection: Callable[[str, str], SessionProjection]
+    # The ids by which clients know a canonical session, called with its id and its backend_ids.
     public_ids: Callable[[str, Ext | None], tuple[str, ...]]
+    # Frames carry a request id: the link that began a turn sees another rendering than the rest.
     has_request_ids: bool
+    # A backend has a single session.
     single_session: bool
+    # A turn goes on while we are not connected; the client translator may be opened again on the next connection.
     turn_outlives_connection: bool = False
+    # Servers list a session from its start, not only after its first message.
     lists_silent: bool = False
+    # One link carries all sessions of a backend: returns the backend_ids of the session with the backend's own id.
     session_ref: Callable[[str], Ext | None] | None = None
+    # Makes the translator of the link that broadcasts to everybody, if `server` serves calls alone
+    # (docs/design.md, section 5).
     publication: Callable[[Clock, NewId], Translator[Command, Event]] | None = None
+    # Returns this record for the listener with that identity.
     served: Callable[[Instance], Dialect] | None = None
+    # Makes a reader for one stream of events that does not know the commands, if they decide what an answer means.
     overheard: Callable[[], Callable[[Sequence[Event]], list[Event]]] | None = None
+    # An unrequested history has the tool calls too, not only messages.
     tells_calls: bool = True
+    # The ext of a ResumeSession that brings a history from elsewhere into a conversation, if a backend accepts one.
     takes_history: Callable[[Sequence[Item]], Ext | None] | None = None
+    # The number of items of history that a client's ResumeSession brings.
     brings_history: Callable[[ResumeSession], int] = _nothing
+    # Servers store every message and answer requests for history at any time; else the session's transcript answers.
     stores_history: bool = False

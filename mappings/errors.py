@@ -1,11 +1,11 @@
-"""Who is to blame: the three ways in which dragoman refuses something.
+"""The three kinds of errors in dragoman, by who is to blame.
 
     DragomanError
     +-- ConfigError         the user's endpoint, option or file is wrong
     +-- PeerError           a peer broke its dialect; says whether its stream survives
     +-- TranslationError    dragoman broke its own rules: a bug here
 
-Every parser of the project lets PeerError out and nothing else.
+Every parser of the project raises PeerError and nothing else.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Literal
 
 PeerErrorCode = Literal[
-    "not_utf8",  # the frame is not text
+    "not_utf8",  # the frame is not UTF-8 text
     "not_json",  # the text is not one JSON value
     "too_deep",  # nested deeper than the dialect's own parsers go
     "too_large",  # longer than the listener's limit
@@ -25,19 +25,18 @@ PeerErrorCode = Literal[
 
 
 class DragomanError(Exception):
-    """Base of every error that dragoman raises on purpose."""
+    """Base class of every error that dragoman raises on purpose."""
 
 
 class ConfigError(DragomanError):
-    """An endpoint, option or configuration file is wrong; the text says what to write instead."""
+    """An endpoint, option or configuration file is wrong; the text says how to correct it."""
 
 
 class PeerError(DragomanError):
     """A peer broke its dialect.
 
-    `code` is bounded and may label a counter. `can_continue` says whether the stream survives: True
-    costs the one frame, False ends the link. `value` is the untyped JSON value where there was one,
-    so that an answer can name the request that it refuses.
+    `code` is bounded and may label a counter. `can_continue` says whether the stream survives: True costs one frame,
+    False ends the link. `value` is the untyped JSON, if there was any, so that an answer can name the refused request.
     """
 
     def __init__(self, code: PeerErrorCode, text: str, *, can_continue: bool = True, value: object = None) -> None:
@@ -49,4 +48,4 @@ class PeerError(DragomanError):
 
 
 class TranslationError(DragomanError):
-    """A rule produced what its target cannot say: a bug in dragoman, never the peer's fault."""
+    """A rule produced a message that its target cannot express: a bug in dragoman, never the peer's fault."""

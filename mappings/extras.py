@@ -1,4 +1,4 @@
-"""Documented fields of a dialect without a canonical place, carried in `ext` as `"dialect.field"` -> JSON."""
+"""Fields of a dialect without a canonical place, carried in `ext` as `"dialect.field"` -> JSON."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def as_json(value: object) -> str:
 
 
 class Extras:
-    """Writes and reads the fields of one dialect in `ext`."""
+    """Writer and reader of the fields of one dialect in `ext`."""
 
     def __init__(self, dialect: str) -> None:
         self._prefix = f"{dialect}."
@@ -35,11 +35,11 @@ class Extras:
         return {self._prefix + name: raw(value) for name, value in fields.items() if value is not UNSET} or None
 
     def carried(self, ext: Ext | None, field: str) -> Raw | None:
-        """Return the JSON that `ext` carries of `field`, None if nothing."""
+        """Return the JSON that `ext` has for `field`, or None."""
         return None if ext is None else ext.get(self._prefix + field)
 
     def given(self, ext: Ext | None, field: str, shape: type[T], default: D) -> T | D:
-        """Return what `ext` carries of `field`, `default` if nothing or nothing of this shape."""
+        """Return the value that `ext` has for `field`; `default` if it has none or another shape."""
         json = self.carried(ext, field)
         if json is None:
             return default
@@ -49,6 +49,6 @@ class Extras:
             return default
 
     def untyped(self, ext: Ext | None, field: str) -> object:
-        """Return what `ext` carries of `field` as decoded JSON, UNSET if nothing."""
+        """Return the decoded JSON that `ext` has for `field`, UNSET if it has none."""
         json = self.carried(ext, field)
         return UNSET if json is None else msgspec.json.decode(json)

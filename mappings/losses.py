@@ -1,7 +1,7 @@
-"""What a writer of a dialect could not say: counted by kind, field and reason, with one bounded sample each.
+"""Counts of everything that a writer of a dialect could not express, by kind, field and reason, with a sample.
 
-Rules find a loss (`context.lose(...)`), the writer takes all of them once a batch. Bounded in rows and in what a row
-holds: nothing that a peer says makes it grow.
+Rules report a loss with `context.lose(...)`; the writer takes all losses once a batch. Rows and samples are bounded, so
+nothing that a peer sends makes the counts grow.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from dragoman.mappings.rules import Nothing, RuleTable
 SAMPLE_MAX = 200  # characters; enough to recognise a message, too few to carry a document
 ROWS_MAX = 256  # kinds times fields times reasons; types are few, so this is only reached by a bug
 
-OTHER = Loss(kind="other", why="more kinds of losses than are told apart", count=0)
+OTHER = Loss(kind="other", why="more kinds of losses than are counted apart", count=0)
 
 
 class Losses:
-    """The losses of one writer, whose table says why it has no word for a type. `take` empties it."""
+    """The losses of one writer, whose rules say why they have no form for a type."""
 
     __slots__ = ("_rules", "rows")
 
     def __init__(self, rules: RuleTable) -> None:
         self._rules = rules
         self.rows: dict[tuple[str, str, str], Loss] = {}
-        """Losses since the last `take`; a writer of a token looks here before it calls."""
+        """Losses since the last `take`; a writer on the hot path checks this first."""
 
     def lose(self, source: object, field: str = "", why: str = "") -> None:
-        """`source`, or one field of it, does not arrive. `why` is the table's reason unless it is said here."""
+        """Count that `source`, or one of its fields, does not arrive. The rules give the default for `why`."""
         key = (type(source).__name__, field, why or self._why_none(source))
         known = self.rows.get(key)
         if known is None and len(self.rows) >= ROWS_MAX:
@@ -39,7 +39,7 @@ class Losses:
         self.rows[key] = structs.replace(known, count=known.count + 1)
 
     def take(self) -> list[Loss]:
-        """The losses since the last call."""
+        """Return the losses since the last call."""
         losses = list(self.rows.values())
         self.rows.clear()
         return losses

@@ -1,7 +1,7 @@
 """RFC 3339 times to and from ns since the epoch, for every dialect that writes them.
 
-Calendar arithmetic by hand: a mapping has no access to a clock, and the standard library's calendar comes with one.
-The days are counted in years that begin in March, so that a leap day is a year's last.
+The calendar arithmetic is written by hand: a mapping must not have a clock, and the standard library's calendar has
+one. Years begin in March here, so that a leap day is the last day of its year.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ YEARS_400 = 146_097  # days in 400 years
 
 @lru_cache(maxsize=64)  # the times of one stream come in order
 def seconds(at: int) -> str:
-    """Whole seconds since the epoch as date and time without zone, "" outside of the years 1 to 9999."""
+    """Return seconds since the epoch as date and time without zone; "" outside of the years 1 to 9999."""
     days, second = divmod(at, DAY)
     era, day_of_era = divmod(days + EPOCH_DAY, YEARS_400)
     year_of_era = (day_of_era - day_of_era // 1460 + day_of_era // 36_524 - day_of_era // 146_096) // 365
@@ -36,7 +36,7 @@ def seconds(at: int) -> str:
 
 
 def parse(text: str) -> int | None:
-    """A time as ns since the epoch, one without a zone in UTC; None if it is none."""
+    """Return a time as ns since the epoch, or None. A time without a zone is UTC."""
     parts = DATE_TIME.fullmatch(text)
     if parts is None:
         return None

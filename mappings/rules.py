@@ -1,4 +1,4 @@
-"""The dispatch table of one direction: a type -> the one function that maps it, with its declared fidelity.
+"""The dispatch table of one direction: a type -> the function that maps it, with its declared fidelity.
 
     TO_EVENT = Rules[[], Event]("pod -> canonical")
 
@@ -8,9 +8,8 @@
 `Rules[P, T]` holds functions that take the source, then the parameters P, and return a tuple of T. A function whose
 first parameter does not accept the source of its rule is a type error.
 
-Every source type has exactly one entry: a rule, `carried` (its content goes out with another event), or `none`
-(the target has no word: declared, and counted each time). fidelity.py makes the matrix of these entries, tests
-measure it.
+Every source type has exactly one entry: a rule, `carried` (another event carries its content), or `none` (the target
+has no form: declared, and counted each time). fidelity.py makes the matrix from these entries, and tests measure it.
 """
 
 from __future__ import annotations
@@ -26,27 +25,27 @@ P = ParamSpec("P")
 
 
 class Exact(Struct, frozen=True):
-    """It comes back equal."""
+    """The fidelity of a type that comes back equal."""
 
     kind: Literal["exact"] = "exact"
 
 
 class Lossy(Struct, frozen=True):
-    """It arrives without these fields of the source."""
+    """The fidelity of a type that arrives without these fields of the source."""
 
     fields: tuple[str, ...]
     kind: Literal["lossy"] = "lossy"
 
 
 class Emulated(Struct, frozen=True):
-    """Its meaning arrives by other means."""
+    """The fidelity of a type whose meaning arrives in another form."""
 
     how: str
     kind: Literal["emulated"] = "emulated"
 
 
 class Nothing(Struct, frozen=True):
-    """The target has no word for it."""
+    """The fidelity of a type without a form in the target."""
 
     why: str
     kind: Literal["none"] = "none"
@@ -57,9 +56,9 @@ EXACT = Exact()
 
 
 class Rule(Struct, frozen=True):
-    """One entry: what maps, by which function, to what, how faithfully.
+    """One entry: the function for a source type, the types that it produces, and its fidelity.
 
-    `answers` is what a client's translator makes of it besides, as it knows what was asked.
+    `answers` are further types that a client's translator makes of it, because it knows the question.
     """
 
     source: type
@@ -70,28 +69,28 @@ class Rule(Struct, frozen=True):
 
 
 class LossCounter(Protocol):
-    """What the functions of `Rules.none` need of their first parameter behind the source."""
+    """The interface that the functions of `Rules.none` need of their first parameter after the source."""
 
     def lose(self, source: object) -> None:
         """Count that `source` does not arrive."""
 
 
 class RuleTable:
-    """The declarations of one direction, by source type, without the types of its functions."""
+    """The declarations of one direction by source type, without the types of its functions."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.entries: dict[type, Rule] = {}
-        self.lossy: dict[type, str] = {}  # the fields without which a type arrives
+        self.lossy: dict[type, str] = {}  # type -> the fields that do not arrive
 
 
 class Rules(RuleTable, Generic[P, T]):
-    """The rules of one direction. `functions` is what the hot path indexes."""
+    """The rules of one direction; the hot path indexes `functions`."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
-        self.functions: dict[type, Callable[Concatenate[Any, P], tuple[T, ...]]] = {}  # Any: the key decides the source
-        self.speaking = dict(self.functions)  # without those that write nothing: for the hot path
+        self.functions: dict[type, Callable[Concatenate[Any, P], tuple[T, ...]]] = {}  # Any: the key's type
+        self.speaking = dict(self.functions)  # without rules that write nothing, for the hot path
 
     def rule(
         self,
@@ -112,7 +111,7 @@ class Rules(RuleTable, Generic[P, T]):
         return register
 
     def carried(self, source: type, how: str) -> None:
-        """Declare that `source` writes nothing of its own: its content goes out with what `how` names."""
+        """Declare that `source` writes nothing itself; `how` names the form that carries its content."""
 
         def write_nothing(_source: object, /, *_args: P.args, **_kwargs: P.kwargs) -> tuple[T, ...]:
             return ()
@@ -121,7 +120,7 @@ class Rules(RuleTable, Generic[P, T]):
         del self.speaking[source]
 
     def none(self, why: str, *sources: type) -> None:
-        """Declare that the target has no word for `sources`; each one is counted by the context's `lose`."""
+        """Declare that the target has no form for `sources`; `lose` of the context counts each one."""
 
         def count_loss(source: object, /, *args: P.args, **_kwargs: P.kwargs) -> tuple[T, ...]:
             cast(LossCounter, args[0]).lose(source)

@@ -109,7 +109,7 @@ class ConversationsKind(ReplayedKind):
 
     def _listable(self) -> BackendCatalog | None:
         """Return the backend's store; None if it cannot be listed, or what it has may be somebody's."""
-        if not self._sessions.policy.shared or not self._sessions.upstream.commands.can_say(ListSessions):
+        if not self._sessions.policy.shared or not self._sessions.upstream.commands.can_write_type(ListSessions):
             return None
         self.control()
         return self._catalog

@@ -236,7 +236,7 @@ def _shutdowns(drafts: Sequence[Draft]) -> Iterator[Found]:
         if not any(registry.owner_only(endpoint) for endpoint in draft.listen.values()):
             yield (*draft.at, "shutdown"), f"'backend' needs a listener that only its owner can reach: {OWNERS}"
         for index, endpoint in draft.listen.items():
-            says_it = registry.dialect(endpoint.dialect).commands.says(ShutdownBackend)
+            says_it = registry.dialect(endpoint.dialect).commands.can_read_type(ShutdownBackend)
             if says_it and not registry.owner_only(endpoint):
                 text = (
                     f"any client of {endpoint.masked} could end the backend because of `shutdown`; listen on {OWNERS}"

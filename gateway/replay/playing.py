@@ -53,7 +53,7 @@ class Replay:
         self.plan = _cut(_read(self.options.path), self.options.until)
         self._live = live
         self.reporter = Reporter(ledger, tell=_explain if self.options.explain else None)
-        self._tells_model_turns = dialect.events.says(ModelTurnStarted)
+        self._tells_model_turns = dialect.events.can_read_type(ModelTurnStarted)
         self._later = later
         self._clock = clock
 

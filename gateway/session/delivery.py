@@ -257,7 +257,7 @@ class Delivery:
             dialect = group.members[0].link.dialect
             own = not dialect.has_request_ids or bool(group.members[0].request)
             if own and not dialect.single_session and any(member.told is not gap for member in group.members):
-                self._broadcast(group, self._now([gap] if dialect.events.can_say(Gap) else words), plain=False)
+                self._broadcast(group, self._now([gap] if dialect.events.can_write_type(Gap) else words), plain=False)
                 for member in group.members:
                     member.told = gap
 

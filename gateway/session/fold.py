@@ -282,7 +282,7 @@ def _ended(state: SessionState, event: TurnEnded) -> None:
         return
     state.turn = None
     if event.text and event.text != turn.text():
-        turn.correct(event.text)
+        turn.correct_text(event.text)
     if event.end == "rolled_back":  # docs/translation.md, rule 3.6: the user's message leaves the transcript
         del state.transcript[state.fresh :]
         state.summed_up = min(state.summed_up, state.fresh)

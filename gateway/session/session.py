@@ -107,7 +107,7 @@ class Session:
         self.form = NormalForm(
             state,
             services.new_id,
-            tells_model_turns=upstream.events.says(ModelTurnStarted),
+            tells_model_turns=upstream.events.can_read_type(ModelTurnStarted),
             tells_calls=upstream.tells_calls,
             puts_in_words=self._puts_in_words,
             given=self._given,
@@ -216,7 +216,7 @@ class Session:
                 link.send([Reply(request=command.request)])
             case AnswerApproval() | AnswerInteraction():
                 self.questions.answer(link, command)
-            case RenameSession() if not self.upstream.commands.can_say(RenameSession):
+            case RenameSession() if not self.upstream.commands.can_write_type(RenameSession):
                 self._rename(link, command)
             case Unmapped():
                 link.refuse(command.request, "unsupported", f"unknown command {command.tag!r}")
@@ -247,7 +247,7 @@ class Session:
     def _pause(self, link: Client, command: PauseTurn) -> None:
         if self.questions.in_words(link):
             link.send([Reply(request=command.request)])  # to this client the run is paused already
-        elif self.upstream.commands.can_say(PauseTurn):
+        elif self.upstream.commands.can_write_type(PauseTurn):
             self.forward(link, command)
         elif self.route.pause == "cancel":
             self.commands.cancel(link, CancelTurn(request=command.request, session=command.session))

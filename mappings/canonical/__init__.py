@@ -1,4 +1,4 @@
-"""The canonical model: every dialect maps to it and from it, and none to another.
+"""The canonical model: every dialect maps to it and from it, and never to another dialect.
 
 values     the small parts            commands   client -> backend
 events     backend -> client          state      a session as folded from its log

@@ -1,7 +1,7 @@
-"""Commands: what a client asks of a backend (docs/translation.md, section 1, in its order).
+"""Commands: the requests of a client to a backend (docs/translation.md, section 1, in its order).
 
-`request` is the id under which the answer goes back, "" where the client gave none. `session` is the
-session as its client names it; "" is the session that the link is attached to.
+`request` is the id for the answer, "" if the client gave none. `session` is the session as its client names it; "" is
+the session that the link is attached to.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from dragoman.mappings.canonical.values import Ext, Segment, snake_case
 
 
 class CommandBase(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True, tag_field="type", tag=snake_case):
-    """Base of the commands. `gateway_answers`: the gateway answers it where its backend has no word for it.
+    """Base class of the commands.
 
-    The rules are docs/translation.md, rules 3.2 and 3.16.
+    `gateway_answers`: the gateway answers the command if the backend's dialect cannot (docs/translation.md, rules 3.2
+    and 3.16).
     """
 
     gateway_answers: ClassVar[bool] = False
@@ -28,10 +29,10 @@ class CommandBase(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=Tru
 
 
 class OpenSession(CommandBase, frozen=True, kw_only=True):
-    """Begin a conversation, under the id `session` if the client wants one.
+    """Begin a conversation, with the id `session` if the client asks for one.
 
-    `supports` None means that the client did not say which forms it can show. `model` and `cwd` are the backend's
-    default where they are "".
+    `supports` None means that the client did not say which forms it can show. `model` and `cwd` "" mean the backend's
+    default.
     """
 
     title: str = ""
@@ -46,7 +47,7 @@ class OpenSession(CommandBase, frozen=True, kw_only=True):
 
 
 class ResumeSession(CommandBase, frozen=True, kw_only=True):
-    """Go on with the conversation `session`."""
+    """Resume the conversation `session`."""
 
     agent: str = ""
     user_name: str = ""
@@ -57,7 +58,7 @@ class ResumeSession(CommandBase, frozen=True, kw_only=True):
 
 
 class ListSessions(CommandBase, frozen=True, kw_only=True):
-    """List conversations, newest first; `limit` 0 means the dialect's default, `archived` also what was put away."""
+    """List conversations, newest first; `limit` 0 is the dialect's default, `archived` includes archived ones."""
 
     limit: int = 0
     cursor: str = ""
@@ -73,7 +74,7 @@ class GetSession(CommandBase, frozen=True, kw_only=True):
 
 
 class GetHistory(CommandBase, frozen=True, kw_only=True):
-    """One page of a session's messages, newest first; `limit` 0 means the dialect's default."""
+    """Get one page of a session's messages, newest first; `limit` 0 is the dialect's default."""
 
     limit: int = 0
     cursor: str = ""
@@ -81,35 +82,35 @@ class GetHistory(CommandBase, frozen=True, kw_only=True):
 
 
 class SubmitInput(CommandBase, frozen=True, kw_only=True):
-    """The user's input: begins a turn."""
+    """Send the user's input, which begins a turn."""
 
     segments: tuple[Segment, ...]
     model: str = ""
 
 
 class PromptOnce(CommandBase, frozen=True, kw_only=True):
-    """One prompt with a result of its own, never a turn (codewhale)."""
+    """Run one prompt with a result of its own, outside of any turn (codewhale)."""
 
     prompt: str
     model: str = ""
 
 
 class InjectNote(CommandBase, frozen=True, kw_only=True):
-    """A note for the model from elsewhere (pod `notify` and `pod_event`)."""
+    """Send a note for the model that is no user input (pod `notify` and `pod_event`)."""
 
     text: str
 
 
 class CancelTurn(CommandBase, frozen=True, kw_only=True):
-    """End the open turn."""
+    """Cancel the open turn."""
 
 
 class PauseTurn(CommandBase, frozen=True, kw_only=True):
-    """Stop the open turn so that it can be resumed."""
+    """Pause the open turn."""
 
 
 class ResumeTurn(CommandBase, frozen=True, kw_only=True):
-    """Go on with the paused turn."""
+    """Resume the paused turn."""
 
 
 class Compact(CommandBase, frozen=True, kw_only=True):
@@ -117,20 +118,20 @@ class Compact(CommandBase, frozen=True, kw_only=True):
 
 
 class AnswerApproval(CommandBase, frozen=True, kw_only=True):
-    """Approve or deny; `question` "" means the one that this link was last shown."""
+    """Approve or deny; `question` "" means the last one that this link was shown."""
 
     approved: bool
     question: str = ""
 
 
 class AnswerOtp(CommandBase, frozen=True, kw_only=True):
-    """The one-time code that the user typed."""
+    """Send the one-time code that the user typed."""
 
     code: str
 
 
 class AnswerInteraction(CommandBase, frozen=True, kw_only=True):
-    """What the user filled in; `values` is a JSON object, UNSET when declined."""
+    """Send the form that the user filled in; `values` is a JSON object, UNSET if declined."""
 
     question: str
     kind: str = ""
@@ -139,7 +140,7 @@ class AnswerInteraction(CommandBase, frozen=True, kw_only=True):
 
 
 class ListCompletions(CommandBase, frozen=True, kw_only=True):
-    """Completions of `prefix`; `kind` is file, knowledge or workflow."""
+    """List completions of `prefix`; `kind` is file, knowledge or workflow."""
 
     kind: str
     prefix: str
@@ -150,40 +151,40 @@ class ForkSession(CommandBase, frozen=True, kw_only=True):
 
 
 class RenameSession(CommandBase, frozen=True, kw_only=True):
-    """Give a conversation a title."""
+    """Set the title of a conversation."""
 
     title: str
 
 
 class ArchiveSession(CommandBase, frozen=True, kw_only=True):
-    """Put a conversation away."""
+    """Archive a conversation."""
 
 
 class UnarchiveSession(CommandBase, frozen=True, kw_only=True):
-    """Bring an archived conversation back."""
+    """Restore an archived conversation."""
 
 
 class DeleteSession(CommandBase, frozen=True, kw_only=True):
-    """Forget a conversation."""
+    """Delete a conversation."""
 
 
 class SetGoal(CommandBase, frozen=True, kw_only=True):
-    """Give a conversation a goal; `token_budget` None means no bound."""
+    """Set the goal of a conversation; `token_budget` None means no limit."""
 
     objective: str
     token_budget: int | None = None
 
 
 class GetGoal(CommandBase, frozen=True, kw_only=True):
-    """Ask for a conversation's goal."""
+    """Get the goal of a conversation."""
 
 
 class ClearGoal(CommandBase, frozen=True, kw_only=True):
-    """Take a conversation's goal away."""
+    """Remove the goal of a conversation."""
 
 
 class GetConfig(CommandBase, frozen=True, kw_only=True):
-    """Ask for one setting of the backend."""
+    """Get one setting of the backend."""
 
     key: str
 
@@ -196,7 +197,7 @@ class SetConfig(CommandBase, frozen=True, kw_only=True):
 
 
 class UnsetConfig(CommandBase, frozen=True, kw_only=True):
-    """Take one setting of the backend away."""
+    """Remove one setting of the backend."""
 
     key: str
 
@@ -206,7 +207,7 @@ class ListConfig(CommandBase, frozen=True, kw_only=True):
 
 
 class ReloadConfig(CommandBase, frozen=True, kw_only=True):
-    """Have the backend read its settings anew."""
+    """Make the backend reload its settings."""
 
 
 class ListModels(CommandBase, frozen=True, kw_only=True):
@@ -214,23 +215,23 @@ class ListModels(CommandBase, frozen=True, kw_only=True):
 
 
 class GetCapabilities(CommandBase, frozen=True, kw_only=True):
-    """Ask what the backend can do."""
+    """Ask for the capabilities of the backend."""
 
 
 class Ping(CommandBase, frozen=True, kw_only=True):
-    """Are you there?"""
+    """Check that the backend is alive."""
 
     gateway_answers = True
 
 
 class ShutdownBackend(CommandBase, frozen=True, kw_only=True):
-    """End the client's attachment, or the backend where the route says so (docs/translation.md, rule 3.16)."""
+    """Detach the client, or shut down the backend if the route says so (docs/translation.md, rule 3.16)."""
 
     gateway_answers = True
 
 
 class StoreWrite(CommandBase, frozen=True, kw_only=True):
-    """A write into the backend's store (pando `db.write`); `params` is its JSON."""
+    """Write into the backend's store (pando `db.write`); `params` is its JSON."""
 
     method: str
     params: Raw | UnsetType = UNSET

@@ -1,7 +1,7 @@
-"""SessionState: a session as folded from its log; the one mutable value of the model.
+"""The state of a session, folded from its log: the one mutable value of the model.
 
-Append-only in its bulk: text is a list of parts until its block is done. gateway/session.py keeps it; every
-dialect's from_canonical.py makes of it what its clients are shown.
+Large parts only grow: text is a list of pieces until its block is complete. gateway/session/ folds events into it. Each
+dialect's from_canonical/ renders it for its clients.
 """
 
 from __future__ import annotations
@@ -46,15 +46,14 @@ from dragoman.mappings.canonical.values import (
     Usage,
 )
 
-ALERTS_KEPT = 64  # docs/translation.md, rule 3.14: replayed to late joiners, the oldest dropped
+ALERTS_KEPT = 64  # docs/translation.md, rule 3.14: replayed to late joiners; the oldest are dropped
 
 
 class Batch(Struct, frozen=True, kw_only=True, gc=False):
-    """Events of one session that go out together; never across a turn's boundary (docs/design.md, section 3).
+    """Events of one session that go out together, never across the boundary of a turn (docs/design.md, section 3).
 
-    `turn` is the UUID of the turn that they belong to, "" outside of any. `at` is in ns. Event i of the
-    batch stands in the log at `epoch:first_seq + i`. `ids` are further ids of the session, as in its
-    state's `backend_ids`.
+    `turn` is the UUID of their turn, "" outside of any. `at` is in ns. Event i of the batch has the position
+    `epoch:first_seq + i` in the log. `ids` are further ids of the session, as in its state's `backend_ids`.
     """
 
     session: str
@@ -84,7 +83,7 @@ class ReasoningBlock(Struct, kw_only=True):
 
 
 class CallBlock(Struct, kw_only=True):
-    """A tool call: argument fragments until `arguments` is complete, then its result.
+    """A tool call: fragments of its arguments until `arguments` is complete, then its result.
 
     `result_place` is how many blocks the turn had when the result came.
     """
@@ -107,28 +106,28 @@ class ResultBlock(Struct, kw_only=True):
 
 
 class QuestionBlock(Struct, kw_only=True):
-    """An open question: as the backend asked it, and in words, None where the route answers it itself."""
+    """An open question, as the backend asked it, and in words unless the route answers it itself."""
 
     asked: ApprovalRequested | InteractionRequired
     words: QuestionAsked | None = None
 
 
 class Otp(Struct, frozen=True, kw_only=True):
-    """A one-time code is waited for; `refused` is the input that wanted it, to be sent once more."""
+    """A pending one-time code; `refused` is the input that needs it, to be sent again."""
 
     asked: OtpRequired
     refused: tuple[Segment, ...] = ()
 
 
 Block = TextBlock | ReasoningBlock | CallBlock | ResultBlock | QuestionBlock | QuestionAnswered
-"""In order of appearance. QuestionAnswered stands where its question stood: what came while that was open belongs to
-the run after it."""
+"""A block of a turn, in order of appearance. QuestionAnswered takes the place of its question: events that came while
+the question was open belong to the run after it."""
 
 
 class OpenTurn(Struct, kw_only=True):
     """The turn in progress.
 
-    `now` is when the last thing was said of it (ns); `spoke` tells whether its run has shown any text.
+    `now` is the time of its last event (ns); `spoke` tells whether its run has shown any text.
     """
 
     id: str
@@ -148,14 +147,14 @@ class OpenTurn(Struct, kw_only=True):
     in_model_turn: bool = False
     question: QuestionBlock | None = None
     spoke: bool = False
-    asked: int = 0  # how often a question in words ended a run of it
+    asked: int = 0  # how many of its runs a question in words ended
 
     def text(self) -> str:
-        """All visible text of the turn so far, without separators (docs/translation.md, rule 3.7)."""
+        """Return all visible text of the turn so far, without separators (docs/translation.md, rule 3.7)."""
         return "".join("".join(block.parts) for block in self.blocks if isinstance(block, TextBlock))
 
-    def correct(self, text: str) -> None:
-        """Make `text` all visible text of the turn; blocks that agree with it at its beginning and end stay."""
+    def correct_text(self, text: str) -> None:
+        """Make `text` the visible text of the turn; blocks that agree with its beginning and end stay."""
         said = [(block, "".join(block.parts)) for block in self.blocks if isinstance(block, TextBlock)]
         start, end = 0, len(said)
         while start < end and text.startswith(said[start][1]):
@@ -175,57 +174,45 @@ class OpenTurn(Struct, kw_only=True):
 
 
 class SessionState(Struct, kw_only=True):
-    """One session as the gateway knows it. `title` "" means that nobody named it; `opened_at` in ns.
-
-    `fresh` is where the transcript's items begin that came since the last turn ended; `unanswered` names the calls of
-    ended turns that have no result yet (call -> tool). `otp` is the one-time code that is
-    waited for. `opening` is what a backend that opens conversations is asked
-    for this one, `backend_ids` the ids that it then gave: its own clients are shown those. `chosen_ids` are
-    ids that a client chose for it, in the form of `backend_ids`. `forgotten` is the last gap that says that the
-    model has forgotten the conversation. `listed` is how
-    the backend described it in a list, where it does; `archived` that it is put away. `goal` is the backend's
-    JSON of what it is to reach. `conversation` is the backend's
-    id of the history that it told last, `summed_up` how many items of the transcript a summary in `snapshot_ext` stands
-    for.
-    """
+    """One session as the gateway knows it."""
 
     id: str
-    title: str = ""
+    title: str = ""  # "" means that nobody named it
     owner: str = "local"
     agent: str = ""
     status: Status = "idle"
-    opened_at: int = 0
+    opened_at: int = 0  # ns
     updated_at: int = 0
     backend: Backend = Backend()
     transcript: list[Item] = field(default_factory=list)
-    fresh: int = 0
-    unanswered: dict[str, str] = field(default_factory=dict)
+    fresh: int = 0  # the index of the first item after the end of the last turn
+    unanswered: dict[str, str] = field(default_factory=dict)  # call -> tool, of calls of ended turns without a result
     turn: OpenTurn | None = None
     usage: Usage = Usage()
     alerts: deque[Alert] = field(default_factory=lambda: deque(maxlen=ALERTS_KEPT))
     snapshot_ext: Ext | None = None
-    conversation: str = ""
-    summed_up: int = 0
+    conversation: str = ""  # the backend's id of its last history
+    summed_up: int = 0  # how many items of the transcript a summary in `snapshot_ext` replaces
     otp: Otp | None = None
-    opening: OpenSession | None = None
-    backend_ids: Ext | None = None
-    chosen_ids: Ext | None = None
-    forgotten: Gap | None = None
-    listed: SessionSummary | None = None
+    opening: OpenSession | None = None  # the request to a backend that opens conversations
+    backend_ids: Ext | None = None  # the ids that this backend gave; its own clients are shown those
+    chosen_ids: Ext | None = None  # ids that a client chose, in the form of `backend_ids`
+    forgotten: Gap | None = None  # the last gap that says that the model has forgotten the conversation
+    listed: SessionSummary | None = None  # the backend's description of it in a list
     archived: bool = False
-    goal: Raw | None = None
+    goal: Raw | None = None  # the backend's JSON
     epoch: int = 1
     seq: int = 0
 
     @property
     def ids(self) -> Ext | None:
-        """Return the ids under which clients know it: those of its backend and the chosen ones."""
+        """Return the ids by which clients know the session: those of its backend, or the chosen ones."""
         return self.chosen_ids if self.backend_ids is None else self.backend_ids
 
     def messages(self) -> list[Message]:
-        """What user and assistant said, oldest first, the text blocks of one turn as one message.
+        """Return the messages of user and assistant, oldest first, with the text blocks of a turn joined.
 
-        This is what a list of messages counts and a history page shows.
+        Lists of messages count these, and history pages show them.
         """
         messages: list[Message] = []
         for item in self.transcript:
@@ -240,20 +227,20 @@ class SessionState(Struct, kw_only=True):
 
 
 def prelude(state: SessionState) -> list[Event]:
-    """The open turn as ordinary events, for a client that joins in its middle; [] between turns."""
+    """Return the open turn as ordinary events, for a client that joins in its middle; [] between turns."""
     turn = state.turn
     if turn is None:
         return []
     events: list[Event] = []
     if turn.model_turn is not None:
         events.append(turn.model_turn)
-    results: dict[int, list[ToolCallFinished]] = {}  # by the number of blocks behind which each came
+    results: dict[int, list[ToolCallFinished]] = {}  # by the number of blocks before each result
     for i, block in enumerate(turn.blocks):
         events.extend(_replay(block))
         if isinstance(block, CallBlock) and block.result is not None:
             results.setdefault(max(block.result_place, i + 1), []).append(block.result)
         events.extend(results.pop(i + 1, ()))
-    for late in results.values():  # a block that stood between was taken back
+    for late in results.values():  # a block before the result was removed
         events.extend(late)
     events.extend(turn.errors)
     if turn.result is not None:

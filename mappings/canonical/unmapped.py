@@ -1,4 +1,4 @@
-"""A message whose name the dialect does not know: a value, never an exception."""
+"""A message with an unknown name: a value, not an exception."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dragoman.mappings.canonical.facts import Facts
 class Unmapped(Facts, frozen=True, kw_only=True, gc=False, tag_field="type", tag="unmapped"):
     """A whole message with an unknown name.
 
-    It is logged, recorded and counted, and goes out again only to its own dialect and only where the
-    clients of that dialect survive it. `raw` is the frame as text.
+    It is logged, recorded and counted. It goes out again only to its own dialect, and only if clients of that dialect
+    survive it. `raw` is the frame as text.
     """
 
     visibility = "internal"

@@ -1,7 +1,7 @@
-"""The small values that canonical events, commands and states are made of.
+"""Small values that canonical events, commands and states consist of.
 
-Times are integer nanoseconds since the Unix epoch (docs/translation.md, rule 3.12). Ids of sessions, turns and
-messages are UUID text; call ids and request ids are opaque text.
+Times are integer nanoseconds since the Unix epoch (docs/translation.md, rule 3.12). Ids of sessions, turns and messages
+are UUID text; call ids and request ids are opaque text.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Literal
 from msgspec import Raw, Struct
 
 Ext = dict[str, Raw]
-"""Documented fields of the source dialect without a canonical place: `"DIALECT.field"` -> its JSON."""
+"""Documented fields of the source dialect without a canonical place: `"DIALECT.field"` -> JSON."""
 
 Visibility = Literal["public", "reasoning", "internal"]
 """Who may see an event (docs/translation.md, rule 3.8). No rule may widen it."""
@@ -43,29 +43,29 @@ Role = Literal["user", "assistant", "system"]
 
 
 def snake_case(name: str) -> str:
-    """`TextDelta` -> `text_delta`: the tag of a canonical struct."""
+    """Return the tag of a canonical struct: `TextDelta` -> `text_delta`."""
     return "".join(f"_{c.lower()}" if c.isupper() else c for c in name).lstrip("_")
 
 
 class Value(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
-    """A plain part of an event, command or state."""
+    """Base class of the plain parts of events, commands and states."""
 
 
-# -- what a user says (docs/translation.md, rule 3.10) ----------------------------------------------
+# -- segments of a user's input (docs/translation.md, rule 3.10) --------------------------------------
 
 
 class SegmentBase(Value, frozen=True, kw_only=True, tag_field="type"):
-    """Base of the segments: one piece of a user's input."""
+    """Base class of the segments, the pieces of a user's input."""
 
 
 class Text(SegmentBase, frozen=True, kw_only=True, tag="text"):
-    """Plain text, typed."""
+    """Typed text."""
 
     text: str
 
 
 class Paste(SegmentBase, frozen=True, kw_only=True, tag="paste"):
-    """Text that was pasted; `chars` and `lines` are the client's own counts of it."""
+    """Pasted text; `chars` and `lines` are the client's own counts."""
 
     text: str
     id: int
@@ -74,7 +74,7 @@ class Paste(SegmentBase, frozen=True, kw_only=True, tag="paste"):
 
 
 class FileRef(SegmentBase, frozen=True, kw_only=True, tag="file_ref"):
-    """A path that the backend is to read; as text `@path`."""
+    """A path that the backend reads; as text `@path`."""
 
     path: str
 
@@ -107,16 +107,16 @@ class FileAttachment(SegmentBase, frozen=True, kw_only=True, tag="file"):
 
 
 class UnknownSegment(SegmentBase, frozen=True, kw_only=True, tag="unknown"):
-    """A segment whose kind the backend's dialect does not know (docs/dialects/pod.md, section 5)."""
+    """A segment of a kind that the backend's dialect does not know (docs/dialects/pod.md, section 5)."""
 
 
 Segment = Text | Paste | FileRef | KnowledgeRef | WorkflowInvoke | ImageAttachment | FileAttachment | UnknownSegment
 
 
 def flatten(segments: Sequence[Segment]) -> str:
-    """The segments as one string, by pod's own rule (docs/dialects/pod.md, section 5): no separators.
+    """Return the segments as one string without separators, by pod's own rule (docs/dialects/pod.md, section 5).
 
-    Attachments and unknown segments have no text form and give nothing.
+    Attachments and unknown segments have no text form.
     """
     parts: list[str] = []
     for segment in segments:
@@ -131,11 +131,11 @@ def flatten(segments: Sequence[Segment]) -> str:
     return "".join(parts)
 
 
-# -- what stands in a transcript --------------------------------------------------------------------
+# -- items of a transcript --------------------------------------------------------------------------
 
 
 class ItemBase(Value, frozen=True, kw_only=True, tag_field="type"):
-    """Base of the transcript's items. `at` is its time in ns, `turn` its turn ("" before any)."""
+    """Base class of the transcript's items; `at` is in ns, `turn` is "" before any turn."""
 
     at: int = 0
     turn: str = ""
@@ -143,7 +143,7 @@ class ItemBase(Value, frozen=True, kw_only=True, tag_field="type"):
 
 
 class Message(ItemBase, frozen=True, kw_only=True, tag="message"):
-    """What the user, the assistant or the system said. `text` is `segments` flattened, if there are any."""
+    """A message of the user, the assistant or the system; `text` is the flattened `segments`, if there are any."""
 
     role: Role
     text: str
@@ -152,13 +152,13 @@ class Message(ItemBase, frozen=True, kw_only=True, tag="message"):
 
 
 class Reasoning(ItemBase, frozen=True, kw_only=True, tag="reasoning"):
-    """What the model thought."""
+    """The model's reasoning."""
 
     text: str
 
 
 class ToolCall(ItemBase, frozen=True, kw_only=True, tag="tool_call"):
-    """A call that the model made; `arguments` is JSON text."""
+    """A tool call of the model; `arguments` is JSON text."""
 
     call: str
     name: str
@@ -166,7 +166,7 @@ class ToolCall(ItemBase, frozen=True, kw_only=True, tag="tool_call"):
 
 
 class ToolResult(ItemBase, frozen=True, kw_only=True, tag="tool_result"):
-    """What a tool gave back: a `summary`, an `output`, or both."""
+    """The result of a tool: a `summary`, an `output`, or both."""
 
     call: str
     name: str = ""
@@ -182,7 +182,7 @@ Item = Message | Reasoning | ToolCall | ToolResult
 
 
 class Failure(Value, frozen=True, kw_only=True):
-    """Why something failed: a cause of the common vocabulary and the text to show."""
+    """The cause of a failure, from the common vocabulary, and the text to show."""
 
     cause: Cause
     text: str
@@ -190,7 +190,7 @@ class Failure(Value, frozen=True, kw_only=True):
 
 
 class Usage(Value, frozen=True, kw_only=True):
-    """Tokens of one model call, or summed over a turn. None means that the backend did not say."""
+    """Tokens of one model call, or summed over a turn. None means that the backend did not report them."""
 
     input_tokens: int | None = None
     output_tokens: int | None = None
@@ -199,7 +199,7 @@ class Usage(Value, frozen=True, kw_only=True):
 
 
 class Backend(Value, frozen=True, kw_only=True):
-    """What a session knows of its backend; "" and 0 mean that it did not say."""
+    """The description of a session's backend; "" and 0 mean that it is not known."""
 
     name: str = ""
     model: str = ""
@@ -210,16 +210,16 @@ class Backend(Value, frozen=True, kw_only=True):
 
 
 class Origin(Value, frozen=True, kw_only=True):
-    """Who began a turn: a link of the gateway with its request id, or ("", "") for the backend."""
+    """The link that began a turn, with its request id; ("", "") for the backend itself."""
 
     link: str = ""
     request: str = ""
 
 
 class SessionSummary(Value, frozen=True, kw_only=True):
-    """One row of a list of sessions; `updated_at` in ns, `messages` counts user and assistant messages.
+    """One row of a list of sessions; `updated_at` is in ns, `messages` counts user and assistant messages.
 
-    `archived` says that it was put away, and is shown only where that is asked for.
+    Archived sessions are shown only if a client asks for them.
     """
 
     session: str
@@ -232,9 +232,9 @@ class SessionSummary(Value, frozen=True, kw_only=True):
 
 
 class PastRun(Value, frozen=True, kw_only=True):
-    """One run that a history tells of: the items `first` up to, and without, `last`.
+    """One run of a history: the items from `first` up to, but without, `last`.
 
-    `end` is None while the run goes on, and where the history does not tell its end.
+    `end` is None while the run is open, and if the history does not tell its end.
     """
 
     first: int
@@ -244,14 +244,14 @@ class PastRun(Value, frozen=True, kw_only=True):
 
 
 class Completion(Value, frozen=True, kw_only=True):
-    """One completion of what the user types."""
+    """One completion of the user's text."""
 
     value: str
     is_dir: bool = False
 
 
 class FieldError(Value, frozen=True, kw_only=True):
-    """What is wrong with one field of an answered interaction."""
+    """The error of one field of an answered interaction."""
 
     field: str
     text: str
