@@ -19,7 +19,6 @@ SHARED_CLASS_NAMES = {
     "Limits": 2,
     "Lines": 2,
     "Recording": 2,
-    "Step": 2,
     "Writer": 2,
 }
 """Class name -> how many modules may define it. Add nothing: find another name, and take names out."""

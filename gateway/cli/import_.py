@@ -16,9 +16,8 @@ from dragoman.gateway.cli.progress import progress
 from dragoman.gateway.cli.redactor import default_redactor
 from dragoman.gateway.recording import blocks
 from dragoman.gateway.recording.captures import Capture, read_capture
-from dragoman.gateway.recording.format import Header, encode, packed
+from dragoman.gateway.recording.format import Header, Item, encode, packed
 from dragoman.gateway.recording.rewriting import redacted
-from dragoman.gateway.recording.runs import Item
 from dragoman.mappings.errors import ConfigError
 
 __all__ = ["EXAMPLES", "import_"]

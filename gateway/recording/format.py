@@ -1,35 +1,36 @@
 """The format of a recording, version 4 (docs/recording.md).
 
 JSON Lines. The first line is a Header, every further one a StepLine: the frames, events and commands that one read of a
-connection (or one timer) brought about. A text that streams is many alike steps; they are folded into one StepLine
+connection (or one timer) brought about. A text that streams is many alike steps, which are folded into one StepLine
 with `rounds`. Readers skip unknown keys. Other versions of the format are refused by name.
 
-    StepLine   = frames received, then commands and events in the order of their cursors, then frames sent
-    with rounds = the same for each round: frames received, events, frames sent
+    StepLine     frames received, then commands and events in the order of their cursors, then frames sent
+    with rounds  the same for each round: frames received, events, frames sent
 
-Each frame, command and event has a number in that order. The first has the `seq` of its StepLine.
+Frames, events and commands are numbered in that order; the first has the `seq` of its StepLine. Code that handles them
+one after the other takes *items*: a FrameLine, an EventLine, or a whole StepLine if it has `rounds`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Annotated, Literal
+from itertools import islice
+from typing import Annotated
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, structs
 
-from dragoman.gateway.recording.lines import Cursor, EventLine, FrameLine, Micros, Part
-from dragoman.gateway.recording.runs import DELTAS, FrameRun, Item, Round, Stream, StreamFrames, count
-from dragoman.mappings.canonical import Command, Event
-from dragoman.mappings.canonical.values import Origin
+from dragoman.gateway.recording.lines import EventLine, FrameLine, Line, Micros
 from dragoman.mappings.errors import ConfigError
 
 __all__ = [
     "FORMAT",
     "VERSION",
     "Header",
+    "Item",
     "LineError",
     "RecordingError",
+    "Round",
     "StepLine",
     "VersionError",
     "decode_header",
@@ -44,7 +45,7 @@ VERSION = 4
 
 
 class RecordingError(ConfigError):
-    """A file that is no recording, or one that this program cannot read. The text says what to do."""
+    """A file that is not a recording, or a recording that this program cannot read. The text says what to do."""
 
 
 class VersionError(RecordingError):
@@ -52,7 +53,7 @@ class VersionError(RecordingError):
 
 
 class LineError(ValueError):
-    """A line of a recording that cannot be read. `unknown` is its kind, if it has a kind that is not known here."""
+    """A line of a recording that cannot be read. `unknown` is its kind, if the kind is not known here."""
 
     def __init__(self, text: str, unknown: str = "") -> None:
         super().__init__(text)
@@ -84,275 +85,136 @@ class Header(Struct, frozen=True, kw_only=True, tag_field="kind", tag="header"):
 # -- one step ---------------------------------------------------------------------------------------------------
 
 
-class FrameEntry(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """A frame of a step, or many alike frames of one tap point.
+class Round(Struct, frozen=True, array_like=True, gc=False):
+    """One step of a folded text: the number of its deltas, its `t` (µs), and the time `at` (ns) of its batch."""
 
-    One frame stands in `text`, `base64` or `parts` (see FrameLine). With `words` there is a frame for each word: the
-    word joined by `around`. In a step with `rounds` there is a frame for each text: the text as JSON, joined by
-    `around`, of which each part is joined by the time in ms.
-    """
-
-    link: str
-    dir: Literal["receive", "send"]
-    dialect: str
-    text: str | None = None
-    base64: str | None = None
-    channel: str = ""
-    parts: tuple[Part, ...] | None = None
-    missing: str = ""
-    redacted: bool = False
-    words: list[str] = []
-    around: list[Annotated[list[str], Meta(min_length=1)]] = []
-
-
-class EventEntry(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """An event of a step; with `texts` one event for each text. The fields are those of EventLine."""
-
-    cursor: Cursor
-    event: Event
-    link: str = ""
-    turn: str = ""
-    origin: Origin = Origin()
-    at: int = 0
-    redacted: bool = False
-    texts: list[str] = []
-
-
-class CommandEntry(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """A command of a step. The fields are those of EventLine."""
-
-    cursor: Cursor
-    command: Command
-    link: str = ""
-    redacted: bool = False
+    count: Annotated[int, Meta(ge=1)]
+    t: Micros
+    at: int
 
 
 class StepLine(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="step"):
-    """What one read of a connection, or one timer, brought about at `t` (µs). With `rounds`: many alike steps.
+    """What one read of a connection, or one timer, brought about at `t` (µs). `seq` is the number of its first item.
 
-    `seq` is the number of its first item.
+    With `rounds` it stands for many alike steps: one event for each text of its only event, and as many frames of each
+    entry of `frames`. Such a frame is the text as JSON, joined by the strings `around` it, each of which is in pieces
+    where the time of the batch (ms since the Unix epoch) stands in it.
     """
 
     seq: int
     t: Micros
-    frames: list[FrameEntry] = []
-    events: list[EventEntry] = []
-    commands: list[CommandEntry] = []
+    frames: list[FrameLine] = []
+    events: list[EventLine] = []
+    commands: list[EventLine] = []
     rounds: list[Round] = []
 
     @property
     def count(self) -> int:
-        """How many frames, events and commands it stands for."""
+        """Return the number of its frames, events and commands."""
         if self.rounds:
-            return len(self.events[0].texts) * (len(self.frames) + 1)
-        frames = sum([len(frame.words) or 1 for frame in self.frames])
-        return frames + sum([len(entry.texts) or 1 for entry in self.events]) + len(self.commands)
+            return len(self.texts) * (len(self.frames) + 1)
+        return sum([item.count for items in (self.frames, self.events, self.commands) for item in items])
 
     @property
     def last_t(self) -> int:
-        """Time (µs) of its last item."""
+        """Return the time (µs) of its last item."""
         return self.rounds[-1].t if self.rounds else self.t
 
+    @property
+    def texts(self) -> list[str]:
+        """Return the texts of its rounds."""
+        return self.events[0].texts
+
     def items(self) -> Iterator[Item]:
-        """Return its frames, commands and events in their order; alike ones together."""
+        """Return its frames, events and commands in their order. A step with rounds is one item."""
         if self.rounds:
-            yield self._stream(self.seq, self.events[0], self.rounds, self.frames)
+            yield self
             return
         seq = self.seq
-        entries = [frame for frame in self.frames if frame.dir == "receive"]
-        sent = [frame for frame in self.frames if frame.dir == "send"]
-        for entry in (*entries, *self._canonical(), *sent):
-            yield self._item(seq, entry)
-            if isinstance(entry, FrameEntry):
-                seq += len(entry.words) or 1
-            else:
-                seq += (len(entry.texts) or 1) if isinstance(entry, EventEntry) else 1
+        entries: list[Line] = [*self.frames, *self.commands, *self.events]
+        for entry in sorted(entries, key=_rank):
+            yield structs.replace(entry, seq=seq, t=self.t)
+            seq += entry.count
 
-    def _canonical(self) -> Sequence[EventEntry | CommandEntry]:
-        """Return the commands and events in the order of their cursors, of equal ones the commands first."""
-        if not self.commands or not self.events:
-            return self.commands or self.events
-        commands, merged = list(reversed(self.commands)), list[EventEntry | CommandEntry]()
-        for event in self.events:
-            while commands and _position(commands[-1].cursor) <= _position(event.cursor):
-                merged.append(commands.pop())
-            merged.append(event)
-        return [*merged, *reversed(commands)]
+    def lines(self) -> Iterator[Line]:
+        """Return each frame, event and command as a line of its own."""
+        if self.rounds:
+            yield from self._lines_of_rounds()
+            return
+        for item in self.items():
+            yield from item.lines()
 
-    def _item(self, seq: int, entry: FrameEntry | EventEntry | CommandEntry) -> Item:
-        if isinstance(entry, CommandEntry):
-            return EventLine(
-                seq=seq, t=self.t, cursor=entry.cursor, command=entry.command, link=entry.link, redacted=entry.redacted
-            )
-        if isinstance(entry, EventEntry):
-            if entry.texts:
-                return self._stream(seq, entry, [Round(len(entry.texts), self.t, entry.at)], ())
-            return EventLine(
-                seq=seq,
-                t=self.t,
-                cursor=entry.cursor,
-                event=entry.event,
-                link=entry.link,
-                turn=entry.turn,
-                origin=entry.origin,
-                at=entry.at,
-                redacted=entry.redacted,
-            )
-        if entry.words:
-            around = [part[0] for part in entry.around]
-            return FrameRun(
-                seq=seq,
-                t=self.t,
-                link=entry.link,
-                dir=entry.dir,
-                dialect=entry.dialect,
-                around=around,
-                words=entry.words,
-            )
-        return FrameLine(
-            seq=seq,
-            t=self.t,
-            link=entry.link,
-            dir=entry.dir,
-            dialect=entry.dialect,
-            text=entry.text,
-            base64=entry.base64,
-            channel=entry.channel,
-            parts=entry.parts,
-            missing=entry.missing,
-            redacted=entry.redacted,
-        )
+    def frame_texts(self, frame: FrameLine) -> Iterator[str]:
+        """Return the frames of all rounds for one of its `frames`."""
+        quoted = iter(_ENCODER.encode_lines(self.texts).decode().split("\n"))  # JSON has no newline in a text
+        for some in self.rounds:
+            around = frame.around_at(some.at)
+            for text in islice(quoted, some.count):
+                yield text.join(around)
 
-    @staticmethod
-    def _stream(seq: int, entry: EventEntry, rounds: list[Round], frames: Iterable[FrameEntry]) -> Stream:
-        wires = [
-            StreamFrames(link=frame.link, dir=frame.dir, dialect=frame.dialect, around=frame.around) for frame in frames
-        ]
-        return Stream(
-            seq=seq,
-            cursor=entry.cursor,
-            event=entry.event,  # type: ignore[arg-type]  # a delta, as _check_texts saw
-            texts=entry.texts,
-            rounds=rounds,
-            wires=wires,
-            turn=entry.turn,
-            origin=entry.origin,
-        )
+    def _lines_of_rounds(self) -> Iterator[Line]:
+        frames = [(frame, list(self.frame_texts(frame))) for frame in self.frames]
+        received = [(frame, texts) for frame, texts in frames if frame.dir == "receive"]
+        sent = [(frame, texts) for frame, texts in frames if frame.dir == "send"]
+        seq, first = self.seq, 0
+        for some in self.rounds:
+            end = first + some.count
+            for frame, texts in received:
+                yield from frame.with_texts(seq, some.t, texts[first:end])
+                seq += some.count
+            yield from self.events[0].with_texts(seq, some.t, some.at, self.texts[first:end], first)
+            seq += some.count
+            for frame, texts in sent:
+                yield from frame.with_texts(seq, some.t, texts[first:end])
+                seq += some.count
+            first = end
 
 
-def _position(cursor: str) -> tuple[int, int]:
-    epoch, _, seq = cursor.partition(":")
-    return int(epoch), int(seq)
+Item = Line | StepLine
+"""A frame, an event or a command, many alike ones of one step, or a StepLine with rounds."""
+
+Rank = tuple[int, int, int, bool]
+RECEIVED, SENT = (0, 0, 0, False), (2, 0, 0, False)
 
 
-# -- items as steps ---------------------------------------------------------------------------------------------
+def _rank(entry: Line) -> Rank:
+    """Return where an entry stands in its step: entries are sorted by it, and equal ones stay in their order."""
+    if type(entry) is EventLine:
+        epoch, _, seq = entry.cursor.partition(":")
+        return 1, int(epoch), int(seq), entry.event is not None
+    return RECEIVED if entry.dir == "receive" else SENT  # type: ignore[union-attr]  # a FrameLine
 
 
 def packed(items: Iterable[Item]) -> Iterator[StepLine]:
-    """Return the StepLines of items: those of one time together, as far as the step tells their order."""
-    step: list[Item] = []
+    """Return the StepLines of items. Items of one time share a StepLine, as far as it can tell their order."""
+    step: list[Line] = []
     following = -1
-    cursors = ["", ""]  # of the last event and the last command of the step
+    last: Rank = RECEIVED
     for item in items:
-        is_command = type(item) is EventLine and item.command is not None
-        is_event = type(item) is EventLine and not is_command and not cursors[1]
-        alone = type(item) is Stream and (bool(item.wires) or len(item.rounds) > 1)
-        if step and (
-            alone
-            or item.t != step[0].t
-            or item.seq != following
-            or not ((is_event and type(step[-1]) is EventLine) or _follows(step[-1], cursors, item, is_command))
-        ):
-            yield _step_line(step)
-            step, cursors = [], ["", ""]
-        if alone:
-            yield _folded(item)  # type: ignore[arg-type]  # a Stream
+        if isinstance(item, StepLine):
+            if step:
+                yield _step_line(step)
+                step = []
+            yield item
             continue
+        rank = _rank(item)
+        if step and (item.t != step[0].t or item.seq != following or rank < last):
+            yield _step_line(step)
+            step = []
         step.append(item)
-        following = item.seq + (1 if type(item) in SINGLE else count(item))
-        if type(item) is EventLine or type(item) is Stream:
-            cursors[is_command] = item.cursor
+        following, last = item.seq + item.count, rank
     if step:
         yield _step_line(step)
 
 
-SINGLE = (FrameLine, EventLine)
-
-
-def _follows(last: Item, cursors: Sequence[str], item: Item, is_command: bool) -> bool:
-    """Return True if the item can follow in its step: whoever reads the step finds the same order."""
-    sends = isinstance(last, FrameLine | FrameRun) and last.dir == "send"
-    if isinstance(item, FrameLine | FrameRun):
-        return item.dir == "send" or not (sends or any(cursors))
-    if sends:
-        return False
-    event, command = cursors
-    if is_command:
-        return not event or _position(event) < _position(item.cursor)
-    return not command or _position(command) <= _position(item.cursor)
-
-
-def _step_line(items: Sequence[Item]) -> StepLine:
-    frames, events, commands = list[FrameEntry](), list[EventEntry](), list[CommandEntry]()
+def _step_line(items: Sequence[Line]) -> StepLine:
+    frames, events, commands = list[FrameLine](), list[EventLine](), list[EventLine]()
     for item in items:
-        if isinstance(item, FrameLine | FrameRun):
-            frames.append(_frame_entry(item))
-        elif isinstance(item, Stream) or item.event is not None:
-            events.append(_event_entry(item))
-        elif item.command is not None:
-            commands.append(
-                CommandEntry(cursor=item.cursor, command=item.command, link=item.link, redacted=item.redacted)
-            )
+        if isinstance(item, FrameLine):
+            frames.append(structs.replace(item, seq=0, t=0))
+        else:
+            (events if item.event is not None else commands).append(structs.replace(item, seq=0, t=0))
     return StepLine(seq=items[0].seq, t=items[0].t, frames=frames, events=events, commands=commands)
-
-
-def _frame_entry(item: FrameLine | FrameRun) -> FrameEntry:
-    if isinstance(item, FrameRun):
-        around = [[part] for part in item.around]
-        return FrameEntry(link=item.link, dir=item.dir, dialect=item.dialect, words=item.words, around=around)
-    return FrameEntry(
-        link=item.link,
-        dir=item.dir,
-        dialect=item.dialect,
-        text=item.text,
-        base64=item.base64,
-        channel=item.channel,
-        parts=item.parts,
-        missing=item.missing,
-        redacted=item.redacted,
-    )
-
-
-def _event_entry(item: EventLine | Stream) -> EventEntry:
-    if isinstance(item, Stream):
-        return EventEntry(
-            cursor=item.cursor,
-            event=item.event,
-            texts=item.texts,
-            turn=item.turn,
-            origin=item.origin,
-            at=item.rounds[0].at,
-        )
-    return EventEntry(
-        cursor=item.cursor,
-        event=item.event,  # type: ignore[arg-type]  # the caller saw that it is an event
-        link=item.link,
-        turn=item.turn,
-        origin=item.origin,
-        at=item.at,
-        redacted=item.redacted,
-    )
-
-
-def _folded(stream: Stream) -> StepLine:
-    """Return the StepLine of a text that streamed."""
-    frames = [
-        FrameEntry(link=wire.link, dir=wire.dir, dialect=wire.dialect, around=wire.around) for wire in stream.wires
-    ]
-    entry = EventEntry(
-        cursor=stream.cursor, event=stream.event, texts=stream.texts, turn=stream.turn, origin=stream.origin
-    )
-    return StepLine(seq=stream.seq, t=stream.t, frames=frames, events=[entry], rounds=stream.rounds)
 
 
 # -- bytes ------------------------------------------------------------------------------------------------------
@@ -363,7 +225,7 @@ _HEADER = msgspec.json.Decoder(Header)
 
 
 class _Stamp(Struct):
-    """The format and version of a first line, read before the rest of it is believed."""
+    """The format and version of a first line, which are checked before the rest of it is decoded."""
 
     format: str = ""
     version: int = 0
@@ -435,34 +297,37 @@ def _unknown_kind(line: bytes) -> str:
 def _check(step: StepLine) -> None:
     """Raise ValueError if the parts of a step contradict each other."""
     if not (step.frames or step.events or step.commands):
-        raise ValueError("a step in which nothing happened")
-    if step.rounds:
-        _check_rounds(step)
-        return
-    for frame in step.frames:
-        if (len(frame.around) > 1) is not bool(frame.words) or any(len(part) > 1 for part in frame.around):
-            raise ValueError("words without something around them, or the reverse")
+        raise ValueError("a step without frames, events and commands")
     for entry in step.events:
+        if entry.event is None or entry.command is not None:
+            raise ValueError("an entry of `events` without an event, or with a command")
         if entry.texts:
             _check_texts(entry)
+    if any(entry.command is None or entry.event is not None or entry.texts for entry in step.commands):
+        raise ValueError("an entry of `commands` without a command, or with an event")
+    if step.rounds:
+        _check_rounds(step)
+    elif any(
+        (len(frame.around) > 1) is not bool(frame.words) or any(len(part) > 1 for part in frame.around)
+        for frame in step.frames
+    ):
+        raise ValueError("`words` without `around`, or `around` without `words`")
 
 
 def _check_rounds(step: StepLine) -> None:
     if len(step.events) != 1 or step.commands or step.rounds[0].t != step.t:
-        raise ValueError("rounds need one event, no command and the `t` of the first round")
-    (entry,) = step.events
-    _check_texts(entry)
-    if sum(some.count for some in step.rounds) != len(entry.texts):
+        raise ValueError("`rounds` need one event, no command and the `t` of the first round")
+    if sum(some.count for some in step.rounds) != len(step.texts):
         raise ValueError("the rounds have another number of texts")
     if any(len(frame.around) < 2 or frame.words for frame in step.frames):
-        raise ValueError("a frame without something around its texts")
+        raise ValueError("a frame without strings around its texts")
     if len({(frame.link, frame.dir) for frame in step.frames}) != len(step.frames):
         raise ValueError("the same link and direction twice")
 
 
-def _check_texts(entry: EventEntry) -> None:
+def _check_texts(entry: EventLine) -> None:
     event = entry.event
-    if not isinstance(event, DELTAS) or event.text or event.ext is not None or not entry.texts:
+    if event is None or not event.streamed or event.text or event.ext is not None:  # type: ignore[union-attr]  # streamed events have a text
         raise ValueError("`texts` without an empty delta")
     if entry.link or entry.redacted:
-        raise ValueError("`texts` of an event that was redacted or told to one link")
+        raise ValueError("`texts` of an event that was redacted or sent to one link")

@@ -14,11 +14,10 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from dragoman.gateway.recording.format import Header, RecordingError, StepLine, VersionError
+from dragoman.gateway.recording.format import Header, Item, RecordingError, StepLine, VersionError
 from dragoman.gateway.recording.lines import UP, EventLine, FrameLine, Line
 from dragoman.gateway.recording.part_file import PartFile, Problems, open_part
 from dragoman.gateway.recording.places import is_named_as_one, siblings
-from dragoman.gateway.recording.runs import Item, lines_of
 from dragoman.mappings.canonical import Batch, Command, Event
 from dragoman.mappings.canonical.events import QuestionAnswered, QuestionAsked
 
@@ -63,7 +62,7 @@ class Recording:
 
     def lines(self, *, seq: int = 0, t: int = 0) -> Iterator[Line]:
         """Return its frames, events and commands one by one, from the first with at least this `seq` and this `t`."""
-        return (line for line in lines_of(self.items(seq=seq, t=t)) if line.seq >= seq and line.t >= t)
+        return (line for step in self.steps(seq=seq, t=t) for line in step.lines() if line.seq >= seq and line.t >= t)
 
     def items(self, *, seq: int = 0, t: int = 0) -> Iterator[Item]:
         """Return the items of the steps from `steps`, alike ones together."""

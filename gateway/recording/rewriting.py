@@ -14,12 +14,11 @@ from operator import itemgetter
 from pathlib import Path
 
 from dragoman.gateway.recording import blocks
-from dragoman.gateway.recording.format import Header, encode, packed
+from dragoman.gateway.recording.format import Header, Item, encode, packed
 from dragoman.gateway.recording.keeping import lock, sync_folder
 from dragoman.gateway.recording.places import ZST, part_names
 from dragoman.gateway.recording.reader import Recording
 from dragoman.gateway.recording.redaction import FindingCount, Redactor
-from dragoman.gateway.recording.runs import Item
 from dragoman.mappings.errors import ConfigError
 
 __all__ = ["redact", "redacted", "scan"]

@@ -18,11 +18,10 @@ import structlog
 from msgspec import structs
 
 from dragoman.gateway.ledger import Ledger
-from dragoman.gateway.recording.format import Header, encode, encode_lines, packed
+from dragoman.gateway.recording.format import Header, Item, encode, encode_lines, packed
 from dragoman.gateway.recording.lines import UP, EventLine
 from dragoman.gateway.recording.pending import FramesNote, Note, PendingSteps, TapPoint
 from dragoman.gateway.recording.redaction import FindingCounts, Redactor
-from dragoman.gateway.recording.runs import Item, count
 from dragoman.gateway.recording.writer import File, Writer
 from dragoman.gateway.timers import Later, Timer
 from dragoman.mappings.canonical import Batch, Command, Event, SessionState
@@ -297,7 +296,7 @@ class SessionRecorder:
     def _write(self, lines: Sequence[Item]) -> None:
         if not lines or self.closed:
             return
-        number = lines[-1].seq + count(lines[-1]) - lines[0].seq
+        number = lines[-1].seq + lines[-1].count - lines[0].seq
         if self._file is None and not self._begin(lines[0].seq):
             self._lose(number)
             return

@@ -13,15 +13,15 @@ from typing import Any
 import msgspec
 from msgspec import Struct, field, structs
 
+from dragoman.gateway.recording.format import StepLine
 from dragoman.gateway.recording.lines import FrameLine, Line
 from dragoman.gateway.recording.redaction.escapes import layers
 from dragoman.gateway.recording.redaction.finder import Finder
 from dragoman.gateway.recording.redaction.spans import Mark, Note, replaced
-from dragoman.gateway.recording.runs import FrameRun, Stream
 
 __all__ = ["CredentialRemover", "FrameCleaner", "Frames", "has_credentials", "texts_of"]
 
-Frames = FrameLine | FrameRun | Stream
+Frames = FrameLine | StepLine
 
 SECRETS_MAX = 64  # different secrets of one frame that are looked for in the rest of it; with more it is emptied
 
@@ -124,32 +124,26 @@ class CredentialRemover:
 
 
 def _count_of(item: Frames) -> int:
-    if isinstance(item, Stream):
-        return len(item.texts) * len(item.wires)
-    return len(item.words) if isinstance(item, FrameRun) else 1
+    return len(item.texts) * len(item.frames) if isinstance(item, StepLine) else item.count
 
 
 def _numbered(item: Frames, numbers: range) -> Iterator[tuple[int, Line]]:
     """Yield the lines of an item; a frame with its number, an event with -1."""
     if isinstance(item, FrameLine):
-        yield numbers[0], item
-    elif isinstance(item, FrameRun):
         yield from zip(numbers, item.lines(), strict=True)
     else:
         size = len(item.texts)
-        own = {(wire.link, wire.dir): iter(numbers[n * size :]) for n, wire in enumerate(item.wires)}
+        own = {(wire.link, wire.dir): iter(numbers[n * size :]) for n, wire in enumerate(item.frames)}
         for line in item.lines():
             yield (next(own[line.link, line.dir]) if isinstance(line, FrameLine) else -1), line
 
 
 def _texts_of_each(item: Frames) -> Iterator[Iterable[str]]:
     """Yield the texts of each frame of an item."""
-    if isinstance(item, FrameLine):
-        yield texts_of(item)
-    elif isinstance(item, FrameRun):
-        yield from ((text,) for text in item.texts)
+    if isinstance(item, StepLine):
+        yield from ((text,) for wire in item.frames for text in item.frame_texts(wire))
     else:
-        yield from ((text,) for wire in item.wires for text in item.frames(wire))
+        yield from map(texts_of, item.lines())
 
 
 def _quick_texts(item: Frames) -> Sequence[str]:
@@ -157,11 +151,10 @@ def _quick_texts(item: Frames) -> Sequence[str]:
 
     Words and the text around them are returned separately, because no anchor goes over a quote.
     """
-    if isinstance(item, FrameLine):
-        return (item.text or "",)
-    if isinstance(item, FrameRun):
-        return ("\n".join(item.words), *item.around)
-    return ("\n".join(item.texts), *(part for wire in item.wires for part in wire.around_at(item.rounds[0].at)))
+    if isinstance(item, StepLine):
+        around = (part for wire in item.frames for part in wire.around_at(item.rounds[0].at))
+        return ("\n".join(item.texts), *around)
+    return ("\n".join(item.words), *item.around_at(0)) if item.words else (item.text or "",)
 
 
 def _may_hold_any(texts: list[str]) -> bool:

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 
+from dragoman.gateway.recording.format import StepLine
 from dragoman.gateway.recording.lines import FrameLine, Line
 from dragoman.gateway.recording.redaction.field_texts import FieldText, FieldTexts, ParsedFrame, Part, TapKey
 from dragoman.gateway.recording.redaction.finder import HIDDEN, Finder
@@ -22,7 +23,6 @@ from dragoman.gateway.recording.redaction.held_text import BEHIND, BEHIND_MAX
 from dragoman.gateway.recording.redaction.shapes import NAME_MAX, ends_as_secret
 from dragoman.gateway.recording.redaction.spans import overlapping
 from dragoman.gateway.recording.redaction.values import find_in_rows
-from dragoman.gateway.recording.runs import FrameRun, Stream, StreamFrames
 
 __all__ = ["FrameRedactor"]
 
@@ -66,15 +66,15 @@ class FrameRedactor:
         singles: Singles = {}
         number = 0
         for frame in frames:
-            if isinstance(frame, Stream):
-                for one in frame.wires:
+            if isinstance(frame, StepLine):
+                for one in frame.frames:
                     self._add_singles(singles, (one.link, one.dir), fixed)
                     if not self._skip_stream(frame, one):
                         self._add_stream(number, frame, one, fixed)
                     number += len(frame.texts)
                 continue
             tap: TapKey = (frame.link, frame.dir)
-            if isinstance(frame, FrameLine):
+            if not frame.words:
                 numbers, texts = singles.setdefault(tap, ([], []))
                 for text in (frame.text,) if frame.text is not None else texts_of(frame):
                     numbers.append(number)
@@ -100,7 +100,7 @@ class FrameRedactor:
         if before is not None:
             self._add_frames(tap, *before, fixed)
 
-    def _skip_stream(self, stream: Stream, tap: StreamFrames) -> bool:
+    def _skip_stream(self, stream: StepLine, tap: FrameLine) -> bool:
         """Only remember the texts of a stream, if the rest of its frames is known. Return False if it is not."""
         around, fields = self._known.get((tap.link, tap.dir), ((), ()))
         if around != tap.around or any(field_text.parts for field_text in fields):
@@ -110,15 +110,15 @@ class FrameRedactor:
             field_text.behind = (field_text.behind + joined)[-max(BEHIND, self._finder.reach) :]
         return True
 
-    def _add_run(self, number: int, run: FrameRun, fixed: Fixed) -> None:
+    def _add_run(self, number: int, run: FrameLine, fixed: Fixed) -> None:
         words = self._fields.words_of_run(run.words)
-        self._add_alike((run.link, run.dir), number, run.around, words, lambda: run.texts, fixed)
+        self._add_alike((run.link, run.dir), number, run.around_at(0), words, run.texts, fixed)
 
-    def _add_stream(self, number: int, stream: Stream, tap: StreamFrames, fixed: Fixed) -> None:
+    def _add_stream(self, number: int, stream: StepLine, tap: FrameLine, fixed: Fixed) -> None:
         first, *between, last = tap.around_at(stream.rounds[0].at)
         around = [f'{first}"', *(f'"{part}"' for part in between), f'"{last}']
         key = (tap.link, tap.dir)
-        fields = self._add_alike(key, number, around, stream.texts, partial(stream.frames, tap), fixed)
+        fields = self._add_alike(key, number, around, stream.texts, partial(stream.frame_texts, tap), fixed)
         if fields and self._streams_are_clean:
             if len(self._known) >= KNOWN_MAX:
                 self._known.clear()

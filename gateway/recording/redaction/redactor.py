@@ -9,11 +9,12 @@ frames are searched at once. Nothing here reads a clock: the time is that of the
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from msgspec import Struct, structs
 
+from dragoman.gateway.recording.format import Item, StepLine
 from dragoman.gateway.recording.lines import EventLine, FrameLine, Line
 from dragoman.gateway.recording.redaction.finder import finder as finder_of
 from dragoman.gateway.recording.redaction.frame_cleaner import CredentialRemover, FrameCleaner
@@ -24,7 +25,6 @@ from dragoman.gateway.recording.redaction.rules import RedactionRules
 from dragoman.gateway.recording.redaction.shapes import ALWAYS, named
 from dragoman.gateway.recording.redaction.spans import Placeholders, Span
 from dragoman.gateway.recording.redaction.values import ValueRedactor, place_of
-from dragoman.gateway.recording.runs import FrameRun, Item, Stream
 from dragoman.mappings.canonical.events import (
     ReasoningDelta,
     ReasoningDone,
@@ -48,7 +48,7 @@ LINES_MAX = 65_536  # held behind an open text: one for every byte of the window
 WEIGHT_MAX = 16 * 1024 * 1024  # bytes of frames among them: of one message as large as can be
 COUNTS_MAX = 1024  # kinds times places; their names come from us and from the configuration
 
-Slot = tuple[Line | Stream, ...]
+Slot = tuple[Item, ...]
 """The line of a delta; or a stream, or the lines that were made of it."""
 
 
@@ -114,7 +114,7 @@ class Redactor:
         if rules is not None:
             same = self._partial is finder
             self._frames = FrameRedactor(self._partial, cleaner, paths.names, streams_are_clean=same)
-        self._queue: deque[HeldDelta[Slot] | Line | FrameRun] = deque()
+        self._queue: deque[HeldDelta[Slot] | Line] = deque()
         self._texts: dict[TextKey, HeldText[Slot]] = {}
         self._weight = 0
         self._origin = Origin()  # the last one that was searched
@@ -132,14 +132,11 @@ class Redactor:
         for line in lines:
             if type(line) is FrameLine:
                 queue.append(line)
-                self._weight += len(line.text or "")
+                self._weight += _weight(line)
             elif type(line) is EventLine:
                 self._take(line)
-            elif type(line) is Stream:
+            elif type(line) is StepLine:
                 self._add(_key_of(line), HeldDelta((line,), "".join(line.texts), line.t, line.texts))
-            elif type(line) is FrameRun:
-                queue.append(line)
-                self._weight += _weight(line)
         if lines:
             now = max(now, lines[-1].t)
         window = self._rules.window_micros
@@ -206,20 +203,23 @@ class Redactor:
         """Return a line as it is written without rules: nothing is held back, and streamed text is not searched."""
         if isinstance(line, EventLine) and type(line.event) not in STREAMED:
             line = self._redacted(line)
-        return self._origin_redacted(line) if isinstance(line, EventLine | Stream) else (line,)
+        return self._origin_redacted(line) if not isinstance(line, FrameLine) else (line,)
 
-    def _origin_redacted(self, line: Line | Stream) -> Sequence[Line | Stream]:
+    def _origin_redacted(self, line: Item) -> Sequence[Item]:
         """Return a line with its origin redacted: clients choose request ids freely."""
-        if isinstance(line, FrameLine) or line.origin is self._origin:
+        if isinstance(line, FrameLine):
+            return (line,)
+        before = line.events[0].origin if isinstance(line, StepLine) else line.origin
+        if before is self._origin:
             return (line,)
         self._seq = line.seq
-        origin = self._values.redact(line.origin)
-        if origin is line.origin:
+        origin = self._values.redact(before)
+        if origin is before:
             self._origin = origin  # all events of a batch have this one
             return (line,)
         return [
             structs.replace(one, origin=origin, redacted=True) if isinstance(one, EventLine) else one
-            for one in _apart(line)
+            for one in line.lines()
         ]
 
     def _redacted(self, line: EventLine) -> EventLine:
@@ -242,7 +242,8 @@ class Redactor:
             streamed = STREAMED.get(kind)
             key = SINGLE.get(kind) or (streamed(event) if streamed is not None else None)
             if key is not None:
-                self._add(key, HeldDelta((line,), event.json if kind is ToolCallArguments else event.text, line.t))
+                text = event.json if kind is ToolCallArguments else "".join(line.texts) or event.text
+                self._add(key, HeldDelta((line,), text, line.t, line.texts))
                 return
             ends = ENDS.get(kind)
             if ends is not None and self._texts:
@@ -283,7 +284,7 @@ class Redactor:
                 (line,) = delta.slot
                 pieces = iter(texts)
                 delta.slot = tuple(
-                    self._with_text(one, *next(pieces)) if isinstance(one, EventLine) else one for one in _apart(line)
+                    self._with_text(one, *next(pieces)) if isinstance(one, EventLine) else one for one in line.lines()
                 )
 
     def _with_text(self, line: EventLine, text: str, begun: Sequence[Span]) -> EventLine:
@@ -319,15 +320,11 @@ ENDS: dict[type, Callable[[TextKey, Any], bool]] = {
 """The texts that end with such an event."""
 
 
-def _key_of(stream: Stream) -> TextKey:
-    """Return the key of the text whose deltas a stream holds."""
-    event = stream.event
+def _key_of(step: StepLine) -> TextKey:
+    """Return the key of the text whose deltas a step with rounds holds."""
+    event = step.events[0].event
     return ("output", event.call, "") if isinstance(event, ToolOutputDelta) else SINGLE[type(event)]
 
 
-def _apart(line: Line | Stream) -> Iterable[Line]:
-    return line.lines() if isinstance(line, Stream) else (line,)
-
-
-def _weight(frame: FrameLine | FrameRun) -> int:
-    return len("".join(frame.words)) if isinstance(frame, FrameRun) else len(frame.text or "")
+def _weight(frame: FrameLine) -> int:
+    return len(frame.text or "") or len("".join(frame.words))

@@ -10,10 +10,9 @@ from typing import Literal
 from msgspec import structs
 
 from dragoman.gateway.recording import blocks
-from dragoman.gateway.recording.format import Header, decode_line, encode, encode_lines, packed
+from dragoman.gateway.recording.format import Header, Item, decode_line, encode, encode_lines, packed
 from dragoman.gateway.recording.lines import EventLine, FrameLine, Line
 from dragoman.gateway.recording.pending import FramesNote, Note, PendingSteps, TapPoint, frame_lines
-from dragoman.gateway.recording.runs import Item, count, lines_of
 from dragoman.mappings.canonical import Batch
 from dragoman.mappings.canonical.events import TextDelta
 
@@ -25,6 +24,7 @@ __all__ = [
     "in_parts",
     "in_runs",
     "in_streams",
+    "lines_of",
     "numbered",
     "raw",
     "read_back",
@@ -85,7 +85,12 @@ def read_back(items: Iterable[Item]) -> list[Item]:
 
 def decoded(raw: Sequence[bytes]) -> list[Line]:
     """The lines of a file behind its header, each by itself."""
-    return list(lines_of(item for line in raw for item in decode_line(line).items()))
+    return [item for line in raw for item in decode_line(line).lines()]
+
+
+def lines_of(items: Iterable[Item]) -> list[Line]:
+    """The frames, events and commands of items, each by itself."""
+    return [line for item in items for line in item.lines()]
 
 
 def in_runs(lines: Sequence[Line]) -> list[Item]:
@@ -103,11 +108,11 @@ def in_runs(lines: Sequence[Line]) -> list[Item]:
                 link, _, dialect = wire
                 texts = [frame.text.encode() for frame in some if frame.text is not None]
                 stored += frame_lines(seq, t, link, direction, dialect, texts)
-            seq = stored[-1].seq + count(stored[-1])
+            seq = stored[-1].seq + stored[-1].count
         if direction == "receive":
             for line in _events([line for line in lines if isinstance(line, EventLine)], seq, t):
                 stored.append(line)
-                seq += count(line)
+                seq += line.count
     return stored
 
 
@@ -128,7 +133,7 @@ def in_streams(lines: Sequence[Line], seq: int, position: int) -> list[Item]:
         nonlocal seq
         for line in notes.take():
             stored.append(structs.replace(line, seq=seq))
-            seq += count(line)
+            seq += line.count
 
     for line, following in zip_longest(lines, lines[1:]):
         if line.redacted or (isinstance(line, FrameLine) and line.text is None):

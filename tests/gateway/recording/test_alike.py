@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from dragoman.gateway.recording.lines import UP, FrameLine, frame_line
 from dragoman.gateway.recording.pending import RUN_MIN, frame_lines
-from dragoman.gateway.recording.runs import FrameRun, count, lines_of
 from dragoman.mappings.dialect import Frame, Oversize, Parts
-from tests.gateway.recording.lines import raw, read_back
+from tests.gateway.recording.lines import lines_of, raw, read_back
 
 WORDS = ["The", " quick", "", ' "Dragon"', "\n", "木", " 🦀", "\\", " over", " the", " lazy", "dog"]
 
@@ -28,24 +27,23 @@ def smooth(word: str, at: int = 5) -> bytes:
     return json.dumps({"type": "stream_token", **said, "data": said}, ensure_ascii=False).encode()
 
 
-def stored(frames: Sequence[Frame]) -> list[FrameLine | FrameRun]:
+def stored(frames: Sequence[Frame]) -> list[FrameLine]:
     return list(frame_lines(1, 2, UP, "receive", "pod", frames))
 
 
-def as_they_were(frames: Sequence[Frame]) -> list[FrameLine | FrameRun]:
+def as_they_were(frames: Sequence[Frame]) -> list[FrameLine]:
     """The lines as they are stored; they stand for these frames, one by one, also when they were read back."""
     lines = stored(frames)
     again = read_back(lines)
     expected = [frame_line(seq, 2, UP, "receive", "pod", frame) for seq, frame in enumerate(frames, 1)]
-    assert list(lines_of(lines)) == list(lines_of(again)) == expected
-    assert [line.seq for line in lines] == [1 + sum(map(count, lines[:at])) for at in range(len(lines))]
+    assert lines_of(lines) == lines_of(again) == expected
+    assert [line.seq for line in lines] == [1 + sum(line.count for line in lines[:at]) for at in range(len(lines))]
     return lines
 
 
 @pytest.mark.parametrize("frames", [[*map(pod, WORDS)], [*map(smooth, WORDS)], tuple(map(pod, WORDS))])
 def test_frames_that_differ_in_one_word_are_one_line(frames: Sequence[bytes]) -> None:
     (run,) = as_they_were(frames)
-    assert isinstance(run, FrameRun)
     assert run.words[1:4] == [" quick", "", r" \"Dragon\""]
     assert len(raw([run])) < len(b"".join(frames))
 

@@ -2,12 +2,12 @@ from __future__ import annotations
 
 from dragoman.gateway.recording.lines import UP, EventLine, FrameLine
 from dragoman.gateway.recording.pending import LINES_MAX, SIZE_MAX, FramesNote, PendingSteps, TapPoint
-from dragoman.gateway.recording.runs import FrameRun, Stream, lines_of
 from dragoman.mappings.canonical import Batch, Event
 from dragoman.mappings.canonical.commands import PauseTurn
 from dragoman.mappings.canonical.events import TextDelta, TextDone
 from dragoman.mappings.canonical.values import Origin
 from dragoman.mappings.dialect import Parts
+from tests.gateway.recording.lines import lines_of
 
 ORIGIN = Origin(link="a", request="r")
 RECEIVED, SENT = TapPoint(UP, "receive", "pod"), TapPoint(UP, "send", "pod")
@@ -19,7 +19,7 @@ def batch(*events: Event) -> Batch:
 
 def test_what_happened_has_lines_in_its_order_and_one_count() -> None:
     notes = PendingSteps()
-    command = EventLine(seq=0, t=0, cursor="2:8", command=PauseTurn(), link="a")
+    command = EventLine(cursor="2:8", command=PauseTurn(), link="a")
     notes.add(3, [FramesNote(RECEIVED, [b"a", b"b"]), batch(TextDelta(text="x"), TextDone(text="x")), command])
     assert notes.count == 5
     assert [(line.seq, line.t, type(line)) for line in notes.take()] == [
@@ -40,8 +40,8 @@ def test_deltas_among_other_events_are_a_stream_of_their_own() -> None:
     events: list[Event] = [*deltas, TextDone(text="abcd"), TextDelta(text="e")]
     notes.add(2, [batch(*events)])
     lines = notes.take()
-    assert [type(line) for line in lines] == [Stream, EventLine, EventLine]
-    assert list(lines_of(lines)) == [
+    assert [line.count for line in lines] == [4, 1, 1]
+    assert lines_of(lines) == [
         EventLine(seq=1 + at, t=2, cursor=f"2:{7 + at}", event=event, turn="t", origin=ORIGIN, at=99)
         for at, event in enumerate(events)
     ]
@@ -51,7 +51,8 @@ def test_frames_that_are_alike_are_a_run() -> None:
     notes = PendingSteps()
     notes.add(1, [FramesNote(RECEIVED, [b'{"text":"%d"}' % at for at in range(20)]), FramesNote(SENT, [b"x"])])
     first, last = notes.take()
-    assert isinstance(first, FrameRun)
+    assert isinstance(first, FrameLine)
+    assert first.count == 20
     assert (first.seq, last.seq) == (1, 21)
 
 

@@ -11,14 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
+from dragoman.gateway.recording.format import Item, StepLine
 from dragoman.gateway.recording.lines import UP, EventLine, FrameLine, Line, frame_line
 from dragoman.gateway.recording.pending import FramesNote, Note, PendingSteps, TapPoint
-from dragoman.gateway.recording.runs import FrameRun, Item, Stream, count, lines_of
 from dragoman.mappings.canonical import Batch, Event
 from dragoman.mappings.canonical.events import ReasoningDelta, TextDelta, TextDone, ToolOutputDelta
 from dragoman.mappings.canonical.values import Origin
 from dragoman.mappings.dialect import Frame, Missed, Parts
-from tests.gateway.recording.lines import raw, read_back
+from tests.gateway.recording.lines import lines_of, raw, read_back
 
 UP_POD = TapPoint(UP, "receive", "pod")
 TO_SMOOTH, TO_OTHER = TapPoint("smooth-1", "send", "smooth"), TapPoint("smooth-2", "send", "smooth")
@@ -90,14 +90,16 @@ class Talk:
             if number % every == 0:
                 stored += notes.take()
         stored += notes.take()
-        assert list(lines_of(stored)) == list(self.lines())
-        assert list(lines_of(read_back(stored))) == list(self.lines())
-        assert [line.seq for line in stored] == [1 + sum(map(count, stored[:at])) for at in range(len(stored))]
+        assert lines_of(stored) == list(self.lines())
+        assert lines_of(read_back(stored)) == list(self.lines())
+        assert [line.seq for line in stored] == [
+            1 + sum(line.count for line in stored[:at]) for at in range(len(stored))
+        ]
         return stored
 
 
-def streams(stored: Sequence[Item]) -> list[Stream]:
-    return [line for line in stored if isinstance(line, Stream)]
+def streams(stored: Sequence[Item]) -> list[StepLine]:
+    return [line for line in stored if isinstance(line, StepLine)]
 
 
 @pytest.mark.parametrize("kind", [TextDelta, ReasoningDelta, lambda text: ToolOutputDelta(text=text, call="c1")])
@@ -107,19 +109,19 @@ def test_tokens_that_come_one_by_one_are_one_line(kind: Callable[..., Event], se
     for word in WORDS:
         talk.round(word)
     (stream,) = talk.stored()
-    assert isinstance(stream, Stream)
+    assert isinstance(stream, StepLine)
     assert stream.texts == WORDS
     assert len(stream.rounds) == len(WORDS)
-    assert [(wire.link, wire.dir) for wire in stream.wires] == [(UP, "receive"), *((t.link, "send") for t in sent)]
+    assert [(wire.link, wire.dir) for wire in stream.frames] == [(UP, "receive"), *((t.link, "send") for t in sent)]
     assert stream.t == 0
 
 
 def test_tokens_that_come_many_at_a_time_are_one_line_and_many_times_smaller() -> None:
     talk = Talk().round(*WORDS * 100).round(*WORDS * 50)
     (stream,) = talk.stored()
-    assert isinstance(stream, Stream)
+    assert isinstance(stream, StepLine)
     assert [some.count for some in stream.rounds] == [100 * len(WORDS), 50 * len(WORDS)]
-    assert stream.wires[1].around == [
+    assert stream.frames[1].around == [
         ['{"type":"stream_token","timestamp":', ',"requestId":"req-1","token":'],
         [',"data":{"requestId":"req-1","token":'],
         ["}}"],
@@ -140,7 +142,7 @@ def test_what_else_happens_stands_between_two_streams() -> None:
     talk = Talk().round("a").round("b")
     talk.step(FramesNote(UP_POD, [b'{"event":"usage"}'])).round("c").round("d", origin=Origin(link="smooth-2"))
     kinds = [type(line) for line in talk.stored()]
-    assert kinds == [Stream, FrameLine, Stream, Stream]
+    assert kinds == [StepLine, FrameLine, StepLine, StepLine]
 
 
 @pytest.mark.parametrize(
@@ -164,17 +166,21 @@ def test_frames_that_are_not_alike_are_lines_of_their_own(odd: Callable[[str, in
         one_by_one.round(word, frame=odd if number == at else smooth)
     together.round(*WORDS, frame=lambda word, time: odd(word, time) if word == WORDS[at] else smooth(word, time))
     one_by_one.stored()
-    (stream,) = streams(together.stored())
-    assert stream.wires == [], "the deltas are a stream all the same"
+    (deltas,) = [item for item in together.stored() if isinstance(item, EventLine)]
+    assert deltas.texts == WORDS, "the deltas are folded all the same"
 
 
 def test_frames_without_the_text_or_of_another_number_are_no_part_of_a_stream() -> None:
     talk = Talk(sent=()).round(*WORDS)
     t, step = talk.steps[0]
     talk.steps[0] = t, [*step, FramesNote(TO_SMOOTH, [smooth("".join(WORDS))])]
-    assert [type(line) for line in talk.stored()] == [FrameRun, Stream, FrameLine]
+    assert [(type(line), line.count) for line in talk.stored()] == [(FrameLine, 13), (EventLine, 13), (FrameLine, 1)]
     talk = Talk().round(*WORDS, frame=lambda _word, _at: b'{"type":"keepalive"}')
-    assert {type(line) for line in talk.stored()} == {FrameRun, Stream, FrameLine}
+    assert {(type(line), line.count > 1) for line in talk.stored()} == {
+        (FrameLine, True),
+        (EventLine, True),
+        (FrameLine, False),
+    }
 
 
 @pytest.mark.parametrize(
@@ -190,7 +196,7 @@ def test_frames_without_the_text_or_of_another_number_are_no_part_of_a_stream() 
 def test_events_that_differ_in_more_than_their_text_are_lines_of_their_own(events: list[Event]) -> None:
     talk = Talk()
     talk.step(Batch(session="s", epoch=2, first_seq=31, events=events, turn="t", origin=ORIGIN, at=5))
-    assert {type(line) for line in talk.stored()} == {EventLine}
+    assert {(type(line), line.count) for line in talk.stored()} == {(EventLine, 1)}
 
 
 def test_a_link_that_is_told_of_a_delta_twice_is_no_part_of_a_stream() -> None:
@@ -213,7 +219,7 @@ def test_a_word_that_is_a_key_too_cuts_the_frame_in_too_many_parts_and_is_not_ta
     for word in ("text", "token", "a", "b"):
         talk.round(word)
     (stream,) = talk.stored()
-    assert isinstance(stream, Stream)
+    assert isinstance(stream, StepLine)
     for word in ("text", "token", "requestId"):  # where nothing else is there to tell, it is stored as it is
         Talk().round(word).stored()
 

@@ -9,11 +9,11 @@ from itertools import chain
 import pytest
 from msgspec import Raw, structs
 
+from dragoman.gateway.recording.format import Item, Round, StepLine
 from dragoman.gateway.recording.lines import EventLine, FrameLine, Line, frame_line
 from dragoman.gateway.recording.redaction import RedactionRules, Redactor, rules
 from dragoman.gateway.recording.redaction.held_text import BEHIND
 from dragoman.gateway.recording.redaction.spans import Placeholders
-from dragoman.gateway.recording.runs import FrameRun, Item, Round, Stream, StreamFrames, count, lines_of
 from dragoman.mappings.canonical import Event
 from dragoman.mappings.canonical.commands import AnswerOtp, Command, SubmitInput
 from dragoman.mappings.canonical.events import (
@@ -31,7 +31,7 @@ from dragoman.mappings.canonical.events import (
 )
 from dragoman.mappings.canonical.values import Origin, Text
 from dragoman.mappings.dialect import Oversize, Parts
-from tests.gateway.recording.lines import in_runs, in_streams, raw
+from tests.gateway.recording.lines import in_runs, in_streams, lines_of, raw
 from tests.gateway.recording.redaction.corpus import PRIVATE, SAID, SHAPES, escaped
 
 SALT = b"salt"
@@ -84,7 +84,7 @@ class Lines:
             stored, seq, position = [], self.lines[0].seq, 0
             for some in fed:
                 stored.append(in_streams(some, seq, position))
-                seq = stored[-1][-1].seq + count(stored[-1][-1])
+                seq = stored[-1][-1].seq + stored[-1][-1].count
                 position += len(some)
         self.lines = list(lines_of(chain.from_iterable(stored)))
         for piece in stored:
@@ -513,12 +513,12 @@ def test_a_number_under_a_name_like_that_of_a_secret_is_none() -> None:
 # -- runs that no gateway wrote --------------------------------------------------------------------------
 
 
-RUN_AROUND = ['{"event":"text_delta","data":{"text":"', '"}}']
+RUN_AROUND = [['{"event":"text_delta","data":{"text":"'], ['"}}']]
 
 
 def known(redactor: Redactor) -> Redactor:
     """It has seen so many of these frames that it knows their shape."""
-    redactor.feed([FrameRun(seq=0, t=0, link="up", dir="receive", dialect="pod", around=RUN_AROUND, words=["x"] * 40)])
+    redactor.feed([FrameLine(seq=0, t=0, link="up", dir="receive", dialect="pod", around=RUN_AROUND, words=["x"] * 40)])
     return redactor
 
 
@@ -538,7 +538,7 @@ def known(redactor: Redactor) -> Redactor:
 )
 def test_no_secret_remains_in_a_run_whatever_its_words_are(words: list[str]) -> None:
     for redactor in (Redactor(RedactionRules(), SALT), known(Redactor(RedactionRules(), SALT))):
-        run = FrameRun(seq=1, t=1, link="up", dir="receive", dialect="pod", around=RUN_AROUND, words=words * 5)
+        run = FrameLine(seq=1, t=1, link="up", dir="receive", dialect="pod", around=RUN_AROUND, words=words * 5)
         out = list(lines_of([*redactor.feed([run]), *redactor.finish()]))
         assert [line.seq for line in out] == list(range(1, 1 + len(run.words)))
         texts = "".join(line.text or "" for line in out if isinstance(line, FrameLine))
@@ -548,13 +548,13 @@ def test_no_secret_remains_in_a_run_whatever_its_words_are(words: list[str]) -> 
 
 def test_a_run_of_credentials_is_looked_at_frame_by_frame() -> None:
     token = '{"action":"ping","token":"'
-    run = FrameRun(
+    run = FrameLine(
         seq=1,
         t=1,
         link="c1",
         dir="receive",
         dialect="smooth",
-        around=[token, '"}'],
+        around=[[token], ['"}']],
         words=["hunter22", "swordfish"] * 9,
     )
     for rules_or_none in (RedactionRules(), None):
@@ -584,12 +584,12 @@ def test_what_stands_in_every_frame_of_a_stream_is_taken_out_of_every_one() -> N
 
 def test_a_secret_around_the_words_of_a_run_is_taken_out_of_each_frame() -> None:
     redactor = Redactor(RedactionRules(), SALT)
-    seen = ['{"event":"x","data":{"note":"none","text":"', '"}}']
-    around = [f'{{"event":"x","data":{{"note":"it is {KEY}","text":"', '"}}']
+    seen = [['{"event":"x","data":{"note":"none","text":"'], ['"}}']]
+    around = [[f'{{"event":"x","data":{{"note":"it is {KEY}","text":"'], ['"}}']]
     words = [f"w{at}" for at in range(30)]
     out = []
     for seq, some in ((1, seen), (31, seen), (61, around)):
-        run = FrameRun(seq=seq, t=seq, link="up", dir="receive", dialect="pod", around=some, words=words)
+        run = FrameLine(seq=seq, t=seq, link="up", dir="receive", dialect="pod", around=some, words=words)
         out = list(lines_of([*redactor.feed([run])]))
     assert [line.seq for line in out] == list(range(61, 91))
     assert KEY not in raw(out).decode()
@@ -598,17 +598,12 @@ def test_a_secret_around_the_words_of_a_run_is_taken_out_of_each_frame() -> None
 # -- streams that no gateway wrote -----------------------------------------------------------------------
 
 
-def tokens(seq: int, *texts: str, around: Sequence[str] = ('{"event":"text_delta","data":{"text":', "}}")) -> Stream:
+def tokens(seq: int, *texts: str, around: Sequence[str] = ('{"event":"text_delta","data":{"text":', "}}")) -> StepLine:
     """Deltas and the frames of a pod that they came in."""
-    wire = StreamFrames(link="up", dir="receive", dialect="pod", around=[[part] for part in around])
-    return Stream(
-        seq=seq,
-        cursor=f"1:{seq}",
-        event=TextDelta(text=""),
-        texts=list(texts),
-        wires=[wire],
-        rounds=[Round(len(texts), seq * 1000, 0)],
-    )
+    frames = FrameLine(link="up", dir="receive", dialect="pod", around=[[part] for part in around])
+    deltas = EventLine(cursor=f"1:{seq}", event=TextDelta(text=""), texts=list(texts))
+    rounds = [Round(len(texts), seq * 1000, 0)]
+    return StepLine(seq=seq, t=seq * 1000, frames=[frames], events=[deltas], rounds=rounds)
 
 
 def flowing(redactor: Redactor) -> int:
@@ -664,5 +659,5 @@ def test_tokens_are_taken_out_of_the_frames_of_a_stream_whatever_is_configured()
         for rules_or_none in (RedactionRules(), None):
             redactor = Redactor(rules_or_none, SALT)
             out = list(lines_of([*redactor.feed([stored], now=60_000_000), *redactor.finish()]))
-            assert [line.seq for line in out] == list(range(1, 1 + count(stored)))
+            assert [line.seq for line in out] == list(range(1, 1 + stored.count))
             assert "swordfish" not in "".join(line.text or "" for line in out if isinstance(line, FrameLine))

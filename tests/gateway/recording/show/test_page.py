@@ -88,7 +88,7 @@ def hostile(tmp_path: Path) -> str:
         FrameLine(seq=1, t=0, link=ATTACK, dir="receive", dialect=ATTACK, text=ATTACK),
         FrameLine(seq=2, t=0, link="up", dir="receive", dialect="pando", channel="sub", parts=(Part(text=ATTACK),)),
         FrameLine(seq=3, t=0, link="up", dir="receive", dialect="pando", missing=ATTACK),
-        EventLine(seq=4, t=0, cursor=ATTACK, turn=ATTACK, event=TextDone(text=ATTACK)),
+        EventLine(seq=4, t=0, cursor="1:0", turn=ATTACK, event=TextDone(text=ATTACK)),
         EventLine(seq=5, t=0, cursor="1:0", event=ToolCallArguments(call="1", name=ATTACK, json=ATTACK, done=True)),
         EventLine(seq=6, t=0, cursor="1:0", event=ToolCallFinished(call="1", name=ATTACK, output=ATTACK)),
         EventLine(seq=7, t=0, cursor="1:0", link=ATTACK, command=SubmitInput(segments=(Text(text=ATTACK),))),

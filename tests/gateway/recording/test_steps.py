@@ -5,37 +5,47 @@ from typing import Any
 
 import pytest
 
-from dragoman.gateway.recording.format import LineError, decode_line
+from dragoman.gateway.recording.format import LineError, Round, StepLine, decode_line
 from dragoman.gateway.recording.lines import UP, EventLine, FrameLine
-from dragoman.gateway.recording.runs import FrameRun, Round, Stream, StreamFrames, count, lines_of
 from dragoman.mappings.canonical.events import ToolOutputDelta
 from dragoman.mappings.canonical.values import Origin
-from tests.gateway.recording.lines import raw, read_back
+from tests.gateway.recording.lines import lines_of, raw, read_back
 
-FRAMES = FrameRun(
-    seq=4, t=9, link=UP, dir="receive", dialect="pod", around=['{"a":"', '","b":"', '"}'], words=["", "x", r"\"\u0041"]
+FRAMES = FrameLine(
+    seq=4,
+    t=9,
+    link=UP,
+    dir="receive",
+    dialect="pod",
+    around=[['{"a":"'], ['","b":"'], ['"}']],
+    words=["", "x", r"\"\u0041"],
 )
 
 
-STREAM = Stream(
+STREAM = StepLine(
     seq=9,
-    cursor="2:31",
-    event=ToolOutputDelta(text="", call="c"),
-    texts=["x", '"\n', "é"],
+    t=9,
     rounds=[Round(1, 9, 1_700_000_000_001_000_000), Round(2, 12, 1_700_000_000_002_500_000)],
-    wires=[
-        StreamFrames(link=UP, dir="receive", dialect="pod", around=[['{"a":'], ["}"]]),
-        StreamFrames(link="c1", dir="send", dialect="smooth", around=[['{"t":', ',"a":'], [',"b":'], ["}"]]),
+    events=[
+        EventLine(
+            cursor="2:31",
+            event=ToolOutputDelta(text="", call="c"),
+            texts=["x", '"\n', "é"],
+            turn="t",
+            origin=Origin(link="a", request="r"),
+        )
     ],
-    turn="t",
-    origin=Origin(link="a", request="r"),
+    frames=[
+        FrameLine(link=UP, dir="receive", dialect="pod", around=[['{"a":'], ["}"]]),
+        FrameLine(link="c1", dir="send", dialect="smooth", around=[['{"t":', ',"a":'], [',"b":'], ["}"]]),
+    ],
 )
 
 
 def test_a_stream_comes_back_and_each_of_its_lines_stands_for_itself() -> None:
     assert read_back([STREAM]) == [STREAM]
     lines = list(STREAM.lines())
-    assert count(STREAM) == len(lines) == 9
+    assert STREAM.count == len(lines) == 9
     assert [line.seq for line in lines] == list(range(9, 18))
     assert [line.t for line in lines] == [9] * 3 + [12] * 6
     assert [line.text for line in lines if isinstance(line, FrameLine)] == [
@@ -53,7 +63,7 @@ def test_a_stream_comes_back_and_each_of_its_lines_stands_for_itself() -> None:
             cursor=f"2:{31 + at}",
             event=ToolOutputDelta(text=STREAM.texts[at], call="c"),
             turn="t",
-            origin=STREAM.origin,
+            origin=STREAM.events[0].origin,
             at=time,
         )
         for at, (seq, t, time) in enumerate(
@@ -104,14 +114,14 @@ def test_a_folded_step_whose_columns_do_not_fit_is_no_line(changed: dict[str, An
 
 def test_a_run_comes_back_and_each_of_its_lines_stands_for_itself() -> None:
     assert read_back([FRAMES]) == [FRAMES]
-    assert count(FRAMES) == 3
-    assert [count(line) for line in FRAMES.lines()] == [1] * 3
+    assert FRAMES.count == 3
+    assert [line.count for line in FRAMES.lines()] == [1] * 3
     assert [(line.seq, line.t, line.link, line.dir, line.dialect, line.text) for line in FRAMES.lines()] == [
         (4, 9, UP, "receive", "pod", '{"a":"","b":""}'),
         (5, 9, UP, "receive", "pod", '{"a":"x","b":"x"}'),
         (6, 9, UP, "receive", "pod", r'{"a":"\"\u0041","b":"\"\u0041"}'),
     ]
-    assert list(lines_of([FRAMES])) == FRAMES.lines()
+    assert lines_of([FRAMES]) == FRAMES.lines()
 
 
 @pytest.mark.parametrize(
