@@ -25,7 +25,7 @@ from msgspec import structs
 from dragoman.adapters.base import CloseReason, Listener, Transport
 from dragoman.gateway import registry
 from dragoman.gateway.backends.kinds import kind_of
-from dragoman.gateway.backends.upstream import Upstream
+from dragoman.gateway.backends.upstream import Upstream, UpstreamTarget
 from dragoman.gateway.config.model import Config, Route
 from dragoman.gateway.endpoint import Endpoint
 from dragoman.gateway.ingress import Ingress
@@ -221,13 +221,17 @@ class App:
     ) -> LiveBackend:
         """Make the live backend behind a session's replay, with its own connection."""
         dialect = registry.dialect(endpoint.dialect)
-        live = LiveBackend(session, dialect, self._services, name=endpoint.masked, tells_model_turns=tells_model_turns)
-        if dialect.session_ref is None:
-            live.backend = self._upstream(live, endpoint, recorder)
-        else:
-            live.backend = one = PrivateConversation(live, dialect, self._services)
-            one.upstream = self._upstream(one, endpoint, recorder, one.is_called)
-        return live
+
+        def connect(live: BackendEvents) -> Backend:
+            if dialect.session_ref is None:
+                return self._upstream(live, endpoint, recorder)
+            return PrivateConversation(
+                live, dialect, self._services, lambda one: self._upstream(one, endpoint, recorder, one.is_called)
+            )
+
+        return LiveBackend(
+            session, dialect, self._services, connect, name=endpoint.masked, tells_model_turns=tells_model_turns
+        )
 
     def _upstream(
         self,
@@ -240,18 +244,13 @@ class App:
         name, dialect = session.connected().id, registry.dialect(endpoint.dialect)
         own = name if dialect.session_ref is None or ours is not None else ""
         connect = registry.connector(endpoint, self.config.limits, self._children)
-        if ours is not None:
-            connect = partial(_filtered, connect, dialect, ours)
-        return Upstream(
-            name,
-            endpoint.masked,
-            dialect,
-            connect,
-            session,
-            self._services,
-            spawn=self.spawn,
+        target = UpstreamTarget(
+            endpoint=endpoint.masked,
+            dialect=dialect,
+            connect=connect if ours is None else partial(_filtered, connect, dialect, ours),
             tap=recorder.upstream(dialect, own) if recorder is not None else None,
         )
+        return Upstream(name, target, session, self._services, self.spawn)
 
     async def _listen(self, endpoint: Endpoint, route: Route, router: Router) -> str:
         if (endpoint.dialect, endpoint.transport) == ("pod", "dir"):

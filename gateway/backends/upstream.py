@@ -1,9 +1,9 @@
-"""A session's way to its backend: connect, connect again, and never repeat a command.
+"""The connection of a session to its backend: connect, connect again, and never repeat a command.
 
-The connection is made when the first link attaches and kept while the session lives. When it is lost the session hears
-of it at once; the next attempt waits with backoff and jitter, unless a command needs the backend: then it is made now,
-and the command is either written once or answered with why not. Where a turn outlives its connection the first attempt
-is made at once, and further ones soon, as long as the turn may be found again (`reconnect_grace`).
+The connection is made when the first link attaches, and kept while the session lives. A lost connection is reported to
+the session at once. The next attempt waits with backoff and jitter, unless a command needs the backend: then it is made
+now, and the command is either written once or answered with the reason why not. If the open turn may outlive its
+connection, the first attempt is made at once, and further ones soon, until `reconnect_grace` ends.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any
 
 import structlog
+from msgspec import Struct
 
 from dragoman.adapters.base import CloseReason, Transport
 from dragoman.gateway.link import Link
@@ -26,9 +27,7 @@ from dragoman.mappings.canonical import Command, Event, SessionState
 from dragoman.mappings.canonical.values import Cause
 from dragoman.mappings.dialect import Burst, Dialect, Translator
 
-__all__ = ["Upstream"]
-
-Connect = Callable[[], Awaitable[Transport]]
+__all__ = ["Upstream", "UpstreamTarget"]
 
 NS = 1_000_000_000
 WAITING_MAX = 64  # commands that wait for one connection attempt: more than a client sends by hand
@@ -36,31 +35,35 @@ WAITING_MAX = 64  # commands that wait for one connection attempt: more than a c
 log = structlog.get_logger("dragoman.upstream")
 
 
+class UpstreamTarget(Struct, frozen=True, kw_only=True):
+    """A backend that can be dialled by `connect`; `endpoint` names it in logs, and `tap` records the connection."""
+
+    endpoint: str
+    dialect: Dialect
+    connect: Callable[[], Awaitable[Transport]]
+    tap: Tap | None = None
+
+
 class Upstream:
-    """The connection of one session to a backend that we dial."""
+    """The connection of the session `name` to a backend that we dial; `spawn` runs it as a task."""
 
     def __init__(
         self,
         name: str,
-        endpoint: str,
-        dialect: Dialect,
-        connect: Connect,
+        target: UpstreamTarget,
         session: BackendEvents,
         services: Services,
-        *,
         spawn: Callable[[Coroutine[Any, Any, None], str], None],
-        tap: Tap | None = None,
     ) -> None:
         self._name = name
-        self._endpoint = endpoint
-        self._dialect = dialect
-        self._connect = connect
+        self._dialect = target.dialect
+        self._connect = target.connect
+        self._tap = target.tap
         self._session = session
         self._spawn = spawn
         self._services = services
         self._limits = services.limits
         self._clock = services.clock
-        self._tap = tap
         self._link: Link | None = None
         self._waiting: list[Command] = []
         self._wanted = asyncio.Event()
@@ -68,12 +71,12 @@ class Upstream:
         self._resting = False
         self._stopped = False
         self._lost_at: int | None = None  # ns: when the connection was lost in a turn
-        self._may_go_on = False  # that turn
+        self._may_go_on = False  # that turn may go on over a new connection
         self._translator: Translator[Event, Command] | None = None
-        self._log = log.bind(session=name, endpoint=endpoint)
+        self._log = log.bind(session=name, endpoint=target.endpoint)
 
     def start(self) -> None:
-        # One that opens conversations is dialled with the first command that needs it.
+        # A backend that opens conversations is dialled with the first command that needs it.
         if self._dialect.single_session or self._dialect.session_ref is not None:
             self._connect_now()
 
@@ -95,7 +98,7 @@ class Upstream:
         self._connect_now()
 
     def attach(self, state: SessionState) -> None:
-        """Tell the backend which session this is about, if the connection stands; else it is said when it does."""
+        """Name the session to the backend now; without a connection this happens once there is one."""
         if self._link is not None and self._link.alive:
             self._link.attach(state, "")
 
@@ -118,7 +121,7 @@ class Upstream:
 
     async def _run(self) -> None:
         failures = 0
-        reached = True  # the log tells each change, not each attempt
+        reached = True  # each change is logged, not each attempt
         while not self._ending:
             self._wanted.clear()
             try:
@@ -137,7 +140,7 @@ class Upstream:
             else:
                 reached = True
                 heard = await self._serve(transport)
-                failures = 0 if heard else failures + 1  # who accepts and drops at once is not asked at once again
+                failures = 0 if heard else failures + 1  # a backend that accepts and drops is not dialled again at once
                 if self._may_go_on and heard and not self._is_in_grace():
                     self._lost_at = self._clock()
                     continue
@@ -150,7 +153,7 @@ class Upstream:
         return self._lost_at is not None and self._clock() - self._lost_at < grace
 
     async def _serve(self, transport: Transport) -> bool:
-        """Live with this connection until it ends; whether the backend said anything."""
+        """Use this connection until it ends; return True if the backend sent anything."""
         if self._ending:  # while we were connecting
             await transport.close()
             return False
@@ -175,7 +178,7 @@ class Upstream:
         return link.heard
 
     def _link_over(self, _link: Link) -> None:
-        """Tell the session that the connection is lost, before it is closed: the end of a child may take seconds."""
+        """Report the lost connection before it is closed, because the end of a child may take seconds."""
         if self._stopped:
             return
         if not self._resting:
@@ -193,7 +196,7 @@ class Upstream:
             link.send(waiting)
 
     async def _pause(self, failures: int) -> None:
-        """Wait before the next attempt, not at all when a command wants the backend meanwhile."""
+        """Wait before the next attempt, until a command needs the backend."""
         if self._ending:
             return
         delay = min(self._limits.backoff_max, self._limits.backoff_first * 2 ** min(failures, 16))

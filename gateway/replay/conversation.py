@@ -16,7 +16,7 @@ from typing import Any
 from msgspec import structs
 
 from dragoman.adapters.base import CloseReason, Sink, Transport
-from dragoman.gateway.backends.asking import Asking, Refused, Script
+from dragoman.gateway.backends.asking import AskingBackend, Refused, Script
 from dragoman.gateway.backends.upstream import Upstream
 from dragoman.gateway.services import Services
 from dragoman.gateway.session.ports import BackendEvents
@@ -38,53 +38,41 @@ from dragoman.mappings.dialect import Burst, Dialect, Frame, Loss, Step
 
 __all__ = ["GONE", "PrivateConversation", "SessionFilter"]
 
-HELD_MAX = 1024  # commands that wait until the conversation is open; each has a deadline of its own
-
 OF_THE_LIST = (SessionActivated, SessionUpdated, Heartbeat, StoreChanged)
 """Events about the backend's list of conversations, and about the connection; the gateway lists the session itself."""
 
 GONE = "the backend does not have the conversation any more"
 
 
-class PrivateConversation:
-    """The backend of `session`: one conversation behind `upstream`, which is set before the first command."""
+class PrivateConversation(AskingBackend):
+    """The backend of `session`: one conversation behind the connection that `dial` makes."""
 
-    upstream: Upstream
-
-    def __init__(self, session: BackendEvents, dialect: Dialect, services: Services) -> None:
-        self._session = session
+    def __init__(
+        self,
+        session: BackendEvents,
+        dialect: Dialect,
+        services: Services,
+        dial: Callable[[PrivateConversation], Upstream],
+    ) -> None:
         self._dialect = dialect
         self._ledger = services.ledger
         self._ids: Ext | None = None  # of the conversation at the backend
         self._exists = False  # the backend is known to have the conversation
-        self._asking: Asking[Command] = Asking(
-            lambda command: self.upstream.send([command]),
-            self.send,
-            self._refuse,
-            services=services,
-            bound=HELD_MAX,
-        )
+        super().__init__(session, services, lambda _events: self._dial(dial))
+
+    def _dial(self, dial: Callable[[PrivateConversation], Upstream]) -> Upstream:
+        self._upstream = dial(self)
+        return self._upstream
 
     # -- from the session --------------------------------------------------------------------------------
 
-    def start(self) -> None:
-        self.upstream.start()
-
     def send(self, commands: Sequence[Command]) -> None:
         if self._exists and not self._asking.active:
-            self.upstream.send([structs.replace(command, session=self._name) for command in commands])
+            self._upstream.send([structs.replace(command, session=self._name) for command in commands])
             return
-        if excess := self._asking.hold(commands):
-            self._session.lost("too many commands wait for the conversation", excess, "busy")
+        self._hold(commands)
         if not self._asking.active:
             self._asking.begin(self._find_or_open())
-
-    def rest(self) -> None:
-        self.upstream.rest()
-
-    def stop(self) -> None:
-        self._asking.stop()
-        self.upstream.stop()
 
     def is_called(self, name: str) -> bool:
         """Return True if this is the backend's name of the conversation."""
@@ -100,9 +88,8 @@ class PrivateConversation:
         if self._ids is not None:
             answer = yield GetSession(session=self._name)
             failure = next((item.failure for item in answer if isinstance(item, Reply)), None)
-            self._exists = (
-                failure is None or failure.cause != "not_found"
-            )  # for another failure the backend refuses each command itself
+            # After another failure the backend refuses each command itself.
+            self._exists = failure is None or failure.cause != "not_found"
             if not self._exists:
                 self._forget()
             return
@@ -112,7 +99,7 @@ class PrivateConversation:
             failure = next((item.failure for item in answer if isinstance(item, Reply)), None)
             raise Refused(failure or Failure(cause="internal", text="the backend did not say what it opened"))
         self._ids, self._exists = opened.ext, True
-        self.upstream.attach(self.connected())
+        self._upstream.attach(self.connected())
 
     def _refuse(self, held: list[Command], failure: Failure) -> None:
         self._session.receive([Burst(items=[Reply(request=c.request, failure=failure) for c in held])])
@@ -155,10 +142,9 @@ class PrivateConversation:
         gap = Gap(text=f"{GONE}: the next input begins a new one, which does not know the old one")
         self._session.receive([Burst(items=[gap])])
 
-    def lost(self, text: str, unsent: Sequence[Command], cause: Cause = "upstream_lost") -> None:
+    def lost(self, text: str, unsent: Sequence[Command], cause: Cause = "upstream_lost") -> bool | None:
         self._exists = False
-        others, held = self._asking.lost(unsent)
-        self._session.lost(text, [*others, *held], cause)
+        return super().lost(text, unsent, cause)
 
 
 class SessionFilter:

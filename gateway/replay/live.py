@@ -13,7 +13,7 @@ from typing import Any
 import structlog
 from msgspec import structs
 
-from dragoman.gateway.backends.asking import Asking, Script, TimedOut
+from dragoman.gateway.backends.asking import AskingBackend, Script, TimedOut
 from dragoman.gateway.replay.backend import ReplayBackend
 from dragoman.gateway.replay.plan import ANSWERED_LOCALLY
 from dragoman.gateway.replay.replayed_events import ADDED_BY_SESSION, Counted, uncounted
@@ -28,65 +28,56 @@ from dragoman.mappings.dialect import Burst, Dialect, Loss
 
 __all__ = ["LiveBackend", "LiveFallback"]
 
-HELD_MAX = 64  # commands that wait while the backend gets the history: as many as wait for a connection
 PATIENCE = 5.0  # seconds for the history; a pod's parent waits as long for its run (docs/dialects/pod.md, section 11)
 
 log = structlog.get_logger("dragoman.replay")
 
 
-class LiveBackend:
-    """The live backend of one session, in `dialect`. `backend` is set before the first command.
+class LiveBackend(AskingBackend):
+    """The live backend of one session, in `dialect`, which `connect` makes.
 
     `tells_model_turns` is true if the session relies on its backends for model turns. `running` is true while a turn of
     the live backend is open.
     """
 
-    backend: Backend
-
     def __init__(
-        self, session: BackendEvents, dialect: Dialect, services: Services, *, name: str, tells_model_turns: bool
+        self,
+        session: BackendEvents,
+        dialect: Dialect,
+        services: Services,
+        connect: Callable[[BackendEvents], Backend],
+        *,
+        name: str,
+        tells_model_turns: bool,
     ) -> None:
-        self._session = session
         self._dialect = dialect
         self._name = name
         self._left_out = frozenset[type]() if tells_model_turns else ADDED_BY_SESSION
         self._services = services
-        self._asking: Asking[Command] = Asking(
-            lambda command: self.backend.send([command]),
-            self.send,
-            lambda held, why: session.lost(why.text, held),
-            services=services,
-            bound=HELD_MAX,
-        )
         self._ids: Ext | None = None
         self._unanswered: set[str] = set()  # requests
         self._input = ""  # request of the last input
         self.running = False
+        super().__init__(session, services, connect)
 
     # -- from the session --------------------------------------------------------------------------------
 
     def send(self, commands: Sequence[Command]) -> None:
         """Send commands to the live backend, or hold them until it has the history."""
         if self._asking.active:
-            if excess := self._asking.hold(commands):
-                self._session.lost("too many commands wait for the live backend", excess, "busy")
+            self._hold(commands)
             return
         for command in commands:
             if isinstance(command, SubmitInput):
                 self.running, self._input = True, command.request
         self._unanswered.update(command.request for command in commands if command.request)
         if commands:
-            self.backend.send(commands)
-
-    def stop(self) -> None:
-        """End with the session."""
-        self._asking.stop()
-        self.backend.stop()
+            self._backend.send(commands)
 
     def take_over(self) -> None:
         """Continue the session from here: give the live backend the history, or say that it does not get it."""
         items = [i for i in self._session.connected().transcript if isinstance(i, Message) and i.role != "system"]
-        self.backend.start()
+        self._backend.start()
         if not items:
             log.info("the live backend goes on", backend=self._name)
         elif self._dialect.takes_history is None:
@@ -143,7 +134,8 @@ class LiveBackend:
     def _give_history(self, items: Sequence[Item], takes: Callable[[Sequence[Item]], Ext | None]) -> Script:
         """Open a conversation, and give it the messages of the session."""
         try:
-            answer = yield self._session.connected().opening or OpenSession()
+            opening = self._session.connected().opening or OpenSession()
+            answer = yield structs.replace(opening, request="")
             if isinstance(answer, SessionOpened):
                 answer = yield ResumeSession(session=answer.session, ext=takes(items))
         except TimedOut:

@@ -19,7 +19,7 @@ from msgspec import structs
 from dragoman.adapters.base import CloseReason, Transport
 from dragoman.gateway import registry
 from dragoman.gateway.backends.kinds import kind_of
-from dragoman.gateway.backends.upstream import Upstream
+from dragoman.gateway.backends.upstream import Upstream, UpstreamTarget
 from dragoman.gateway.config.model import Limits, Overflow, Route
 from dragoman.gateway.endpoint import Endpoint, parse
 from dragoman.gateway.ingress import Ingress
@@ -206,15 +206,8 @@ class InMemoryGateway:
         return f"00000000-0000-4000-8000-{next(self._ids):012d}"
 
     def _upstream(self, session: BackendEvents, endpoint: Endpoint) -> Upstream:
-        self.upstream = Upstream(
-            session.connected().id,
-            str(endpoint),
-            self._backend,
-            self._dial,
-            session,
-            self.services,
-            spawn=self.spawn,
-        )
+        target = UpstreamTarget(endpoint=str(endpoint), dialect=self._backend, connect=self._dial)
+        self.upstream = Upstream(session.connected().id, target, session, self.services, self.spawn)
         return self.upstream
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:

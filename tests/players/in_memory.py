@@ -10,7 +10,7 @@ from typing import Any
 
 from dragoman.adapters.base import CloseReason
 from dragoman.gateway import registry
-from dragoman.gateway.backends.upstream import Upstream
+from dragoman.gateway.backends.upstream import Upstream, UpstreamTarget
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.endpoint import Endpoint, parse
 from dragoman.gateway.link import Link
@@ -45,15 +45,8 @@ class AnyBackendGateway(InMemoryGateway):
         _ = self.publication
 
     def _upstream(self, session: BackendEvents, endpoint: Endpoint) -> Upstream:
-        return Upstream(
-            "test",
-            str(endpoint),
-            self._backend,
-            self._dial,
-            session,
-            self.services,
-            spawn=self.spawn,
-        )
+        target = UpstreamTarget(endpoint=str(endpoint), dialect=self._backend, connect=self._dial)
+        return Upstream("test", target, session, self.services, self.spawn)
 
     @cached_property
     def publication(self) -> InMemoryPeer:

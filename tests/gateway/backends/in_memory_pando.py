@@ -15,7 +15,7 @@ from typing import Any
 from dragoman.adapters.base import CloseReason, Transport
 from dragoman.gateway import registry
 from dragoman.gateway.backends.kinds import kind_of
-from dragoman.gateway.backends.upstream import Upstream
+from dragoman.gateway.backends.upstream import Upstream, UpstreamTarget
 from dragoman.gateway.config.model import Limits, Route
 from dragoman.gateway.endpoint import Endpoint, parse
 from dragoman.gateway.ingress import Ingress
@@ -118,9 +118,8 @@ class InMemoryPandoGateway(InMemoryPando):
         return f"00000000-0000-4000-8000-{next(self._ids):012d}"
 
     def _upstream(self, session: BackendEvents, _endpoint: Endpoint) -> Upstream:
-        return Upstream(
-            "test", "pando", registry.dialect("pando"), self.dial, session, self.services, spawn=self._spawn
-        )
+        target = UpstreamTarget(endpoint="pando", dialect=registry.dialect("pando"), connect=self.dial)
+        return Upstream("test", target, session, self.services, self._spawn)
 
     def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
         self.group.create_task(work, name=name)

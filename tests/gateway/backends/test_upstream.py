@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 
 from dragoman.adapters.base import Transport
 from dragoman.gateway import registry
-from dragoman.gateway.backends.upstream import WAITING_MAX, Upstream
+from dragoman.gateway.backends.upstream import WAITING_MAX, Upstream, UpstreamTarget
 from dragoman.gateway.config.model import Limits
 from dragoman.mappings.canonical import Command, SessionState
 from dragoman.mappings.canonical.commands import SubmitInput
@@ -43,9 +43,8 @@ class Dialled:
         self.pods: list[MemoryTransport] = []
         self.events: list[Any] = []
         self.told: list[tuple[str, list[str]]] = []
-        self.upstream = Upstream(
-            "s", ENDPOINT, registry.dialect("pod"), self._dial, self, services(limits=limits), spawn=self._spawn
-        )
+        target = UpstreamTarget(endpoint=ENDPOINT, dialect=registry.dialect("pod"), connect=self._dial)
+        self.upstream = Upstream("s", target, self, services(limits=limits), self._spawn)
         self.tasks: list[asyncio.Task[None]] = []
 
     def _spawn(self, work: Any, name: str) -> None:

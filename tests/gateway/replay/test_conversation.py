@@ -12,7 +12,7 @@ import pytest
 
 from dragoman.adapters.base import CloseReason
 from dragoman.gateway import registry
-from dragoman.gateway.backends.upstream import Upstream
+from dragoman.gateway.backends.upstream import Upstream, UpstreamTarget
 from dragoman.gateway.config.model import Limits
 from dragoman.gateway.ledger import Ledger
 from dragoman.gateway.replay.conversation import GONE, PrivateConversation, SessionFilter
@@ -44,17 +44,13 @@ class Alone(InMemoryPando):
         self._group = group
         ids = count(1)
         pando = registry.dialect("pando")
+        target = UpstreamTarget(endpoint="pando", dialect=pando, connect=self._connect)
+        dialled = services(self.time, limits=LIMITS, ledger=self.ledger)
         self.way = PrivateConversation(
-            self.session, pando, services(self.time, ledger=self.ledger, new_id=lambda: f"id {next(ids)}")
-        )
-        self.way.upstream = Upstream(
-            "own",
-            "pando",
+            self.session,
             pando,
-            self._connect,
-            self.way,
-            services(self.time, limits=LIMITS, ledger=self.ledger),
-            spawn=self._spawn,
+            services(self.time, ledger=self.ledger, new_id=lambda: f"id {next(ids)}"),
+            lambda conversation: Upstream("own", target, conversation, dialled, self._spawn),
         )
 
     def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:

@@ -11,8 +11,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from dragoman.gateway import registry
+from dragoman.gateway.backends.asking import HELD_MAX
 from dragoman.gateway.ledger import Ledger
-from dragoman.gateway.replay.live import HELD_MAX, LiveBackend, LiveFallback
+from dragoman.gateway.replay.live import LiveBackend, LiveFallback
 from dragoman.gateway.replay.plan import cut_plan
 from dragoman.gateway.replay.turn_matcher import Reporter
 from dragoman.mappings.canonical import Command, SessionState
@@ -83,10 +84,10 @@ class Behind:
             self.session,
             registry.dialect(dialect),
             services(self.time, ledger=self.ledger, new_id=lambda: f"own {next(ids)}"),
+            lambda _events: self.backend,
             name="there",
             tells_model_turns=tells,
         )
-        self.live.backend = self.backend
 
     def says(self, *events: Event) -> list[str]:
         before = len(self.session.events)
