@@ -11,13 +11,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, get_args
+from urllib.parse import unquote, urlsplit
 
 from msgspec import UNSET, Struct, structs
 
 from dragoman.gateway.services import Services
-from dragoman.gateway.session.attachments import as_references
 from dragoman.gateway.session.context import Effects, SessionContext
 from dragoman.gateway.session.ports import Client
 from dragoman.gateway.session.questions import Questions
@@ -46,6 +47,7 @@ from dragoman.mappings.canonical.values import (
     Cause,
     Failure,
     FileAttachment,
+    FileRef,
     ImageAttachment,
     Message,
     Origin,
@@ -54,7 +56,7 @@ from dragoman.mappings.canonical.values import (
 )
 from dragoman.mappings.dialect import Loss
 
-__all__ = ["ADDRESSED", "BUSY", "PENDING_MAX", "Commands", "InFlight", "answers_one"]
+__all__ = ["ADDRESSED", "BUSY", "PENDING_MAX", "Commands", "InFlight", "answers_one", "as_references"]
 
 PENDING_MAX = 256  # commands of all links that wait for the backend's answer
 
@@ -396,3 +398,33 @@ class Commands:
         elif pending is not None and isinstance(pending.command, OPENING):
             cause = "busy"
         self.give(request, Failure(cause=cause, text="the backend did not answer in time"))
+
+
+def as_references(segments: Sequence[Segment], roots: Sequence[str]) -> tuple[Segment, ...]:
+    """Return the segments, with each attachment inside `roots` as a reference to its file (rule 3.10).
+
+    No request can name a file outside of the route's `file_roots` (docs/design.md, section 6): a path counts as it
+    resolves, with all links followed.
+    """
+    resolved = [Path(root).resolve() for root in roots]
+    return tuple(_reference(segment, resolved) for segment in segments)
+
+
+def _reference(segment: Segment, roots: Sequence[Path]) -> Segment:
+    if not isinstance(segment, ImageAttachment | FileAttachment):
+        return segment
+    path = _path(segment.url)
+    if path is None or not any(path.is_relative_to(root) for root in roots):
+        return segment
+    return FileRef(path=str(path))
+
+
+def _path(url: str) -> Path | None:
+    """Return the existing file that a `file://` URL or an absolute path names."""
+    try:
+        parts = urlsplit(url)
+        named = unquote(parts.path) if parts.scheme == "file" and parts.netloc in ("", "localhost") else url
+        path = Path(named)
+        return path.resolve(strict=True) if path.is_absolute() else None
+    except (OSError, ValueError):
+        return None

@@ -11,56 +11,23 @@ from typing import Any, TypeVar
 import msgspec
 
 from dragoman.mappings.canonical import Batch, OpenTurn, SessionState
-from dragoman.mappings.canonical.events import (
-    Alert,
-    ApprovalRequested,
-    ApprovalResolved,
-    ErrorReported,
-    Event,
-    Gap,
-    GoalCleared,
-    GoalUpdated,
-    HistorySnapshot,
-    InteractionRequired,
-    InteractionResolved,
-    MessageAppended,
-    ModelTurnEnded,
-    ModelTurnStarted,
-    OtpRequired,
-    QuestionAnswered,
-    QuestionAsked,
-    ReasoningDelta,
-    ReasoningDone,
-    ReasoningStarted,
-    SessionActivated,
-    SessionUpdated,
-    StatusChanged,
-    TextDelta,
-    TextDone,
-    ToolCallArguments,
-    ToolCallFinished,
-    ToolCallStarted,
-    TurnAccepted,
-    TurnEnded,
-    TurnResult,
-    UsageReported,
-)
+from dragoman.mappings.canonical import events as e
 from dragoman.mappings.canonical.state import CallBlock, Otp, QuestionBlock, ReasoningBlock, ResultBlock, TextBlock
 from dragoman.mappings.canonical.values import Item, Message, Reasoning, Text, ToolCall, ToolResult, Usage
 
-__all__ = ["FOLD", "add_usage", "fold", "happens", "open_turn"]
+__all__ = ["FOLD", "add_usage", "fold", "happens"]
 
 Fold = Callable[[SessionState, Any], None]
 N = TypeVar("N", int, float)
 
-DESCRIPTIONS = frozenset((HistorySnapshot, SessionActivated, SessionUpdated))
+DESCRIPTIONS = frozenset((e.HistorySnapshot, e.SessionActivated, e.SessionUpdated))
 UNANSWERED_KEPT = 256  # calls of ended turns whose result may still come after a resume
 
 
 def fold(state: SessionState, batch: Batch) -> None:
     """Add one batch of the log to `state`."""
     if batch.turn and (state.turn is None or state.turn.id != batch.turn):
-        open_turn(state, OpenTurn(id=batch.turn, message="", origin=batch.origin, started_at=batch.at))
+        state.turn = OpenTurn(id=batch.turn, message="", origin=batch.origin, started_at=batch.at)
     elif batch.turn and state.turn is not None:
         state.turn.origin = batch.origin  # its input may be accepted after its first words
     if state.turn is not None:
@@ -74,14 +41,9 @@ def fold(state: SessionState, batch: Batch) -> None:
         state.updated_at = batch.at
 
 
-def happens(events: Sequence[Event]) -> bool:
+def happens(events: Sequence[e.Event]) -> bool:
     """Whether anything happens in these: a description only tells what the session is."""
     return not DESCRIPTIONS.issuperset(map(type, events))
-
-
-def open_turn(state: SessionState, turn: OpenTurn) -> None:
-    """A turn begins."""
-    state.turn = turn
 
 
 def add_usage(total: Usage | None, usage: Usage) -> Usage:
@@ -102,7 +64,7 @@ def _sum(a: N | None, b: N | None) -> N | None:
     return a + b
 
 
-def _history(state: SessionState, event: HistorySnapshot) -> None:
+def _history(state: SessionState, event: e.HistorySnapshot) -> None:
     state.transcript = list(event.items)
     own = state.turn.id if state.turn is not None else None  # what a rotation kept of the open turn stays fresh
     state.fresh = next((i for i, item in enumerate(event.items) if item.turn == own), len(event.items))
@@ -118,27 +80,27 @@ def _history(state: SessionState, event: HistorySnapshot) -> None:
         state.backend = event.backend
 
 
-def _message(state: SessionState, event: MessageAppended) -> None:
+def _message(state: SessionState, event: e.MessageAppended) -> None:
     turn = state.turn.id if state.turn is not None else ""
     state.transcript.append(msgspec.structs.replace(event.message, turn=turn))
 
 
-def _accepted(state: SessionState, _event: TurnAccepted) -> None:
+def _accepted(state: SessionState, _event: e.TurnAccepted) -> None:
     if state.turn is not None:
         state.turn.accepted = True
 
 
-def _model_turn(state: SessionState, event: ModelTurnStarted) -> None:
+def _model_turn(state: SessionState, event: e.ModelTurnStarted) -> None:
     if state.turn is not None:
         state.turn.model_turn, state.turn.in_model_turn = event, True
 
 
-def _model_turn_ended(state: SessionState, _event: ModelTurnEnded) -> None:
+def _model_turn_ended(state: SessionState, _event: e.ModelTurnEnded) -> None:
     if state.turn is not None:
         state.turn.in_model_turn = False
 
 
-def _text_delta(state: SessionState, event: TextDelta) -> None:
+def _text_delta(state: SessionState, event: e.TextDelta) -> None:
     turn = state.turn
     if turn is None:
         return
@@ -150,18 +112,18 @@ def _text_delta(state: SessionState, event: TextDelta) -> None:
     block.parts.append(event.text)
 
 
-def _reasoning_started(state: SessionState, _event: ReasoningStarted) -> None:
+def _reasoning_started(state: SessionState, _event: e.ReasoningStarted) -> None:
     if state.turn is not None:
         state.turn.open = ReasoningBlock(at=state.turn.now)
         state.turn.blocks.append(state.turn.open)
 
 
-def _reasoning_delta(state: SessionState, event: ReasoningDelta) -> None:
+def _reasoning_delta(state: SessionState, event: e.ReasoningDelta) -> None:
     if state.turn is not None and isinstance(state.turn.open, ReasoningBlock):
         state.turn.open.parts.append(event.text)
 
 
-def _block_done(state: SessionState, event: TextDone | ReasoningDone) -> None:
+def _block_done(state: SessionState, event: e.TextDone | e.ReasoningDone) -> None:
     turn = state.turn
     if turn is not None and turn.open is not None:
         # the authority (docs/translation.md, rule 4.2): of a block heard from its middle on, too
@@ -170,14 +132,14 @@ def _block_done(state: SessionState, event: TextDone | ReasoningDone) -> None:
         turn.open = None
 
 
-def _call_started(state: SessionState, event: ToolCallStarted) -> None:
+def _call_started(state: SessionState, event: e.ToolCallStarted) -> None:
     if state.turn is not None:
         block = CallBlock(call=event.call, name=event.name, at=state.turn.now)
         state.turn.blocks.append(block)
         state.turn.calls[event.call] = block
 
 
-def _call_arguments(state: SessionState, event: ToolCallArguments) -> None:
+def _call_arguments(state: SessionState, event: e.ToolCallArguments) -> None:
     block = state.turn.calls.get(event.call) if state.turn is not None else None
     if block is None:
         return
@@ -187,7 +149,7 @@ def _call_arguments(state: SessionState, event: ToolCallArguments) -> None:
         block.parts.append(event.json)
 
 
-def _call_finished(state: SessionState, event: ToolCallFinished) -> None:
+def _call_finished(state: SessionState, event: e.ToolCallFinished) -> None:
     turn = state.turn
     block = turn.calls.get(event.call) if turn is not None else None
     if turn is not None and block is not None:
@@ -198,13 +160,13 @@ def _call_finished(state: SessionState, event: ToolCallFinished) -> None:
         turn.blocks.append(ResultBlock(result=event, at=turn.now))
 
 
-def _asked(state: SessionState, event: ApprovalRequested | InteractionRequired) -> None:
+def _asked(state: SessionState, event: e.ApprovalRequested | e.InteractionRequired) -> None:
     if state.turn is not None:
         state.turn.question = QuestionBlock(asked=event)
         state.turn.blocks.append(state.turn.question)
 
 
-def _put_in_words(state: SessionState, event: QuestionAsked) -> None:
+def _put_in_words(state: SessionState, event: e.QuestionAsked) -> None:
     turn = state.turn
     if turn is not None:
         turn.spoke = not event.parked  # one that parks the turn ends its run
@@ -212,16 +174,16 @@ def _put_in_words(state: SessionState, event: QuestionAsked) -> None:
         turn.question.words, turn.asked = event, event.number
 
 
-def _resolved(state: SessionState, _event: ApprovalResolved | InteractionResolved) -> None:
+def _resolved(state: SessionState, _event: e.ApprovalResolved | e.InteractionResolved) -> None:
     turn = state.turn
     if turn is None or turn.question is None:
         return
     if turn.question.words is None:
         turn.blocks.remove(turn.question)
-    turn.question = None  # one in words leaves with its QuestionAnswered, which is the next event
+    turn.question = None  # one in words leaves with its e.QuestionAnswered, which is the next event
 
 
-def _answered(state: SessionState, event: QuestionAnswered) -> None:
+def _answered(state: SessionState, event: e.QuestionAnswered) -> None:
     turn = state.turn
     if turn is None:
         return
@@ -233,50 +195,50 @@ def _answered(state: SessionState, event: QuestionAnswered) -> None:
         turn.blocks.append(turn.question)  # asked on, behind what was kept back until this answer
 
 
-def _otp(state: SessionState, event: OtpRequired) -> None:
+def _otp(state: SessionState, event: e.OtpRequired) -> None:
     said = (item for item in reversed(state.transcript) if isinstance(item, Message) and item.role == "user")
     refused = next((message.segments or (Text(text=message.text),) for message in said), ())
     state.otp = Otp(asked=event, refused=refused)
 
 
-def _usage(state: SessionState, event: UsageReported) -> None:
+def _usage(state: SessionState, event: e.UsageReported) -> None:
     state.usage = add_usage(state.usage, event.usage)
     if state.turn is not None:
         state.turn.usage = add_usage(state.turn.usage, event.usage)
 
 
-def _result(state: SessionState, event: TurnResult) -> None:
+def _result(state: SessionState, event: e.TurnResult) -> None:
     if state.turn is not None:
         state.turn.result, state.turn.result_ext = event.end, event.ext
 
 
-def _status(state: SessionState, event: StatusChanged) -> None:
+def _status(state: SessionState, event: e.StatusChanged) -> None:
     state.status = event.status
 
 
-def _alert(state: SessionState, event: Alert) -> None:
+def _alert(state: SessionState, event: e.Alert) -> None:
     state.alerts.append(event)
 
 
-def _gap(state: SessionState, event: Gap) -> None:
+def _gap(state: SessionState, event: e.Gap) -> None:
     """Remember that the model has forgotten the conversation, also for clients that come later."""
     if event.context:
         state.forgotten = event
-        state.alerts.append(Alert(level="warn", source="gateway", text=event.text))
+        state.alerts.append(e.Alert(level="warn", source="gateway", text=event.text))
 
 
-def _error(state: SessionState, event: ErrorReported) -> None:
+def _error(state: SessionState, event: e.ErrorReported) -> None:
     if state.turn is not None:
         state.turn.errors.append(event)
 
 
-def _title(state: SessionState, event: SessionUpdated) -> None:
+def _title(state: SessionState, event: e.SessionUpdated) -> None:
     if event.session.title != state.backend.name:  # so a session is described that has no title yet
         state.title = event.session.title
     state.updated_at = max(state.updated_at, event.session.updated_at)
 
 
-def _ended(state: SessionState, event: TurnEnded) -> None:
+def _ended(state: SessionState, event: e.TurnEnded) -> None:
     turn = state.turn
     if turn is None:
         return
@@ -315,7 +277,7 @@ def _items(turn: OpenTurn, message: str) -> list[Item]:
     return items
 
 
-def _tool_result(event: ToolCallFinished, at: int, turn: str) -> ToolResult:
+def _tool_result(event: e.ToolCallFinished, at: int, turn: str) -> ToolResult:
     return ToolResult(
         call=event.call,
         name=event.name,
@@ -327,43 +289,43 @@ def _tool_result(event: ToolCallFinished, at: int, turn: str) -> ToolResult:
     )
 
 
-def _goal(state: SessionState, event: GoalUpdated) -> None:
+def _goal(state: SessionState, event: e.GoalUpdated) -> None:
     state.goal = event.goal
 
 
-def _no_goal(state: SessionState, _event: GoalCleared) -> None:
+def _no_goal(state: SessionState, _event: e.GoalCleared) -> None:
     state.goal = None
 
 
 FOLD: dict[type, Fold] = {
-    HistorySnapshot: _history,
-    MessageAppended: _message,
-    TurnAccepted: _accepted,
-    ModelTurnStarted: _model_turn,
-    ModelTurnEnded: _model_turn_ended,
-    TextDelta: _text_delta,
-    TextDone: _block_done,
-    ReasoningStarted: _reasoning_started,
-    ReasoningDelta: _reasoning_delta,
-    ReasoningDone: _block_done,
-    ToolCallStarted: _call_started,
-    ToolCallArguments: _call_arguments,
-    ToolCallFinished: _call_finished,
-    ApprovalRequested: _asked,
-    InteractionRequired: _asked,
-    QuestionAsked: _put_in_words,
-    ApprovalResolved: _resolved,
-    InteractionResolved: _resolved,
-    QuestionAnswered: _answered,
-    OtpRequired: _otp,
-    UsageReported: _usage,
-    TurnResult: _result,
-    StatusChanged: _status,
-    Alert: _alert,
-    Gap: _gap,
-    ErrorReported: _error,
-    SessionUpdated: _title,
-    GoalUpdated: _goal,
-    GoalCleared: _no_goal,
-    TurnEnded: _ended,
+    e.HistorySnapshot: _history,
+    e.MessageAppended: _message,
+    e.TurnAccepted: _accepted,
+    e.ModelTurnStarted: _model_turn,
+    e.ModelTurnEnded: _model_turn_ended,
+    e.TextDelta: _text_delta,
+    e.TextDone: _block_done,
+    e.ReasoningStarted: _reasoning_started,
+    e.ReasoningDelta: _reasoning_delta,
+    e.ReasoningDone: _block_done,
+    e.ToolCallStarted: _call_started,
+    e.ToolCallArguments: _call_arguments,
+    e.ToolCallFinished: _call_finished,
+    e.ApprovalRequested: _asked,
+    e.InteractionRequired: _asked,
+    e.QuestionAsked: _put_in_words,
+    e.ApprovalResolved: _resolved,
+    e.InteractionResolved: _resolved,
+    e.QuestionAnswered: _answered,
+    e.OtpRequired: _otp,
+    e.UsageReported: _usage,
+    e.TurnResult: _result,
+    e.StatusChanged: _status,
+    e.Alert: _alert,
+    e.Gap: _gap,
+    e.ErrorReported: _error,
+    e.SessionUpdated: _title,
+    e.GoalUpdated: _goal,
+    e.GoalCleared: _no_goal,
+    e.TurnEnded: _ended,
 }

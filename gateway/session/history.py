@@ -1,26 +1,42 @@
-"""A session's history: ids for what a backend tells without any, and pages for who asks.
+"""A session's history: ids for a history that has none, what a history adds to the transcript, and pages of it.
 
-A pod's entries have no ids; ours are promised for the life of the session (docs/translation.md, rule 3.1). So when a
-history comes again, what stands unchanged at its beginning keeps the ids it had.
+A pod's entries have no ids; ours are promised for the life of the session (docs/translation.md, rule 3.1). So `renew`
+keeps the ids of what stands unchanged at the beginning of a history that comes again.
 
 A backend may know less of a conversation than the gateway saw: a pod logs no answer that was cancelled, and compacts
-its log. So a history of the same conversation only adds to the transcript (docs/translation.md, rule 4.7).
+its log. So a history of the same conversation only adds to the transcript (docs/translation.md, rule 4.7). `Addition`
+does so for a whole history:
+
+    of the history                            in the transcript
+    a message that is there                   stays as it was seen, with its id and time
+    an answer that was seen in part           becomes the whole answer, under its id; its blocks may be one there
+    a call, result, thought or system item    stays if it is there anywhere: a log may order them otherwise
+    anything else                             is added before the next message that both have, else at the end
+
+`fold_in` does so for a store that has only messages. Two messages are the same if they have one id, or else one role
+and text after the last message that both have. A message that only the store has comes after the last one that both
+have, and before the turn of the next.
+
+Items that only the transcript has stay where they are. Each step looks up where a message stands: the cost is linear.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 
 from msgspec import structs
 
-from dragoman.gateway.session.addition import Addition
 from dragoman.gateway.session.weight import of_item
 from dragoman.mappings.canonical import SessionState
 from dragoman.mappings.canonical.events import HistorySnapshot
-from dragoman.mappings.canonical.values import Item, Message, SessionSummary
+from dragoman.mappings.canonical.values import Item, Message, Reasoning, SessionSummary, ToolCall
 from dragoman.mappings.dialect import NewId
 
-__all__ = ["page", "renew", "summary", "trim"]
+__all__ = ["Addition", "fold_in", "page", "renew", "summary", "trim"]
+
+Mark = tuple[type, str, str]
+SPOKEN = ("user", "assistant")
 
 TAIL = 8  # items: the input being worked on stands at a history's end, with what it pulled in
 
@@ -37,10 +53,10 @@ def renew(event: HistorySnapshot, state: SessionState, new_id: NewId) -> History
         return _added(event, state, new_id)
     items: list[Item] = []
     turn = ""
-    everything, spoken = _Prefix(state.transcript), _Prefix([i for i in state.transcript if _is_spoken(i)])
+    everything, spoken = _Prefix(state.transcript), _Prefix([i for i in state.transcript if _is_spoken(i, *SPOKEN)])
     for item in event.items:
         old = everything.next(item)
-        if _is_spoken(item):
+        if _is_spoken(item, *SPOKEN):
             old = spoken.next(item)
         if old is not None:
             items.append(old)
@@ -93,14 +109,191 @@ class _Prefix:
         return None
 
 
-def _is_spoken(item: Item) -> bool:
-    return isinstance(item, Message) and item.role != "system"
-
-
 def _same(old: Item, new: Item) -> bool:
     if isinstance(old, Message) and isinstance(new, Message):
         return old.role == new.role and old.text == new.text
     return type(old) is type(new) and structs.replace(new, at=old.at, turn=old.turn, ext=old.ext) == old
+
+
+# -- a whole history of the same conversation -----------------------------------------------------------
+
+
+class Addition:
+    """One transcript that a history is added to."""
+
+    def __init__(self, transcript: Sequence[Item], new_id: NewId) -> None:
+        self._known = list(transcript)
+        self._new_id = new_id
+        self._places: dict[Mark, list[int]] = {}
+        for i, item in enumerate(self._known):
+            self._places.setdefault(_mark(item), []).append(i)
+        self._users = [i for i, item in enumerate(self._known) if _is_spoken(item, "user")]
+        self._answers = [i for i, item in enumerate(self._known) if _is_spoken(item, "assistant")]
+        self._at = 0  # what stands before was compared
+
+    def of(self, told: Sequence[Item]) -> tuple[list[Item], int]:
+        """Return the transcript with what `told` has beyond it, and how many items, counted from its start, that has.
+
+        Items behind those are in the transcript alone.
+        """
+        result: list[Item] = []
+        waiting: list[Item] = []
+        copied, turn, is_new_run = 0, "", False
+        for item in told:
+            is_spoken = _is_spoken(item, "user", "assistant")
+            if not is_spoken and _mark(item) in self._places:
+                continue
+            place = None if is_new_run and not _is_spoken(item, "user") else self._find(item)
+            if place is not None:
+                result += [*self._known[copied:place], *waiting]
+                waiting, is_new_run, copied, turn = [], False, place, self._known[place].turn
+                self._at = place + 1
+                continue
+            if _is_spoken(item, "user"):
+                turn, is_new_run = self._new_id(), True
+            waiting.append(self._fresh(item, turn))
+        result += [*self._known[copied:], *waiting]
+        return result, _reach(result, told)
+
+    def _find(self, item: Item) -> int | None:
+        """Return where a message stands behind what was compared, None if nowhere."""
+        if not isinstance(item, Message) or item.role == "system":
+            return None
+        found = _next(self._places.get(_mark(item), ()), self._at)
+        if item.role == "user":
+            return found
+        end = _next(self._users, self._at)
+        end = len(self._known) if end is None else end
+        return found if found is not None and found < end else self._find_parts(item, end)
+
+    def _find_parts(self, item: Message, end: int) -> int | None:
+        """Return the last of the blocks in which an answer was seen; what they lack of it is added to that one."""
+        last, rest = None, item.text
+        while rest and (place := _next(self._answers, self._at)) is not None and place < end:
+            seen = self._known[place]
+            if not isinstance(seen, Message):
+                break
+            if last is None and not rest.startswith(seen.text) and rest.endswith(seen.text):  # joined in its middle
+                self._known[place] = structs.replace(seen, text=rest)
+                return place
+            if not rest.startswith(seen.text):
+                break
+            last, rest = place, rest[len(seen.text) :]
+            self._at = place + 1
+        if last is not None and rest:
+            seen = self._known[last]
+            if isinstance(seen, Message):
+                self._known[last] = structs.replace(seen, text=seen.text + rest)
+        return last
+
+    def _fresh(self, item: Item, turn: str) -> Item:
+        if isinstance(item, Message):
+            return structs.replace(item, id=item.id or self._new_id(), turn=turn)
+        return structs.replace(item, turn=turn)
+
+
+def _is_spoken(item: Item, *roles: str) -> bool:
+    return isinstance(item, Message) and item.role in roles
+
+
+def _mark(item: Item) -> Mark:
+    """What makes two items the same."""
+    if isinstance(item, Message):
+        return Message, item.role, item.text
+    if isinstance(item, Reasoning):
+        return Reasoning, "", item.text
+    return type(item), item.call, item.name if isinstance(item, ToolCall) else ""
+
+
+def _reach(items: Sequence[Item], told: Sequence[Item]) -> int:
+    """How many of the items stand before the end of what was told; all where none of it is among them."""
+    marks = {_mark(item) for item in told}
+    return next((n for n in range(len(items), 0, -1) if _mark(items[n - 1]) in marks), len(items))
+
+
+def _next(places: Sequence[int], at: int) -> int | None:
+    """The first of these places that is not before `at`."""
+    i = bisect_left(places, at)
+    return places[i] if i < len(places) else None
+
+
+# -- a store that has only messages ---------------------------------------------------------------------
+
+
+def fold_in(listed: Sequence[Item], transcript: Sequence[Item], new_id: NewId) -> list[Item] | None:
+    """Return the transcript with the messages that only the store has; None if there are none."""
+    merged: list[Item] = []
+    new: list[Message] = []
+    changed, at, turn = False, 0, ""
+    messages = [item for item in listed if isinstance(item, Message)]
+    for message, place in [*zip(messages, _places(messages, transcript), strict=True), (None, len(transcript))]:
+        if place is None:
+            assert message is not None  # noqa: S101  # the last pair has a place
+            new.append(message)
+            continue
+        gap = list(transcript[at:place])
+        begin = _begin_of_turn(gap, transcript[place] if message is not None else None)
+        changed |= _correct(gap, new)
+        merged += gap[:begin]
+        for one in new:
+            turn = new_id() if one.role == "user" else turn
+            merged.append(structs.replace(one, id=one.id or new_id(), turn=turn))
+        changed |= bool(new)
+        merged += gap[begin:]
+        new = []
+        if message is not None:
+            merged.append(transcript[place])
+            turn = transcript[place].turn
+        at = place + 1
+    return merged if changed else None
+
+
+def _places(messages: Sequence[Message], transcript: Sequence[Item]) -> list[int | None]:
+    """Return where each message stands in the transcript, None for those that are not in it."""
+    by_id: dict[str, int] = {}
+    alike: dict[tuple[str, str], list[int]] = {}
+    for i, item in enumerate(transcript):
+        if isinstance(item, Message):
+            by_id[item.id] = i
+            alike.setdefault((item.role, item.text), []).append(i)
+    places: list[int | None] = []
+    at = 0
+    for message in messages:
+        place = by_id.get(message.id) if message.id else None
+        if place is None or place < at:
+            same = alike.get((message.role, message.text), [])
+            after = bisect_left(same, at)
+            place = same[after] if after < len(same) else None
+        if place is not None:
+            at = place + 1
+        places.append(place)
+    return places
+
+
+def _begin_of_turn(gap: Sequence[Item], known: Item | None) -> int:
+    """Return where in `gap` the turn of the known message after it begins; its end if there is no such turn."""
+    begin = len(gap)
+    while known is not None and known.turn and begin and gap[begin - 1].turn == known.turn:
+        begin -= 1
+    return begin
+
+
+def _correct(gap: list[Item], new: list[Message]) -> bool:
+    """Give the answers in `gap` the text that the store has of them; return whether one was corrected.
+
+    They are the same if no input stands between them: then the store contradicts what was streamed, and is right.
+    """
+    corrected = False
+    for i, item in enumerate(gap):
+        if not new or new[0].role != "assistant":
+            break
+        if isinstance(item, Message) and item.role == "assistant":
+            gap[i] = structs.replace(item, text=new.pop(0).text)
+            corrected = True
+    return corrected
+
+
+# -- pages and rows -------------------------------------------------------------------------------------
 
 
 def page(state: SessionState, request: str, limit: int, cursor: str) -> HistorySnapshot | None:

@@ -19,57 +19,19 @@ from msgspec import Struct, structs
 
 from dragoman.gateway.session import wording
 from dragoman.gateway.session.content import Content
-from dragoman.gateway.session.history import renew
-from dragoman.gateway.session.merging import fold_in
-from dragoman.gateway.session.runs import Run
+from dragoman.gateway.session.history import fold_in, renew
+from dragoman.gateway.session.runs import Run, Runs
 from dragoman.gateway.session.turn_states import Trigger, TurnState
 from dragoman.mappings.canonical import OpenTurn, SessionState
-from dragoman.mappings.canonical.events import (
-    Alert,
-    ApprovalRequested,
-    ApprovalResolved,
-    ErrorReported,
-    Event,
-    Gap,
-    HistorySnapshot,
-    InteractionRequired,
-    InteractionResolved,
-    MessageAppended,
-    ModelCallEnded,
-    ModelCallStarted,
-    ModelContinuation,
-    ModelRetry,
-    ModelTurnEnded,
-    ModelTurnStarted,
-    OtpRequired,
-    OtpSent,
-    Preamble,
-    QuestionAnswered,
-    QuestionAsked,
-    ReasoningDelta,
-    ReasoningDone,
-    ReasoningStarted,
-    StateSnapshot,
-    StatusChanged,
-    TextDelta,
-    TextDone,
-    ToolCallArguments,
-    ToolCallFinished,
-    ToolCallStarted,
-    ToolOutputDelta,
-    TurnAccepted,
-    TurnEnded,
-    TurnResult,
-    UsageReported,
-)
+from dragoman.mappings.canonical import events as e
 from dragoman.mappings.canonical.state import ReasoningBlock, TextBlock
 from dragoman.mappings.canonical.values import End, Failure, Message, Origin, Segment, Status
 from dragoman.mappings.dialect import NewId
 
 __all__ = ["Given", "NormalForm", "denied"]
 
-Question = ApprovalRequested | InteractionRequired
-Resolved = ApprovalResolved | InteractionResolved
+Question = e.ApprovalRequested | e.InteractionRequired
+Resolved = e.ApprovalResolved | e.InteractionResolved
 
 
 class Given(Struct, frozen=True, kw_only=True):
@@ -85,29 +47,25 @@ class Given(Struct, frozen=True, kw_only=True):
 
 def denied(asked: Question) -> Resolved:
     """Return what becomes of a question that nobody answered."""
-    if isinstance(asked, ApprovalRequested):
-        return ApprovalResolved(question=asked.question, approved=False)
-    return InteractionResolved(question=asked.question, declined=True)
+    if isinstance(asked, e.ApprovalRequested):
+        return e.ApprovalResolved(question=asked.question, approved=False)
+    return e.InteractionResolved(question=asked.question, declined=True)
 
 
-class QuestionForm(Content):
+class QuestionForm:
     """Brings questions into their normal form.
 
     `puts_in_words` returns True if clients without a form for a question are asked in words; else the route answers
-    for them. `given` returns the answer that is on its way to the backend, which may go on before it says that it took
-    it.
+    for them. `given` returns the answer that is on its way to the backend, which may go on before it confirms it.
     """
 
     def __init__(
-        self,
-        state: SessionState,
-        new_id: NewId,
-        *,
-        tells_model_turns: bool,
-        puts_in_words: Callable[[Question], bool],
-        given: Callable[[], Given | None],
+        self, runs: Runs, content: Content, puts_in_words: Callable[[Question], bool], given: Callable[[], Given | None]
     ) -> None:
-        super().__init__(state, new_id, tells_model_turns=tells_model_turns)
+        self._runs = runs
+        self._emit = runs.emit
+        self._state = runs.state
+        self._content = content
         self._puts_in_words = puts_in_words
         self._given = given
 
@@ -115,69 +73,69 @@ class QuestionForm(Content):
 
     def answered(self, given: Given, at: int) -> list[Run]:
         """Answer the open question."""
-        self.begin(at)
+        self._runs.begin(at)
         self._answer(given)
-        return self.finish()
+        return self._runs.finish()
 
     def asked_again(self, text: str, at: int, *, segments: tuple[Segment, ...], origin: Origin) -> list[Run]:
         """Go on with the open question by `text`, the next field or the same once more, as `segments` were typed."""
-        self.begin(at)
-        turn = self.state.turn
+        self._runs.begin(at)
+        turn = self._state.turn
         if turn is not None and turn.question is not None and turn.question.words is not None:
             self._begin_run(origin)
-            self.emit(self._answer_to(turn.question.words, segments))
+            self._emit(self._answer_to(turn.question.words, segments))
             self._put(turn.question.asked, text, turn)
-        return self.finish()
+        return self._runs.finish()
 
     def noted(self, text: str, at: int, *, segments: tuple[Segment, ...]) -> list[Run]:
         """Answer typed `segments` with `text` outside of any turn: a run of its own that is over at once."""
-        self.begin(at)
+        self._runs.begin(at)
         self._note(text, segments)
-        return self.finish()
+        return self._runs.finish()
 
     # -- what the backend says ---------------------------------------------------------------------------
 
-    def _asked(self, event: Question) -> None:
+    def asked(self, event: Question) -> None:
         """Park the turn by a question; a further one takes the place of the one before."""
-        turn = self._turn()
-        self._question_over()
-        self._close_block()
-        event = event if event.question else structs.replace(event, question=self._new_id())
-        self.states.on(Trigger.ASKED)
-        self.emit(event)
+        turn = self._runs.require_turn()
+        self.close()
+        self._content.close_block()
+        event = event if event.question else structs.replace(event, question=self._runs.new_id())
+        self._runs.states.on(Trigger.ASKED)
+        self._emit(event)
         if self._puts_in_words(event):
             self._put(event, wording.in_words(event), turn)
 
-    def _resolved(self, event: Resolved) -> None:
+    def resolved(self, event: Resolved) -> None:
         """Close the question as the backend says itself."""
-        turn = self.state.turn
+        turn = self._state.turn
         if turn is None or turn.question is None:
-            self._lose(event, "no question is open")
+            self._runs.lose(event, "no question is open")
         else:
             self._close_question(structs.replace(event, question=turn.question.asked.question), ())
 
-    def _question_over(self) -> None:
+    def close(self) -> None:
         """Close an open question by the answer that is on its way, else as denied: the backend waits no more."""
-        turn = self.state.turn
+        turn = self._state.turn
         if turn is not None and turn.question is not None:
             self._answer(self._given() or Given(resolved=denied(turn.question.asked)))
 
-    def _code_wanted(self, event: OtpRequired) -> None:
+    def code_wanted(self, event: e.OtpRequired) -> None:
         """Ask for a one-time code: no park, the turn goes on to its end."""
-        turn = self._turn()
-        self._close_block()
-        self.emit(event)
-        self.emit(QuestionAsked(text=wording.code_wanted(event), after_text=turn.spoke))
+        turn = self._runs.require_turn()
+        self._content.close_block()
+        self._emit(event)
+        self._emit(e.QuestionAsked(text=wording.code_wanted(event), after_text=turn.spoke))
 
-    def _code_sent(self, event: OtpSent) -> None:
+    def code_sent(self, event: e.OtpSent) -> None:
         """Say that a one-time code is on its way."""
-        turn = self.state.turn
+        turn = self._state.turn
         if turn is not None:
-            self._close_block()
-            self.emit(event)
-            self.emit(QuestionAsked(text=wording.code_sent(event), after_text=turn.spoke))
+            self._content.close_block()
+            self._emit(event)
+            self._emit(e.QuestionAsked(text=wording.code_sent(event), after_text=turn.spoke))
         else:
-            self.emit(event)
+            self._emit(event)
             self._note(wording.code_sent(event), ())
 
     # ----------------------------------------------------------------------------------------------------
@@ -187,13 +145,13 @@ class QuestionForm(Content):
         self._close_question(given.resolved, given.segments)
 
     def _note(self, text: str, segments: tuple[Segment, ...]) -> None:
-        self.emit(QuestionAnswered(model_turn=self.next_model_turn(), segments=segments))
-        self.emit(QuestionAsked(text=text))
+        self._emit(e.QuestionAnswered(model_turn=self._runs.next_model_turn(), segments=segments))
+        self._emit(e.QuestionAsked(text=text))
 
     def _put(self, asked: Question, text: str, turn: OpenTurn) -> None:
         """Ask in words."""
-        kind = asked.kind if isinstance(asked, InteractionRequired) else ""
-        words = QuestionAsked(
+        kind = asked.kind if isinstance(asked, e.InteractionRequired) else ""
+        words = e.QuestionAsked(
             question=asked.question,
             kind=kind,
             text=text,
@@ -202,39 +160,39 @@ class QuestionForm(Content):
             parked=True,
             after_text=turn.spoke,
         )
-        self.emit(words)
-        self.split()  # it is the last of its batch: what its clients are not shown yet begins with the next
+        self._emit(words)
+        self._runs.split()  # it is the last of its batch: what its clients are not shown yet begins with the next
 
     def _begin_run(self, origin: Origin | None) -> None:
-        turn = self.state.turn
+        turn = self._state.turn
         if origin is not None and turn is not None:
             turn.origin = origin
-            self.split()
-            self.emit(TurnAccepted(request=origin.request))
+            self._runs.split()
+            self._emit(e.TurnAccepted(request=origin.request))
 
     def _close_question(self, event: Resolved, segments: tuple[Segment, ...]) -> None:
-        turn = self.state.turn
+        turn = self._state.turn
         if turn is None or turn.question is None:
             return
         words = turn.question.words
-        self.states.on(Trigger.ANSWERED)
-        self.emit(event)
+        self._runs.states.on(Trigger.ANSWERED)
+        self._emit(event)
         if words is not None:
-            self.emit(self._answer_to(words, segments))
+            self._emit(self._answer_to(words, segments))
 
-    def _answer_to(self, words: QuestionAsked, segments: tuple[Segment, ...]) -> QuestionAnswered:
-        return QuestionAnswered(
+    def _answer_to(self, words: e.QuestionAsked, segments: tuple[Segment, ...]) -> e.QuestionAnswered:
+        return e.QuestionAnswered(
             question=words.question,
             kind=words.kind,
             before=words.before,
             number=words.number,
-            model_turn=self.next_model_turn(),
+            model_turn=self._runs.next_model_turn(),
             segments=segments,
         )
 
 
-class NormalForm(QuestionForm):
-    """Normalises one session's events and folds them into its state as they are emitted."""
+class NormalForm:
+    """Normalises one session's events, and folds them into its state as they are emitted."""
 
     def __init__(
         self,
@@ -246,91 +204,122 @@ class NormalForm(QuestionForm):
         puts_in_words: Callable[[Question], bool] = lambda _question: True,
         given: Callable[[], Given | None] = lambda: None,
     ) -> None:
-        super().__init__(state, new_id, tells_model_turns=tells_model_turns, puts_in_words=puts_in_words, given=given)
+        self._state = state
+        self._runs = runs = Runs(state, new_id, tells_model_turns=tells_model_turns)
+        self._emit = runs.emit
+        self._content = content = Content(runs)
+        self.questions = questions = QuestionForm(runs, content, puts_in_words, given)
+        self.states = runs.states
+        self.losses = runs.losses
+        self.next_model_turn = runs.next_model_turn
         self._tells_calls = tells_calls  # else a history has messages alone, and is folded into ours
         self.unwanted: list[Question] = []
         """Questions that were asked in a turn which is over for its clients: nobody will answer them."""
+        self._handlers: dict[type, Callable[[Any], None]] = {
+            e.TextDelta: content.text_delta,
+            e.TextDone: content.text_done,
+            e.ReasoningStarted: content.reasoning_started,
+            e.ReasoningDelta: content.reasoning_delta,
+            e.ReasoningDone: content.reasoning_done,
+            e.ToolCallStarted: content.call_started,
+            e.ToolCallArguments: content.call_arguments,
+            e.ToolCallFinished: content.call_finished,
+            e.ApprovalRequested: questions.asked,
+            e.InteractionRequired: questions.asked,
+            e.ApprovalResolved: questions.resolved,
+            e.InteractionResolved: questions.resolved,
+            e.OtpRequired: questions.code_wanted,
+            e.OtpSent: questions.code_sent,
+            e.MessageAppended: self._message,
+            e.HistorySnapshot: self._history,
+            e.TurnResult: self._result,
+            e.StatusChanged: self._status,
+            e.TurnEnded: self._ended,
+            e.Alert: self._alert,
+            e.Gap: runs.tell_gap,
+            **dict.fromkeys(_CONTENT, self._other_content),
+        }
 
-    def feed(self, events: Sequence[Event], at: int) -> list[Run]:
+    def feed(self, events: Sequence[e.Event], at: int) -> list[Run]:
         """Normalise `events`, said at `at` (ns)."""
-        self.begin(at)
+        self._runs.begin(at)
         for event in events:
-            if self.states.turn is TurnState.DISCARDED and self._discard(event):
+            if self._runs.states.turn is TurnState.DISCARDED and self._discard(event):
                 continue
-            if self.states.turn is TurnState.PARKED and _goes_on(event):
-                self._question_over()
-            handler = _HANDLERS.get(type(event))
+            if self._runs.states.turn is TurnState.PARKED and _goes_on(event):
+                self.questions.close()
+            handler = self._handlers.get(type(event))
             if handler is None:
-                self.emit(event)
+                self._emit(event)
             else:
-                handler(self, event)
-        return self.finish()
+                handler(event)
+        return self._runs.finish()
 
     def accept(self, origin: Origin, message: Message, at: int) -> list[Run]:
         """Begin the turn of an input that the backend took, or learn that the open turn is its own."""
-        self.begin(at)
-        turn = self.state.turn
+        self._runs.begin(at)
+        turn = self._state.turn
         if turn is not None and not turn.accepted and not turn.origin.link:
             turn.origin = origin
-            self.split()
+            self._runs.split()
         else:
             if turn is not None:  # a new turn cannot begin inside another: the old one lost its end
                 self._finish_turn("completed", None, "running")
-            self._open(origin)
-        self.emit(TurnAccepted(request=origin.request))
-        self.emit(MessageAppended(message=structs.replace(message, id=message.id or self._new_id(), at=at)))
-        self._running()
-        return self.finish()
+            self._runs.open_turn(origin)
+        self._emit(e.TurnAccepted(request=origin.request))
+        self._emit(e.MessageAppended(message=structs.replace(message, id=message.id or self._runs.new_id(), at=at)))
+        self._runs.say_running()
+        return self._runs.finish()
 
     def cut(self, end: End, failure: Failure | None, at: int, *, discard: bool = False) -> list[Run]:
         """End the open turn ourselves; with `discard` its backend goes on, and what it says is dropped and counted."""
-        self.begin(at)
-        turn = self.state.turn
+        self._runs.begin(at)
+        turn = self._state.turn
         if turn is not None:
             if discard and turn.question is not None:
                 self.unwanted.append(turn.question.asked)  # its backend still waits
             if discard:
-                self.states.on(Trigger.CUT)
+                self._runs.states.on(Trigger.CUT)
             self._finish_turn(end, failure, "idle")
-        elif failure is not None and self.state.status == "running":  # a run of which nothing was heard yet
-            self.emit(ErrorReported(cause=failure.cause, text=failure.text, ext=failure.ext))
-            self.emit(StatusChanged(status="idle"))
-        return self.finish()
+        elif failure is not None and self._state.status == "running":  # a run of which nothing was heard yet
+            self._emit(e.ErrorReported(cause=failure.cause, text=failure.text, ext=failure.ext))
+            self._emit(e.StatusChanged(status="idle"))
+        return self._runs.finish()
 
-    def _discard(self, event: Event) -> bool:
+    def _discard(self, event: e.Event) -> bool:
         """Return True if an event belongs to the turn that is over for its clients; it goes nowhere."""
-        if isinstance(event, TurnEnded) or (isinstance(event, StatusChanged) and event.status != "running"):
-            self.states.on(Trigger.RAN_OUT)
+        if isinstance(event, e.TurnEnded) or (isinstance(event, e.StatusChanged) and event.status != "running"):
+            self._runs.states.on(Trigger.RAN_OUT)
             return True
         if not event.of_a_turn:
             return False
-        if isinstance(event, ApprovalRequested | InteractionRequired):
+        if isinstance(event, e.ApprovalRequested | e.InteractionRequired):
             self.unwanted.append(event)
-        self._lose(event, "after the turn was cancelled for its client")
+        self._runs.lose(event, "after the turn was cancelled for its client")
         return True
 
     # -- the end of a turn -------------------------------------------------------------------------------
 
-    def _result(self, event: TurnResult) -> None:
+    def _result(self, event: e.TurnResult) -> None:
         """Close everything: the output is over."""
         self._close_everything(event.end)
-        self.emit(event)
+        self._emit(event)
 
-    def _status(self, event: StatusChanged) -> None:
+    def _status(self, event: e.StatusChanged) -> None:
         """Take note that the backend runs, or end the open turn because it runs no more."""
-        turn = self.state.turn
+        turn = self._state.turn
         if turn is None:
-            self.emit(event)
+            self._emit(event)
         elif event.status == "running":
-            if self.state.status != "running":
-                self.emit(event)
+            if self._state.status != "running":
+                self._emit(event)
         else:
             end, failure = _verdict(turn, event.status)
             self._finish_turn(end, failure, event.status, said=event)
 
-    def _ended(self, event: TurnEnded) -> None:
+    def _ended(self, event: e.TurnEnded) -> None:
         """End the turn as the backend says itself."""
-        turn = self._turn()
+        turn = self._runs.require_turn()
         if event.text and event.text != turn.text():
             self._final_text(turn, event.text)
         status: Status = "paused" if event.end == "paused" else "idle"
@@ -341,14 +330,14 @@ class NormalForm(QuestionForm):
         sent = turn.text()
         if text.startswith(sent):
             if type(turn.open) is ReasoningBlock:
-                self._close_block()
-            self.emit(TextDelta(text=text[len(sent) :]))
+                self._content.close_block()
+            self._emit(e.TextDelta(text=text[len(sent) :]))
             return
-        self._tell_gap(Gap(text="the final text contradicts what was streamed of it"))
+        self._runs.tell_gap(e.Gap(text="the final text contradicts what was streamed of it"))
         if type(turn.open) is TextBlock:
             before = sent.removesuffix("".join(turn.open.parts))
             if text.startswith(before):
-                self.emit(TextDone(text=text[len(before) :]))
+                self._emit(e.TextDone(text=text[len(before) :]))
 
     def _finish_turn(
         self,
@@ -356,27 +345,26 @@ class NormalForm(QuestionForm):
         failure: Failure | None,
         status: Status,
         *,
-        said: StatusChanged | None = None,
-        said_end: TurnEnded | None = None,
+        said: e.StatusChanged | None = None,
+        said_end: e.TurnEnded | None = None,
     ) -> None:
         """End the open turn, in its one order; `said...` are the backend's own words, kept for their ext."""
-        turn = self.state.turn
+        turn = self._state.turn
         if turn is None:
             return
-        self._question_over()
-        self._close_block()
+        self.questions.close()
+        self._content.close_block()
         used = said_end.usage if said_end is not None and turn.usage is None else None
         if used is not None and turn.result is None:  # usage stands before the end of the output
-            self.emit(UsageReported(usage=used))
+            self._emit(e.UsageReported(usage=used))
         self._close_everything(end)
         failure = self._tell_failure(turn, end, failure)
         if turn.result is None:
-            self.emit(TurnResult(end=end))
-        if said is not None or self.state.status != status:
-            self.emit(said or StatusChanged(status=status))
-        terminal = said_end or TurnEnded(end=end)
-        self.states.on(Trigger.ENDED)
-        self.end(
+            self._emit(e.TurnResult(end=end))
+        if said is not None or self._state.status != status:
+            self._emit(said or e.StatusChanged(status=status))
+        terminal = said_end or e.TurnEnded(end=end)
+        self._runs.end_turn(
             structs.replace(
                 terminal,
                 text=terminal.text or turn.text(),
@@ -389,49 +377,48 @@ class NormalForm(QuestionForm):
     def _tell_failure(self, turn: OpenTurn, end: End, failure: Failure | None) -> Failure | None:
         """Report why the turn failed, unless it was reported, and return it."""
         if end == "failed" and turn.model_turn is None and not turn.errors:  # refused: for a pod's parent it began
-            self.emit(ModelTurnStarted(index=self.next_model_turn()))
+            self._emit(e.ModelTurnStarted(index=self._runs.next_model_turn()))
         if end == "failed" and failure is None and not turn.errors:  # in every dialect a failure has a cause
             failure = Failure(cause="internal", text="the turn failed")
         if failure is not None and not any(e.cause == failure.cause and e.text == failure.text for e in turn.errors):
-            self.emit(ErrorReported(cause=failure.cause, text=failure.text, ext=failure.ext))
+            self._emit(e.ErrorReported(cause=failure.cause, text=failure.text, ext=failure.ext))
         return failure
 
     def _close_everything(self, end: End) -> None:
         """Close what is open in the turn; its model turn only where the output is complete
         (docs/translation.md, rule 4.3).
         """
-        turn = self.state.turn
+        turn = self._state.turn
         if turn is None:
             return
-        self._close_block()
+        self._content.close_block()
         for block in turn.calls.values():
-            self._complete(block)
+            self._content.complete(block)
         if end == "completed" and turn.in_model_turn and turn.model_turn is not None:
-            index = turn.model_turn.index if self._tells_model_turns else self._model_turns - 1
-            self.emit(ModelTurnEnded(index=index))
+            self._emit(e.ModelTurnEnded(index=self._runs.last_model_turn(turn.model_turn)))
 
     # -- what else is said ---------------------------------------------------------------------------------
 
-    def _alert(self, event: Alert) -> None:
-        if event not in self.state.alerts:  # a pod says all of its alerts again to whoever connects again
-            self.emit(event)
+    def _alert(self, event: e.Alert) -> None:
+        if event not in self._state.alerts:  # a pod says all of its alerts again to whoever connects again
+            self._emit(event)
 
-    def _other_content(self, event: Event) -> None:
-        self._turn()
-        self.emit(event)
+    def _other_content(self, event: e.Event) -> None:
+        self._runs.require_turn()
+        self._emit(event)
 
-    def _message(self, event: MessageAppended) -> None:
+    def _message(self, event: e.MessageAppended) -> None:
         message = event.message
         if not message.id or not message.at:
-            seen = structs.replace(message, id=message.id or self._new_id(), at=message.at or self.at)
+            seen = structs.replace(message, id=message.id or self._runs.new_id(), at=message.at or self._runs.at)
             event = structs.replace(event, message=seen)
-        self.emit(event)
+        self._emit(event)
 
-    def _history(self, event: HistorySnapshot) -> None:
-        if self._tells_calls or not self.state.transcript:
-            self.emit(renew(event, self.state, self._new_id))
-        elif (items := fold_in(event.items, self.state.transcript, self._new_id)) is not None:
-            self.emit(structs.replace(event, items=tuple(items)))
+    def _history(self, event: e.HistorySnapshot) -> None:
+        if self._tells_calls or not self._state.transcript:
+            self._emit(renew(event, self._state, self._runs.new_id))
+        elif (items := fold_in(event.items, self._state.transcript, self._runs.new_id)) is not None:
+            self._emit(structs.replace(event, items=tuple(items)))
 
 
 def _verdict(turn: OpenTurn, status: Status) -> tuple[End, Failure | None]:
@@ -446,59 +433,34 @@ def _verdict(turn: OpenTurn, status: Status) -> tuple[End, Failure | None]:
     return ("paused" if status == "paused" else "completed"), None
 
 
-def _goes_on(event: Event) -> bool:
+def _goes_on(event: e.Event) -> bool:
     """Return True if an event shows that the turn waits for no answer any more."""
-    return type(event) in _GOES_ON or (isinstance(event, StatusChanged) and event.status != "running")
+    return type(event) in _GOES_ON or (isinstance(event, e.StatusChanged) and event.status != "running")
 
 
 _GOES_ON = frozenset(
     {
-        ModelTurnStarted,
-        TextDelta,
-        TextDone,
-        ReasoningStarted,
-        ReasoningDelta,
-        ReasoningDone,
-        Preamble,
-        ToolCallFinished,
-        TurnResult,
+        e.ModelTurnStarted,
+        e.TextDelta,
+        e.TextDone,
+        e.ReasoningStarted,
+        e.ReasoningDelta,
+        e.ReasoningDone,
+        e.Preamble,
+        e.ToolCallFinished,
+        e.TurnResult,
     }
 )
 
 _CONTENT = (
-    Preamble,
-    ToolOutputDelta,
-    StateSnapshot,
-    UsageReported,
-    ModelTurnStarted,
-    ModelTurnEnded,
-    ModelCallStarted,
-    ModelCallEnded,
-    ModelRetry,
-    ModelContinuation,
+    e.Preamble,
+    e.ToolOutputDelta,
+    e.StateSnapshot,
+    e.UsageReported,
+    e.ModelTurnStarted,
+    e.ModelTurnEnded,
+    e.ModelCallStarted,
+    e.ModelCallEnded,
+    e.ModelRetry,
+    e.ModelContinuation,
 )
-
-_HANDLERS: dict[type, Callable[[NormalForm, Any], None]] = {
-    TextDelta: NormalForm._text_delta,
-    TextDone: NormalForm._text_done,
-    ReasoningStarted: NormalForm._reasoning_started,
-    ReasoningDelta: NormalForm._reasoning_delta,
-    ReasoningDone: NormalForm._reasoning_done,
-    ToolCallStarted: NormalForm._call_started,
-    ToolCallArguments: NormalForm._call_arguments,
-    ToolCallFinished: NormalForm._call_finished,
-    ApprovalRequested: NormalForm._asked,
-    InteractionRequired: NormalForm._asked,
-    ApprovalResolved: NormalForm._resolved,
-    InteractionResolved: NormalForm._resolved,
-    OtpRequired: NormalForm._code_wanted,
-    OtpSent: NormalForm._code_sent,
-    MessageAppended: NormalForm._message,
-    HistorySnapshot: NormalForm._history,
-    TurnResult: NormalForm._result,
-    StatusChanged: NormalForm._status,
-    TurnEnded: NormalForm._ended,
-    Alert: NormalForm._alert,
-    Gap: NormalForm._tell_gap,
-    **dict.fromkeys(_CONTENT, NormalForm._other_content),
-}

@@ -219,7 +219,9 @@ class Questions:
     def _ask_on(self, form: wording.Form, fault: str, segments: tuple[Segment, ...], origin: Origin) -> None:
         now = self._context.services.clock()
         text = form.prompt(fault)
-        self._effects.deliver(self._context.form.asked_again(text, now, segments=segments, origin=origin), now)
+        self._effects.deliver(
+            self._context.form.questions.asked_again(text, now, segments=segments, origin=origin), now
+        )
 
     def show_again(self, link: Client) -> bool:
         """Whether a question in words is open to this client; then it is shown again, and nothing is answered."""
@@ -258,12 +260,12 @@ class Questions:
         block, given, now = self.open, self._given, self._context.services.clock()
         if block is not None and given is not None and command.question == self._shown:
             if failure is None:
-                self._effects.deliver(self._context.form.answered(given, now), now)
+                self._effects.deliver(self._context.form.questions.answered(given, now), now)
             else:
                 self._given, self._giver = None, ""
                 if failure.cause == "not_found":
                     lost = Given(resolved=denied(block.asked))
-                    self._effects.deliver(self._context.form.answered(lost, now), now)
+                    self._effects.deliver(self._context.form.questions.answered(lost, now), now)
         if not segments or failure is not None:
             return False
         _acknowledge(link, command.request)
@@ -303,7 +305,7 @@ class Questions:
     def _note(self, link: Client, request: str, segments: tuple[Segment, ...], text: str) -> None:
         """Answer in words what was typed outside of any turn; a client that waits for its own answer gets it."""
         now = self._context.services.clock()
-        self._effects.deliver(self._context.form.noted(text, now, segments=segments), now)
+        self._effects.deliver(self._context.form.questions.noted(text, now, segments=segments), now)
         if link.dialect.has_request_ids:
             link.send([QuestionAsked(text=text), Reply(request=request)])
         else:

@@ -1,24 +1,25 @@
-"""Runs: events gathered in order, folded into the state as they come, and split where a turn begins or ends.
+"""The runs of one step of a session: events in order, folded into the state as they come.
 
-A batch never crosses a turn's boundary (docs/design.md, section 3): each run becomes one batch.
+A batch never crosses a turn's boundary (docs/design.md, section 3), so a run ends where a turn, or another origin of
+it, begins; each run becomes one batch.
 """
 
 from __future__ import annotations
 
 from msgspec import Struct
 
-from dragoman.gateway.session.fold import FOLD, open_turn
+from dragoman.gateway.session.fold import FOLD
+from dragoman.gateway.session.turn_states import Trigger, TurnStates
 from dragoman.mappings.canonical import Event, OpenTurn, SessionState
+from dragoman.mappings.canonical.events import Gap, ModelTurnStarted, StatusChanged, TurnEnded
 from dragoman.mappings.canonical.values import Origin
+from dragoman.mappings.dialect import Loss, NewId
 
 __all__ = ["Run", "Runs"]
 
 
 class Run(Struct, kw_only=True, gc=False):
-    """Events that belong to one turn ("" to none), in order.
-
-    `ended` says that the turn's terminal is the last.
-    """
+    """Events that belong to one turn ("" to none), in order. `ended` is True if the last one ends the turn."""
 
     turn: str
     origin: Origin
@@ -27,28 +28,37 @@ class Run(Struct, kw_only=True, gc=False):
 
 
 class Runs:
-    """The runs of one step of a session; `begin`, then any number of the others, then `finish`."""
+    """The writer of one session's runs: call `begin`, then any of the others, then `finish`."""
 
-    def __init__(self, state: SessionState) -> None:
+    def __init__(self, state: SessionState, new_id: NewId, *, tells_model_turns: bool) -> None:
         self.state = state
+        self.states = TurnStates(state)
+        self.losses: list[Loss] = []
+        self.at = 0
+        self.new_id = new_id
+        self.tells_model_turns = tells_model_turns  # else each turn has one of ours: a pod's parent waits for it
+        self._model_turns = 0  # those that we said ourselves
         self._runs: list[Run] = []
         self._out: list[Event] = []
-        self.at = 0
 
-    def begin(self, at: int = 0) -> None:
-        """Start with what belongs to the turn that is open now, said at `at` (ns)."""
+    def begin(self, at: int) -> None:
+        """Begin a step with a run of the turn that is open now; `at` is its time (ns)."""
         self._runs, self.at = [], at
         self.split()
 
+    def finish(self) -> list[Run]:
+        """Return the runs that have events."""
+        return [run for run in self._runs if run.events]
+
     def split(self) -> None:
-        """What comes next belongs to another turn, or to another origin of it."""
+        """Begin a run: the next events belong to another turn, or to another origin of it."""
         turn = self.state.turn
         run = Run(turn=turn.id if turn else "", origin=turn.origin if turn else Origin(), events=[])
         self._runs.append(run)
         self._out = run.events
 
     def emit(self, event: Event) -> None:
-        """Add an event and fold it."""
+        """Add an event and fold it into the state."""
         self._out.append(event)
         if self.state.turn is not None:
             self.state.turn.now = self.at
@@ -56,17 +66,57 @@ class Runs:
         if function is not None:
             function(self.state, event)
 
-    def open(self, turn: OpenTurn) -> None:
-        """A turn begins here."""
-        open_turn(self.state, turn)
-        self.split()
+    def lose(self, event: Event, why: str) -> None:
+        """Count an event that is dropped."""
+        self.losses.append(Loss(kind=type(event).__name__, why=why))
 
-    def end(self, event: Event) -> None:
-        """The terminal of the open turn."""
+    def tell_gap(self, event: Gap) -> None:
+        """Tell everybody that something is lost, and count it: not every dialect has a form for it."""
+        self.losses.append(Loss(kind="Gap", why=event.text, count=max(1, event.count)))
+        if event.context:
+            self.state.epoch += 1  # what the log says from here on does not follow from what it said (3.15)
+        self.emit(event)
+
+    # -- the turn --------------------------------------------------------------------------------------
+
+    def open_turn(self, origin: Origin) -> OpenTurn:
+        """Open a turn; none is open."""
+        turn = OpenTurn(id=self.new_id(), message=self.new_id(), origin=origin, started_at=self.at)
+        self.state.turn = turn
+        self.split()
+        self.states.on(Trigger.BEGUN)
+        return turn
+
+    def require_turn(self) -> OpenTurn:
+        """Return the open turn; content that comes without one opens one of the backend's own (3.17)."""
+        turn = self.state.turn
+        if turn is None:
+            turn = self.open_turn(Origin())
+            self.say_running()
+        return turn
+
+    def say_running(self) -> None:
+        """Say that the open turn runs, and begin its model turn if the backend tells none."""
+        if self.state.status != "running":
+            self.emit(StatusChanged(status="running"))
+        turn = self.state.turn
+        if not self.tells_model_turns and turn is not None and turn.model_turn is None:
+            self.emit(ModelTurnStarted(index=self.next_model_turn()))
+
+    def next_model_turn(self) -> int | None:
+        """Return the number of a model turn that we say ourselves; None if the backend numbers its own."""
+        if self.tells_model_turns:
+            return None
+        self._model_turns += 1
+        return self._model_turns - 1
+
+    def last_model_turn(self, begun: ModelTurnStarted) -> int | None:
+        """Return the number of the model turn that is open, which began with this event."""
+        return begun.index if self.tells_model_turns else self._model_turns - 1
+
+    def end_turn(self, event: TurnEnded) -> None:
+        """End the open turn and its run."""
+        self.states.on(Trigger.ENDED)
         self.emit(event)
         self._runs[-1].ended = True
         self.split()
-
-    def finish(self) -> list[Run]:
-        """The runs that hold anything."""
-        return [run for run in self._runs if run.events]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.gateway.session.addition import Addition
+from dragoman.gateway.session.history import Addition
 from dragoman.mappings.canonical.values import Item, Message, Role, ToolCall, ToolResult
 
 

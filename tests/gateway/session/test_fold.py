@@ -80,12 +80,12 @@ class Live:
             return
         self._at += 1
         if again:
-            self._append(self.form.asked_again("And?", self._at, segments=SAID, origin=THEIRS))
+            self._append(self.form.questions.asked_again("And?", self._at, segments=SAID, origin=THEIRS))
         else:
             given = Given(resolved=denied(turn.question.asked))
             if typed:
                 given = Given(resolved=given.resolved, segments=SAID, origin=THEIRS)
-            self._append(self.form.answered(given, self._at))
+            self._append(self.form.questions.answered(given, self._at))
 
     def _append(self, runs: list[Run]) -> None:
         for run in runs:

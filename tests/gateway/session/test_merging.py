@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import count
 
-from dragoman.gateway.session.merging import fold_in
+from dragoman.gateway.session.history import fold_in
 from dragoman.mappings.canonical.values import Item, Message, Role, ToolCall, ToolResult
 
 

@@ -303,7 +303,7 @@ def test_a_question_in_words_is_the_last_of_its_run() -> None:
 def test_where_the_route_answers_nothing_is_put_in_words() -> None:
     session = Session(asks_in_words=False)
     assert kinds(session.feed(MAY_I))[-1] == "ApprovalRequested"
-    resolved = session.form.answered(Given(resolved=ApprovalResolved(approved=False)), 9)
+    resolved = session.form.questions.answered(Given(resolved=ApprovalResolved(approved=False)), 9)
     assert kinds([event for run in resolved for event in run.events]) == ["ApprovalResolved"]
 
 
@@ -373,7 +373,7 @@ def test_a_typed_answer_goes_on_as_a_run_of_its_link() -> None:
     session = asked(TextDelta(text="Well. "))
     typed = (Text(text="deny"),)
     given = Given(resolved=ApprovalResolved(question="", approved=False), segments=typed, origin=THEIRS)
-    said = session._keep(session.form.answered(given, 9))
+    said = session._keep(session.form.questions.answered(given, 9))
     assert kinds(said) == ["TurnAccepted", "ApprovalResolved", "QuestionAnswered"]
     assert isinstance(said[-1], QuestionAnswered)
     assert (said[-1].segments, said[-1].before, said[-1].number) == (typed, "Well. ", 1)
@@ -383,7 +383,7 @@ def test_a_typed_answer_goes_on_as_a_run_of_its_link() -> None:
 def test_a_question_that_goes_on_is_answered_and_asked_in_one_run() -> None:
     session = Session()
     session.feed(FORM)
-    said = session._keep(session.form.asked_again("And?", 9, segments=(Text(text="Al"),), origin=THEIRS))
+    said = session._keep(session.form.questions.asked_again("And?", 9, segments=(Text(text="Al"),), origin=THEIRS))
     assert kinds(said) == ["TurnAccepted", "QuestionAnswered", "QuestionAsked"]
     assert isinstance(said[-1], QuestionAsked)
     assert (said[-1].text, said[-1].number) == ("And?", 2)
@@ -451,7 +451,7 @@ def test_a_code_that_is_sent_outside_of_turns_is_told_as_a_run_of_its_own() -> N
 
 def test_what_is_noted_outside_of_turns_is_an_answer_and_words() -> None:
     session = Session()
-    said = session._keep(session.form.noted("No.", 9, segments=(Text(text="code 1"),)))
+    said = session._keep(session.form.questions.noted("No.", 9, segments=(Text(text="code 1"),)))
     assert kinds(said) == ["QuestionAnswered", "QuestionAsked"]
     assert session.runs[-1].turn == ""
 

@@ -11,8 +11,8 @@ OURS = Origin(link="smooth-1", request="r1")
 
 
 def runs_of(state: SessionState) -> Runs:
-    runs = Runs(state)
-    runs.begin()
+    runs = Runs(state, lambda: "t1", tells_model_turns=True)
+    runs.begin(7)
     return runs
 
 
@@ -20,9 +20,9 @@ def test_a_turn_begins_and_ends_a_run() -> None:
     state = SessionState(id="s")
     runs = runs_of(state)
     runs.emit(StatusChanged(status="running"))
-    runs.open(OpenTurn(id="t1", message="m", origin=OURS))
+    runs.open_turn(OURS)
     runs.emit(TextDelta(text="x"))
-    runs.end(TurnEnded(end="completed", text="x", message="m"))
+    runs.end_turn(TurnEnded(end="completed", text="x", message="m"))
     runs.emit(Alert(level="warn", source="pod", text="late"))
     assert [(run.turn, run.origin, len(run.events), run.ended) for run in runs.finish()] == [
         ("", Origin(), 1, False),
@@ -34,7 +34,7 @@ def test_a_turn_begins_and_ends_a_run() -> None:
 def test_what_is_emitted_is_folded_at_once() -> None:
     state = SessionState(id="s")
     runs = runs_of(state)
-    runs.open(OpenTurn(id="t1", message="m"))
+    runs.open_turn(OURS)
     runs.emit(TextDelta(text="x"))
     assert state.turn is not None
     assert state.turn.text() == "x"
@@ -59,7 +59,7 @@ def test_each_step_begins_anew_with_the_turn_that_is_open() -> None:
     state = SessionState(id="s", turn=OpenTurn(id="t1", message="m"))
     runs = runs_of(state)
     runs.emit(TextDelta(text="x"))
-    runs.begin()
+    runs.begin(8)
     assert runs.finish() == []
     runs.emit(TextDelta(text="y"))
     assert [run.events for run in runs.finish()] == [[TextDelta(text="y")]]
