@@ -21,7 +21,8 @@ EXAMPLES = ("dragoman diff before.jsonl after.jsonl",)
 def diff(a: RecordingFile, b: RecordingFile, as_json: AsJson = False) -> None:
     """Compare two recordings: input, text, tools, questions, answers and ends, turn by turn.
 
-    Ids, times and the boundaries of tokens are ignored. Exits 0 if the recordings are the same, 1 if they differ.
+    Ids, times and the boundaries of tokens are ignored. Exits 0 if the recordings are the same, 1 if they differ, 2 if
+    one cannot be read.
     --json prints an array of {turn, what, a, b}.
     """
     one, other = open_recording(a), open_recording(b)

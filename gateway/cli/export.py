@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
 from dragoman.gateway import logs
 from dragoman.gateway.cli.options import RecordingFile
-from dragoman.gateway.cli.output import check_no_recording, open_output
+from dragoman.gateway.cli.output import check_is_new, open_output
 from dragoman.gateway.cli.recordings import opened
 from dragoman.gateway.recording.reader import Recording
 from dragoman.gateway.recording.show.cloudevents import cloud_events
@@ -35,7 +34,8 @@ def export(
     """Make one HTML page of a recording, or CloudEvents as JSON lines.
 
     The page shows the transcript and the frames. It has no script and loads nothing from elsewhere, so it can be mailed
-    and opened as a file. It contains everything that the recording contains: run `dragoman scan` first.
+    and opened as a file. It contains everything that the recording contains: run `dragoman scan` first. It
+    overwrites no file.
     """
     if frames and format == "html":
         raise ConfigError("--frames goes with --format cloudevents: the page shows the frames as it is")
@@ -43,7 +43,7 @@ def export(
     with opened(file) as recording:
         stem = recording.path.name.removesuffix(".zst").removesuffix(".jsonl")
         target = output or str(recording.path.with_name(stem + suffix))
-        check_no_recording(Path(target))
+        check_is_new(target)
         _export(recording, target, format, frames=frames)
     if target != "-":
         logs.tell(f"written {target}", sys.stderr)

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from dragoman.gateway import logs, registry
-from dragoman.gateway.cli.output import open_output
+from dragoman.gateway.cli.output import check_is_new, open_output
 from dragoman.gateway.cli.progress import progress
 from dragoman.gateway.cli.redactor import default_redactor
 from dragoman.gateway.recording import blocks
@@ -53,8 +53,7 @@ def import_(
     if not name:
         raise ConfigError(f"{file} does not say its dialect: add --dialect, for example --dialect smooth")
     target = output or f"{file.name.removesuffix('.jsonl')}.recording.jsonl"
-    if Path(target).is_file():
-        raise ConfigError(f"{target} exists already, and a recording overwrites nothing: name a new file")
+    check_is_new(target)
     with progress(file.name, file.stat().st_size) as capture.progress, open_output(target) as out:
         header, lines = read_capture(capture, registry.dialect(name), session=session)
         kept = chain.from_iterable(redacted(lines, default_redactor())) if redact else lines

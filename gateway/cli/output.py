@@ -1,4 +1,4 @@
-"""The output of a command that writes one file: complete or not there at all, and never over a recording."""
+"""The output of a command that writes one file: complete or not there at all, and never over another file."""
 
 from __future__ import annotations
 
@@ -9,22 +9,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from dragoman.gateway.recording.format import RecordingError
-from dragoman.gateway.recording.part_file import open_part
 from dragoman.mappings.errors import ConfigError
 
-__all__ = ["check_no_recording", "open_output"]
+__all__ = ["check_is_new", "open_output"]
 
 
-def check_no_recording(target: Path) -> None:
-    """Raise ConfigError if the target is a recording: no command overwrites one."""
-    if not target.is_file():
-        return
-    try:
-        open_part(target)
-    except (RecordingError, OSError):
-        return
-    raise ConfigError(f"{target} is a recording, which nothing overwrites: name another file")
+def check_is_new(target: str) -> None:
+    """Raise ConfigError if the target is a file that exists: no command overwrites one."""
+    if target != "-" and Path(target).is_file():
+        raise ConfigError(f"{target} exists already: name a new file with --output")
 
 
 @contextmanager

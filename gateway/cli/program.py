@@ -1,7 +1,8 @@
 """The program: its table of commands, what an error of each kind looks like, and the exit code.
 
-The exit code is 0 for success, 1 if the work failed, 2 for bad usage or configuration. A command's module is imported
-when the command is used, so that `--help` and `--version` load neither the gateway nor its libraries. The module has
+The exit code is 0 for success, 1 if the work failed, 2 for bad usage, configuration or file. If the reader of the
+output closes it, the exit code is that of a program that SIGPIPE ended. A command's module is imported when the command
+is used, so that `--help` and `--version` load neither the gateway nor its libraries. The module has
 the command's name. It holds a function of the same name, whose docstring is the help, and its EXAMPLES. The summaries
 in `--help` are repeated here; a test compares them with the docstrings.
 """
@@ -9,7 +10,9 @@ in `--help` are repeated here; a test compares them with the docstrings.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import signal
 import sys
 from importlib import import_module
 from io import TextIOWrapper
@@ -58,6 +61,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
 """Command -> its panel in `dragoman --help` and its summary, in the order of the help."""
 
 
+CLOSED = 128 + signal.SIGPIPE
+"""The exit code if nobody reads the output, as a shell reports it for other tools."""
+
+
 def load_command(name: str) -> TyperCommand:
     """Import the module of a command and return the command with its options and examples."""
     member = "import_" if name == "import" else name.replace("-", "_")  # `import` cannot name a function
@@ -89,7 +96,7 @@ app = typer.Typer(
     name="dragoman",
     cls=LazyCommands,
     help="A gateway and translator between AI-agent clients and backends that speak different wire dialects.",
-    epilog="First try: dragoman demo\n\nExit codes: 0 success, 1 the work failed, 2 bad usage or configuration.",
+    epilog="First try: dragoman demo\n\nExit codes: 0 success, 1 the work failed, 2 bad usage, configuration or file.",
     no_args_is_help=True,
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -117,8 +124,8 @@ def main() -> None:
         if isinstance(stream, TextIOWrapper):  # JSON is UTF-8 everywhere, and output may hold any character
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
     code = _run()
-    whole = [_flush(stream) for stream in (sys.stdout, sys.stderr)]
-    sys.exit(code if all(whole) else code or 1)
+    failed = [_flush(stream) for stream in (sys.stdout, sys.stderr)]
+    sys.exit(code or max(failed))
 
 
 def _run() -> int:
@@ -127,12 +134,14 @@ def _run() -> int:
     except ConfigError as error:
         return _fail(str(error), 2)
     except BrokenPipeError:
-        return 1  # the reader of our output closed it
+        return CLOSED
+    except SystemExit as error:  # of typer and rich: 1 if the reader of our output closed it
+        return CLOSED if error.code == 1 else int(error.code or 0)
     except DragomanError as error:
         return _fail(str(error), 1)
     except OSError as error:
         what = f"{error.filename}: " if error.filename else ""
-        return _fail(f"{what}{error.strerror or error}", 1)
+        return _fail(f"{what}{error.strerror or error}", 2 if what else 1)
     except typer.Abort:
         return 130
     except TyperException as error:
@@ -160,17 +169,17 @@ def _misused(error: TyperException) -> int:
     return _fail(f"{words.removesuffix('.')} ({where} --help says more)", 2)
 
 
-def _flush(stream: TextIO | None) -> bool:
-    """Flush a stream and return whether that worked.
+def _flush(stream: TextIO | None) -> int:
+    """Flush a stream and return the exit code for it: 0 if that worked.
 
     A stream that nobody reads is redirected to /dev/null, or Python would report an error when it exits.
     """
     if stream is None:
-        return True
+        return 0
     try:
         stream.flush()
-    except (OSError, ValueError):
+    except (OSError, ValueError) as error:
         with contextlib.suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-        return False
-    return True
+        return CLOSED if getattr(error, "errno", 0) == errno.EPIPE else 1
+    return 0

@@ -80,16 +80,13 @@ def show(
     end = max(1, _time(to, recording)) if to else 0
     with reading(recording):
         # Turns are counted from the start of the file, so --turn reads all of it.
-        lines = _until(recording.lines(t=0 if turn else begin), end)
+        lines = recording.lines() if turn else _until(recording.lines(t=begin), end)
         if dialect is not None:
             _print_frames(dialect, recording, lines)
         else:
-            entries = (
-                entry for entry in transcript(lines, recording.missing) if entry.kind in wanted and entry.t >= begin
-            )
-            if turn:
-                entries = (entry for entry in entries if entry.turn in turn)
-            elif begin:
+            entries = _of_turns(transcript(lines, recording.missing), turn or [])
+            entries = (e for e in entries if e.kind in wanted and e.t >= begin and (not end or e.t <= end))
+            if begin and not turn:
                 entries = (msgspec.structs.replace(entry, turn=0) for entry in entries)
             _print_json(entries) if as_json else _print_entries(recording, entries)
 
@@ -102,6 +99,22 @@ def _until(lines: Iterable[Line], end: int) -> Iterator[Line]:
         if end and line.t > end:
             return
         yield line
+
+
+def _of_turns(entries: Iterable[TranscriptEntry], turns: list[int]) -> Iterable[TranscriptEntry]:
+    """Return the entries of these turns, or all if `turns` is empty; raise ConfigError if there is no such turn."""
+    if not turns:
+        return entries
+    last = 0
+    found = []
+    for entry in entries:
+        last = max(last, entry.turn)
+        if entry.turn in turns:
+            found.append(entry)
+    for turn in turns:
+        if not 1 <= turn <= last:
+            raise ConfigError(f"--turn {turn}: the recording has {last} turns, counted from 1")
+    return found
 
 
 def _kinds(kinds: list[str] | None, *, every: bool) -> frozenset[str]:

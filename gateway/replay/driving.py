@@ -45,14 +45,14 @@ from dragoman.mappings.canonical.events import (
     TurnEnded,
 )
 from dragoman.mappings.canonical.values import Text
-from dragoman.mappings.errors import DragomanError
+from dragoman.mappings.errors import ConfigError
 
 __all__ = ["DEADLINE", "Driven", "DrivenEvents", "Driver", "DrivingError", "Question", "resolved", "typed"]
 
 DEADLINE = 60.0  # seconds for one turn: a model may think for long
 
 
-class DrivingError(DragomanError):
+class DrivingError(ConfigError):
     """Raised with the reason if the backend cannot be driven at all."""
 
 

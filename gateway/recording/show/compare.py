@@ -44,7 +44,7 @@ class ComparedTurn(Struct, kw_only=True, omit_defaults=True):
     end: End | None = None
 
 
-class Difference(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Difference(Struct, frozen=True, kw_only=True):
     """One difference: the turn (from 1), what differs, and the text of both sides; None means nothing."""
 
     turn: int

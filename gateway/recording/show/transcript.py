@@ -1,13 +1,17 @@
 """A recording as entries that people read, each with its time, instead of deltas.
 
 A block of text or reasoning is one entry, with the time of its first words. A tool call is one entry with all of its
-arguments, and its result is another. The recording is read once; only open blocks are kept in memory.
+arguments, and its result is another. An input is one entry: its command is shown only if it was not accepted. Entries
+are in the order of their first lines. The recording is read once, and only what is open is kept in memory.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from heapq import heappop, heappush
+from itertools import chain
+from math import inf
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -43,10 +47,12 @@ Kind = Literal[
     "detail",
 ]
 
+WAITING_MAX = 10_000  # entries held back for the order, for example behind an input that nobody answered
+
 KINDS: tuple[Kind, ...] = Kind.__args__  # type: ignore[attr-defined]  # the members of a Literal
 
 
-class TranscriptEntry(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class TranscriptEntry(Struct, frozen=True, kw_only=True):
     """One entry. `turn` counts from 1, and is 0 outside of turns; `name` is a tool, a command or a kind of event.
 
     `t` is in µs since the recording began. `link` is the link of the client, if the entry belongs to one.
@@ -71,11 +77,22 @@ class _OpenBlock(Struct):
 
 
 def transcript(lines: Iterable[Line], missing: Iterable[Missing] = ()) -> Iterator[TranscriptEntry]:
-    """Yield the entries of these lines, in the order in which they are complete.
+    """Yield the entries of these lines, in the order of their first lines.
 
     Each gap of `missing` after the first line is an entry of kind loss.
     """
     reader = _Reader()
+    waiting: list[tuple[int, int, TranscriptEntry]] = []  # a heap of entries, by seq
+    for number, entry in enumerate(chain.from_iterable(map(reader.read, _with_gaps(lines, missing)))):
+        heappush(waiting, (entry.seq, number, entry))
+        while waiting and (waiting[0][0] < reader.open_since or len(waiting) > WAITING_MAX):
+            yield heappop(waiting)[2]
+    rest = [*(entry for _, _, entry in sorted(waiting)), *reader.rest()]
+    yield from sorted(rest, key=lambda entry: entry.seq)
+
+
+def _with_gaps(lines: Iterable[Line], missing: Iterable[Missing]) -> Iterator[Line | TranscriptEntry]:
+    """Yield the lines, and before a line the gaps in front of it."""
     gaps = deque(missing)
     first: Line | None = None
     for line in lines:
@@ -84,11 +101,12 @@ def transcript(lines: Iterable[Line], missing: Iterable[Missing] = ()) -> Iterat
             gap = gaps.popleft()
             if gap.seq >= first.seq:
                 yield TranscriptEntry(seq=line.seq, t=line.t, kind="loss", text=gap.text)
-        yield from reader.read(line)
-    yield from reader.rest()
+        yield line
 
 
 class _Reader:
+    """Makes entries of lines. A block is one entry when it is complete, and so is an input when it is accepted."""
+
     def __init__(self) -> None:
         self._turns: dict[str, int] = {}
         self._text: _OpenBlock | None = None
@@ -96,23 +114,55 @@ class _Reader:
         self._arguments: dict[str, _OpenBlock] = {}
         self._outputs: dict[str, _OpenBlock] = {}
         self._names: dict[str, str] = {}
+        self._inputs: dict[tuple[str, str], list[TranscriptEntry]] = {}  # by link and request: not accepted yet
 
-    def read(self, line: Line) -> Iterator[TranscriptEntry]:
-        if isinstance(line, FrameLine):
+    @property
+    def open_since(self) -> float:
+        """The seq of the first line whose entry is not complete; infinite if there is none."""
+        blocks = [self._text, self._reasoning, *self._arguments.values(), *self._outputs.values()]
+        seqs = [block.first.seq for block in blocks if block is not None]
+        return min([*seqs, *(entries[0].seq for entries in self._inputs.values())], default=inf)
+
+    def read(self, line: Line | TranscriptEntry) -> Iterator[TranscriptEntry]:
+        """Yield the entries that this line completes."""
+        if isinstance(line, TranscriptEntry):
+            yield line
+        elif isinstance(line, FrameLine):
             if line.missing:
                 yield _entry(line, 0, "loss", "frame", line.missing)
+        elif isinstance(line.command, SubmitInput) and line.link != UP:
+            self._inputs.setdefault((line.link, line.command.request), []).append(_command(line))
         elif line.command is not None:
             yield _command(line)
         elif line.event is not None and line.link:
+            if getattr(line.event, "failure", None) is not None:
+                yield from self._settled(line.link, getattr(line.event, "request", ""))
             yield _entry(line, 0, "reply", _name(line.event), _answer(line.event))
         elif line.event is not None:
             yield from self._event(line, line.event)
 
+    def _settled(self, link: str, request: str) -> list[TranscriptEntry]:
+        """Forget the oldest input of this request, and return its entry."""
+        entries = self._inputs.pop((link, request), [])
+        if entries[1:]:
+            self._inputs[link, request] = entries[1:]
+        return entries[:1]
+
     def rest(self) -> Iterator[TranscriptEntry]:
-        """Yield the blocks that were open when the recording ended."""
+        """Yield the entries that are not complete at the end."""
+        yield from self._unfinished()
+        yield from chain.from_iterable(self._inputs.values())
+
+    def _unfinished(self) -> Iterator[TranscriptEntry]:
+        """Yield the open blocks as they are."""
         yield from self._close("text", self._text)
         yield from self._close("reasoning", self._reasoning)
+        for call, block in self._arguments.items():
+            yield from self._close("tool", block, self._names.get(call, ""))
+        for call, block in self._outputs.items():
+            yield from self._close("output", block, self._names.get(call, ""))
         self._text = self._reasoning = None
+        self._arguments, self._outputs = {}, {}
 
     def _event(self, line: EventLine, event: Any) -> Iterator[TranscriptEntry]:
         match event:
@@ -141,8 +191,10 @@ class _Reader:
                 yield from self._plain(line, event)
 
     def _plain(self, line: EventLine, event: Any) -> Iterator[TranscriptEntry]:
+        if isinstance(event, e.MessageAppended) and event.message.role == "user":
+            self._settled(line.origin.link, line.origin.request)  # the log has the input itself
         if isinstance(event, e.TurnEnded):
-            yield from self.rest()
+            yield from self._unfinished()
         say = _DESCRIPTIONS.get(type(event))
         kind, text = say(event) if say is not None else ("detail", "")
         yield _entry(line, self._turn(line), kind, _name(event), text)

@@ -108,7 +108,7 @@ def test_what_is_no_recording_is_refused(dragoman: Run, tmp_path: Path) -> None:
         code, out, err = dragoman(command, str(other))
         assert (code, out) == (2, "")
         assert err.startswith("error: ")
-    assert dragoman("scan", str(tmp_path / "none.jsonl"))[0] == 1
+    assert dragoman("scan", str(tmp_path / "none.jsonl"))[0] == 2
 
 
 def test_a_file_that_is_there_is_not_overwritten(dragoman: Run, path: Path) -> None:

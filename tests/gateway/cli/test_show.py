@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,9 +12,19 @@ import pytest
 from dragoman.gateway.recording.lines import EventLine, Line
 from dragoman.gateway.recording.reader import open_recording
 from dragoman.mappings.canonical import Event
-from dragoman.mappings.canonical.events import TextDelta, TextDone, TurnEnded
+from dragoman.mappings.canonical.events import (
+    TextDelta,
+    TextDone,
+    ToolCallArguments,
+    ToolCallFinished,
+    ToolCallStarted,
+    ToolOutputDelta,
+    TurnEnded,
+)
+from dragoman.mappings.canonical.values import Failure
 from tests.gateway.cli.program import RECORDED, Run
 from tests.gateway.recording.lines import in_parts, numbered, written
+from tests.gateway.replay.recording_builder import RecordingBuilder, said
 
 
 def test_show_is_a_transcript(dragoman: Run) -> None:
@@ -21,7 +33,6 @@ def test_show_is_a_transcript(dragoman: Run) -> None:
     header, *lines = [line.split(maxsplit=1) for line in out.splitlines()]
     assert header[0] == "session"
     assert [line[1] for line in lines if line[0].startswith("0:")] == [
-        "command   smooth-1 submit_input Grüße 🦀",
         "input     Grüße 🦀",
         'tool      read_file {"path":"notes.md"}',
         "result    read_file one",
@@ -41,7 +52,73 @@ def test_show_as_json_is_one_array(dragoman: Run) -> None:
         ("tool", 1, 9, 2000),
         ("result", 1, 10, 3000),
     ]
-    assert json.loads(dragoman("show", RECORDED, "--json", "--turn", "7")[1]) == []
+
+
+KEYS = ["seq", "t", "kind", "turn", "link", "name", "text", "redacted"]
+
+
+def test_json_always_has_all_keys(dragoman: Run, tmp_path: Path) -> None:
+    assert {tuple(row) for row in json.loads(dragoman("show", RECORDED, "--json", "--all")[1])} == {tuple(KEYS)}
+    a = RecordingBuilder().turn("one", TextDelta(text="1")).write(tmp_path, "a.jsonl")
+    b = RecordingBuilder().turn("one").write(tmp_path, "b.jsonl")
+    (difference,) = json.loads(dragoman("diff", str(a), str(b), "--json")[1])
+    assert difference == {"turn": 1, "what": "text", "a": "1", "b": None}
+
+
+@pytest.mark.parametrize("options", [(), ("--json",), ("--kind", "text")])
+def test_a_turn_that_does_not_exist_is_an_error(dragoman: Run, options: tuple[str, ...]) -> None:
+    code, out, err = dragoman("show", RECORDED, "--turn", "99", *options)
+    assert (code, out, err) == (2, "", "error: --turn 99: the recording has 1 turns, counted from 1\n")
+
+
+def test_show_is_in_the_order_of_time(dragoman: Run, tmp_path: Path) -> None:
+    call = ToolCallStarted(call="c", name="ls")
+    tool = (call, ToolCallArguments(call="c", json="{}", done=True), ToolCallFinished(call="c", output="a"))
+    text = (TextDelta(text="see"), TextDone(text="I see"))
+    path = RecordingBuilder().turn("one", TextDelta(text="I "), *tool, *text).write(tmp_path)
+    rows = json.loads(dragoman("show", str(path), "--json", "--turn", "1")[1])
+    assert [row["seq"] for row in rows] == sorted(row["seq"] for row in rows)
+    assert [row["kind"] for row in rows if row["kind"] in ("text", "tool", "result")] == ["text", "tool", "result"]
+
+
+def test_show_has_each_input_once_and_a_refused_one_with_its_refusal(dragoman: Run, tmp_path: Path) -> None:
+    tape = RecordingBuilder().turn("one").refused("two", Failure(cause="busy", text="not now")).turn("three")
+    rows = json.loads(dragoman("show", str(tape.write(tmp_path)), "--json")[1])
+    assert [(row["kind"], row["text"]) for row in rows if row["kind"] != "end"] == [
+        ("input", "one"),
+        ("command", "two"),
+        ("reply", "busy: not now"),
+        ("input", "three"),
+    ]
+
+
+def test_an_input_that_nobody_answered_is_shown_at_its_place(dragoman: Run, tmp_path: Path) -> None:
+    tape = RecordingBuilder().asks(said("lost")).turn("two")
+    rows = json.loads(dragoman("show", str(tape.write(tmp_path)), "--json")[1])
+    assert [(row["kind"], row["text"]) for row in rows][:2] == [("command", "lost"), ("input", "two")]
+
+
+def test_a_tool_call_that_never_finished_is_shown(dragoman: Run, tmp_path: Path) -> None:
+    events = (
+        ToolCallStarted(call="c", name="ls"),
+        ToolCallArguments(call="c", json='{"pa'),
+        ToolOutputDelta(call="c", text="a"),
+    )
+    path = RecordingBuilder().turn("one", *events).write(tmp_path)
+    rows = json.loads(dragoman("show", str(path), "--json", "--kind", "tool", "--kind", "output")[1])
+    assert [(row["kind"], row["name"], row["text"]) for row in rows] == [("tool", "ls", '{"pa'), ("output", "ls", "a")]
+
+
+@pytest.mark.parametrize(
+    "command", ["show {}", "show {} --json", "show {} --as pod", "export {} --format cloudevents -o -"]
+)
+def test_a_reader_that_closes_the_pipe_ends_the_command_quietly(tmp_path: Path, command: str) -> None:
+    tape = RecordingBuilder()
+    for number in range(3000):
+        tape.turn(f"input {number}", TextDelta(text="x" * 100))
+    script = f"{sys.executable} -m dragoman {command.format(tape.write(tmp_path))} | head -n 1; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.stdout.splitlines()[1:], done.stderr) == (["141"], "")
 
 
 @pytest.mark.parametrize(
@@ -136,7 +213,7 @@ def test_bad_usage_is_one_line_that_says_what_to_do(dragoman: Run, arguments: tu
 
 def test_a_file_that_is_not_there_is_one_line(dragoman: Run) -> None:
     code, _, err = dragoman("show", "/nowhere.jsonl")
-    assert (code, len(err.splitlines())) == (1, 1)
+    assert (code, len(err.splitlines())) == (2, 1)
 
 
 def test_a_recording_in_parts_is_shown_and_compared_as_one(dragoman: Run, tmp_path: Path) -> None:

@@ -28,7 +28,6 @@ def told(*events: Any, turn: str = "t") -> list[tuple[str, str, str]]:
 def test_the_frozen_recording_reads_like_a_conversation() -> None:
     entries = [entry for entry in transcript(open_recording(FROZEN / "v4.jsonl").lines()) if entry.kind != "detail"]
     assert [(entry.kind, entry.turn, entry.text) for entry in entries] == [
-        ("command", 0, "Grüße 🦀"),
         ("asked", 0, "Grüße 🦀"),
         ("input", 1, "Grüße 🦀"),
         ("tool", 1, '{"path":"notes.md"}'),
@@ -67,8 +66,8 @@ def test_parallel_calls_are_told_apart() -> None:
         e.ToolOutputDelta(call="1", text="ne"),
         e.ToolCallFinished(call="1", summary="yes"),
     ) == [
-        ("tool", "b", '{"y":2}'),
         ("tool", "a", '{"x":1}'),
+        ("tool", "b", '{"y":2}'),
         ("error", "", "no"),
         ("output", "", "line"),
         ("result", "a", "yes"),
